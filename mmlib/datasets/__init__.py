@@ -1,0 +1,1 @@
+"""Real data sets: readers, checks, downloads, and the record types that they share."""
