@@ -1,4 +1,4 @@
-"""What the picture world contains: its kinds, attributes, actions, relations, and the scene record."""
+"""What the picture world contains: kinds, attributes, actions, relations, and the scene record."""
 
 from dataclasses import dataclass
 
@@ -32,10 +32,12 @@ STYLES = ("photo", "sketch", "black and white", "flat")
 class Thing:
     """One object of a scene.
 
-    kind, colour, size, pattern, action: names from this module (action is None for what cannot act).
+    kind, colour, size, pattern, action: names from this module (no action: None).
     x: centre, 0 (left edge) to 1 (right edge).
-    y: where it touches the ground (or its lower edge, if flying), 0 (top) to 1 (bottom); nearer is lower.
+    y: the point of the ground at or below it, 0 (top) to 1 (bottom); nearer is lower, drawn later
+        and larger.
     facing: -1 left, 1 right.
+    lift: how far its lower edge is above that point: 0 on the ground, more in the air or on a seat.
     """
 
     kind: str
@@ -46,15 +48,65 @@ class Thing:
     x: float
     y: float
     facing: int = 1
+    lift: float = 0.0
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture's content. `relations` holds (subject, relation, object) with indices into `things`:
-    all that hold, spatial ones derived from the positions, action ones chosen when sampled."""
+    """A picture's content.
+
+    relations: (subject, relation, object) with indices into `things`: all that hold, the spatial
+        ones derived from the positions, those of action chosen when sampled.
+    """
 
     things: tuple[Thing, ...]
     relations: tuple[tuple[int, str, int], ...]
     setting: str
     style: str
     seed: int
+
+
+# --- Geometry, shared by whoever places things and whoever draws them ---------------------------
+
+HORIZON = 0.45
+WATER = {"beach": (HORIZON, 0.63), "mountain": (HORIZON, 0.59)}  # sea and lake: from y to y
+ROAD = {"street": (0.64, 0.84)}
+SIZE_FACTOR = {"small": 0.7, "medium": 1.0, "large": 1.4}
+# (height, width / height) of the medium size at scale 1, in parts of the picture's side.
+SHAPE: dict[str, tuple[float, float]] = {
+    "man": (0.36, 0.42), "woman": (0.34, 0.45), "boy": (0.26, 0.5), "girl": (0.26, 0.5),
+    "dog": (0.18, 1.35), "cat": (0.15, 1.3), "horse": (0.3, 1.25), "bird": (0.12, 1.4),
+    "sheep": (0.19, 1.3), "cow": (0.25, 1.4), "duck": (0.13, 1.3),
+    "car": (0.19, 2.1), "bus": (0.32, 2.0), "bicycle": (0.21, 1.55), "boat": (0.26, 1.3),
+    "truck": (0.27, 1.9),
+    "tree": (0.46, 0.75), "flower": (0.18, 0.6), "bush": (0.17, 1.4), "cactus": (0.3, 0.65),
+    "house": (0.4, 1.1), "tower": (0.54, 0.45), "barn": (0.38, 1.25), "tent": (0.24, 1.4),
+    "ball": (0.11, 1.0), "kite": (0.17, 0.8), "umbrella": (0.22, 1.1), "bench": (0.15, 1.9),
+    "box": (0.14, 1.1), "balloon": (0.18, 0.7), "chair": (0.2, 0.75), "lamp": (0.38, 0.35),
+}  # fmt: skip
+
+
+def scale(y: float) -> float:
+    """Size of what stands at depth `y`: 0.7 at the horizon side (y = 0.5) to 1.2 at the front."""
+    return 0.7 + max(0.0, y - 0.5)
+
+
+# What a pose does to (width, height).
+_POSE: dict[tuple[str, str | None], tuple[float, float]] = {
+    ("person", "sitting"): (1.2, 0.72),
+    ("person", "lying"): (2.1, 0.32),
+    ("person", "running"): (1.3, 1.0),
+    ("animal", "sitting"): (0.8, 1.1),
+    ("animal", "lying"): (1.05, 0.65),
+    ("animal", "flying"): (1.2, 1.0),
+}
+
+
+def box(thing: Thing) -> tuple[float, float, float, float]:
+    """(left, top, right, bottom) of a thing as drawn, in parts of the picture's side."""
+    height, aspect = SHAPE[thing.kind]
+    wide, high = _POSE.get((GROUP_OF[thing.kind], thing.action), (1.0, 1.0))
+    height *= scale(thing.y) * SIZE_FACTOR[thing.size]
+    half = height * aspect * wide / 2
+    bottom = thing.y - thing.lift
+    return thing.x - half, bottom - height * high, thing.x + half, bottom
