@@ -1,0 +1,540 @@
+"""Sampling of scenes: what goes with what, where it stands, which relations hold.
+
+Everything is drawn from a seed, so the same seed gives the same scene. Spatial relations are never
+chosen: `derive_relations` reads them off the positions, by the boxes that the drawing uses.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import islice, permutations
+from typing import TypeVar
+
+import numpy as np
+
+from mmlib.world.habits import (
+    ABLE,
+    COUNT_WEIGHT,
+    GROUP_WEIGHT,
+    HABITAT,
+    KIND_WEIGHT,
+    ONLY_PAIRED,
+    PAIR_WEIGHT,
+    PAIRS,
+    PALETTE,
+    PATTERNED,
+    PEOPLE,
+    ROLES,
+    SEAT,
+    SIZE_WEIGHT,
+    STYLE_WEIGHT,
+)  # fmt: skip
+from mmlib.world.schema import (
+    ACTION_RELATIONS,
+    ACTIONS,
+    COLOURS,
+    GROUP_OF,
+    GROUPS,
+    HORIZON,
+    PATTERNS,
+    ROAD,
+    SETTINGS,
+    SHAPE,
+    SIZE_FACTOR,
+    SIZES,
+    STYLES,
+    WATER,
+    Scene,
+    Thing,
+    box,
+    scale,
+)
+
+T = TypeVar("T")
+SPLITS = ("train", "val", "test", "backbone")
+_DROP = 0.25  # a sitting person's seat above the feet, in parts of the standing height
+_STEP = 0.004  # a rider stands this much nearer than the mount, so that it is drawn after it
+
+
+def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
+    """One of `options`, each equally likely."""
+    return options[int(rng.random() * len(options))]
+
+
+def pick_weighted(rng: np.random.Generator, weights: dict[T, float]) -> T:
+    """One key of `weights`, as likely as its weight."""
+    rest = rng.random() * sum(weights.values())
+    for option, weight in weights.items():
+        rest -= weight
+        if rest < 0:
+            return option
+    return option
+
+
+def actions_in(kind: str, setting: str) -> tuple[str | None, ...]:
+    """What something of this kind can be doing in this setting, by itself; (None,) if nothing."""
+    swims = setting in WATER or kind != "duck"
+    return tuple(a for a in ABLE[kind] if swims or a != "floating") or (None,)
+
+
+# --- Relations from positions ---------------------------------------------------------------------
+
+
+def derive_relations(
+    things: Sequence[Thing], action_relations: Iterable[tuple[int, str, int]] = ()
+) -> tuple[tuple[int, str, int], ...]:
+    """All relations that hold between things at these positions, sorted.
+
+    left of / right of: the centre of each lies beyond the other's edge, 0.08 apart at least.
+    behind / in front of: the boxes overlap by 0.015 both ways and the depths differ by 0.05.
+    on: resting at seat height of the other, over it. Riding is a way of being on.
+    under: below what rests on it, below a tree's crown or an open umbrella.
+    near: at most 0.05 between the boxes and 0.15 in depth; also whatever touches (on, under,
+    holding). The rules in `mmlib.world.logic` rely on these definitions.
+    """
+    found: set[tuple[int, str, int]] = set(action_relations)
+    found |= {(i, "on", j) for i, relation, j in found if relation == "riding"}
+    boxes = [box(thing) for thing in things]
+    for i, j in permutations(range(len(things)), 2):
+        a, b, box_a, box_b = things[i], things[j], boxes[i], boxes[j]
+        gap_x = max(box_a[0], box_b[0]) - min(box_a[2], box_b[2])
+        gap_y = max(box_a[1], box_b[1]) - min(box_a[3], box_b[3])
+        if a.x < box_b[0] and box_a[2] < b.x and b.x - a.x >= 0.08:
+            found |= {(i, "left of", j), (j, "right of", i)}
+        if gap_x <= -0.015 and gap_y <= -0.015 and b.y - a.y >= 0.05:
+            found |= {(i, "behind", j), (j, "in front of", i)}
+        if _rests_on(a, b):
+            found.add((i, "on", j))
+        if _sheltered(a, b):
+            found.add((i, "under", j))
+        if gap_x <= 0.05 and gap_y <= 0.05 and abs(a.y - b.y) <= 0.15:
+            found.add((i, "near", j))
+    found |= {(j, "under", i) for i, relation, j in found if relation == "on"}
+    touching = {(i, j) for i, relation, j in found if relation in ("on", "under", "holding")}
+    found |= {(i, "near", j) for i, j in touching} | {(j, "near", i) for i, j in touching}
+    return tuple(sorted(found))
+
+
+def _height(thing: Thing) -> float:
+    return SHAPE[thing.kind][0] * scale(thing.y) * SIZE_FACTOR[thing.size]
+
+
+def _seat_lift(guest: Thing, host: Thing) -> float:
+    """How far the lower edge of `guest` is lifted when it rests on `host`."""
+    lift = host.lift + SEAT[host.kind] * _height(host)
+    if GROUP_OF[guest.kind] == "person" and guest.action == "sitting":
+        lift -= _DROP * _height(guest)
+    return max(lift, 0.0)
+
+
+def _rests_on(a: Thing, b: Thing) -> bool:
+    if b.kind not in SEAT or abs(a.y - b.y) > 0.01:
+        return False
+    left, _, right, _ = box(b)
+    return abs(a.x - b.x) <= 0.4 * (right - left) and abs(a.lift - _seat_lift(a, b)) <= 0.01
+
+
+def _sheltered(a: Thing, b: Thing) -> bool:
+    left, top, right, bottom = box(b)
+    if abs(a.y - b.y) > 0.02 or abs(a.x - b.x) > 0.38 * (right - left):
+        return False
+    _, head, _, feet = box(a)
+    if b.kind == "tree":
+        return a.lift < 0.06 and feet - head <= 0.6 * (bottom - top)
+    return b.kind == "umbrella" and top < head and (head + feet) / 2 > bottom > head - 0.05
+
+
+# --- Placing --------------------------------------------------------------------------------------
+
+
+def _thing(rng: np.random.Generator, kind: str, action: str | None) -> Thing:
+    """A thing that has no place yet."""
+    patterns = PATTERNED[kind] if rng.random() < 0.45 else ()
+    return Thing(
+        kind=kind,
+        colour=pick(rng, PALETTE[kind]),
+        size=pick_weighted(rng, SIZE_WEIGHT),
+        pattern=pick(rng, patterns) if patterns else "plain",
+        action=action,
+        x=0.5,
+        y=0.8,
+        facing=1 if rng.random() < 0.5 else -1,
+    )
+
+
+def _depths(kind: str, action: str | None, setting: str) -> tuple[float, float]:
+    """Nearest and farthest ground point that make sense."""
+    group = GROUP_OF[kind]
+    shore = WATER[setting][1] + 0.02 if setting in WATER else 0.52
+    if kind == "boat" or (kind == "duck" and action == "floating"):
+        return 0.52, WATER[setting][1] - 0.03
+    if setting in ROAD:
+        start, end = ROAD[setting]
+        if group == "vehicle" and kind != "bicycle":
+            return start + 0.05, end - 0.03
+        return (start - 0.06, start - 0.01) if group == "building" else (end + 0.02, 0.96)
+    if group == "building":
+        return shore, max(shore + 0.04, 0.6)
+    if group == "vehicle" or kind in ("tree", "cactus", "lamp"):
+        return shore, 0.82
+    return (max(shore, 0.68), 0.96) if group in ("thing", "plant") else (max(shore, 0.6), 0.95)
+
+
+def _stand(rng: np.random.Generator, thing: Thing, setting: str) -> Thing:
+    """The thing at a random depth that suits it, in the air if it flies or jumps."""
+    low, high = _depths(thing.kind, thing.action, setting)
+    if setting in ROAD and GROUP_OF[thing.kind] not in ("vehicle", "building"):
+        if rng.random() < 0.35:  # on the far pavement
+            low, high = ROAD[setting][0] - 0.06, ROAD[setting][0] - 0.01
+    airborne = thing.action == "flying" or thing.kind == "balloon"
+    if airborne:
+        low, high = 0.62, 0.8
+    y = low + (high - low) * rng.random()
+    lift = 0.0
+    if airborne:
+        lift = y - _sky(rng, replace(thing, y=y))
+    elif thing.action == "jumping":
+        lift = 0.035 + 0.03 * rng.random()
+    return _at(thing, rng, y=y, lift=lift)
+
+
+def _sky(rng: np.random.Generator, thing: Thing) -> float:
+    """A lower edge in the sky for something in the air."""
+    lowest = max(HORIZON - 0.06, _height(thing) + 0.05)
+    highest = _height(thing) + 0.03
+    return highest + (lowest - highest) * rng.random()
+
+
+def _at(thing: Thing, rng: np.random.Generator, **place: float) -> Thing:
+    """The thing moved to a random x at which it is wholly inside the picture."""
+    moved = replace(thing, **place)  # type: ignore[arg-type]
+    left, _, right, _ = box(moved)
+    half = min((right - left) / 2 + 0.01, 0.5)
+    return replace(moved, x=half + (1 - 2 * half) * rng.random())
+
+
+def _place_pair(
+    rng: np.random.Generator, relation: str, a: Thing, b: Thing, setting: str
+) -> tuple[Thing, Thing]:
+    """Both things placed so that a stands in `relation` to b."""
+    if relation == "riding" or relation == "on":
+        b = _stand(rng, b, setting)
+        left, _, right, _ = box(b)
+        spare = 0.0 if relation == "riding" or b.kind in ("house", "barn") else 0.2
+        x = b.x + spare * (right - left) * (2 * rng.random() - 1)
+        y = b.y - _STEP if b.kind == "boat" else b.y + _STEP
+        a = replace(a, x=x, y=y, facing=b.facing if relation == "riding" else a.facing)
+        return replace(a, lift=_seat_lift(a, b)), b
+    if relation == "under":
+        b = _stand(rng, b, setting)
+        left, _, right, _ = box(b)
+        return replace(a, x=b.x + 0.3 * (right - left) * (2 * rng.random() - 1), y=b.y + 0.015), b
+    a = _stand(rng, a, setting)
+    if relation == "holding":
+        return a, _hand(rng, a, b)
+    left, _, right, _ = box(a)  # chasing: both face the same way, the chased one ahead
+    b = replace(b, facing=a.facing, y=min(a.y + 0.02 * rng.random(), 0.96))
+    b_left, _, b_right, _ = box(b)
+    ahead = (right - left + b_right - b_left) / 2 + 0.04 + 0.1 * rng.random()
+    return a, replace(b, x=a.x + a.facing * ahead)
+
+
+def _hand(rng: np.random.Generator, holder: Thing, held: Thing) -> Thing:
+    """The held thing where the holder's hand, or the string, would have it."""
+    tall, side = _height(holder), holder.facing
+    floor = box(holder)[1]  # the top of the head
+    held = replace(held, y=holder.y + _STEP / 2, facing=side)
+    size = _height(held)
+    if held.kind == "kite":
+        edge = min(_sky(rng, held), floor - 0.02)
+        x = holder.x + side * (0.12 + 0.16 * rng.random())
+    elif held.kind == "balloon":
+        edge = floor - 0.02 - 0.04 * rng.random()
+        x = holder.x + side * (0.25 * tall + 0.03 * rng.random())
+    elif held.kind == "umbrella":
+        edge, x = floor + min(0.38 * tall, 0.55 * size), holder.x + side * 0.1 * tall
+    else:
+        reach = 0.22 * tall + size * SHAPE[held.kind][1] / 2
+        edge = holder.y - holder.lift - 0.45 * tall * (0.6 if holder.action == "sitting" else 1)
+        x = holder.x + side * reach
+        edge += size / 2 if held.kind != "flower" else 0.0
+    return replace(held, x=x, lift=holder.y + _STEP / 2 - edge)
+
+
+def _pair(rng: np.random.Generator, relation: str, first: str, second: str) -> tuple[Thing, Thing]:
+    """Two things, not yet placed, that can stand in the relation."""
+    things = []
+    for kind, role in zip((first, second), ROLES[relation], strict=True):
+        able = [a for a in (*ABLE[kind], ONLY_PAIRED.get(kind)) if a in role.split()]
+        things.append(_thing(rng, kind, pick(rng, able) if able else None))
+    a, b = things
+    if relation == "holding" and b.kind in ("ball", "box", "flower") and b.size == "large":
+        b = replace(b, size="medium")
+    return a, b
+
+
+def hidden(things: Sequence[Thing]) -> float:
+    """The largest part of any thing's box that nearer boxes cover (their overlaps summed)."""
+    worst = 0.0
+    boxes = [box(thing) for thing in things]
+    for i, (left, top, right, bottom) in enumerate(boxes):
+        covered = 0.0
+        for j, other in enumerate(boxes):
+            if things[j].y > things[i].y and j != i:
+                wide = min(right, other[2]) - max(left, other[0])
+                high = min(bottom, other[3]) - max(top, other[1])
+                covered += max(wide, 0.0) * max(high, 0.0)
+        worst = max(worst, covered / ((right - left) * (bottom - top)))
+    return worst
+
+
+def _fits(things: Sequence[Thing], limit: float) -> bool:
+    for left, top, right, bottom in map(box, things):
+        if left < -0.01 or right > 1.01 or top < -0.02 or bottom > 1.0:
+            return False
+    return hidden(things) <= limit
+
+
+# --- Sampling -------------------------------------------------------------------------------------
+
+
+def sample_scene(seed: int) -> Scene:
+    """The scene of a seed: a setting, a style and 1 to 5 things that go together."""
+    rng = np.random.default_rng([seed, 1])
+    setting, style = pick(rng, SETTINGS), pick_weighted(rng, STYLE_WEIGHT)
+    count = pick_weighted(rng, COUNT_WEIGHT)
+    limit = pick(rng, (0.1, 0.3, 0.5))  # some scenes are open, some crowded
+    things: list[Thing] = []
+    acting: list[tuple[int, str, int]] = []
+    for _ in range(4 * count):
+        if len(things) == count:
+            break
+        relation = pick_weighted(rng, PAIR_WEIGHT)
+        pairs = _pairs_in(setting, relation)
+        paired = len(things) + 2 <= count and rng.random() < 0.5 and pairs
+        kinds = pick_weighted(rng, pairs) if paired else (_kind(rng, setting),)
+        for _ in range(6):
+            new = _placed(rng, relation, kinds, setting)
+            if _fits([*things, *new], limit):
+                if paired and relation in ACTION_RELATIONS:
+                    acting.append((len(things), relation, len(things) + 1))
+                things += new
+                break
+    if not things:  # too large for the picture again and again: start over
+        return replace(sample_scene(seed + 2**60), seed=seed)
+    return Scene(tuple(things), derive_relations(things, acting), setting, style, seed)
+
+
+def _placed(
+    rng: np.random.Generator, relation: str, kinds: tuple[str, ...], setting: str
+) -> tuple[Thing, ...]:
+    if len(kinds) == 1:
+        action = pick(rng, actions_in(kinds[0], setting))
+        return (_stand(rng, _thing(rng, kinds[0], action), setting),)
+    return _place_pair(rng, relation, *_pair(rng, relation, *kinds), setting)
+
+
+def _kind(rng: np.random.Generator, setting: str) -> str:
+    while True:  # some settings have no plant or no building of ours
+        group = pick_weighted(rng, GROUP_WEIGHT)
+        kinds = [kind for kind in GROUPS[group] if kind in HABITAT[setting]]
+        if kinds:
+            return pick_weighted(rng, {kind: KIND_WEIGHT.get(kind, 1.0) for kind in kinds})
+
+
+@cache
+def _pairs_in(setting: str, relation: str) -> dict[tuple[str, str], float]:
+    """The possible pairs, weighted so that each second kind is equally likely."""
+    here = HABITAT[setting]
+    pairs = [
+        (first, second)
+        for first, seconds in PAIRS[relation].items()
+        for second in seconds
+        if first in here and second in here
+    ]
+    seconds = [second for _, second in pairs]
+    return {pair: 1 / seconds.count(pair[1]) for pair in pairs}
+
+
+# --- Consistency, identity, splits ----------------------------------------------------------------
+
+
+def check_scene(scene: Scene) -> None:
+    """Raise ValueError where a scene breaks what the rest of the world relies on.
+
+    That is: known names, relations equal to the derived ones, riders sit, chasers run, only people
+    ride and hold.
+    """
+
+    def need(holds: bool, what: str) -> None:
+        if not holds:
+            raise ValueError(f"scene {scene.seed}: {what}")
+
+    need(scene.setting in SETTINGS and scene.style in STYLES, "unknown setting or style")
+    for thing in scene.things:
+        need(thing.kind in GROUP_OF, f"unknown kind {thing.kind!r}")
+        need(thing.colour in COLOURS and thing.size in SIZES, f"unknown colour or size: {thing}")
+        need(thing.pattern in PATTERNS, f"unknown pattern {thing.pattern!r}")
+        need(thing.action is None or thing.action in ACTIONS, f"unknown action {thing.action!r}")
+    acting = action_relations(scene)
+    need(
+        scene.relations == derive_relations(scene.things, acting),
+        "relations differ from derive_relations(things, action relations)",
+    )
+    for i, relation, j in acting:
+        first = scene.things[i]
+        need(i != j, f"{first.kind} is {relation} itself")
+        if relation == "chasing":
+            need(first.action == "running", f"the chasing {first.kind} does not run")
+        else:
+            need(first.kind in PEOPLE, f"a {first.kind} cannot be {relation} something")
+        if relation == "riding":
+            need(first.action == "sitting", f"the riding {first.kind} does not sit")
+
+
+def action_relations(scene: Scene) -> tuple[tuple[int, str, int], ...]:
+    """The relations that were chosen, not derived."""
+    return tuple(edge for edge in scene.relations if edge[1] in ACTION_RELATIONS)
+
+
+def scene_key(scene: Scene) -> tuple:
+    """All discrete facts and coarse positions (tenths), whatever the order of the things.
+
+    Two scenes with one key would make the same picture but for drawing noise.
+    """
+    facts = []
+    for t in scene.things:
+        place = (round(10 * t.x), round(10 * t.y), round(10 * t.lift))
+        facts.append((t.kind, t.colour, t.size, t.pattern, t.action or "", t.facing, *place))
+    acts = sorted((facts[i], relation, facts[j]) for i, relation, j in action_relations(scene))
+    return scene.setting, scene.style, tuple(sorted(facts)), tuple(acts)
+
+
+def split_of(scene: Scene) -> str:
+    """The one split that may use this scene, decided by a hash of its content.
+
+    As equal content has one split, no scene of one split occurs in another, even by chance.
+    """
+    digest = hashlib.blake2b(repr(scene_key(scene)).encode(), digest_size=2).digest()
+    return SPLITS[digest[0] % len(SPLITS)]
+
+
+def split_seeds(split: str, n: int, seed: int = 0) -> tuple[int, ...]:
+    """n seeds whose scenes belong to `split` ("train", "val", "test", "backbone").
+
+    The seeds are disjoint between splits and between values of `seed` (0 to 999), the scenes
+    between splits. A longer list begins with the shorter one.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
+    if not 0 <= seed < 1000:
+        raise ValueError(f"seed {seed} is not between 0 and 999")
+    start = (SPLITS.index(split) * 1000 + seed) * 10**7
+    fitting = (s for s in range(start, start + 10**7) if split_of(sample_scene(s)) == split)
+    return tuple(islice(fitting, n))
+
+
+# --- Near-twins -----------------------------------------------------------------------------------
+
+CHANGES = ("colour", "kind", "pattern", "size", "action", "position", "setting", "style")
+
+
+def twin(scene: Scene, seed: int, changes: int = 1, of: Sequence[str] = CHANGES) -> Scene:
+    """A scene that differs from `scene` in exactly `changes` facts (see `differences`).
+
+    of: the sorts of facts that may change; "position" swaps the places of two things.
+    Raises ValueError where no such twin turns up in 400 tries.
+    """
+    rng = np.random.default_rng([seed, scene.seed, 2])
+    for _ in range(400):
+        other = scene
+        for _ in range(changes):
+            other = _changed(rng, other, pick(rng, of))
+        if len(differences(scene, other)) == changes and _sensible(other, scene):
+            return replace(other, seed=int(rng.integers(2**31)))
+    raise ValueError(f"no twin of scene {scene.seed} with {changes} changes of {', '.join(of)}")
+
+
+def differences(a: Scene, b: Scene) -> tuple[str, ...]:
+    """The facts in which two scenes of equally many things differ, such as "1.colour".
+
+    A moved thing counts as "i.position"; two that changed places as one "i,j.position".
+    """
+    if len(a.things) != len(b.things):
+        raise ValueError("only scenes of equally many things can be compared")
+    found = [name for name in ("setting", "style") if getattr(a, name) != getattr(b, name)]
+    moved = []
+    for i, (one, two) in enumerate(zip(a.things, b.things, strict=True)):
+        for name in ("kind", "colour", "size", "pattern", "action"):
+            if getattr(one, name) != getattr(two, name):
+                found.append(f"{i}.{name}")
+        if (one.x, one.y) != (two.x, two.y):
+            moved.append(i)
+    if len(moved) == 2:
+        i, j = moved
+        here, there = a.things[i], b.things[j]
+        if (here.x, here.y) == (there.x, there.y):
+            return (*found, f"{i},{j}.position")
+    return (*found, *(f"{i}.position" for i in moved))
+
+
+def _changed(rng: np.random.Generator, scene: Scene, what: str) -> Scene:
+    """The scene with one fact changed at random; possibly one that makes no sense."""
+    things = list(scene.things)
+    i, j = (int(rng.random() * len(things)) for _ in range(2))
+    one, two = things[i], things[j]
+    # What touches, chases or is in the air keeps its place and pose.
+    bound = {k for i, relation, j in scene.relations if relation in _TYING for k in (i, j)}
+    bound |= {k for k, thing in enumerate(things) if thing.lift > 0}
+    if what == "setting":
+        scene = replace(scene, setting=pick(rng, SETTINGS))
+    elif what == "style":
+        scene = replace(scene, style=pick(rng, STYLES))
+    elif what == "position" and not {i, j} & bound:
+        things[i] = replace(one, x=two.x, y=two.y)
+        things[j] = replace(two, x=one.x, y=one.y)
+    elif what in ("colour", "pattern") or (what in ("kind", "size", "action") and i not in bound):
+        options: dict[str, Sequence[str | None]] = {
+            "colour": PALETTE[one.kind],
+            "pattern": ("plain", *PATTERNED[one.kind]),
+            "kind": GROUPS[GROUP_OF[one.kind]],
+            "size": SIZES,
+            "action": actions_in(one.kind, scene.setting),
+        }
+        things[i] = replace(one, **{what: pick(rng, options[what])})  # type: ignore[arg-type]
+    relations = derive_relations(things, action_relations(scene))
+    return replace(scene, things=tuple(things), relations=relations)
+
+
+_TYING = ("on", *ACTION_RELATIONS)
+
+
+def _sensible(scene: Scene, before: Scene) -> bool:
+    """Whether a changed scene could have been sampled: habits, places, nothing hidden."""
+    guests = {i for i, relation, _ in scene.relations if relation in ("on", "holding")}
+    held = {j for _, relation, j in scene.relations if relation == "holding"}
+    for i, thing in enumerate(scene.things):
+        able = (*actions_in(thing.kind, scene.setting), ONLY_PAIRED.get(thing.kind), None)
+        if (
+            thing.kind not in HABITAT[scene.setting]
+            or thing.colour not in PALETTE[thing.kind]
+            or thing.pattern not in ("plain", *PATTERNED[thing.kind])
+            or thing.action not in able
+            or (thing.action in ("flying", "jumping") and thing.lift == 0)
+            or (i not in guests | held and not _stands_well(thing, scene.setting))
+        ):
+            return False
+    ties = [{e for e in s.relations if e[1] in _TYING} for s in (scene, before)]
+    return ties[0] == ties[1] and _fits(scene.things, 0.5)
+
+
+def _stands_well(thing: Thing, setting: str) -> bool:
+    """Whether its depth suits its kind here: boats on water, buses on the road."""
+    low, high = _depths(thing.kind, thing.action, setting)
+    far_pavement = (
+        ROAD[setting][0] - 0.06 <= thing.y < ROAD[setting][0] if setting in ROAD else False
+    )
+    if far_pavement and GROUP_OF[thing.kind] != "vehicle":
+        return True
+    return thing.lift > 0.1 or low - 0.03 <= thing.y <= high + 0.03
