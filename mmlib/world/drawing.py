@@ -1,0 +1,273 @@
+"""Scenes as pictures: drawn with Pillow, far to near, in one of four styles."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import hypot
+from random import Random
+
+import numpy as np
+from PIL import Image, ImageChops, ImageFilter
+
+from mmlib.world.backdrops import Brush, backdrop, snowflakes
+from mmlib.world.figures import FIGURES
+from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix
+from mmlib.world.schema import GROUP_OF, SHAPE, SIZE_FACTOR, WATER, Scene, Thing, scale
+
+ARM = 0.29  # a stretched arm, in parts of the standing height
+
+
+def draw(scene: Scene, size: int = 128) -> Image.Image:
+    """Draw a scene.
+
+    The same scene and size always give the same bytes; what is left open by the scene (clouds, hair,
+    proportions, shades, noise) follows from `scene.seed`. In the style "black and white" colours
+    cannot be seen, as in life; in "sketch" they are a light wash.
+
+    Args:
+        scene: what to draw.
+        size: side of the square picture in pixels, 16 at least.
+
+    Returns:
+        An RGB picture of size x size.
+
+    Raises:
+        ValueError: for a size below 16.
+    """
+    if size < 16:
+        raise ValueError(f"size is {size}, but a picture needs a side of at least 16 pixels")
+    side = size * (3 if size <= 160 else 2)
+    random = Random(scene.seed * 7919 + 17)
+    brush = backdrop(
+        scene.setting, "photo" if scene.style == "black and white" else scene.style, side, random
+    )
+    if scene.style in ("photo", "black and white"):
+        _grain_of_ground(brush)
+    far_to_near = sorted(range(len(scene.things)), key=lambda i: (scene.things[i].y, i))
+    for index in far_to_near:
+        _shadow(brush, scene.things[index], scene.setting)
+    for index in far_to_near:
+        _draw_thing(brush, scene, index)
+    if scene.setting == "snow":
+        snowflakes(brush)
+    return _develop(brush.image, scene.style, size, scene.seed)
+
+
+def contact_sheet(scenes: Sequence[Scene], columns: int = 8, size: int = 128) -> Image.Image:
+    """Many scenes on one sheet, row by row, with a thin white margin."""
+    step, rows = size + 4, -(-len(scenes) // columns)
+    sheet = Image.new("RGB", (columns * step + 4, rows * step + 4), (255, 255, 255))
+    for i, scene in enumerate(scenes):
+        sheet.paste(draw(scene, size), (4 + i % columns * step, 4 + i // columns * step))
+    return sheet
+
+
+def _height(thing: Thing) -> float:
+    """Standing height in parts of the picture's side."""
+    return SHAPE[thing.kind][0] * scale(thing.y) * SIZE_FACTOR[thing.size]
+
+
+def _partner(scene: Scene, index: int, relation: str, as_subject: bool) -> Thing | None:
+    """The other thing of the first such relation, if there is one."""
+    for subject, name, other in scene.relations:
+        if name == relation and index == (subject if as_subject else other):
+            return scene.things[other if as_subject else subject]
+    return None
+
+
+def _grasp(holder: Thing, held: Thing) -> Point:
+    """Where the holder's hand is, in parts of the side: on the thing or at the end of its string."""
+    tall, up = _height(holder), 1 - held.y + held.lift
+    x, y = held.x, up
+    if held.kind in ("ball", "box"):
+        x -= holder.facing * 0.32 * _height(held)
+        y += 0.35 * _height(held)
+    elif held.kind == "umbrella":
+        y += 0.08 * _height(held)
+    elif held.kind == "flower":
+        y += 0.2 * _height(held)
+    low = 0.1 if holder.action == "sitting" else 0.38
+    shoulder = (holder.x, 1 - holder.y + holder.lift + (low + 0.34) * tall)
+    dx, dy = x - shoulder[0], y - shoulder[1]
+    share = min(1.0, ARM * tall / max(hypot(dx, dy), 1e-6))
+    return shoulder[0] + share * dx, shoulder[1] + share * dy
+
+
+def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
+    thing, side, style = scene.things[index], brush.side, scene.style
+    unit = _height(thing) * side
+    chance = Random(scene.seed * 31 + index * 7907 + 5)
+    numbers = [chance.random() for _ in range(24)]
+    jitter = [int((n - 0.5) * 26) for n in numbers[-3:]]
+    r, g, b = PALETTE[thing.colour]
+    main = (
+        min(255, max(0, r + jitter[0])),
+        min(255, max(0, g + jitter[1])),
+        min(255, max(0, b + jitter[2])),
+    )
+    pattern = thing.pattern
+    if pattern == "striped" and GROUP_OF[thing.kind] == "person":
+        pattern = "across"
+    half = max(0.75, 0.75 * SHAPE[thing.kind][1] + 0.35)
+    pen = Pen(unit, half, 1.3, thing.facing, main, pattern, style, side / 200, numbers)
+
+    action, reach = thing.action, None
+    if _partner(scene, index, "riding", as_subject=True):
+        action = "riding"
+    held = _partner(scene, index, "holding", as_subject=True)
+    if held:
+        hand = _grasp(thing, held)
+        reach = (
+            thing.facing * (hand[0] - thing.x) * side / unit,
+            (hand[1] - 1 + thing.y - thing.lift) * side / unit,
+        )
+    holder = _partner(scene, index, "holding", as_subject=False)
+    if holder and thing.kind in ("kite", "balloon"):
+        x, y = _grasp(holder, thing)
+        end = (
+            thing.x - holder.facing * 0.06 * unit / side,
+            thing.y - thing.lift - 0.28 * unit / side,
+        )
+        if thing.kind == "balloon":
+            end = (thing.x, thing.y - thing.lift)
+        brush.line([(x, 1 - y), end], 0.006, mix(PENCIL, (255, 255, 255), 0.3))
+    FIGURES[thing.kind](pen, action=action, reach=reach)
+    corner = (
+        round(thing.x * side) - pen.origin_x,
+        round((thing.y - thing.lift) * side) - pen.origin_y,
+    )
+    _paste(brush, pen, corner)
+
+
+def _paste(brush: Brush, pen: Pen, corner: tuple[int, int]) -> None:
+    """Put a drawn thing into the picture, with light from the top left."""
+    used = pen.layer.getbbox()
+    if not used:
+        return
+    layer = pen.layer.crop(used)
+    at = (corner[0] + used[0], corner[1] + used[1])
+    alpha = layer.getchannel("A")
+    brush.image.paste(layer, at, alpha)
+    if pen.style == "flat":
+        return
+    width, height = layer.size
+    reach = max(2, min(width, height) // 5)
+    small = alpha.reduce(4) if min(width, height) >= 16 else alpha
+    soft = small.filter(ImageFilter.BoxBlur(reach * small.width / width)).resize(
+        layer.size, Image.Resampling.BILINEAR
+    )
+    move = reach // 2
+    dark = ImageChops.subtract(alpha, ImageChops.offset(soft, -move, -move))
+    if pen.style == "sketch":
+        hatch = _hatching(512 if max(layer.size) <= 512 else 2048, brush.hair).crop(
+            (0, 0, width, height)
+        )
+        brush.image.paste(PENCIL, at, ImageChops.multiply(dark.point(_THREE_QUARTERS), hatch))
+        return
+    light = ImageChops.subtract(alpha, ImageChops.offset(soft, move, move))
+    brush.image.paste((24, 20, 40), at, dark.point(_HALF))
+    brush.image.paste((255, 252, 236), at, light.point(_THIRD))
+
+
+_HALF = [int(0.46 * i) for i in range(256)]
+_THIRD = [int(0.3 * i) for i in range(256)]
+_THREE_QUARTERS = [min(255, int(1.2 * i)) for i in range(256)]
+
+
+@lru_cache(maxsize=4)
+def _hatching(side: int, hair: int) -> Image.Image:
+    """Diagonal pencil strokes."""
+    rows, columns = np.mgrid[0:side, 0:side]
+    return Image.fromarray((((rows + columns) % (5 * hair + 1) < hair + 1) * 190).astype(np.uint8))
+
+
+def _shadow(brush: Brush, thing: Thing, setting: str) -> None:
+    """A soft patch on the ground below the thing; weaker the higher it hangs."""
+    if brush.style == "sketch":
+        return
+    side, tall = brush.side, _height(thing)
+    if thing.kind == "boat" or (
+        thing.action == "floating" and thing.y < WATER.get(setting, (0, 0))[1]
+    ):
+        return
+    wide = 0.42 * tall * SHAPE[thing.kind][1]
+    if GROUP_OF[thing.kind] == "person" and thing.action == "lying":
+        wide *= 2.1
+    strength = max(0.0, 0.38 - 0.9 * thing.lift)
+    if strength < 0.05:
+        return
+    box = (
+        int((thing.x - wide) * side),
+        int((thing.y - 0.13 * wide - 0.008) * side),
+        int((thing.x + wide * 1.12) * side),
+        int((thing.y + 0.13 * wide + 0.008) * side),
+    )
+    width, height = box[2] - box[0], box[3] - box[1]
+    if width < 2 or height < 2:
+        return
+    mask = _blot(strength if brush.style == "flat" else 1.35 * strength, brush.style == "flat")
+    brush.image.paste((40, 36, 52), box[:2], mask.resize((width, height)))
+
+
+@lru_cache(maxsize=512)
+def _blot_of(level: int, hard: bool) -> Image.Image:
+    rows, columns = np.mgrid[-1:1:33j, -1:1:33j]
+    fall = 1 - np.hypot(rows, columns)
+    mask = (fall > 0) * 0.7 if hard else np.clip(1.6 * fall, 0, 1)
+    return Image.fromarray((mask * level).astype(np.uint8))
+
+
+def _blot(strength: float, hard: bool) -> Image.Image:
+    """A round patch, 0 at its edge."""
+    return _blot_of(int(strength * 16) * 16, hard)
+
+
+@lru_cache(maxsize=16)
+def _clumps(variant: int, side: int) -> Image.Image:
+    """A mask of uneven ground, finer towards the horizon."""
+    rng = np.random.default_rng([variant, 77])
+    total = np.zeros((side, side), np.float32)
+    for cells, weight in ((10, 0.5), (34, 0.7), (72, 0.9)):
+        noise = Image.fromarray(rng.random((cells * 2, cells), dtype=np.float32))
+        total += weight * np.asarray(noise.resize((side, side), Image.Resampling.BICUBIC))
+    total = (total - total.mean()) / total.std()
+    return Image.fromarray((np.clip(0.5 + 0.3 * total, 0, 1) * 60).astype(np.uint8))
+
+
+def _grain_of_ground(brush: Brush) -> None:
+    """Uneven ground: darker clumps below the horizon."""
+    side = brush.side
+    top = int(0.6 * side)
+    mask = _clumps(brush.random.randrange(4), side).crop((0, top, side, side))
+    brush.image.paste((60, 50, 40), (0, top), mask)
+
+
+@lru_cache(maxsize=4)
+def _vignette(size: int) -> np.ndarray:
+    """(size, size, 1) falling brightness towards the corners."""
+    rows, columns = np.mgrid[-1 : 1 : size * 1j, -1 : 1 : size * 1j]
+    return (1 - 0.13 * (rows**2 + columns**2) ** 1.2)[:, :, None].astype(np.float32)
+
+
+def _develop(image: Image.Image, style: str, size: int, seed: int) -> Image.Image:
+    """From the large canvas to the finished picture: scaled down, with the style's light and noise."""
+    if style == "flat":
+        return image.reduce(image.width // size)
+    soft = Image.Resampling.BILINEAR
+    small = (
+        image.resize((size, size), soft) if style != "sketch" else image.reduce(image.width // size)
+    )
+    rng = np.random.default_rng([seed, 3])
+    pixels = np.asarray(small, dtype=np.float32)
+    if style == "sketch":
+        grain = rng.standard_normal((size, size, 1), dtype=np.float32) * 4
+        return Image.fromarray(np.clip(pixels + grain, 0, 255).astype(np.uint8))
+    exposure = rng.uniform(0.86, 1.1)
+    if style == "photo":
+        cast = rng.uniform(0.95, 1.05, 3).astype(np.float32) * np.float32(exposure)
+        grain = rng.standard_normal((size, size, 3), dtype=np.float32) * 7
+        pixels = pixels * (cast * _vignette(size)) + grain
+        return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    grey = pixels @ np.array((0.3, 0.59, 0.11), np.float32)
+    grey = (grey - 128) * rng.uniform(1.0, 1.25) * exposure + 124
+    grey = grey * _vignette(size)[:, :, 0] + rng.standard_normal((size, size), dtype=np.float32) * 9
+    return Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).convert("RGB")
