@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import islice, permutations
+from itertools import count, permutations
 from typing import TypeVar
 
 import numpy as np
@@ -300,19 +300,38 @@ def _fits(things: Sequence[Thing], limit: float) -> bool:
 
 
 def sample_scene(seed: int) -> Scene:
-    """The scene of a seed: a setting, a style and 1 to 5 things that go together."""
-    rng = np.random.default_rng([seed, 1])
+    """The scene of a seed: a setting, a style and 1 to 5 things that go together.
+
+    It belongs to the split that has the seed (see `split_seeds`): no scene of one split occurs in
+    another, even by chance. Raises ValueError for a seed that is no split's.
+    """
+    split = _split_of_seed(seed)
+    for attempt in count():
+        scene = _sample(np.random.default_rng([seed, 1, attempt]), seed)
+        boxes = [box(thing) for thing in scene.things]
+        # A small shift of the whole picture changes the coarse positions and so the split.
+        for shift in (0.02 * step for step in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5)):
+            inside = all(b[0] + shift >= -0.01 and b[2] + shift <= 1.01 for b in boxes)
+            if boxes and inside and split_of(scene, shift) == split:
+                things = tuple(replace(t, x=t.x + shift) for t in scene.things)
+                relations = derive_relations(things, scene.relations)
+                return replace(scene, things=things, relations=relations)
+    raise AssertionError("unreachable")
+
+
+def _sample(rng: np.random.Generator, seed: int) -> Scene:
+    """A scene with its relations of action only; it may be empty where nothing fitted."""
     setting, style = pick(rng, SETTINGS), pick_weighted(rng, STYLE_WEIGHT)
-    count = pick_weighted(rng, COUNT_WEIGHT)
+    number = pick_weighted(rng, COUNT_WEIGHT)
     limit = pick(rng, (0.1, 0.3, 0.5))  # some scenes are open, some crowded
     things: list[Thing] = []
     acting: list[tuple[int, str, int]] = []
-    for _ in range(4 * count):
-        if len(things) == count:
+    for _ in range(4 * number):
+        if len(things) == number:
             break
         relation = pick_weighted(rng, PAIR_WEIGHT)
         pairs = _pairs_in(setting, relation)
-        paired = len(things) + 2 <= count and rng.random() < 0.5 and pairs
+        paired = len(things) + 2 <= number and rng.random() < 0.5 and pairs
         kinds = pick_weighted(rng, pairs) if paired else (_kind(rng, setting),)
         for _ in range(6):
             new = _placed(rng, relation, kinds, setting)
@@ -321,9 +340,7 @@ def sample_scene(seed: int) -> Scene:
                     acting.append((len(things), relation, len(things) + 1))
                 things += new
                 break
-    if not things:  # too large for the picture again and again: start over
-        return replace(sample_scene(seed + 2**60), seed=seed)
-    return Scene(tuple(things), derive_relations(things, acting), setting, style, seed)
+    return Scene(tuple(things), tuple(acting), setting, style, seed)
 
 
 def _placed(
@@ -398,41 +415,48 @@ def action_relations(scene: Scene) -> tuple[tuple[int, str, int], ...]:
     return tuple(edge for edge in scene.relations if edge[1] in ACTION_RELATIONS)
 
 
-def scene_key(scene: Scene) -> tuple:
+def scene_key(scene: Scene, shift: float = 0.0) -> tuple:
     """All discrete facts and coarse positions (tenths), whatever the order of the things.
 
-    Two scenes with one key would make the same picture but for drawing noise.
+    Two scenes with one key would make the same picture but for drawing noise. With `shift`, the
+    key of the scene moved that far to the right.
     """
     facts = []
     for t in scene.things:
-        place = (round(10 * t.x), round(10 * t.y), round(10 * t.lift))
+        place = (round(10 * (t.x + shift)), round(10 * t.y), round(10 * t.lift))
         facts.append((t.kind, t.colour, t.size, t.pattern, t.action or "", t.facing, *place))
     acts = sorted((facts[i], relation, facts[j]) for i, relation, j in action_relations(scene))
     return scene.setting, scene.style, tuple(sorted(facts)), tuple(acts)
 
 
-def split_of(scene: Scene) -> str:
-    """The one split that may use this scene, decided by a hash of its content.
+def split_of(scene: Scene, shift: float = 0.0) -> str:
+    """The one split that may hold this scene, decided by a hash of its content (its key)."""
+    text = repr(scene_key(scene, shift)).encode()
+    return SPLITS[hashlib.blake2b(text, digest_size=1).digest()[0] % len(SPLITS)]
 
-    As equal content has one split, no scene of one split occurs in another, even by chance.
-    """
-    digest = hashlib.blake2b(repr(scene_key(scene)).encode(), digest_size=2).digest()
-    return SPLITS[digest[0] % len(SPLITS)]
+
+_PER_SPLIT = 10**10  # seeds of a split
+_PER_LIST = 10**7  # seeds of one list of a split
 
 
 def split_seeds(split: str, n: int, seed: int = 0) -> tuple[int, ...]:
-    """n seeds whose scenes belong to `split` ("train", "val", "test", "backbone").
+    """n seeds for `sample_scene` that belong to `split` ("train", "val", "test", "backbone").
 
-    The seeds are disjoint between splits and between values of `seed` (0 to 999), the scenes
-    between splits. A longer list begins with the shorter one.
+    Seeds and scenes are disjoint between splits; the seeds also between values of `seed`
+    (0 to 999). A longer list begins with the shorter one.
     """
     if split not in SPLITS:
         raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
-    if not 0 <= seed < 1000:
-        raise ValueError(f"seed {seed} is not between 0 and 999")
-    start = (SPLITS.index(split) * 1000 + seed) * 10**7
-    fitting = (s for s in range(start, start + 10**7) if split_of(sample_scene(s)) == split)
-    return tuple(islice(fitting, n))
+    if not 0 <= seed < _PER_SPLIT // _PER_LIST or not 0 <= n <= _PER_LIST:
+        raise ValueError(f"seed {seed} or n {n} is outside 0 to 999 or 0 to {_PER_LIST}")
+    start = SPLITS.index(split) * _PER_SPLIT + seed * _PER_LIST
+    return tuple(range(start, start + n))
+
+
+def _split_of_seed(seed: int) -> str:
+    if not 0 <= seed < _PER_SPLIT * len(SPLITS):
+        raise ValueError(f"scene seed {seed} belongs to no split: take one from split_seeds")
+    return SPLITS[seed // _PER_SPLIT]
 
 
 # --- Near-twins -----------------------------------------------------------------------------------
@@ -444,14 +468,17 @@ def twin(scene: Scene, seed: int, changes: int = 1, of: Sequence[str] = CHANGES)
     """A scene that differs from `scene` in exactly `changes` facts (see `differences`).
 
     of: the sorts of facts that may change; "position" swaps the places of two things.
-    Raises ValueError where no such twin turns up in 400 tries.
+    The twin stays in the scene's split; its own seed only varies the drawing. Raises ValueError
+    where no such twin turns up in 1,000 tries.
     """
     rng = np.random.default_rng([seed, scene.seed, 2])
-    for _ in range(400):
+    for _ in range(1000):
         other = scene
         for _ in range(changes):
             other = _changed(rng, other, pick(rng, of))
-        if len(differences(scene, other)) == changes and _sensible(other, scene):
+        if len(differences(scene, other)) != changes or not _sensible(other, scene):
+            continue
+        if split_of(other) == split_of(scene):
             return replace(other, seed=int(rng.integers(2**31)))
     raise ValueError(f"no twin of scene {scene.seed} with {changes} changes of {', '.join(of)}")
 
