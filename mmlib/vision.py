@@ -1,0 +1,479 @@
+"""Frozen image features: the networks that make them, and one reader for all files of them.
+
+A feature file is an `.npy` array with one row an image, (images, width) or (images, regions,
+width), and the image ids in row order beside it. Three namings are read: `NAME.npy` with
+`NAME.ids.txt` (what `extract` writes), any `.npy` with `ids.txt` in its folder, and `features.npy`
+with `id2row.json` (Hessel, Lee and Mimno, EMNLP 2019).
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import urllib.error
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torchvision
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torchvision import transforms
+from tqdm.auto import tqdm
+
+from mmlib.datasets.download import file_sha256
+from mmlib.datasets.problem import DataError
+from mmlib.paths import write_atomic
+
+UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
+Regions = Literal["grid", "global"]
+
+
+def open_rgb(path: Path) -> Image.Image:
+    """Decode one picture completely; raises DataError that names the file."""
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGB")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such image (get the data set again)") from error
+    except UNREADABLE as error:
+        raise DataError(f"{path}: cannot be decoded: {error} (get this image again)") from error
+
+
+# Reading -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FeatureStore:
+    """Image features on disk, looked up by image id.
+
+    path: the `.npy` file.
+    array: (rows, width) or (rows, regions, width), memory-mapped, as stored.
+    row_of: image id -> row.
+    meta: what the extractor noted about backbone and weights; empty for files made elsewhere.
+    """
+
+    path: Path
+    array: np.ndarray
+    row_of: Mapping[str, int]
+    meta: Mapping[str, Any]
+
+    @property
+    def width(self) -> int:
+        """Values a region."""
+        return self.array.shape[-1]
+
+    def rows(self, ids: Sequence[str]) -> np.ndarray:
+        """Features of these images, (len(ids), regions, width) float32; one region if global.
+
+        Raises DataError for an image without a row, and for values that are not finite.
+        """
+        missing = [name for name in ids if name not in self.row_of]
+        if missing:
+            raise DataError(
+                f"{self.path}: no features for image {missing[0]!r}"
+                f"{f' and {len(missing) - 1} more' if missing[1:] else ''} "
+                "(extract them with `mmlib data features`)"
+            )
+        rows = np.fromiter((self.row_of[name] for name in ids), dtype=np.int64, count=len(ids))
+        values = np.asarray(self.array[rows], dtype=np.float32)
+        values = values[:, None, :] if values.ndim == 2 else values
+        broken = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))
+        if broken.size:
+            raise DataError(
+                f"{self.path}, row {rows[broken[0]]}: features of image {ids[broken[0]]!r} are "
+                "not finite (extract them again)"
+            )
+        return values
+
+
+def open_features(path: Path) -> FeatureStore:
+    """Open a feature file and the ids beside it (see the module's text for the three namings).
+
+    Raises DataError: missing files, object arrays, ids that do not fit the rows.
+    """
+    if not path.is_file():
+        raise DataError(
+            f"{path}: no such feature file (make it with `mmlib data features`, "
+            "or name one that is there)"
+        )
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DataError(f"{path}: not a readable .npy array: {error} (get it again)") from error
+    if array.ndim not in (2, 3) or array.dtype.kind != "f":
+        raise DataError(
+            f"{path}: holds {array.dtype} {array.shape}, not floats of shape (images, width) or "
+            "(images, regions, width)"
+        )
+    meta_path = path.with_suffix(".json")
+    meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {}
+    return FeatureStore(path, array, _read_ids(path, len(array)), meta)
+
+
+def _read_ids(path: Path, rows: int) -> dict[str, int]:
+    for name in (f"{path.stem}.ids.txt", "ids.txt"):
+        if (path.parent / name).is_file():
+            return _ids_in_lines(path.parent / name, path, rows)
+    mapping = path.parent / "id2row.json"
+    if not mapping.is_file():
+        raise DataError(
+            f"{path}: no ids beside it (put {path.stem}.ids.txt, ids.txt or id2row.json there)"
+        )
+    return _ids_in_mapping(mapping, path, rows)
+
+
+def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
+    ids = listing.read_text(encoding="utf-8").splitlines()
+    row_of: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if row_of.setdefault(name, row) != row:
+            raise DataError(f"{listing}, line {row + 1}: id {name!r} occurs twice")
+    if len(ids) != rows:
+        raise DataError(f"{listing}: {len(ids)} ids for {rows} rows of {path.name}")
+    return row_of
+
+
+def _ids_in_mapping(listing: Path, path: Path, rows: int) -> dict[str, int]:
+    try:
+        row_of = json.loads(listing.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{listing}: not JSON: {error} (get it again)") from error
+    if not isinstance(row_of, dict):
+        raise DataError(f"{listing}: not an object that maps image ids to rows")
+    for name, row in row_of.items():
+        if type(row) is not int or not 0 <= row < rows:
+            raise DataError(
+                f"{listing}: image {name!r} has row {row!r}, but {path.name} has rows 0 to "
+                f"{rows - 1}"
+            )
+    return row_of
+
+
+# Networks ----------------------------------------------------------------------------------------
+
+# The weights of the papers' time: torchvision's first ImageNet weights of each network.
+BACKBONES = {"resnet50": "ResNet50_Weights", "densenet169": "DenseNet169_Weights"}
+
+# Hessel et al. 2019: resize to 256 x 256 without keeping the aspect, centre crop 224; normalised
+# as these torchvision weights expect.
+PREPROCESS = transforms.Compose(
+    [
+        transforms.Resize((256, 256)),
+        transforms.CenterCrop(224),
+        transforms.ToTensor(),
+        transforms.Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+    ]
+)
+
+
+class Backbone(nn.Module):
+    """A torchvision classifier cut in two: `trunk` gives the feature map, `head` the classes."""
+
+    def __init__(self, name: str, network: Any) -> None:
+        super().__init__()
+        if name == "densenet169":  # torchvision applies this ReLU in `forward`
+            self.trunk = nn.Sequential(network.features, nn.ReLU())
+            self.head: nn.Linear = network.classifier
+        else:
+            self.trunk = nn.Sequential(*list(network.children())[:-2])
+            self.head = network.fc
+        self.width = self.head.in_features
+
+    def forward(self, images: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
+        """Region features and class probabilities of normalised images (n, 3, 224, 224).
+
+        Regions are (n, 16, width), a 4 x 4 grid in rows from the top left (averages of the last
+        7 x 7 map), or (n, 1, width), the average of the whole map. Probabilities: (n, classes).
+        """
+        maps = self.trunk(images)
+        side = 4 if regions == "grid" else 1
+        pooled = nn.functional.adaptive_avg_pool2d(maps, side).flatten(2).transpose(1, 2)
+        return pooled, self.head(maps.mean(dim=(2, 3))).softmax(dim=1)
+
+
+def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -> Backbone:
+    """A frozen backbone in evaluation mode.
+
+    weights: None for torchvision's ImageNet weights (its cache, else downloaded and checked), a
+        `.safetensors` or `.pth` file with the state dict of the torchvision model, or "random".
+    seed: for random weights only.
+
+    Raises DataError: unknown name, no network, a file that does not fit. Never unpickles code.
+    """
+    if name not in BACKBONES:
+        raise DataError(f"no backbone {name!r} (choose from {', '.join(sorted(BACKBONES))})")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = torchvision.models.get_model(name, weights=None)
+    if weights != "random":
+        state = _pretrained(name) if weights is None else _read_weights(Path(weights))
+        try:
+            network.load_state_dict({_current_key(key): value for key, value in state.items()})
+        except RuntimeError as error:
+            raise DataError(f"{weights}: not the weights of {name}: {error}") from error
+    return Backbone(name, network).eval().requires_grad_(False)
+
+
+def _default_weights(name: str) -> Any:
+    return torchvision.models.get_model_weights(name)["IMAGENET1K_V1"]
+
+
+def label_names(name: str) -> tuple[str, ...]:
+    """The names of the 1,000 ImageNet classes in the order of a backbone's outputs."""
+    return tuple(_default_weights(name).meta["categories"])
+
+
+def _pretrained(name: str) -> Mapping[str, Tensor]:
+    choice = _default_weights(name)
+    try:
+        return choice.get_state_dict(progress=True, check_hash=True, weights_only=True)
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        folder = Path(torch.hub.get_dir()) / "checkpoints"
+        raise DataError(
+            f"{choice.url}: cannot be downloaded: {error} (fetch it elsewhere and give it with "
+            f"--weights FILE, or put it into {folder})"
+        ) from error
+
+
+def _read_weights(path: Path) -> Mapping[str, Tensor]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such weights file")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: not a file of plain tensors: {reason}") from error
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise DataError(f"{path}: not a state dict (save `model.state_dict()`)")
+    return state
+
+
+def _current_key(key: str) -> str:
+    """Name of a DenseNet parameter today; the published file still has `norm.1` for `norm1`."""
+    return re.sub(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.", r"\1\2.", key)
+
+
+# Extraction --------------------------------------------------------------------------------------
+
+
+def feature_name(backbone: str, regions: Regions, weights: str | Path | None = None) -> str:
+    """The file name without suffix that `mmlib data features` gives: `grid4x4_densenet169`."""
+    kind = {"grid": "grid4x4", "global": "global"}[regions]
+    return f"{kind}_{backbone}" + ("_random" if weights == "random" else "")
+
+
+def extract(
+    images: Sequence[tuple[str, Path]],
+    out: Path,
+    *,
+    backbone: str = "densenet169",
+    regions: Regions = "grid",
+    weights: str | Path | None = None,
+    seed: int = 0,
+    batch: int = 32,
+    device: str = "cpu",
+    labels: Path | None = None,
+    skip_bad: bool = False,
+) -> FeatureStore:
+    """Write float16 features of `images`, (id, file) pairs, to `out` (`.npy`) with ids and notes.
+
+    `labels`, if given, gets the class probabilities, (images, 1000) float32, in the same form.
+    The run may be killed at any time: called again with the same settings it goes on at the batch
+    where it stopped and ends with the same bytes. Image rows keep the order of `images`;
+    `skip_bad` leaves undecodable ones out and lists them in the notes (`out` with `.json`).
+
+    Raises DataError: undecodable image, doubled id, features that float16 cannot hold, another
+    run's unfinished or finished files with other settings.
+    """
+    images = list(images)
+    settings = _settings(images, backbone, regions, weights, seed, batch, device)
+    settings |= {"labels": labels is not None}
+    if out.exists():
+        return _finished(out, settings)
+    network = load_backbone(backbone, weights, seed).to(device)
+    cells = 16 if regions == "grid" else 1
+    shapes: dict[str, tuple[tuple[int, int, int], type]] = {
+        "features": ((len(images), cells, network.width), np.float16)
+    }
+    if labels is not None:
+        shapes["labels"] = ((len(images), 1, network.head.out_features), np.float32)
+    work = _Work(out.with_name(f".{out.stem}.partial"), settings, shapes)
+    with ThreadPoolExecutor() as pool, torch.inference_mode():
+        bar = tqdm(total=len(images), initial=work.done, unit="image", desc=out.stem, disable=None)
+        for start in range(work.done, len(images), batch):
+            chunk = images[start : start + batch]
+            pictures = list(pool.map(_picture, [path for _, path in chunk]))
+            bad = [i for i, picture in enumerate(pictures) if isinstance(picture, DataError)]
+            if bad and not skip_bad:
+                raise DataError(f"{pictures[bad[0]]}; --skip-bad leaves such images out")
+            good = [i for i in range(len(chunk)) if i not in bad]
+            if good:
+                pixels = torch.stack([pictures[i] for i in good])  # type: ignore[misc]
+                found = network(pixels.to(device), regions)
+                rows = [start + i for i in good]
+                for name, values in zip(("features", "labels"), found, strict=True):
+                    if name in shapes:
+                        work.write(name, rows, values.cpu().numpy(), [images[r][1] for r in rows])
+            work.advance(start + len(chunk), [images[start + i][0] for i in bad])
+            bar.update(len(chunk))
+        bar.close()
+    _finish(work, images, out, labels, settings)
+    return open_features(out)
+
+
+def _picture(path: Path) -> Tensor | DataError:
+    try:
+        return PREPROCESS(open_rgb(path))
+    except DataError as error:
+        return error
+
+
+def _settings(
+    images: Sequence[tuple[str, Path]],
+    backbone: str,
+    regions: Regions,
+    weights: str | Path | None,
+    seed: int,
+    batch: int,
+    device: str,
+) -> dict[str, Any]:
+    """All that the bytes of the result depend on."""
+    if len({name for name, _ in images}) < len(images):
+        raise DataError("an image id occurs twice (ids are file names; give one folder)")
+    if weights == "random":
+        source = f"random, seed {seed}: NOT TRAINED, for tests only"
+    elif weights is None:
+        source = str(_default_weights(backbone)) if backbone in BACKBONES else "unknown"
+    else:
+        digest = file_sha256(Path(weights)) if Path(weights).is_file() else "missing"
+        source = f"file {Path(weights).name}, SHA-256 {digest}"
+    listing = hashlib.sha256()
+    for name, path in images:
+        size = path.stat().st_size if path.is_file() else -1
+        listing.update(f"{name}\t{size}\n".encode())
+    return {
+        "backbone": backbone,
+        "weights": source,
+        "regions": regions,
+        "preprocessing": "resize 256x256 bilinear, centre crop 224, ImageNet mean and deviation",
+        "batch": batch,
+        "device": device,
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        "images": len(images),
+        "images_sha256": listing.hexdigest(),
+    }
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    keys = [key for key in new if old.get(key) != new[key]]
+    return ", ".join(f"{key} {old.get(key)!r}, now {new[key]!r}" for key in keys)
+
+
+def _finished(out: Path, settings: Mapping[str, Any]) -> FeatureStore:
+    """The finished file of an earlier call with the same settings."""
+    store = open_features(out)
+    if changed := _differences(store.meta, settings):
+        raise DataError(
+            f"{out}: was made with other settings: {changed} (name another file or delete it)"
+        )
+    shutil.rmtree(out.with_name(f".{out.stem}.partial"), ignore_errors=True)
+    return store
+
+
+class _Work:
+    """Unfinished arrays in a hidden folder, and how far they are filled."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        shapes: Mapping[str, tuple[tuple[int, int, int], type]],
+    ) -> None:
+        self.folder, self.settings = folder, dict(settings)
+        self.state = folder / "progress.json"
+        self.done, self.bad = 0, list[str]()
+        fresh = not self.state.is_file()
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        else:
+            noted = json.loads(self.state.read_text())
+            if changed := _differences(noted["settings"], settings):
+                raise DataError(
+                    f"{folder}: an unfinished run with other settings: {changed} "
+                    "(go on with the old settings, or delete this folder)"
+                )
+            self.done, self.bad = noted["done"], noted["bad"]
+        self.arrays = {
+            name: np.lib.format.open_memmap(
+                folder / f"{name}.npy",
+                mode="w+" if fresh else "r+",
+                shape=shape if fresh else None,
+                dtype=dtype if fresh else None,
+            )
+            for name, (shape, dtype) in shapes.items()
+        }
+        if fresh:
+            self.advance(0, [])
+
+    def write(self, name: str, rows: list[int], values: np.ndarray, paths: list[Path]) -> None:
+        """Put (len(rows), regions, width) values into their rows."""
+        array = self.arrays[name]
+        with np.errstate(over="ignore"):
+            values = values.reshape(len(rows), *array.shape[1:]).astype(array.dtype)
+        broken = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))
+        if broken.size:
+            raise DataError(
+                f"{paths[broken[0]]}: its {name} do not fit {array.dtype} (are the weights right?)"
+            )
+        array[rows] = values
+
+    def advance(self, done: int, bad: list[str]) -> None:
+        """Note that the first `done` images are on disk."""
+        for array in self.arrays.values():
+            array.flush()
+        self.done, self.bad = done, [*self.bad, *bad]
+        noted = json.dumps({"done": self.done, "bad": self.bad, "settings": self.settings})
+        write_atomic(self.state, lambda path: path.write_text(noted))
+
+
+def _finish(
+    work: _Work,
+    images: Sequence[tuple[str, Path]],
+    out: Path,
+    labels: Path | None,
+    settings: Mapping[str, Any],
+) -> None:
+    """Move the filled arrays to their names; the features last, since their name means done."""
+    bad = set(work.bad)
+    rows = [row for row, (name, _) in enumerate(images) if name not in bad]
+    ids = "".join(f"{images[row][0]}\n" for row in rows)
+    targets = {"features": out} if labels is None else {"labels": labels, "features": out}
+    for name, target in targets.items():
+        notes: dict[str, Any] = {**settings, "skipped": work.bad}
+        if name == "labels":
+            notes["label_names"] = label_names(settings["backbone"])
+        _write_text(target.with_name(f"{target.stem}.ids.txt"), ids)
+        _write_text(target.with_suffix(".json"), json.dumps(notes, indent=1) + "\n")
+        array = work.arrays[name]
+        values = array[:, 0] if array.shape[1] == 1 else array
+        _write_array(target, values[rows] if bad else values)
+    work.arrays.clear()
+    shutil.rmtree(work.folder, ignore_errors=True)
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _write_array(path: Path, values: np.ndarray) -> None:
+    write_atomic(path, lambda temporary: np.save(temporary, values))

@@ -1,0 +1,367 @@
+"""The reader against hand-made files; the extractor with random weights on generated pictures."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from PIL import Image
+from safetensors.torch import save_file
+
+from mmlib import vision
+from mmlib.datasets.problem import DataError
+from mmlib.vision import extract, feature_name, load_backbone, open_features, open_rgb
+
+
+def store(folder, array, ids, listing="ids.txt", name="f.npy"):
+    folder.mkdir(exist_ok=True, parents=True)
+    np.save(folder / name, array)
+    if listing.endswith(".json"):
+        (folder / listing).write_text(json.dumps(ids))
+    else:
+        (folder / listing).write_text("\n".join(ids))
+    return folder / name
+
+
+ARRAY = np.arange(24, dtype=np.float16).reshape(3, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("listing", "ids"),
+    [
+        ("ids.txt", ["a", "b", "c"]),
+        ("f.ids.txt", ["a", "b", "c"]),
+        ("id2row.json", {"c": 2, "a": 0, "b": 1}),
+    ],
+)
+def test_rows_by_id_in_all_three_namings(tmp_path, listing, ids):
+    features = open_features(store(tmp_path, ARRAY, ids, listing))
+    rows = features.rows(["c", "a", "c"])
+    assert rows.dtype == np.float32
+    assert np.array_equal(rows, ARRAY[[2, 0, 2]].astype(np.float32))
+    assert isinstance(features.array, np.memmap)
+    assert features.width == 4
+
+
+def test_one_vector_an_image_is_one_region(tmp_path):
+    path = store(tmp_path, ARRAY[:, 0], {"a": 0, "b": 1, "c": 2}, "id2row.json", "features.npy")
+    assert open_features(path).rows(["b"]).shape == (1, 1, 4)
+    assert open_features(path).rows([]).shape == (0, 1, 4)
+
+
+def test_own_ids_go_before_the_shared_list(tmp_path):
+    path = store(tmp_path, ARRAY, ["x", "y", "z"], "ids.txt")
+    (tmp_path / "f.ids.txt").write_text("a\nb\nc\n")
+    assert set(open_features(path).row_of) == {"a", "b", "c"}
+
+
+def test_image_without_a_row_is_named(tmp_path):
+    features = open_features(store(tmp_path, ARRAY, ["a", "b", "c"]))
+    with pytest.raises(DataError, match=r"f\.npy: no features for image 'nope' and 1 more"):
+        features.rows(["a", "nope", "no"])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_named(tmp_path, value):
+    array = ARRAY.copy()
+    array[1, 1, 3] = value
+    features = open_features(store(tmp_path, array, ["a", "b", "c"]))
+    features.rows(["a", "c"])
+    with pytest.raises(DataError, match="row 1: features of image 'b' are not finite"):
+        features.rows(["c", "b"])
+
+
+@pytest.mark.parametrize(
+    ("listing", "ids", "message"),
+    [
+        ("ids.txt", ["a", "b"], "2 ids for 3 rows"),
+        ("ids.txt", ["a", "b", "a"], "line 3: id 'a' occurs twice"),
+        ("id2row.json", {"a": 3}, "'a' has row 3"),
+        ("id2row.json", {"a": -1}, "has row -1"),
+        ("id2row.json", {"a": "0"}, "has row '0'"),
+        ("id2row.json", ["a"], "not an object"),
+        ("other.txt", ["a"], "no ids beside it"),
+    ],
+)
+def test_ids_that_do_not_fit(tmp_path, listing, ids, message):
+    with pytest.raises(DataError, match=message):
+        open_features(store(tmp_path, ARRAY, ids, listing))
+
+
+def test_arrays_that_are_no_features(tmp_path):
+    with pytest.raises(DataError, match="no such feature file"):
+        open_features(tmp_path / "none.npy")
+    with pytest.raises(DataError, match="not a readable"):
+        open_features(store(tmp_path, np.array([{"a": 1}], dtype=object), ["a"], name="o.npy"))
+    with pytest.raises(DataError, match="holds int64"):
+        open_features(store(tmp_path, np.zeros((2, 2), dtype=np.int64), ["a", "b"], name="i.npy"))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "i.npy").read_bytes()[:-8])
+    with pytest.raises(DataError, match="not a readable"):
+        open_features(tmp_path / "cut.npy")
+
+
+# Networks
+
+
+@pytest.fixture(scope="module")
+def resnet():
+    return load_backbone("resnet50", "random", seed=3)
+
+
+@pytest.fixture(scope="module")
+def densenet():
+    return load_backbone("densenet169", "random", seed=3)
+
+
+@pytest.mark.parametrize(("name", "width"), [("resnet50", 2048), ("densenet169", 1664)])
+def test_backbone_is_torchvisions_network_cut_in_two(request, name, width):
+    backbone = request.getfixturevalue(name[:-2] if name == "resnet50" else "densenet")
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        whole = torchvision.models.get_model(name, weights=None).eval()
+    images = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        grid, scores = backbone(images, "grid")
+        pooled, _ = backbone(images, "global")
+        torch.testing.assert_close(scores, whole(images).softmax(dim=1))
+        maps = backbone.trunk(images)
+    assert grid.shape == (1, 16, width)
+    assert pooled.shape == (1, 1, width)
+    torch.testing.assert_close(pooled[:, 0], maps.mean(dim=(2, 3)))
+    # Cell 1 of a 7 x 7 map pooled to 4 x 4: rows 0-1, columns 1-3, so rows come first.
+    torch.testing.assert_close(grid[:, 1], maps[:, :, 0:2, 1:4].mean(dim=(2, 3)))
+
+
+def test_random_weights_follow_their_seed_and_leave_the_generator_alone(resnet):
+    before = torch.random.get_rng_state()
+    other = load_backbone("resnet50", "random", 4)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not torch.equal(other.head.weight, resnet.head.weight)
+
+
+def test_weights_from_a_file(tmp_path, densenet):
+    state = {
+        key.replace("trunk.0.", "features.").replace("head.", "classifier."): value
+        for key, value in densenet.state_dict().items()
+    }
+    published = {  # the published file's older names
+        key.replace("norm1.", "norm.1.").replace("conv2.", "conv.2."): value
+        for key, value in state.items()
+    }
+    assert published.keys() != state.keys()
+    torch.save(published, tmp_path / "w.pth")
+    loaded = load_backbone("densenet169", tmp_path / "w.pth").state_dict()
+    assert all(torch.equal(loaded[key], value) for key, value in densenet.state_dict().items())
+    with pytest.raises(DataError, match="not the weights of resnet50"):
+        load_backbone("resnet50", tmp_path / "w.pth")
+    save_file({"a": torch.arange(3)}, tmp_path / "w.safetensors")
+    assert vision._read_weights(tmp_path / "w.safetensors")["a"].tolist() == [0, 1, 2]
+
+
+class Evil:
+    def __reduce__(self):
+        return (open, ("evil.txt", "w"))
+
+
+def test_a_weights_file_cannot_run_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"w": Evil()}, tmp_path / "w.pth")
+    (tmp_path / "plain.pth").write_bytes(pickle.dumps(Evil(), protocol=2))
+    for name in ("w.pth", "plain.pth"):
+        with pytest.raises(DataError, match="not a file of plain tensors"):
+            load_backbone("resnet50", tmp_path / name)
+    assert not (tmp_path / "evil.txt").exists()
+
+
+def test_names_that_do_not_exist(tmp_path):
+    with pytest.raises(DataError, match="no backbone 'vgg'"):
+        load_backbone("vgg", "random")
+    with pytest.raises(DataError, match="no such weights file"):
+        load_backbone("resnet50", tmp_path / "none.pth")
+
+
+def test_no_network_says_what_to_do(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise vision.urllib.error.URLError("no route")
+
+    monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
+    monkeypatch.setenv("TORCH_HOME", "nowhere")
+    with pytest.raises(DataError, match="--weights FILE"):
+        load_backbone("densenet169")
+
+
+# Extraction: a small network stands in, so that a run takes milliseconds.
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """`load_backbone` that gives a seeded one-layer network of width 8 with 1,000 classes."""
+
+    def load(name, weights=None, seed=0):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            network = torch.nn.Module()
+            network.features = torch.nn.Conv2d(3, 8, 32, 32)
+            network.classifier = torch.nn.Linear(8, 1000)
+        return vision.Backbone("densenet169", network).eval()
+
+    monkeypatch.setattr(vision, "load_backbone", load)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    generator = np.random.default_rng(0)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for i in range(11):
+        pixels = generator.integers(0, 256, size=(40, 60, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i:02}.jpg")
+    return [(path.name, path) for path in sorted(folder.iterdir())]
+
+
+def files(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+def run(pictures, folder, **settings):
+    settings = {"weights": "random", "batch": 3, **settings}
+    return extract(pictures, folder / "f.npy", labels=folder / "labels.npy", **settings)
+
+
+def break_off(pictures, folder, monkeypatch, batches, **settings):
+    """Run and stop as a kill would: after so many batches, before the next one is written."""
+    write, left = vision._Work.write, [2 * batches]
+
+    def breaking(self, *args):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        write(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vision._Work, "write", breaking)
+        with pytest.raises(KeyboardInterrupt):
+            run(pictures, folder, **settings)
+
+
+def test_extract_writes_what_the_reader_reads(tmp_path, tiny, pictures):
+    features = run(pictures, tmp_path / "out")
+    assert features.array.shape == (11, 16, 8)
+    assert features.array.dtype == np.float16
+    assert list(features.row_of) == [name for name, _ in pictures]
+    assert "NOT TRAINED" in features.meta["weights"]
+    labels = open_features(tmp_path / "out" / "labels.npy")
+    assert labels.array.shape == (11, 1000)
+    assert np.allclose(labels.array.sum(axis=1), 1, atol=1e-5)
+    assert labels.meta["label_names"][207] == "golden retriever"
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "f.ids.txt", "f.json", "f.npy", "labels.ids.txt", "labels.json", "labels.npy",
+    ]  # fmt: skip
+    network = vision.load_backbone("densenet169", "random")
+    with torch.inference_mode():
+        pixels = vision.PREPROCESS(open_rgb(pictures[4][1]))[None]
+        expected, scores = network(pixels, "grid")
+    assert np.allclose(features.rows(["04.jpg"])[0], expected[0], atol=2e-3)
+    assert np.allclose(labels.rows(["04.jpg"])[0, 0], scores[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+@pytest.mark.parametrize("settings", [{}, {"regions": "global"}, {"skip_bad": True}])
+def test_resumed_run_ends_with_the_same_bytes(
+    tmp_path, tiny, pictures, monkeypatch, batches, settings
+):
+    if settings.get("skip_bad"):
+        pictures[1][1].write_bytes(b"no picture")
+    run(pictures, tmp_path / "whole", **settings)
+    broken = tmp_path / "broken"
+    break_off(pictures, broken, monkeypatch, batches, **settings)
+    assert files(broken) == {}
+    assert json.loads((broken / ".f.partial/progress.json").read_text())["done"] == 3 * batches
+    run(pictures, broken, **settings)
+    assert files(broken) == files(tmp_path / "whole")
+    assert not (broken / ".f.partial").exists()
+
+
+def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
+    break_off(pictures, tmp_path / "out", monkeypatch, 2)
+    seen = []
+    picture = vision._picture
+    monkeypatch.setattr(vision, "_picture", lambda path: seen.append(path.name) or picture(path))
+    run(pictures, tmp_path / "out")
+    assert sorted(seen) == [f"{i:02}.jpg" for i in range(6, 11)]
+    run(pictures, tmp_path / "out")  # finished: nothing to do
+    assert len(seen) == 5
+
+
+@pytest.mark.parametrize(
+    "change", [{"batch": 4}, {"seed": 1}, {"regions": "global"}, {"weights": None}]
+)
+def test_other_settings_are_refused(tmp_path, tiny, pictures, monkeypatch, change):
+    break_off(pictures, tmp_path / "out", monkeypatch, 1)
+    key = "weights" if "seed" in change else next(iter(change))
+    with pytest.raises(DataError, match=f"unfinished run with other settings: {key}"):
+        run(pictures, tmp_path / "out", **change)
+    with pytest.raises(DataError, match="images 11, now 10"):
+        run(pictures[:-1], tmp_path / "out")
+    run(pictures, tmp_path / "out")
+    with pytest.raises(DataError, match=f"was made with other settings: {key}"):
+        run(pictures, tmp_path / "out", **change)
+
+
+def test_undecodable_image_is_named_or_left_out(tmp_path, tiny, pictures):
+    name, path = pictures[4]
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(DataError, match=r"04\.jpg: cannot be decoded.*--skip-bad"):
+        run(pictures, tmp_path / "out")
+    with pytest.raises(DataError, match=r"04\.jpg: cannot be decoded"):
+        run(pictures, tmp_path / "out")  # again, where it stopped
+    features = run(pictures, tmp_path / "out", skip_bad=True)
+    assert features.meta["skipped"] == ["04.jpg"]
+    assert len(features.array) == 10
+    with pytest.raises(DataError, match=r"no features for image '04\.jpg'"):
+        features.rows([name])
+    assert np.isfinite(features.rows(["03.jpg", "05.jpg"])).all()
+    assert (features.rows(["03.jpg", "05.jpg"]) != 0).any(axis=(1, 2)).all()
+
+
+def test_missing_image_doubled_id_and_overflow(tmp_path, tiny, pictures, monkeypatch):
+    with pytest.raises(DataError, match="no such image"):
+        run([*pictures, ("none.jpg", tmp_path / "none.jpg")], tmp_path / "a")
+    with pytest.raises(DataError, match="occurs twice"):
+        run([*pictures, pictures[0]], tmp_path / "b")
+
+    def huge(self, images, regions):
+        return torch.full((len(images), 16, 8), 1e6), torch.zeros(len(images), 1000)
+
+    monkeypatch.setattr(vision.Backbone, "forward", huge)
+    with pytest.raises(DataError, match=r"00\.jpg: its features do not fit float16"):
+        run(pictures, tmp_path / "c")
+
+
+def test_global_features_are_one_row_an_image(tmp_path, tiny, pictures):
+    features = run(pictures, tmp_path / "out", regions="global")
+    assert features.array.shape == (11, 8)
+    assert features.rows(["00.jpg"]).shape == (1, 1, 8)
+
+
+def test_file_names():
+    assert feature_name("resnet50", "grid") == "grid4x4_resnet50"
+    assert feature_name("resnet50", "global", "random") == "global_resnet50_random"
+
+
+def test_a_real_backbone_end_to_end(tmp_path, pictures):
+    features = extract(
+        pictures[:3], tmp_path / "f.npy", backbone="resnet50", weights="random", regions="global"
+    )
+    assert features.array.shape == (3, 2048)
+    assert len(np.unique(features.rows([pictures[0][0], pictures[1][0]]), axis=0)) == 2
+
+
+@pytest.mark.real
+def test_the_shared_grid_features(real_data):
+    features = open_features(real_data / "flickr8k/features/grid4x4_mobilenetv1_pca192.npy")
+    assert features.array.shape == (8091, 16, 192)
+    rows = features.rows(list(features.row_of))
+    assert abs(rows.std() - 1) < 0.05  # scaled to unit overall deviation
