@@ -3,61 +3,71 @@
 Every builder takes one CaptionedImages per split and a seed, uses a split's images for that split
 only, shuffles images and sentences independently before the links are written down (on the
 sentence side), and ends with `check_leaks`. Documents come in rounds whose members share no source
-image, so that in-batch negatives drawn inside a round are clean.
+image, so that in-batch negatives drawn inside a round are clean. In val and test, documents of
+different clusters share no source image over all rounds, so that clusters can be resampled.
+
+n_docs: documents a split, as many rounds as that takes; one round where it is not given.
 """
 
-import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
 
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.datasets.documents import SPLITS, Corpus, Document
-from mmlib.datasets.leaks import check_leaks, normalised
+from mmlib.datasets.assembly import (
+    Build,
+    CaptionSource,
+    Counts,
+    Group,
+    Splits,
+    pooled,
+    split_rngs,
+    take,
+)
+from mmlib.datasets.documents import SPLITS, Corpus, Document, unlabelled
 
-BLOCK = 30  # images of a val or test cluster, for documents of random images
-
-Splits = Mapping[str, CaptionedImages]
-Counts = Mapping[str, int]
-Rows = Sequence[int] | np.ndarray
-Group = tuple[int, str, np.ndarray]  # round, cluster, rows of the images
+BLOCK = 30  # images of a val or test cluster where documents are random
+GROUP = 5  # images of a document where they are alike
+KEPT = 0.9  # share of the groups that stays, the tightest
+NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
 
 
 def coco(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
     """The MSCOCO role: 5 linked pairs, 5 other images, 5 captions of others; 10 x 10, density 5 %.
 
-    n_docs: documents a split, as many rounds as that takes; one round where it is not given.
     Training rounds permute the whole split. Val and test images lie in fixed blocks of 30, the
-    clusters, and each round permutes inside them: clusters share no image over all rounds.
+    clusters, and each round permutes inside them.
     Raises ValueError when a split has too few images or a leak is found.
     """
-    return _random_documents("coco", splits, n_docs, seed, linked=5, image_only=5, caption_only=5)
+    return _random_documents("coco", splits, n_docs, seed, image_only=5, caption_only=5)
 
 
 def mixed5(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
     """The control for `cohesive`: 5 random linked pairs, no distractors; 5 x 5, density 20 %."""
-    return _random_documents("mixed5", splits, n_docs, seed, linked=5, image_only=0, caption_only=0)
+    return _random_documents("mixed5", splits, n_docs, seed, image_only=0, caption_only=0)
 
 
 def _random_documents(
-    kind: str,
-    splits: Splits,
-    n_docs: Counts | None,
-    seed: int,
-    linked: int,
-    image_only: int,
-    caption_only: int,
+    kind: str, splits: Splits, n_docs: Counts | None, seed: int, image_only: int, caption_only: int
 ) -> Corpus:
-    build = _Build(kind, splits)
-    shown = linked + image_only
+    build = Build(kind, splits)
+    shown = GROUP + image_only
     for split in SPLITS:
-        rng = split_rng(seed, split)
-        captions = CaptionSource(splits[split], rng)
-        groups = _random_groups(split, captions.rows, shown + caption_only, rng)
+        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        captions = CaptionSource(splits[split], choosing)
+        groups = _random_groups(split, captions.rows, shown + caption_only, grouping)
         for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
-            images, writers = rows[:shown], [*rows[:linked], *rows[shown:]]
-            sentences = captions.draw(writers, images)
-            build.add(split, turn, cluster, number, images, sentences, rng)
+            writers = np.concatenate([rows[:GROUP], rows[shown:]])
+            sentences = captions.draw(writers, rows[:shown], len(writers))
+            if len(sentences) == len(writers):
+                build.add((split, turn, cluster, number), rows[:shown], sentences, shuffling)
+            else:
+                build.dropped += 1
     return build.corpus()
 
 
@@ -67,12 +77,9 @@ def _random_groups(
     """Endless rounds of disjoint groups of `size` random rows."""
     block = len(rows) if split == "train" else BLOCK
     if len(rows) < max(size, block):
-        raise ValueError(
-            f"{split} has {len(rows)} usable images; needs {max(size, block)} or more for documents"
-        )
+        raise ValueError(f"{split} has {len(rows)} usable images; give it {max(size, block)}")
     # The last block takes what is left over.
-    cuts = np.arange(1, len(rows) // block) * block
-    blocks = np.split(rng.permutation(rows), cuts)
+    blocks = np.split(rng.permutation(rows), np.arange(1, len(rows) // block) * block)
     turn = 0
     while True:
         for number, members in enumerate(blocks):
@@ -82,146 +89,245 @@ def _random_groups(
         turn += 1
 
 
-def split_rng(seed: int, split: str) -> np.random.Generator:
-    """A stream of its own for each split, so that one split's size does not change another."""
-    return np.random.default_rng((seed, SPLITS.index(split)))
+def cohesive(
+    splits: Splits, n_docs: Counts | None = None, seed: int = 0, by: str = "features"
+) -> Corpus:
+    """The Story-DII role: 5 images that look alike and a caption of each; 5 x 5, density 20 %.
 
-
-def take(groups: Iterator[Group], n_docs: Counts | None, split: str) -> Iterator[Group]:
-    """As many groups as asked for, or those of round 0."""
-    wanted = (n_docs or {}).get(split)
-    for number, group in enumerate(groups):
-        if number == wanted or (wanted is None and group[0] > 0):
-            return
-        yield group
-
-
-class CaptionSource:
-    """Hands out the captions of one split so that each is used about equally often.
-
-    rows: the usable images: those with a caption, the first where features are identical.
+    A group is a random unused image with its nearest unused neighbours, by the cosine of centred
+    image features or of the TF-IDF of captions (by="features" or "captions"; centre and weights
+    come from training images). Near-duplicates stay apart, and the loosest tenth of the groups is
+    left out. Training is grouped anew each round; val and test once, their further rounds take
+    other captions of the same groups, which are the clusters.
+    Raises ValueError when a split has too few images or captions, or a leak is found.
     """
-
-    def __init__(self, images: CaptionedImages, rng: np.random.Generator) -> None:
-        self.captions = images.captions
-        self.texts = [[normalised(caption) for caption in each] for each in images.captions]
-        self.order = [rng.permutation(len(each)) for each in images.captions]
-        self.used = np.zeros(len(images.ids), dtype=int)
-        seen: set[bytes] = set()
-        rows = []
-        for row, texts in enumerate(self.texts):
-            content = np.asarray(images.features[row]).tobytes()
-            if any(texts) and content not in seen:
-                rows.append(row)
-                seen.add(content)
-        self.rows = np.array(rows, dtype=np.int64)
-
-    def next(self, row: int, taken: set[str]) -> str | None:
-        """The next caption of an image whose normalised text is not taken, or None."""
-        order = self.order[row]
-        for step in range(len(order)):
-            choice = order[(self.used[row] + step) % len(order)]
-            if self.texts[row][choice] and self.texts[row][choice] not in taken:
-                self.used[row] += step + 1
-                return self.captions[row][choice]
-        return None
-
-    def draw(self, writers: Rows, shown: Rows) -> list[tuple[str, int]] | None:
-        """One caption for each writer: (text, row), or None where that cannot be done.
-
-        No two have the same text, and none is also a caption of another image that is shown: such
-        a cell would count as unlinked although it is right.
-        """
-        chosen: list[tuple[str, int]] = []
-        taken: set[str] = set()
-        for row in writers:
-            others = {text for other in shown if other != row for text in self.texts[other]}
-            text = self.next(row, taken | others)
-            if text is None:
-                return None
-            taken.add(normalised(text))
-            chosen.append((text, int(row)))
-        return chosen
+    build = Build("cohesive", splits)
+    vectors = _grouping_vectors(splits, by)
+    ceiling = _near_duplicate_ceiling(vectors["train"], seed)
+    for split in SPLITS:
+        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        captions = CaptionSource(splits[split], choosing)
+        groups = _similar_rounds(split, captions, vectors[split], ceiling, grouping)
+        for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
+            sentences = captions.draw(rows, rows, GROUP)
+            if len(sentences) == GROUP:
+                build.add((split, turn, cluster, number), rows, sentences, shuffling)
+            else:
+                build.dropped += 1
+    return build.corpus()
 
 
-class _Build:
-    """Collects documents and turns them into a checked corpus."""
+def _grouping_vectors(splits: Splits, by: str) -> dict[str, Any]:
+    """Unit vectors of each split's images, (images, width), dense or sparse."""
+    if by == "features":
+        raw = {split: pooled(splits[split]) for split in SPLITS}
+        centre = raw["train"].mean(axis=0)
+        return {split: normalize(vectors - centre) for split, vectors in raw.items()}
+    if by == "captions":
+        texts = {s: [" ".join(captions) for captions in splits[s].captions] for s in SPLITS}
+        weigh = TfidfVectorizer(sublinear_tf=True, stop_words="english").fit(texts["train"])
+        return {split: weigh.transform(texts[split]) for split in SPLITS}
+    raise ValueError(f"by={by!r}; use 'features' or 'captions'")
 
-    def __init__(self, kind: str, splits: Splits) -> None:
-        missing = [split for split in SPLITS if split not in splits]
-        if missing:
-            raise ValueError(
-                f"{kind} documents need train, val and test; {missing[0]!r} is missing"
-            )
-        self.kind, self.splits = kind, splits
-        self.documents: dict[str, list[Document]] = {split: [] for split in SPLITS}
-        self.sources: dict[str, tuple[str, ...]] = {}
-        self.dropped = 0
 
-    def add(
-        self,
-        split: str,
-        turn: int,
-        cluster: str,
-        number: int,
-        images: Rows,
-        sentences: Sequence[tuple[str, int]] | None,
-        rng: np.random.Generator,
-    ) -> None:
-        """Shuffle both sides, then write each sentence's link to the image it describes."""
-        if sentences is None:
-            self.dropped += 1
-            return
-        ids = self.splits[split].ids
-        shown = [int(row) for row in rng.permutation(images)]
-        written = [sentences[i] for i in rng.permutation(len(sentences))]
-        document = Document(
-            id=f"{self.kind}-{split}-r{turn}-c{cluster}-{number:04d}",
-            sentences=tuple(text for text, _ in written),
-            images=tuple(ids[row] for row in shown),
-            sentence_labels=tuple(shown.index(row) if row in shown else -1 for _, row in written),
-            image_labels=(-1,) * len(shown),
+def _cosines(vectors: Any, rows: Any) -> np.ndarray:
+    product = vectors[rows] @ vectors.T
+    return product.toarray() if issparse(product) else product
+
+
+def _near_duplicate_ceiling(vectors: Any, seed: int, sample: int = 1000) -> float:
+    count = vectors.shape[0]
+    rows = np.random.default_rng(seed).permutation(count)[:sample]
+    cosines = _cosines(vectors, rows)
+    cosines[np.arange(len(rows)), rows] = -1
+    return float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
+
+
+def _similar_rounds(
+    split: str, captions: CaptionSource, vectors: Any, ceiling: float, rng: np.random.Generator
+) -> Iterator[Group]:
+    turn = 0
+    groups = _similar_groups(captions.rows, vectors, ceiling, rng)
+    if not groups:
+        raise ValueError(
+            f"{split} has {len(captions.rows)} usable images, no {GROUP} of them alike"
         )
-        self.documents[split].append(document)
-        self.sources[document.id] = tuple(ids[row] for _, row in written)
+    while split == "train" or turn < min(
+        len(captions.texts[row]) for row in np.concatenate(groups)
+    ):
+        for number, rows in enumerate(groups):
+            yield turn, "000" if split == "train" else f"{number:03d}", rows
+        turn += 1
+        if split == "train":
+            groups = _similar_groups(captions.rows, vectors, ceiling, rng)
 
-    def corpus(self) -> Corpus:
-        """The documents with the features of all three splits."""
-        if self.dropped:
-            warnings.warn(
-                f"{self.kind}: left out {self.dropped} documents whose captions say the same",
-                stacklevel=4,
+
+def _similar_groups(
+    rows: np.ndarray, vectors: Any, ceiling: float, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Disjoint groups of similar rows, in random order, the loosest left out."""
+    free = np.zeros(vectors.shape[0], dtype=bool)
+    free[rows] = True
+    groups = []
+    for anchor in rng.permutation(rows):
+        if not free[anchor]:
+            continue
+        free[anchor] = False
+        cosines = np.where(free, _cosines(vectors, [anchor])[0], -np.inf)
+        nearest = _largest(cosines, min(10 * GROUP, int(free.sum())))
+        group = _apart(anchor, nearest, vectors, ceiling)
+        if len(group) == GROUP:
+            free[group] = False
+            groups.append(np.array(group))
+    spreads = np.array([_spread(vectors[group]) for group in groups])
+    limit = np.quantile(spreads, KEPT) if groups else 0.0
+    return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
+
+
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the largest values, largest first."""
+    some = np.argpartition(-values, count - 1)[:count] if count else np.arange(0)
+    return some[np.argsort(-values[some], kind="stable")]
+
+
+def _apart(anchor: int, nearest: np.ndarray, vectors: Any, ceiling: float) -> list[int]:
+    """The anchor and its nearest rows, without near-duplicates of one already in the group."""
+    members = [anchor, *nearest.tolist()]
+    local = vectors[members]
+    cosines = _cosines(local, np.arange(len(members)))
+    group = [0]
+    for candidate in range(1, len(members)):
+        if len(group) < GROUP and cosines[candidate, group].max() <= ceiling:
+            group.append(candidate)
+    return [int(members[index]) for index in group]
+
+
+def _spread(unit: Any) -> float:
+    """1 - |mean|^2 of unit vectors: 0 when all are equal."""
+    return 1.0 - float(np.square(np.asarray(unit.mean(axis=0))).sum())
+
+
+def stress(
+    similar: Corpus, splits: Splits, captions: int = 45, per_source: int = 1, seed: int = 0
+) -> Corpus:
+    """The DII-Stress role: each `cohesive` document with 45 more captions; 50 x 5, density 2 %.
+
+    Groups lie in super-blocks, the clusters: one group is the document, the images of the others
+    give `per_source` captions each (more per source: smaller super-blocks). The number that ends
+    an id is that of the cohesive document with the same 5 images and 5 captions.
+    Raises ValueError when a split has too few groups or a leak is found.
+    """
+    build = Build("stress", splits)
+    size = 1 + -(-captions // (GROUP * per_source))
+    for split in SPLITS:
+        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        source = CaptionSource(splits[split], choosing)
+        row_of = {image: row for row, image in enumerate(splits[split].ids)}
+        for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
+            rows = [row_of[image] for image in document.images]
+            own = [
+                (text, row_of[writer])
+                for text, writer in zip(
+                    document.sentences, similar.sources[document.id], strict=True
+                )
+            ]
+            # One more turn of the writers than needed makes up for captions that do not fit.
+            writers = np.tile(
+                [row_of[image] for image in grouping.permutation(others)], per_source + 1
             )
-        parts = [self.splits[split] for split in SPLITS]
-        ids = [image for part in parts for image in part.ids]
-        if len(set(ids)) < len(ids):
-            twice = next(image for image in ids if ids.count(image) > 1)
-            raise ValueError(f"image {twice!r} is in two splits or occurs twice; give it one place")
-        row_of = {image: row for row, image in enumerate(ids)}
-        place = [(part, row) for part in parts for row in range(len(part.ids))]
-
-        def open_image(image: str):
-            part, row = place[row_of[image]]
-            return part.open_image(row)
-
-        scores = [part.label_scores for part in parts if part.label_scores is not None]
-        corpus = Corpus(
-            name=self.kind,
-            source=parts[0].name,
-            train=tuple(self.documents["train"]),
-            val=tuple(self.documents["val"]),
-            test=tuple(self.documents["test"]),
-            features=np.concatenate([pooled(part) for part in parts]),
-            row_of=row_of,
-            open_image=open_image,
-            label_scores=np.concatenate(scores) if len(scores) == len(parts) else None,
-            label_names=parts[0].label_names,
-            sources=self.sources,
-        )
-        check_leaks(corpus)
-        return corpus
+            more = source.draw(writers, rows, captions, document.sentences)
+            if len(more) == captions:
+                place = (split, turn, cluster, _number(document))
+                build.add(place, rows, own + more, shuffling)
+            else:
+                build.dropped += 1
+    return build.corpus()
 
 
-def pooled(images: CaptionedImages) -> np.ndarray:
-    """One vector an image, (images, width) float32: the mean over its regions."""
-    return np.asarray(images.features).mean(axis=1, dtype=np.float32)
+def _number(document: Document) -> int:
+    return int(document.id.rsplit("-", 1)[1])
+
+
+def _super_blocks(
+    similar: Corpus, split: str, size: int, rng: np.random.Generator
+) -> Iterator[tuple[Document, int, str, list[str]]]:
+    """Each document with its new round, its new cluster, and the images of its block's others.
+
+    A block has `size` groups or a few more. Position in the block makes the round, so that one
+    round holds one document a block. Val and test keep their blocks over all rounds.
+    """
+    rounds: dict[int, list[Document]] = defaultdict(list)
+    for document in similar.split(split):
+        rounds[document.round].append(document)
+    blocks: list[list[Document]] = []
+    for turn, documents in sorted(rounds.items()):
+        if split == "train" or not blocks:
+            if len(documents) < size:
+                if blocks:
+                    return  # The rest of a last, incomplete round.
+                raise ValueError(
+                    f"{split} has {len(documents)} groups of similar images, needs {size}: "
+                    "give more images, or ask for fewer captions or more per source"
+                )
+            order = rng.permutation(len(documents))
+            parts = np.array_split(order, len(documents) // size)
+            blocks = [[documents[index] for index in part] for part in parts]
+            place = {
+                _group_key(document, split): (number, position)
+                for number, block in enumerate(blocks)
+                for position, document in enumerate(block)
+            }
+        for document in documents:
+            number, position = place[_group_key(document, split)]
+            others = [
+                image
+                for index, member in enumerate(blocks[number])
+                if index != position
+                for image in member.images
+            ]
+            cluster = "000" if split == "train" else f"{number:03d}"
+            yield document, turn * 2 * size + position, cluster, others
+
+
+def _group_key(document: Document, split: str) -> str:
+    return document.id if split == "train" else document.cluster
+
+
+def unlabelled_articles(
+    similar: Corpus,
+    splits: Splits,
+    sentences: tuple[int, int] = (30, 90),
+    per_source: int = 3,
+    seed: int = 0,
+) -> tuple[Corpus, Mapping[str, np.ndarray]]:
+    """The WIKI role: 5 similar images and 30 to 90 sentences, links unknown.
+
+    Each image has 0 to 5 of its captions in the document; the rest are captions of images of other
+    groups, `per_source` each. Returns the corpus and, apart from it, the sealed key: document id
+    -> link matrix (sentences, images), only for judging what was read out.
+    Raises ValueError when a split has too few groups or a leak is found.
+    """
+    build = Build("unlabelled", splits)
+    size = 1 + -(-sentences[1] // (GROUP * per_source))
+    for split in SPLITS:
+        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        source = CaptionSource(splits[split], choosing)
+        row_of = {image: row for row, image in enumerate(splits[split].ids)}
+        for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
+            rows = [row_of[image] for image in document.images]
+            total = int(choosing.integers(sentences[0], sentences[1] + 1))
+            own = source.draw(np.repeat(rows, choosing.integers(0, 6, len(rows))), rows, total)
+            writers = np.tile(
+                [row_of[image] for image in grouping.permutation(others)], per_source + 1
+            )
+            texts = [text for text, _ in own]
+            written = own + source.draw(writers, rows, total - len(own), texts)
+            if len(written) == total:
+                build.add((split, turn, cluster, _number(document)), rows, written, shuffling)
+            else:
+                build.dropped += 1
+    corpus = build.corpus()
+    documents: dict[str, Sequence[Document]] = {split: corpus.split(split) for split in SPLITS}
+    key = {d.id: d.link_matrix() for split in SPLITS for d in documents[split]}
+    train, val, test = (tuple(unlabelled(d) for d in documents[split]) for split in SPLITS)
+    return replace(corpus, train=train, val=val, test=test, sources={}), key

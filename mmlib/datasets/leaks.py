@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from mmlib.datasets.documents import PLACE, SPLITS, Corpus, Document
 
 
+@lru_cache(maxsize=200_000)
 def normalised(text: str) -> str:
     """Lower-case words of a sentence without punctuation, to tell whether two sentences agree."""
     return " ".join(re.findall(r"\w+", text.lower()))
