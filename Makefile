@@ -1,0 +1,85 @@
+# Needs Python 3.11 or later, make and a package registry; `make run` does the rest.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.installed
+
+# The notebooks start processes of one thread each, so that two cores are not asked for four.
+OMP_NUM_THREADS ?= 1
+export OMP_NUM_THREADS
+
+.PHONY: help setup run test lint types unit regression lab format notebooks bench clean distclean
+
+help:
+	@echo 'make run         set up, execute the notebooks, print the summary (ARGS="04 --seeds 5")'
+	@echo 'make test        set up, then lint, types, unit tests, regression check of the notebooks'
+	@echo 'make lab         open the notebooks in JupyterLab'
+	@echo 'make lint        ruff and the rules for notebooks; make types: mypy'
+	@echo 'make format      let ruff format code and notebooks'
+	@echo 'make notebooks   execute the notebooks in place, for a commit'
+	@echo 'make bench       run the benchmarks'
+	@echo 'make clean       remove caches; make distclean: also .venv and runs'
+
+setup: $(READY)
+
+# uv installs in a minute what takes pip ten; where uv cannot be had or fails, pip does it.
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or later is needed: make PYTHON=python3.12 ...' >&2; exit 1; }
+	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	@echo '== installing the pinned packages (once; a minute or more)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || \
+	  echo '   uv cannot be had here; pip installs, which takes longer'
+	@{ $(BIN)/python -m uv --version >/dev/null 2>&1 && \
+	   $(BIN)/python -m uv pip install --python $(BIN)/python -r requirements.txt; } || \
+	  $(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+run: $(READY)
+	$(BIN)/mmlib run $(ARGS)
+
+test: lint types unit regression
+	@echo '== all tests passed'
+
+lint: $(READY)
+	@echo '== lint'
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python ci/hygiene.py check
+
+types: $(READY)
+	@echo '== types'
+	$(BIN)/mypy
+
+unit: $(READY)
+	@echo '== unit tests'
+	$(BIN)/pytest
+
+# nbval executes the committed notebooks and compares the cells tagged nbval-check-output.
+regression: $(READY)
+	@echo '== regression check of the notebooks'
+	$(BIN)/pytest --nbval-lax notebooks
+
+lab: $(READY)
+	$(BIN)/jupyter-lab --LabApp.default_url=/lab/tree/notebooks
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python ci/hygiene.py fix
+
+notebooks: $(READY)
+	$(BIN)/python ci/hygiene.py execute $(ARGS)
+
+bench: $(READY)
+	@for script in benchmarks/*.py; do \
+	  echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
+	done
+
+clean:
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find mmlib tests ci benchmarks notebooks \
+	  \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv runs

@@ -1,0 +1,208 @@
+"""Keep notebooks fit to commit.
+
+    python ci/hygiene.py check     say what is wrong with them
+    python ci/hygiene.py fix       remove what executing left behind (metadata, progress bars)
+    python ci/hygiene.py execute   execute them in place with their default parameters, then fix
+
+Each takes names of notebooks; without, all of the folder notebooks/.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+
+from mmlib import runner
+from mmlib.paths import write_atomic
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+PARAMETERS = {"tier", "seeds", "device", "out", "resume", "expected"}
+KEPT_METADATA = {"tags", "jupyter"}
+FORBIDDEN_TAGS = {
+    "injected-parameters",
+    "nbval-skip",
+    "nbval-ignore-output",
+    "nbval-raises-exception",
+    "raises-exception",
+    "skip-execution",
+}
+CHECK_TAG = "nbval-check-output"
+WITHIN = "within tolerance"
+CODE_LINES, ALL_LINES = 15, 25  # a cell's lines of code, and with comments and blank lines
+MEGABYTES = 3
+PROGRESS = re.compile(r"\d+%\||\d(it/s|s/it)")
+MACHINE = re.compile(r"/(home|Users|root|tmp|var/folders)/|[A-Z]:\\Users|" + re.escape(str(ROOT)))
+ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+
+
+def fix(nb: nbformat.NotebookNode) -> None:
+    """Remove from `nb`, in place, what changes from run to run or names this machine."""
+    nb.metadata = nbformat.from_dict(
+        {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
+    )
+    for cell in nb.cells:
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = nbformat.from_dict(
+            {k: v for k, v in cell.metadata.items() if k in KEPT_METADATA and (k != "tags" or tags)}
+        )
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
+
+
+def _is_progress(output: nbformat.NotebookNode) -> bool:
+    """Whether an output is a progress bar: text on stderr, or a widget that code hosts cannot show."""
+    if output.output_type == "stream":
+        lines = [line for line in output.text.splitlines() if line.strip()]
+        return output.name == "stderr" and all(PROGRESS.search(line) for line in lines)
+    return "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+
+
+def problems(nb: nbformat.NotebookNode, path: Path) -> list[str]:
+    """What is wrong with a notebook that is to be committed; `path` is where it lies."""
+    try:
+        nbformat.validate(nb)
+    except nbformat.ValidationError as error:
+        return [f"not a valid notebook: {error.message}"]
+    code = [cell for cell in nb.cells if cell.cell_type == "code"]
+    found = _metadata_problems(nb) + _parameter_problems(nb)
+    found += [p for n, cell in enumerate(nb.cells, 1) for p in _cell_problems(cell, n)]
+    counts = [cell.execution_count for cell in code]
+    if counts != list(range(1, len(code) + 1)):
+        found.append(f"execution counts are {counts}, not 1 to {len(code)}: restart and run all")
+    for n, (first, second) in enumerate(zip(nb.cells, nb.cells[1:], strict=False), 1):
+        if first.cell_type == second.cell_type == "code":
+            found.append(f"no prose between the code cells {n} and {n + 1}")
+    for cell in code[2:]:
+        if re.search(r"^(import|from) ", cell.source, re.MULTILINE):
+            found.append(f"imports belong at the top, not in: {cell.source.splitlines()[0]}")
+    if path.exists() and path.stat().st_size > MEGABYTES * 1e6:
+        found.append(f"larger than {MEGABYTES} MB")
+    return found + _check_cell_problems(code, path)
+
+
+def _metadata_problems(nb: nbformat.NotebookNode) -> list[str]:
+    found = [f"metadata holds {key}" for key in nb.metadata if key in ("widgets", "papermill")]
+    if nb.metadata.get("kernelspec") != KERNELSPEC:
+        found.append("the kernelspec is not python3")
+    return found
+
+
+def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
+    try:
+        names = set(runner.default_parameters(nb.cells))
+    except runner.ParameterError as error:
+        return [str(error)]
+    found = [f"no parameter {name}" for name in sorted(PARAMETERS - names)]
+    unread = sorted(runner.unread_parameters(nb.cells, names))
+    return found + [f"the parameter {name} is never read" for name in unread]
+
+
+def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
+    """Faults of one cell."""
+    stray = [f"metadata {key}" for key in cell.metadata if key not in KEPT_METADATA]
+    tags = cell.metadata.get("tags", [])
+    found = [*stray, *(f"tag {tag}" for tag in FORBIDDEN_TAGS.intersection(tags))]
+    if cell.cell_type == "code":
+        lines = cell.source.splitlines()
+        written = [line for line in lines if line.strip() and not line.strip().startswith("#")]
+        if len(written) > CODE_LINES or len(lines) > ALL_LINES:
+            found.append(f"{len(written)} lines of code, {len(lines)} in all")
+        if re.search(r"#\s*(NBVAL_|PYTEST_VALIDATE)", cell.source):
+            found.append("a marker of nbval's in a comment: use the tag")
+        found += [fault for output in cell.outputs for fault in _output_faults(output)]
+    return [f"cell {number}: {fault}" for fault in found]
+
+
+def _output_faults(output: nbformat.NotebookNode) -> list[str]:
+    if output.output_type == "error":
+        return [f"failed with {output.ename}"]
+    if output.output_type == "stream":
+        if output.name == "stderr":
+            return [f"wrote to stderr: {output.text.strip()[:80]}"]
+        data = {"text/plain": output.text}
+    else:
+        data = output.data
+    bad = [
+        f"an output of type {kind}" for kind in data if kind.endswith(("+json", "svg+xml", "pdf"))
+    ]
+    text = "\n".join(str(value) for kind, value in data.items() if kind.startswith("text/"))
+    for pattern, what in ((MACHINE, "a path of this machine"), (ADDRESS, "an address in memory")):
+        if match := pattern.search(text):
+            bad.append(f"{what} in the output: {text[match.start() :][:40]!r}")
+    return bad
+
+
+def _check_cell_problems(code: list[nbformat.NotebookNode], path: Path) -> list[str]:
+    """Whether the cells that nbval compares state each expected figure of the world."""
+    if path.stem.startswith("00"):
+        return []
+    tagged = [cell for cell in code if CHECK_TAG in cell.metadata.get("tags", [])]
+    if not tagged:
+        return [f"no cell is tagged {CHECK_TAG}"]
+    if not all(cell.outputs for cell in tagged):
+        return [f"a cell tagged {CHECK_TAG} has no output, so nothing would be compared"]
+    lines = [
+        line
+        for cell in tagged
+        for output in cell.outputs
+        if output.output_type == "stream"
+        for line in output.text.splitlines()
+    ]
+    stated = sum(WITHIN in line for line in lines)
+    expected = [
+        content["figures"]
+        for file in (path.parent / "expected" / "world").glob("*.json")
+        if (content := json.loads(file.read_text()))["notebook"] == path.stem
+    ]
+    if not expected:
+        return ["no file of expected figures in expected/world"]
+    if stated != len(expected[0]):
+        return [f"{stated} figures stated to be {WITHIN}, but {len(expected[0])} are expected"]
+    return []
+
+
+def execute(path: Path, timeout: float) -> str | None:
+    """Execute a notebook in place; returns what went wrong, in which case the file is as before."""
+    with tempfile.TemporaryDirectory() as folder:
+        executed = Path(folder) / path.name
+        problem = runner.execute(path, executed, {}, timeout)
+        if problem:
+            return problem
+        save(nbformat.read(executed, as_version=4), path)
+    return None
+
+
+def save(nb: nbformat.NotebookNode, path: Path) -> None:
+    """Fix a notebook and write it."""
+    fix(nb)
+    write_atomic(path, lambda temporary: nbformat.write(nb, temporary))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("check", "fix", "execute"))
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    parser.add_argument("--timeout", type=float, default=runner.TIME_LIMITS["world"])
+    args = parser.parse_args(arguments)
+    status = 0
+    for path in args.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
+        if args.command == "fix":
+            save(nbformat.read(path, as_version=4), path)
+            continue
+        failed = execute(path, args.timeout) if args.command == "execute" else None
+        found = [failed] if failed else problems(nbformat.read(path, as_version=4), path)
+        for problem in found:
+            print(f"{path.name}: {problem}", file=sys.stderr)
+        status |= bool(found)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

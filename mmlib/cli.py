@@ -1,0 +1,137 @@
+"""The command line: `mmlib run` executes notebooks, `mmlib data` fetches and checks data sets."""
+
+import argparse
+import ast
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mmlib import __version__
+from mmlib.paths import PACKAGE
+
+TIERS = ("world", "flickr8k", "paper")
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status: 0 done, 1 something failed, 2 wrong usage."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    args = _parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
+    try:
+        return args.run(args)
+    except KeyboardInterrupt:
+        print("\ninterrupted; --resume takes up what was finished", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _parser(with_data: bool) -> argparse.ArgumentParser:
+    """The parser; the data commands load their libraries only when they are asked for."""
+    parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="execute notebooks and judge their figures")
+    run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 …; default: all")
+    run.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
+    run.add_argument("--seeds", type=int, metavar="N", help="seeds of the main results")
+    run.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where to compute")
+    run.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the results (default: runs/TIER; runs/latest then links to it)",
+    )
+    run.add_argument("--resume", action="store_true", help="take up an interrupted run in DIR")
+    run.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other parameter; VALUE is a Python literal, else text",
+    )
+    run.add_argument("--timeout", type=float, metavar="S", help="seconds a notebook may take")
+    run.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
+    run.set_defaults(run=_run)
+
+    data = commands.add_parser("data", help="list, get, check data sets; extract features")
+    if with_data:
+        from mmlib.datasets import cli
+
+        cli.register(data)
+    return parser
+
+
+def _run(args: argparse.Namespace) -> int:
+    """`mmlib run`."""
+    from mmlib import judge, runner
+
+    try:
+        folder = _notebook_folder(args.notebooks)
+        notebooks = _select(folder, args.numbers)
+        parameters = _parameters(args)
+        out = args.out or folder.parent / "runs" / args.tier
+        timeout = args.timeout or runner.TIME_LIMITS[args.tier]
+        reports = runner.run_notebooks(notebooks, out, parameters, timeout)
+    except (UsageError, runner.ParameterError) as error:
+        print(f"mmlib run: {error}", file=sys.stderr)
+        return 2
+    if args.out is None:
+        runner.link_latest(out)
+    print(judge.summary_text(reports))
+    return int(not all(report.ok for report in reports))
+
+
+def _notebook_folder(named: Path | None) -> Path:
+    """The folder of the notebooks: `named`, else the one beside the package, else the one here."""
+    for folder in [named] if named else [PACKAGE.parent / "notebooks", Path("notebooks")]:
+        if folder.is_dir():
+            return folder.resolve()
+    raise UsageError(f"no folder {named or 'notebooks'}: run this in a clone of the repository")
+
+
+def _select(folder: Path, numbers: Sequence[str]) -> list[Path]:
+    """The notebooks whose names begin with `numbers`, in the order of their names."""
+    known = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    listing = ", ".join(path.stem for path in known) or "none"
+    chosen: set[Path] = set()
+    for number in numbers:
+        found = [path for path in known if path.stem.startswith(number)]
+        if not found or not number:
+            raise UsageError(f"no notebook {number!r}; there are {listing}")
+        chosen.update(found)
+    if not known:
+        raise UsageError(f"no notebook in {folder}")
+    return sorted(chosen) if numbers else known
+
+
+def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+    """The parameters that the options ask for; what is not asked for keeps its default."""
+    if args.seeds is not None and args.seeds < 1:
+        raise UsageError("--seeds must be at least 1")
+    given = {"tier": args.tier, "seeds": args.seeds, "device": args.device}
+    parameters = {name: value for name, value in given.items() if value is not None}
+    if args.resume:
+        parameters["resume"] = True
+    for setting in args.set:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--set {setting}: write NAME=VALUE")
+        if name in parameters or name == "out":
+            raise UsageError(f"--set {name}: use --{name}, once")
+        try:
+            parameters[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            parameters[name] = text
+    return parameters
+
+
+if __name__ == "__main__":
+    sys.exit(main())
