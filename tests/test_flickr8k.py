@@ -1,0 +1,181 @@
+"""The Flickr8k reader on a small copy of both layouts, and on the real set where it is."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmlib.datasets import flickr8k
+from mmlib.datasets.problem import DataError
+
+NAMES = [f"10{i}_ab{i}.jpg" for i in range(8)]
+SPLIT = {"train": NAMES[:4], "val": NAMES[4:5], "test": [NAMES[6], NAMES[5]]}
+
+
+def make(folder, original=False):
+    """Eight pictures with five captions each: commas, quotation marks and all."""
+    images = folder / ("Flicker8k_Dataset" if original else "Images")
+    text = folder / "Flickr8k_text"
+    for sub in (images, text, folder / "features"):
+        sub.mkdir(parents=True)
+    pairs = []
+    for i, name in enumerate(NAMES):
+        Image.new("RGB", (16, 12), (i * 30, 0, 0)).save(images / name)
+        pairs += [(name, f'A "{j}", caption of {i} .') for j in range(5)]
+    if original:
+        lines = [f"{name}#{i % 5}\t{caption}" for i, (name, caption) in enumerate(pairs)]
+        lines[7:7] = ["2258277193_586949ec62.jpg.1#0\tPeople on horses ."]
+        (text / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
+    else:
+        with (folder / "captions.txt").open("w", newline="") as file:
+            csv.writer(file).writerows([("image", "caption"), *pairs])
+    for split, names in SPLIT.items():
+        (text / flickr8k.LISTS[split]).write_text("\n".join(names) + "\n")
+    array = np.arange(8 * 4 * 3, dtype=np.float16).reshape(8, 4, 3)
+    np.save(folder / "features" / f"{flickr8k.SHARED_FEATURES}.npy", array)
+    (folder / "features" / "ids.txt").write_text("\n".join(NAMES))
+    return folder
+
+
+@pytest.fixture
+def kaggle(tmp_path):
+    return make(tmp_path / "flickr8k")
+
+
+def edit_line(path, row, text):
+    lines = path.read_text().splitlines()
+    lines[row - 1] = text
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("original", [False, True])
+def test_both_layouts_give_the_same_records(tmp_path, original):
+    data = flickr8k.load("test", make(tmp_path / "f", original))
+    assert (data.name, data.split, data.ids) == ("flickr8k", "test", (NAMES[6], NAMES[5]))
+    assert data.captions[0] == tuple(f'A "{j}", caption of 6 .' for j in range(5))
+    assert data.features.shape == (2, 4, 3)
+    assert data.features[1, 0, 0] == 5 * 12
+    assert data.open_image(0).getpixel((3, 3))[0] == pytest.approx(180, abs=5)
+    assert data.label_scores is None
+
+
+def test_folder_comes_from_the_environment(kaggle, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(kaggle.parent))
+    assert flickr8k.load("train").ids == tuple(NAMES[:4])
+
+
+def test_label_scores_where_a_classifier_wrote_them(kaggle):
+    scores = np.random.default_rng(0).random((8, 6), dtype=np.float32)
+    np.save(kaggle / "features/labels_densenet169.npy", scores)
+    (kaggle / "features/labels_densenet169.json").write_text(json.dumps({"label_names": "abcdef"}))
+    data = flickr8k.load("test", kaggle)
+    assert np.array_equal(data.label_scores, scores[[6, 5]])
+    assert data.label_names == tuple("abcdef")
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("captions.txt", r"captions\.txt: is missing \(run `mmlib data get flickr8k`"),
+        ("Images", "Images: is missing"),
+        ("Flickr8k_text/Flickr_8k.devImages.txt", r"devImages\.txt: is missing .*Flickr8k_text"),
+        ("features/grid4x4_mobilenetv1_pca192.npy", "no such feature file"),
+    ],
+)
+def test_missing_file_is_named_with_the_mend(kaggle, missing, message):
+    (kaggle / missing).rename(kaggle / "elsewhere")
+    with pytest.raises(DataError, match=message):
+        flickr8k.load("val", kaggle)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("103_ab3.jpg", "line 17: .*1 fields instead of 2"),
+        ('103_ab3.jpg,"A dog', "line 17: not an image and its caption"),
+        ("103_ab3.jpg,A dog, running", "line 17: .*3 fields"),
+        ("103_ab3.jpg,  ", r"line 17: .*empty caption of 103_ab3\.jpg"),
+        ("A dog,runs", "line 17: .*no image name"),
+        ("../103_ab3.jpg,A dog", "line 17: .*no image name"),
+        ("", "line 17: .*0 fields"),
+    ],
+)
+def test_damaged_caption_line_is_named(kaggle, line, message):
+    edit_line(kaggle / "captions.txt", 17, line)
+    with pytest.raises(DataError, match=message):
+        flickr8k.load("val", kaggle)
+
+
+def test_other_damage_is_named(kaggle, tmp_path):
+    path = kaggle / "captions.txt"
+    sound = path.read_bytes()
+    path.write_bytes(sound.replace(b"caption of 1", b"caption \xff of 1", 1))
+    with pytest.raises(DataError, match=r"line 7: .*utf-8"):
+        flickr8k.load("val", kaggle)
+    path.write_bytes(sound)
+    listing = kaggle / "Flickr8k_text" / flickr8k.LISTS["val"]
+    listing.write_text(f"{NAMES[4]}\nnone.jpg\n")
+    with pytest.raises(DataError, match=r"line 2: none\.jpg has no captions"):
+        flickr8k.load("val", kaggle)
+    listing.write_text(f"{NAMES[4]}\n{NAMES[4]}\n")
+    with pytest.raises(DataError, match=r"line 2: .* and in line 1"):
+        flickr8k.load("val", kaggle)
+    with pytest.raises(DataError, match="no split 'dev'"):
+        flickr8k.load("dev", kaggle)
+    token = make(tmp_path / "o", original=True)
+    edit_line(token / "Flickr8k_text/Flickr8k.token.txt", 3, "no number\tA dog")
+    with pytest.raises(DataError, match=r"line 3: .*image#0"):
+        flickr8k.load("val", token)
+
+
+def test_a_truncated_image_is_named_when_opened(kaggle):
+    path = kaggle / "Images" / NAMES[4]
+    path.write_bytes(path.read_bytes()[:-80])
+    data = flickr8k.load("val", kaggle)
+    with pytest.raises(DataError, match=rf"{NAMES[4]}: cannot be decoded"):
+        data.open_image(0)
+
+
+def test_judgments_skip_and_count_damaged_lines(kaggle):
+    good = b"%s\t%s#2\t0.333333333333333\t1\t2\n" % (NAMES[0].encode(), NAMES[3].encode())
+    damaged = [b"\x00\xff junk\n", good[:-5] + b"\n", good.replace(b"0.333", b"0.933"), b"\n"]
+    path = kaggle / "Flickr8k_text/CrowdFlowerAnnotations.txt"
+    path.write_bytes(good + b"".join(damaged) + good)
+    frame, skipped = flickr8k.read_judgments(kaggle)
+    assert skipped == 3
+    assert frame.to_dict("list") == {
+        "image": [NAMES[0]] * 2, "caption_image": [NAMES[3]] * 2, "caption": [2, 2],
+        "fraction": [0.333333333333333] * 2, "yes": [1, 1], "no": [2, 2],
+    }  # fmt: skip
+
+
+@pytest.mark.real
+def test_real_counts_and_splits(real_data):
+    folder = real_data / "flickr8k"
+    captions = flickr8k.read_captions(folder)
+    assert len(captions) == 8091
+    assert {len(texts) for texts in captions.values()} == {5}
+    splits = {name: set(flickr8k.read_split(name, folder)) for name in flickr8k.SPLITS}
+    assert {name: len(ids) for name, ids in splits.items()} == flickr8k.SPLITS
+    assert len(set().union(*splits.values())) == 8000
+    assert len(captions.keys() - set().union(*splits.values())) == 91
+    data = flickr8k.load("test", folder)
+    assert data.features.shape == (1000, 16, 192)
+    assert data.open_image(0).mode == "RGB"
+    assert data.captions[0] == tuple(captions[data.ids[0]])
+
+
+@pytest.mark.real
+def test_real_judgments(real_data):
+    frame, skipped = flickr8k.read_judgments(real_data / "flickr8k")
+    assert len(frame) == 47288
+    assert skipped == 0
+    test = set(flickr8k.read_split("test", real_data / "flickr8k"))
+    assert set(frame["image"]) | set(frame["caption_image"]) <= test
+    assert frame["image"].nunique() == 991
+    assert set(frame["caption"]) == {2}
+    cross = frame[frame["image"] != frame["caption_image"]]
+    assert len(cross) == 46575
+    assert (cross["fraction"] > 0.5).sum() == 1985
