@@ -1,0 +1,203 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mmlib.datasets.document_files import read_corpus, write_corpus
+from mmlib.datasets.documents import unlabelled
+
+DOCS = {
+    "train": [
+        [[["a", 1], ["b", -1], ["c", 1]], [["x", -1], ["y", -1], ["z", 0]], "na"],
+        [[["d", -1]], [["Été, “quoted”", 0], ["", -1]], "recipe-7"],
+    ],
+    "val": [[[["e", 0], ["f", 0]], [["one", -1]], "na"]],
+    "test": [[[["a", -1]], [["two", -1]], "na"]],
+}
+ROWS = {"a": 5, "b": 0, "c": 1, "d": 2, "e": 3, "f": 4}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(docs=DOCS, rows=ROWS, features=None):
+        if features is None:
+            features = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+        (tmp_path / "docs.json").write_text(json.dumps(docs), encoding="utf-8")
+        (tmp_path / "id2row.json").write_text(json.dumps(rows), encoding="utf-8")
+        np.save(tmp_path / "features.npy", features)
+        return tmp_path
+
+    return write
+
+
+def changed(edit):
+    docs = json.loads(json.dumps(DOCS))
+    edit(docs)
+    return docs
+
+
+def test_reads_the_authors_files(folder):
+    corpus = read_corpus(folder())
+    first = corpus.train[0]
+    assert np.argwhere(first.link_matrix()).tolist() == [[1, 0], [1, 2], [2, 0]]
+    assert first.sentences == ("x", "y", "z")
+    assert corpus.rows(first).tolist() == [5, 0, 1]
+    assert corpus.features.dtype == np.float32
+    assert corpus.train[1].sentences[1] == ""  # an empty sentence stays
+    assert len(corpus.val) == len(corpus.test) == 1
+    assert corpus.sources == {}
+
+
+def test_round_trip_is_exact(folder, tmp_path):
+    corpus = read_corpus(folder())
+    write_corpus(corpus, tmp_path / "again")
+    assert json.loads((tmp_path / "again/docs.json").read_text(encoding="utf-8")) == DOCS
+    assert list(json.loads((tmp_path / "again/id2row.json").read_text()).items()) == list(
+        ROWS.items()
+    )
+    assert (tmp_path / "again/features.npy").read_bytes() == (
+        tmp_path / "features.npy"
+    ).read_bytes()
+    write_corpus(read_corpus(tmp_path / "again"), tmp_path / "third")
+    for name in ("docs.json", "id2row.json", "features.npy"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "third" / name).read_bytes()
+    assert not list(tmp_path.glob("**/*partial*"))
+
+
+def test_unlabelled_round_trip(folder, tmp_path):
+    corpus = read_corpus(folder())
+    sealed = replace(
+        corpus,
+        **{s: tuple(unlabelled(d) for d in corpus.split(s)) for s in ("train", "val", "test")},
+    )
+    write_corpus(sealed, tmp_path / "null")
+    assert read_corpus(tmp_path / "null").train == sealed.train
+    assert ": null" not in (tmp_path / "null/docs.json").read_text()
+    assert '["a", null]' in (tmp_path / "null/docs.json").read_text()
+
+
+def test_number_ids_become_strings(folder):
+    def number(docs):
+        docs["train"][0][0][0][0] = 17
+        docs["train"][0][2] = 3
+
+    corpus = read_corpus(folder(changed(number), {**ROWS, "17": 0}))
+    assert corpus.train[0].images[0] == "17"
+    assert corpus.train[0].id == "3"
+
+
+def test_documents_without_a_side_are_left_out_and_counted(folder):
+    def empty(docs):
+        docs["train"].append([[], [["lonely", -1]], "no images"])
+        docs["train"].append([[["a", -1]], [], "no sentences"])
+        docs["test"].append([[], [], "nothing"])
+
+    with pytest.warns(UserWarning, match="left out .*: train 2, val 0, test 1"):
+        corpus = read_corpus(folder(changed(empty)))
+    assert (len(corpus.train), len(corpus.test)) == (2, 1)
+
+
+def set_label(split, document, side, node, value):
+    def edit(docs):
+        docs[split][document][side][node][1] = value
+
+    return edit
+
+
+def remove(key):
+    return lambda docs: docs.pop(key)
+
+
+def put(value, *path):
+    def edit(docs):
+        *lead, last = path
+        for step in lead:
+            docs = docs[step]
+        docs[last] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (remove("val"), r"docs\.json: must be an object with the lists 'train', 'val' and 'test'"),
+        (put({}, "val"), r"docs\.json: must be an object with the lists"),
+        (put([], "train", 1), r"train document 1: must be \[images, sentences, identifier\]"),
+        (put([[], []], "train", 0), r"train document 0: must be \[images, sentences, identifier\]"),
+        (put(["a"], "val", 0, 0, 1), r"val document 0 \('na'\): images must be a list of"),
+        (put("one", "val", 0, 1), r"val document 0 \('na'\): sentences must be a list of"),
+        (put(5, "val", 0, 1, 0, 0), r"val document 0 \('na'\): sentence 0 is 5; use a string"),
+        (put(None, "val", 0, 0, 0, 0), r"val document 0 \('na'\): image 0 has id None"),
+        (
+            set_label("train", 1, 1, 0, 1),
+            r"docs\.json: train document 1 \('recipe-7'\): sentence 0 has label 1, but there are 1 "
+            r"images; use 0 to 0, or -1",
+        ),
+        (set_label("train", 0, 0, 2, 3), r"train document 0 \('na'\): image 2 has label 3"),
+        (set_label("val", 0, 0, 1, -2), r"val document 0 \('na'\): image 1 has label -2"),
+        (set_label("val", 0, 0, 1, 0.5), r"image 1 has label 0\.5; use an integer, -1 or null"),
+        (set_label("val", 0, 0, 1, None), r"val document 0 \('na'\): null and integer labels"),
+        (
+            put([[["a", None]], [["two", None]], "wiki"], "test", 0),
+            r"test document 0 \('wiki'\) has null labels but train document 0 \('na'\) has",
+        ),
+        (put("ghost", "test", 0, 0, 0, 0), r"test document 0 \('na'\): image 'ghost' has no row"),
+    ],
+)
+def test_refused_documents(folder, edit, message):
+    with pytest.raises(ValueError, match=message):
+        read_corpus(folder(changed(edit)))
+
+
+@pytest.mark.parametrize("row", [6, -1, 1.0, "1", True, None])
+def test_refused_rows(folder, row):
+    with pytest.raises(ValueError, match=r"id2row\.json: image 'b' has row .* rows 0 to 5"):
+        read_corpus(folder(rows={**ROWS, "b": row}))
+
+
+def test_rows_must_be_a_mapping(folder):
+    with pytest.raises(ValueError, match=r"id2row\.json: must be an object"):
+        read_corpus(folder(rows=["a"]))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_refused_feature_values(folder, value):
+    features = np.ones((6, 3), dtype=np.float32)
+    features[4, 1] = value
+    with pytest.raises(ValueError, match=r"features\.npy: row 4 holds NaN or infinity"):
+        read_corpus(folder(features=features))
+
+
+@pytest.mark.parametrize("features", [np.ones(6), np.ones((6, 2, 2)), np.ones((6, 3), dtype=int)])
+def test_refused_feature_shapes(folder, features):
+    with pytest.raises(ValueError, match=r"features\.npy: shape .* needs 2-D floats"):
+        read_corpus(folder(features=features))
+
+
+def test_pickled_features_are_never_loaded(folder):
+    with pytest.raises(ValueError, match=r"features\.npy: not a plain \.npy array"):
+        read_corpus(folder(features=np.array([[{"a": 1}]], dtype=object)))
+
+
+@pytest.mark.parametrize("name", ["docs.json", "id2row.json", "features.npy"])
+def test_missing_and_broken_files(folder, name):
+    path = folder() / name
+    path.write_text('{"train": [', encoding="utf-8")
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+        read_corpus(path.parent)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=f"{name}: missing"):
+        read_corpus(path.parent)
+
+
+def test_a_refused_corpus_leaves_no_file(folder, tmp_path):
+    corpus = read_corpus(folder())
+    for bad in (
+        replace(corpus, test=tuple(unlabelled(d) for d in corpus.test)),
+        replace(corpus, row_of={}),
+    ):
+        with pytest.raises(ValueError, match=r"docs\.json: "):
+            write_corpus(bad, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
