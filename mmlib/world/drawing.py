@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 from PIL import Image, ImageChops, ImageFilter
 
-from mmlib.world.backdrops import Brush, backdrop, snowflakes
-from mmlib.world.figures import FIGURES
-from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix
+from mmlib.world.backdrops import LIGHT, Brush, backdrop, snowflakes
+from mmlib.world.figures import draw_figure
+from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix, shade
 from mmlib.world.schema import GROUP_OF, SHAPE, SIZE_FACTOR, WATER, Scene, Thing, scale
 
 ARM = 0.29  # a stretched arm, in parts of the standing height
@@ -19,7 +19,7 @@ ARM = 0.29  # a stretched arm, in parts of the standing height
 def draw(scene: Scene, size: int = 128) -> Image.Image:
     """Draw a scene.
 
-    The same scene and size always give the same bytes; what is left open by the scene (clouds, hair,
+    The same scene and size always give the same bytes; what the scene leaves open (clouds, hair,
     proportions, shades, noise) follows from `scene.seed`. In the style "black and white" colours
     cannot be seen, as in life; in "sketch" they are a light wash.
 
@@ -41,7 +41,7 @@ def draw(scene: Scene, size: int = 128) -> Image.Image:
         scene.setting, "photo" if scene.style == "black and white" else scene.style, side, random
     )
     if scene.style in ("photo", "black and white"):
-        _grain_of_ground(brush)
+        _grain_of_ground(brush, scene.setting)
     far_to_near = sorted(range(len(scene.things)), key=lambda i: (scene.things[i].y, i))
     for index in far_to_near:
         _shadow(brush, scene.things[index], scene.setting)
@@ -75,7 +75,7 @@ def _partner(scene: Scene, index: int, relation: str, as_subject: bool) -> Thing
 
 
 def _grasp(holder: Thing, held: Thing) -> Point:
-    """Where the holder's hand is, in parts of the side: on the thing or at the end of its string."""
+    """The holder's hand, in parts of the side: on the thing or at the end of its string."""
     tall, up = _height(holder), 1 - held.y + held.lift
     x, y = held.x, up
     if held.kind in ("ball", "box"):
@@ -130,7 +130,7 @@ def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
         if thing.kind == "balloon":
             end = (thing.x, thing.y - thing.lift)
         brush.line([(x, 1 - y), end], 0.006, mix(PENCIL, (255, 255, 255), 0.3))
-    FIGURES[thing.kind](pen, action=action, reach=reach)
+    draw_figure(pen, thing.kind, action, reach)
     corner = (
         round(thing.x * side) - pen.origin_x,
         round((thing.y - thing.lift) * side) - pen.origin_y,
@@ -143,34 +143,27 @@ def _paste(brush: Brush, pen: Pen, corner: tuple[int, int]) -> None:
     used = pen.layer.getbbox()
     if not used:
         return
-    layer = pen.layer.crop(used)
-    at = (corner[0] + used[0], corner[1] + used[1])
+    reach = max(2, min(used[2] - used[0], used[3] - used[1]) // 5)
+    # A rim as wide as the shading's reach, for the shifted copies below wrap round.
+    layer = pen.layer.crop((used[0] - reach, used[1] - reach, used[2] + reach, used[3] + reach))
+    at = (corner[0] + used[0] - reach, corner[1] + used[1] - reach)
     alpha = layer.getchannel("A")
     brush.image.paste(layer, at, alpha)
     if pen.style == "flat":
         return
-    width, height = layer.size
-    reach = max(2, min(width, height) // 5)
-    small = alpha.reduce(4) if min(width, height) >= 16 else alpha
-    soft = small.filter(ImageFilter.BoxBlur(reach * small.width / width)).resize(
-        layer.size, Image.Resampling.BILINEAR
-    )
+    small = alpha.reduce(4)
+    blur = ImageFilter.BoxBlur(reach * small.width / layer.width)
+    soft = small.filter(blur).resize(layer.size, Image.Resampling.BILINEAR)
     move = reach // 2
-    dark = ImageChops.subtract(alpha, ImageChops.offset(soft, -move, -move))
+    dark = ImageChops.subtract(alpha, ImageChops.offset(soft, -move, -move), 2.6)
     if pen.style == "sketch":
-        hatch = _hatching(512 if max(layer.size) <= 512 else 2048, brush.hair).crop(
-            (0, 0, width, height)
-        )
-        brush.image.paste(PENCIL, at, ImageChops.multiply(dark.point(_THREE_QUARTERS), hatch))
+        side = 512 if max(layer.size) <= 512 else 2048
+        strokes = _hatching(side, brush.hair).crop((0, 0, *layer.size))
+        brush.image.paste(PENCIL, at, ImageChops.darker(ImageChops.add(dark, dark), strokes))
         return
-    light = ImageChops.subtract(alpha, ImageChops.offset(soft, move, move))
-    brush.image.paste((24, 20, 40), at, dark.point(_HALF))
-    brush.image.paste((255, 252, 236), at, light.point(_THIRD))
-
-
-_HALF = [int(0.46 * i) for i in range(256)]
-_THIRD = [int(0.3 * i) for i in range(256)]
-_THREE_QUARTERS = [min(255, int(1.2 * i)) for i in range(256)]
+    light = ImageChops.subtract(alpha, ImageChops.offset(soft, move, move), 3.2)
+    brush.image.paste((24, 20, 40), at, dark)
+    brush.image.paste((255, 252, 236), at, light)
 
 
 @lru_cache(maxsize=4)
@@ -223,51 +216,57 @@ def _blot(strength: float, hard: bool) -> Image.Image:
 
 @lru_cache(maxsize=16)
 def _clumps(variant: int, side: int) -> Image.Image:
-    """A mask of uneven ground, finer towards the horizon."""
+    """A mask of uneven ground: nothing at the horizon, more towards the front."""
     rng = np.random.default_rng([variant, 77])
     total = np.zeros((side, side), np.float32)
     for cells, weight in ((10, 0.5), (34, 0.7), (72, 0.9)):
         noise = Image.fromarray(rng.random((cells * 2, cells), dtype=np.float32))
         total += weight * np.asarray(noise.resize((side, side), Image.Resampling.BICUBIC))
     total = (total - total.mean()) / total.std()
-    return Image.fromarray((np.clip(0.5 + 0.3 * total, 0, 1) * 60).astype(np.uint8))
+    nearness = np.clip(np.linspace(-1.7, 1.6, side, dtype=np.float32), 0, 1)[:, None]
+    return Image.fromarray((np.clip(0.5 + 0.3 * total, 0, 1) * nearness * 70).astype(np.uint8))
 
 
-def _grain_of_ground(brush: Brush) -> None:
-    """Uneven ground: darker clumps below the horizon."""
-    side = brush.side
-    top = int(0.6 * side)
+def _grain_of_ground(brush: Brush, setting: str) -> None:
+    """Uneven ground: darker clumps, more of them in front."""
+    side, top = brush.side, int(0.52 * brush.side)
     mask = _clumps(brush.random.randrange(4), side).crop((0, top, side, side))
-    brush.image.paste((60, 50, 40), (0, top), mask)
+    brush.image.paste(shade(LIGHT[setting][3], 0.62), (0, top), mask)
 
 
 @lru_cache(maxsize=4)
 def _vignette(size: int) -> np.ndarray:
     """(size, size, 1) falling brightness towards the corners."""
     rows, columns = np.mgrid[-1 : 1 : size * 1j, -1 : 1 : size * 1j]
-    return (1 - 0.13 * (rows**2 + columns**2) ** 1.2)[:, :, None].astype(np.float32)
+    return (1 - 0.08 * (rows**2 + columns**2) ** 1.2)[:, :, None].astype(np.float32)
+
+
+@lru_cache(maxsize=2)
+def _noise_field(size: int) -> np.ndarray:
+    """(size + 64, size + 64, 3) normal noise, from which each picture takes its own window."""
+    return np.random.default_rng(size).standard_normal((size + 64, size + 64, 3), dtype=np.float32)
 
 
 def _develop(image: Image.Image, style: str, size: int, seed: int) -> Image.Image:
-    """From the large canvas to the finished picture: scaled down, with the style's light and noise."""
+    """From the large canvas to the picture: scaled down, with the style's light and noise."""
+    small = image.reduce(image.width // size)
     if style == "flat":
-        return image.reduce(image.width // size)
-    soft = Image.Resampling.BILINEAR
-    small = (
-        image.resize((size, size), soft) if style != "sketch" else image.reduce(image.width // size)
-    )
+        return small
     rng = np.random.default_rng([seed, 3])
+    row, column = rng.integers(0, 64, 2)
+    noise = _noise_field(size)[row : row + size, column : column + size]
     pixels = np.asarray(small, dtype=np.float32)
     if style == "sketch":
-        grain = rng.standard_normal((size, size, 1), dtype=np.float32) * 4
-        return Image.fromarray(np.clip(pixels + grain, 0, 255).astype(np.uint8))
-    exposure = rng.uniform(0.86, 1.1)
+        paper = pixels + 3.5 * noise[:, :, :1]
+        return Image.fromarray(np.clip(paper, 0, 255).astype(np.uint8))
+    soft = pixels.copy()  # a lens is never quite sharp
+    soft[1:, 1:] = 0.65 * pixels[1:, 1:] + 0.35 * pixels[:-1, :-1]
+    exposure = np.float32(rng.uniform(0.94, 1.12))
     if style == "photo":
-        cast = rng.uniform(0.95, 1.05, 3).astype(np.float32) * np.float32(exposure)
-        grain = rng.standard_normal((size, size, 3), dtype=np.float32) * 7
-        pixels = pixels * (cast * _vignette(size)) + grain
-        return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-    grey = pixels @ np.array((0.3, 0.59, 0.11), np.float32)
-    grey = (grey - 128) * rng.uniform(1.0, 1.25) * exposure + 124
-    grey = grey * _vignette(size)[:, :, 0] + rng.standard_normal((size, size), dtype=np.float32) * 9
+        cast = rng.uniform(0.96, 1.04, 3).astype(np.float32) * exposure
+        soft = soft * (cast * _vignette(size)) + 6 * noise
+        return Image.fromarray(np.clip(soft, 0, 255).astype(np.uint8))
+    grey = soft @ np.array((0.3, 0.59, 0.11), np.float32)
+    grey = ((grey - 128) * np.float32(rng.uniform(1.0, 1.2)) + 132) * exposure
+    grey = grey * _vignette(size)[:, :, 0] + 7 * noise[:, :, 0]
     return Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).convert("RGB")

@@ -24,6 +24,8 @@ PALETTE: dict[str, RGB] = {
 }
 PAPER: RGB = (250, 248, 242)
 PENCIL: RGB = (62, 58, 64)
+DARK: RGB = (48, 44, 50)
+WOOD: RGB = (150, 104, 62)
 CIRCLE = [(cos(radians(a)), sin(radians(a))) for a in range(0, 360, 18)]
 
 
@@ -49,7 +51,7 @@ def luminance(colour: RGB) -> float:
     return 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def pattern_tile(pattern: str, period: int, side: int) -> Image.Image:
     """A side x side mask of the pattern's second colour (0 or 255); `period` in pixels."""
     rows, columns = np.mgrid[0:side, 0:side]
@@ -70,7 +72,7 @@ def pattern_tile(pattern: str, period: int, side: int) -> Image.Image:
 
 @lru_cache(maxsize=32)
 def _spline_basis(points: int, steps: int = 5) -> np.ndarray:
-    """(points * steps, points) weights of a closed Catmull-Rom spline through its control points."""
+    """(points * steps, points) weights of a closed Catmull-Rom spline."""
     basis = np.zeros((points * steps, points))
     for i in range(points):
         for j in range(steps):
@@ -84,6 +86,23 @@ def _spline_basis(points: int, steps: int = 5) -> np.ndarray:
             for k, weight in enumerate(weights):
                 basis[i * steps + j, (i + k - 1) % points] += weight
     return basis
+
+
+@lru_cache(maxsize=512)
+def path(text: str) -> tuple[Point, ...]:
+    """Points written as in SVG: "0,0 .5,1 1,0"."""
+    return tuple((float(x), float(y)) for x, y in (pair.split(",") for pair in text.split()))
+
+
+def around(x: float, y: float, r: float, text: str, ry: float | None = None) -> list[Point]:
+    """The points of a path about (x, y), in units of `r` across and `ry` (or `r`) along."""
+    high = r if ry is None else ry
+    return [(x + r * a, y + high * b) for a, b in path(text)]
+
+
+def step(start: Point, angle: float, length: float) -> Point:
+    """The end of a bone that starts at `start`; angle in degrees, 0 down, 90 forward."""
+    return start[0] + length * sin(radians(angle)), start[1] - length * cos(radians(angle))
 
 
 def smooth(points: Sequence[Point]) -> list[Point]:
@@ -120,7 +139,7 @@ class Pen:
         self.second = mix(main, (250, 250, 245), 0.82)
         if luminance(main) > 170:
             self.second = mix(main, (50, 46, 50), 0.72)
-        self.period = max(int(0.17 * unit), int(7 * line), 4)
+        self.period = max(2 * int(0.085 * min(1.0, 2 * half_width) * unit), 2 * int(3.5 * line), 4)
         self._chance, self._next = chance, 0
         self.shift: Point = (0.0, 0.0)
         self.turn(0)
@@ -133,6 +152,10 @@ class Pen:
     def vary(self, low: float, high: float) -> float:
         """A random number between the two."""
         return low + (high - low) * self.chance()
+
+    def pick(self, choices: Sequence[RGB]) -> RGB:
+        """One of the colours, by the thing's own chance."""
+        return choices[int(self.chance() * len(choices)) % len(choices)]
 
     def turn(self, degrees: float, x: float = 0.0, y: float = 0.0) -> None:
         """From now on draw turned by `degrees` (nose up) about the origin, moved by (x, y)."""
@@ -148,7 +171,7 @@ class Pen:
 
     def tint(self, colour: RGB) -> RGB:
         """The colour as this style shows it: a light wash on paper for a sketch."""
-        return mix(PAPER, colour, 0.5) if self.style == "sketch" else colour
+        return mix(PAPER, colour, 0.58) if self.style == "sketch" else colour
 
     def edge(self, colour: RGB) -> RGB | None:
         """The outline's colour; flat pictures have none."""
@@ -262,9 +285,11 @@ class Pen:
             return
         mask = Image.new("L", (right - left, bottom - top))
         trace(ImageDraw.Draw(mask), left, top)
-        side = 256
-        while side < max(self.size):
+        # The tile repeats every two periods, so any window of it starts within the first two.
+        x, y = left % (2 * self.period), top % (2 * self.period)
+        side = 128
+        while side < max(mask.size) + 2 * self.period:
             side *= 2
-        tile = pattern_tile(self.pattern, self.period, side).crop((left, top, right, bottom))
-        mask = ImageChops.darker(mask, tile)
+        tile = pattern_tile(self.pattern, self.period, side)
+        mask = ImageChops.darker(mask, tile.crop((x, y, x + mask.width, y + mask.height)))
         self.layer.paste((*self.tint(self.second), 255), (left, top), mask)
