@@ -1,0 +1,139 @@
+"""Sentences to tensors: tokens, vocabulary, word vectors, and the recurrent sentence encoder."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+PADDING, UNKNOWN = 0, 1
+
+
+@lru_cache(maxsize=1)
+def _tokenizer():
+    from nltk.tokenize import TweetTokenizer  # imported late: training from token ids needs no nltk
+
+    return TweetTokenizer()
+
+
+def tokenize(sentence: str) -> list[str]:
+    """Lower-cased tokens, by NLTK's TweetTokenizer as in the authors' code of paper 04.
+
+    An empty sentence has no tokens; `Vocabulary.encode` turns it into one unknown token.
+    """
+    return " ".join(_tokenizer().tokenize(sentence)).lower().split()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by index. Index 0 is padding, 1 unknown; the rest stand by falling count, then name."""
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def from_sentences(cls, sentences: Iterable[Sequence[str]], min_count: int = 5) -> "Vocabulary":
+        """Build from tokenised sentences; words seen less than `min_count` times become unknown."""
+        counts = Counter(word for sentence in sentences for word in sentence)
+        kept = [
+            w for w, c in sorted(counts.items(), key=lambda wc: (-wc[1], wc[0])) if c >= min_count
+        ]
+        return cls(("<pad>", "<unk>", *kept))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, sentences: Sequence[Sequence[str]], max_words: int) -> tuple[Tensor, Tensor]:
+        """Token ids (sentences, longest) int64 padded with 0, and lengths (sentences,) int64.
+
+        Only the first `max_words` tokens are kept; a sentence without tokens is one unknown token.
+        """
+        index = {word: i for i, word in enumerate(self.words)}
+        rows = [[index.get(w, UNKNOWN) for w in s[:max_words]] or [UNKNOWN] for s in sentences]
+        lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+        ids = torch.full((len(rows), int(lengths.max()) if rows else 0), PADDING, dtype=torch.int64)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = torch.tensor(row)
+        return ids, lengths
+
+
+def train_word2vec(
+    sentences: Sequence[Sequence[str]], width: int, seed: int, epochs: int = 10
+) -> dict[str, np.ndarray]:
+    """Skip-gram word vectors by gensim, word -> (width,) float32, trained on tokenised sentences.
+
+    One worker thread, so that the same seed gives the same vectors.
+    """
+    from gensim.models import Word2Vec  # imported late: not needed where vectors are given
+
+    model = Word2Vec(
+        [list(s) for s in sentences], vector_size=width, min_count=1, sg=1, window=5, negative=5,
+        epochs=epochs, seed=seed, workers=1, hashfxn=_stable_hash,
+    )  # fmt: skip
+    return {word: model.wv[word].copy() for word in model.wv.index_to_key}
+
+
+def _stable_hash(text: str) -> int:
+    """Python's own string hash changes from process to process, and gensim seeds words with it."""
+    import zlib
+
+    return zlib.crc32(text.encode())
+
+
+def embedding_matrix(
+    vocabulary: Vocabulary, width: int, seed: int, vectors: Mapping[str, np.ndarray] | None = None
+) -> Tensor:
+    """Initial word embeddings (words, width): a word's vector where one is given, else uniform.
+
+    Uniform in [-0.2, 0.2], or [-0.02, 0.02] where no vectors are given at all, as in the authors'
+    code of paper 04. Vectors of another width than `width` are refused.
+    """
+    bound = 0.2 if vectors else 0.02
+    table = np.random.default_rng(seed).uniform(-bound, bound, (len(vocabulary), width))
+    for row, word in enumerate(vocabulary.words):
+        if vectors and word in vectors:
+            if vectors[word].shape != (width,):
+                raise ValueError(
+                    f"word vector of {word!r} has shape {vectors[word].shape}, wanted ({width},): "
+                    "set word_width to the width of the word vectors"
+                )
+            table[row] = vectors[word]
+    return torch.tensor(table, dtype=torch.float32)
+
+
+def mean_word_vectors(
+    sentences: Sequence[Sequence[str]], vectors: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Mean word vector of each sentence (sentences, width); zero where no word is known."""
+    width = len(next(iter(vectors.values())))
+    known = [[vectors[w] for w in s if w in vectors] for s in sentences]
+    return np.array([np.mean(k, axis=0) if k else np.zeros(width) for k in known]).reshape(
+        -1, width
+    )
+
+
+class SentenceEncoder(nn.Module):
+    """Word embeddings and a one-layer GRU; a sentence is its state after the last word.
+
+    Whole embedding channels are dropped, the same ones for all words of a sentence.
+    """
+
+    def __init__(self, embeddings: Tensor, width: int, dropout: float):
+        super().__init__()
+        self.embed = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False)
+        self.gru = nn.GRU(embeddings.shape[1], width, batch_first=True)
+        self.dropout = dropout
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (B, L) int64 and lengths (B,) on any device -> unit vectors (B, width)."""
+        words = self.embed(ids)  # (B, L, E)
+        if self.training and self.dropout:
+            kept = nn.functional.dropout(torch.ones_like(words[:, :1]), self.dropout)
+            words = words * kept
+        packed = nn.utils.rnn.pack_padded_sequence(
+            words, lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        _, last = self.gru(packed)  # (1, B, width): padding never enters
+        return nn.functional.normalize(last[0], dim=-1)

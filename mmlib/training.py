@@ -1,0 +1,177 @@
+"""One training loop for all papers, and the pool that runs many trainings side by side."""
+
+import hashlib
+import json
+import math
+import os
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from mmlib.paths import PACKAGE, write_atomic
+
+
+def seed_everything(*seeds: int) -> None:
+    """Seed Python, NumPy and PyTorch from one or more integers."""
+    state = int(np.random.SeedSequence(seeds).generate_state(1)[0])
+    random.seed(state)
+    np.random.seed(state)  # noqa: NPY002  libraries that still use the global generator
+    torch.manual_seed(state)
+
+
+def pick_device(name: str) -> str:
+    """Turn "auto" into "cuda" where there is one, else "cpu"; refuse a device that is not there."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cpu", "cuda"):
+        raise ValueError(f"device {name!r} is not known: use auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda is asked for, but PyTorch sees no GPU: use auto or cpu")
+    return name
+
+
+def fit(
+    model: nn.Module,
+    batches: Callable[[int], Iterable[Any]],
+    loss: Callable[[Any], Tensor],
+    evaluate: Callable[[], dict[str, float]],
+    *,
+    epochs: int,
+    learning_rate: float,
+    patience: int,
+    seed: int,
+    checkpoint: Path | None = None,
+    progress: str | None = None,
+) -> list[dict[str, float]]:
+    """Train with Adam, divide the rate by 5 on a plateau of the dev loss, keep the best epoch.
+
+    batches: epoch -> the batches of that epoch, a function of the epoch alone.
+    loss: batch -> scalar. evaluate: -> figures of the epoch, among them "dev_loss".
+    patience: epochs without an improvement of 1e-4 after which the rate falls.
+    checkpoint: written after every epoch and read at the start where it exists, so that a run
+    that was stopped goes on and ends with the same figures as one that was not.
+    progress: what to call the progress bar; None for no bar.
+
+    Returns one dict an epoch; the model ends with the weights of the epoch of lowest dev loss.
+    Raises FloatingPointError when the loss is no longer a number.
+    """
+    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimiser, factor=0.2, patience=patience, threshold=1e-4, threshold_mode="abs", min_lr=1e-7
+    )
+    history: list[dict[str, float]] = []
+    best = {name: value.clone() for name, value in model.state_dict().items()}
+    if checkpoint and checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        schedule.load_state_dict(saved["schedule"])
+        history, best = saved["history"], saved["best"]
+    bar = tqdm(
+        range(epochs), initial=len(history), desc=progress, disable=progress is None, leave=False
+    )
+    for epoch in range(len(history), epochs):
+        # Each epoch is seeded by its number: a resumed run needs no generator states.
+        seed_everything(seed, epoch)
+        model.train()
+        total, count = 0.0, 0
+        for batch in batches(epoch):
+            value = loss(batch)
+            if not torch.isfinite(value):
+                raise FloatingPointError(f"the loss is {value.item()} in epoch {epoch}")
+            optimiser.zero_grad(set_to_none=True)
+            value.backward()
+            optimiser.step()
+            total, count = total + value.item(), count + 1
+        model.eval()
+        with torch.no_grad():
+            figures = evaluate()
+        rate = optimiser.param_groups[0]["lr"]
+        schedule.step(figures["dev_loss"])
+        if figures["dev_loss"] < min((h["dev_loss"] for h in history), default=math.inf):
+            best = {name: value.clone() for name, value in model.state_dict().items()}
+        history.append({"train_loss": total / max(count, 1), "learning_rate": rate, **figures})
+        if checkpoint:
+            state = {
+                "model": model.state_dict(), "optimiser": optimiser.state_dict(),
+                "schedule": schedule.state_dict(), "history": history, "best": best,
+            }  # fmt: skip
+            write_atomic(checkpoint, partial(torch.save, state))
+        bar.update()
+    bar.close()
+    model.load_state_dict(best)
+    model.eval()
+    return history
+
+
+@lru_cache(maxsize=1)
+def source_hash() -> str:
+    """A hash of mmlib's own code and PyTorch's version: stored results of other code are stale."""
+    digest = hashlib.sha256(torch.__version__.encode())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def settings_hash(settings: Mapping[str, Any]) -> str:
+    """A short hash of a JSON-able mapping, the same in every process."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def run_jobs(
+    function: Callable[..., dict[str, Any]],
+    jobs: Sequence[tuple[dict[str, Any], dict[str, Any]]],
+    folder: Path,
+    *,
+    resume: bool = False,
+    workers: int = 0,
+    label: str = "trainings",
+) -> list[dict[str, Any]]:
+    """Run `function(**job, **data, checkpoint=...)` for each job, in parallel; keep the answers.
+
+    jobs: pairs (job, data): `job` is JSON-able and names the work; `data` holds what it works on.
+    folder: gets one JSON file a job, named by a hash of the job and of mmlib's code. With `resume`
+    a job whose file is there is not run again, and one that was stopped goes on from its last
+    epoch; without it, both are forgotten first.
+    workers: processes, each of one thread; 0 for one a core, or 1 on a GPU.
+
+    Returns the answers in the order of `jobs`. Stops at the first failure; what was finished stays.
+    """
+    from joblib import Parallel, delayed
+
+    folder.mkdir(parents=True, exist_ok=True)
+    answers: dict[int, dict[str, Any]] = {}
+    waiting = []
+    for i, (job, data) in enumerate(jobs):
+        path = folder / f"{settings_hash({**job, 'source': source_hash()})}.json"
+        if not resume:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".pt").unlink(missing_ok=True)
+        if path.exists():
+            answers[i] = json.loads(path.read_text())["answer"]
+        else:
+            waiting.append((i, path, job, data))
+    workers = workers or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
+    pool = Parallel(n_jobs=min(workers, len(waiting)) or 1, return_as="generator_unordered")
+    finished = pool(delayed(_run_job)(function, *item) for item in waiting)
+    for i, answer in tqdm(finished, total=len(waiting), desc=label, disable=not waiting):
+        answers[i] = answer
+    return [answers[i] for i in range(len(jobs))]
+
+
+def _run_job(
+    function: Callable[..., dict[str, Any]], i: int, path: Path, job: dict, data: dict
+) -> tuple[int, dict[str, Any]]:
+    torch.set_num_threads(1)  # several processes of many threads slow each other many times over
+    checkpoint = path.with_suffix(".pt")
+    answer = function(**job, **data, checkpoint=checkpoint)
+    write_atomic(path, lambda p: p.write_text(json.dumps({"job": job, "answer": answer})))
+    checkpoint.unlink(missing_ok=True)
+    return i, answer
