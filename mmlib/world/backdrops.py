@@ -172,10 +172,12 @@ def ripples(brush: Brush, top: float, bottom: float, count: int, colour: RGB) ->
         brush.line(around(x, y, w, "-1,0 -.3,-1 .3,0 1,-.7", 0.007), 0.006, colour)
 
 
-def shore(brush: Brush, y: float, ground: RGB, foam: RGB) -> None:
-    """The land's edge on water."""
+def shore(brush: Brush, y: float, land: tuple[RGB, RGB], foam: RGB) -> None:
+    """The land from the water's edge to the front."""
     edge = brush.wavy(y, 0.011, 1.4)
-    brush.poly([(0, y + 0.08), *edge, (1, y + 0.08)], ground, outline=False)
+    first = mix(*land, 0.4) if brush.style in ("flat", "sketch") else land[0]
+    brush.poly([(0, y + 0.02), *edge, (1, y + 0.02)], first, outline=False)
+    brush.gradient(y + 0.012, 1.0, *land)
     brush.line(edge, 0.013, foam)
     brush.trace(edge)
 
@@ -190,7 +192,7 @@ def beach(brush: Brush) -> None:
     if brush.random.random() < 0.5:
         island = around(brush.between(0.1, 0.9), top, 0.15, "-1,0 -.4,-.3 .2,-.2 .9,0")
         brush.poly(island, (116, 150, 130))
-    shore(brush, bottom, LIGHT["beach"][2], (248, 252, 252))
+    shore(brush, bottom, LIGHT["beach"][2:], (248, 252, 252))
     dots(brush, 9, 0.7, ((252, 244, 230), (214, 178, 150), (198, 180, 150)), 0.008)
 
 
@@ -347,7 +349,7 @@ def mountain(brush: Brush) -> None:
     for _ in range(5):
         x, y = brush.spot(0.445, 0.46)
         fir(brush, x, y, brush.between(0.06, 0.11), (60, 96, 76))
-    shore(brush, bottom, LIGHT["mountain"][2], (196, 208, 170))
+    shore(brush, bottom, LIGHT["mountain"][2:], (196, 208, 170))
     for _ in range(9):
         x, y = brush.spot(0.64, 0.99)
         stone = around(x, y, brush.between(0.012, 0.028), "-1,0 -.6,-.8 .4,-1 1,0")

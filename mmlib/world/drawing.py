@@ -10,7 +10,7 @@ from PIL import Image, ImageChops, ImageFilter
 
 from mmlib.world.backdrops import LIGHT, Brush, backdrop, snowflakes
 from mmlib.world.figures import draw_figure
-from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix, shade
+from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix, path, shade
 from mmlib.world.schema import GROUP_OF, SHAPE, SIZE_FACTOR, WATER, Scene, Thing, scale
 
 ARM = 0.29  # a stretched arm, in parts of the standing height
@@ -95,6 +95,8 @@ def _grasp(holder: Thing, held: Thing) -> Point:
 def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
     thing, side, style = scene.things[index], brush.side, scene.style
     unit = _height(thing) * side
+    if thing.action == "sitting" and GROUP_OF[thing.kind] == "person":
+        unit *= 0.93  # so that a seated figure fills the height that the geometry gives it
     chance = Random(scene.seed * 31 + index * 7907 + 5)
     numbers = [chance.random() for _ in range(24)]
     jitter = [int((n - 0.5) * 26) for n in numbers[-3:]]
@@ -111,6 +113,9 @@ def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
     pen = Pen(unit, half, 1.3, thing.facing, main, pattern, style, side / 200, numbers)
 
     action, reach = thing.action, None
+    if action == "sitting" and GROUP_OF[thing.kind] == "person":
+        if not _partner(scene, index, "on", as_subject=True):
+            pen.blob(path("-.2,0 -.19,.17 -.04,.235 .12,.2 .17,0"), (142, 138, 134))  # a stone
     if _partner(scene, index, "riding", as_subject=True):
         action = "riding"
     held = _partner(scene, index, "holding", as_subject=True)

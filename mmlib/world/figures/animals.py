@@ -54,7 +54,7 @@ def beast(pen: Pen, action: str | None, shape: Beast) -> None:
     length, girth = shape.length * pen.vary(0.94, 1.08), shape.girth
     tilt = TILT.get(action or "", 0.0)
     a, half, thick = radians(tilt), 0.5 * length, 0.5 * girth
-    height = shape.leg * (0.88 if action == "running" else 1.0) + 0.4 * girth
+    height = shape.leg * (0.8 if action == "running" else 1.0) + 0.4 * girth
     if action == "lying":
         height = thick + 0.01
     elif action == "sitting":
@@ -245,7 +245,7 @@ def fowl(pen: Pen, action: str | None, shape: Fowl) -> None:
     """A songbird, or a duck with its long neck and flat bill."""
     coat, duck = pen.main, shape is FOWLS["duck"]
     afloat, aloft, down = action == "floating", action == "flying", action == "eating"
-    low = -0.06 if afloat else 0.2
+    low = 0.02 if afloat or aloft else 0.2
     if not afloat and not aloft:
         stride = {"walking": 0.13, "running": 0.2}.get(action or "", 0.05)
         for x in (stride, -stride):
@@ -281,5 +281,5 @@ def fowl(pen: Pen, action: str | None, shape: Fowl) -> None:
     else:
         pen.blob(trace(shape.wing), shade(coat, 0.82))
     if afloat:
-        for x, y in path("-.4,-.05 .05,-.09 .42,-.04"):
+        for x, y in path("-.4,.03 .05,-.01 .42,.04"):
             pen.line([(x - 0.17, y), (x, y + 0.035), (x + 0.17, y)], 0.03, (232, 244, 250))

@@ -238,12 +238,12 @@ def barn(pen: Pen, _: str | None) -> None:
 
 def tent(pen: Pen, _: str | None) -> None:
     """A ridge tent with an open flap."""
-    pen.poly(path("-.2,.96 .42,.9 .86,.02 .2,0"), shade(pen.main, 0.78), patterned=True)
-    pen.poly(path("-.74,0 -.2,.98 .32,0"), pen.main, patterned=True)
+    pen.poly(path("-.2,.96 .32,.9 .68,.02 .2,0"), shade(pen.main, 0.78), patterned=True)
+    pen.poly(path("-.68,0 -.2,.98 .28,0"), pen.main, patterned=True)
     pen.poly(path("-.4,0 -.2,.66 0,0"), (58, 50, 54))
-    pen.poly(path("0,0 -.2,.66 -.03,.36 .1,0"), shade(pen.main, 1.3))
-    for line in ([(-0.6, 0.26), (-0.9, 0.0)], [(0.66, 0.4), (0.98, 0.02)]):
-        pen.line(line, 0.02, (236, 230, 214))
+    pen.poly(path("0,0 -.2,.66 -.03,.36 .09,0"), shade(pen.main, 1.3))
+    for rope in ("-.56,.24 -.76,0", ".52,.4 .8,.02"):
+        pen.line(path(rope), 0.02, (236, 230, 214))
 
 
 def ball(pen: Pen, action: str | None) -> None:
@@ -335,7 +335,7 @@ def chair(pen: Pen, _: str | None) -> None:
 def lamp(pen: Pen, _: str | None) -> None:
     """A street lamp with a shade in its colour."""
     post = (72, 74, 80)
-    pen.oval(0.0, 0.76, 0.26, 0.14, (255, 240, 170), outline=False)
+    pen.oval(0.0, 0.74, 0.2, 0.12, (255, 240, 170), outline=False)
     pen.limb([(0.0, 0.03), (0.0, 0.8)], 0.05, post)
     pen.poly(path("-.12,0 -.07,.07 .07,.07 .12,0"), post)
     pen.oval(0.0, 0.75, 0.09, 0.06, (255, 250, 214))

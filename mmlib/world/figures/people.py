@@ -29,8 +29,8 @@ POSES = {
     "standing": Pose(((9, 3), (-9, -3)), ((24, 10), (-26, -12))),
     "walking": Pose(((28, 10), (-20, -34)), ((-28, -14), (30, 48)), 4),
     "running": Pose(((66, -12), (-34, -98)), ((-58, 24), (52, 128)), 14),
-    "jumping": Pose(((46, -38), (-30, -76)), ((138, 156), (-138, -156))),
-    "sitting": Pose(((78, 4), (68, -2)), ((34, 66), (26, 62)), -4),
+    "jumping": Pose(((46, -38), (-22, -66)), ((138, 156), (-138, -156))),
+    "sitting": Pose(((84, 4), (74, -2)), ((34, 66), (26, 62)), -4),
     "riding": Pose(((52, -10), (46, -14)), ((46, 74), (40, 70)), 6),
     "eating": Pose(((9, 3), (-9, -3)), ((30, 12), (28, 148))),
     "lying": Pose(((4, 2), (14, -6)), ((20, 40), (60, 130))),
@@ -64,7 +64,7 @@ def person(pen: Pen, action: str | None, build: Build, reach: Point | None = Non
     pose = POSES.get(action or "standing", POSES["standing"])
     width, lean, ground = build.width * pen.vary(0.92, 1.08), radians(pose.lean), 0.035
     if action == "lying":
-        pen.turn(90, 0.5, 0.11)
+        pen.turn(90, 0.5, 0.11 if not build.female else 0.13 if build.adult else 0.15)
         ground = 0.0
     drop = max(build.bone * (cos(radians(a)) + cos(radians(b))) for a, b in pose.legs)
     hip = (0.0, drop + ground)
