@@ -15,11 +15,20 @@ from typing import Literal
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import f as f_distribution
 from scipy.stats import rankdata
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 
 from mmlib.datasets.documents import Corpus, Document, document_batches, fixed_batches
-from mmlib.text import SentenceEncoder, Vocabulary, embedding_matrix, tokenize
+from mmlib.text import (
+    SentenceEncoder,
+    Vocabulary,
+    embedding_matrix,
+    mean_word_vectors,
+    tokenize,
+)
 from mmlib.training import fit, seed_everything
 
 # --- Set similarities (Section 3) ------------------------------------------------------------
@@ -498,3 +507,109 @@ def train_system(
 
 
 DEV_DRAWS = 5  # of one pair a document, for NoStruct's dev loss
+
+
+# --- Baselines without training (Section 4) --------------------------------------------------
+
+
+def random_matrices(split: Split, seed: int) -> list[np.ndarray]:
+    """Uniform random scores (n, m) for every document: AUC 50, p@C the share of links."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.random((len(s), len(v))) for s, v in zip(split.sentences, split.images, strict=True)
+    ]
+
+
+def detection_matrices(
+    corpus: Corpus, split: str, vectors: Mapping[str, np.ndarray], k: int
+) -> list[np.ndarray]:
+    """Object Detection: cosines of mean word vectors, of a sentence's words and of label names.
+
+    An image is the mean vector of the names of its k most probable classes (a name of several
+    words is the mean of its words). Raises ValueError where the corpus has no class scores.
+    """
+    if corpus.label_scores is None:
+        raise ValueError(f"{corpus.source} has no class scores: extract them with a classifier")
+    names = mean_word_vectors([tokenize(name) for name in corpus.label_names], vectors)
+    likely = np.argsort(-corpus.label_scores, axis=1, kind="stable")[:, :k]
+    images = _unit(names[likely].mean(axis=1))
+    return [
+        _unit(mean_word_vectors([tokenize(s) for s in d.sentences], vectors))
+        @ images[corpus.rows(d)].T
+        for d in corpus.split(split)
+    ]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(norms > 0, norms, 1)
+
+
+# --- What makes a document hard (Section 4.1) ------------------------------------------------
+
+
+def spread(vectors: np.ndarray) -> float:
+    """Mean squared distance of the unit vectors (count, width) to their centroid, in [0, 1]."""
+    return float(1 - np.square(_unit(vectors).mean(axis=0)).sum())
+
+
+def difficulty_predictors(
+    corpus: Corpus, vectors: Mapping[str, np.ndarray], components: int = 20
+) -> dict[str, np.ndarray]:
+    """Spread and content of every test document, from vectors that no system has trained.
+
+    Returns "image spread" and "text spread" (documents,), and "image content" and "text content"
+    (documents, components): mean vectors reduced by a PCA fitted on training documents.
+    """
+    table: dict[str, np.ndarray] = {}
+    for side in ("image", "text"):
+        of = {
+            name: [
+                corpus.features[corpus.rows(d)]
+                if side == "image"
+                else mean_word_vectors([tokenize(s) for s in d.sentences], vectors)
+                for d in corpus.split(name)
+            ]
+            for name in ("train", "test")
+        }
+        table[f"{side} spread"] = np.array([spread(v) for v in of["test"]])
+        means = {name: np.array([v.mean(axis=0) for v in of[name]]) for name in of}
+        reduce = PCA(min(components, *means["train"].shape), random_state=0).fit(means["train"])
+        table[f"{side} content"] = reduce.transform(means["test"])
+    return table
+
+
+@dataclass(frozen=True)
+class Regression:
+    """An ordinary least squares fit: R² and adjusted R² in percent, the F-test against a constant.
+
+    coefficients: change of the response for one standard deviation of each predictor.
+    """
+
+    r2: float
+    adjusted_r2: float
+    f: float
+    p: float
+    coefficients: np.ndarray
+
+
+def regress(predictors: np.ndarray, response: np.ndarray) -> Regression:
+    """OLS with intercept of response (N,) on predictors (N, p), each scaled to unit deviation.
+
+    F = (R²/p) / ((1 - R²)/(N - p - 1)). Raises ValueError where N is not above p + 1.
+    """
+    count, p = predictors.shape
+    if count <= p + 1:
+        raise ValueError(f"{p} predictors need more than {p + 1} documents, not {count}")
+    scale = predictors.std(axis=0)
+    scaled = (predictors - predictors.mean(axis=0)) / np.where(scale > 0, scale, 1)
+    fit_ = LinearRegression().fit(scaled, response)
+    r2 = float(fit_.score(scaled, response))
+    f = (r2 / p) / ((1 - r2) / (count - p - 1)) if r2 < 1 else np.inf
+    return Regression(
+        r2=100 * r2,
+        adjusted_r2=100 * (1 - (1 - r2) * (count - 1) / (count - p - 1)),
+        f=f,
+        p=float(f_distribution.sf(f, p, count - p - 1)),
+        coefficients=fit_.coef_,
+    )
