@@ -1,0 +1,154 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from mmlib.datasets.assembly import Build, CaptionSource, labels_from_links, pooled
+from mmlib.datasets.captioned import CaptionedImages
+from mmlib.datasets.documents import Document
+
+
+def split_of(captions, split="train", features=None):
+    count = len(captions)
+    if features is None:
+        features = np.random.default_rng(len(split)).normal(size=(count, 2, 3)).astype(np.float32)
+    return CaptionedImages(
+        name="toy",
+        split=split,
+        ids=tuple(f"{split}{row}" for row in range(count)),
+        captions=tuple(map(tuple, captions)),
+        features=features,
+        open_image=lambda row: Image.new("RGB", (1, 1), (row, 0, 0)),
+    )
+
+
+# Labels from links.
+
+
+def test_links_are_named_by_their_sentence():
+    assert labels_from_links(3, 2, [(0, 1), (2, 1)]) == ((1, -1, 1), (-1, -1))
+
+
+def test_images_name_what_a_sentence_cannot():
+    of_sentences, of_images = labels_from_links(2, 3, [(0, 0), (0, 1), (0, 2)])
+    assert of_sentences.count(-1) == 1
+    assert sorted(of_images) == [-1, 0, 0]
+
+
+def test_links_that_labels_cannot_express():
+    """A complete 3 x 3 graph has 9 links, but 6 nodes to name them."""
+    with pytest.raises(ValueError, match="9 links but 6"):
+        labels_from_links(3, 3, list(product(range(3), range(3))))
+    with pytest.raises(ValueError, match="does not cover"):
+        # 6 links among 2 + 3 nodes; the other sentences cannot help.
+        labels_from_links(6, 3, [*product(range(2), range(3))])
+
+
+@given(st.data())
+def test_labels_say_the_links_wherever_that_is_possible(data):
+    n, m = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    cells = list(product(range(n), range(m)))
+    links = data.draw(st.lists(st.sampled_from(cells), unique=True))
+    # By hand: some choice of one endpoint a link in which no node is chosen twice.
+    possible = any(
+        len(set(choice)) == len(links)
+        for choice in product(*[(("s", i), ("i", j)) for i, j in links])
+    )
+    if not possible:
+        with pytest.raises(ValueError, match="name"):
+            labels_from_links(n, m, links)
+        return
+    document = Document("any", ("text",) * n, ("image",) * m, *labels_from_links(n, m, links))
+    assert {(int(i), int(j)) for i, j in np.argwhere(document.link_matrix())} == set(links)
+
+
+# Choice of captions.
+
+
+def test_captions_are_used_about_equally_often():
+    source = CaptionSource(
+        split_of([[f"image {i} caption {c}" for c in range(5)] for i in range(4)]),
+        np.random.default_rng(0),
+    )
+    texts = [text for _ in range(12) for text, _ in source.draw(range(4), [], 4)]
+    uses = [texts.count(text) for text in set(texts)]
+    assert len(uses) == 20
+    assert (min(uses), max(uses)) == (2, 3)
+
+
+def test_unusable_images_are_passed_over():
+    captions = [["a dog"], [], ["."], ["a cat"], ["a bird"]]
+    features = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
+    features[4] = features[3]
+    source = CaptionSource(split_of(captions, features=features), np.random.default_rng(0))
+    assert source.rows.tolist() == [0, 3]
+
+
+def test_no_sentence_repeats_another():
+    source = CaptionSource(
+        split_of([["Two dogs ."], ["two dogs"], ["a cat"]]), np.random.default_rng(0)
+    )
+    assert [row for _, row in source.draw([0, 1, 2], [], 3)] == [0, 2]
+    assert [row for _, row in source.draw([0, 1, 2], [], 3, others=["a CAT"])] == [0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_sentence_is_also_a_caption_of_another_shown_image(seed):
+    source = CaptionSource(
+        split_of([["two dogs", "a park"], ["Two dogs.", "a lawn"], ["two dogs"]]),
+        np.random.default_rng(seed),
+    )
+    chosen = source.draw(writers=[0, 1, 2], shown=[0, 1], count=3)
+    assert chosen == [("a park", 0), ("a lawn", 1)]
+    # Where one image has it twice, nothing is ambiguous.
+    twice = CaptionSource(
+        split_of([["two dogs", "Two dogs"], ["a lawn"]]), np.random.default_rng(seed)
+    )
+    assert [row for _, row in twice.draw([0, 1], [0, 1], 2)] == [0, 1]
+
+
+# The finished corpus.
+
+
+def splits():
+    return {s: split_of([["a dog"], ["a cat"]], s) for s in ("train", "val", "test")}
+
+
+def test_corpus_joins_the_splits():
+    parts = splits()
+    build = Build("toy", parts)
+    build.add(
+        ("val", 2, "001", 7), [1, 0], [("a cat", 1), ("a remark", -1)], np.random.default_rng(0)
+    )
+    corpus = build.corpus()
+    (document,) = corpus.val
+    assert document.id == "toy-val-r2-c001-0007"
+    assert (document.round, document.cluster) == (2, "001")
+    sentence, image = document.sentences.index("a cat"), document.images.index("val1")
+    assert np.argwhere(document.link_matrix()).tolist() == [[sentence, image]]
+    assert sorted(corpus.sources[document.id]) == ["", "val1"]
+    assert corpus.features.shape == (6, 3)
+    np.testing.assert_array_equal(
+        corpus.features[corpus.row_of["val1"]], parts["val"].features[1].mean(axis=0)
+    )
+    assert corpus.open_image("test1").getpixel((0, 0)) == (1, 0, 0)
+
+
+def test_an_image_has_one_place():
+    parts = splits()
+    with pytest.raises(ValueError, match="image 'val0' occurs twice"):
+        Build("toy", {**parts, "test": parts["val"]}).corpus()
+
+
+def test_every_split_is_needed():
+    with pytest.raises(ValueError, match="no 'test' given"):
+        Build("toy", {split: part for split, part in splits().items() if split != "test"})
+
+
+def test_one_vector_an_image():
+    images = split_of([["a"], ["b"]], features=np.arange(12, dtype=np.float16).reshape(2, 2, 3))
+    assert pooled(images).tolist() == [[1.5, 2.5, 3.5], [7.5, 8.5, 9.5]]
+    assert pooled(images).dtype == np.float32

@@ -1,0 +1,402 @@
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmlib.datasets import builders
+from mmlib.datasets.builders import coco, cohesive, mixed5, stress, unlabelled_articles
+from mmlib.datasets.captioned import CaptionedImages
+from mmlib.datasets.document_files import read_corpus, write_corpus
+from mmlib.datasets.documents import SPLITS, cluster_numbers, document_batches
+from mmlib.datasets.leaks import check_leaks, normalised
+
+THEMES = 12
+
+
+def fake_split(split, count, captions=5, width=16):
+    """Images of twelve themes: features lie around the theme's vector, captions name the theme."""
+    rng = np.random.default_rng((SPLITS.index(split), 7))
+    centres = np.random.default_rng(1).normal(size=(THEMES, 1, width))
+    theme = rng.integers(0, THEMES, count)
+    features = centres[theme] + 0.5 * rng.normal(size=(count, 4, width))
+    return CaptionedImages(
+        name="toy",
+        split=split,
+        ids=tuple(f"{split}-{row:04d}" for row in range(count)),
+        captions=tuple(
+            tuple(f"{split} picture {row} of theme{theme[row]} told {c}" for c in range(captions))
+            for row in range(count)
+        ),
+        features=features.astype(np.float32),
+        open_image=lambda row: Image.new("RGB", (1, 1)),
+    )
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return {s: fake_split(s, n) for s, n in (("train", 310), ("val", 130), ("test", 130))}
+
+
+@pytest.fixture(scope="module")
+def alike(splits):
+    return cohesive(splits, {"train": 90})
+
+
+@pytest.fixture(scope="module")
+def built(splits, alike):
+    """Every builder's corpus."""
+    many = {split: 24 for split in SPLITS}
+    articles, key = unlabelled_articles(alike, splits, sentences=(12, 30))
+    return {
+        "coco": coco(splits, {"train": 60, **many}),
+        "mixed5": mixed5(splits, many),
+        "cohesive": alike,
+        "stress": stress(alike, splits),
+        "unlabelled": articles,
+        "key": key,
+    }
+
+
+LABELLED = ("coco", "mixed5", "cohesive", "stress")
+KINDS = (*LABELLED, "unlabelled")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentences", "images", "links"),
+    [("coco", 10, 10, 5), ("mixed5", 5, 5, 5), ("cohesive", 5, 5, 5), ("stress", 50, 5, 5)],
+)
+def test_sizes_and_densities(built, kind, sentences, images, links):
+    for split in SPLITS:
+        assert len(built[kind].split(split)) >= 20
+        for document in built[kind].split(split):
+            matrix = document.link_matrix()
+            assert matrix.shape == (sentences, images)
+            assert matrix.sum() == links
+            assert matrix.sum(axis=0).max() == matrix.sum(axis=1).max() == 1
+    density = {"coco": 0.05, "mixed5": 0.2, "cohesive": 0.2, "stress": 0.02}[kind]
+    assert np.mean([d.link_matrix().mean() for d in built[kind].test]) == pytest.approx(density)
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_links_say_what_the_captions_say(built, kind, splits):
+    """Against the collection itself: linked cells, and only these, are captions of their image."""
+    captions = {
+        image: {normalised(c) for c in each}
+        for part in splits.values()
+        for image, each in zip(part.ids, part.captions, strict=True)
+    }
+    for split in SPLITS:
+        for document in built[kind].split(split):
+            right = [
+                [normalised(s) in captions[v] for v in document.images] for s in document.sentences
+            ]
+            np.testing.assert_array_equal(document.link_matrix(), right)
+            for sentence, source in zip(
+                document.sentences, built[kind].sources[document.id], strict=True
+            ):
+                assert normalised(sentence) in captions[source]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_split_keeps_to_its_images(built, kind):
+    for split in SPLITS:
+        for document in built[kind].split(split):
+            assert all(image.startswith(split) for image in document.images)
+            assert all(sentence.startswith(split) for sentence in document.sentences)
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_batches_never_share_a_source_image(built, kind):
+    corpus = built[kind]
+    rng = np.random.default_rng(0)
+    for batch in document_batches(corpus.train, 3, rng):
+        documents = [corpus.train[index] for index in batch]
+        used = [set(d.images) | set(corpus.sources[d.id]) for d in documents]
+        assert len(set.union(*used)) == sum(map(len, used))
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_clusters_of_val_and_test_are_apart_over_all_rounds(built, kind):
+    corpus = built[kind]
+    for split in ("val", "test"):
+        documents = corpus.split(split)
+        cluster = cluster_numbers(documents)
+        assert cluster.max() > 0
+        home = {}
+        for document, number in zip(documents, cluster, strict=True):
+            for image in {*document.images, *corpus.sources[document.id]}:
+                assert home.setdefault(image, number) == number
+
+
+def position_auc(documents, cells):
+    """Mean AUC of cell positions as scores: 50 where positions carry nothing."""
+
+    def auc(links, scores):
+        gaps = scores[links][:, None] - scores[~links]
+        return np.mean((gaps > 0) + 0.5 * (gaps == 0))
+
+    return 100 * np.mean([auc(d.link_matrix().ravel(), cells(d)) for d in documents])
+
+
+@pytest.mark.parametrize("kind", ["coco", "mixed5", "cohesive", "stress"])
+def test_position_carries_nothing(splits, kind):
+    similar = cohesive(splits, {"train": 400})
+    corpus = {
+        "coco": lambda: coco(splits, {"train": 400}),
+        "mixed5": lambda: mixed5(splits, {"train": 400}),
+        "cohesive": lambda: similar,
+        "stress": lambda: stress(similar, splits),
+    }[kind]()
+
+    def grid(document):
+        return np.indices(document.link_matrix().shape).reshape(2, -1)
+
+    # 5 of 25 cells at random: an AUC's deviation is 15, that of the mean of 400 is 0.75.
+    for score in (
+        lambda d: grid(d)[0],
+        lambda d: grid(d)[1],
+        lambda d: -np.abs(grid(d)[0] - grid(d)[1]),
+    ):
+        assert position_auc(corpus.train, score) == pytest.approx(50, abs=3)
+
+
+def test_position_scorer_sees_an_unshuffled_document(splits):
+    """The check above can fail: in file order the diagonal gives every link away."""
+    document = mixed5(splits, {"train": 1}).train[0]
+    order = [document.sentence_labels.index(j) for j in range(5)]
+    planted = replace(
+        document,
+        sentences=tuple(document.sentences[i] for i in order),
+        sentence_labels=tuple(range(5)),
+    )
+    cells = np.indices((5, 5)).reshape(2, -1)
+    assert position_auc([planted], lambda d: -np.abs(cells[0] - cells[1])) == 100
+
+
+def test_same_seed_same_documents(splits, alike):
+    for build in (
+        lambda seed: coco(splits, seed=seed),
+        lambda seed: mixed5(splits, seed=seed),
+        lambda seed: cohesive(splits, seed=seed),
+        lambda seed: cohesive(splits, seed=seed, by="captions"),
+        lambda seed: stress(alike, splits, seed=seed),
+        lambda seed: unlabelled_articles(alike, splits, (12, 30), seed=seed)[0],
+    ):
+        first, again, other = build(3), build(3), build(4)
+        assert (first.train, first.val, first.test) == (again.train, again.val, again.test)
+        assert first.train != other.train
+
+
+def test_more_documents_leave_the_first_ones(splits):
+    for build in (coco, mixed5, cohesive):
+        few, many = build(splits, {"train": 7}), build(splits, {"train": 70})
+        assert few.train == many.train[:7]
+        assert few.test == many.test
+
+
+def test_captions_are_used_about_equally_often(splits):
+    corpus = mixed5(splits, {"train": 310})  # 310 images, 62 documents a round, 5 rounds
+    uses = Counter(sentence for document in corpus.train for sentence in document.sentences)
+    assert set(uses.values()) == {1}
+    assert len(uses) == 310 * 5
+
+
+def test_rounds_follow_the_number_of_documents(splits):
+    assert len(coco(splits).train) == 310 // 15
+    assert [d.round for d in coco(splits, {"train": 45}).train] == [0] * 20 + [1] * 20 + [2] * 5
+
+
+def test_cohesive_documents_look_more_alike_than_the_control(built):
+    def spread(corpus, split):
+        centre = corpus.features.mean(axis=0)
+        values = []
+        for document in corpus.split(split):
+            vectors = corpus.features[corpus.rows(document)] - centre
+            unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+            values.append(1 - np.square(unit.mean(axis=0)).sum())
+        return np.mean(values)
+
+    for split in SPLITS:
+        assert spread(built["cohesive"], split) < 0.5 * spread(built["mixed5"], split)
+
+
+def test_grouping_by_captions_finds_the_themes(splits):
+    def themes(corpus):
+        return np.mean(
+            [len({s.split("theme")[1].split()[0] for s in d.sentences}) for d in corpus.test]
+        )
+
+    assert themes(cohesive(splits, by="captions")) < 2
+    assert themes(cohesive(splits, by="features")) < 2
+    assert themes(mixed5(splits)) > 3
+    with pytest.raises(ValueError, match="use 'features' or 'captions'"):
+        cohesive(splits, by="names")
+
+
+def test_training_groups_are_fresh_and_test_groups_are_kept(splits):
+    corpus = cohesive(splits, {"train": 150, "test": 60})
+    trained = {frozenset(d.images) for d in corpus.train}
+    assert len(trained) > 0.9 * len(corpus.train)
+    groups = {}
+    for document in corpus.test:
+        assert groups.setdefault(document.cluster, set(document.images)) == set(document.images)
+    texts = [sentence for document in corpus.test for sentence in document.sentences]
+    assert len(texts) == len(set(texts))
+
+
+def test_near_duplicates_are_kept_apart(splits):
+    """Twins planted beside a tenth of the images never meet in a document."""
+    part = splits["train"]
+    features = np.array(part.features)
+    rng = np.random.default_rng(0)
+    twins = range(0, 300, 10)
+    for row in twins:
+        features[row + 1] = features[row] + 0.001 * rng.normal(size=features[row].shape)
+    planted = {**splits, "train": replace(part, features=features)}
+
+    def together(corpus):
+        pairs = [{part.ids[row], part.ids[row + 1]} for row in twins]
+        return sum(pair <= set(d.images) for d in corpus.train for pair in pairs)
+
+    # A tenth of the images have a twin, so the ceiling must lie below the top tenth.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builders, "NEAR_DUPLICATE", 1.0)
+        assert together(cohesive(planted)) > 10
+        patch.setattr(builders, "NEAR_DUPLICATE", 0.75)
+        assert together(cohesive(planted)) == 0
+
+
+def test_the_loosest_groups_are_left_out(splits):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builders, "KEPT", 1.0)
+        everything = cohesive(splits)
+    kept = cohesive(splits)
+    assert len(kept.train) == int(0.9 * (len(everything.train) - 1)) + 1
+    assert {frozenset(d.images) for d in kept.train} < {
+        frozenset(d.images) for d in everything.train
+    }
+
+
+def test_stress_documents_are_paired_with_cohesive_ones(built):
+    for split in SPLITS:
+        number = {d.id.rsplit("-", 1)[1]: d for d in built["cohesive"].split(split)}
+        assert len(built["stress"].split(split)) == len(number)
+        for document in built["stress"].split(split):
+            twin = number[document.id.rsplit("-", 1)[1]]
+            assert set(twin.images) == set(document.images)
+            assert set(twin.sentences) < set(document.sentences)
+            of_image = dict(zip(document.sentences, document.sentence_labels, strict=True))
+            for sentence, label in zip(twin.sentences, twin.sentence_labels, strict=True):
+                assert document.images[of_image[sentence]] == twin.images[label]
+
+
+def test_stress_takes_one_caption_an_image_or_more(splits, alike):
+    for per_source in (1, 3):
+        for document in stress(alike, splits, per_source=per_source).test:
+            sources = built_sources(splits, document)
+            assert max(Counter(sources).values()) <= per_source
+    assert all(len(d.sentences) == 15 for d in stress(alike, splits, captions=10).train)
+
+
+def built_sources(splits, document):
+    row_of = {c: i for i, cs in enumerate(splits["test"].captions) for c in cs}
+    return [row_of[sentence] for sentence in document.sentences]
+
+
+def test_unlabelled_documents_hold_no_label_and_the_key_lies_apart(built, splits):
+    articles, key = built["unlabelled"], built["key"]
+    assert articles.sources == {}
+    captions = {
+        image: set(each)
+        for part in splits.values()
+        for image, each in zip(part.ids, part.captions, strict=True)
+    }
+    lengths, linked = set(), Counter()
+    for split in SPLITS:
+        for document in articles.split(split):
+            assert not document.labelled
+            assert len(document.images) == 5
+            lengths.add(len(document.sentences))
+            right = [[s in captions[v] for v in document.images] for s in document.sentences]
+            np.testing.assert_array_equal(key[document.id], right)
+            linked.update(key[document.id].sum(axis=0).tolist())
+    assert min(lengths) >= 12
+    assert max(lengths) <= 30
+    assert len(lengths) > 5
+    assert set(linked) == {0, 1, 2, 3, 4, 5}
+    assert len(key) == sum(len(articles.split(split)) for split in SPLITS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_give_the_documents_back(built, kind, tmp_path):
+    write_corpus(built[kind], tmp_path)
+    again = read_corpus(tmp_path)
+    assert again.train == built[kind].train
+    assert again.test == built[kind].test
+    np.testing.assert_array_equal(again.features, built[kind].features)
+    check_leaks(again)
+
+
+def test_too_few_images_say_so(splits):
+    small = {**splits, "val": fake_split("val", 14)}
+    with pytest.raises(ValueError, match="val has 14 usable images; give it 30"):
+        coco(small)
+    with pytest.raises(ValueError, match="val has 4 usable images, no 5 of them alike"):
+        cohesive({**splits, "val": fake_split("val", 4)})
+    with pytest.raises(ValueError, match=r"test: 500 documents asked for, \d+ can be made"):
+        cohesive(splits, {"test": 500})
+    with pytest.raises(ValueError, match=r"val has \d+ groups of similar images, needs 10"):
+        stress(cohesive(small), small)
+
+
+def test_captions_that_repeat_are_left_out_and_counted(splits):
+    part = splits["val"]
+    same = tuple(("a dog .",) if row % 2 else part.captions[row] for row in range(130))
+    with pytest.warns(UserWarning, match="coco: left out .* unfilled documents"):
+        corpus = coco({**splits, "val": replace(part, captions=same)})
+    for document in corpus.val:
+        assert len(set(document.sentences)) == 10
+
+
+# The real collection.
+
+
+@pytest.fixture(scope="module")
+def flickr8k(real_data):
+    flickr8k = pytest.importorskip("mmlib.datasets.flickr8k")
+    return {split: flickr8k.load(split, real_data / "flickr8k") for split in SPLITS}
+
+
+@pytest.fixture(scope="module")
+def flickr8k_alike(flickr8k):
+    return cohesive(flickr8k)
+
+
+@pytest.mark.real
+def test_flickr8k_documents(flickr8k, flickr8k_alike):
+    mixed = coco(flickr8k, {"train": 800, "test": 132})
+    assert [len(mixed.split(split)) for split in SPLITS] == [800, 66, 132]
+    assert {len({d.cluster for d in mixed.test})} == {33}
+    alike = flickr8k_alike
+    assert len(alike.train) == pytest.approx(0.9 * 1200, abs=15)
+    assert [len(alike.split(split)) for split in ("val", "test")] == [180, 180]
+    hard = stress(alike, flickr8k)
+    assert [len(hard.split(split)) for split in ("val", "test")] == [180, 180]
+    assert np.mean([d.link_matrix().mean() for d in hard.test]) == pytest.approx(0.02)
+
+
+@pytest.mark.real
+def test_flickr8k_spread(flickr8k, flickr8k_alike):
+    """Image spread inside a document, as 1 - |mean of unit vectors|^2."""
+
+    def spread(corpus):
+        unit = corpus.features / np.linalg.norm(corpus.features, axis=1, keepdims=True)
+        return np.mean(
+            [1 - np.square(unit[corpus.rows(d)].mean(axis=0)).sum() for d in corpus.test]
+        )
+
+    control = spread(mixed5(flickr8k))
+    assert spread(flickr8k_alike) < 0.6 * control
+    assert spread(cohesive(flickr8k, by="captions")) < 0.9 * control

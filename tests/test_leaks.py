@@ -1,0 +1,157 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmlib.datasets.documents import Corpus, Document
+from mmlib.datasets.leaks import check_leaks, near_duplicates, normalised
+
+
+def document(id, images, sources, links=None):
+    """A document whose sentence i was written for sources[i]; linked where that image is shown."""
+    labels = [images.index(s) if s in images else -1 for s in sources] if links is None else links
+    return Document(
+        id=id,
+        sentences=tuple(f"A {source}, in {id}." for source in sources),
+        images=tuple(images),
+        sentence_labels=tuple(labels),
+        image_labels=(-1,) * len(images),
+    )
+
+
+IMAGES = [f"{split}{i}" for split in ("train", "val", "test") for i in range(8)]
+
+
+@pytest.fixture
+def clean():
+    """Two rounds of two documents a split; val and test in clusters."""
+    made = {}
+    sources = {}
+    for split in ("train", "val", "test"):
+        image = [f"{split}{i}" for i in range(8)]
+        first, second = image[:4], image[4:]
+        plan = [(0, 0, first), (0, 1, second), (1, 0, first[::-1]), (1, 1, second[::-1])]
+        made[split] = []
+        for number, (turn, cluster, (a, b, c, d)) in enumerate(plan):
+            id = f"toy-{split}-r{turn}-c{0 if split == 'train' else cluster}-{number}"
+            made[split].append(document(id, [a, b, c], [a, b, d]))
+            sources[id] = (a, b, d)
+    return Corpus(
+        name="toy",
+        source="toy",
+        **{split: tuple(documents) for split, documents in made.items()},
+        features=np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32),
+        row_of={image: row for row, image in enumerate(IMAGES)},
+        open_image=lambda image: Image.new("RGB", (2, 2), (IMAGES.index(image), 0, 0)),
+        sources=sources,
+    )
+
+
+def with_first(corpus, split, document, sources=None):
+    """The corpus with its first document of a split replaced."""
+    return replace(
+        corpus,
+        **{split: (document, *corpus.split(split)[1:])},
+        sources={**corpus.sources, document.id: sources or document.images},
+    )
+
+
+def test_clean_documents_pass(clean):
+    check_leaks(clean, pictures=True)
+
+
+def test_image_in_two_splits(clean):
+    planted = document(clean.val[0].id, ["train0", "val1", "val2"], ["val1", "val2", "val3"])
+    with pytest.raises(ValueError, match="train train0 and val train0 have the same id"):
+        check_leaks(with_first(clean, "val", planted))
+
+
+def test_image_shown_in_one_split_and_described_in_another(clean):
+    planted = document(clean.test[0].id, ["test0", "test1", "test2"], ["test0", "test1", "train7"])
+    with pytest.raises(ValueError, match="train train7 and test train7 have the same id"):
+        check_leaks(with_first(clean, "test", planted, ("test0", "test1", "train7")))
+
+
+def test_same_picture_under_two_names(clean):
+    rows = {**clean.row_of, "test2": clean.row_of["train5"]}
+    with pytest.raises(ValueError, match="train train5 and test test2 have the same feature"):
+        check_leaks(replace(clean, row_of=rows))
+
+    def open_twin(image):
+        return clean.open_image("train5" if image == "test2" else image)
+
+    twins = replace(clean, open_image=open_twin)
+    check_leaks(twins)
+    with pytest.raises(ValueError, match="train train5 and test test2 have the same picture"):
+        check_leaks(twins, pictures=True)
+
+
+def test_image_twice_in_a_document(clean):
+    planted = document(clean.val[0].id, ["val0", "val0", "val1"], ["val0", "val1", "val2"])
+    with pytest.raises(ValueError, match=r"val toy-val-r0-c0-0: an image occurs twice"):
+        check_leaks(with_first(clean, "val", planted))
+
+
+def test_distractor_caption_of_a_shown_image(clean):
+    images = ["test0", "test1", "test2"]
+    planted = document(clean.test[0].id, images, images, links=[0, 1, -1])
+    with pytest.raises(ValueError, match="unlinked sentence 2 was written for its image test2"):
+        check_leaks(with_first(clean, "test", planted, tuple(images)))
+
+
+def test_same_text_twice(clean):
+    first = clean.train[0]
+    planted = replace(first, sentences=("Two dogs.", "A cat", "two  dogs"))
+    with pytest.raises(ValueError, match="two sentences have the same text"):
+        check_leaks(with_first(clean, "train", planted, clean.sources[first.id]))
+
+
+def test_round_that_shares_a_source(clean):
+    planted = document(
+        clean.train[0].id, ["train0", "train1", "train2"], ["train0", "train1", "train5"]
+    )
+    with pytest.raises(ValueError, match=r"train round 0: toy-train-r0-c0-0, toy-train-r0-c0-1"):
+        check_leaks(with_first(clean, "train", planted, ("train0", "train1", "train5")))
+
+
+def test_clusters_that_share_a_source(clean):
+    """Val's round 1 may use other images of its own cluster, not those of another one."""
+    moved = replace(clean.val[2], id="toy-val-r2-c1-2")
+    corpus = replace(
+        clean,
+        val=(*clean.val[:2], moved, clean.val[3]),
+        sources={**clean.sources, moved.id: clean.sources[clean.val[2].id]},
+    )
+    with pytest.raises(ValueError, match="val toy-val-r2-c1-2: val3 is in another cluster too"):
+        check_leaks(corpus)
+
+
+def test_documents_of_others_may_share_images(clean):
+    """Files that say nothing of rounds are not held to them."""
+    train = tuple(replace(clean.train[0], id="na") for _ in range(3))
+    check_leaks(replace(clean, train=train, sources={}))
+
+
+def test_the_message_stays_short(clean):
+    rows = dict.fromkeys(clean.row_of, 0)
+    with pytest.raises(ValueError, match=r"\(and \d+ more\); rebuild these documents") as caught:
+        check_leaks(replace(clean, row_of=rows))
+    assert len(str(caught.value)) < 600
+
+
+def test_normalised():
+    assert (
+        normalised("  Two DOGS, running !") == normalised("two dogs running") == "two dogs running"
+    )
+    assert normalised("two cats") != normalised("two dogs")
+    assert normalised(" . ") == ""
+
+
+def test_near_duplicates_are_listed_across_splits_only(clean):
+    features = np.array(clean.features)
+    features[clean.row_of["val3"]] = features[clean.row_of["train2"]] * 1.01
+    features[clean.row_of["train4"]] = features[clean.row_of["train5"]]
+    pairs = near_duplicates(replace(clean, features=features), ceiling=0.999)
+    assert [pair[:2] for pair in pairs] == [("train2", "val3")]
+    assert pairs[0][2] > 0.999
