@@ -1,0 +1,119 @@
+"""The picture world: scenes with known ground truth, drawn, captioned and reasoned about.
+
+What it was built to contain: 32 kinds of things with colours, sizes, patterns and actions, placed
+in 8 settings by fixed habits (`mmlib.world.habits`), drawn in 4 styles; captions that are always
+true and say only a part. Results on it show how a method behaves where the truth is known, not
+how well it would do on photographs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from joblib import Parallel, delayed
+from PIL import Image
+from tqdm.auto import tqdm
+
+from mmlib.datasets.captioned import CaptionedImages
+from mmlib.world.captions import Caption, captions
+from mmlib.world.scenes import sample_scene, split_seeds
+from mmlib.world.schema import Scene
+
+__all__ = ["WorldImages", "captioned_images", "picture", "see"]
+
+Backbone = Callable[[Sequence[Image.Image]], np.ndarray]
+_CHUNK = 64  # pictures drawn and looked at together; fixed, so that workers change no figure
+
+
+@dataclass(frozen=True)
+class WorldImages(CaptionedImages):
+    """CaptionedImages of the world, with the truth: the scenes and the captions' gold graphs."""
+
+    scenes: tuple[Scene, ...] = ()
+    gold: tuple[tuple[Caption, ...], ...] = ()
+
+
+def captioned_images(
+    split: str,
+    n: int,
+    seed: int = 0,
+    captions_per_image: int = 5,
+    size: int = 128,
+    backbone: Backbone | None = None,
+    workers: int = 1,
+) -> WorldImages:
+    """n captioned pictures of a split ("train", "val", "test", "backbone").
+
+    The same arguments give the same record, whatever `workers`. Pictures of different splits are
+    different scenes; a larger n begins with the smaller one's pictures.
+
+    Args:
+        split: whose scenes.
+        n: how many, at least 1.
+        seed: which list of the split's scenes, 0 to 999.
+        captions_per_image: captions of each picture.
+        size: side of the pictures in pixels.
+        backbone: pictures to (pictures, regions, width) features; the world's own where None,
+            which also gives label scores.
+        workers: processes that draw and extract features.
+    """
+    if n < 1:
+        raise ValueError(f"n is {n}, but a collection needs at least one picture")
+    scenes = tuple(sample_scene(s) for s in split_seeds(split, n, seed))
+    gold = tuple(captions(scene, seed, captions_per_image) for scene in scenes)
+    features, scores, names = see(scenes, size, backbone, workers, desc=f"world {split}")
+    return WorldImages(
+        name="world",
+        split=split,
+        ids=tuple(f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes),
+        captions=tuple(tuple(caption.text for caption in some) for some in gold),
+        features=features,
+        open_image=partial(picture, scenes, size),
+        label_scores=scores,
+        label_names=names,
+        scenes=scenes,
+        gold=gold,
+    )
+
+
+def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
+    """The picture of scenes[row], drawn on demand."""
+    from mmlib.world.drawing import draw
+
+    return draw(scenes[row], size)
+
+
+def see(
+    scenes: Sequence[Scene],
+    size: int = 128,
+    backbone: Backbone | None = None,
+    workers: int = 1,
+    desc: str = "pictures",
+) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
+    """Draw scenes and look at them: (features, label scores, label names).
+
+    features: (scenes, regions, width) float32. Scores and names are None and () for a backbone
+    that is not the world's own.
+    """
+    chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
+    jobs = Parallel(n_jobs=workers, return_as="generator")(
+        delayed(_look)(chunk, size, backbone) for chunk in chunks
+    )
+    seen = list(tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4))
+    features = np.concatenate([one[0] for one in seen])
+    if backbone is not None:
+        return features, None, ()
+    return features, np.concatenate([one[1] for one in seen]), seen[0][2]
+
+
+def _look(
+    scenes: Sequence[Scene], size: int, backbone: Backbone | None
+) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
+    images = [picture(scenes, size, row) for row in range(len(scenes))]
+    if backbone is not None:
+        return np.asarray(backbone(images), dtype=np.float32), None, ()
+    from mmlib.world import backbone as own
+
+    scores, names = own.label_scores(images)
+    return own.features(images), scores, names
