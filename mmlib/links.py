@@ -69,7 +69,7 @@ def assignment(
     n = rows.sum(-1).expand(lead).flatten().tolist()
     m = columns.sum(-1).expand(lead).flatten().tolist()
     sizes = k.expand(lead).flatten().tolist()
-    chosen = np.zeros(blocks.shape, dtype=np.float32)
+    chosen = np.zeros_like(blocks)
     for i, block in enumerate(blocks):
         matrix = block[: n[i], : m[i]]
         pairs = best_matching(np.maximum(matrix, 0) if at_most else matrix, sizes[i])
@@ -350,9 +350,10 @@ class Batches:
 
     def __init__(self, arrays: Arrays, split: str, device: str):
         self.split = arrays.splits[split]
-        self.ids = torch.from_numpy(arrays.ids).to(device)
-        self.lengths = torch.from_numpy(arrays.lengths)  # stay on the CPU: packing wants them there
-        self.features = torch.from_numpy(arrays.features).float().to(device)
+        # Copies: workers get read-only memory maps, which torch.from_numpy warns about.
+        self.ids = torch.tensor(arrays.ids, device=device)
+        self.lengths = torch.tensor(arrays.lengths)  # stay on the CPU: packing wants them there
+        self.features = torch.tensor(arrays.features, dtype=torch.float32, device=device)
 
     def batch(self, documents: Sequence[int], one_pair: np.random.Generator | None = None) -> Batch:
         """The batch of these documents; `one_pair` draws one sentence and one image of each."""
@@ -381,7 +382,10 @@ def link_metrics(scores: np.ndarray, links: np.ndarray) -> dict[str, float] | No
     scores, links (n, m). AUC counts a tie as half. p@C is the share of links among the C highest
     cells (ties: the earlier cell first, row by row), or among all cells where there are fewer;
     it is not corrected for documents with fewer than C links.
+    Raises ValueError where the shapes differ.
     """
+    if scores.shape != links.shape:
+        raise ValueError(f"scores are {scores.shape} but links are {links.shape}")
     flat, true = scores.ravel(), links.ravel().astype(bool)
     positives, negatives = int(true.sum()), int((~true).sum())
     if not positives or not negatives:
@@ -460,7 +464,7 @@ def train_system(
     kind, how = System(**system), Settings(**settings)
     started = time.perf_counter()
     seed_everything(seed)
-    model = LinkModel(torch.from_numpy(arrays.embeddings), arrays.features.shape[1], how).to(device)
+    model = LinkModel(torch.tensor(arrays.embeddings), arrays.features.shape[1], how).to(device)
     train, val = (Batches(arrays, split, device) for split in ("train", "val"))
     size = how.b + 1
 

@@ -1,9 +1,10 @@
 """Sentences to tensors: tokens, vocabulary, word vectors, and the recurrent sentence encoder."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ class Vocabulary:
     def from_sentences(cls, sentences: Iterable[Sequence[str]], min_count: int = 5) -> "Vocabulary":
         """Build from tokenised sentences; words seen less than `min_count` times become unknown."""
         counts = Counter(word for sentence in sentences for word in sentence)
+        counts.pop("<pad>", None), counts.pop("<unk>", None)
         kept = [
             w for w, c in sorted(counts.items(), key=lambda wc: (-wc[1], wc[0])) if c >= min_count
         ]
@@ -73,6 +75,14 @@ def train_word2vec(
         epochs=epochs, seed=seed, workers=1, hashfxn=_stable_hash,
     )  # fmt: skip
     return {word: model.wv[word].copy() for word in model.wv.index_to_key}
+
+
+def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarray]:
+    """Vectors of `words` from a file in word2vec's binary (.bin) or text format, by gensim."""
+    from gensim.models import KeyedVectors
+
+    table = KeyedVectors.load_word2vec_format(str(path), binary=path.suffix == ".bin")
+    return {word: table[word].copy() for word in words if word in table}
 
 
 def _stable_hash(text: str) -> int:

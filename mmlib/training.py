@@ -92,7 +92,9 @@ def fit(
             total, count = total + value.item(), count + 1
         model.eval()
         with torch.no_grad():
-            figures = evaluate()
+            figures = {name: float(value) for name, value in evaluate().items()}
+        if not math.isfinite(figures["dev_loss"]):
+            raise FloatingPointError(f"the dev loss is {figures['dev_loss']} in epoch {epoch}")
         rate = optimiser.param_groups[0]["lr"]
         schedule.step(figures["dev_loss"])
         if figures["dev_loss"] < min((h["dev_loss"] for h in history), default=math.inf):
