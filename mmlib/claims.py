@@ -40,7 +40,9 @@ def save_results(results: Iterable[Result], folder: Path) -> pd.DataFrame:
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON atomically, with NumPy's numbers as plain ones."""
-    text = json.dumps(value, indent=1, ensure_ascii=False, default=lambda x: x.item())
+    text = json.dumps(
+        value, indent=1, ensure_ascii=False, default=lambda x: x.item(), allow_nan=False
+    )
     write_atomic(path, lambda p: p.write_text(text + "\n", encoding="utf-8"))
 
 
@@ -70,7 +72,7 @@ def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataF
     columns = {}
     for metric in paper.columns:
         own = ours[ours.metric == metric].groupby("system").value
-        columns[metric, "paper"] = paper[metric].map(f"{{:.{digits}f}}".format)
+        columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else f"{v:g}")
         columns[metric, "ours"] = own.agg(
             lambda v: f"{v.mean():.{digits}f}" + (f" ± {v.std():.{digits}f}" if len(v) > 1 else "")
         )
@@ -201,6 +203,9 @@ class Claim:
         """The part that decides: the one furthest from being supported."""
         if not self.parts:
             return None
+        untested = [n for n, part in self.parts.items() if judge(part) == "not tested"]
+        if untested:
+            return untested[0]
         if self.margin is None:
             return min(self.parts, key=lambda name: self.parts[name].low)
         return max(self.parts, key=lambda name: max(-self.parts[name].low, self.parts[name].high))
@@ -216,22 +221,24 @@ class Claim:
     def record(self) -> dict:
         """The claim as a JSON-able dict; effect and interval are those of the weakest part."""
         part = self.parts[self.weakest] if self.weakest else Estimate(np.nan, np.nan, np.nan)
-        numbers = {k: None if np.isnan(v) else round(v, 4) for k, v in asdict(part).items()}
         return {
             "id": self.id, "claim": self.claim, "paper": self.paper, "verdict": self.verdict,
-            "comparison": self.comparison, **numbers, "unit": self.unit, "margin": self.margin,
+            "comparison": self.comparison, **_plain(part), "unit": self.unit, "margin": self.margin,
             "weakest": self.weakest, "why": self.why or self._reason(),
-            "parts": {name: {**asdict(p), "verdict": judge(p, self.margin)}
+            "parts": {name: {**_plain(p), "verdict": judge(p, self.margin)}
                       for name, p in self.parts.items()},
         }  # fmt: skip
 
     def _reason(self) -> str:
-        held = [
-            name for name, part in self.parts.items() if judge(part, self.margin) == "supported"
-        ]
-        if len(self.parts) == 1:
+        if len(self.parts) < 2:
             return ""
+        held = [n for n, part in self.parts.items() if judge(part, self.margin) == "supported"]
         return f"{len(held)} of {len(self.parts)} parts supported; weakest: {self.weakest}"
+
+
+def _plain(estimate: Estimate) -> dict[str, float | None]:
+    """An estimate for JSON, which has no NaN and no infinity."""
+    return {k: round(v, 4) if np.isfinite(v) else None for k, v in asdict(estimate).items()}
 
 
 def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
@@ -239,7 +246,7 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
     rows = []
     for record in (claim.record() for claim in claims):
         effect = "–"
-        if record["effect"] is not None:
+        if None not in (record["effect"], record["low"], record["high"]):
             effect = "{effect:+.2f} [{low:+.2f}, {high:+.2f}] {unit}".format(**record)
         rows.append(
             {"claim": record["claim"], "paper": record["paper"], "tested by": record["comparison"],
@@ -268,7 +275,10 @@ def tolerance(deviation: float, measured: int, run: int, floor: float = 0.1) -> 
 def figures_of(table: pd.DataFrame) -> pd.DataFrame:
     """Mean, deviation and number over seeds of every figure "dataset/system/metric"."""
     names = table.dataset + "/" + table.system + "/" + table.metric
-    return table.groupby(names, sort=False).value.agg(["mean", "std", "count"])
+    values = table.groupby(names, sort=False).value
+    # A seed that gave no number must not be averaged away.
+    mean = values.agg(lambda v: v.mean(skipna=False))
+    return pd.DataFrame({"mean": mean, "std": values.std(), "count": values.size()})
 
 
 def make_expected(
@@ -306,9 +316,10 @@ def check_figures(table: pd.DataFrame, expected: Path, parameters: Mapping) -> d
     if not expected.exists():
         return {**check, "expected_file": None, "why": f"there is no {expected.name} for this tier"}
     content = json.loads(expected.read_text(encoding="utf-8"))
-    other = {k: v for k, v in content["parameters"].items() if parameters.get(k) != v}
+    own = json.loads(json.dumps(dict(parameters)))  # as they look in a file: no tuples
+    other = {k: v for k, v in content["parameters"].items() if own.get(k) != v}
     if other:
-        told = ", ".join(f"{k} is {parameters.get(k)}, not {v}" for k, v in other.items())
+        told = ", ".join(f"{k} is {own.get(k)}, not {v}" for k, v in other.items())
         return {**check, "why": f"other parameters than the expected figures': {told}"}
     means = figures_of(table)["mean"]
     for name, figure in content["figures"].items():

@@ -38,7 +38,8 @@ class Vocabulary:
     def from_sentences(cls, sentences: Iterable[Sequence[str]], min_count: int = 5) -> "Vocabulary":
         """Build from tokenised sentences; words seen less than `min_count` times become unknown."""
         counts = Counter(word for sentence in sentences for word in sentence)
-        counts.pop("<pad>", None), counts.pop("<unk>", None)
+        for taken in ("<pad>", "<unk>"):
+            counts.pop(taken, None)
         kept = [
             w for w, c in sorted(counts.items(), key=lambda wc: (-wc[1], wc[0])) if c >= min_count
         ]
