@@ -12,10 +12,9 @@ n_docs: documents a split, as many rounds as that takes; one round where it is n
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
@@ -34,6 +33,7 @@ from mmlib.datasets.documents import SPLITS, Corpus, Document, unlabelled
 BLOCK = 30  # images of a val or test cluster where documents are random
 GROUP = 5  # images of a document where they are alike
 KEPT = 0.9  # share of the groups that stays, the tightest
+LSA_WIDTH = 200  # dimensions of the captions' latent semantic analysis
 NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
 
 
@@ -95,10 +95,10 @@ def cohesive(
     """The Story-DII role: 5 images that look alike and a caption of each; 5 x 5, density 20 %.
 
     A group is a random unused image with its nearest unused neighbours, by the cosine of centred
-    image features or of the TF-IDF of captions (by="features" or "captions"; centre and weights
-    come from training images). Near-duplicates stay apart, and the loosest tenth of the groups is
-    left out. Training is grouped anew each round; val and test once, their further rounds take
-    other captions of the same groups, which are the clusters.
+    image features or of the captions' latent semantic analysis (by="features" or "captions";
+    both fitted on training images). Near-duplicates stay apart, and the loosest tenth of the
+    groups is left out. Training is grouped anew each round; val and test once, their further
+    rounds take other captions of the same groups, which are the clusters.
     Raises ValueError when a split has too few images or captions, or a leak is found.
     """
     build = Build("cohesive", splits)
@@ -117,8 +117,8 @@ def cohesive(
     return build.corpus()
 
 
-def _grouping_vectors(splits: Splits, by: str) -> dict[str, Any]:
-    """Unit vectors of each split's images, (images, width), dense or sparse."""
+def _grouping_vectors(splits: Splits, by: str) -> dict[str, np.ndarray]:
+    """Unit vectors of each split's images, (images, width) float32."""
     if by == "features":
         raw = {split: pooled(splits[split]) for split in SPLITS}
         centre = raw["train"].mean(axis=0)
@@ -126,25 +126,27 @@ def _grouping_vectors(splits: Splits, by: str) -> dict[str, Any]:
     if by == "captions":
         texts = {s: [" ".join(captions) for captions in splits[s].captions] for s in SPLITS}
         weigh = TfidfVectorizer(sublinear_tf=True, stop_words="english").fit(texts["train"])
-        return {split: weigh.transform(texts[split]) for split in SPLITS}
+        counts = {split: weigh.transform(texts[split]) for split in SPLITS}
+        width = min(LSA_WIDTH, *(size - 1 for size in counts["train"].shape))
+        reduce = TruncatedSVD(width, random_state=0).fit(counts["train"])
+        return {s: normalize(reduce.transform(counts[s])).astype(np.float32) for s in SPLITS}
     raise ValueError(f"by={by!r}; use 'features' or 'captions'")
 
 
-def _cosines(vectors: Any, rows: Any) -> np.ndarray:
-    product = vectors[rows] @ vectors.T
-    return product.toarray() if issparse(product) else product
-
-
-def _near_duplicate_ceiling(vectors: Any, seed: int, sample: int = 1000) -> float:
+def _near_duplicate_ceiling(vectors: np.ndarray, seed: int, sample: int = 1000) -> float:
     count = vectors.shape[0]
     rows = np.random.default_rng(seed).permutation(count)[:sample]
-    cosines = _cosines(vectors, rows)
+    cosines = vectors[rows] @ vectors.T
     cosines[np.arange(len(rows)), rows] = -1
     return float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
 
 
 def _similar_rounds(
-    split: str, captions: CaptionSource, vectors: Any, ceiling: float, rng: np.random.Generator
+    split: str,
+    captions: CaptionSource,
+    vectors: np.ndarray,
+    ceiling: float,
+    rng: np.random.Generator,
 ) -> Iterator[Group]:
     turn = 0
     groups = _similar_groups(captions.rows, vectors, ceiling, rng)
@@ -163,7 +165,7 @@ def _similar_rounds(
 
 
 def _similar_groups(
-    rows: np.ndarray, vectors: Any, ceiling: float, rng: np.random.Generator
+    rows: np.ndarray, vectors: np.ndarray, ceiling: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Disjoint groups of similar rows, in random order, the loosest left out."""
     free = np.zeros(vectors.shape[0], dtype=bool)
@@ -173,7 +175,7 @@ def _similar_groups(
         if not free[anchor]:
             continue
         free[anchor] = False
-        cosines = np.where(free, _cosines(vectors, [anchor])[0], -np.inf)
+        cosines = np.where(free, vectors @ vectors[anchor], -np.inf)
         nearest = _largest(cosines, min(10 * GROUP, int(free.sum())))
         group = _apart(anchor, nearest, vectors, ceiling)
         if len(group) == GROUP:
@@ -190,11 +192,10 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
     return some[np.argsort(-values[some], kind="stable")]
 
 
-def _apart(anchor: int, nearest: np.ndarray, vectors: Any, ceiling: float) -> list[int]:
+def _apart(anchor: int, nearest: np.ndarray, vectors: np.ndarray, ceiling: float) -> list[int]:
     """The anchor and its nearest rows, without near-duplicates of one already in the group."""
     members = [anchor, *nearest.tolist()]
-    local = vectors[members]
-    cosines = _cosines(local, np.arange(len(members)))
+    cosines = vectors[members] @ vectors[members].T
     group = [0]
     for candidate in range(1, len(members)):
         if len(group) < GROUP and cosines[candidate, group].max() <= ceiling:
@@ -202,9 +203,9 @@ def _apart(anchor: int, nearest: np.ndarray, vectors: Any, ceiling: float) -> li
     return [int(members[index]) for index in group]
 
 
-def _spread(unit: Any) -> float:
+def _spread(unit: np.ndarray) -> float:
     """1 - |mean|^2 of unit vectors: 0 when all are equal."""
-    return 1.0 - float(np.square(np.asarray(unit.mean(axis=0))).sum())
+    return 1.0 - float(np.square(unit.mean(axis=0)).sum())
 
 
 def stress(
