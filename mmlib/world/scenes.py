@@ -148,8 +148,8 @@ def _sheltered(a: Thing, b: Thing) -> bool:
 # --- Placing --------------------------------------------------------------------------------------
 
 
-def _thing(rng: np.random.Generator, kind: str, action: str | None) -> Thing:
-    """A thing that has no place yet."""
+def new_thing(rng: np.random.Generator, kind: str, action: str | None = None) -> Thing:
+    """A thing of a kind with random looks, not placed yet."""
     patterns = PATTERNED[kind] if rng.random() < 0.45 else ()
     return Thing(
         kind=kind,
@@ -267,7 +267,7 @@ def _pair(rng: np.random.Generator, relation: str, first: str, second: str) -> t
     things = []
     for kind, role in zip((first, second), ROLES[relation], strict=True):
         able = [a for a in (*ABLE[kind], ONLY_PAIRED.get(kind)) if a in role.split()]
-        things.append(_thing(rng, kind, pick(rng, able) if able else None))
+        things.append(new_thing(rng, kind, pick(rng, able) if able else None))
     a, b = things
     if relation == "holding" and b.kind in ("ball", "box", "flower") and b.size == "large":
         b = replace(b, size="medium")
@@ -307,16 +307,53 @@ def sample_scene(seed: int) -> Scene:
     """
     split = _split_of_seed(seed)
     for attempt in count():
-        scene = _sample(np.random.default_rng([seed, 1, attempt]), seed)
-        boxes = [box(thing) for thing in scene.things]
-        # A small shift of the whole picture changes the coarse positions and so the split.
-        for shift in (0.02 * step for step in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5)):
-            inside = all(b[0] + shift >= -0.01 and b[2] + shift <= 1.01 for b in boxes)
-            if boxes and inside and split_of(scene, shift) == split:
-                things = tuple(replace(t, x=t.x + shift) for t in scene.things)
-                relations = derive_relations(things, scene.relations)
-                return replace(scene, things=things, relations=relations)
+        scene = into_split(_sample(np.random.default_rng([seed, 1, attempt]), seed), split)
+        if scene is not None and scene.things:
+            return scene
     raise AssertionError("unreachable")
+
+
+def into_split(scene: Scene, split: str) -> Scene | None:
+    """The scene, moved sideways a little so that its content belongs to `split`.
+
+    A small shift changes the coarse positions and so the split. None where no shift does it.
+    Relations are derived anew; only those of action are taken from `scene`.
+    """
+    boxes = [box(thing) for thing in scene.things]
+    for shift in (0.02 * step for step in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5)):
+        inside = all(b[0] + shift >= -0.01 and b[2] + shift <= 1.01 for b in boxes)
+        if inside and split_of(scene, shift) == split:
+            things = tuple(replace(t, x=t.x + shift) for t in scene.things)
+            relations = derive_relations(things, action_relations(scene))
+            return replace(scene, things=things, relations=relations)
+    return None
+
+
+def compose(
+    rng: np.random.Generator,
+    setting: str,
+    style: str,
+    cast: Sequence[Thing],
+    ties: Sequence[tuple[int, str, int]] = (),
+    fixed: int = 0,
+) -> Scene | None:
+    """A scene of these things, placed so that the `ties` hold; None where 60 tries fail.
+
+    cast: things whose places are ignored, but for the first `fixed` ones, which keep theirs.
+    ties: (i, relation, j) with a relation of action, "on" or "under"; each thing in one at most.
+    """
+    for _ in range(60):
+        things = list(cast)
+        tied = {k for i, _, j in ties for k in (i, j)}
+        for i, relation, j in ties:
+            things[i], things[j] = _place_pair(rng, relation, things[i], things[j], setting)
+        for i in range(fixed, len(things)):
+            if i not in tied:
+                things[i] = _stand(rng, things[i], setting)
+        relations = derive_relations(things, [t for t in ties if t[1] in ACTION_RELATIONS])
+        if _fits(things, 0.35) and set(ties) <= set(relations):
+            return Scene(tuple(things), relations, setting, style, int(rng.integers(2**31)))
+    return None
 
 
 def _sample(rng: np.random.Generator, seed: int) -> Scene:
@@ -348,7 +385,7 @@ def _placed(
 ) -> tuple[Thing, ...]:
     if len(kinds) == 1:
         action = pick(rng, actions_in(kinds[0], setting))
-        return (_stand(rng, _thing(rng, kinds[0], action), setting),)
+        return (_stand(rng, new_thing(rng, kinds[0], action), setting),)
     return _place_pair(rng, relation, *_pair(rng, relation, *kinds), setting)
 
 
