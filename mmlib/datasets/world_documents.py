@@ -1,17 +1,14 @@
 """Documents written over the picture world: stories, albums and how-tos become a corpus."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL import Image
-from tqdm.auto import tqdm
-
 from mmlib.datasets.assembly import Build, Sentence, Splits, split_rngs
-from mmlib.datasets.captioned import CaptionedImages
 from mmlib.datasets.documents import SPLITS, Corpus
 from mmlib.datasets.leaks import normalised
+from mmlib.world import Backbone, WorldImages, picture, see
 from mmlib.world.schema import Scene
 
 if TYPE_CHECKING:
@@ -26,44 +23,32 @@ def scene_id(scene: Scene) -> str:
 
 
 def picture_scenes(
-    documents: Written, size: int = 128, batch: int = 256, labels: bool = True
-) -> dict[str, CaptionedImages]:
-    """Draw every scene of the documents once and run the world's backbone over it.
+    documents: Written, size: int = 128, backbone: Backbone | None = None, workers: int = 1
+) -> dict[str, WorldImages]:
+    """Draw every scene of the documents once and run the backbone (the world's own) over it.
 
-    Returns one CaptionedImages per split; an image's captions are the sentences linked to it.
+    Returns one WorldImages per split; an image's captions are the sentences linked to it.
     Give the result to `from_world` for each kind of document written over the same scenes.
+    Raises ValueError for a split without documents.
     """
-    from mmlib.world import backbone
-    from mmlib.world.drawing import draw
-
     pictures = {}
     for split in SPLITS:
         scenes, captions = _scenes(documents.get(split, ()))
-        features, scores, names = [], [], ()
-        starts = range(0, len(scenes), batch)
-        for start in tqdm(starts, desc=f"{split} pictures", leave=False, disable=len(starts) < 2):
-            images = [draw(scene, size) for scene in scenes[start : start + batch]]
-            features.append(backbone.features(images))
-            if labels:
-                some, names = backbone.label_scores(images)
-                scores.append(some)
         if not scenes:
             raise ValueError(f"no {split} documents; give each of {', '.join(SPLITS)} some")
-        pictures[split] = CaptionedImages(
+        features, scores, names = see(scenes, size, backbone, workers, desc=f"{split} pictures")
+        pictures[split] = WorldImages(
             name="world",
             split=split,
             ids=tuple(scene_id(scene) for scene in scenes),
             captions=captions,
-            features=np.concatenate(features),
-            open_image=_opener(scenes, size, draw),
-            label_scores=np.concatenate(scores) if scores else None,
-            label_names=tuple(names),
+            features=features,
+            open_image=partial(picture, scenes, size),
+            label_scores=scores,
+            label_names=names,
+            scenes=tuple(scenes),
         )
     return pictures
-
-
-def _opener(scenes: list[Scene], size: int, draw: Callable) -> Callable[[int], Image.Image]:
-    return lambda row: draw(scenes[row], size)
 
 
 def _scenes(documents: Sequence["WorldDocument"]) -> tuple[list, tuple[tuple[str, ...], ...]]:
