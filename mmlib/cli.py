@@ -103,7 +103,7 @@ def _select(folder: Path, numbers: Sequence[str]) -> list[Path]:
     listing = ", ".join(path.stem for path in known) or "none"
     chosen: set[Path] = set()
     for number in numbers:
-        found = [path for path in known if path.stem.startswith(number)]
+        found = [path for path in known if path.stem.startswith(number.zfill(2))]
         if not found or not number:
             raise UsageError(f"no notebook {number!r}; there are {listing}")
         chosen.update(found)

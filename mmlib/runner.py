@@ -84,11 +84,10 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
 
 
 def _plain_python(source: str) -> str:
-    """A cell's source with IPython's magics turned into plain calls."""
+    """A cell's source with IPython's magics turned into plain calls of get_ipython()."""
     from IPython.core.inputtransformer2 import TransformerManager
 
-    lines = [line for line in source.splitlines() if not line.startswith("%%")]
-    return TransformerManager().transform_cell("\n".join(lines))
+    return TransformerManager().transform_cell(source)
 
 
 def _reads(statement: ast.stmt) -> set[str]:
@@ -96,6 +95,9 @@ def _reads(statement: ast.stmt) -> set[str]:
     names = set()
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         names.add(statement.target.id)
+    for call in ast.walk(statement):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("get_ipython()"):
+            names |= set(re.findall(r"\w+", ast.unparse(call)))  # a magic's code is text
     tables = [symtable.symtable(ast.unparse(statement), "<cell>", "exec")]
     while tables:
         table = tables.pop()

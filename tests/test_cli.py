@@ -1,0 +1,174 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from tiny_notebooks import CLAIM, PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
+
+from mmlib import cli, runner
+
+FIGURE = {"figure": "AUC", "value": 93.0, "expected": 93.5, "tolerance": 1.0, "within": True}
+CHECKS = {
+    "expected_file": "expected/world/01.json",
+    "comparable": True,
+    "why": "",
+    "figures": [FIGURE],
+}
+EXPECTED = {"figures": {"AUC": {"value": 93.5, "tolerance": 1.0, "chance": 50.0}}}
+
+
+@pytest.fixture
+def notebooks(tmp_path):
+    """A folder with two notebooks, the second of which knows the parameter b."""
+    folder = tmp_path / "notebooks"
+    (folder / "expected" / "world").mkdir(parents=True)
+    (folder / "expected" / "world" / "01.json").write_text(json.dumps(EXPECTED))
+    write_notebook(folder / "01_one.ipynb", SETTINGS)
+    write_notebook(
+        folder / "02_two.ipynb", SETTINGS, "print(b)", parameters=PARAMETERS + "b = 10\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """Executes the results cells here instead of in a kernel; returns what was asked for."""
+    asked = []
+
+    def execute(notebook, executed, parameters, timeout):
+        asked.append({"name": notebook.stem, "timeout": timeout, **parameters})
+        names: dict = {}
+        exec("\n".join([PARAMETERS, f"out = {parameters['out']!r}", SETTINGS, RESULTS]), names)
+        exec(judgement(checks=CHECKS), names)
+
+    monkeypatch.setattr(runner, "execute", execute)
+    return asked
+
+
+def run(notebooks, *options):
+    return cli.main(["run", "--notebooks", str(notebooks), *options])
+
+
+def test_all_notebooks_run_by_default(notebooks, executed, capsys):
+    assert run(notebooks) == 0
+    world = notebooks.parent / "runs" / "world"
+    assert executed == [
+        {"name": name, "timeout": 1800.0, "tier": "world", "out": str(world / name)}
+        for name in ("01_one", "02_two")
+    ]
+    told = capsys.readouterr().out
+    assert "01_one  done in 0:00" in told
+    assert "1/1 within tolerance" in told
+    assert (notebooks.parent / "runs" / "latest").resolve() == world
+    summary = json.loads((world / "summary.json").read_text())
+    assert summary["ok"]
+    assert summary["notebooks"][0]["claims"] == [CLAIM]
+    assert summary["notebooks"][1]["executed"] == "02_two.ipynb"
+
+
+def test_options_become_parameters(notebooks, executed, tmp_path):
+    options = "02 --tier flickr8k --seeds 5 --device cpu --resume --timeout 60 --set b=[1,2]"
+    assert run(notebooks, *options.split(), "--out", str(tmp_path / "mine")) == 0
+    assert executed == [
+        {
+            "name": "02_two",
+            "timeout": 60.0,
+            "tier": "flickr8k",
+            "seeds": 5,
+            "device": "cpu",
+            "resume": True,
+            "b": [1, 2],
+            "out": str(tmp_path / "mine" / "02_two"),
+        }
+    ]
+    assert not (notebooks.parent / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3), ("None", None), ("hard", "hard"), ("'3'", "3"), ("a=b", "a=b")]
+)
+def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
+    assert run(notebooks, "2", "--set", f"b={text}") == 0
+    assert executed[0]["b"] == value
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("03", "no notebook '03'; there are 01_one, 02_two"),
+        ("--seeds 0", "--seeds must be at least 1"),
+        ("--set b", "--set b: write NAME=VALUE"),
+        ("--set tier=paper", "--set tier: use --tier, once"),
+        ("--set out=x", "--set out: use --out, once"),
+        ("--set epochs=3", "01_one.ipynb knows no parameter epochs; it has tier, seeds"),
+        ("02 --set b={1}", "a parameter is not plain data"),
+    ],
+)
+def test_wrong_usage_runs_nothing(notebooks, executed, capsys, options, said):
+    assert run(notebooks, *options.split()) == 2
+    assert said in capsys.readouterr().err
+    assert executed == []
+
+
+def test_missing_folder_is_named(tmp_path, capsys):
+    assert run(tmp_path / "none") == 2
+    assert "no folder" in capsys.readouterr().err
+    assert run(tmp_path) == 2
+    assert f"no notebook in {tmp_path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"value": 90.0}, "AUC left its tolerance: 90.0, expected 93.5 ± 1.0"),
+        ({"figure": "p@1"}, "AUC is expected but was not compared"),
+    ],
+)
+def test_figure_astray_gives_status_1(notebooks, executed, capsys, monkeypatch, change, said):
+    monkeypatch.setitem(CHECKS, "figures", [FIGURE | change])
+    assert run(notebooks, "01") == 1
+    told = capsys.readouterr()
+    assert said in told.err
+    assert said in told.out
+    assert not json.loads((notebooks.parent / "runs/world/summary.json").read_text())["ok"]
+
+
+def test_one_failure_does_not_stop_the_others(notebooks, capsys, monkeypatch):
+    monkeypatch.setattr(runner, "execute", lambda *_: "cell 4 failed: ZeroDivisionError")
+    assert run(notebooks) == 1
+    assert capsys.readouterr().out.count("cell 4 failed: ZeroDivisionError") == 2
+
+
+def test_latest_is_left_alone_when_it_is_a_folder(notebooks, executed):
+    (notebooks.parent / "runs" / "latest").mkdir(parents=True)
+    assert run(notebooks, "01") == 0
+    assert not (notebooks.parent / "runs" / "latest").is_symlink()
+
+
+def test_real_run_that_fails_has_status_1(notebooks):
+    write_notebook(notebooks / "03_bad.ipynb", SETTINGS, "raise ValueError('no data')")
+    command = [sys.executable, "-m", "mmlib.cli", "run", "03", "--notebooks", str(notebooks)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "03_bad  cell 1/4" in done.stderr  # progress
+    assert "1 | raise ValueError('no data')" in done.stderr
+    assert "03_bad  FAILED" in done.stdout
+
+
+def test_help_and_version_load_nothing_heavy():
+    code = (
+        "import sys, mmlib.cli\n"
+        "for option in ('--version', '--help'):\n"
+        "    try: mmlib.cli.main(['run', '--help'] if option == '--help' else [option])\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+        "print(sorted({'torch', 'numpy', 'nbformat', 'papermill'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.startswith("mmlib 0.1.0")
+    assert done.stdout.endswith("[]\n")
+
+
+def test_data_commands_are_there():
+    with pytest.raises(SystemExit) as end:
+        cli.main(["data", "--help"])
+    assert end.value.code == 0

@@ -1,0 +1,374 @@
+"""The committed notebooks, their expected figures, and the check that holds one to the other."""
+
+import importlib.util
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_output
+from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, stdout
+
+from mmlib.cli import TIERS
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+EXPECTED = sorted((ROOT / "notebooks" / "expected").glob("*/*.json"))
+SPEC = importlib.util.spec_from_file_location("hygiene", ROOT / "ci" / "hygiene.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+hygiene = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(hygiene)
+
+
+# What is committed
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_committed_notebook_keeps_the_rules(path):
+    assert hygiene.problems(nbformat.read(path, as_version=4), path) == []
+
+
+@pytest.mark.parametrize("path", EXPECTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_zero_and_chance_lie_outside_every_tolerance(path):
+    assert vacuous(json.loads(path.read_text())["figures"]) == []
+
+
+@pytest.mark.parametrize("path", EXPECTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_expected_figures_say_where_they_come_from(path):
+    content = json.loads(path.read_text())
+    assert any(notebook.stem.startswith(path.stem) for notebook in NOTEBOOKS)
+    assert path.parent.name in TIERS
+    assert content["how"]
+    assert content["parameters"]["seeds"] >= 1
+    few = [name for name, figure in content["figures"].items() if figure["seeds"] < 5]
+    if path.parent.name == "world":
+        assert few == [], "a tolerance comes from at least five seeds"
+
+
+def vacuous(figures: dict) -> list[str]:
+    """Figures whose tolerance would accept a method that does nothing."""
+    found = [] if figures else ["no figure"]
+    for name, figure in figures.items():
+        value, tolerance, chance = (figure[key] for key in ("value", "tolerance", "chance"))
+        assert all(math.isfinite(number) for number in (value, tolerance, chance)), name
+        if not tolerance > 0 or any(abs(value - idle) <= tolerance for idle in (0.0, chance)):
+            found.append(name)
+    return found
+
+
+def test_vacuous_tolerances_are_found():
+    figures = {
+        "good": {"value": 93.0, "tolerance": 1.0, "chance": 50.0},
+        "accepts zero": {"value": 0.0255, "tolerance": 0.05, "chance": 0.5},
+        "accepts chance": {"value": 55.0, "tolerance": 6.0, "chance": 50.0},
+        "no difference": {"value": 0.3, "tolerance": 0.4, "chance": 0.0},
+        "no width": {"value": 93.0, "tolerance": 0.0, "chance": 50.0},
+    }
+    assert vacuous(figures) == list(figures)[1:]
+    assert vacuous({}) == ["no figure"]
+
+
+# The rules
+
+
+@pytest.fixture
+def committed(tmp_path):
+    """A notebook without fault, and the path that it would have."""
+    path = tmp_path / "04_links.ipynb"
+    expected = tmp_path / "expected" / "world" / "04.json"
+    expected.parent.mkdir(parents=True)
+    expected.write_text(json.dumps({"figures": {"AUC": {}}}))
+    nb = committed_notebook(
+        ("import json", [], []),
+        (PARAMETERS, ["parameters"], []),
+        ("print(tier, seeds, device, out, resume, expected)", [], stdout("world 3\n")),
+        ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("AUC: within tolerance")),
+    )
+    return nb, path
+
+
+def test_notebook_without_fault_has_none(committed):
+    assert hygiene.problems(*committed) == []
+
+
+def spoil_counts(nb):
+    nb.cells[3].execution_count = 7
+
+
+def spoil_by_not_running(nb):
+    nb.cells[5].execution_count, nb.cells[5].outputs = None, []
+
+
+def spoil_check_output(nb):
+    nb.cells[7].outputs = []
+
+
+def spoil_check_tag(nb):
+    del nb.cells[7].metadata["tags"]
+
+
+def spoil_check_text(nb):
+    nb.cells[7].outputs = stdout("AUC: outside tolerance")
+
+
+def spoil_kernelspec(nb):
+    nb.metadata.kernelspec.name = "mine"
+
+
+def spoil_widgets(nb):
+    nb.metadata["widgets"] = {}
+
+
+def spoil_papermill(nb):
+    nb.cells[1].metadata["papermill"] = {}
+
+
+def spoil_error(nb):
+    nb.cells[5].outputs = [new_output("error", ename="ValueError", evalue="", traceback=[])]
+
+
+def spoil_stderr(nb):
+    nb.cells[5].outputs = [new_output("stream", name="stderr", text="a warning\n")]
+
+
+def spoil_path(nb):
+    nb.cells[5].outputs = stdout("saved to /home/somebody/runs\n")
+
+
+def spoil_address(nb):
+    data = {"text/plain": "<Line2D at 0x7f3a12bc>"}
+    nb.cells[5].outputs = [new_output("execute_result", data=data, execution_count=3)]
+
+
+def spoil_svg(nb):
+    nb.cells[5].outputs = [new_output("display_data", data={"image/svg+xml": "<svg/>"})]
+
+
+def spoil_parameters(nb):
+    nb.cells[3].source = PARAMETERS.replace("seeds = 3\n", "")
+
+
+def spoil_reading(nb):
+    nb.cells[5].source = "print(tier, seeds, device, out, resume)"
+
+
+def spoil_length(nb):
+    nb.cells[5].source += "\nx = 1" * 15
+
+
+def spoil_prose(nb):
+    del nb.cells[4]
+
+
+def spoil_imports(nb):
+    nb.cells[7].source = "import os\n" + nb.cells[7].source
+
+
+def spoil_skip(nb):
+    nb.cells[5].metadata["tags"] = ["nbval-skip"]
+
+
+def spoil_marker(nb):
+    nb.cells[7].source = "# NBVAL_IGNORE_OUTPUT\n" + nb.cells[7].source
+
+
+def spoil_injected(nb):
+    nb.cells[5].metadata["tags"] = ["injected-parameters"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (spoil_counts, "execution counts are [1, 7, 3, 4], not 1 to 4"),
+        (spoil_by_not_running, "execution counts are [1, 2, None, 4]"),
+        (spoil_check_output, "nothing would be compared"),
+        (spoil_check_tag, "no cell is tagged nbval-check-output"),
+        (spoil_check_text, "0 figures stated to be within tolerance, but 1 are expected"),
+        (spoil_kernelspec, "the kernelspec is not python3"),
+        (spoil_widgets, "metadata holds widgets"),
+        (spoil_papermill, "cell 2: metadata papermill"),
+        (spoil_error, "cell 6: failed with ValueError"),
+        (spoil_stderr, "cell 6: wrote to stderr: a warning"),
+        (spoil_path, "cell 6: a path of this machine"),
+        (spoil_address, "cell 6: an address in memory"),
+        (spoil_svg, "cell 6: an output of type image/svg+xml"),
+        (spoil_parameters, "no parameter seeds"),
+        (spoil_reading, "the parameter expected is never read"),
+        (spoil_length, "cell 6: 16 lines of code"),
+        (spoil_prose, "no prose between the code cells 4 and 5"),
+        (spoil_imports, "imports belong at the top"),
+        (spoil_skip, "cell 6: tag nbval-skip"),
+        (spoil_marker, "cell 8: a marker of nbval's in a comment"),
+        (spoil_injected, "cell 6: tag injected-parameters"),
+    ],
+)
+def test_each_fault_is_named(committed, spoil, said):
+    nb, path = committed
+    spoil(nb)
+    found = hygiene.problems(nb, path)
+    assert len(found) == 1
+    assert said in found[0]
+
+
+def test_missing_expected_figures_are_named(committed):
+    nb, path = committed
+    shutil.rmtree(path.parent / "expected")
+    assert hygiene.problems(nb, path) == ["no file of expected figures in expected/world"]
+
+
+def test_fix_removes_what_a_run_leaves(committed):
+    clean, path = committed
+    nb = deepcopy(clean)
+    nb.metadata["papermill"] = nb.metadata["widgets"] = {}
+    nb.metadata["language_info"] = {"name": "python", "version": "3.12.1"}
+    nb.metadata["kernelspec"] = {"name": "mine", "display_name": "Mine", "language": "python"}
+    for cell in nb.cells:
+        cell.metadata |= {"papermill": {}, "execution": {}, "tags": cell.metadata.get("tags", [])}
+    bar = "100%|██████████| 5/5 [00:00<00:00, 9.96it/s]\n"
+    view = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "0%|"}
+    nb.cells[5].outputs.append(new_output("stream", name="stderr", text=bar))
+    nb.cells[5].outputs.append(new_output("display_data", data=view))
+    hygiene.fix(nb)
+    assert nb == clean
+    assert nb.metadata.kernelspec == KERNELSPEC
+    assert hygiene.problems(nb, path) == []
+
+
+def test_fix_keeps_warnings_for_all_to_see(committed):
+    nb, path = committed
+    nb.cells[5].outputs.append(new_output("stream", name="stderr", text="UserWarning: slow\n"))
+    hygiene.fix(nb)
+    assert "UserWarning" in hygiene.problems(nb, path)[0]
+
+
+# nbval on small notebooks: the flags and hooks that the real ones are checked with
+
+CHECK = """\
+from pathlib import Path
+import pandas as pd
+from mmlib.claims import check_figures, print_check
+columns = ["dataset", "system", "metric", "seed", "value"]
+rows = [("coco", "AP", "AUC", seed, 93 + seed / 10) for seed in range(3)]
+rows.append(("coco", "AP", "p@1", 0, 70.0))
+check = check_figures(pd.DataFrame(rows, columns=columns), Path("expected/{name}.json"), {{}})
+print_check(check)
+"""
+GOOD = "coco/AP/AUC: within tolerance\ncoco/AP/p@1: within tolerance\n"
+NOISE = """\
+import time
+from tqdm import tqdm
+for step in tqdm(range(3000)):
+    print(time.time(), flush=True)
+object()
+"""
+PICTURE = """\
+import warnings
+import matplotlib.pyplot as plt
+from matplotlib_inline.backend_inline import set_matplotlib_formats
+set_matplotlib_formats("svg")
+warnings.warn("from a temporary file")
+print("same")
+plt.plot([1, 2])
+plt.show()
+"""
+
+
+def expected_figures(auc: float, tolerance: float) -> str:
+    figures = {
+        "coco/AP/AUC": {"value": auc, "tolerance": tolerance},
+        "coco/AP/p@1": {"value": 70.5, "tolerance": 2.0},
+    }
+    return json.dumps({"parameters": {}, "figures": figures})
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    """What nbval says of each cell of small notebooks: {(notebook, cell): outcome}."""
+    folder = tmp_path_factory.mktemp("repository") / "notebooks"
+    (folder / "expected").mkdir(parents=True)
+    shutil.copy(ROOT / "notebooks" / "conftest.py", folder)
+    (folder / "expected" / "good.json").write_text(expected_figures(93.5, 1.0))
+    (folder / "expected" / "moved.json").write_text(expected_figures(94.5, 1.0))
+
+    def check(name):
+        return (CHECK.format(name=name), ["nbval-check-output"], stdout(GOOD))
+
+    data = {"image/svg+xml": "<svg/>", "text/plain": "<Figure size 640x480 with 1 Axes>"}
+    picture = [
+        *stdout("same\n"),
+        new_output("stream", name="stderr", text="the warning of another process"),
+        new_output("display_data", data=data),
+    ]
+    notebooks = {
+        "figures": [
+            check("good"),
+            (NOISE, [], stdout("0.0\n")),
+            (PICTURE, ["nbval-check-output"], picture),
+            check("moved"),
+        ],
+        "dead": [("import os\nos._exit(1)", [], []), ("print(1)", [], stdout("1\n"))],
+    }
+    for name, cells in notebooks.items():
+        nbformat.write(committed_notebook(*cells), folder / f"{name}.ipynb")
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--nbval-lax"]
+    command += ["-v", "-p", "no:cacheprovider", "--color=no", f"--rootdir={folder}", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stdout + done.stderr
+    cells = re.findall(r"(\w+)::ipynb::Cell (\d) (\w+)", done.stdout)
+    return {(name, int(cell)): outcome for name, cell, outcome in cells} | {"told": done.stdout}
+
+
+def test_nbval_passes_figures_within_tolerance(verdicts):
+    assert verdicts["figures", 0] == "PASSED"
+
+
+def test_nbval_fails_when_an_expected_figure_moves(verdicts):
+    assert verdicts["figures", 3] == "FAILED"
+    assert re.search(r"coco/AP/AUC: 93\.1\d* is OUTSIDE 94\.5 ± 1\.0", verdicts["told"])
+
+
+def test_nbval_overlooks_progress_prints_and_addresses_in_other_cells(verdicts):
+    assert verdicts["figures", 1] == "PASSED"
+
+
+def test_nbval_overlooks_warnings_and_pictures_in_checked_cells(verdicts):
+    assert verdicts["figures", 2] == "PASSED"
+
+
+def test_nbval_notices_a_dead_kernel(verdicts):
+    assert verdicts["dead", 0] == "FAILED"
+    assert verdicts["dead", 1] == "FAILED"
+    assert "the kernel died in this cell" in verdicts["told"]
+
+
+# Executing in place
+
+
+def test_execute_replaces_the_outputs_in_place(tmp_path):
+    path = tmp_path / "00_start.ipynb"
+    nb = committed_notebook(
+        (PARAMETERS, ["parameters"], []),
+        ("print(tier, seeds, device, out, resume, expected)", [], stdout("old\n")),
+    )
+    nbformat.write(nb, path)
+    assert hygiene.main(["execute", str(path)]) == 0
+    done = nbformat.read(path, as_version=4)
+    assert done.cells[3].outputs[0].text == "world 3 auto  False expected\n"
+    assert [cell.id for cell in done.cells] == [cell.id for cell in nb.cells]
+
+
+def test_execute_leaves_the_file_when_a_cell_fails(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "00_start.ipynb"
+    nbformat.write(committed_notebook((PARAMETERS, ["parameters"], [])), path)
+    before = path.read_bytes()
+    monkeypatch.setattr(hygiene.runner, "execute", lambda *_: "cell 3 failed: ZeroDivisionError")
+    assert hygiene.main(["execute", str(path)]) == 1
+    assert path.read_bytes() == before
+    assert "00_start.ipynb: cell 3 failed: ZeroDivisionError" in capsys.readouterr().err

@@ -1,0 +1,246 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
+
+from mmlib import runner
+
+WHERE = """\
+import os, sys
+from tqdm import tqdm
+here = {"python": sys.executable, "cwd": os.getcwd(), "started": os.environ.get("DECOY", "no")}
+here |= {"threads": os.environ["OMP_NUM_THREADS"], "seeds": seeds, "names": names}
+(folder / "here.json").write_text(json.dumps(here))
+for _ in tqdm(range(5)):
+    print("a line", flush=True)
+"""
+PID = "import os\n(folder / 'pid').write_text(str(os.getpid()))\n"
+NONSENSE = {"display_name": "Elsewhere", "language": "python", "name": "elsewhere"}
+TIME_LIMIT = 9.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("repository")
+
+
+@pytest.fixture(scope="module")
+def decoy(tmp_path_factory):
+    """A kernelspec python3 of the user's that cannot work, and a start-up file of his."""
+    home = tmp_path_factory.mktemp("home")
+    spec = home / "jupyter" / "kernels" / "python3"
+    spec.mkdir(parents=True)
+    content = {"argv": ["/bin/false"], "display_name": "decoy", "language": "python"}
+    (spec / "kernel.json").write_text(json.dumps(content))
+    startup = home / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text("import os\nos.environ['DECOY'] = 'yes'\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(home / "jupyter"))
+        patch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
+        patch.setenv("IPYTHONDIR", str(home / "ipython"))
+        patch.delenv("OMP_NUM_THREADS", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def reports(folder, decoy):
+    """What became of each small notebook, by name; two run at a time."""
+    notebooks = folder / "notebooks"
+    names = PARAMETERS + "names = []\n"
+
+    def write(name, *cells, **how):
+        return write_notebook(notebooks / f"{name}.ipynb", SETTINGS, *cells, **how)
+
+    jobs = [
+        (write("good", RESULTS, judgement(), WHERE, parameters=names, kernel=NONSENSE), 120),
+        (write("raises", "value = 1\nvalue / 0", RESULTS, judgement()), 120),
+        (write("dies", "print('so far')", "import os\nos._exit(1)"), 120),
+        (write("slow", PID, "import time\nprint('begun')\ntime.sleep(300)"), TIME_LIMIT),
+        (write("leaves", RESULTS, judgement(), "import sys\nsys.exit()", "print('more')"), 120),
+    ]
+
+    def run(job):
+        notebook, timeout = job
+        given = {"seeds": 5, "names": ("a", None)} if notebook.stem == "good" else {}
+        start = time.monotonic()
+        report = runner.run_notebook(notebook, folder / "runs", given, timeout)
+        return notebook.stem, SimpleNamespace(
+            report=report, wall=time.monotonic() - start, problem="\n".join(report.problems)
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(pool.map(run, jobs))
+
+
+def test_good_notebook_has_no_problem(reports):
+    report = reports["good"].report
+    assert report.ok, report.problems
+    assert report.claims[0]["verdict"] == "supported"
+    assert nbformat.read(report.executed, as_version=4).cells[-1].execution_count == 6
+
+
+def test_kernel_is_this_environment_in_the_notebooks_folder(reports, folder):
+    here = json.loads((reports["good"].report.out / "here.json").read_text())
+    assert here["python"] == sys.executable
+    assert here["cwd"] == str(folder / "notebooks")
+    assert here["started"] == "no"
+    assert here["threads"] == "1"
+
+
+def test_parameters_arrive(reports):
+    here = json.loads((reports["good"].report.out / "here.json").read_text())
+    assert here["seeds"] == 5
+    assert here["names"] == ["a", None]
+
+
+def test_streams_are_joined(reports):
+    outputs = nbformat.read(reports["good"].report.executed, as_version=4).cells[-1].outputs
+    assert [output.name for output in outputs] == ["stdout", "stderr"]
+    assert outputs[0].text == "a line\n" * 5
+    assert outputs[1].text.count("it/s") <= 1
+
+
+def test_failing_cell_is_shown(reports):
+    problem = reports["raises"].problem
+    assert problem.startswith("cell 4 failed: ZeroDivisionError")
+    assert "2 | value / 0" in problem
+
+
+def test_dead_kernel_is_noticed_promptly(reports):
+    assert reports["dies"].problem.startswith("cell 5 killed the kernel")
+    assert "os._exit(1)" in reports["dies"].problem
+    assert reports["dies"].wall < 60
+
+
+def test_time_limit_holds_for_the_whole_notebook(reports):
+    problem = reports["slow"].problem
+    assert f"was running when the time limit of {TIME_LIMIT:g} s passed" in problem
+    assert "time.sleep(300)" in problem
+    assert reports["slow"].wall < TIME_LIMIT + runner.GRACE
+
+
+def test_no_kernel_is_left_behind(reports):
+    assert _gone(int((reports["slow"].report.out / "pid").read_text()))
+
+
+def test_leaving_early_is_not_success(reports):
+    assert reports["leaves"].problem == "the notebook ended before its cell 7, which did not run"
+
+
+def test_interrupt_ends_the_kernel(folder):
+    notebook = write_notebook(
+        folder / "interrupted" / "01_slow.ipynb",
+        SETTINGS,
+        "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)",
+    )
+    command = [sys.executable, "-m", "mmlib.cli", "run", "--notebooks", str(notebook.parent)]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    pid = folder / "runs" / "world" / "01_slow" / "pid"
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    run.send_signal(signal.SIGINT)
+    _, told = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "interrupted" in told
+    assert _gone(int(pid.read_text()))
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process has ended, or ends within a few seconds."""
+    for _ in range(50):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_results_of_an_earlier_run_do_not_count(tmp_path, monkeypatch):
+    notebook = write_notebook(tmp_path / "notebooks" / "old.ipynb", SETTINGS)
+    out = tmp_path / "runs" / "old"
+    (out / "figures").mkdir(parents=True)
+    for name in ("results.json", "results.csv", "claims.json", "checks.json", "figures/a.png"):
+        (out / name).write_text("[]")
+    (out / "checkpoint.pt").write_text("kept")
+    monkeypatch.setattr(runner, "execute", lambda *_: None)
+    report = runner.run_notebook(notebook, tmp_path / "runs", {}, 1)
+    assert len(report.problems) == 5
+    assert sorted(p.name for p in out.rglob("*") if p.is_file()) == ["checkpoint.pt"]
+
+
+def test_broken_child_is_reported(tmp_path, monkeypatch):
+    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
+    monkeypatch.setattr(runner.sys, "executable", "/bin/false")
+    problem = runner.execute(notebook, tmp_path / "out.ipynb", {}, 1)
+    assert problem == "the process that ran the notebook ended with exit status 1"
+
+
+# Parameters
+
+
+def test_unknown_parameter_is_an_error(tmp_path):
+    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
+    with pytest.raises(runner.ParameterError, match=r"a.ipynb knows no parameter epochs; it has"):
+        runner.check_parameters(notebook, {"epochs": 3})
+
+
+def test_unread_parameter_is_an_error(tmp_path):
+    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS, parameters=PARAMETERS + "b = 10\n")
+    with pytest.raises(runner.ParameterError, match="never reads the parameter b"):
+        runner.check_parameters(notebook, {"b": 20})
+    assert runner.check_parameters(notebook, {"seeds": 5})["seeds"] == 5
+
+
+def test_value_that_is_no_plain_data_is_an_error(tmp_path):
+    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
+    with pytest.raises(runner.ParameterError, match="not plain data"):
+        runner.check_parameters(notebook, {"seeds": {1, 2}})
+
+
+@pytest.mark.parametrize(
+    "line", ["b = seeds + 1", "b: int = 3", "b += 1", "import os", "a = b = 3"]
+)
+def test_parameters_cell_holds_plain_lines(tmp_path, line):
+    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS, parameters=PARAMETERS + line)
+    with pytest.raises(runner.ParameterError, match="write only `name = literal`"):
+        runner.check_parameters(notebook, {})
+
+
+@pytest.mark.parametrize(
+    ("cells", "read"),
+    [
+        (["print(b)"], True),
+        (["x = f'{b}'"], True),
+        (["b += 1"], True),
+        (["b = b + 1"], True),
+        (["def f():\n    return b"], True),
+        (["x = [a for a in range(3) if a < b]"], True),
+        (["class A:\n    size = b"], True),
+        (["%time g(b)"], True),
+        (["%%time\nprint(b)"], True),
+        (["!echo {b}"], True),
+        (["%matplotlib inline"], False),
+        (["def f(b):\n    return b"], False),
+        (["b = 3", "print(b)"], False),
+        (["b, c = 3, 4\nprint(b)"], False),
+        (["[b for b in range(3)]"], False),
+        (["# b", "'b'", "x.b", "f(b=1)"], False),
+        (["for in Python"], True),  # left for the kernel to say
+    ],
+)
+def test_which_parameters_are_read(cells, read):
+    parameters = new_code_cell("b = 10", metadata={"tags": ["parameters"]})
+    sources = [new_code_cell(source) for source in cells]
+    assert runner.unread_parameters([parameters, *sources], {"b"}) == (set() if read else {"b"})

@@ -1,0 +1,75 @@
+"""Small notebooks that keep the rules of the real ones, for the tests of the runner."""
+
+import json
+from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+PARAMETERS = """\
+tier = "world"
+seeds = 3
+device = "auto"
+out = ""
+resume = False
+expected = "expected"
+"""
+SETTINGS = """\
+from pathlib import Path
+folder = Path(out or "../runs/lab/tiny")
+settings = (tier, seeds, device, resume, expected)
+"""
+RESULTS = """\
+import json
+(folder / "figures").mkdir(parents=True, exist_ok=True)
+(folder / "figures" / "one.png").write_bytes(b"png")
+(folder / "results.json").write_text(json.dumps([{"system": "AP", "value": 93.0}]))
+(folder / "results.csv").write_text("system,value\\nAP,93.0\\n")
+"""
+CLAIM = {
+    "id": "structure",
+    "claim": "structured beats unstructured",
+    "verdict": "supported",
+    "effect": 3.2,
+    "low": 2.1,
+    "high": 4.3,
+    "unit": "AUC",
+    "why": "",
+}
+NOT_COMPARED = {"expected_file": None, "comparable": False, "why": "a test", "figures": []}
+KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+
+
+def judgement(claims=(CLAIM,), checks=NOT_COMPARED) -> str:
+    """Source of a cell that writes claims.json and checks.json."""
+    return (
+        f"(folder / 'claims.json').write_text({json.dumps(list(claims))!r})\n"
+        f"(folder / 'checks.json').write_text({json.dumps(checks)!r});"
+    )
+
+
+def write_notebook(path: Path, *sources: str, parameters: str = PARAMETERS, kernel=None) -> Path:
+    """Write a notebook of a parameters cell and `sources`, not executed."""
+    cells = [new_code_cell(parameters, metadata={"tags": ["parameters"]})]
+    cells += [new_code_cell(source) for source in sources]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel or KERNELSPEC}), path)
+    return path
+
+
+def committed_notebook(*cells: tuple[str, list[str], list]) -> nbformat.NotebookNode:
+    """A notebook as it is committed: prose, then a code cell, for each (source, tags, outputs)."""
+    made = []
+    for count, (source, tags, outputs) in enumerate(cells, 1):
+        made.append(new_markdown_cell("Prose."))
+        metadata = {"tags": tags} if tags else {}
+        made.append(
+            new_code_cell(source, metadata=metadata, outputs=outputs, execution_count=count)
+        )
+    metadata = {"kernelspec": KERNELSPEC, "language_info": {"name": "python"}}
+    return new_notebook(cells=made, metadata=metadata)
+
+
+def stdout(text: str) -> list[nbformat.NotebookNode]:
+    """The outputs of a cell that printed `text`."""
+    return [new_output("stream", name="stdout", text=text)]
