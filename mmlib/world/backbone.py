@@ -1,0 +1,214 @@
+"""A small convolutional network for world pictures: the world's stand-in for an ImageNet network.
+
+Its weights come with the package; `ci/train_world_backbone.py` made them from scenes of the split
+"backbone", which no other split shares. `backbone.json` says how, and how accurate it is.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from sklearn.metrics import average_precision_score
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmlib.paths import PACKAGE
+from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, STYLES, Scene
+
+WEIGHTS = PACKAGE / "world" / "backbone.safetensors"
+RECORD = PACKAGE / "world" / "backbone.json"
+SIZE = 128  # side of the pictures that it sees, in pixels
+GRID = 4  # regions a side
+# What it was trained to tell. Settings and styles exclude each other, the others do not.
+HEADS: dict[str, tuple[str, ...]] = {
+    "kind": KINDS,
+    "colour": COLOURS,
+    "pattern": PATTERNS[1:],
+    "action": ACTIONS,
+    "setting": SETTINGS,
+    "style": STYLES,
+}
+EXCLUSIVE = ("setting", "style")
+LABELS = KINDS + COLOURS + SETTINGS  # single English words
+# (channels, stride) of each 3x3 layer
+LAYERS = ((16, 2), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (128, 1))
+WIDTH = LAYERS[-1][0]
+
+
+class Backbone(nn.Module):
+    """Eight 3x3 convolutions with skips, then one linear head a question.
+
+    A head sees the mean and the maximum over the last map. `norm` adds batch normalisation after
+    each convolution, for training; `folded` merges it into the weights again.
+    """
+
+    def __init__(self, norm: bool = False):
+        super().__init__()
+        widths = [3] + [channels for channels, _ in LAYERS]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(before, channels, 3, stride, 1)
+            for before, (channels, stride) in zip(widths, LAYERS, strict=False)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm2d(c) if norm else nn.Identity() for c, _ in LAYERS)
+        self.heads = nn.ModuleDict(
+            {name: nn.Linear(2 * WIDTH, len(words)) for name, words in HEADS.items()}
+        )
+        self.register_buffer("deviation", torch.ones(()))
+
+    def map(self, pixels: Tensor) -> Tensor:
+        """(n, 3, 128, 128) pixels, 0 to 255 -> (n, WIDTH, 8, 8) activations."""
+        x = (pixels - 128) / 64
+        for conv, norm, (_, stride) in zip(self.convs, self.norms, LAYERS, strict=True):
+            y = norm(conv(x))
+            x = F.relu(y if stride == 2 else x + y)
+        return x
+
+    def summary(self, activations: Tensor) -> Tensor:
+        """(n, WIDTH, h, w) -> (n, 2 WIDTH): mean and maximum over places."""
+        return torch.cat([activations.mean((2, 3)), activations.amax((2, 3))], 1)
+
+    def logits(self, activations: Tensor) -> dict[str, Tensor]:
+        """One (n, words) tensor a head."""
+        summary = self.summary(activations)
+        return {name: head(summary) for name, head in self.heads.items()}
+
+    def regions(self, activations: Tensor) -> Tensor:
+        """(n, WIDTH, h, w) -> (n, GRID * GRID, WIDTH), row by row, of about unit deviation."""
+        pooled = F.adaptive_avg_pool2d(activations, GRID) / self.deviation
+        return pooled.flatten(2).transpose(1, 2)
+
+    def folded(self) -> "Backbone":
+        """The same network in evaluation without normalisation layers."""
+        plain = Backbone()
+        plain.heads.load_state_dict(self.heads.state_dict())
+        plain.deviation = self.deviation.clone()
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            plain.convs[i] = nn.utils.fuse_conv_bn_eval(conv.eval(), norm.eval())
+        return plain.eval()
+
+
+@cache
+def load(device: str = "cpu") -> Backbone:
+    """The trained network, ready for inference; loaded once a device."""
+    network = Backbone()
+    weights = load_file(WEIGHTS)
+    network.load_state_dict({name: value.float() for name, value in weights.items()})
+    network.requires_grad_(False)
+    return network.eval().to(device, memory_format=torch.channels_last)
+
+
+def record() -> dict[str, Any]:
+    """How the weights were made and what they reach: seeds, counts, versions, accuracy."""
+    return json.loads(RECORD.read_text(encoding="utf-8"))
+
+
+def to_pixels(images: Sequence[Image.Image]) -> np.ndarray:
+    """(n, 128, 128, 3) uint8; pictures of another size or mode are converted."""
+    pixels = np.empty((len(images), SIZE, SIZE, 3), np.uint8)
+    for i, image in enumerate(images):
+        if image.mode != "RGB":
+            image = image.convert("RGB")
+        if image.size != (SIZE, SIZE):
+            image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+        pixels[i] = image
+    return pixels
+
+
+def to_input(pixels: np.ndarray, device: str = "cpu") -> Tensor:
+    """(n, h, w, 3) uint8 -> (n, 3, h, w) float32, stored with the channels last."""
+    return torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float()
+
+
+def _maps(images: Sequence[Image.Image], batch: int, device: str) -> Iterator[Tensor]:
+    network = load(device)
+    for start in range(0, len(images), batch):
+        pixels = to_pixels(images[start : start + batch])
+        with torch.inference_mode():
+            yield network.map(to_input(pixels, device))
+
+
+def features(images: Sequence[Image.Image], batch: int = 64, device: str = "cpu") -> np.ndarray:
+    """Region features of world pictures.
+
+    Args:
+        images: n pictures; those that are not 128 x 128 RGB are converted.
+        batch: pictures at a time; changes speed and memory only.
+        device: where the network runs, such as "cpu" or "cuda".
+
+    Returns:
+        (n, 16, 128) float32: a 4 x 4 grid, row by row from the top left, from the last convolution.
+        The mean over the regions is a picture's global feature.
+    """
+    network, parts = load(device), [np.empty((0, GRID * GRID, WIDTH), np.float32)]
+    parts += [network.regions(found).cpu().numpy() for found in _maps(images, batch, device)]
+    return np.concatenate(parts)
+
+
+def scores(
+    images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
+) -> dict[str, np.ndarray]:
+    """Every head's (n, words) float32 probabilities, by the names in HEADS."""
+    network = load(device)
+    parts: dict[str, list[np.ndarray]] = {
+        name: [np.empty((0, len(words)), np.float32)] for name, words in HEADS.items()
+    }
+    for activations in _maps(images, batch, device):
+        for name, logits in network.logits(activations).items():
+            likely = logits.softmax(1) if name in EXCLUSIVE else logits.sigmoid()
+            parts[name].append(likely.cpu().numpy())
+    return {name: np.concatenate(found) for name, found in parts.items()}
+
+
+def label_scores(
+    images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """What the network sees: kinds, colours and settings.
+
+    Returns:
+        (n, 50) float32 probabilities and the 50 labels, single English words.
+    """
+    found = scores(images, batch, device)
+    return np.concatenate([found["kind"], found["colour"], found["setting"]], 1), LABELS
+
+
+def targets(scenes: Sequence[Scene]) -> dict[str, np.ndarray]:
+    """The truth for each head: (n, words) bool, by the names in HEADS."""
+    truth = {name: np.zeros((len(scenes), len(words)), bool) for name, words in HEADS.items()}
+    for i, scene in enumerate(scenes):
+        shown = {
+            "kind": {thing.kind for thing in scene.things},
+            "colour": {thing.colour for thing in scene.things},
+            "pattern": {thing.pattern for thing in scene.things},
+            "action": {thing.action for thing in scene.things},
+            "setting": {scene.setting},
+            "style": {scene.style},
+        }
+        for name, words in HEADS.items():
+            truth[name][i] = [word in shown[name] for word in words]
+    return truth
+
+
+def accuracy(found: dict[str, np.ndarray], scenes: Sequence[Scene]) -> dict[str, float]:
+    """How well the probabilities of `scores` match the scenes, 0 to 1.
+
+    Settings and styles: share of scenes where the likeliest is right. The other heads: average
+    precision, averaged over the words that occur. Colours count in pictures that show them, so
+    not in black and white.
+    """
+    truth, result = targets(scenes), {}
+    in_colour = np.array([scene.style != "black and white" for scene in scenes])
+    for name, likely in found.items():
+        real = truth[name]
+        if name == "colour":
+            likely, real = likely[in_colour], real[in_colour]
+        if name in EXCLUSIVE:
+            result[name] = float((likely.argmax(1) == real.argmax(1)).mean())
+        else:
+            occurs = real.any(0)
+            result[name] = float(average_precision_score(real[:, occurs], likely[:, occurs]))
+    return result
