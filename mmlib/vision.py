@@ -1,175 +1,60 @@
-"""Frozen image features: the networks that make them, and one reader for all files of them.
+"""The frozen networks that make image features, and their extraction, which can be interrupted.
 
-A feature file is an `.npy` array with one row an image, (images, width) or (images, regions,
-width), and the image ids in row order beside it. Three namings are read: `NAME.npy` with
-`NAME.ids.txt` (what `extract` writes), any `.npy` with `ids.txt` in its folder, and `features.npy`
-with `id2row.json` (Hessel, Lee and Mimno, EMNLP 2019).
+What `extract` writes is read by `open_features`, like every other feature file.
 """
 
+import functools
 import hashlib
 import json
 import re
 import shutil
 import urllib.error
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-import torchvision
 from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torchvision import transforms
 from tqdm.auto import tqdm
 
 from mmlib.datasets.download import file_sha256
+from mmlib.datasets.features import FeatureStore, open_features, open_rgb
 from mmlib.datasets.problem import DataError
 from mmlib.paths import write_atomic
 
-UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
+# torchvision is imported where it is used: that takes seconds, which readers of features need not
+# wait for.
+
 Regions = Literal["grid", "global"]
-
-
-def open_rgb(path: Path) -> Image.Image:
-    """Decode one picture completely; raises DataError that names the file."""
-    try:
-        with Image.open(path) as picture:
-            return picture.convert("RGB")
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such image (get the data set again)") from error
-    except UNREADABLE as error:
-        raise DataError(f"{path}: cannot be decoded: {error} (get this image again)") from error
-
-
-# Reading -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FeatureStore:
-    """Image features on disk, looked up by image id.
-
-    path: the `.npy` file.
-    array: (rows, width) or (rows, regions, width), memory-mapped, as stored.
-    row_of: image id -> row.
-    meta: what the extractor noted about backbone and weights; empty for files made elsewhere.
-    """
-
-    path: Path
-    array: np.ndarray
-    row_of: Mapping[str, int]
-    meta: Mapping[str, Any]
-
-    @property
-    def width(self) -> int:
-        """Values a region."""
-        return self.array.shape[-1]
-
-    def rows(self, ids: Sequence[str]) -> np.ndarray:
-        """Features of these images, (len(ids), regions, width) float32; one region if global.
-
-        Raises DataError for an image without a row, and for values that are not finite.
-        """
-        missing = [name for name in ids if name not in self.row_of]
-        if missing:
-            raise DataError(
-                f"{self.path}: no features for image {missing[0]!r}"
-                f"{f' and {len(missing) - 1} more' if missing[1:] else ''} "
-                "(extract them with `mmlib data features`)"
-            )
-        rows = np.fromiter((self.row_of[name] for name in ids), dtype=np.int64, count=len(ids))
-        values = np.asarray(self.array[rows], dtype=np.float32)
-        values = values[:, None, :] if values.ndim == 2 else values
-        broken = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))
-        if broken.size:
-            raise DataError(
-                f"{self.path}, row {rows[broken[0]]}: features of image {ids[broken[0]]!r} are "
-                "not finite (extract them again)"
-            )
-        return values
-
-
-def open_features(path: Path) -> FeatureStore:
-    """Open a feature file and the ids beside it (see the module's text for the three namings).
-
-    Raises DataError: missing files, object arrays, ids that do not fit the rows.
-    """
-    if not path.is_file():
-        raise DataError(
-            f"{path}: no such feature file (make it with `mmlib data features`, "
-            "or name one that is there)"
-        )
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path}: not a readable .npy array: {error} (get it again)") from error
-    if array.ndim not in (2, 3) or array.dtype.kind != "f":
-        raise DataError(
-            f"{path}: holds {array.dtype} {array.shape}, not floats of shape (images, width) or "
-            "(images, regions, width)"
-        )
-    meta_path = path.with_suffix(".json")
-    meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {}
-    return FeatureStore(path, array, _read_ids(path, len(array)), meta)
-
-
-def _read_ids(path: Path, rows: int) -> dict[str, int]:
-    for name in (f"{path.stem}.ids.txt", "ids.txt"):
-        if (path.parent / name).is_file():
-            return _ids_in_lines(path.parent / name, path, rows)
-    mapping = path.parent / "id2row.json"
-    if not mapping.is_file():
-        raise DataError(
-            f"{path}: no ids beside it (put {path.stem}.ids.txt, ids.txt or id2row.json there)"
-        )
-    return _ids_in_mapping(mapping, path, rows)
-
-
-def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    ids = listing.read_text(encoding="utf-8").splitlines()
-    row_of: dict[str, int] = {}
-    for row, name in enumerate(ids):
-        if row_of.setdefault(name, row) != row:
-            raise DataError(f"{listing}, line {row + 1}: id {name!r} occurs twice")
-    if len(ids) != rows:
-        raise DataError(f"{listing}: {len(ids)} ids for {rows} rows of {path.name}")
-    return row_of
-
-
-def _ids_in_mapping(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    try:
-        row_of = json.loads(listing.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{listing}: not JSON: {error} (get it again)") from error
-    if not isinstance(row_of, dict):
-        raise DataError(f"{listing}: not an object that maps image ids to rows")
-    for name, row in row_of.items():
-        if type(row) is not int or not 0 <= row < rows:
-            raise DataError(
-                f"{listing}: image {name!r} has row {row!r}, but {path.name} has rows 0 to "
-                f"{rows - 1}"
-            )
-    return row_of
 
 
 # Networks ----------------------------------------------------------------------------------------
 
-# The weights of the papers' time: torchvision's first ImageNet weights of each network.
-BACKBONES = {"resnet50": "ResNet50_Weights", "densenet169": "DenseNet169_Weights"}
+# With the weights of the papers' time: torchvision's first ImageNet weights of each network.
+BACKBONES = ("densenet169", "resnet50")
 
-# Hessel et al. 2019: resize to 256 x 256 without keeping the aspect, centre crop 224; normalised
-# as these torchvision weights expect.
-PREPROCESS = transforms.Compose(
-    [
-        transforms.Resize((256, 256)),
-        transforms.CenterCrop(224),
-        transforms.ToTensor(),
-        transforms.Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
-    ]
-)
+
+@functools.cache
+def preprocess() -> Callable[[Image.Image], Tensor]:
+    """RGB picture -> normalised (3, 224, 224).
+
+    Resize to 256 x 256 without keeping the aspect, centre crop 224 (Hessel et al. 2019, authors'
+    code); mean and deviation of ImageNet, as torchvision's weights expect.
+    """
+    from torchvision import transforms
+
+    return transforms.Compose(
+        [
+            transforms.Resize((256, 256)),
+            transforms.CenterCrop(224),
+            transforms.ToTensor(),
+            transforms.Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+        ]
+    )
 
 
 class Backbone(nn.Module):
@@ -207,10 +92,12 @@ def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -
     Raises DataError: unknown name, no network, a file that does not fit. Never unpickles code.
     """
     if name not in BACKBONES:
-        raise DataError(f"no backbone {name!r} (choose from {', '.join(sorted(BACKBONES))})")
+        raise DataError(f"no backbone {name!r} (choose from {', '.join(BACKBONES)})")
+    from torchvision.models import get_model
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = torchvision.models.get_model(name, weights=None)
+        network = get_model(name, weights=None)
     if weights != "random":
         state = _pretrained(name) if weights is None else _read_weights(Path(weights))
         try:
@@ -221,7 +108,9 @@ def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -
 
 
 def _default_weights(name: str) -> Any:
-    return torchvision.models.get_model_weights(name)["IMAGENET1K_V1"]
+    from torchvision.models import get_model_weights
+
+    return get_model_weights(name)["IMAGENET1K_V1"]
 
 
 def label_names(name: str) -> tuple[str, ...]:
@@ -331,7 +220,7 @@ def extract(
 
 def _picture(path: Path) -> Tensor | DataError:
     try:
-        return PREPROCESS(open_rgb(path))
+        return preprocess()(open_rgb(path))
     except DataError as error:
         return error
 
@@ -345,7 +234,9 @@ def _settings(
     batch: int,
     device: str,
 ) -> dict[str, Any]:
-    """All that the bytes of the result depend on."""
+    """All that the bytes of the result depend on (and, faintly, the machine and its threads)."""
+    import torchvision
+
     if len({name for name, _ in images}) < len(images):
         raise DataError("an image id occurs twice (ids are file names; give one folder)")
     if weights == "random":

@@ -15,9 +15,9 @@ import pandas as pd
 from PIL import Image
 
 from mmlib.datasets.captioned import CaptionedImages
+from mmlib.datasets.features import open_features, open_rgb
 from mmlib.datasets.problem import DataError, Problem
 from mmlib.paths import data_dir
-from mmlib.vision import open_features, open_rgb
 
 NAME = "flickr8k"
 IMAGES, CAPTIONS_EACH = 8091, 5
@@ -58,7 +58,7 @@ def load(
     for row, name in enumerate(ids, start=1):
         if name not in captions:
             problem = Problem(split_file(split, folder), row, f"{name} has no captions", GET)
-            raise DataError(str(problem))
+            raise DataError(problem)
     scores, names = _labels(folder / "features" / f"{labels}.npy", ids)
 
     def open_image(row: int) -> Image.Image:
@@ -105,7 +105,7 @@ def _first(folder: Path, names: tuple[str, ...], mend: str) -> Path:
     for name in names:
         if (folder / name).exists():
             return folder / name
-    raise DataError(str(Problem(folder / names[0], None, "is missing", mend)))
+    raise DataError(Problem(folder / names[0], None, "is missing", mend))
 
 
 def read_split(split: str, folder: Path) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def read_split(split: str, folder: Path) -> tuple[str, ...]:
         name = line.strip()
         if name and row_of.setdefault(name, row) != row:
             what = f"{name} stands here and in line {row_of[name]}"
-            raise DataError(str(Problem(path, row, what, GET_TEXT)))
+            raise DataError(Problem(path, row, what, GET_TEXT))
     return tuple(row_of)
 
 
@@ -125,7 +125,7 @@ def read_captions(folder: Path) -> dict[str, list[str]]:
     captions: dict[str, list[str]] = {}
     for _, item in caption_lines(caption_file(folder)):
         if isinstance(item, Problem):
-            raise DataError(str(item))
+            raise DataError(item)
         captions.setdefault(item[0], []).append(item[1])
     return captions
 

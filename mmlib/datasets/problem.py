@@ -20,8 +20,12 @@ class Problem:
     def __str__(self) -> str:
         """One line: `file, line N: what (mend)`."""
         where = f"{self.path}" if self.row is None else f"{self.path}, line {self.row}"
-        return f"{where}: {self.what} ({self.mend})"
+        return f"{where}: {self.what}" + (f" ({self.mend})" if self.mend else "")
 
 
 class DataError(ValueError):
     """Data that cannot be used; the message names the file, the row and the mend."""
+
+    def __init__(self, what: str | Problem) -> None:
+        super().__init__(str(what))
+        self.problem = what if isinstance(what, Problem) else None

@@ -1,0 +1,429 @@
+"""Is a data set complete and readable? One line a problem, each with its mend.
+
+Defects that are part of a published data set are notes, not problems.
+"""
+
+import csv
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from tqdm.auto import tqdm
+
+from mmlib.datasets import flickr8k, registry
+from mmlib.datasets.document_files import read_corpus
+from mmlib.datasets.features import UNREADABLE, open_features
+from mmlib.datasets.problem import DataError, Problem
+
+
+@dataclass
+class Report:
+    """What a check found.
+
+    problems: empty when the data set is usable.
+    notes: known defects and optional parts.
+    counts: what was counted, in one line.
+    """
+
+    name: str
+    folder: Path
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    counts: list[str] = field(default_factory=list)
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def add(self, path: Path, row: int | None, what: str, mend: str = "") -> None:
+        """Add a problem; without a mend of its own, get the data set again."""
+        again = f"get it again: `mmlib data get {self.name}`"
+        self.problems.append(Problem(path, row, what, mend or again))
+
+    def add_error(self, error: Exception, path: Path) -> None:
+        """Add what a reader refused."""
+        known = error.problem if isinstance(error, DataError) else None
+        text = str(error).removeprefix(f"{path}: ")
+        self.problems.append(known or Problem(path, None, text, ""))
+
+
+def check(name: str, folder: Path | None = None) -> Report:
+    """Check one data set, by default in its place in the data folder.
+
+    Every image is decoded, every line read. Raises DataError for a name that is not known.
+    """
+    item = registry.find(name)
+    report = Report(name, item.folder if folder is None else folder)
+    if not report.folder.is_dir():
+        mend = f"`mmlib data get {name}`" if item.remotes else item.how
+        report.add(report.folder, None, "no such folder", f"{mend}; or set MMLIB_DATA")
+    else:
+        CHECKS.get(name, _layout)(report)
+    return report
+
+
+def _layout(report: Report) -> None:
+    """For data sets without a check of their own: are the files there?"""
+    item = registry.find(report.name)
+    for patterns in item.layout:
+        if not any(any(report.folder.glob(pattern)) for pattern in patterns.split("|")):
+            mend = f"`mmlib data get {report.name}`" if item.remotes else item.how
+            report.add(report.folder, None, f"nothing named {patterns}", mend)
+    report.counts.append("files present; their contents are not checked")
+
+
+# Flickr8k ----------------------------------------------------------------------------------------
+
+
+def _flickr8k(report: Report) -> None:
+    images = _flickr8k_images(report)
+    captioned = _flickr8k_captions(report, images)
+    _flickr8k_splits(report, captioned)
+    _features(report, report.folder / "features", images)
+    _judgments(report)
+
+
+def _flickr8k_images(report: Report) -> set[str]:
+    try:
+        folder = flickr8k.image_folder(report.folder)
+    except DataError as error:
+        report.add_error(error, report.folder)
+        return set()
+    paths = sorted(folder.glob("*.jpg"))
+    if len(paths) != flickr8k.IMAGES:
+        report.add(folder, None, f"{len(paths)} images instead of {flickr8k.IMAGES}")
+    for path, what in decode_all(paths):
+        report.add(path, None, f"cannot be decoded: {what}", "get this image again")
+    report.counts.append(f"{len(paths)} images")
+    return {path.name for path in paths}
+
+
+def decode_all(paths: Collection[Path]) -> list[tuple[Path, str]]:
+    """The pictures that cannot be decoded, and why; reads every byte of every file."""
+    with ThreadPoolExecutor() as pool:
+        reasons = tqdm(
+            pool.map(_decode, paths), total=len(paths), unit="image", desc="decode", disable=None
+        )
+        return [(path, why) for path, why in zip(paths, reasons, strict=True) if why]
+
+
+def _decode(path: Path) -> str | None:
+    try:
+        with Image.open(path) as picture:
+            picture.draft("RGB", (1, 1))  # a small version of a JPEG: all of the data, less work
+            picture.load()
+    except UNREADABLE as error:
+        return str(error).replace(str(path), path.name)
+    return None
+
+
+def _flickr8k_captions(report: Report, images: set[str]) -> set[str]:
+    try:
+        path = flickr8k.caption_file(report.folder)
+    except DataError as error:
+        report.add_error(error, report.folder)
+        return set()
+    counts: Counter[str] = Counter()
+    damaged = 0
+    for row, item in flickr8k.caption_lines(path):
+        if isinstance(item, Problem):
+            report.problems.append(item)
+            damaged += 1
+            continue
+        if images and item[0] not in images and item[0] not in counts:
+            report.add(path, row, f"caption of {item[0]}, an image that is not there")
+        counts[item[0]] += 1
+    if not damaged:  # a damaged line would only be reported a second time
+        for name, count in counts.items():
+            if count != flickr8k.CAPTIONS_EACH:
+                report.add(path, None, f"{count} captions of {name} instead of 5")
+        for name in sorted(images - counts.keys()):
+            report.add(path, None, f"no caption of {name}")
+    report.counts.append(f"{counts.total()} captions")
+    return set(counts)
+
+
+def _flickr8k_splits(report: Report, captioned: set[str]) -> None:
+    split_of: dict[str, str] = {}
+    sizes = []
+    for split, expected in flickr8k.SPLITS.items():
+        try:
+            path = flickr8k.split_file(split, report.folder)
+            names = flickr8k.read_split(split, report.folder)
+        except (DataError, UnicodeDecodeError) as error:
+            report.add_error(error, report.folder)
+            continue
+        sizes.append(str(len(names)))
+        if len(names) != expected:
+            report.add(path, None, f"{len(names)} images instead of {expected}")
+        for row, name in enumerate(names, start=1):
+            if captioned and name not in captioned:
+                report.add(path, row, f"{name} is an image without captions")
+            if name in split_of:
+                report.add(path, row, f"{name} is in the split {split_of[name]} too")
+            split_of.setdefault(name, split)
+    report.counts.append(f"splits {'/'.join(sizes)}")
+    if outside := len(captioned - split_of.keys()):
+        report.notes.append(f"{outside} images are in no split (91 in the published set)")
+
+
+def _features(report: Report, folder: Path, images: set[str]) -> None:
+    """Every feature file: rows for all images, all of them finite."""
+    paths = sorted(folder.glob("*.npy"))
+    if not paths:
+        report.notes.append(f"no features yet: `mmlib data features {report.name}`")
+    for path in paths:
+        try:
+            store = open_features(path)
+        except DataError as error:
+            report.add_error(error, path)
+            continue
+        mend = "extract the features again"
+        lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
+        if lacking:
+            report.add(path, None, f"no row for {len(lacking)} images, first {lacking[0]}", mend)
+        for name, row in store.row_of.items():
+            if not np.isfinite(store.array[row]).all():
+                report.add(path, None, f"row {row}, image {name}, is not finite", mend)
+        if skipped := store.meta.get("skipped"):
+            report.notes.append(f"{path.name} leaves out {len(skipped)} undecodable images")
+        report.counts.append(f"{path.stem} {' x '.join(map(str, store.array.shape))}")
+
+
+def _judgments(report: Report) -> None:
+    try:
+        frame, skipped = flickr8k.read_judgments(report.folder)
+    except DataError:
+        report.notes.append("no crowd judgments (CrowdFlowerAnnotations.txt); few notebooks ask")
+        return
+    report.notes.append(f"{len(frame)} crowd judgments, {skipped} damaged lines skipped")
+
+
+# Tables ------------------------------------------------------------------------------------------
+
+
+def _rows(
+    report: Report, path: Path, columns: list[str], delimiter: str, quoted: bool = True
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line number and fields of every sound row; the others become problems."""
+    if not path.is_file():
+        report.add(path, None, "is missing")
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        reader = csv.reader(
+            file, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        )
+        header = next(reader, [])
+        if header != columns:
+            report.add(path, 1, f"the columns are {header}, not {columns}")
+            return
+        before = reader.line_num
+        for fields in reader:
+            row, before = before + 1, reader.line_num
+            if len(fields) != len(columns):
+                report.add(path, row, f"{len(fields)} fields instead of {len(columns)}")
+            elif any("\ufffd" in value for value in fields):
+                report.add(path, row, "bytes that are not UTF-8")
+            else:
+                yield row, dict(zip(columns, fields, strict=True))
+
+
+def _expect(
+    report: Report, path: Path, row: int, fields: dict[str, str], names: Iterable[str], values: str
+) -> None:
+    """Add a problem for each of these fields that does not match the pattern `values`."""
+    for name in names:
+        if not re.fullmatch(values, fields[name]):
+            report.add(path, row, f"{name} is {fields[name]!r}, not {values}")
+
+
+def _expect_rows(report: Report, path: Path, found: int, expected: int) -> None:
+    if path.is_file() and found != expected:
+        report.add(path, None, f"{found} sound rows instead of {expected}")
+
+
+CLUE_LABELS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
+CLUE_COLUMNS = ["", "index", "caption", "url", *CLUE_LABELS]
+CLUE_COLUMNS += ["Other", "When", "How", "Where", "Comment"]
+CLUE_ROWS = {"train": 6047, "test": 1512}
+
+
+def _clue(report: Report) -> None:
+    urls: dict[str, list[str]] = {}
+    for split, expected in CLUE_ROWS.items():
+        path = report.folder / f"conceptual_{split}_dis.csv"
+        urls[split] = []
+        for row, fields in _rows(report, path, CLUE_COLUMNS, ","):
+            _expect(report, path, row, fields, CLUE_LABELS, "0|1")
+            _expect(report, path, row, fields, ("url",), "https?://.+")
+            _expect(report, path, row, fields, ("caption",), r"(?s).*\S.*")
+            urls[split].append(fields["url"])
+        _expect_rows(report, path, len(urls[split]), expected)
+    report.counts.append(f"{len(urls['train'])} training and {len(urls['test'])} test captions")
+    known = set(urls["train"])
+    shared = sum(url in known for url in urls["test"])
+    report.notes.append(f"{shared} test captions show an image of the training file (published so)")
+    report.notes.append("the images are not part of this data set")
+
+
+CITE_QUESTIONS = [f"q{number}_resp" for number in range(2, 9)]
+CITE_COLUMNS = ["", "Index", "q10_resp", "q1_resp", *CITE_QUESTIONS, "q9_resp"]
+CITE_COLUMNS += ["qimg", "stim_id", "stim_txt", "complement"]
+CITE_ROWS = 2047
+
+
+def _cite(report: Report) -> None:
+    path = report.folder / "data.csv"
+    pairs = []
+    for row, fields in _rows(report, path, CITE_COLUMNS, "|"):
+        _expect(report, path, row, fields, CITE_QUESTIONS, "True|False")
+        asked = "True|False" if fields["q8_resp"] == "True" else ""
+        _expect(report, path, row, fields, ("q9_resp", "q10_resp"), asked)
+        _expect(report, path, row, fields, ("qimg", "stim_txt"), r"(?s).*\S.*")
+        pairs.append((fields["qimg"], fields["stim_txt"].strip()))
+    _expect_rows(report, path, len(pairs), CITE_ROWS)
+    report.counts.append(f"{len(pairs)} recipe steps")
+    report.notes.append(f"{len(set(pairs))} distinct pairs of image and text (published so)")
+    report.notes.append("the images are not part of this data set")
+
+
+SICK_COLUMNS = [
+    "pair_ID", "sentence_A", "sentence_B", "entailment_label", "relatedness_score",
+    "entailment_AB", "entailment_BA", "sentence_A_original", "sentence_B_original",
+    "sentence_A_dataset", "sentence_B_dataset", "SemEval_set",
+]  # fmt: skip
+SICK_SETS = {"TRAIN": 4439, "TRIAL": 495, "TEST": 4906}
+
+
+def _sick(report: Report) -> None:
+    path = report.folder / "SICK.txt"
+    row_of: dict[str, int] = {}
+    sets: Counter[str] = Counter()
+    for row, fields in _rows(report, path, SICK_COLUMNS, "\t", quoted=False):
+        patterns = {
+            "entailment_label": "NEUTRAL|ENTAILMENT|CONTRADICTION",
+            "entailment_AB": "A_(neutral|entails|contradicts)_B",
+            "entailment_BA": "B_(neutral|entails|contradicts)_A",
+            "relatedness_score": r"[1-4](\.\d+)?|5(\.0+)?",
+            "SemEval_set": "|".join(SICK_SETS),
+            "sentence_A": r".*\S.*",
+            "sentence_B": r".*\S.*",
+        }
+        for name, pattern in patterns.items():
+            _expect(report, path, row, fields, (name,), pattern)
+        if (first := row_of.setdefault(fields["pair_ID"], row)) != row:
+            report.add(path, row, f"pair {fields['pair_ID']} stands in line {first} too")
+        sets[fields["SemEval_set"]] += 1
+    _expect_rows(report, path, sets.total(), sum(SICK_SETS.values()))
+    for name, expected in SICK_SETS.items():
+        if path.is_file() and sets[name] != expected:
+            report.add(path, None, f"{sets[name]} pairs of {name} instead of {expected}")
+    report.counts.append(
+        f"{sets.total()} sentence pairs, {'/'.join(str(sets[n]) for n in SICK_SETS)}"
+    )
+
+
+# Other formats -----------------------------------------------------------------------------------
+
+UD_SENTENCES = {"train": 12544, "dev": 2001, "test": 2077}
+
+
+def _ud(report: Report) -> None:
+    for part, expected in UD_SENTENCES.items():
+        path = report.folder / f"en_ewt-ud-{part}.conllu"
+        path = path if path.is_file() else path.with_name(f"{path.name}.gz")
+        if not path.is_file():
+            report.add(path, None, "is missing (plain or .gz)")
+            continue
+        try:
+            found = _trees(report, path)
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            report.add(path, None, f"cannot be read: {error}")
+            continue
+        if found != expected:
+            what = f"{found} sentences instead of {expected}; another release of the treebank?"
+            report.add(path, None, what)
+        report.counts.append(f"{part} {found} sentences")
+
+
+def _trees(report: Report, path: Path) -> int:
+    """Number of sentences; lines without ten fields, numbers and heads become problems."""
+    sentences, inside = 0, False
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8") as file
+    ):
+        for row, line in enumerate(file, start=1):
+            fields = line.rstrip("\n").split("\t")
+            if line.startswith("#"):
+                continue
+            if line.strip() == "":
+                inside = False
+                continue
+            sentences += not inside
+            inside = True
+            if len(fields) != 10:
+                report.add(path, row, f"{len(fields)} fields instead of 10")
+            elif not re.fullmatch(r"\d+([-.]\d+)?", fields[0]):
+                report.add(path, row, f"the token number is {fields[0]!r}")
+            elif fields[0].isdigit() and not fields[6].isdigit():
+                report.add(path, row, f"the head is {fields[6]!r}")
+    return sentences
+
+
+KARPATHY_SPLITS = {
+    "coco": {"train": 82783, "restval": 30504, "val": 5000, "test": 5000},
+    "flickr30k": {"train": 29000, "val": 1014, "test": 1000},
+}
+
+
+def _karpathy(report: Report) -> None:
+    for name, expected in KARPATHY_SPLITS.items():
+        path = report.folder / f"dataset_{name}.json"
+        try:
+            images = json.loads(path.read_text(encoding="utf-8"))["images"]
+            found = Counter(image["split"] for image in images)
+            few = sum(len(image["sentences"]) < 5 for image in images)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            report.add(path, None, f"no split file: {type(error).__name__} {error}")
+            continue
+        if found != expected:
+            report.add(path, None, f"the splits are {dict(found)}, not {expected}")
+        if few:
+            report.add(path, None, f"{few} images have fewer than five captions")
+        report.counts.append(f"{name} {'/'.join(str(found[split]) for split in expected)} images")
+
+
+def _links(report: Report) -> None:
+    """The authors' document sets, each in a folder of its own."""
+    folders = sorted(path.parent for path in report.folder.glob("*/docs.json"))
+    if not folders:
+        report.add(report.folder, None, "no */docs.json", registry.find("links").how)
+    for folder in folders:
+        try:
+            corpus = read_corpus(folder)
+        except (ValueError, OSError) as error:
+            report.add_error(error, folder)
+            continue
+        sizes = "/".join(str(len(corpus.split(split))) for split in ("train", "val", "test"))
+        report.counts.append(f"{folder.name} {sizes} documents")
+
+
+CHECKS: dict[str, Callable[[Report], None]] = {
+    "flickr8k": _flickr8k,
+    "clue": _clue,
+    "cite": _cite,
+    "sick": _sick,
+    "ud_english_ewt": _ud,
+    "karpathy": _karpathy,
+    "links": _links,
+}
