@@ -186,7 +186,7 @@ def extract(
     settings = _settings(images, backbone, regions, weights, seed, batch, device)
     settings |= {"labels": labels is not None}
     if out.exists():
-        return _finished(out, settings)
+        return _finished(out, settings | {"files_sha256": _chained(images, batch)})
     network = load_backbone(backbone, weights, seed).to(device)
     cells = 16 if regions == "grid" else 1
     shapes: dict[str, tuple[tuple[int, int, int], type]] = {
@@ -195,6 +195,8 @@ def extract(
     if labels is not None:
         shapes["labels"] = ((len(images), 1, network.head.out_features), np.float32)
     work = _Work(out.with_name(f".{out.stem}.partial"), settings, shapes)
+    if work.files != _chained(images[: work.done], batch):
+        raise DataError(f"{work.folder}: images changed since this run began (delete this folder)")
     with ThreadPoolExecutor() as pool, torch.inference_mode():
         bar = tqdm(total=len(images), initial=work.done, unit="image", desc=out.stem, disable=None)
         for start in range(work.done, len(images), batch):
@@ -211,7 +213,7 @@ def extract(
                 for name, values in zip(("features", "labels"), found, strict=True):
                     if name in shapes:
                         work.write(name, rows, values.cpu().numpy(), [images[r][1] for r in rows])
-            work.advance(start + len(chunk), [images[start + i][0] for i in bad])
+            work.advance(chunk, [chunk[i][0] for i in bad])
             bar.update(len(chunk))
         bar.close()
     _finish(work, images, out, labels, settings)
@@ -246,10 +248,6 @@ def _settings(
     else:
         digest = file_sha256(Path(weights)) if Path(weights).is_file() else "missing"
         source = f"file {Path(weights).name}, SHA-256 {digest}"
-    listing = hashlib.sha256()
-    for name, path in images:
-        size = path.stat().st_size if path.is_file() else -1
-        listing.update(f"{name}\t{size}\n".encode())
     return {
         "backbone": backbone,
         "weights": source,
@@ -260,8 +258,22 @@ def _settings(
         "torch": torch.__version__,
         "torchvision": torchvision.__version__,
         "images": len(images),
-        "images_sha256": listing.hexdigest(),
+        "ids_sha256": hashlib.sha256("\n".join(name for name, _ in images).encode()).hexdigest(),
     }
+
+
+def _link(before: str, chunk: Sequence[tuple[str, Path]]) -> str:
+    """Hash of these images' names and sizes, chained to the hash of those before them."""
+    sizes = [path.stat().st_size if path.is_file() else -1 for _, path in chunk]
+    listing = [f"{name}\t{size}" for (name, _), size in zip(chunk, sizes, strict=True)]
+    return hashlib.sha256("\n".join([before, *listing]).encode()).hexdigest()
+
+
+def _chained(images: Sequence[tuple[str, Path]], batch: int) -> str:
+    link = ""
+    for start in range(0, len(images), batch):
+        link = _link(link, images[start : start + batch])
+    return link
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -291,7 +303,7 @@ class _Work:
     ) -> None:
         self.folder, self.settings = folder, dict(settings)
         self.state = folder / "progress.json"
-        self.done, self.bad = 0, list[str]()
+        self.done, self.bad, self.files = 0, list[str](), ""
         fresh = not self.state.is_file()
         if fresh:
             shutil.rmtree(folder, ignore_errors=True)
@@ -303,7 +315,7 @@ class _Work:
                     f"{folder}: an unfinished run with other settings: {changed} "
                     "(go on with the old settings, or delete this folder)"
                 )
-            self.done, self.bad = noted["done"], noted["bad"]
+            self.done, self.bad, self.files = noted["done"], noted["bad"], noted["files"]
         self.arrays = {
             name: np.lib.format.open_memmap(
                 folder / f"{name}.npy",
@@ -314,7 +326,7 @@ class _Work:
             for name, (shape, dtype) in shapes.items()
         }
         if fresh:
-            self.advance(0, [])
+            self._note()
 
     def write(self, name: str, rows: list[int], values: np.ndarray, paths: list[Path]) -> None:
         """Put (len(rows), regions, width) values into their rows."""
@@ -328,13 +340,17 @@ class _Work:
             )
         array[rows] = values
 
-    def advance(self, done: int, bad: list[str]) -> None:
-        """Note that the first `done` images are on disk."""
+    def advance(self, chunk: Sequence[tuple[str, Path]], bad: list[str]) -> None:
+        """Note that the next images, `chunk`, are on disk."""
         for array in self.arrays.values():
             array.flush()
-        self.done, self.bad = done, [*self.bad, *bad]
-        noted = json.dumps({"done": self.done, "bad": self.bad, "settings": self.settings})
-        write_atomic(self.state, lambda path: path.write_text(noted))
+        self.done, self.bad = self.done + len(chunk), [*self.bad, *bad]
+        self.files = _link(self.files, chunk)
+        self._note()
+
+    def _note(self) -> None:
+        state = {"done": self.done, "bad": self.bad, "files": self.files}
+        _write_text(self.state, json.dumps(state | {"settings": self.settings}))
 
 
 def _finish(
@@ -350,7 +366,7 @@ def _finish(
     ids = "".join(f"{images[row][0]}\n" for row in rows)
     targets = {"features": out} if labels is None else {"labels": labels, "features": out}
     for name, target in targets.items():
-        notes: dict[str, Any] = {**settings, "skipped": work.bad}
+        notes: dict[str, Any] = {**settings, "files_sha256": work.files, "skipped": work.bad}
         if name == "labels":
             notes["label_names"] = label_names(settings["backbone"])
         _write_text(target.with_name(f"{target.stem}.ids.txt"), ids)

@@ -238,6 +238,28 @@ def test_undecodable_image_is_named_or_left_out(tmp_path, tiny, pictures):
     assert (features.rows(["03.jpg", "05.jpg"]) != 0).any(axis=(1, 2)).all()
 
 
+def test_bad_image_may_be_mended_or_left_out_half_way(tmp_path, tiny, pictures):
+    sound = pictures[7][1].read_bytes()
+    pictures[7][1].write_bytes(b"?")
+    for folder in ("mended", "left_out"):
+        with pytest.raises(DataError, match="07"):
+            run(pictures, tmp_path / folder)
+    assert len(run(pictures, tmp_path / "left_out", skip_bad=True).array) == 10
+    pictures[7][1].write_bytes(sound)
+    run(pictures, tmp_path / "mended")
+    run(pictures, tmp_path / "whole")
+    assert files(tmp_path / "mended") == files(tmp_path / "whole")
+    with pytest.raises(DataError, match="other settings: files_sha256"):
+        run(pictures, tmp_path / "left_out")
+
+
+def test_images_already_done_may_not_change(tmp_path, tiny, pictures, monkeypatch):
+    break_off(pictures, tmp_path / "out", monkeypatch, 2)
+    pictures[1][1].write_bytes(pictures[9][1].read_bytes() + b"0")
+    with pytest.raises(DataError, match="images changed since this run began"):
+        run(pictures, tmp_path / "out")
+
+
 def test_missing_image_doubled_id_and_overflow(tmp_path, tiny, pictures, monkeypatch):
     with pytest.raises(DataError, match="no such image"):
         run([*pictures, ("none.jpg", tmp_path / "none.jpg")], tmp_path / "a")

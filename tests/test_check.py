@@ -1,0 +1,278 @@
+"""Each defect that a check must name, on small data sets with the expected sizes set to match."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_flickr8k import NAMES, edit_line, make
+
+from mmlib.datasets import check as checks
+from mmlib.datasets import flickr8k
+from mmlib.datasets.check import check
+from mmlib.datasets.features import UNREADABLE, open_rgb
+from mmlib.datasets.problem import DataError
+
+
+def lines(report):
+    return [str(problem) for problem in report.problems]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A sound Flickr8k of eight images."""
+    monkeypatch.setattr(flickr8k, "IMAGES", 8)
+    monkeypatch.setattr(flickr8k, "SPLITS", {"train": 4, "val": 1, "test": 2})
+    return make(tmp_path / "flickr8k")
+
+
+def test_a_sound_copy_is_usable(small, tmp_path):
+    report = check("flickr8k", small)
+    assert lines(report) == []
+    assert report.usable
+    assert report.counts == [
+        "8 images", "40 captions", "splits 4/1/2", "grid4x4_mobilenetv1_pca192 8 x 4 x 3",
+    ]  # fmt: skip
+    assert "1 images are in no split" in report.notes[0]
+    assert check("flickr8k", make(tmp_path / "original", original=True)).usable
+
+
+def test_truncated_image_and_broken_caption_line_are_both_named(small):
+    image = small / "Images" / NAMES[3]
+    image.write_bytes(image.read_bytes()[:-80])
+    edit_line(small / "captions.txt", 23, "A dog runs")
+    found = lines(check("flickr8k", small))
+    assert len(found) == 2
+    assert found[0].startswith(f"{image}: cannot be decoded")
+    assert found[1].startswith(f"{small / 'captions.txt'}, line 23: not an image and its caption")
+    assert all(line.endswith(")") for line in found)  # each with its mend
+
+
+def test_missing_image(small):
+    (small / "Images" / NAMES[6]).unlink()
+    found = lines(check("flickr8k", small))
+    assert len(found) == 2
+    assert "Images: 7 images instead of 8" in found[0]
+    assert f"line 32: caption of {NAMES[6]}, an image that is not there" in found[1]
+
+
+def test_missing_files_are_one_line_each(small):
+    for name in ("captions.txt", "Images", "Flickr8k_text", "features"):
+        (small / name).rename(small / f"no_{name}")
+    report = check("flickr8k", small)
+    named = [line.split(": is missing")[0].rsplit("/", 1)[1] for line in lines(report)]
+    assert named == ["Images", "captions.txt", *flickr8k.LISTS.values()]
+    assert all("mmlib data get flickr8k" in line for line in lines(report))
+    assert any("no features yet" in note for note in report.notes)
+
+
+def test_captions_of_the_wrong_number(small):
+    path = small / "captions.txt"
+    path.write_text("\n".join(path.read_text().splitlines()[:-6]) + "\n")
+    found = lines(check("flickr8k", small))
+    assert "4 captions of 106_ab6.jpg instead of 5" in found[0]
+    assert "no caption of 107_ab7.jpg" in found[1]
+    assert len(found) == 2
+
+
+def test_splits(small):
+    listing = small / "Flickr8k_text" / flickr8k.LISTS["test"]
+    listing.write_text(f"{NAMES[6]}\n{NAMES[4]}\nnone.jpg\n")
+    found = lines(check("flickr8k", small))
+    assert "3 images instead of 2" in found[0]
+    assert f"line 2: {NAMES[4]} is in the split val too" in found[1]
+    assert "line 3: none.jpg is an image without captions" in found[2]
+    assert len(found) == 3
+
+
+def test_features(small):
+    path = small / "features" / f"{flickr8k.SHARED_FEATURES}.npy"
+    array = np.load(path)
+    array[2, 1, 1] = np.nan
+    np.save(path, array)
+    np.save(small / "features" / "short.npy", array[:7])
+    np.save(small / "features" / "own.npy", array[:2])
+    (small / "features" / "own.ids.txt").write_text("\n".join(NAMES[:2]))
+    found = lines(check("flickr8k", small))
+    assert f"row 2, image {NAMES[2]}, is not finite" in found[0]
+    assert "own.npy: no row for 6 images, first 102_ab2.jpg" in found[1]
+    assert "ids.txt: 8 ids for 7 rows of short.npy" in found[2]
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize("cut", [1, 2, 10, 300, 2000])
+def test_the_quick_decoding_finds_what_the_full_one_finds(tmp_path, cut):
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    path = tmp_path / "a.jpg"
+    Image.fromarray(pixels).save(path)
+    path.write_bytes(path.read_bytes()[:-cut])
+    try:
+        open_rgb(path)
+        full = None
+    except DataError as error:
+        full = error
+    assert bool(checks._decode(path)) == bool(full)
+    assert full or cut <= 2  # a JPEG may lack its end marker, not its data
+    assert OSError in UNREADABLE
+
+
+def test_folder_that_is_not_there(tmp_path):
+    for name in ("flickr8k", "glove", "links"):
+        found = lines(check(name, tmp_path / name))
+        assert len(found) == 1
+        assert "no such folder" in found[0]
+    with pytest.raises(DataError, match="no data set 'flickr9k'"):
+        check("flickr9k")
+
+
+def write_clue(folder, monkeypatch):
+    monkeypatch.setattr(checks, "CLUE_ROWS", {"train": 2, "test": 1})
+    header = ",".join(checks.CLUE_COLUMNS)
+    row = '{},5,"a dog, running",https://x.org/{}.jpg,1,0,0,1,0,0,0,0,0,0,False'
+    (folder / "conceptual_train_dis.csv").write_text(
+        "\n".join([header, row.format(0, "a"), row.format(1, "b")]) + "\n"
+    )
+    (folder / "conceptual_test_dis.csv").write_text(f"{header}\n{row.format(0, 'b')}\n")
+    return folder
+
+
+def test_clue(tmp_path, monkeypatch):
+    folder = write_clue(tmp_path, monkeypatch)
+    report = check("clue", folder)
+    assert lines(report) == []
+    assert report.notes[0].startswith("1 test captions show an image of the training file")
+    path = folder / "conceptual_train_dis.csv"
+    text = path.read_text()
+    path.write_text(text.replace(",1,0,0,1", ",2,0,0,1", 1) + "2,3\n")
+    found = lines(check("clue", folder))
+    assert "line 2: Visible is '2', not 0|1" in found[0]
+    assert "line 4: 2 fields instead of 15" in found[1]
+    path.write_text(text.replace("Story", "Tale"))
+    assert "line 1: the columns are" in lines(check("clue", folder))[0]
+    path.write_text("\n".join(text.splitlines()[:2]))
+    assert "1 sound rows instead of 2" in lines(check("clue", folder))[0]
+    path.write_bytes(text.encode().replace(b"dog", b"d\xffg", 1))
+    assert "line 2: bytes that are not UTF-8" in lines(check("clue", folder))[0]
+    path.unlink()
+    assert lines(check("clue", folder))[0].startswith(f"{path}: is missing")
+
+
+def test_cite(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "CITE_ROWS", 2)
+    rows = [
+        "0|0||span|True|True|False|False|False|False|False||1.png|7|Heat the oven.|Heat",
+        "1|1|False|span|True|True|False|False|False|False|True|True|1.png|8|Heat the oven.|Heat",
+    ]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["|".join(checks.CITE_COLUMNS), *rows]) + "\n")
+    report = check("cite", tmp_path)
+    assert lines(report) == []
+    assert report.notes[0].startswith("1 distinct pairs")
+    rows[0] = rows[0].replace("False||1.png", "|True|1.png")
+    path.write_text("\n".join(["|".join(checks.CITE_COLUMNS), *rows]) + "\n")
+    found = lines(check("cite", tmp_path))
+    assert "line 2: q8_resp is ''" in found[0]
+    assert "line 2: q9_resp is 'True'" in found[1]
+
+
+def test_sick(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "SICK_SETS", {"TRAIN": 1, "TEST": 1})
+    row = (
+        "{}\tA dog runs\tA dog moves\tENTAILMENT\t{}\tA_entails_B\tB_neutral_A\t"
+        'A "dog runs .\tA dog .\tFLICKR\tFLICKR\t{}'
+    )
+    path = tmp_path / "SICK.txt"
+
+    def write(*rows):
+        text = "\r\n".join(["\t".join(checks.SICK_COLUMNS), *(row.format(*r) for r in rows)])
+        path.write_text(text + "\r\n", newline="")
+        return lines(check("sick", tmp_path))
+
+    assert write((1, "4.5", "TRAIN"), (2, "5", "TEST")) == []
+    assert "line 3: relatedness_score is '5.2'" in write((1, 1, "TRAIN"), (2, "5.2", "TEST"))[0]
+    assert "line 3: pair 1 stands in line 2 too" in write((1, 1, "TRAIN"), (1, 2, "TEST"))[0]
+    assert "2 pairs of TRAIN instead of 1" in write((1, 1, "TRAIN"), (2, 2, "TRAIN"))[0]
+
+
+TREE = """# text = Dogs run
+1\tDogs\tdog\tNOUN\tNNS\t_\t2\tnsubj\t_\t_
+2\trun\trun\tVERB\tVBP\t_\t0\troot\t_\t_
+
+"""
+
+
+def test_trees(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "UD_SENTENCES", {"train": 2, "dev": 1})
+    with gzip.open(tmp_path / "en_ewt-ud-train.conllu.gz", "wt") as file:
+        file.write(TREE * 2)
+    path = tmp_path / "en_ewt-ud-dev.conllu"
+    path.write_text(TREE)
+    assert lines(check("ud_english_ewt", tmp_path)) == []
+    path.write_text(TREE.replace("\t2\tnsubj", "\tx\tnsubj").replace("2\trun\trun", "2\trun"))
+    found = lines(check("ud_english_ewt", tmp_path))
+    assert "line 2: the head is 'x'" in found[0]
+    assert "line 3: 9 fields instead of 10" in found[1]
+    packed = tmp_path / "en_ewt-ud-train.conllu.gz"
+    packed.write_bytes(packed.read_bytes()[:-12])
+    assert "cannot be read" in lines(check("ud_english_ewt", tmp_path))[0]
+    packed.unlink()
+    assert "is missing" in lines(check("ud_english_ewt", tmp_path))[0]
+
+
+def test_karpathy(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "KARPATHY_SPLITS", {"coco": {"train": 2, "test": 1}})
+    images = [{"split": s, "sentences": [{}] * 5} for s in ("train", "train", "test")]
+    path = tmp_path / "dataset_coco.json"
+    path.write_text(json.dumps({"images": images}))
+    assert lines(check("karpathy", tmp_path)) == []
+    path.write_text(json.dumps({"images": [*images, {"split": "val", "sentences": []}]}))
+    found = lines(check("karpathy", tmp_path))
+    assert "the splits are" in found[0]
+    assert "1 images have fewer than five captions" in found[1]
+    path.write_text("{")
+    assert "no split file" in lines(check("karpathy", tmp_path))[0]
+
+
+def test_document_sets(tmp_path):
+    folder = tmp_path / "mscoco"
+    folder.mkdir()
+    np.save(folder / "features.npy", np.ones((1, 4), dtype=np.float32))
+    (folder / "id2row.json").write_text('{"a": 0}')
+    document = [[["a", 0]], [["A dog.", -1]], "na"]
+    docs = {"train": [document], "val": [document], "test": []}
+    (folder / "docs.json").write_text(json.dumps(docs))
+    report = check("links", tmp_path)
+    assert lines(report) == []
+    assert report.counts == ["mscoco 1/1/0 documents"]
+    (folder / "id2row.json").write_text('{"a": 9}')
+    assert "has row 9" in lines(check("links", tmp_path))[0]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        (
+            "flickr8k",
+            "8091 images, 40455 captions, splits 6000/1000/1000, "
+            "grid4x4_mobilenetv1_pca192 8091 x 16 x 192",
+        ),
+        ("clue", "6047 training and 1512 test captions"),
+        ("cite", "2047 recipe steps"),
+        ("sick", "9840 sentence pairs, 4439/495/4906"),
+        ("ud_english_ewt", "train 12544 sentences, dev 2001 sentences, test 2077 sentences"),
+    ],
+)
+def test_real_data_sets_are_usable(real_data, name, counts):
+    report = check(name, real_data / name)
+    assert lines(report) == []
+    assert ", ".join(report.counts) == counts
+
+
+@pytest.mark.real
+def test_known_defects_are_notes(real_data):
+    notes = check("clue", real_data / "clue").notes
+    assert notes[0].startswith("610 test captions show an image of the training file")
+    notes = check("cite", real_data / "cite").notes
+    assert notes[0].startswith("1553 distinct pairs")

@@ -1,0 +1,112 @@
+"""The `mmlib data` commands: what they print, and their exit status."""
+
+import argparse
+
+import numpy as np
+import pytest
+from test_flickr8k import NAMES, edit_line, make
+
+from mmlib.datasets import cli, flickr8k, registry
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    return tmp_path
+
+
+def mmlib_data(*words):
+    parser = argparse.ArgumentParser()
+    cli.register(parser)
+    args = parser.parse_args([str(word) for word in words])
+    return args.run(args)
+
+
+def test_list(data, capsys):
+    make(data / "flickr8k")
+    assert mmlib_data("list") == 0
+    out = capsys.readouterr().out
+    assert str(data) in out
+    row = {line.split()[0]: line for line in out.splitlines() if line}
+    assert row["flickr8k"].split()[1:3] == ["yes", "program"]
+    assert row["flickr30k"].split()[1:4] == ["-", "by", "hand"]
+    assert set(registry.DATA_SETS) <= set(row)
+
+
+def test_check(data, capsys, monkeypatch):
+    monkeypatch.setattr(flickr8k, "IMAGES", 8)
+    monkeypatch.setattr(flickr8k, "SPLITS", {"train": 4, "val": 1, "test": 2})
+    folder = make(data / "flickr8k")
+    assert mmlib_data("check", "flickr8k") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("flickr8k: usable, 8 images, 40 captions, splits 4/1/2")
+    (folder / "Images" / NAMES[0]).write_bytes(b"")
+    edit_line(folder / "captions.txt", 9, "?")
+    assert mmlib_data("check", "flickr8k", "--folder", folder) == 1
+    out = capsys.readouterr().out
+    assert f"{NAMES[0]}: cannot be decoded" in out
+    assert "captions.txt, line 9" in out
+    assert "NOT usable, 2 problems" in out
+    edit_line(folder / "captions.txt", 1, "\n" * 60)
+    assert mmlib_data("check", "flickr8k") == 1
+    assert "... and 13 more (--all shows them)" in capsys.readouterr().out
+    assert mmlib_data("check", "flickr8k", "--all") == 1
+    assert "more (--all" not in capsys.readouterr().out
+
+
+def test_get(data, capsys, monkeypatch):
+    assert mmlib_data("get", "flickr30k") == 1
+    out = capsys.readouterr().out
+    assert "request form" in out
+    assert "non-commercial" in out
+    make(data / "flickr8k")
+    assert mmlib_data("get", "flickr8k") == 0
+    assert "already in" in capsys.readouterr().out
+
+    def fail(item):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(registry, "get", fail)
+    assert mmlib_data("get", "sick") == 1
+    assert "no route to host" in capsys.readouterr().err
+
+    def interrupt(item):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "get", interrupt)
+    assert mmlib_data("get", "sick") == 130
+
+
+def test_unknown_names_are_wrong_usage(data, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        mmlib_data("check", "flickr9k")
+    assert stopped.value.code == 2
+    assert "flickr8k" in capsys.readouterr().err
+
+
+def test_features(data, capsys):
+    from mmlib import vision
+
+    assert set(cli.BACKBONES) == set(vision.BACKBONES)
+    folder = make(data / "flickr8k")
+    words = ("features", "flickr8k", "--backbone", "resnet50", "--weights", "random")
+    words += ("--regions", "global", "--device", "cpu", "--labels")
+    (folder / "Images" / NAMES[2]).write_bytes(b"?")
+    assert mmlib_data(*words) == 1
+    assert f"{NAMES[2]}: cannot be decoded" in capsys.readouterr().err
+    assert mmlib_data(*words, "--skip-bad") == 0
+    out = capsys.readouterr().out
+    assert "global_resnet50_random.npy: 7 x 2048, weights: random, seed 0: NOT TRAINED" in out
+    assert f"left out: {NAMES[2]}" in out
+    loaded = flickr8k.load("test", None, "global_resnet50_random", "labels_resnet50_random")
+    assert loaded.features.shape == (2, 1, 2048)
+    assert np.allclose(loaded.label_scores.sum(axis=1), 1, atol=1e-4)
+    assert len(loaded.label_names) == 1000
+
+
+def test_features_of_nothing(data, capsys):
+    (data / "empty").mkdir()
+    assert mmlib_data("features", data / "empty") == 1
+    assert "no images" in capsys.readouterr().err
+    assert mmlib_data("features", data / "none") == 1
+    assert "neither flickr8k nor a folder of images" in capsys.readouterr().err

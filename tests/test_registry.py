@@ -1,0 +1,105 @@
+"""The registry's records, the page that describes them, and `get` against a server on localhost."""
+
+import io
+import re
+import threading
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mmlib.datasets import registry
+from mmlib.datasets.download import DownloadError
+from mmlib.datasets.problem import DataError
+from mmlib.datasets.registry import DATA_SETS, DataSet, Remote, get
+from mmlib.paths import PACKAGE
+
+
+@pytest.mark.parametrize("item", DATA_SETS.values(), ids=DATA_SETS)
+def test_records_are_complete(item):
+    assert set(item.papers) <= set(registry.ALL)
+    assert item.papers
+    assert item.remotes or item.how
+    assert re.match("https?://", item.source)
+    assert all((item.feeds, item.licence, item.size, item.layout))
+    for remote in item.remotes:
+        assert re.match("https?://[a-z.]+/", remote.url)
+        assert remote.archive or remote.path != "."
+        assert not remote.path.startswith(("/", ".."))
+
+
+def test_the_page_describes_every_data_set():
+    page = (PACKAGE.parent / "data" / "README.md").read_text()
+    sections = re.findall(r"^### (\w+)$", page, re.MULTILINE)
+    assert sections == list(DATA_SETS)
+    for item in DATA_SETS.values():
+        section = page.split(f"### {item.name}\n")[1].split("\n### ")[0]
+        assert re.search(r"https?://[^ )\n]+", item.source)[0] in section
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{item.name}` "))
+        assert ("by program" if item.remotes else "by hand") in row
+        assert all(paper in row for paper in item.papers)
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """A data set of one file and one archive, its server, and an empty data folder."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "labels.csv").write_text("a,b\n")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("Flicker8k_Dataset/1.jpg", b"picture")
+        archive.writestr("__MACOSX/._1.jpg", b"")
+    (site / "images.zip").write_bytes(packed.getvalue())
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path / "data"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        yield DataSet(
+            name="toy", papers=("links",), feeds="x", source="x", licence="x", size="x",
+            layout=("labels.csv|captions.csv", "Images/*.jpg"),
+            remotes=(
+                Remote(f"{address}/labels.csv", "labels.csv"),
+                Remote(f"{address}/images.zip", "Images", True, "Flicker8k_Dataset"),
+            ),
+        )  # fmt: skip
+        server.shutdown()
+
+
+def tree(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_get_downloads_and_unpacks_and_then_has_nothing_to_do(served, tmp_path):
+    assert not served.present()
+    for _ in range(2):
+        assert get(served) == [served.folder / "labels.csv", served.folder / "Images"]
+        assert tree(tmp_path / "data") == ["toy/Images/1.jpg", "toy/labels.csv"]
+        assert served.present()
+    (tmp_path / "site" / "images.zip").unlink()
+    get(served)  # what is in place is not asked for again
+    (served.folder / "labels.csv").unlink()
+    assert not served.present()
+    (served.folder / "captions.csv").write_text("a,b\n")
+    assert served.present()
+
+
+def test_a_failing_part_leaves_the_others_and_no_half_folder(served, tmp_path):
+    (tmp_path / "site" / "images.zip").unlink()
+    with pytest.raises(DownloadError, match="404"):
+        get(served)
+    assert tree(tmp_path / "data") == ["toy/labels.csv"]
+    assert not served.present()
+
+
+def test_by_hand_says_how():
+    with pytest.raises(DataError, match=r"flickr30k: cannot be downloaded .* request form"):
+        get(DATA_SETS["flickr30k"])
+    with pytest.raises(DataError, match=r"no data set 'toy' \(choose from flickr8k, clue"):
+        registry.find("toy")
