@@ -92,8 +92,22 @@ class Estimate:
     low: float
     high: float
 
+    def minus(self, other: "Estimate | float") -> "Estimate":
+        """The difference to a constant, or to an independent estimate.
 
-def crossed_interval(values: np.ndarray, clusters: Sequence, level: float = 0.95) -> Estimate:
+        The interval of the latter is MOVER's (Zou and Donner, Statistics in Medicine, 2008).
+        """
+        if not isinstance(other, Estimate):
+            return Estimate(self.effect - other, self.low - other, self.high - other)
+        effect = self.effect - other.effect
+        down = np.hypot(self.effect - self.low, other.high - other.effect)
+        up = np.hypot(self.high - self.effect, other.effect - other.low)
+        return Estimate(effect, float(effect - down), float(effect + up))
+
+
+def crossed_interval(
+    values: np.ndarray, clusters: Sequence | np.ndarray, level: float = 0.95
+) -> Estimate:
     """Mean of values (seeds, items) with an interval over both seeds and items.
 
     clusters: one name an item; items of one cluster are not independent and count together.
@@ -130,9 +144,18 @@ def crossed_interval(values: np.ndarray, clusters: Sequence, level: float = 0.95
     return Estimate(mean, mean - half, mean + half)
 
 
+def mean_interval(values: np.ndarray, level: float = 0.95) -> Estimate:
+    """Mean of independent values with Student's interval. Raises ValueError for fewer than two."""
+    if len(values) < 2:
+        raise ValueError("an interval needs at least two values")
+    mean = float(np.mean(values))
+    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values))
+    return Estimate(mean, mean - half, mean + half)
+
+
 def bootstrap_interval(
     statistic: Callable[[np.ndarray], float],
-    clusters: Sequence,
+    clusters: Sequence | np.ndarray,
     draws: int = 1000,
     seed: int = 0,
     level: float = 0.95,

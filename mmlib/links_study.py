@@ -1,30 +1,55 @@
 """Notebook 04's experiment: documents of each tier, budgets, and the grid of trainings."""
 
 import hashlib
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from PIL import Image
+from scipy.stats import spearmanr
 
-from mmlib.claims import Result
+from mmlib import plots
+from mmlib.claims import Estimate, Result, bootstrap_interval, crossed_interval
 from mmlib.datasets import builders
 from mmlib.datasets.document_files import read_corpus
 from mmlib.datasets.documents import SPLITS, Corpus
+from mmlib.datasets.world_documents import from_world, picture_scenes
 from mmlib.links import (
     SYSTEMS,
     Arrays,
+    Batches,
+    LinkModel,
     Settings,
     System,
+    best_matching,
     detection_matrices,
+    document_loss,
     evaluate,
+    link_metrics,
     prepare,
     random_matrices,
+    regress,
+    set_similarity,
+    spread,
 )
 from mmlib.paths import data_dir
 from mmlib.text import read_word_vectors, tokenize, train_word2vec
 from mmlib.training import settings_hash
 
 METRICS = ("AUC", "p@1", "p@5")
+
+WORLD_NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
+scenes whose content is known; sentences always say what is true of their scene, and its features
+come from a small network trained on other scenes of the same world. Albums share a setting, a
+style and their characters; the sentences of a story refer to each other with pronouns and leave
+things out. So difficulty by cohesion is built in, and what holds here shows how a method behaves
+where the truth is known, not how well it would do on photographs."""
 
 # Which printed table a data set of ours stands beside.
 PAPER_TABLES = {
@@ -68,6 +93,15 @@ class Study:
     unlabelled: Corpus | None
     key: Mapping[str, np.ndarray]
 
+    def only(self, names: Sequence[str]) -> "Study":
+        """The same with some of the labelled corpora; ValueError for one that is not there."""
+        unknown = [name for name in names if name not in self.corpora]
+        if unknown:
+            raise ValueError(
+                f"no documents {unknown[0]!r} here; there are {', '.join(self.corpora)}"
+            )
+        return replace(self, corpora={name: self.corpora[name] for name in names})
+
 
 def load_documents(tier: str, seed: int = 0) -> Study:
     """Documents of every kind that a tier has.
@@ -79,6 +113,38 @@ def load_documents(tier: str, seed: int = 0) -> Study:
     if tier not in makers:
         raise ValueError(f"no tier {tier!r}: use one of {', '.join(makers)}")
     return makers[tier](seed)
+
+
+WORLD_DOCUMENTS = {"train": 330, "val": 66, "test": 150}
+
+
+def world_documents(seed: int = 0) -> Study:
+    """Documents of the picture world, of every kind; stories and albums share their pictures."""
+    from mmlib import world
+    from mmlib.world import stories
+
+    cores = os.cpu_count() or 1
+    images = {"train": 1320, "val": 240, "test": 600}
+    photos = {s: world.captioned_images(s, n, seed, workers=cores) for s, n in images.items()}
+    coco = builders.coco(photos, {"train": 352, "val": 32, "test": 80}, seed)
+    numbers = {s: range(1000 * seed, 1000 * seed + n) for s, n in WORLD_DOCUMENTS.items()}
+    told = {s: [stories.story(i, s) for i in numbers[s]] for s in SPLITS}
+    alone = {s: [stories.isolated(d, seed) for d in told[s]] for s in SPLITS}
+    pictures = picture_scenes(alone, workers=cores)
+    alike = from_world("cohesive", alone, pictures, seed)
+    story = from_world("story", told, pictures, seed)
+    stress = builders.stress(alike, pictures, seed=seed)
+    guides = {s: [stories.organic(i, s) for i in numbers[s]] for s in SPLITS}
+    organic = from_world("organic", guides, picture_scenes(guides, workers=cores), seed)
+    articles, key = builders.unlabelled_articles(alike, pictures, sentences=(30, 50), seed=seed)
+    corpora = {
+        "coco": coco,
+        "cohesive": alike,
+        "story": story,
+        "stress": stress,
+        "organic": organic,
+    }
+    return Study(corpora, articles, key)
 
 
 def flickr8k_documents(seed: int = 0) -> Study:
@@ -98,6 +164,12 @@ def flickr8k_documents(seed: int = 0) -> Study:
     return Study(corpora, articles, key)
 
 
+# The authors' data sets by the part they play here; other folders keep their names.
+ROLES = {"mscoco": "coco", "story-dii": "cohesive", "story-sis": "story", "dii-stress": "stress",
+         "rqa": "organic"}  # fmt: skip
+LONG = ("organic", "diy", "unlabelled")  # their sentences are cut at 50 words, not at 20 (§5)
+
+
 def paper_documents(seed: int = 0) -> Study:
     """The authors' documents, from `<MMLIB_DATA>/links/<name>/`. Nothing here depends on a seed."""
     root = data_dir() / "links"
@@ -106,7 +178,7 @@ def paper_documents(seed: int = 0) -> Study:
         raise FileNotFoundError(
             f"{root} has no folder with docs.json, id2row.json and features.npy: see data/README.md"
         )
-    read = {folder.name: read_corpus(folder) for folder in folders}
+    read = {ROLES.get(folder.name, folder.name): read_corpus(folder) for folder in folders}
     labelled = {name: c for name, c in read.items() if c.test[0].labelled}
     others = [corpus for name, corpus in read.items() if name not in labelled]
     return Study(labelled, others[0] if others else None, {})
@@ -274,4 +346,276 @@ def prepare_all(
     study: Study, settings: Settings, vectors: Mapping[str, np.ndarray], seed: int = 0
 ) -> dict[str, Arrays]:
     """Every labelled corpus as arrays."""
-    return {n: prepare(c, settings, vectors, seed) for n, c in study.corpora.items()}
+    long = replace(settings, max_words=50)
+    return {
+        name: prepare(corpus, long if name in LONG else settings, vectors, seed)
+        for name, corpus in study.corpora.items()
+    }
+
+
+# --- Looking at documents --------------------------------------------------------------------
+
+
+def describe(study: Study) -> pd.DataFrame:
+    """The counterpart of the paper's Table 1: a row a corpus."""
+    rows = {}
+    for name, corpus in {**study.corpora, "unlabelled": study.unlabelled}.items():
+        if corpus is None:
+            continue
+        every = [*corpus.train, *corpus.val, *corpus.test]
+        rows[name] = {
+            "train/val/test": f"{len(corpus.train)}/{len(corpus.val)}/{len(corpus.test)}",
+            "sentences/images (median)": f"{np.median([len(d.sentences) for d in every]):.0f}/"
+            f"{np.median([len(d.images) for d in every]):.0f}",
+            "images (unique)": len({image for d in every for image in d.images}),
+            "density": f"{100 * np.mean([d.link_matrix().mean() for d in corpus.test]):.0f}%"
+            if corpus.test[0].labelled
+            else "unknown",
+            "clusters (test)": len({d.cluster for d in corpus.test}),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def one_of_each(study: Study, columns: int = 5) -> Figure:
+    """The first images of one test document of each kind, with a sentence linked to each."""
+    images, titles = [], []
+    for name, corpus in study.corpora.items():
+        document = corpus.test[0]
+        true = document.link_matrix()
+        for column, image in enumerate(document.images[:columns]):
+            linked = np.flatnonzero(true[:, column])
+            text = document.sentences[linked[0]] if len(linked) else "(no sentence)"
+            images.append(_open(corpus, image))
+            titles.append(f"[{name}] {text}")
+        images += [BLANK] * (columns - min(columns, len(document.images)))
+        titles += [""] * (len(images) - len(titles))
+    return plots.show_pictures(images, titles, columns)
+
+
+BLANK = Image.new("RGB", (8, 8), "white")
+
+
+def _open(corpus: Corpus, image: str) -> Image.Image:
+    """The picture, or a grey square where only features were brought."""
+    return corpus.open_image(image) if corpus.open_image else Image.new("RGB", (8, 8), "grey")
+
+
+def document_graph(
+    corpus: Corpus, row: int, scores: np.ndarray, title: str, edges: int = 5
+) -> Figure:
+    """Fig. 4: the best matching with `edges` edges in test document `row`, as a graph."""
+    document = corpus.test[row]
+    return plots.link_graph(
+        [_open(corpus, image) for image in document.images],
+        document.sentences,
+        scores,
+        document.link_matrix() if document.labelled else None,
+        best_matching(scores, min(edges, *scores.shape)),
+        title,
+    )
+
+
+def most_diverse(corpus: Corpus, count: int) -> int:
+    """Which of the first `count` test documents has the highest image spread."""
+    spreads = [spread(corpus.features[corpus.rows(d)]) for d in corpus.test[:count]]
+    return int(np.argmax(spreads))
+
+
+def unseal(study: Study, matrices: Sequence[np.ndarray]) -> pd.DataFrame:
+    """How often the most confident pairs of unlabelled documents are links, by the sealed key."""
+    assert study.unlabelled is not None
+    documents = study.unlabelled.test[: len(matrices)]
+    truth = [study.key[d.id] for d in documents]
+    scored = [link_metrics(m, y) for m, y in zip(matrices, truth, strict=True)]
+    rows = [s for s in scored if s is not None]
+    chance = 100 * float(np.mean([y.mean() for y in truth]))
+    return pd.DataFrame(
+        {"AP": pd.DataFrame(rows).mean(), "chance": {"AUC": 50.0, "p@1": chance, "p@5": chance}}
+    ).round(1)
+
+
+# --- Effects ---------------------------------------------------------------------------------
+
+
+def values_of(scores: Scores, dataset: str, systems: Sequence[str], metric: str) -> np.ndarray:
+    """Mean over systems of a metric, (seeds, documents); NaN for documents that are skipped."""
+    return np.mean([scores[dataset][system][metric] for system in systems], axis=0)
+
+
+def interval_of(
+    scores: Scores, study: Study, dataset: str, system: str, metric: str = "AUC"
+) -> Estimate:
+    """A system's score on a corpus, with its interval over seeds and documents."""
+    return _interval(values_of(scores, dataset, (system,), metric), study.corpora[dataset])
+
+
+def difference(
+    scores: Scores,
+    study: Study,
+    dataset: str,
+    better: Sequence[str],
+    worse: Sequence[str],
+    metric: str = "AUC",
+) -> Estimate:
+    """Mean of the systems `better` minus that of `worse`, paired by seed and document."""
+    gap = values_of(scores, dataset, better, metric) - values_of(scores, dataset, worse, metric)
+    return _interval(gap, study.corpora[dataset])
+
+
+def _interval(values: np.ndarray, corpus: Corpus) -> Estimate:
+    scored = ~np.isnan(values).any(axis=0)
+    clusters = np.array([d.cluster for d in corpus.test])
+    return crossed_interval(values[:, scored], clusters[scored])
+
+
+def _mean_over_seeds(scores: Scores, dataset: str, system: str) -> np.ndarray:
+    return scores[dataset][system]["AUC"].mean(axis=0)
+
+
+def rank_agreement(scores: Scores, study: Study, dataset: str, a: str, b: str) -> Estimate:
+    """Spearman's ρ over documents of two systems' AUC, with an interval over clusters."""
+    x, y = (_mean_over_seeds(scores, dataset, system) for system in (a, b))
+    scored = np.flatnonzero(~np.isnan(x))
+    clusters = np.array([d.cluster for d in study.corpora[dataset].test])[scored]
+
+    def rho(index: np.ndarray) -> float:
+        return float(spearmanr(x[scored][index], y[scored][index]).statistic)
+
+    return bootstrap_interval(rho, clusters)
+
+
+def agreement(scores: Scores, systems: Sequence[str]) -> pd.DataFrame:
+    """Spearman's ρ of per-document AUC: a column a pair of systems, and two seeds of the last."""
+    table: dict[str, dict[str, float]] = {}
+    for dataset, by_system in scores.items():
+        columns = {
+            f"{a}–{b}": (_mean_over_seeds(scores, dataset, a), _mean_over_seeds(scores, dataset, b))
+            for i, a in enumerate(systems)
+            for b in systems[i + 1 :]
+        }
+        repeated = by_system[systems[-1]]["AUC"]
+        if len(repeated) > 1:
+            columns[f"{systems[-1]}, two seeds"] = (repeated[0], repeated[1])
+        table[dataset] = {
+            name: float(spearmanr(x, y, nan_policy="omit").statistic)
+            for name, (x, y) in columns.items()
+        }
+    return pd.DataFrame.from_dict(table, orient="index").round(2)
+
+
+Histories = Mapping[tuple[str, str, int], Sequence[Mapping[str, float]]]
+
+
+def together(
+    histories: Histories, dataset: str, systems: Sequence[str], seeds: Sequence[int]
+) -> Estimate:
+    """Minus Spearman's ρ between dev loss and dev AUC over a training's epochs, over trainings."""
+    values = [
+        [
+            -spearmanr(*([h[key] for h in run] for key in ("dev_loss", "dev_AUC"))).statistic
+            for run in (histories[dataset, system, seed] for system in systems)
+        ]
+        for seed in seeds
+    ]
+    return crossed_interval(np.array(values), systems)
+
+
+def difficulty(
+    scores: Scores, predictors: Mapping[str, Mapping[str, np.ndarray]], system: str = "AP"
+) -> pd.DataFrame:
+    """The paper's regressions of per-document AUC, a row a corpus and set of predictors."""
+    rows = []
+    for dataset, table in predictors.items():
+        y = _mean_over_seeds(scores, dataset, system)
+        scored = ~np.isnan(y)
+        for name, sides in (
+            ("image spread", ("image spread",)),
+            ("text spread", ("text spread",)),
+            ("spread", ("image spread", "text spread")),
+            ("spread + content", tuple(table)),
+        ):
+            x = np.column_stack([table[side] for side in sides])
+            if len(y[scored]) > x.shape[1] + 1:
+                fitted = regress(x[scored], y[scored])
+                rows.append(
+                    {"documents": dataset, "predictors": name, "R² in %": fitted.r2,
+                     "adjusted R²": fitted.adjusted_r2, "F": fitted.f, "p of F": fitted.p}
+                )  # fmt: skip
+    shown = pd.DataFrame(rows).set_index(["documents", "predictors"])
+    return shown.round(1).assign(**{"p of F": shown["p of F"].map("{:.1g}".format)})
+
+
+def spread_effect(
+    scores: Scores,
+    study: Study,
+    predictors: Mapping[str, Mapping[str, np.ndarray]],
+    dataset: str,
+    side: str,
+    system: str = "AP",
+) -> Estimate:
+    """Coefficient of one side's spread in the regression on both, with its interval."""
+    y = _mean_over_seeds(scores, dataset, system)
+    scored = np.flatnonzero(~np.isnan(y))
+    x = np.column_stack([predictors[dataset][f"{s} spread"] for s in ("image", "text")])
+    clusters = np.array([d.cluster for d in study.corpora[dataset].test])[scored]
+
+    def coefficient(index: np.ndarray) -> float:
+        fitted = regress(x[scored][index], y[scored][index])
+        return float(fitted.coefficients[("image", "text").index(side)])
+
+    return bootstrap_interval(coefficient, clusters)
+
+
+def difficulty_figure(
+    scores: Scores, predictors: Mapping[str, Mapping[str, np.ndarray]], system: str = "AP"
+) -> Figure:
+    """AUC of each test document over its image spread and its text spread, a column a corpus."""
+    figure, axes = plt.subplots(
+        2, len(predictors), figsize=(2.6 * len(predictors), 4.6), squeeze=False, sharey=True
+    )
+    for column, (dataset, table) in enumerate(predictors.items()):
+        for row, side in enumerate(("image spread", "text spread")):
+            axes[row, column].plot(
+                table[side], _mean_over_seeds(scores, dataset, system), ".", ms=4
+            )
+            axes[row, column].set_xlabel(side)
+        axes[0, column].set_title(dataset, fontsize=10)
+    for row in range(2):
+        axes[row, 0].set_ylabel(f"{system}'s AUC in %")
+    return figure
+
+
+def summary(systems: Mapping[str, Mapping[str, np.ndarray]], names: Sequence[str]) -> pd.DataFrame:
+    """Mean over documents, and mean ± standard deviation over seeds, of each metric."""
+    cells = {}
+    for name in names:
+        per_seed = {m: np.nanmean(systems[name][m], axis=1) for m in METRICS}
+        cells[name] = {
+            m: f"{v.mean():.1f} ± {v.std(ddof=min(1, len(v) - 1)):.1f}" for m, v in per_seed.items()
+        }
+    return pd.DataFrame.from_dict(cells, orient="index")
+
+
+def time_steps(
+    arrays: Arrays,
+    settings: Settings,
+    systems: Mapping[str, System],
+    device: str,
+    repeats: int = 40,
+) -> dict[str, np.ndarray]:
+    """Milliseconds of training steps on one batch, the systems taking turns. name -> (repeats,)."""
+    batch = Batches(arrays, "train", device).batch(range(settings.b + 1))
+    model = LinkModel(torch.tensor(arrays.embeddings), arrays.features.shape[1], settings).to(
+        device
+    )
+    times: dict[str, list[float]] = {name: [] for name in systems}
+    for _ in range(repeats + 3):
+        for name, system in systems.items():
+            started = time.perf_counter()
+            cosines, rows, columns = model(batch)
+            document_loss(set_similarity(cosines, rows, columns, system)).backward()
+            model.zero_grad()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            times[name].append(1000 * (time.perf_counter() - started))
+    return {name: np.array(values[3:]) for name, values in times.items()}  # after a warm-up
