@@ -6,6 +6,7 @@ import pytest
 from mmlib.datasets.documents import SPLITS
 from mmlib.datasets.world_documents import from_world, picture_scenes, scene_id
 from mmlib.world.scenes import sample_scene, split_seeds
+from mmlib.world.stories import isolated, organic, story
 
 
 @dataclass(frozen=True)
@@ -134,3 +135,26 @@ def test_a_scene_in_two_splits_is_a_leak(written):
 def test_every_split_needs_documents(written):
     with pytest.raises(ValueError, match="no val documents"):
         picture_scenes({**written, "val": []}, size=32, backbone=colours)
+
+
+def test_the_worlds_own_writers():
+    """Every story, album and how-to can be written down, and its links come back whole."""
+    stories = {split: [story(seed, split) for seed in range(4)] for split in SPLITS}
+    albums = {split: [isolated(document) for document in each] for split, each in stories.items()}
+    guides = {split: [organic(seed, split) for seed in range(8)] for split in SPLITS}
+    pictures = picture_scenes(albums, size=32, backbone=colours)
+    for kind, documents, shared in (
+        ("story", stories, pictures),
+        ("cohesive", albums, pictures),
+        ("organic", guides, picture_scenes(guides, size=32, backbone=colours)),
+    ):
+        corpus = from_world(kind, documents, shared)
+        for split in SPLITS:
+            for document, before in zip(corpus.split(split), documents[split], strict=True):
+                ids = [scene_id(scene) for scene in before.scenes]
+                assert {
+                    (document.sentences[i], document.images[j])
+                    for i, j in np.argwhere(document.link_matrix())
+                } == {(before.sentences[i], ids[j]) for i, j in before.links}
+    sizes = {(len(d.sentences), len(d.images)) for d in corpus.train + corpus.val + corpus.test}
+    assert len(sizes) > 5
