@@ -30,7 +30,7 @@ from mmlib.paths import write_atomic
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-GRACE = 30.0  # seconds that a child gets past its time limit to say itself what it was doing
+GRACE = 60.0  # seconds that a child gets past its time limit to say itself what it was doing
 
 
 class ParameterError(ValueError):
@@ -224,6 +224,7 @@ class _Progress:
     def __init__(self, name: str, total: int) -> None:
         self.name, self.total, self.index, self.last = name, total, 0, ""
         self.cell: Any = None
+        self.busy = False
         self.live = sys.stderr.isatty()
         self.every = 0.2 if self.live else 10.0
         self.start = time.monotonic()
@@ -232,7 +233,12 @@ class _Progress:
     def cell_starts(self, cell: Any, cell_index: int) -> None:
         """Called by nbclient before each cell."""
         self.cell, self.index, self.last = cell, cell_index, ""
+        self.busy = cell.cell_type == "code"
         self.show()
+
+    def cell_ends(self, **_: Any) -> None:
+        """Called by nbclient when the kernel has answered."""
+        self.busy = False
 
     def write(self, text: str) -> None:
         """Called by papermill with what the notebook prints."""
@@ -291,11 +297,12 @@ def _execute_here(job: dict[str, Any], private: Path) -> str | None:
             progress_bar=False,
             stdout_file=progress,
             stderr_file=progress,
-            kernel_manager_class=_kernel_manager_class(private, deadline),
+            kernel_manager_class=_kernel_manager_class(private, progress),
             coalesce_streams=True,
             iopub_timeout=60,
             timeout_func=seconds_left,
             on_cell_start=progress.cell_starts,
+            on_cell_executed=progress.cell_ends,
         )
     except PapermillExecutionError as error:
         what = f"failed: {error.ename}: {error.evalue}"
@@ -318,7 +325,7 @@ def _literal(path: Path) -> str:
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-def _kernel_manager_class(private: Path, deadline: float) -> type:
+def _kernel_manager_class(private: Path, progress: _Progress) -> type:
     """A kernel manager that starts this interpreter, whatever kernelspecs the user has."""
     from ipykernel.kernelspec import RESOURCES, get_kernel_dict
     from jupyter_client.kernelspec import KernelSpec
@@ -335,8 +342,8 @@ def _kernel_manager_class(private: Path, deadline: float) -> type:
         async def shutdown_kernel(  # type: ignore[override]
             self, now: bool = False, restart: bool = False
         ) -> None:
-            """Shut the kernel down; one that is past its time is killed rather than asked."""
-            await super().shutdown_kernel(now or time.monotonic() > deadline, restart)
+            """Shut the kernel down; in the middle of a cell it is killed rather than asked."""
+            await super().shutdown_kernel(now or progress.busy, restart)
 
     return ThisEnvironment
 
@@ -352,7 +359,10 @@ def _child(folder: Path) -> int:
     """Entry point of the process that `execute` starts."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the kernel is shut down
     job = json.loads((folder / "job.json").read_text())
-    problem = _execute_here(job, folder)
+    try:
+        problem = _execute_here(job, folder)
+    except KeyboardInterrupt:
+        return 130
     (folder / "outcome.json").write_text(json.dumps({"problem": problem}))
     return int(problem is not None)
 
