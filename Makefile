@@ -7,6 +7,8 @@ READY := .venv/.installed
 OMP_NUM_THREADS ?= 1
 export OMP_NUM_THREADS
 
+.NOTPARALLEL:
+
 .PHONY: help setup run test lint types unit regression lab format notebooks bench clean distclean
 
 help:

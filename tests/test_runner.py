@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ def decoy(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     spec = home / "jupyter" / "kernels" / "python3"
     spec.mkdir(parents=True)
-    content = {"argv": ["/bin/false"], "display_name": "decoy", "language": "python"}
+    content = {"argv": [shutil.which("false")], "display_name": "decoy", "language": "python"}
     (spec / "kernel.json").write_text(json.dumps(content))
     startup = home / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -182,7 +183,7 @@ def test_results_of_an_earlier_run_do_not_count(tmp_path, monkeypatch):
 
 def test_broken_child_is_reported(tmp_path, monkeypatch):
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
-    monkeypatch.setattr(runner.sys, "executable", "/bin/false")
+    monkeypatch.setattr(runner.sys, "executable", shutil.which("false"))
     problem = runner.execute(notebook, tmp_path / "out.ipynb", {}, 1)
     assert problem == "the process that ran the notebook ended with exit status 1"
 
