@@ -58,6 +58,8 @@ class _Clause:
     aloft: bool  # in the air or on water: no "on the sand"
     listed: bool = False  # "a dog and a cat", of which there *is* one and another
     closed: bool = False  # ends in a place of its own
+    actors: tuple[int, ...] = ()  # the things that the verb is about
+    verb: tuple[str, str] = ("", "")  # as participle and finite, without an object
 
     @property
     def bare(self) -> str:
@@ -174,6 +176,7 @@ class _Writer:
             )
             return f"{start} {joined}{end}", True
         if form == "who" and last.finite and len(clauses) == 1 and not last.listed:
+            self.put_finite(last)
             who = "who" if last.person else "that"
             return f"{last.there} {last.subject} {who} {last.finite}{end}", True
         return joined + end, False
@@ -194,8 +197,24 @@ class _Writer:
 
     def finite(self, clause: _Clause) -> str:
         if clause.finite and (self.chance(0.4) or clause.participle.startswith("with ")):
+            self.put_finite(clause)
             return f"{clause.subject} {clause.finite}"
         return f"{clause.subject} {clause.be} {clause.participle}"
+
+    def put_finite(self, clause: _Clause) -> None:
+        """Have the graph's words say "rides" where the text does, not "riding"."""
+        participle, finite = clause.verb
+        at = {self.node_of[i] for i in clause.actors}
+        for k in at:
+            entries = []
+            for name, value, word in self.nodes[k].words:
+                if name == "action":  # "sitting" of "sitting on" becomes "sits" of "sits on"
+                    word = finite.removesuffix(participle.removeprefix(word))
+                entries.append((name, value, word))
+            self.nodes[k] = replace(self.nodes[k], words=tuple(entries))
+        for k, edge in enumerate(self.edges):
+            if edge.subject in at and edge.words == participle:
+                self.edges[k] = replace(edge, words=finite)
 
     def end(self, clause: _Clause) -> str:
         """The setting as a phrase after the clause."""
@@ -271,6 +290,8 @@ class _Writer:
             person=GROUP_OF[self.kind(members[0])] == "person",
             aloft=any(self.aloft(i) for i in members),
             closed=" the " in participle or " a walk" in participle,
+            actors=members,
+            verb=(participle, finite),
         )
 
     def pair(
@@ -306,6 +327,8 @@ class _Writer:
             plural=len(actors) > 1,
             person=GROUP_OF[self.kind(i)] == "person",
             aloft=self.aloft(i) or self.aloft(j),
+            actors=actors,
+            verb=(participle, finite),
         )
 
     def passive(self, edge: tuple[int, str, int], attributes: int) -> _Clause:

@@ -506,10 +506,10 @@ def twin(scene: Scene, seed: int, changes: int = 1, of: Sequence[str] = CHANGES)
 
     of: the sorts of facts that may change; "position" swaps the places of two things.
     The twin stays in the scene's split; its own seed only varies the drawing. Raises ValueError
-    where no such twin turns up in 1,000 tries.
+    where no such twin turns up in 3,000 tries.
     """
     rng = np.random.default_rng([seed, scene.seed, 2])
-    for _ in range(1000):
+    for _ in range(3000):
         other = scene
         for _ in range(changes):
             other = _changed(rng, other, pick(rng, of))
@@ -576,9 +576,12 @@ _TYING = ("on", *ACTION_RELATIONS)
 
 def _sensible(scene: Scene, before: Scene) -> bool:
     """Whether a changed scene could have been sampled: habits, places, nothing hidden."""
-    guests = {i for i, relation, _ in scene.relations if relation in ("on", "holding")}
+    guests = {i for i, relation, _ in scene.relations if relation in ("on", "under", "holding")}
     held = {j for _, relation, j in scene.relations if relation == "holding"}
-    for i, thing in enumerate(scene.things):
+    for i, (thing, old) in enumerate(zip(scene.things, before.things, strict=True)):
+        stayed = (scene.setting, thing.kind, thing.action, thing.y) == (
+            before.setting, old.kind, old.action, old.y,
+        )  # fmt: skip
         able = (*actions_in(thing.kind, scene.setting), ONLY_PAIRED.get(thing.kind), None)
         if (
             thing.kind not in HABITAT[scene.setting]
@@ -586,7 +589,7 @@ def _sensible(scene: Scene, before: Scene) -> bool:
             or thing.pattern not in ("plain", *PATTERNED[thing.kind])
             or thing.action not in able
             or (thing.action in ("flying", "jumping") and thing.lift == 0)
-            or (i not in guests | held and not _stands_well(thing, scene.setting))
+            or not (stayed or i in guests | held or _stands_well(thing, scene.setting))
         ):
             return False
     ties = [{e for e in s.relations if e[1] in _TYING} for s in (scene, before)]
