@@ -197,27 +197,36 @@ def extract(
     work = _Work(out.with_name(f".{out.stem}.partial"), settings, shapes)
     if work.files != _chained(images[: work.done], batch):
         raise DataError(f"{work.folder}: images changed since this run began (delete this folder)")
-    with ThreadPoolExecutor() as pool, torch.inference_mode():
-        bar = tqdm(total=len(images), initial=work.done, unit="image", desc=out.stem, disable=None)
+    bar = tqdm(total=len(images), initial=work.done, unit="image", desc=out.stem, disable=None)
+    with bar, ThreadPoolExecutor() as pool, torch.inference_mode():
         for start in range(work.done, len(images), batch):
             chunk = images[start : start + batch]
-            pictures = list(pool.map(_picture, [path for _, path in chunk]))
-            bad = [i for i, picture in enumerate(pictures) if isinstance(picture, DataError)]
-            if bad and not skip_bad:
-                raise DataError(f"{pictures[bad[0]]}; --skip-bad leaves such images out")
-            good = [i for i in range(len(chunk)) if i not in bad]
-            if good:
-                pixels = torch.stack([pictures[i] for i in good])  # type: ignore[misc]
-                found = network(pixels.to(device), regions)
-                rows = [start + i for i in good]
-                for name, values in zip(("features", "labels"), found, strict=True):
-                    if name in shapes:
-                        work.write(name, rows, values.cpu().numpy(), [images[r][1] for r in rows])
-            work.advance(chunk, [chunk[i][0] for i in bad])
+            pictures, bad = _decode(chunk, pool, skip_bad)
+            if pictures:
+                pixels = torch.stack(list(pictures.values())).to(device)
+                found = dict(zip(("features", "labels"), network(pixels, regions), strict=True))
+                for name in shapes:
+                    values = found[name].cpu().numpy()
+                    work.write(name, start, values, {i: chunk[i][1] for i in pictures})
+            work.advance(chunk, bad)
             bar.update(len(chunk))
-        bar.close()
     _finish(work, images, out, labels, settings)
     return open_features(out)
+
+
+def _decode(
+    chunk: Sequence[tuple[str, Path]], pool: ThreadPoolExecutor, skip_bad: bool
+) -> tuple[dict[int, Tensor], list[str]]:
+    """Position in the chunk -> picture, and the ids of those that cannot be decoded."""
+    pictures, bad = {}, []
+    for i, picture in enumerate(pool.map(_picture, [path for _, path in chunk])):
+        if isinstance(picture, Tensor):
+            pictures[i] = picture
+        elif skip_bad:
+            bad.append(chunk[i][0])
+        else:
+            raise DataError(f"{picture}; --skip-bad leaves such images out")
+    return pictures, bad
 
 
 def _picture(path: Path) -> Tensor | DataError:
@@ -237,6 +246,8 @@ def _settings(
     device: str,
 ) -> dict[str, Any]:
     """All that the bytes of the result depend on (and, faintly, the machine and its threads)."""
+    if not images:
+        raise DataError("no images to extract features from")
     import torchvision
 
     if len({name for name, _ in images}) < len(images):
@@ -328,17 +339,16 @@ class _Work:
         if fresh:
             self._note()
 
-    def write(self, name: str, rows: list[int], values: np.ndarray, paths: list[Path]) -> None:
-        """Put (len(rows), regions, width) values into their rows."""
+    def write(self, name: str, start: int, values: np.ndarray, paths: dict[int, Path]) -> None:
+        """Put values (len(paths), regions, width) into the rows start + keys of `paths`."""
         array = self.arrays[name]
         with np.errstate(over="ignore"):
-            values = values.reshape(len(rows), *array.shape[1:]).astype(array.dtype)
+            values = values.reshape(len(paths), *array.shape[1:]).astype(array.dtype)
         broken = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))
         if broken.size:
-            raise DataError(
-                f"{paths[broken[0]]}: its {name} do not fit {array.dtype} (are the weights right?)"
-            )
-        array[rows] = values
+            path = list(paths.values())[broken[0]]
+            raise DataError(f"{path}: its {name} do not fit {array.dtype} (are the weights right?)")
+        array[[start + i for i in paths]] = values
 
     def advance(self, chunk: Sequence[tuple[str, Path]], bad: list[str]) -> None:
         """Note that the next images, `chunk`, are on disk."""

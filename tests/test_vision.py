@@ -263,6 +263,8 @@ def test_images_already_done_may_not_change(tmp_path, tiny, pictures, monkeypatc
 def test_missing_image_doubled_id_and_overflow(tmp_path, tiny, pictures, monkeypatch):
     with pytest.raises(DataError, match="no such image"):
         run([*pictures, ("none.jpg", tmp_path / "none.jpg")], tmp_path / "a")
+    with pytest.raises(DataError, match="no images"):
+        run([], tmp_path / "e")
     with pytest.raises(DataError, match="occurs twice"):
         run([*pictures, pictures[0]], tmp_path / "b")
 
