@@ -269,9 +269,9 @@ def _develop(image: Image.Image, style: str, size: int, seed: int) -> Image.Imag
     exposure = np.float32(rng.uniform(0.94, 1.12))
     if style == "photo":
         cast = rng.uniform(0.96, 1.04, 3).astype(np.float32) * exposure
-        soft = soft * (cast * _vignette(size)) + 6 * noise
+        soft = soft * (cast * _vignette(size)) + 5 * noise
         return Image.fromarray(np.clip(soft, 0, 255).astype(np.uint8))
     grey = soft @ np.array((0.3, 0.59, 0.11), np.float32)
     grey = ((grey - 128) * np.float32(rng.uniform(1.0, 1.2)) + 132) * exposure
-    grey = grey * _vignette(size)[:, :, 0] + 7 * noise[:, :, 0]
+    grey = grey * _vignette(size)[:, :, 0] + 5.5 * noise[:, :, 0]
     return Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).convert("RGB")

@@ -247,11 +247,14 @@ def fowl(pen: Pen, action: str | None, shape: Fowl) -> None:
     afloat, aloft, down = action == "floating", action == "flying", action == "eating"
     low = 0.02 if afloat or aloft else 0.2
     if not afloat and not aloft:
-        stride = {"walking": 0.13, "running": 0.2}.get(action or "", 0.05)
+        stride = {"walking": 0.2, "running": 0.28}.get(action or "", 0.05)
         for x in (stride, -stride):
             pen.line([(0.35 * x, low + 0.1), (x, 0.03)], 0.035, shape.feet)
             pen.line([(x - 0.04, 0.02), (x + 0.09, 0.02)], 0.035, shape.feet)
-    a, middle = radians(-8.0 if down else 8.0 if aloft else shape.tilt), low + 0.25
+    tilt = -8.0 if down else 8.0 if aloft else shape.tilt
+    if action in ("walking", "running"):  # the head goes forward
+        tilt -= 16.0
+    a, middle = radians(tilt), low + 0.25
 
     def spot(x: float, y: float) -> Point:
         return x * cos(a) - y * sin(a), middle + x * sin(a) + y * cos(a)
@@ -279,7 +282,7 @@ def fowl(pen: Pen, action: str | None, shape: Fowl) -> None:
     if aloft:
         pen.poly(trace(".14,.06 -.12,.5 -.5,.72 -.36,.3 -.2,0"), shade(coat, 0.9), patterned=True)
     else:
-        pen.blob(trace(shape.wing), shade(coat, 0.82))
+        pen.blob(trace(shape.wing), shade(coat, 0.82), patterned=True)
     if afloat:
         for x, y in path("-.4,.03 .05,-.01 .42,.04"):
             pen.line([(x - 0.17, y), (x, y + 0.035), (x + 0.17, y)], 0.03, (232, 244, 250))

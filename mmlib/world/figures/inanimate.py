@@ -5,23 +5,24 @@ from math import cos, radians, sin
 from mmlib.world.pen import DARK, RGB, WOOD, Pen, mix, path, shade
 
 STEEL: RGB = (150, 156, 164)
-GLASS: RGB = (178, 214, 232)
-WAKE: RGB = (232, 244, 250)
+GLASS: RGB = (162, 204, 226)
+DUST: RGB = (226, 224, 220)
 
 
-def wheel(pen: Pen, x: float, r: float) -> None:
-    """A wheel with its hub."""
+def wheel(pen: Pen, x: float, r: float, action: str | None) -> None:
+    """A wheel with its hub; dust flies behind it when it turns."""
+    if action == "moving":
+        for back, y, size in ((1.2, 0.3, 0.42), (1.75, 0.45, 0.34), (2.2, 0.7, 0.26)):
+            pen.oval(x - back * r, y * r, size * r, size * r, DUST, outline=pen.style == "sketch")
     pen.oval(x, r, r, r, (40, 40, 44))
     pen.oval(x, r, 0.55 * r, 0.55 * r, (198, 202, 206), outline=False)
     pen.oval(x, r, 0.16 * r, 0.16 * r, (70, 70, 76), outline=False)
 
 
 def speed(pen: Pen, x: float, *heights: float) -> None:
-    """Lines and a puff behind something that moves."""
+    """Lines behind something that moves."""
     for i, y in enumerate(heights):
         pen.line([(x, y), (x - 0.26 - 0.1 * (i % 2), y)], 0.035, (246, 246, 246))
-    for dx, dy, r in ((-0.06, 0.1, 0.07), (-0.18, 0.12, 0.09), (-0.31, 0.17, 0.065)):
-        pen.oval(x + dx, dy, r, r, (226, 226, 226), outline=pen.style == "sketch")
 
 
 def car(pen: Pen, action: str | None) -> None:
@@ -43,7 +44,7 @@ def car(pen: Pen, action: str | None) -> None:
     pen.oval(-1.01, 0.44, 0.045, 0.06, (200, 40, 36))
     pen.poly(path("-1.1,.17 -1.1,.24 1.1,.24 1.1,.17"), (96, 98, 104))
     for x in (-0.6, 0.62):
-        wheel(pen, x, 0.215)
+        wheel(pen, x, 0.215, action)
 
 
 def bus(pen: Pen, action: str | None) -> None:
@@ -60,7 +61,7 @@ def bus(pen: Pen, action: str | None) -> None:
     pen.line([(-1.05, 0.47), (0.5, 0.47)], 0.03, shade(paint, 1.5))
     pen.oval(1.03, 0.3, 0.04, 0.05, (252, 238, 160))
     for x in (-0.66, 0.3):
-        wheel(pen, x, 0.165)
+        wheel(pen, x, 0.165, action)
 
 
 def truck(pen: Pen, action: str | None) -> None:
@@ -74,7 +75,7 @@ def truck(pen: Pen, action: str | None) -> None:
     pen.poly(path(".56,.55 .56,.79 .76,.79 .9,.55"), GLASS)
     pen.oval(1.03, 0.34, 0.045, 0.05, (252, 238, 160))
     for x in (-0.74, -0.34, 0.7):
-        wheel(pen, x, 0.18)
+        wheel(pen, x, 0.18, action)
 
 
 def bicycle(pen: Pen, action: str | None) -> None:
@@ -249,8 +250,7 @@ def tent(pen: Pen, _: str | None) -> None:
 def ball(pen: Pen, action: str | None) -> None:
     """A ball with a light seam."""
     if action == "moving":
-        for y in (0.25, 0.5, 0.75):
-            pen.line([(-0.62, y), (-1.0 - 0.2 * (y == 0.5), y)], 0.06, (246, 246, 246))
+        speed(pen, -0.6, 0.25, 0.5, 0.75)
     pen.oval(0, 0.5, 0.5, 0.5, pen.main, patterned=True)
     seam = shade(pen.main, 1.55) if sum(pen.main) < 600 else shade(pen.main, 0.7)
     pen.arc(-0.42, 0.5, 0.55, 300, 420, seam)

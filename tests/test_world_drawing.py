@@ -1,0 +1,341 @@
+"""The picture world's drawing: the same bytes every time, and every fact visible."""
+
+import hashlib
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from mmlib.world import drawing
+from mmlib.world.drawing import contact_sheet, draw
+from mmlib.world.pen import Pen, mix, pattern_tile, shade, smooth
+from mmlib.world.scenes import ABLE, PATTERNED, sample_scene
+from mmlib.world.schema import (
+    ACTIONS,
+    COLOURS,
+    GROUP_OF,
+    KINDS,
+    PATTERNS,
+    SETTINGS,
+    SIZES,
+    STYLES,
+    Scene,
+    Thing,
+    box,
+)
+
+MAN = Thing("man", "red", "large", "plain", "standing", 0.5, 0.85)
+BALL = Thing("ball", "red", "large", "plain", None, 0.5, 0.85)
+
+
+def scene_of(*things: Thing, relations=(), setting="park", style="flat", seed=5) -> Scene:
+    return Scene(tuple(things), tuple(relations), setting, style, seed)
+
+
+def pixels(scene: Scene, size: int = 128) -> np.ndarray:
+    return np.asarray(draw(scene, size), dtype=float)
+
+
+def gap(a: Scene, b: Scene, thing: Thing | None = None) -> np.ndarray:
+    """(h, w) differences of two pictures, of 255; with a thing, about its box alone."""
+    found = np.abs(pixels(a) - pixels(b)).max(2)
+    if thing:
+        left, top, right, bottom = (int(128 * part) for part in box(thing))
+        found = found[max(top, 0) : bottom + 3, max(left - 8, 0) : right + 8]
+    return found
+
+
+def noise_gap(style: str) -> np.ndarray:
+    """(128, 128) differences of two developments of one picture: noise and exposure alone."""
+    image = Image.new("RGB", (384, 384), (128, 128, 128))
+    one, two = (
+        np.asarray(drawing._develop(image, style, 128, seed), dtype=float) for seed in (1, 2)
+    )
+    return np.abs(one - two).max(2)
+
+
+def drawn_box(thing: Thing, monkeypatch) -> tuple[float, ...]:
+    """What a thing really covers, in parts of the side."""
+    found: list[tuple[float, ...]] = []
+
+    def note(brush, pen: Pen, corner):
+        left, top, right, bottom = pen.layer.getbbox()
+        (x, y), n = corner, brush.side
+        found.append(((x + left) / n, (y + top) / n, (x + right) / n, (y + bottom) / n))
+
+    monkeypatch.setattr(drawing, "_paste", note)
+    draw(scene_of(thing))
+    return found[0]
+
+
+def test_the_same_scene_gives_the_same_bytes():
+    for seed in range(6):
+        scene = sample_scene(seed)
+        assert draw(scene).tobytes() == draw(scene).tobytes()
+
+
+def test_another_process_draws_the_same_bytes():
+    code = (
+        "import hashlib; from mmlib.world.drawing import contact_sheet;"
+        "from mmlib.world.scenes import sample_scene;"
+        "sheet = contact_sheet([sample_scene(s) for s in range(8)], size=64);"
+        "print(hashlib.sha256(sheet.tobytes()).hexdigest())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    sheet = contact_sheet([sample_scene(s) for s in range(8)], size=64)
+    assert run.stdout.strip() == hashlib.sha256(sheet.tobytes()).hexdigest()
+
+
+def test_the_order_of_drawing_other_scenes_does_not_matter():
+    scene = sample_scene(3)
+    before = draw(scene).tobytes()
+    for seed in range(20, 26):
+        draw(sample_scene(seed), 48)
+    assert draw(scene).tobytes() == before
+
+
+def test_another_seed_varies_the_picture():
+    scene = scene_of(MAN)
+    assert gap(scene, replace(scene, seed=6)).mean() > 5
+
+
+@pytest.mark.parametrize("size", [16, 32, 100, 128, 200, 512])
+def test_any_size(size):
+    image = draw(sample_scene(1), size)
+    assert image.size == (size, size)
+    assert image.mode == "RGB"
+
+
+@pytest.mark.parametrize("size", [0, -3, 15])
+def test_too_small_a_size_is_refused(size):
+    with pytest.raises(ValueError, match="16"):
+        draw(sample_scene(1), size)
+
+
+def test_sizes_show_the_same_picture():
+    scene = sample_scene(2)
+    small = np.asarray(draw(scene, 256).resize((64, 64), Image.Resampling.BOX), dtype=float)
+    assert np.abs(small - pixels(scene, 64)).mean() < 12
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    action=st.sampled_from((None, *ACTIONS)),
+    colour=st.sampled_from(COLOURS),
+    pattern=st.sampled_from(PATTERNS),
+    size=st.sampled_from(SIZES),
+    x=st.floats(-0.2, 1.2),
+    y=st.floats(0.3, 1.2),
+    lift=st.floats(0, 1),
+    style=st.sampled_from(STYLES),
+    setting=st.sampled_from(SETTINGS),
+    seed=st.integers(0, 2**62),
+)
+def test_whatever_the_schema_allows_can_be_drawn(
+    kind, action, colour, pattern, size, x, y, lift, style, setting, seed
+):
+    thing = Thing(kind, colour, size, pattern, action, x, y, -1, lift)
+    scene = scene_of(thing, MAN, setting=setting, style=style, seed=seed)
+    scene = replace(scene, relations=((1, "holding", 0), (1, "riding", 0)))
+    assert draw(scene, 32).size == (32, 32)
+
+
+def share_beyond_noise(a: Scene, b: Scene, thing: Thing | None = None) -> float:
+    """The share of pixels that differ by more than noise makes them differ, 45 at least."""
+    limit = max(45.0, 1.2 * noise_gap(a.style).max())
+    return float((gap(a, b, thing) > limit).mean())
+
+
+def test_noise_alone_does_not_count_as_a_difference():
+    for style in STYLES:
+        limit = max(45.0, 1.2 * noise_gap(style).max())
+        assert limit < 110
+        assert (noise_gap(style) > limit).mean() == 0
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_settings_look_different(style):
+    pictures = {setting: pixels(scene_of(setting=setting, style=style)) for setting in SETTINGS}
+    floor = noise_gap(style).mean()
+    for one in SETTINGS:
+        for other in SETTINGS:
+            if one < other:
+                difference = np.abs(pictures[one] - pictures[other]).max(2).mean()
+                assert difference > max(8, 1.3 * floor), (one, other)
+
+
+@pytest.mark.parametrize("setting", ["park", "snow"])
+def test_styles_look_different(setting):
+    pictures = [pixels(scene_of(MAN, setting=setting, style=style)) for style in STYLES]
+    for i, one in enumerate(pictures):
+        for other in pictures[i + 1 :]:
+            assert np.abs(one - other).max(2).mean() > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_looks_like_no_other_of_its_group(kind):
+    thing = replace(MAN, kind=kind, action=None)
+    for other in KINDS:
+        if other != kind and GROUP_OF[other] == GROUP_OF[kind]:
+            alike = scene_of(replace(thing, kind=other))
+            assert share_beyond_noise(scene_of(thing), alike, thing) > 0.05, other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_actions_show_in_the_pose(kind):
+    things = {
+        action: replace(MAN, kind=kind, size="medium", action=action) for action in ABLE[kind]
+    }
+    for one in things:
+        for other in things:
+            if one != other:
+                a, b = scene_of(things[one]), scene_of(things[other])
+                assert share_beyond_noise(a, b, things[one]) > 0.02, (one, other)
+
+
+PATTERNED_KINDS = [kind for kind in KINDS if PATTERNED[kind]]
+
+
+@pytest.mark.parametrize("style", ["photo", "sketch", "flat"])
+@pytest.mark.parametrize("kind", PATTERNED_KINDS)
+def test_patterns_show(kind, style):
+    patterns = ("plain", *PATTERNED[kind])
+    things = [replace(MAN, kind=kind, action=None, pattern=pattern) for pattern in patterns]
+    for i, one in enumerate(things):
+        for other in things[i + 1 :]:
+            a, b = scene_of(one, style=style), scene_of(other, style=style)
+            assert share_beyond_noise(a, b, one) > 0.01, (one.pattern, other.pattern)
+
+
+def test_plain_things_have_no_pattern_of_their_own():
+    ball = np.asarray(draw(scene_of(BALL)))
+    left, top, right, bottom = (int(128 * part) for part in box(BALL))
+    inside = ball[top:bottom, left:right].reshape(-1, 3)
+    assert (np.abs(inside - np.median(inside, 0)).max(1) < 40).mean() > 0.5
+
+
+@pytest.mark.parametrize("style", ["photo", "sketch", "flat"])
+def test_colours_can_be_told_apart(style):
+    left, top, right, bottom = (int(128 * part) for part in box(BALL))
+    means = {}
+    for colour in COLOURS:
+        image = pixels(scene_of(replace(BALL, colour=colour), style=style))
+        means[colour] = np.median(image[top:bottom, left:right].reshape(-1, 3), 0)
+    for one in COLOURS:
+        for other in COLOURS:
+            if one != other:
+                assert np.abs(means[one] - means[other]).max() > 18, (one, other)
+
+
+def test_black_and_white_shows_no_colour():
+    image = pixels(scene_of(BALL, style="black and white"))
+    assert (image[:, :, 0] == image[:, :, 1]).all()
+    assert (image[:, :, 1] == image[:, :, 2]).all()
+
+
+def test_sizes_of_things_differ():
+    areas = []
+    for size in SIZES:
+        areas.append((gap(scene_of(replace(BALL, size=size)), scene_of()) > 20).sum())
+    assert areas[0] * 1.5 < areas[1]
+    assert areas[1] * 1.5 < areas[2]
+
+
+def test_facing_mirrors_the_figure():
+    thing = replace(MAN, kind="horse", size="medium", action=None)
+    right, left = (
+        gap(scene_of(replace(thing, facing=facing)), scene_of()) > 40 for facing in (1, -1)
+    )
+    right, left = right[:100], left[:100]  # above the shadow, which does not turn
+    assert (right != left).mean() > 0.01
+    assert (right[:, 1:] == left[:, ::-1][:, :-1]).mean() > 0.99
+
+
+def test_nearer_things_hide_farther_ones():
+    back, front = replace(BALL, y=0.8, colour="blue"), replace(BALL, y=0.86)
+    overlap = pixels(scene_of(back, front))[int(128 * 0.8), 64]
+    assert overlap[0] > overlap[2]  # red, the colour of the nearer one
+    assert (pixels(scene_of(back, front)) == pixels(scene_of(front, back))).mean() > 0.9
+
+
+def test_a_holder_reaches_for_what_is_held():
+    kite = Thing("kite", "blue", "medium", "plain", "flying", 0.75, 0.851, 1, 0.6)
+    apart, held = scene_of(MAN, kite), scene_of(MAN, kite, relations=[(0, "holding", 1)])
+    rows, columns = np.nonzero(gap(apart, held) > 40)
+    assert columns.max() > 80  # the string runs towards the kite
+    assert rows.min() < 60
+
+
+def test_a_rider_does_not_walk():
+    horse = Thing("horse", "brown", "large", "plain", "walking", 0.5, 0.85)
+    rider = Thing("man", "red", "medium", "plain", "sitting", 0.5, 0.854, 1, 0.2)
+    rides = [(1, "on", 0), (1, "riding", 0), (0, "under", 1)]
+    sits = [(1, "on", 0), (0, "under", 1)]
+    rider_alone = rides[:1] + sits[1:]
+    assert gap(
+        scene_of(horse, rider, relations=rides), scene_of(horse, rider, relations=sits)
+    ).any()
+    assert not gap(
+        scene_of(horse, rider, relations=rider_alone), scene_of(horse, rider, relations=sits)
+    ).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_things_fill_the_box_that_relations_are_read_from(kind, monkeypatch):
+    thing = replace(MAN, kind=kind, size="medium", action=None, y=0.8)
+    left, top, right, bottom = box(thing)
+    seen = drawn_box(thing, monkeypatch)
+    wide, high = right - left, bottom - top
+    assert abs(seen[0] - left) < 0.25 * wide
+    assert abs(seen[2] - right) < 0.25 * wide
+    assert abs(seen[1] - top) < 0.2 * high
+    assert abs(seen[3] - bottom) < 0.1 * high
+
+
+def test_contact_sheet_holds_every_scene():
+    scenes = [sample_scene(seed) for seed in range(5)]
+    sheet = contact_sheet(scenes, columns=2, size=64)
+    assert sheet.size == (2 * 68 + 4, 3 * 68 + 4)
+    last = sheet.crop((4, 4 + 2 * 68, 68, 4 + 2 * 68 + 64))
+    assert last.tobytes() == draw(scenes[4], 64).tobytes()
+
+
+def test_speed():
+    scenes = [sample_scene(seed) for seed in range(60)]
+    for scene in scenes:
+        draw(scene)
+    start = time.process_time()
+    for scene in scenes:
+        draw(scene)
+    assert len(scenes) / (time.process_time() - start) > 60  # about 250 on a quiet core
+
+
+def test_colour_helpers():
+    assert mix((0, 0, 0), (100, 200, 50), 0.5) == (50, 100, 25)
+    assert shade((100, 100, 100), 0.5) == (50, 50, 50)
+    assert shade((100, 100, 100), 2) == (255, 255, 255)
+
+
+def test_a_smooth_curve_passes_its_points():
+    corners = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]
+    assert np.allclose(smooth(corners)[::5], corners)
+
+
+def test_patterns_repeat_every_two_periods():
+    for pattern in ("striped", "across", "checked", "spotted"):
+        tile = np.asarray(pattern_tile(pattern, 10, 128))
+        assert (tile[:, :-20] == tile[:, 20:]).all()
+        assert (tile[:-20] == tile[20:]).all()
+        assert 0.15 < (tile > 0).mean() < 0.6
+
+
+def test_an_unknown_pattern_is_refused():
+    with pytest.raises(ValueError, match="wavy"):
+        pattern_tile("wavy", 8, 64)
