@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import fuse_conv_bn_eval
 
 from mmlib.paths import PACKAGE
 from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, STYLES, Scene
@@ -24,7 +25,7 @@ WEIGHTS = PACKAGE / "world" / "backbone.safetensors"
 RECORD = PACKAGE / "world" / "backbone.json"
 SIZE = 128  # side of the pictures that it sees, in pixels
 GRID = 4  # regions a side
-# What it was trained to tell. Settings and styles exclude each other, the others do not.
+# What it was trained to tell: of each place in the picture, and of the picture as a whole.
 HEADS: dict[str, tuple[str, ...]] = {
     "kind": KINDS,
     "colour": COLOURS,
@@ -33,7 +34,7 @@ HEADS: dict[str, tuple[str, ...]] = {
     "setting": SETTINGS,
     "style": STYLES,
 }
-EXCLUSIVE = ("setting", "style")
+LOCAL, OVERALL = ("kind", "colour", "pattern", "action"), ("setting", "style")
 LABELS = KINDS + COLOURS + SETTINGS  # single English words
 # (channels, stride) of each 3x3 layer
 LAYERS = ((16, 2), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (128, 1))
@@ -41,10 +42,11 @@ WIDTH = LAYERS[-1][0]
 
 
 class Backbone(nn.Module):
-    """Eight 3x3 convolutions with skips, then one linear head a question.
+    """Eight 3x3 convolutions with skips; one linear layer that names what each place shows.
 
-    A head sees the mean and the maximum over the last map. `norm` adds batch normalisation after
-    each convolution, for training; `folded` merges it into the weights again.
+    A picture shows a kind, colour, pattern or action as surely as its surest place does. Setting
+    and style are read from the mean over places. `norm` adds batch normalisation after each
+    convolution, for training; `folded` merges it into the weights again.
     """
 
     def __init__(self, norm: bool = False):
@@ -55,9 +57,9 @@ class Backbone(nn.Module):
             for before, (channels, stride) in zip(widths, LAYERS, strict=False)
         )
         self.norms = nn.ModuleList(nn.BatchNorm2d(c) if norm else nn.Identity() for c, _ in LAYERS)
-        self.heads = nn.ModuleDict(
-            {name: nn.Linear(2 * WIDTH, len(words)) for name, words in HEADS.items()}
-        )
+        self.local = nn.Linear(WIDTH, sum(len(HEADS[name]) for name in LOCAL))
+        self.overall = nn.Linear(WIDTH, sum(len(HEADS[name]) for name in OVERALL))
+        self.deviation: Tensor
         self.register_buffer("deviation", torch.ones(()))
 
     def map(self, pixels: Tensor) -> Tensor:
@@ -68,14 +70,17 @@ class Backbone(nn.Module):
             x = F.relu(y if stride == 2 else x + y)
         return x
 
-    def summary(self, activations: Tensor) -> Tensor:
-        """(n, WIDTH, h, w) -> (n, 2 WIDTH): mean and maximum over places."""
-        return torch.cat([activations.mean((2, 3)), activations.amax((2, 3))], 1)
+    def places(self, activations: Tensor) -> Tensor:
+        """(n, WIDTH, h, w) -> (n, h * w, words of the LOCAL heads) logits."""
+        return self.local(activations.flatten(2).transpose(1, 2))
 
     def logits(self, activations: Tensor) -> dict[str, Tensor]:
         """One (n, words) tensor a head."""
-        summary = self.summary(activations)
-        return {name: head(summary) for name, head in self.heads.items()}
+        local = self.places(activations).amax(1)
+        overall = self.overall(activations.mean((2, 3)))
+        found = zip(LOCAL, local.split([len(HEADS[name]) for name in LOCAL], 1), strict=True)
+        rest = zip(OVERALL, overall.split([len(HEADS[name]) for name in OVERALL], 1), strict=True)
+        return dict(found) | dict(rest)
 
     def regions(self, activations: Tensor) -> Tensor:
         """(n, WIDTH, h, w) -> (n, GRID * GRID, WIDTH), row by row, of about unit deviation."""
@@ -85,10 +90,10 @@ class Backbone(nn.Module):
     def folded(self) -> "Backbone":
         """The same network in evaluation without normalisation layers."""
         plain = Backbone()
-        plain.heads.load_state_dict(self.heads.state_dict())
-        plain.deviation = self.deviation.clone()
+        plain.local, plain.overall, plain.deviation = self.local, self.overall, self.deviation
         for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            plain.convs[i] = nn.utils.fuse_conv_bn_eval(conv.eval(), norm.eval())
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                plain.convs[i] = fuse_conv_bn_eval(conv.eval(), norm.eval())
         return plain.eval()
 
 
@@ -99,7 +104,8 @@ def load(device: str = "cpu") -> Backbone:
     weights = load_file(WEIGHTS)
     network.load_state_dict({name: value.float() for name, value in weights.items()})
     network.requires_grad_(False)
-    return network.eval().to(device, memory_format=torch.channels_last)
+    network = network.eval().to(memory_format=torch.channels_last)
+    return network.to(device)
 
 
 def record() -> dict[str, Any]:
@@ -115,7 +121,7 @@ def to_pixels(images: Sequence[Image.Image]) -> np.ndarray:
             image = image.convert("RGB")
         if image.size != (SIZE, SIZE):
             image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
-        pixels[i] = image
+        pixels[i] = np.asarray(image)
     return pixels
 
 
@@ -159,7 +165,7 @@ def scores(
     }
     for activations in _maps(images, batch, device):
         for name, logits in network.logits(activations).items():
-            likely = logits.softmax(1) if name in EXCLUSIVE else logits.sigmoid()
+            likely = logits.softmax(1) if name in OVERALL else logits.sigmoid()
             parts[name].append(likely.cpu().numpy())
     return {name: np.concatenate(found) for name, found in parts.items()}
 
@@ -180,7 +186,7 @@ def targets(scenes: Sequence[Scene]) -> dict[str, np.ndarray]:
     """The truth for each head: (n, words) bool, by the names in HEADS."""
     truth = {name: np.zeros((len(scenes), len(words)), bool) for name, words in HEADS.items()}
     for i, scene in enumerate(scenes):
-        shown = {
+        shown: dict[str, set[str | None]] = {
             "kind": {thing.kind for thing in scene.things},
             "colour": {thing.colour for thing in scene.things},
             "pattern": {thing.pattern for thing in scene.things},
@@ -189,7 +195,7 @@ def targets(scenes: Sequence[Scene]) -> dict[str, np.ndarray]:
             "style": {scene.style},
         }
         for name, words in HEADS.items():
-            truth[name][i] = [word in shown[name] for word in words]
+            truth[name][i] = np.array([word in shown[name] for word in words])
     return truth
 
 
@@ -200,13 +206,14 @@ def accuracy(found: dict[str, np.ndarray], scenes: Sequence[Scene]) -> dict[str,
     precision, averaged over the words that occur. Colours count in pictures that show them, so
     not in black and white.
     """
-    truth, result = targets(scenes), {}
+    truth = targets(scenes)
+    result: dict[str, float] = {}
     in_colour = np.array([scene.style != "black and white" for scene in scenes])
     for name, likely in found.items():
         real = truth[name]
         if name == "colour":
             likely, real = likely[in_colour], real[in_colour]
-        if name in EXCLUSIVE:
+        if name in OVERALL:
             result[name] = float((likely.argmax(1) == real.argmax(1)).mean())
         else:
             occurs = real.any(0)
