@@ -18,7 +18,7 @@ from mmlib import plots
 from mmlib.claims import Estimate, Result, bootstrap_interval, crossed_interval
 from mmlib.datasets import builders
 from mmlib.datasets.document_files import read_corpus
-from mmlib.datasets.documents import SPLITS, Corpus
+from mmlib.datasets.documents import SPLITS, Corpus, Document
 from mmlib.datasets.world_documents import from_world, picture_scenes
 from mmlib.links import (
     SYSTEMS,
@@ -376,6 +376,22 @@ def describe(study: Study) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
+def some_pictures(study: Study, count: int) -> list[Image.Image]:
+    """The first different test images of the tier, from its corpora in turn."""
+    found: dict[str, Image.Image] = {}
+    for corpus in study.corpora.values():
+        for image in (image for document in corpus.test for image in document.images):
+            if len(found) < count and image not in found:
+                found[image] = _open(corpus, image)
+    return list(found.values())
+
+
+def images_of(corpus: Corpus, document: Document) -> Figure:
+    """The images of a document, numbered as the columns of its link matrix."""
+    numbers = [str(column) for column in range(len(document.images))]
+    return plots.show_pictures([_open(corpus, image) for image in document.images], numbers)
+
+
 def one_of_each(study: Study, columns: int = 5) -> Figure:
     """The first images of one test document of each kind, with a sentence linked to each."""
     images, titles = [], []
@@ -413,6 +429,17 @@ def document_graph(
         best_matching(scores, min(edges, *scores.shape)),
         title,
     )
+
+
+def kept_matrices(
+    jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict], system: str, seed: int = 0
+) -> dict[str, list[np.ndarray]]:
+    """The cosine matrices that trainings of one system and seed kept. data set -> matrices."""
+    return {
+        job["dataset"]: [np.array(matrix) for matrix in answer["matrices"]]
+        for (job, _), answer in zip(jobs, answers, strict=True)
+        if job["name"] == system and job["seed"] == seed
+    }
 
 
 def most_diverse(corpus: Corpus, count: int) -> int:
