@@ -292,6 +292,20 @@ def test_stress_documents_are_paired_with_cohesive_ones(built):
                 assert document.images[of_image[sentence]] == twin.images[label]
 
 
+def test_stress_over_further_rounds_and_parts_of_them(splits):
+    """The same groups with other captions stay in their blocks, wherever the list was cut."""
+    similar = cohesive(splits, {"test": 60})
+    part = replace(similar, test=similar.test[10:50])
+    for corpus in (similar, part):
+        hard = stress(corpus, splits)
+        check_leaks(hard)
+        assert len(hard.test) == len(corpus.test)
+        home = {}
+        for document in hard.test:
+            twin = frozenset(document.images)
+            assert home.setdefault(twin, document.cluster) == document.cluster
+
+
 def test_stress_takes_one_caption_an_image_or_more(splits, alike):
     for per_source in (1, 3):
         for document in stress(alike, splits, per_source=per_source).test:

@@ -257,40 +257,31 @@ def _super_blocks(
     A block has `size` groups or a few more. Position in the block makes the round, so that one
     round holds one document a block. Val and test keep their blocks over all rounds.
     """
-    rounds: dict[int, list[Document]] = defaultdict(list)
+    pools: dict[int, list[Document]] = defaultdict(list)
     for document in similar.split(split):
-        rounds[document.round].append(document)
-    blocks: list[list[Document]] = []
-    for turn, documents in sorted(rounds.items()):
-        if split == "train" or not blocks:
-            if len(documents) < size:
-                if blocks:
-                    return  # The rest of a last, incomplete round.
-                raise ValueError(
-                    f"{split} has {len(documents)} groups of similar images, needs {size}: "
-                    "give more images, or ask for fewer captions or more per source"
-                )
-            order = rng.permutation(len(documents))
-            parts = np.array_split(order, len(documents) // size)
-            blocks = [[documents[index] for index in part] for part in parts]
-            place = {
-                _group_key(document, split): (number, position)
-                for number, block in enumerate(blocks)
-                for position, document in enumerate(block)
-            }
-        for document in documents:
-            number, position = place[_group_key(document, split)]
-            others = [
-                image
-                for index, member in enumerate(blocks[number])
-                if index != position
-                for image in member.images
-            ]
-            cluster = "000" if split == "train" else f"{number:03d}"
-            yield document, turn * 2 * size + position, cluster, others
+        pools[document.round if split == "train" else 0].append(document)
+    for pool in pools.values():
+        groups = {_group(document, split): document.images for document in pool}
+        if len(groups) < size:
+            if pool is not pools[min(pools)]:
+                return  # The rest of a last, incomplete round.
+            raise ValueError(
+                f"{split} has {len(groups)} groups of similar images, needs {size}: "
+                "give more images, or ask for fewer captions or more per source"
+            )
+        order = rng.permutation(list(groups))
+        blocks = [part.tolist() for part in np.array_split(order, len(groups) // size)]
+        home = {name: number for number, block in enumerate(blocks) for name in block}
+        for document in pool:
+            name = _group(document, split)
+            number = home[name]
+            others = [image for g in blocks[number] if g != name for image in groups[g]]
+            turn = document.round * 2 * size + blocks[number].index(name)
+            yield document, turn, "000" if split == "train" else f"{number:03d}", others
 
 
-def _group_key(document: Document, split: str) -> str:
+def _group(document: Document, split: str) -> str:
+    """What names a group: val and test show the same one again, with other captions."""
     return document.id if split == "train" else document.cluster
 
 
