@@ -1,0 +1,94 @@
+"""Brute force: slow, plain answers to compare the fast code with. Nothing here uses mmlib.
+
+Rows are sentences and columns images, as everywhere in paper 04.
+"""
+
+from itertools import combinations, permutations
+
+import numpy as np
+
+
+def matchings(n: int, m: int, k: int):
+    """Every matching of k edges between n rows and m columns, as a list of pairs."""
+    for rows in combinations(range(n), k):
+        for columns in permutations(range(m), k):
+            yield list(zip(rows, columns, strict=True))
+
+
+def mean_of_largest(values, k: int) -> float:
+    return sum(sorted(values, reverse=True)[:k]) / k
+
+
+def dc(matrix) -> float:
+    return float(
+        np.mean([max(r) for r in matrix]) + np.mean([max(c) for c in np.transpose(matrix)])
+    )
+
+
+def tk(matrix, k: int) -> float:
+    best_image = [max(row) for row in matrix]
+    best_sentence = [max(column) for column in np.transpose(matrix)]
+    return float(mean_of_largest(best_image, k) + mean_of_largest(best_sentence, k))
+
+
+def ap(matrix, k: int) -> tuple[float, list]:
+    """Mean of the best matching with exactly k edges, and one such matching."""
+    weight = {tuple(e): sum(matrix[i][j] for i, j in e) for e in matchings(*np.shape(matrix), k)}
+    best = max(weight, key=lambda edges: weight[edges])
+    return float(weight[best] / k), [list(edge) for edge in best]
+
+
+def ap_at_most(matrix, k: int) -> tuple[float, list]:
+    """The paper's form: at most k edges, largest sum, divided by how many; 0 where empty."""
+    best, chosen = 0.0, []
+    for size in range(1, k + 1):
+        for edges in matchings(*np.shape(matrix), size):
+            total = sum(matrix[i][j] for i, j in edges)
+            if total > best:
+                best, chosen = total, edges
+    return float(best / max(len(chosen), 1)), [list(edge) for edge in chosen]
+
+
+def sizes(n: int, m: int, half: bool, rounding: str = "ceil") -> int:
+    q = min(n, m)
+    if not half:
+        return q
+    return q // 2 if rounding == "floor" else -(-q // 2)
+
+
+def similarity(matrix, name: str) -> float:
+    """Document similarity by the name of the system."""
+    n, m = np.shape(matrix)
+    k = sizes(n, m, half=name.endswith("½k"))
+    if name == "DC":
+        return dc(matrix)
+    return tk(matrix, k) if name.startswith("TK") else ap(matrix, k)[0]
+
+
+def loss_terms(q, margin: float, negatives: str) -> tuple[list, list]:
+    """Image terms and sentence terms of each document."""
+    pool = max if negatives == "hard" else (lambda values: sum(values) / len(values))
+    size = len(q)
+    others = [[j for j in range(size) if j != i] for i in range(size)]
+    image = [pool([max(0, margin - q[i][i] + q[i][j]) for j in others[i]]) for i in range(size)]
+    sentence = [pool([max(0, margin - q[i][i] + q[j][i]) for j in others[i]]) for i in range(size)]
+    return image, sentence
+
+
+def loss(q, margin: float = 0.2, negatives: str = "hard") -> float:
+    image, sentence = loss_terms(q, margin, negatives)
+    return float(np.mean(image) + np.mean(sentence))
+
+
+def auc(scores, links) -> float:
+    """Share of (link, other) pairs in the right order, in percent; a tie is half right."""
+    scores, links = np.ravel(scores), np.ravel(links).astype(bool)
+    right = [(a > b) + (a == b) / 2 for a in scores[links] for b in scores[~links]]
+    return 100 * float(np.mean(right))
+
+
+def precision(scores, links, count: int) -> float:
+    """Share of links among the `count` best cells, in percent; ties go to the earlier cell."""
+    cells = list(zip(np.ravel(scores), np.ravel(links), strict=True))
+    best = sorted(cells, key=lambda cell: -cell[0])[:count]
+    return 100 * sum(bool(link) for _, link in best) / len(best)
