@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -38,6 +39,7 @@ def scene_of(*things: Thing, relations=(), setting="park", style="flat", seed=5)
     return Scene(tuple(things), tuple(relations), setting, style, seed)
 
 
+@cache
 def pixels(scene: Scene, size: int = 128) -> np.ndarray:
     return np.asarray(draw(scene, size), dtype=float)
 
@@ -51,6 +53,7 @@ def gap(a: Scene, b: Scene, thing: Thing | None = None) -> np.ndarray:
     return found
 
 
+@cache
 def noise_gap(style: str) -> np.ndarray:
     """(128, 128) differences of two developments of one picture: noise and exposure alone."""
     image = Image.new("RGB", (384, 384), (128, 128, 128))
