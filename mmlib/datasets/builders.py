@@ -175,7 +175,7 @@ def _similar_groups(
         if not free[anchor]:
             continue
         free[anchor] = False
-        cosines = np.where(free, vectors @ vectors[anchor], -np.inf)
+        cosines = np.where(free, _products(vectors, vectors[anchor]), -np.inf)
         nearest = _largest(cosines, min(10 * GROUP, int(free.sum())))
         group = _apart(anchor, nearest, vectors, ceiling)
         if len(group) == GROUP:
@@ -194,13 +194,18 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
 
 def _apart(anchor: int, nearest: np.ndarray, vectors: np.ndarray, ceiling: float) -> list[int]:
     """The anchor and its nearest rows, without near-duplicates of one already in the group."""
-    members = [anchor, *nearest.tolist()]
-    cosines = vectors[members] @ vectors[members].T
-    group = [0]
-    for candidate in range(1, len(members)):
-        if len(group) < GROUP and cosines[candidate, group].max() <= ceiling:
-            group.append(candidate)
-    return [int(members[index]) for index in group]
+    group = [int(anchor)]
+    for row in nearest.tolist():
+        if len(group) == GROUP:
+            break
+        if _products(vectors[group], vectors[row]).max() <= ceiling:
+            group.append(row)
+    return group
+
+
+def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """vectors @ vector without BLAS, whose threads cost more here than they give."""
+    return np.einsum("ij,j->i", vectors, vector)
 
 
 def _spread(unit: np.ndarray) -> float:
