@@ -1,0 +1,219 @@
+"""Tokens, vocabulary, word vectors, and the sentence encoder."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from mmlib.text import (
+    SentenceEncoder,
+    Vocabulary,
+    embedding_matrix,
+    mean_word_vectors,
+    read_word_vectors,
+    tokenize,
+    train_word2vec,
+)
+
+# --- Tokens and vocabulary -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sentence", "tokens"),
+    [
+        ("A Dog runs!! :)", ["a", "dog", "runs", "!", "!", ":)"]),
+        ("don't STOP, 3.5 &amp; #tag", ["don't", "stop", ",", "3.5", "&", "#tag"]),
+        ("two-tone\n car  .", ["two-tone", "car", "."]),
+        ("", []),
+        ("   ", []),
+    ],
+)
+def test_tokens_are_those_of_a_lower_cased_tweet(sentence, tokens):
+    assert tokenize(sentence) == tokens
+
+
+def test_words_stand_by_falling_count_then_name():
+    sentences = [["b", "c", "a"], ["c", "a", "b"], ["c", "d"]]
+    assert Vocabulary.from_sentences(sentences, 1).words == ("<pad>", "<unk>", "c", "a", "b", "d")
+    assert Vocabulary.from_sentences(sentences, 2).words == ("<pad>", "<unk>", "c", "a", "b")
+    assert Vocabulary.from_sentences(sentences, 3).words == ("<pad>", "<unk>", "c")
+
+
+def test_the_threshold_is_five_unless_told_otherwise():
+    words = Vocabulary.from_sentences([["five"] * 5, ["four"] * 4]).words
+    assert words == ("<pad>", "<unk>", "five")
+
+
+def test_special_names_in_a_text_do_not_become_words():
+    assert Vocabulary.from_sentences([["<pad>", "<unk>", "a"]], 1).words == ("<pad>", "<unk>", "a")
+
+
+def test_encoding_keeps_the_first_words_and_pads_behind():
+    vocabulary = Vocabulary(("<pad>", "<unk>", "a", "b"))
+    ids, lengths = vocabulary.encode([["b", "a", "b", "a"], ["zebra", "a"], []], max_words=3)
+    assert ids.tolist() == [[3, 2, 3], [1, 2, 0], [1, 0, 0]]
+    assert lengths.tolist() == [3, 2, 1]
+    assert ids.dtype == lengths.dtype == torch.int64
+
+
+def test_encoding_nothing_gives_nothing():
+    ids, lengths = Vocabulary(("<pad>", "<unk>")).encode([], 5)
+    assert ids.shape == (0, 0)
+    assert lengths.shape == (0,)
+
+
+# --- Word vectors ----------------------------------------------------------------------------
+
+WORDS = Vocabulary(("<pad>", "<unk>", *(f"w{i}" for i in range(200))))
+
+
+@pytest.mark.parametrize(("vectors", "bound"), [(None, 0.02), ({"w3": np.ones(30)}, 0.2)])
+def test_words_without_a_vector_start_uniform(vectors, bound):
+    table = embedding_matrix(WORDS, 30, seed=0, vectors=vectors)
+    assert table.shape == (202, 30)
+    assert table.dtype == torch.float32
+    drawn = table[[i for i in range(202) if i != 5]]  # w3 stands in row 5
+    assert drawn.abs().max() <= bound
+    assert drawn.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+    assert (table[5] == 1).all() == (vectors is not None)
+
+
+def test_embeddings_are_seeded():
+    assert torch.equal(embedding_matrix(WORDS, 8, seed=1), embedding_matrix(WORDS, 8, seed=1))
+    assert not torch.equal(embedding_matrix(WORDS, 8, seed=1), embedding_matrix(WORDS, 8, seed=2))
+
+
+def test_vectors_of_another_width_are_refused():
+    with pytest.raises(ValueError, match=r"'w3' has shape \(4,\).*set word_width"):
+        embedding_matrix(WORDS, 8, 0, {"w3": np.ones(4)})
+
+
+def test_mean_vectors_skip_unknown_words():
+    vectors = {"a": np.array([1.0, 3.0]), "b": np.array([3.0, 1.0])}
+    found = mean_word_vectors([["a", "zebra", "b"], ["zebra"], []], vectors)
+    assert found.tolist() == [[2, 2], [0, 0], [0, 0]]
+    assert mean_word_vectors([], vectors).shape == (0, 2)
+
+
+TRAIN = """
+import hashlib, numpy as np
+from mmlib.text import train_word2vec
+rng = np.random.default_rng(0)
+pairs = [("cat", "purrs"), ("dog", "barks")]
+sentences = [list(pairs[i % 2]) + [f"w{rng.integers(30)}"] for i in range(400)]
+vectors = train_word2vec(sentences, width=12, seed=5, epochs=3)
+digest = hashlib.sha256(b"".join(vectors[w].tobytes() for w in sorted(vectors))).hexdigest()
+"""
+
+
+def test_word2vec_does_not_depend_on_the_process():
+    """Python hashes strings with another salt in each process."""
+    here: dict = {}
+    exec(TRAIN, here)
+    there = subprocess.run(
+        [sys.executable, "-c", TRAIN + "print(digest)"], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONHASHSEED": "123"},
+    ).stdout.strip()  # fmt: skip
+    assert here["digest"] == there
+    vectors = here["vectors"]
+    assert set(vectors) == {w for s in here["sentences"] for w in s}  # rare words too
+    assert all(v.shape == (12,) and v.dtype == np.float32 for v in vectors.values())
+    other = train_word2vec(here["sentences"], width=12, seed=6, epochs=3)
+    assert not np.allclose(other["cat"], vectors["cat"])
+
+
+def test_word2vec_brings_words_of_one_context_together():
+    rng = np.random.default_rng(0)
+    topics = [["sea", "ship", "sail", "wave"], ["bread", "oven", "flour", "cake"]]
+    sentences = [list(rng.permutation(topics[i % 2])) for i in range(6000)]
+    vectors = train_word2vec(sentences, width=10, seed=0)
+
+    def cosine(a, b):
+        return vectors[a] @ vectors[b] / np.linalg.norm(vectors[a]) / np.linalg.norm(vectors[b])
+
+    assert cosine("sea", "ship") > cosine("sea", "oven") + 0.2
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_word_vectors_are_read_from_both_formats(binary, tmp_path):
+    from gensim.models import KeyedVectors
+
+    table = KeyedVectors(3)
+    table.add_vectors(["cat", "dog", "Été"], np.arange(9, dtype=np.float32).reshape(3, 3))
+    path = tmp_path / ("vectors.bin" if binary else "vectors.txt")
+    table.save_word2vec_format(str(path), binary=binary)
+    found = read_word_vectors(path, ["dog", "Été", "zebra"])
+    assert {word: v.tolist() for word, v in found.items()} == {"dog": [3, 4, 5], "Été": [6, 7, 8]}
+
+
+# --- Sentence encoder ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    return SentenceEncoder(torch.randn(20, 6), width=5, dropout=0.5).eval()
+
+
+IDS = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0], [1, 0, 0, 0]])
+LENGTHS = torch.tensor([4, 2, 1])
+
+
+def test_a_sentence_is_a_unit_vector(encoder):
+    vectors = encoder(IDS, LENGTHS)
+    assert vectors.shape == (3, 5)
+    assert vectors.norm(dim=-1).tolist() == pytest.approx([1, 1, 1])
+
+
+def test_padding_never_enters_a_sentence(encoder):
+    together = encoder(IDS, LENGTHS)
+    for i, length in enumerate(LENGTHS):
+        alone = encoder(IDS[i : i + 1, :length], LENGTHS[i : i + 1])
+        assert torch.allclose(together[i], alone[0], atol=1e-6)
+    noisy = torch.where(IDS == 0, 9, IDS)  # another word behind the end
+    assert torch.equal(encoder(noisy, LENGTHS), together)
+    wide = nn.functional.pad(IDS, (0, 3))
+    assert torch.allclose(encoder(wide, LENGTHS), together, atol=1e-6)
+
+
+def test_a_sentence_is_the_state_after_its_last_word(encoder):
+    states, _ = encoder.gru(encoder.embed(IDS[:1]))
+    wanted = nn.functional.normalize(states[0, -1], dim=-1)
+    assert torch.allclose(encoder(IDS[:1], LENGTHS[:1])[0], wanted, atol=1e-6)
+
+
+def test_word_order_matters(encoder):
+    turned = encoder(IDS[:1].flip(1), LENGTHS[:1])
+    assert not torch.allclose(turned, encoder(IDS[:1], LENGTHS[:1]), atol=1e-3)
+
+
+def test_dropout_takes_whole_channels_the_same_for_all_words(encoder):
+    encoder.train()
+    seen = []
+    encoder.gru.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    ids = torch.full((400, 4), 3)
+    encoder(ids, torch.full((400,), 4))
+    words, _ = nn.utils.rnn.pad_packed_sequence(seen[0], batch_first=True)
+    dropped = words == 0
+    assert (dropped == dropped[:, :1]).all()  # one mask for all words of a sentence
+    assert not (dropped == dropped[:1]).all()  # another for another sentence
+    assert dropped.float().mean().item() == pytest.approx(0.5, abs=0.05)
+    kept = (words / encoder.embed(ids))[~dropped]
+    assert kept.detach().numpy() == pytest.approx(2)  # 1 / (1 - p) keeps the mean
+    encoder.eval()
+    assert torch.equal(encoder(IDS, LENGTHS), encoder(IDS, LENGTHS))
+
+
+def test_embeddings_are_trained_and_the_given_table_is_not_touched():
+    table = torch.randn(20, 6)
+    before = table.clone()
+    encoder = SentenceEncoder(table, width=5, dropout=0.0)
+    encoder(IDS, LENGTHS)[:, 0].sum().backward()
+    used = encoder.embed.weight.grad.abs().sum(1) > 0
+    assert used.nonzero().flatten().tolist() == [1, 3, 4, 5, 6, 7, 8]  # never padding
+    torch.optim.SGD(encoder.parameters(), lr=1.0).step()
+    assert torch.equal(table, before)
