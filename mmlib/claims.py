@@ -78,7 +78,7 @@ def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataF
         )
     table = pd.DataFrame(columns)
     order = [*paper.index, *(s for s in table.index if s not in paper.index)]
-    return table.reindex(order).fillna("–")
+    return table.reindex(order).astype(object).fillna("–")
 
 
 # --- Intervals --------------------------------------------------------------------------------
@@ -297,6 +297,8 @@ def tolerance(deviation: float, measured: int, run: int, floor: float = 0.1) -> 
 
 def figures_of(table: pd.DataFrame) -> pd.DataFrame:
     """Mean, deviation and number over seeds of every figure "dataset/system/metric"."""
+    if table.split.nunique() > 1:
+        raise ValueError("figures of several splits must not be averaged: choose one split first")
     names = table.dataset + "/" + table.system + "/" + table.metric
     values = table.groupby(names, sort=False).value
     # A seed that gave no number must not be averaged away.
@@ -312,6 +314,10 @@ def make_expected(
     chance: chance level of each figure; figures without one are left out. seeds: how many seeds
     the checked run averages over. parameters: under which the figures hold.
     """
+    means = figures_of(table)
+    unknown = sorted(set(chance) - set(means.index))
+    if unknown:
+        raise ValueError(f"a chance level is given for {unknown[0]!r}, but there is no such figure")
     figures = {
         name: {
             "value": round(float(row["mean"]), 3),
@@ -320,7 +326,7 @@ def make_expected(
             "deviation": round(float(row["std"]), 3),
             "seeds": int(row["count"]),
         }
-        for name, row in figures_of(table).iterrows()
+        for name, row in means.iterrows()
         if name in chance
     }
     return {"how": dict(how), "parameters": dict(parameters), "figures": figures}

@@ -18,7 +18,7 @@ from mmlib import plots
 from mmlib.claims import Estimate, Result, bootstrap_interval, crossed_interval
 from mmlib.datasets import builders
 from mmlib.datasets.document_files import read_corpus
-from mmlib.datasets.documents import SPLITS, Corpus, Document
+from mmlib.datasets.documents import SPLITS, Corpus, Document, cluster_numbers
 from mmlib.datasets.world_documents import from_world, picture_scenes
 from mmlib.links import (
     SYSTEMS,
@@ -122,6 +122,7 @@ def world_documents(seed: int = 0) -> Study:
     """Documents of the picture world, of every kind; stories and albums share their pictures."""
     from mmlib import world
     from mmlib.world import stories
+    from mmlib.world.captions import captions
 
     cores = os.cpu_count() or 1
     images = {"train": 1320, "val": 240, "test": 600}
@@ -136,7 +137,13 @@ def world_documents(seed: int = 0) -> Study:
     stress = builders.stress(alike, pictures, seed=seed)
     guides = {s: [stories.organic(i, s) for i in numbers[s]] for s in SPLITS}
     organic = from_world("organic", guides, picture_scenes(guides, workers=cores), seed)
-    articles, key = builders.unlabelled_articles(alike, pictures, sentences=(30, 50), seed=seed)
+    captioned = {
+        split: replace(
+            images, captions=tuple(tuple(c.text for c in captions(s)) for s in images.scenes)
+        )
+        for split, images in pictures.items()
+    }
+    articles, key = builders.unlabelled_articles(alike, captioned, sentences=(30, 50), seed=seed)
     corpora = {
         "coco": coco,
         "cohesive": alike,
@@ -491,7 +498,7 @@ def difference(
 
 def _interval(values: np.ndarray, corpus: Corpus) -> Estimate:
     scored = ~np.isnan(values).any(axis=0)
-    clusters = np.array([d.cluster for d in corpus.test])
+    clusters = cluster_numbers(corpus.test)
     return crossed_interval(values[:, scored], clusters[scored])
 
 
@@ -503,7 +510,7 @@ def rank_agreement(scores: Scores, study: Study, dataset: str, a: str, b: str) -
     """Spearman's ρ over documents of two systems' AUC, with an interval over clusters."""
     x, y = (_mean_over_seeds(scores, dataset, system) for system in (a, b))
     scored = np.flatnonzero(~np.isnan(x))
-    clusters = np.array([d.cluster for d in study.corpora[dataset].test])[scored]
+    clusters = cluster_numbers(study.corpora[dataset].test)[scored]
 
     def rho(index: np.ndarray) -> float:
         return float(spearmanr(x[scored][index], y[scored][index]).statistic)
@@ -584,7 +591,7 @@ def spread_effect(
     y = _mean_over_seeds(scores, dataset, system)
     scored = np.flatnonzero(~np.isnan(y))
     x = np.column_stack([predictors[dataset][f"{s} spread"] for s in ("image", "text")])
-    clusters = np.array([d.cluster for d in study.corpora[dataset].test])[scored]
+    clusters = cluster_numbers(study.corpora[dataset].test)[scored]
 
     def coefficient(index: np.ndarray) -> float:
         fitted = regress(x[scored][index], y[scored][index])
