@@ -1,0 +1,319 @@
+"""The picture world's backbone: shapes, order, and the accuracy that its record claims."""
+
+import argparse
+import importlib.util
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mmlib.world import backbone
+from mmlib.world.backbone import (
+    HEADS,
+    LABELS,
+    OVERALL,
+    Backbone,
+    accuracy,
+    features,
+    label_scores,
+    load,
+    record,
+    scores,
+    targets,
+    to_input,
+)
+from mmlib.world.drawing import draw
+from mmlib.world.scenes import sample_scene, split_seeds
+from mmlib.world.schema import COLOURS, KINDS, SETTINGS, Scene, Thing
+
+SCRIPT = Path(__file__).parents[1] / "ci" / "train_world_backbone.py"
+
+
+@pytest.fixture(scope="module")
+def scenes() -> list[Scene]:
+    """The first held-out scenes: as many as the record states its deviation for."""
+    first, _ = record()["held_out_seeds"]
+    return [sample_scene(seed) for seed in range(first, first + 300)]
+
+
+@pytest.fixture(scope="module")
+def pictures(scenes) -> list[Image.Image]:
+    return [draw(scene) for scene in scenes]
+
+
+@pytest.fixture(scope="module")
+def found(pictures) -> dict[str, np.ndarray]:
+    return scores(pictures)
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("train_world_backbone", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# What it gives ------------------------------------------------------------------------------------
+
+
+def test_features_have_the_stated_form(pictures):
+    regions = features(pictures[:40])
+    assert regions.shape == (40, 16, 128)
+    assert regions.dtype == np.float32
+    assert np.isfinite(regions).all()
+    assert 0.8 < regions.std() < 1.25
+    assert regions.mean(1).std(0).min() >= 0
+    assert (regions.std((0, 1)) > 0).mean() > 0.9  # hardly any unit is dead
+
+
+def test_batches_do_not_matter(pictures):
+    whole = features(pictures[:12], batch=12)
+    assert np.allclose(whole, features(pictures[:12], batch=5), atol=1e-4)
+    assert np.allclose(whole[7:8], features(pictures[7:8]), atol=1e-4)
+    assert np.allclose(whole[::-1], features(pictures[11::-1]), atol=1e-4)
+
+
+def test_two_calls_agree(pictures):
+    assert (features(pictures[:8]) == features(pictures[:8])).all()
+
+
+def test_no_pictures_give_no_rows():
+    assert features([]).shape == (0, 16, 128)
+    values, names = label_scores([])
+    assert values.shape == (0, len(names))
+
+
+def test_other_sizes_and_modes_are_converted(scenes):
+    large, grey = draw(scenes[0], 256), draw(scenes[0]).convert("L")
+    own = features([draw(scenes[0])])
+    assert np.corrcoef(features([large]).ravel(), own.ravel())[0, 1] > 0.9
+    assert features([grey]).shape == (1, 16, 128)
+
+
+@pytest.mark.parametrize(("row", "column"), [(0, 0), (0, 3), (2, 1), (3, 3)])
+def test_regions_run_row_by_row_from_the_top_left(row, column):
+    empty = Scene((), (), "park", "flat", 4)
+    patch = draw(empty).copy()
+    patch.paste((200, 30, 30), (column * 32 + 8, row * 32 + 8, column * 32 + 24, row * 32 + 24))
+    change = np.abs(features([patch]) - features([draw(empty)])).sum(2)[0]
+    assert change.argmax() == 4 * row + column
+
+
+def test_labels_are_plain_words(pictures):
+    values, names = label_scores(pictures[:10])
+    assert names == LABELS == KINDS + COLOURS + SETTINGS
+    assert all(name.isalpha() and name.islower() for name in names)
+    assert values.shape == (10, 50)
+    assert values.dtype == np.float32
+    assert ((values >= 0) & (values <= 1)).all()
+    assert np.allclose(values[:, -len(SETTINGS) :].sum(1), 1, atol=1e-5)
+
+
+def test_the_network_is_loaded_once_and_frozen():
+    assert load() is load()
+    assert not load().training
+    assert not any(weight.requires_grad for weight in load().parameters())
+
+
+def test_speed(pictures):
+    features(pictures[:64])
+    start = time.process_time()
+    features(pictures)
+    assert len(pictures) / (time.process_time() - start) > 60  # about 600 on a quiet core
+
+
+# What it claims -----------------------------------------------------------------------------------
+
+
+def test_the_weights_are_small():
+    assert backbone.WEIGHTS.stat().st_size <= 1_000_000
+
+
+def test_it_was_trained_on_scenes_of_its_own(scenes):
+    made = record()
+    assert made["split"] == "backbone"
+    own = split_seeds("backbone", made["training_scenes"])
+    first, last = made["held_out_seeds"]
+    assert first > own[-1]
+    for split in ("train", "val", "test"):
+        seeds = split_seeds(split, 1000)
+        assert seeds[-1] < own[0] or seeds[0] > last
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_stored_accuracy_holds(head, found, scenes):
+    stored = record()["accuracy"][head]
+    again = accuracy(found, scenes)[head]
+    # Four deviations of an accuracy measured on this many scenes, and one scene.
+    assert abs(again - stored["value"]) <= 4 * stored["deviation_of_300"] + 1 / 300
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_chance_is_far_from_the_stored_accuracy(head, found, scenes):
+    stored = record()["accuracy"][head]
+    others = scenes[1:] + scenes[:1]  # right answers to other pictures
+    chance = accuracy(found, others)[head]
+    assert stored["value"] - chance > 2 * (4 * stored["deviation_of_300"] + 1 / 300)
+
+
+def test_vision_is_neither_hopeless_nor_trivial():
+    kinds = record()["accuracy"]["kind"]["value"]
+    assert 0.8 < kinds < 0.99
+
+
+def test_unlike_scenes_lie_apart(scenes, pictures):
+    """Global features tell settings apart: a nearest neighbour mostly shares its setting."""
+    photos = [i for i, scene in enumerate(scenes) if scene.style == "flat"]
+    vectors = features([pictures[i] for i in photos]).mean(1)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    nearest = (vectors @ vectors.T - 2 * np.eye(len(photos))).argmax(1)
+    same = [
+        scenes[i].setting == scenes[photos[j]].setting for i, j in zip(photos, nearest, strict=True)
+    ]
+    assert np.mean(same) > 0.6
+
+
+# Its parts ----------------------------------------------------------------------------------------
+
+
+def test_folding_changes_nothing():
+    torch.manual_seed(3)
+    network = Backbone(norm=True)
+    for norm in network.norms:
+        norm.running_mean.normal_(0, 0.5)
+        norm.running_var.uniform_(0.5, 2)
+        torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
+        torch.nn.init.normal_(norm.bias)
+    network.eval()
+    pixels = torch.rand(2, 3, 128, 128) * 255
+    with torch.no_grad():
+        before, after = network.map(pixels), network.folded().map(pixels)
+    assert before.abs().max() > 0
+    assert torch.allclose(before, after, rtol=1e-3, atol=1e-3 * float(before.abs().max()))
+
+
+def test_places_decide_kinds(pictures):
+    """A local head's answer is the logit of its surest place."""
+    network = load()
+    with torch.inference_mode():
+        maps = network.map(to_input(backbone.to_pixels(pictures[:3])))
+        places, logits = network.places(maps), network.logits(maps)
+    assert places.shape == (3, 64, 55)
+    assert torch.equal(places.amax(1)[:, : len(KINDS)], logits["kind"])
+    assert set(logits) == set(HEADS)
+
+
+DOG = Thing("dog", "brown", "small", "spotted", "running", 0.3, 0.8)
+CAR = Thing("car", "red", "large", "plain", None, 0.6, 0.7)
+
+
+def test_targets_say_what_a_scene_holds():
+    truth = targets([Scene((DOG, CAR), (), "park", "flat", 0), Scene((), (), "snow", "photo", 1)])
+    for head, words in {
+        "kind": {"dog", "car"},
+        "colour": {"brown", "red"},
+        "pattern": {"spotted"},
+        "action": {"running"},
+        "setting": {"park"},
+        "style": {"flat"},
+    }.items():
+        assert {
+            word for word, is_true in zip(HEADS[head], truth[head][0], strict=True) if is_true
+        } == words
+        assert truth[head].shape == (2, len(HEADS[head]))
+    assert not truth["kind"][1].any()
+    assert truth["setting"][1].sum() == 1
+
+
+def test_perfect_answers_score_one_and_grey_pictures_have_no_colour():
+    styles = ("flat", "black and white", "photo")
+    scenes = [Scene((DOG, CAR)[i % 2 :], (), "park", styles[i % 3], i) for i in range(12)]
+    perfect = {head: real.astype(float) for head, real in targets(scenes).items()}
+    assert accuracy(perfect, scenes) == dict.fromkeys(HEADS, 1.0)
+    wrong = {head: real.copy() for head, real in perfect.items()}
+    grey = [scene.style == "black and white" for scene in scenes]
+    wrong["colour"][grey] = 1 - wrong["colour"][grey]
+    assert accuracy(wrong, scenes)["colour"] == 1.0
+    wrong["style"] = 1 - wrong["style"]
+    assert accuracy(wrong, scenes)["style"] == 0.0
+
+
+def test_average_precision_by_hand():
+    scenes = [Scene((thing,), (), "park", "flat", 0) for thing in (DOG, CAR, DOG, CAR)]
+    answers = {head: real.astype(float) for head, real in targets(scenes).items()}
+    answers["kind"][:, KINDS.index("dog")] = (0.9, 0.8, 0.7, 0.1)  # dogs at ranks 1 and 3
+    assert accuracy(answers, scenes)["kind"] == pytest.approx(((1 + 2 / 3) / 2 + 1) / 2)
+
+
+# Its training -------------------------------------------------------------------------------------
+
+
+def test_place_targets_mirror_with_the_picture(script):
+    cells, words = script.place_targets(Scene((DOG,), (), "park", "flat", 0), False).T
+    mirrored, same_words = script.place_targets(Scene((DOG,), (), "park", "flat", 0), True).T
+    flipped = cells // 8 * 8 + 7 - cells % 8
+    assert set(mirrored) == set(flipped)
+    assert set(words) == set(same_words)
+    assert len(set(words)) == 5  # dog, brown, spotted, running, brown dog
+
+
+def test_every_thing_has_a_place(script):
+    speck = replace(DOG, size="small", kind="bird", y=0.51, x=0.13)
+    assert len(script.places_of(speck, False)) >= 1
+
+
+def test_variation_keeps_a_picture_and_mirrors_what_it_is_told_to(script):
+    images = np.random.default_rng(0).integers(0, 255, (4, 128, 128, 3), dtype=np.uint8)
+    flip = np.array([False, True, False, True])
+    shown = script.varied(images, flip, np.random.default_rng(1))
+    for image, result, mirrored in zip(images, shown, flip, strict=True):
+        inner = (result[:, ::-1] if mirrored else result)[8:-8, 8:-8]
+        windows = [
+            (inner == image[8 + dy : 120 + dy, 8 + dx : 120 + dx]).all()
+            for dy in range(-4, 5)
+            for dx in range(-4, 5)
+        ]
+        assert sum(windows) == 1
+
+
+def test_a_stopped_training_ends_with_the_same_weights(script, tmp_path, monkeypatch):
+    scenes = [sample_scene(seed) for seed in split_seeds("backbone", 16, seed=2)]
+    pixels = np.stack([np.asarray(draw(scene)) for scene in scenes])
+    args = argparse.Namespace(epochs=2, batch=8, rate=1e-3, seed=0, build=tmp_path / "whole")
+    whole = script.train(args, pixels, scenes)
+
+    args.build = tmp_path / "stopped"
+    calls, real = [], script.loss_of
+
+    def stop_in_second_epoch(*given):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(script, "loss_of", stop_in_second_epoch)
+    with pytest.raises(KeyboardInterrupt):
+        script.train(args, pixels, scenes)
+    monkeypatch.setattr(script, "loss_of", real)
+    resumed = script.train(args, pixels, scenes)
+    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_grey_pictures_are_not_asked_for_colours(script):
+    scene = Scene((DOG,), (), "park", "black and white", 0)
+    asked = script.Truth([scene, replace(scene, style="photo")]).asked
+    columns = dict(zip(("kind", "colour"), (0, len(KINDS)), strict=True))
+    assert asked[0, columns["colour"]] == 0
+    assert asked[0, columns["kind"]] == 1
+    assert asked[0, -1] == 0
+    assert asked[1].all()
+
+
+def test_settings_and_styles_are_the_exclusive_heads():
+    assert set(OVERALL) == {"setting", "style"}
