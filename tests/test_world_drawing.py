@@ -121,6 +121,22 @@ def test_too_small_a_size_is_refused(size):
         draw(sample_scene(1), size)
 
 
+@pytest.mark.parametrize(
+    "scene",
+    [
+        scene_of(setting="moon"),
+        scene_of(style="oil"),
+        scene_of(replace(MAN, kind="yeti")),
+        scene_of(replace(MAN, colour="mauve")),
+        scene_of(replace(MAN, size="huge")),
+        scene_of(replace(MAN, pattern="wavy")),
+    ],
+)
+def test_unknown_names_are_refused_with_the_known_ones(scene):
+    with pytest.raises(ValueError, match=r"scene 5: \w+ '\w+' is not one of \w+, "):
+        draw(scene)
+
+
 def test_sizes_show_the_same_picture():
     scene = sample_scene(2)
     small = np.asarray(draw(scene, 256).resize((64, 64), Image.Resampling.BOX), dtype=float)

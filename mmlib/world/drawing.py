@@ -11,7 +11,21 @@ from PIL import Image, ImageChops, ImageFilter
 from mmlib.world.backdrops import LIGHT, Brush, backdrop, snowflakes
 from mmlib.world.figures import draw_figure
 from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix, path, shade
-from mmlib.world.schema import GROUP_OF, SHAPE, SIZE_FACTOR, WATER, Scene, Thing, scale
+from mmlib.world.schema import (
+    COLOURS,
+    GROUP_OF,
+    KINDS,
+    PATTERNS,
+    SETTINGS,
+    SHAPE,
+    SIZE_FACTOR,
+    SIZES,
+    STYLES,
+    WATER,
+    Scene,
+    Thing,
+    scale,
+)
 
 ARM = 0.29  # a stretched arm, in parts of the standing height
 
@@ -31,8 +45,9 @@ def draw(scene: Scene, size: int = 128) -> Image.Image:
         An RGB picture of size x size.
 
     Raises:
-        ValueError: for a size below 16.
+        ValueError: for a size below 16 or a name that the schema does not have.
     """
+    _check_names(scene)
     if size < 16:
         raise ValueError(f"size is {size}, but a picture needs a side of at least 16 pixels")
     side = size * (3 if size <= 160 else 2)
@@ -50,6 +65,17 @@ def draw(scene: Scene, size: int = 128) -> Image.Image:
     if scene.setting == "snow":
         snowflakes(brush)
     return _develop(brush.image, scene.style, size, scene.seed)
+
+
+def _check_names(scene: Scene) -> None:
+    named = [("setting", scene.setting, SETTINGS), ("style", scene.style, STYLES)]
+    for thing in scene.things:
+        named += [("kind", thing.kind, KINDS), ("colour", thing.colour, COLOURS)]
+        named += [("size", thing.size, SIZES), ("pattern", thing.pattern, PATTERNS)]
+    for what, name, known in named:
+        if name not in known:
+            options = ", ".join(known)
+            raise ValueError(f"scene {scene.seed}: {what} {name!r} is not one of {options}")
 
 
 def contact_sheet(scenes: Sequence[Scene], columns: int = 8, size: int = 128) -> Image.Image:
