@@ -475,7 +475,7 @@ def test_no_expected_file_is_told(tmp_path):
 
 def test_too_few_seeds_make_no_expectation():
     with pytest.raises(ValueError, match="at least five seeds"):
-        make_expected(table_of(*FIVE[:4]), CHANCE, {}, {}, seeds=3)
+        make_expected(table_of(*FIVE[:4]), {"coco/DC/AUC": 50.0}, {}, {}, seeds=3)
 
 
 def test_figures_without_a_chance_level_are_left_out():
