@@ -1,0 +1,236 @@
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mmlib.world import captioned_images, words
+from mmlib.world.captions import DETAILS, caption, captions
+from mmlib.world.graphs import CONCEPTS
+from mmlib.world.logic import satisfies
+from mmlib.world.scenes import derive_relations, sample_scene, split_seeds
+from mmlib.world.schema import COLOURS, GROUP_OF, PATTERNS, Scene, Thing
+
+
+@pytest.fixture(scope="module")
+def captioned():
+    scenes = [sample_scene(seed) for seed in split_seeds("val", 800)]
+    return [(scene, captions(scene)) for scene in scenes]
+
+
+@pytest.fixture(scope="module")
+def texts(captioned):
+    return [caption.text for _, some in captioned for caption in some]
+
+
+def scene_of(*things, style="photo"):
+    return Scene(things, derive_relations(things), "park", style, 3)
+
+
+def thing(kind, x=0.5, **rest):
+    fields = {"colour": "red", "size": "medium", "pattern": "plain", "action": None}
+    return Thing(kind=kind, x=x, y=0.8, **{**fields, **rest})
+
+
+def test_captions_are_true(captioned):
+    for scene, some in captioned:
+        for one in some:
+            assert satisfies(scene, one.graph), one
+
+
+def test_captions_say_something(captioned):
+    rng = np.random.default_rng(0)
+    true = [
+        satisfies(captioned[rng.integers(len(captioned))][0], some[0].graph)
+        for _, some in captioned
+    ]
+    assert np.mean(true) < 0.1  # of another picture
+
+
+def test_captions_are_varied_and_seeded(captioned):
+    for scene, some in captioned[:200]:
+        assert len({one.text for one in some}) == 5
+        assert captions(scene) == some
+    assert captions(captioned[0][0], seed=1) != captioned[0][1]
+    assert len(captions(captioned[1][0], n=2)) == 2
+
+
+def test_the_vocabulary_is_large(texts):
+    counts = Counter(re.findall(r"[a-z'-]+", " ".join(texts).lower()))
+    assert len(counts) >= 400
+    assert len(texts) == 4000
+    lengths = [len(text.split()) for text in texts]
+    assert 8 < np.mean(lengths) < 15
+    assert max(lengths) <= 45
+
+
+def test_each_detail_adds(captioned):
+    sizes = []
+    for detail in DETAILS:
+        rng = np.random.default_rng(detail)
+        made = [caption(scene, rng, detail) for scene, _ in captioned[:200]]
+        sizes.append(np.mean([len(one.text.split()) for one in made]))
+        if detail == 0:
+            assert not any(node.facts - _actions(node) for one in made for node in one.graph.nodes)
+        if detail == 3:
+            assert np.mean([one.graph.setting is not None for one in made]) > 0.7
+    assert sizes == sorted(sizes)
+
+
+def _actions(node):
+    return {fact for fact in node.facts if fact[0] == "action"}
+
+
+def test_the_graph_is_what_the_text_says(captioned):
+    """Every fact's, edge's and noun's words stand in the text, and no colour or pattern beyond."""
+    looks = {word for name in (*COLOURS, *PATTERNS) for word in _look_words(name)}
+    for _, some in captioned:
+        for one in some:
+            text = one.text.lower()
+            for node in one.graph.nodes:
+                assert node.noun.lower() in text
+                assert {(name, value) for name, value, _ in node.words} == set(node.facts)
+                assert all(word.lower() in text for _, _, word in node.words)
+            for edge in one.graph.edges:
+                assert edge.words in text
+            for phrase in (one.graph.setting_words, one.graph.style_words):
+                assert not phrase or phrase[0].lower() in text
+            said = {word for node in one.graph.nodes for name, _, word in node.words}
+            styled = " ".join((*one.graph.style_words, *one.graph.setting_words))
+            rest = text.replace(styled.lower().rsplit(" ", 1)[0], "") if styled else text
+            written = looks & set(re.findall(r"[a-z-]+", rest))
+            assert written - set(styled.split()) <= said, one
+
+
+def _look_words(name):
+    return (words.COLOUR_WORDS.get(name) or words.PATTERN_WORDS[name]).split()
+
+
+def test_every_thing_said_of_is_mentioned_once(captioned):
+    for _, some in captioned:
+        for one in some:
+            ends = {end for edge in one.graph.edges for end in (edge.subject, edge.object)}
+            assert ends <= set(range(len(one.graph.nodes)))
+            pairs = [(e.subject, e.relation, e.object) for e in one.graph.edges]
+            assert len(pairs) == len(set(pairs))
+
+
+def test_no_colour_is_named_where_none_is_seen(captioned):
+    for scene, some in captioned:
+        if scene.style == "black and white":
+            assert not any("colour" == f[0] for c in some for n in c.graph.nodes for f in n.facts)
+
+
+def test_articles_and_agreement(texts):
+    for text in texts:
+        low = text.lower()
+        assert not re.search(r"\ba [aeiou]", low), text
+        assert not re.search(r"\ban [^aeiou]", low), text
+        assert not re.search(r"\bthere is (two|three|four|five)\b", low), text
+        assert not re.search(
+            r"\bthere are (a|an|another|someone) (?!(pair|couple|group|trio) of)", low
+        )
+        assert not re.search(r"\b(two|three|four|five) (a|an)\b", low), text
+        assert "  " not in text
+        assert text == text.strip()
+        assert not re.search(r"\b(mans|womans|childs|sheeps|persons|boxs|benchs|bushs)\b", low), (
+            text
+        )
+        assert not re.search(r"\bsomeone (tall|red|blue)", low), text
+
+
+def test_plurals_and_counts():
+    flock = scene_of(*(thing("sheep", x, colour="white", action="eating") for x in (0.2, 0.5, 0.8)))
+    ladies = scene_of(*(thing("woman", x, action="walking") for x in (0.2, 0.8)))
+    rng = np.random.default_rng(0)
+    of_sheep = " | ".join(caption(flock, rng, 1).text.lower() for _ in range(200))
+    of_women = " | ".join(caption(ladies, rng, 1).text.lower() for _ in range(400))
+    assert re.search(r"\bthree (\w+ )?sheep\b", of_sheep)
+    assert "two" not in of_sheep  # a count is of all there are
+    assert re.search(r"\btwo women\b", of_women)
+    assert re.search(r"\bwomen in red dresses\b", of_women)
+    assert re.search(r"\b(women|ladies|people|adults) .{,25}(stroll|walk|take a walk)\b", of_women)
+    assert not re.search(r"\b(women|ladies|people|dresses) (is|walks|strolls|takes)\b", of_women)
+
+
+def test_passives_name_the_right_actor(captioned):
+    passive = [
+        (scene, edge, one.graph)
+        for scene, some in captioned
+        for one in some
+        for edge in one.graph.edges
+        if edge.passive
+    ]
+    assert len(passive) > 20
+    for _, edge, graph in passive:
+        assert edge.relation in ("holding", "riding", "chasing")
+        if edge.relation != "chasing":
+            assert CONCEPTS[graph.nodes[edge.subject].concept] & CONCEPTS["person"]
+
+
+def test_graphs_become_networkx():
+    scene = scene_of(thing("man", 0.3, colour="blue", size="large"), thing("ball", 0.7))
+    rng = np.random.default_rng(1)
+    found = False
+    for _ in range(200):
+        one = caption(scene, rng, 3)
+        plain, worded = one.graph.to_networkx(), one.graph.to_networkx(words=True)
+        objects = [d["label"] for _, d in plain.nodes(data=True) if d["type"] == "object"]
+        assert objects == [node.concept for node in one.graph.nodes]
+        facts = [d["label"] for _, d in plain.nodes(data=True) if d["type"] == "attribute"]
+        assert sorted(facts) == sorted(v for node in one.graph.nodes for _, v in node.facts)
+        relations = [label for _, _, label in plain.edges(data="label") if label != "has"]
+        assert relations == [edge.relation for edge in one.graph.edges]
+        if any(node.worn for node in one.graph.nodes):
+            garments = [d["label"] for _, d in worded.nodes(data=True) if d["type"] == "object"]
+            assert set(garments) & set(words.GARMENTS["man"].split())
+            found = True
+    assert found
+
+
+def test_words_cover_the_world():
+    assert set(words.WIDER) == set(GROUP_OF)
+    assert set(words.NOUNS) == set(CONCEPTS)
+    for kind, wider in words.WIDER.items():
+        assert all(kind in CONCEPTS[name] for name in wider)
+
+
+def test_impossible_requests_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="detail"):
+        caption(scene_of(thing("dog")), rng, 7)
+    with pytest.raises(ValueError, match="no things"):
+        caption(Scene((), (), "park", "photo", 1), rng)
+
+
+# --- The collection ---
+
+
+def look(images):
+    return np.stack([np.asarray(i.resize((4, 4)), dtype=np.float32).reshape(4, 12) for i in images])
+
+
+def test_captioned_images():
+    made = captioned_images("val", 70, captions_per_image=2, size=32, backbone=look)
+    assert made.features.shape == (70, 4, 12)
+    assert made.features.dtype == np.float32
+    assert made.ids[12] == "world-val-000012"
+    assert len(set(made.ids)) == 70
+    assert made.captions[5] == tuple(one.text for one in made.gold[5])
+    assert all(
+        satisfies(s, c.graph) for s, some in zip(made.scenes, made.gold, strict=True) for c in some
+    )
+    np.testing.assert_array_equal(look([made.open_image(66)])[0], made.features[66])
+    fewer = captioned_images("val", 3, captions_per_image=2, size=32, backbone=look)
+    assert fewer.captions == made.captions[:3]
+    np.testing.assert_array_equal(fewer.features, made.features[:3])
+    other = captioned_images("val", 3, seed=1, size=32, backbone=look)
+    assert not set(other.ids) & set(made.ids)
+    with pytest.raises(ValueError, match="at least one"):
+        captioned_images("val", 0)
+
+
+def test_workers_change_nothing():
+    one, two = (captioned_images("test", 66, size=16, backbone=look, workers=w) for w in (1, 2))
+    np.testing.assert_array_equal(one.features, two.features)
+    assert one.captions == two.captions

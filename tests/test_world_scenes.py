@@ -1,0 +1,323 @@
+import hashlib
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmlib.world.habits import HABITAT, PALETTE, PATTERNED
+from mmlib.world.scenes import (
+    SPLITS,
+    _seat_lift,
+    check_scene,
+    compose,
+    derive_relations,
+    differences,
+    hidden,
+    new_thing,
+    sample_scene,
+    scene_key,
+    split_of,
+    split_seeds,
+    twin,
+)
+from mmlib.world.schema import (
+    ACTIONS,
+    COLOURS,
+    GROUP_OF,
+    HORIZON,
+    KINDS,
+    PATTERNS,
+    RELATIONS,
+    ROAD,
+    SETTINGS,
+    SIZES,
+    STYLES,
+    WATER,
+    Scene,
+    Thing,
+    box,
+)
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return [sample_scene(seed) for seed in split_seeds("train", 1000)]
+
+
+def thing(kind="box", x=0.5, y=0.8, **rest):
+    fields = {"colour": "red", "size": "medium", "pattern": "plain", "action": None}
+    return Thing(kind=kind, x=x, y=y, **{**fields, **rest})
+
+
+def test_the_same_seed_gives_the_same_scene_in_another_process():
+    code = (
+        "import hashlib; from mmlib.world.scenes import sample_scene;"
+        "print(hashlib.sha256(repr([sample_scene(s) for s in range(20)]).encode()).hexdigest())"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    here = hashlib.sha256(repr([sample_scene(s) for s in range(20)]).encode()).hexdigest()
+    assert told.stdout.strip() == here
+
+
+def test_scenes_are_those_that_the_backbone_was_trained_on():
+    # A change of the sampler silently invalidates stored figures: this makes it loud.
+    keys = repr([scene_key(sample_scene(seed)) for seed in split_seeds("backbone", 50)])
+    assert hashlib.sha256(keys.encode()).hexdigest()[:16] == "8a183cd56c4d938a"
+
+
+def test_scenes_are_consistent_and_complete(scenes):
+    for scene in scenes:
+        check_scene(scene)
+        assert 1 <= len(scene.things) <= 5
+        assert hidden(scene.things) <= 0.5
+        for left, top, right, bottom in map(box, scene.things):
+            assert left >= -0.011
+            assert right <= 1.011
+            assert top >= -0.021
+            assert bottom <= 1.0
+    seen = {getattr(t, name) for s in scenes for t in s.things for name in ("kind", "colour")}
+    seen |= {getattr(t, name) for s in scenes for t in s.things for name in ("size", "pattern")}
+    seen |= {t.action for s in scenes for t in s.things} | {
+        r for s in scenes for _, r, _ in s.relations
+    }
+    seen |= {s.setting for s in scenes} | {s.style for s in scenes}
+    wanted = (*KINDS, *COLOURS, *SIZES, *PATTERNS, *ACTIONS, *RELATIONS, *SETTINGS, *STYLES)
+    assert not set(wanted) - seen
+
+
+def test_the_world_is_as_large_as_promised():
+    assert len(KINDS) >= 24
+    assert (len(COLOURS), len(SIZES), len(PATTERNS), len(ACTIONS)) == (10, 3, 4, 10)
+    assert (len(RELATIONS), len(SETTINGS), len(STYLES)) == (10, 8, 4)
+
+
+def test_things_stand_where_such_things_stand(scenes):
+    for scene in scenes:
+        for t in scene.things:
+            assert t.kind in HABITAT[scene.setting]
+            assert t.colour in PALETTE[t.kind]
+            assert t.pattern in ("plain", *PATTERNED[t.kind])
+            if t.kind == "boat" or (t.kind == "duck" and t.action == "floating"):
+                start, end = WATER[scene.setting]
+                assert start < t.y < end
+            elif scene.setting in WATER and t.lift == 0:
+                assert t.y > WATER[scene.setting][1]
+            if scene.setting == "street" and t.kind in ("bus", "car", "truck"):
+                assert ROAD["street"][0] < t.y < ROAD["street"][1]
+            if t.action == "flying":
+                assert box(t)[3] < HORIZON + 0.15
+        for i, relation, j in scene.relations:
+            if relation == "riding":
+                rider, mount = scene.things[i], scene.things[j]
+                assert rider.lift > mount.lift
+                assert abs(rider.x - mount.x) < 1e-9
+                assert rider.y > mount.y  # drawn after it
+
+
+def test_nearer_things_are_drawn_larger():
+    far, near = box(thing(y=0.6)), box(thing(y=0.9))
+    assert near[3] - near[1] > 1.2 * (far[3] - far[1])
+
+
+def test_pictures_vary_in_how_much_is_hidden(scenes):
+    part = np.mean([hidden(scene.things) > 0.05 for scene in scenes])
+    assert 0.2 < part < 0.8
+
+
+# --- Relations ---
+
+
+def test_relations_by_hand():
+    left, right = thing(x=0.2), thing(x=0.8)
+    assert derive_relations([left, right]) == ((0, "left of", 1), (1, "right of", 0))
+    assert derive_relations([thing(x=0.5), thing(x=0.55)]) == ((0, "near", 1), (1, "near", 0))
+    front, back = thing("man", y=0.8), thing("house", y=0.6)
+    found = derive_relations([front, back])
+    assert (0, "in front of", 1) in found
+    assert (1, "behind", 0) in found
+    assert not [r for r in found if r[1] in ("left of", "right of", "on")]
+
+
+def test_resting_on_a_seat_is_on_and_hovering_over_it_is_not():
+    bench = thing("bench")
+    cat = thing("cat", y=bench.y + 0.004, action="lying")
+    seated = replace(cat, lift=_seat_lift(cat, bench))
+    found = derive_relations([seated, bench])
+    assert (0, "on", 1) in found
+    assert (1, "under", 0) in found
+    assert (1, "near", 0) in found
+    for other in (replace(seated, lift=seated.lift + 0.05), replace(seated, x=0.8), cat):
+        assert (0, "on", 1) not in derive_relations([other, bench])
+
+
+def test_under_a_tree_is_beneath_its_crown():
+    tree = thing("tree", size="large")
+    dog = thing("dog", y=tree.y + 0.015, action="sitting")
+    assert (0, "under", 1) in derive_relations([dog, tree])
+    assert (1, "on", 0) not in derive_relations([dog, tree])
+    assert (0, "under", 1) not in derive_relations([replace(dog, x=0.9), tree])
+    assert (0, "under", 1) not in derive_relations([replace(dog, y=0.95), tree])
+
+
+@st.composite
+def placed(draw):
+    kind = draw(st.sampled_from(KINDS))
+    return thing(
+        kind,
+        x=draw(st.floats(0, 1)),
+        y=draw(st.floats(0.5, 1)),
+        size=draw(st.sampled_from(SIZES)),
+        action=draw(st.sampled_from((None, *ACTIONS))),
+        lift=draw(st.sampled_from((0.0, 0.05, 0.1, 0.3))),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(placed(), min_size=2, max_size=4))
+def test_spatial_relations_obey_their_laws_anywhere(things):
+    found = set(derive_relations(things))
+    back = {"left of": "right of", "right of": "left of", "behind": "in front of"}
+    back |= {"in front of": "behind", "near": "near"}
+    for i, relation, j in found:
+        assert i != j
+        if relation in back:
+            assert (j, back[relation], i) in found
+        if relation == "on":
+            assert (j, "under", i) in found
+        if relation in ("on", "under"):
+            assert (i, "near", j) in found
+        assert relation != "left of" or (i, "right of", j) not in found
+        assert relation != "behind" or (i, "in front of", j) not in found
+        for k, other, m in found:
+            if relation == other == "left of" and j == k:
+                assert (i, "left of", m) in found
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda s: replace(s, setting="moon"), "unknown setting"),
+        (lambda s: replace(s, relations=()), "differ from derive_relations"),
+        (lambda s: replace(s, things=(replace(s.things[0], colour="mauve"),)), "colour"),
+        (lambda s: replace(s, things=(replace(s.things[0], action="singing"),)), "action"),
+        (lambda s: _related(s, "riding", "standing"), "does not sit"),
+        (lambda s: _related(s, "chasing", "standing"), "does not run"),
+        (lambda s: _related(s, "holding", "standing", "dog"), "cannot be holding"),
+    ],
+)
+def test_scenes_that_break_the_rules_are_refused(change, complaint):
+    scene = Scene((thing("man", x=0.3, action="standing"), thing("horse", x=0.7)), (), "park",
+                  "photo", 7)  # fmt: skip
+    scene = replace(scene, relations=derive_relations(scene.things))
+    check_scene(scene)
+    with pytest.raises(ValueError, match=complaint):
+        check_scene(change(scene))
+
+
+def _related(scene, relation, action, kind="man"):
+    things = (replace(scene.things[0], kind=kind, action=action), scene.things[1])
+    return replace(scene, things=things, relations=derive_relations(things, [(0, relation, 1)]))
+
+
+# --- Splits ---
+
+
+def test_splits_share_no_seed_and_no_content():
+    seeds = {split: set(split_seeds(split, 300)) for split in SPLITS}
+    keys = {split: {scene_key(sample_scene(s)) for s in seeds[split]} for split in SPLITS}
+    for one in SPLITS:
+        for other in SPLITS:
+            if one != other:
+                assert not seeds[one] & seeds[other]
+                assert not keys[one] & keys[other]
+        assert all(split_of(sample_scene(s)) == one for s in list(seeds[one])[:50])
+        assert len(keys[one]) > 295
+
+
+def test_lists_of_a_split_are_disjoint_and_nested():
+    assert not set(split_seeds("val", 1000, 0)) & set(split_seeds("val", 1000, 1))
+    assert split_seeds("val", 1000)[:10] == split_seeds("val", 10)
+
+
+def test_splits_are_alike():
+    def profile(split):
+        some = [sample_scene(s) for s in split_seeds(split, 400)]
+        kinds = [t.kind for s in some for t in s.things]
+        groups = [np.mean([GROUP_OF[k] == g for k in kinds]) for g in ("person", "animal", "thing")]
+        return np.array([len(kinds) / 400 / 5, *groups])
+
+    assert np.abs(profile("train") - profile("test")).max() < 0.06
+
+
+@pytest.mark.parametrize("bad", [("dev", 5, 0), ("train", 5, 1000), ("train", -1, 0)])
+def test_seeds_outside_the_splits_are_refused(bad):
+    with pytest.raises(ValueError, match=r"not one of|outside"):
+        split_seeds(*bad)
+    with pytest.raises(ValueError, match="no split"):
+        sample_scene(10**12)
+
+
+def test_the_key_ignores_order_and_small_moves(scenes):
+    scene = next(
+        s for s in scenes if len(s.things) == 3 and any(r[1] == "holding" for r in s.relations)
+    )
+    order = (2, 0, 1)
+    things = tuple(scene.things[i] for i in order)
+    acts = [(order.index(i), r, order.index(j)) for i, r, j in scene.relations if r == "holding"]
+    turned = replace(scene, things=things, relations=derive_relations(things, acts), seed=1)
+    assert scene_key(turned) == scene_key(scene)
+    painted = (replace(things[0], colour="mauve"), *things[1:])
+    assert scene_key(replace(turned, things=painted)) != scene_key(scene)
+
+
+# --- Twins and casts ---
+
+
+@pytest.mark.parametrize("changes", [1, 2, 3])
+def test_twins_differ_in_just_so_many_facts(scenes, changes):
+    kinds = set()
+    for scene in scenes[:30]:
+        if len(scene.things) < 2:
+            continue
+        other = twin(scene, 3, changes)
+        check_scene(other)
+        assert len(differences(scene, other)) == changes
+        assert split_of(other) == split_of(scene)
+        assert other == twin(scene, 3, changes)
+        kinds |= {fact.split(".")[-1] for fact in differences(scene, other)}
+    assert {"colour", "style"} <= kinds
+
+
+def test_a_twin_can_be_had_for_each_sort_of_fact(scenes):
+    for what in ("colour", "kind", "pattern", "size", "action", "position", "setting", "style"):
+        made = 0
+        for scene in scenes[:40]:
+            with suppress(ValueError):  # one tree has no other action
+                other = twin(scene, 1, of=(what,))
+                assert [fact.split(".")[-1] for fact in differences(scene, other)] == [what]
+                made += 1
+            if made == 2:
+                break
+        assert made == 2, what
+    tower = Scene((thing("tower", y=0.6),), (), "desert", "photo", 1)
+    with pytest.raises(ValueError, match="no twin"):
+        twin(tower, 1, of=("action",))
+
+
+def test_a_cast_is_placed_as_told():
+    rng = np.random.default_rng(5)
+    cast = [new_thing(rng, "girl", "sitting"), new_thing(rng, "horse", "walking"),
+            new_thing(rng, "house")]  # fmt: skip
+    scene = compose(rng, "field", "flat", cast, [(0, "riding", 1)])
+    assert scene is not None
+    check_scene(scene)
+    assert {(0, "riding", 1), (0, "on", 1)} <= set(scene.relations)
+    assert [t.colour for t in scene.things] == [t.colour for t in cast]
+    again = compose(rng, "field", "flat", [*scene.things[2:], cast[0]], fixed=1)
+    assert again is not None
+    assert again.things[0] == scene.things[2]
