@@ -139,6 +139,19 @@ def test_articles_and_agreement(texts):
         assert not re.search(r"\bsomeone (tall|red|blue)", low), text
 
 
+def test_what_one_clause_says_is_not_read_into_the_next(captioned):
+    both = [
+        one.text
+        for scene, _ in captioned[:300]
+        for one in [caption(scene, np.random.default_rng(1), 4)]
+        if " beneath a" in one.text or " under a" in one.text
+    ]
+    assert both
+    assert not any(re.search(r"\b(beneath|under) an? [\w -]+ and an? ", text) for text in both), (
+        both
+    )
+
+
 def test_plurals_and_counts():
     flock = scene_of(*(thing("sheep", x, colour="white", action="eating") for x in (0.2, 0.5, 0.8)))
     ladies = scene_of(*(thing("woman", x, action="walking") for x in (0.2, 0.8)))

@@ -147,13 +147,16 @@ class _Writer:
         }.get(relation, 0.4)  # fmt: skip
 
     def sentence(self, clauses: list[_Clause], detail: int) -> tuple[str, bool]:
-        """The clauses as one text; whether it is a sentence (or a mere noun phrase)."""
+        """The clauses as one text; whether it is a sentence (or a mere noun phrase).
+
+        The comma keeps what is said in one clause from being read into the next one.
+        """
         styled = self.chance((0.0, 0.1, 0.1, 0.2, 0.4)[detail])
         placed = self.chance((0.15, 0.25, 0.2, 0.9, 0.85)[detail])
         last = clauses[-1]
         if styled:
             self.style = tuple(self.word(words.STYLE_PHRASES[self.scene.style]).split(":"))
-            text = f"{self.style[0]} " + " and ".join(c.bare for c in clauses)
+            text = f"{self.style[0]} " + ", and ".join(c.bare for c in clauses)
             return text + (self.end(last) if placed and not last.closed else ""), False
         if placed and self.chance(0.25):
             return self.placed_first(clauses)
@@ -162,9 +165,9 @@ class _Writer:
             self.rng, {"bare": 4, "finite": 4, "there": 2.5, "seen": 1, "who": 0.8}
         )
         if form == "finite" and all(c.participle for c in clauses):
-            joint = " while " if self.chance(0.5) else " and "
+            joint = " while " if self.chance(0.5) else ", and "
             return joint.join(self.finite(c) for c in clauses) + end, True
-        joined = " and ".join(c.bare for c in clauses)
+        joined = ", and ".join(c.bare for c in clauses)
         if form == "there":
             return f"{clauses[0].there} {joined}{end}", True
         if form == "seen":
@@ -187,12 +190,12 @@ class _Writer:
             self.place = (f"{phrase} scene", noun)
             start = f"{_article(phrase)} {phrase} scene"
             joint = self.word("with, showing, that shows")
-            return f"{start} {joint} " + " and ".join(c.bare for c in clauses), False
+            return f"{start} {joint} " + ", and ".join(c.bare for c in clauses), False
         first = self.end(replace(clauses[0], aloft=True)).strip()
         if all(c.participle for c in clauses) and self.chance(0.6):
-            joint = " while " if self.chance(0.5) else " and "
+            joint = " while " if self.chance(0.5) else ", and "
             return f"{first}, " + joint.join(self.finite(c) for c in clauses), True
-        joined = " and ".join(c.bare for c in clauses)
+        joined = ", and ".join(c.bare for c in clauses)
         return f"{first} {clauses[0].there} {joined}", True
 
     def finite(self, clause: _Clause) -> str:
