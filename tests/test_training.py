@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -76,7 +77,8 @@ def test_an_interrupted_training_ends_with_the_same_figures(stop_at, tmp_path):
 def test_a_killed_training_ends_with_the_same_figures(tmp_path):
     """A real process, killed with no chance to clean up, in the middle of epoch 3."""
     checkpoint = tmp_path / "run.pt"
-    process = multiprocessing.get_context("spawn").Process(
+    start = "fork" if sys.platform == "linux" else "spawn"  # forking spares the imports
+    process = multiprocessing.get_context(start).Process(
         target=toy, args=((3, 2), kill, checkpoint)
     )
     process.start()
