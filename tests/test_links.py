@@ -671,6 +671,23 @@ def test_warm_up_trains_on_mean_negatives_first(short):
     assert warm["history"][0]["dev_loss"] > mean["history"][0]["dev_loss"]
 
 
+def test_steps_bound_the_batches_of_an_epoch(monkeypatch):
+    corpus, drawn = tiny_corpus((60, 6, 6)), []
+    right = Batches.batch
+
+    def note(self, documents, *arguments):
+        drawn.append(list(documents))
+        return right(self, documents, *arguments)
+
+    monkeypatch.setattr(Batches, "batch", note)
+    run(SYSTEMS["DC"], corpus, how=replace(SHORT, steps=2))
+    assert len(drawn) == 1 + 2 + 2  # the dev batch, then two epochs
+    assert drawn[1:3] != drawn[3:]
+    drawn.clear()
+    run(SYSTEMS["DC"], corpus, how=SHORT)
+    assert len(drawn) == 1 + 10 + 10
+
+
 @pytest.mark.parametrize(("name", "dev_batches"), [("AP", 2), ("NoStruct", 2 * links.DEV_DRAWS)])
 def test_a_stopped_training_goes_on_to_the_same_figures(name, dev_batches, monkeypatch, tmp_path):
     corpus, how, checkpoint = tiny_corpus((30, 12, 6)), replace(HOW, epochs=4), tmp_path / "run.pt"
@@ -882,6 +899,18 @@ def test_features_of_other_splits_do_not_reach_the_training_features():
         links.prepare(c, HOW).features[rows] for c in (corpus, replace(corpus, features=moved))
     )
     assert (plain == other).all()
+
+
+def test_image_features_are_standardised_by_training_images():
+    corpus = tiny_corpus((6, 2, 2))
+    corpus = replace(corpus, features=corpus.features * 7 + 3)
+    features = links.prepare(corpus, HOW).features
+    rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
+    assert features[rows].mean(0) == pytest.approx(0, abs=1e-5)
+    assert features[rows].std(0).mean() == pytest.approx(1, abs=1e-5)
+    # One scale for all columns: their proportions, and so cosines of differences, stay.
+    gain = (features[1] - features[0]) / (corpus.features[1] - corpus.features[0])
+    assert gain == pytest.approx(gain[0], rel=1e-3)
 
 
 def test_labels_of_both_sides_reach_the_evaluation():
