@@ -72,7 +72,7 @@ def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataF
     columns = {}
     for metric in paper.columns:
         own = ours[ours.metric == metric].groupby("system").value
-        columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else f"{v:g}")
+        columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))
         columns[metric, "ours"] = own.agg(
             lambda v: f"{v.mean():.{digits}f}" + (f" ± {v.std():.{digits}f}" if len(v) > 1 else "")
         )
@@ -354,6 +354,7 @@ def check_figures(table: pd.DataFrame, expected: Path, parameters: Mapping) -> d
     for name, figure in content["figures"].items():
         value = float(means[name]) if name in means else None
         within = value is not None and abs(value - figure["value"]) <= figure["tolerance"]
+        value = value if value is None or np.isfinite(value) else None  # JSON has no NaN
         check["figures"].append(
             {"figure": name, "value": value, "expected": figure["value"],
              "tolerance": figure["tolerance"], "within": within}

@@ -9,6 +9,7 @@ cosines M (n, m). Training compares whole documents through a set similarity (DC
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -208,8 +209,9 @@ class Settings:
 
     b: negative documents a batch (the batch has b + 1); width: of the shared space; word_width;
     max_words: words kept of a sentence; dropout: on word channels and image features; patience:
-    epochs without a better dev loss before the learning rate is divided by 5; warm_up: first epochs
-    that train on mean negatives whatever `negatives` says (0 in the paper).
+    epochs without a better dev loss before the learning rate is divided by 5; steps: batches
+    an epoch, drawn anew each time, 0 for all; warm_up: first epochs that train on mean negatives
+    whatever `negatives` says (0 in the paper).
     """
 
     b: int = 10
@@ -223,6 +225,7 @@ class Settings:
     learning_rate: float = 1e-4
     patience: int = 3
     epochs: int = 50
+    steps: int = 0
     warm_up: int = 0
     word2vec: bool = True
 
@@ -268,6 +271,7 @@ def prepare(
     """Tokenise a corpus and index it. The vocabulary sees training sentences only.
 
     vectors: word -> (word_width,) to start from; None starts from small random embeddings.
+    Image features are centred and brought to unit overall deviation, both by training images.
     """
     texts = {"train": corpus.train, "val": corpus.val, "test": corpus.test}
     distinct = sorted({s for documents in texts.values() for d in documents for s in d.sentences})
@@ -276,6 +280,8 @@ def prepare(
     seen = (tokens[row[s]] for d in corpus.train for s in d.sentences)
     vocabulary = Vocabulary.from_sentences(seen, settings.min_count)
     ids, lengths = vocabulary.encode(tokens, settings.max_words)
+    rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
+    seen_images = corpus.features[rows]
 
     def index(documents: Sequence[Document]) -> Split:
         return Split(
@@ -291,7 +297,8 @@ def prepare(
         ids=ids.numpy(),
         lengths=lengths.numpy(),
         embeddings=embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy(),
-        features=corpus.features,
+        features=(corpus.features - seen_images.mean(axis=0))
+        / max(float(seen_images.std(axis=0).mean()), 1e-6),
         splits={name: index(documents) for name, documents in texts.items()},
     )
 
@@ -476,7 +483,8 @@ def train_system(
 
     def batches(epoch: int):
         rng = np.random.default_rng([seed, epoch])
-        for chosen in document_batches(train.split.documents, size, rng):
+        every = document_batches(train.split.documents, size, rng)
+        for chosen in islice(every, how.steps or None):
             batch = train.batch(chosen, rng if kind.one_pair else None)
             yield replace(batch, warm_up=epoch < how.warm_up)
 
