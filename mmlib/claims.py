@@ -283,15 +283,19 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
 CONFIDENCE = 0.999
 
 
-def tolerance(deviation: float, measured: int, run: int, floor: float = 0.1) -> float:
+def tolerance(
+    deviation: float, measured: int, run: int, freedom: int | None = None, floor: float = 0.1
+) -> float:
     """How far the mean over `run` seeds may lie from the mean over `measured` seeds.
 
-    A prediction interval at `CONFIDENCE`, from the standard deviation over the `measured` seeds
-    (at least five); at least `floor`, for what rounding and another processor change.
+    A prediction interval at `CONFIDENCE`, from the standard deviation over seeds; at least `floor`,
+    for what rounding and another processor change. freedom: degrees of freedom of the deviation,
+    measured - 1 unless it is pooled over systems. Raises ValueError below 4, that is five seeds.
     """
-    if measured < 5:
+    freedom = measured - 1 if freedom is None else freedom
+    if freedom < 4:
         raise ValueError(f"a tolerance needs at least five seeds, not {measured}")
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, measured - 1)
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
     return max(floor, float(quantile * deviation * np.sqrt(1 / measured + 1 / run)))
 
 
@@ -309,27 +313,40 @@ def figures_of(table: pd.DataFrame) -> pd.DataFrame:
 def make_expected(
     table: pd.DataFrame, chance: Mapping[str, float], how: Mapping, parameters: Mapping, seeds: int
 ) -> dict:
-    """What an `expected/<tier>/<notebook>.json` holds, from results over at least five seeds.
+    """What an `expected/<tier>/<notebook>.json` holds, from results over several seeds.
 
     chance: chance level of each figure; figures without one are left out. seeds: how many seeds
-    the checked run averages over. parameters: under which the figures hold.
+    the checked run averages over. parameters: under which the figures hold. The deviation over
+    seeds is pooled over the systems of a data set and metric. A figure whose tolerance reaches
+    chance or zero could not fail, so it is not held but listed in "not_held".
     """
     means = figures_of(table)
     unknown = sorted(set(chance) - set(means.index))
     if unknown:
         raise ValueError(f"a chance level is given for {unknown[0]!r}, but there is no such figure")
-    figures = {
-        name: {
-            "value": round(float(row["mean"]), 3),
-            "tolerance": round(tolerance(row["std"], int(row["count"]), seeds), 3),
-            "chance": round(chance[name], 3),
-            "deviation": round(float(row["std"]), 3),
-            "seeds": int(row["count"]),
-        }
-        for name, row in means.iterrows()
-        if name in chance
-    }
-    return {"how": dict(how), "parameters": dict(parameters), "figures": figures}
+    known = means.loc[[name for name in means.index if name in chance]]
+    kind = known.index.str.replace(r"/[^/]*/", "/", regex=True)  # data set and metric
+    weight = known["count"] - 1
+    freedom = weight.groupby(kind).transform("sum")
+    pooled = np.sqrt(
+        (weight * known["std"].fillna(0) ** 2).groupby(kind).transform("sum") / freedom
+    )
+    figures, not_held = {}, []
+    for name, row in known.iterrows():
+        value, measured = float(row["mean"]), int(row["count"])
+        width = tolerance(float(pooled[name]), measured, seeds, int(freedom[name]))
+        if min(abs(value), abs(value - chance[name])) <= width:
+            not_held.append(name)
+            continue
+        figures[name] = {
+            "value": round(value, 3), "tolerance": round(width, 3),
+            "chance": round(chance[name], 3), "deviation": round(float(pooled[name]), 3),
+            "seeds": measured,
+        }  # fmt: skip
+    return {
+        "how": dict(how), "parameters": dict(parameters), "figures": figures,
+        "not_held": not_held,
+    }  # fmt: skip
 
 
 def check_figures(table: pd.DataFrame, expected: Path, parameters: Mapping) -> dict:

@@ -14,7 +14,7 @@ def data_dir() -> Path:
 
 
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` on a temporary file beside `path`, then rename it, so that no half file stays."""
+    """Call `write` on a temporary file beside `path`, then rename it: no half file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays the last part: savers such as np.save append it where it is missing.
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
