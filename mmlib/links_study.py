@@ -46,11 +46,13 @@ from mmlib.world import WorldImages
 METRICS = ("AUC", "p@1", "p@5")
 
 WORLD_NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
-scenes whose content is known; sentences always say what is true of their scene, and its features
-come from a small network trained on other scenes of the same world. Albums share a setting, a
-style and their characters; the sentences of a story refer to each other with pronouns and leave
-things out. So difficulty by cohesion is built in, and what holds here shows how a method behaves
-where the truth is known, not how well it would do on photographs."""
+scenes whose content is known, and sentences always say what is true of their scene. Image features
+come from a small network trained on other scenes of the same world, partly from where things are:
+the mean and the maximum over its regions, and what it believes about kinds, colours and setting.
+The pictures of an album share a setting, a style and their characters, and the sentences of a story
+refer to each other with pronouns and tell what changes. So cohesion is built in, and what holds
+here shows how a method behaves where the truth is known, not how well it would do on
+photographs."""
 
 # Which printed table a data set of ours stands beside.
 PAPER_TABLES = {
@@ -429,7 +431,7 @@ def one_of_each(study: Study, columns: int = 5) -> Figure:
             titles.append(f"[{name}] {text}")
         images += [BLANK] * (columns - min(columns, len(document.images)))
         titles += [""] * (len(images) - len(titles))
-    return plots.show_pictures(images, titles, columns)
+    return plots.show_pictures(images, titles, columns, size=1.5)
 
 
 BLANK = Image.new("RGB", (8, 8), "white")

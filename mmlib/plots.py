@@ -31,7 +31,7 @@ def use_style() -> None:
     """Set matplotlib's defaults for this suite."""
     mpl.rcParams.update(
         {
-            "figure.dpi": 80,
+            "figure.dpi": 72,
             "savefig.dpi": 150,
             "figure.constrained_layout.use": True,
             "font.size": 10,
@@ -113,12 +113,12 @@ def link_graph(
         )  # fmt: skip
     for i, (sentence, image) in enumerate(order):
         axis.add_artist(
-            AnnotationBbox(OffsetImage(images[image].resize((88, 88))), (i, -0.28), pad=0.1)
+            AnnotationBbox(OffsetImage(images[image].resize((88, 88))), (i, -0.26), pad=0.1)
         )
         text = textwrap.shorten(sentences[sentence], 90, placeholder=" …")
         axis.text(i, 1.05, textwrap.fill(text, 21), ha="center", va="bottom", fontsize=8)
-        axis.text(i, -0.72, f"{scores[sentence, image]:.2f}", ha="center", fontsize=8)
-    axis.set(xlim=(-0.55, k - 0.45), ylim=(-0.8, 1.65), title=title)
+        axis.text(i, -0.8, f"{scores[sentence, image]:.2f}", ha="center", fontsize=8)
+    axis.set(xlim=(-0.55, k - 0.45), ylim=(-0.85, 1.65), title=title)
     axis.axis("off")
     return figure
 
@@ -155,7 +155,7 @@ def bars(heights: Mapping[str, Mapping[str, Estimate]], ylabel: str, floor: floa
         axis.bar(x, tops - floor, width * 0.92, bottom=floor, label=name, color=COLOURS[i % 7])
         axis.errorbar(x, tops, errors, fmt="none", ecolor="#333333", elinewidth=1)
     axis.set_xticks(range(len(heights)), list(heights))
-    axis.set(ylabel=ylabel)
+    axis.set(ylabel=ylabel, ylim=(floor, None))
     axis.legend(ncols=len(names), fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.15))
     return figure
 

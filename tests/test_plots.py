@@ -1,0 +1,48 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmlib import plots
+from mmlib.claims import Claim, Estimate
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_save_leaves_a_picture_that_opens(tmp_path):
+    plots.save(plots.show_pictures([Image.new("RGB", (8, 8))] * 3, ["a", "b", "c"]), tmp_path, "x")
+    with Image.open(tmp_path / "figures" / "x.png") as picture:
+        assert min(picture.size) > 50
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_link_graph_draws_every_edge_and_colours_true_links(known):
+    scores = np.array([[0.9, 0.1], [0.2, -0.5], [0.3, 0.4]])
+    links = np.array([[True, False], [False, False], [False, False]]) if known else None
+    images = [Image.new("RGB", (8, 8))] * 2
+    figure = plots.link_graph(
+        images, ["a", "b", "c"], scores, links, np.array([[2, 1], [0, 0]]), "t"
+    )
+    colours = [edges.get_color() for edges in figure.axes[0].collections]
+    assert len(colours) == 4
+    hexes = {plots.mpl.colors.to_hex(c[0][:3]).upper() for c in colours}
+    assert hexes == ({plots.TRUE, plots.FALSE} if known else {"#777777"})
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts[0] == "a"  # the most confident pair comes first
+    assert "0.90" in texts
+
+
+def test_axes_are_named():
+    history = [{"dev_loss": 0.4, "dev_AUC": 50.0}, {"dev_loss": 0.3, "dev_AUC": 60.0}]
+    estimate = Estimate(60.0, 55.0, 65.0)
+    claim = Claim("C", "a claim", "1", "x", {"part": estimate}, "points")
+    for figure in (
+        plots.training_curves({"coco": history}, "dev_loss", "dev_AUC"),
+        plots.bars({"coco": {"DC": estimate, "AP": estimate}}, "AUC in %", floor=50),
+        plots.forest([claim]),
+    ):
+        assert all(axis.get_xlabel() or axis.get_ylabel() for axis in figure.axes)
