@@ -25,7 +25,12 @@ def tokenize(sentence: str) -> list[str]:
 
     An empty sentence has no tokens; `Vocabulary.encode` turns it into one unknown token.
     """
-    return " ".join(_tokenizer().tokenize(sentence)).lower().split()
+    return list(_tokens(sentence))
+
+
+@lru_cache(maxsize=500_000)  # sentences come back in many documents
+def _tokens(sentence: str) -> tuple[str, ...]:
+    return tuple(" ".join(_tokenizer().tokenize(sentence)).lower().split())
 
 
 @dataclass(frozen=True)

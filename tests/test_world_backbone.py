@@ -317,3 +317,12 @@ def test_grey_pictures_are_not_asked_for_colours(script):
 
 def test_settings_and_styles_are_the_exclusive_heads():
     assert set(OVERALL) == {"setting", "style"}
+
+
+def test_one_look_gives_what_two_give():
+    images = [draw(sample_scene(seed)) for seed in range(3)]
+    regions, scores, names = backbone.look(images)
+    assert np.array_equal(regions, backbone.features(images))
+    apart, labels = backbone.label_scores(images)
+    assert np.array_equal(scores, apart)
+    assert names == labels

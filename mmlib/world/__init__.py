@@ -115,5 +115,4 @@ def _look(
         return np.asarray(backbone(images), dtype=np.float32), None, ()
     from mmlib.world import backbone as own
 
-    scores, names = own.label_scores(images)
-    return own.features(images), scores, names
+    return own.look(images)

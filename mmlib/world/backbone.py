@@ -35,7 +35,8 @@ HEADS: dict[str, tuple[str, ...]] = {
     "style": STYLES,
 }
 LOCAL, OVERALL = ("kind", "colour", "pattern", "action"), ("setting", "style")
-LABELS = KINDS + COLOURS + SETTINGS  # single English words
+LABEL_HEADS = ("kind", "colour", "setting")
+LABELS = tuple(word for name in LABEL_HEADS for word in HEADS[name])  # single English words
 # (channels, stride) of each 3x3 layer
 LAYERS = ((16, 2), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (128, 1))
 WIDTH = LAYERS[-1][0]
@@ -164,10 +165,16 @@ def scores(
         name: [np.empty((0, len(words)), np.float32)] for name, words in HEADS.items()
     }
     for activations in _maps(images, batch, device):
-        for name, logits in network.logits(activations).items():
-            likely = logits.softmax(1) if name in OVERALL else logits.sigmoid()
-            parts[name].append(likely.cpu().numpy())
+        for name, likely in _likely(network, activations).items():
+            parts[name].append(likely)
     return {name: np.concatenate(found) for name, found in parts.items()}
+
+
+def _likely(network: Backbone, activations: Tensor) -> dict[str, np.ndarray]:
+    return {
+        name: (logits.softmax(1) if name in OVERALL else logits.sigmoid()).cpu().numpy()
+        for name, logits in network.logits(activations).items()
+    }
 
 
 def label_scores(
@@ -179,7 +186,19 @@ def label_scores(
         (n, 50) float32 probabilities and the 50 labels, single English words.
     """
     found = scores(images, batch, device)
-    return np.concatenate([found["kind"], found["colour"], found["setting"]], 1), LABELS
+    return np.concatenate([found[name] for name in LABEL_HEADS], 1), LABELS
+
+
+def look(
+    images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """`features` and `label_scores` in one pass: (n, 16, 128), (n, 50) and the 50 labels."""
+    network, regions, heads = load(device), [], []
+    for activations in _maps(images, batch, device):
+        regions.append(network.regions(activations).cpu().numpy())
+        heads.append(_likely(network, activations))
+    found = np.concatenate([np.concatenate([h[n] for n in LABEL_HEADS], 1) for h in heads])
+    return np.concatenate(regions), found, LABELS
 
 
 def targets(scenes: Sequence[Scene]) -> dict[str, np.ndarray]:
