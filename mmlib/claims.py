@@ -156,7 +156,7 @@ def mean_interval(values: np.ndarray, level: float = 0.95) -> Estimate:
 def bootstrap_interval(
     statistic: Callable[[np.ndarray], float],
     clusters: Sequence | np.ndarray,
-    draws: int = 500,
+    draws: int = 1000,
     seed: int = 0,
     level: float = 0.95,
 ) -> Estimate:
