@@ -254,9 +254,9 @@ CHECK = """\
 from pathlib import Path
 import pandas as pd
 from mmlib.claims import check_figures, print_check
-columns = ["dataset", "system", "metric", "seed", "value"]
-rows = [("coco", "AP", "AUC", seed, 93 + seed / 10) for seed in range(3)]
-rows.append(("coco", "AP", "p@1", 0, 70.0))
+columns = ["dataset", "system", "split", "metric", "seed", "value"]
+rows = [("coco", "AP", "test", "AUC", seed, 93 + seed / 10) for seed in range(3)]
+rows.append(("coco", "AP", "test", "p@1", 0, 70.0))
 check = check_figures(pd.DataFrame(rows, columns=columns), Path("expected/{name}.json"), {{}})
 print_check(check)
 """

@@ -145,7 +145,13 @@ def test_interrupt_ends_the_kernel(folder):
         "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)",
     )
     command = [sys.executable, "-m", "mmlib.cli", "run", "--notebooks", str(notebook.parent)]
-    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+    run = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     pid = folder / "runs" / "world" / "01_slow" / "pid"
     deadline = time.monotonic() + 120
     while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
