@@ -57,9 +57,13 @@ def show_pictures(
 ) -> Figure:
     """A grid of pictures with wrapped titles below them."""
     rows = -(-len(images) // columns)
-    room = 0.65 if titles else 0.0
+    room = 0.75 if titles else 0.05  # inches below each picture
     figure, axes = plt.subplots(
-        rows, columns, figsize=(size * columns, (size + room) * rows), squeeze=False
+        rows, columns, figsize=(size * columns, (size + room) * rows), squeeze=False, layout="none"
+    )
+    height = (size + room) * rows
+    figure.subplots_adjust(
+        left=0, right=1, top=1, bottom=room / height, wspace=0.04, hspace=room / size
     )
     for axis in axes.flat:
         axis.axis("off")
