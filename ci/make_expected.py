@@ -42,13 +42,14 @@ def main() -> None:
     parser.add_argument("notebook", help="its number, such as 04")
     parser.add_argument("tier", choices=["world", "flickr8k"])
     parser.add_argument("--run", type=Path, required=True, help="folder of the finished run")
+    parser.add_argument("--commit", default="HEAD", help="what the run was made from")
     args = parser.parse_args()
     (notebook,) = (ROOT / "notebooks").glob(f"{args.notebook}_*.ipynb")
     table = pd.read_csv(args.run / notebook.stem / "results.csv")
     parameters = default_parameters(nbformat.read(notebook, as_version=4).cells)
     defaults = {name: value for name, value in parameters.items() if name not in IRRELEVANT}
     commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "rev-parse", args.commit], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
     how = {
         "commit": commit,
