@@ -366,7 +366,7 @@ def check_figures(table: pd.DataFrame, expected: Path, parameters: Mapping) -> d
     other = {k: v for k, v in content["parameters"].items() if own.get(k) != v}
     if other:
         told = ", ".join(f"{k} is {own.get(k)}, not {v}" for k, v in other.items())
-        return {**check, "why": f"other parameters than the expected figures': {told}"}
+        return {**check, "why": f"other parameters than those of the expected figures: {told}"}
     means = figures_of(table)["mean"]
     for name, figure in content["figures"].items():
         value = float(means[name]) if name in means else None
