@@ -49,6 +49,8 @@ def fit(
     seed: int,
     checkpoint: Path | None = None,
     progress: str | None = None,
+    optimiser: torch.optim.Optimizer | None = None,
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
 ) -> list[dict[str, float]]:
     """Train with Adam, divide the rate by 5 on a plateau of the dev loss, keep the best epoch.
 
@@ -58,12 +60,14 @@ def fit(
     checkpoint: written after every epoch and read at the start where it exists, so that a run
     that was stopped goes on and ends with the same figures as one that was not.
     progress: what to call the progress bar; None for no bar.
+    optimiser, schedule: in place of Adam at `learning_rate` and of the plateau rule; the schedule
+    is stepped after every epoch.
 
     Returns one dict an epoch; the model ends with the weights of the epoch of lowest dev loss.
     Raises FloatingPointError when the loss is no longer a number.
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+    optimiser = optimiser or torch.optim.Adam(model.parameters(), lr=learning_rate)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimiser, factor=0.2, patience=patience, threshold=1e-4, threshold_mode="abs", min_lr=1e-7
     )
     history: list[dict[str, float]] = []
@@ -72,7 +76,7 @@ def fit(
         saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
         optimiser.load_state_dict(saved["optimiser"])
-        schedule.load_state_dict(saved["schedule"])
+        (schedule or plateau).load_state_dict(saved["schedule"])
         history, best = saved["history"], saved["best"]
     bar = tqdm(
         range(epochs), initial=len(history), desc=progress, disable=progress is None, leave=False
@@ -96,14 +100,17 @@ def fit(
         if not math.isfinite(figures["dev_loss"]):
             raise FloatingPointError(f"the dev loss is {figures['dev_loss']} in epoch {epoch}")
         rate = optimiser.param_groups[0]["lr"]
-        schedule.step(figures["dev_loss"])
+        if schedule:
+            schedule.step()
+        else:
+            plateau.step(figures["dev_loss"])
         if figures["dev_loss"] < min((h["dev_loss"] for h in history), default=math.inf):
             best = {name: value.clone() for name, value in model.state_dict().items()}
         history.append({"train_loss": total / max(count, 1), "learning_rate": rate, **figures})
         if checkpoint:
             state = {
                 "model": model.state_dict(), "optimiser": optimiser.state_dict(),
-                "schedule": schedule.state_dict(), "history": history, "best": best,
+                "schedule": (schedule or plateau).state_dict(), "history": history, "best": best,
             }  # fmt: skip
             write_atomic(checkpoint, partial(torch.save, state))
         bar.update()
