@@ -1,0 +1,719 @@
+"""The rules that read objects, attributes and relations from a caption's dependency tree.
+
+`entry_of` is the whole of it; `mmlib.scenegraph` makes graphs of what it returns. The tree may have
+Universal Dependencies' labels or the CLEAR labels of `en_core_web_sm`: `tree_of` brings both into
+one form, in which content words are heads and prepositions hang on their nouns.
+
+The paper (CORA, section 3.1) names four kinds of rules, but gives none; these are our own.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+RULES = 1  # raise it with every change of a rule: cached graphs of other rules are not read
+
+# --- Words -----------------------------------------------------------------------------------
+
+# fmt: off
+BE = frozenset("be is are was were been being am 's 're".split())
+# Looks happy, gets wet: what is said of the subject is the adjective.
+LINKING = frozenset(
+    "look looks looked looking seem seems seemed seeming appear appears appeared appearing "
+    "get gets got getting become becomes became becoming feel feels feeling stay stays staying "
+    "remain remains remaining turn turns turning go goes".split()
+)
+PARTICLES = frozenset("up down out off on over away back along around about through in by".split())
+NOT_ADVERBS = frozenset(
+    "there here also too then now just only even so as when where while how why than".split()
+)
+# "a pair of shoes" is one object, with "red" of "a pair of red shoes" as its attribute.
+QUANTITIES = frozenset(
+    "pair pairs couple group groups crowd crowds bunch bunches trio lot lots number team row rows "
+    "line lines herd flock pack swarm cup cups glass glasses bottle bottles bowl bowls plate "
+    "plates mug can cans jar bucket basket baskets bag bags box boxes tray pot slice slices piece "
+    "pieces loaf stack stacks pile piles heap set sets handful bouquet cluster patch body sheet "
+    "type kind sort variety bundle bale crew gang party gathering class".split()
+)
+# "a group of men and women": one object, whose members are of two sorts
+COLLECTIVES = frozenset(
+    "pair couple group groups crowd crowds bunch trio team row line gathering number mix".split()
+)
+# In the middle of, on the other side of: one preposition.
+PLACES = frozenset(
+    "front top side middle center centre left right back rear edge bottom end foot base corner "
+    "midst".split()
+)
+BEFORE_PLACES = frozenset("in on at to from along by near off around down up into onto".split())
+# Next to, left of: one preposition, though its first word is an adverb, adjective or noun.
+BESIDE = {
+    "next": "to", "close": "to", "near": "to", "adjacent": "to", "opposite": "to", "left": "of",
+    "right": "of", "ahead": "of", "outside": "of", "inside": "of", "far": "from", "away": "from",
+    "across": "from", "along": "with", "alongside": "of",
+}
+RELATIVE = frozenset("who that which whom whose".split())
+# Pronouns that stand for something one can see; the others make no node.
+SOMEONE = frozenset(
+    "someone somebody something everyone everybody one ones another others other".split()
+)
+HYPHENS = frozenset("-‐‑–")
+
+# --- Labels ----------------------------------------------------------------------------------
+
+CLEAR = frozenset(
+    "dobj pobj prep pcomp nsubjpass csubjpass relcl prt acomp attr oprd auxpass agent poss "
+    "npadvmod dative neg quantmod predet preconj nn".split()
+)
+FROM_CLEAR = {
+    "dobj": "obj", "nsubjpass": "nsubj:pass", "csubjpass": "csubj:pass", "relcl": "acl:relcl",
+    "prt": "compound:prt", "oprd": "xcomp", "auxpass": "aux:pass", "poss": "nmod:poss",
+    "npadvmod": "obl:unmarked", "dative": "iobj", "neg": "advmod", "quantmod": "advmod",
+    "predet": "det", "preconj": "cc", "nn": "compound", "nmod": "compound",
+}
+# fmt: on
+SUBJECT = frozenset("nsubj nsubj:pass nsubj:outer".split())
+OBLIQUE = frozenset("obl nmod".split())
+IN_LABEL = frozenset("compound flat flat:foreign nmod:desc goeswith".split())
+ARGUMENT = SUBJECT | OBLIQUE | {"obj", "iobj", "obl:agent", "root", "conj", "appos", "nmod:poss"}
+CLAUSE = frozenset(
+    "root acl acl:relcl advcl advcl:relcl xcomp ccomp conj parataxis csubj dep list appos "
+    "dislocated amod nsubj obl nmod obj".split()
+)
+NEVER_OBJECT = IN_LABEL | frozenset(
+    "fixed case mark cc cc:preconj det aux aux:pass cop punct amod nummod advmod discourse "
+    "reparandum expl compound:prt".split()
+)
+
+
+# --- One form of tree ------------------------------------------------------------------------
+
+
+class Tree:
+    """A dependency tree with Universal Dependencies' labels, lower-cased.
+
+    words, pos, head (-1: root), role: one entry a token. kids: the children of each token.
+    prep: token -> the words of its preposition, where these are more than its `case` children.
+    """
+
+    def __init__(self, words: list[str], pos: list[str], head: list[int], role: list[str]):
+        self.words, self.pos, self.head, self.role = words, pos, head, role
+        self.prep: dict[int, str] = {}
+        self.kids: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def link(self) -> None:
+        """Set `kids` by `head`."""
+        self.kids = [[] for _ in self.words]
+        for i, h in enumerate(self.head):
+            if h >= 0:
+                self.kids[h].append(i)
+
+    def above(self, i: int) -> Iterator[int]:
+        """The head of i, its head, and so on."""
+        while (i := self.head[i]) >= 0:
+            yield i
+
+
+def tree_of(doc: "Doc") -> Tree:
+    """A parsed text as a Tree. Raises ValueError if it has not been parsed."""
+    from spacy.attrs import DEP, HEAD, POS, SPACY
+
+    if len(doc) and not (doc.has_annotation("DEP") and doc.has_annotation("POS")):
+        raise ValueError("the text has no dependency tree: the pipeline needs a tagger and parser")
+    away, dep, pos, spaced = doc.to_array([HEAD, DEP, POS, SPACY]).T if len(doc) else ([],) * 4
+    name = doc.vocab.strings
+    tree = Tree(
+        [token.lower_ for token in doc],
+        [name[int(one)] for one in pos],
+        [i + d if d else -1 for i, d in enumerate(np.asarray(away).astype("int64").tolist())],
+        [name[int(one)].lower() for one in dep],
+    )
+    _join_hyphens(tree, [bool(one) for one in spaced])
+    if not CLEAR.isdisjoint(tree.role):
+        _from_clear(tree)
+    _lift_adverbs(tree)
+    _join_prepositions(tree)
+    _flatten_conjunctions(tree)
+    tree.link()
+    return tree
+
+
+def _join_hyphens(tree: Tree, spaced: list[bool]) -> None:
+    """Make "salmon-colored", which tokenizers cut in three, one word again."""
+    words = tree.words
+    hyphens = [
+        i
+        for i in range(1, len(words) - 1)
+        if words[i] in HYPHENS and not spaced[i - 1] and not spaced[i]
+    ]
+    while hyphens:
+        first = last = hyphens.pop(0)
+        while hyphens and hyphens[0] == last + 2:
+            last = hyphens.pop(0)
+        parts = range(first - 1, last + 2)
+        heads = [i for i in parts if tree.head[i] not in parts]
+        core = max(heads, key=lambda i: (tree.role[i] != "punct", i))
+        whole = "".join(words[i] for i in parts)
+        for i, h in enumerate(tree.head):
+            if h in parts and i not in parts:
+                tree.head[i] = core
+        for i in parts:
+            if i != core:
+                tree.head[i], tree.role[i], words[i], tree.pos[i] = core, "punct", "", "PUNCT"
+        words[core] = whole
+
+
+def _from_clear(tree: Tree) -> None:
+    """Turn CLEAR's labels into Universal Dependencies', and its heads into content words."""
+    head, role = tree.head, tree.role
+    tree.link()
+    for i in range(len(tree)):  # the deepest preposition last: "out of the window"
+        if role[i] in ("pobj", "pcomp") and head[i] >= 0:
+            _raise_over_preposition(tree, i)
+    tree.link()
+    for i in range(len(tree)):
+        if tree.words[i] in BE and role[i] not in ("aux", "auxpass"):
+            _raise_over_copula(tree, i)
+    for i, label in enumerate(role):
+        role[i] = FROM_CLEAR.get(label, label)
+
+
+def _raise_over_preposition(tree: Tree, i: int) -> None:
+    head, role = tree.head, tree.role
+    clause = role[i] == "pcomp" and tree.pos[i] in ("VERB", "AUX")
+    chain = [head[i]]
+    while role[chain[-1]] in ("prep", "agent", "dative", "conj", "pcomp") and head[chain[-1]] >= 0:
+        if tree.pos[head[chain[-1]]] not in ("ADP", "SCONJ"):
+            break
+        chain.append(head[chain[-1]])
+    top = chain[-1]
+    agent = role[top] == "agent"
+    head[i] = head[top]
+    if head[top] < 0 or role[top] in ("root", "conj", "advcl", "acl", "ccomp"):
+        role[i] = role[top]
+    else:
+        nominal = tree.pos[head[top]] in ("NOUN", "PROPN", "PRON")
+        role[i] = "advcl" if clause else "obl:agent" if agent else "nmod" if nominal else "obl"
+    for p in chain:
+        for k, h in enumerate(head):
+            if h == p and k != i:
+                head[k] = i
+        head[p], role[p] = i, "mark" if clause else "case"
+
+
+def _raise_over_copula(tree: Tree, i: int) -> None:
+    """ "is" with "happy", "a dog" or "on a couch" becomes a child of that word."""
+    head, role = tree.head, tree.role
+    kids = tree.kids[i]
+    there = any(role[k] == "expl" for k in kids)
+    found = [k for k in kids if role[k] in ("acomp", "attr")]
+    found = found or [k for k in kids if role[k] == "obl" and k > i and not there]
+    if not found or (there and not any(role[k] == "attr" for k in kids)):
+        return
+    if there:
+        role[found[0]] = "nsubj"
+        return
+    new = found[0]
+    head[new], role[new] = head[i], role[i]
+    for k in kids:
+        if k != new:
+            head[k] = new
+    head[i], role[i] = new, "cop"
+
+
+def _lift_adverbs(tree: Tree) -> None:
+    """ "Deep in the woods": the phrase hangs on what the adverb hangs on."""
+    for i in range(len(tree)):
+        h = tree.head[i]
+        if h >= 0 and tree.role[i] in OBLIQUE and tree.pos[h] in ("ADV", "ADP"):
+            if tree.role[h] in ("advmod", "case", "compound:prt") and tree.words[h] not in BESIDE:
+                tree.head[i] = tree.head[h] if tree.head[h] != i else h
+
+
+def _join_prepositions(tree: Tree) -> None:
+    """Make "in front of", "to the left of" and "next to" the preposition of what follows."""
+    words = tree.words
+    for k in range(len(tree) - 1):
+        after = words[k + 1]
+        if after not in ("of", "to", "from", "with"):
+            continue
+        start = k + 1
+        if words[k] in PLACES and after == "of":
+            start = _preposition_before(tree, k)
+        if start > k and BESIDE.get(words[k]) == after:
+            start = k - (k > 0 and words[k - 1] == "not")
+        if start <= k:
+            noun = _noun_after(tree, k + 1)
+            if noun >= 0:
+                _absorb(tree, range(start, k + 2), k, noun)
+
+
+def _preposition_before(tree: Tree, k: int) -> int:
+    """Where the preposition of "on the other side" starts; k + 1 if there is none."""
+    j = k - 1
+    while j >= max(0, k - 3) and tree.words[j] not in BEFORE_PLACES:
+        if tree.pos[j] not in ("DET", "ADJ", "PRON", "NUM") and tree.words[j] not in PLACES:
+            return k + 1
+        j -= 1
+    return j if j >= 0 and tree.words[j] in BEFORE_PLACES else k + 1
+
+
+def _noun_after(tree: Tree, p: int) -> int:
+    """The noun that the preposition at p belongs to, or -1."""
+    h = tree.head[p]
+    if h > p and tree.pos[h] in ("NOUN", "PROPN", "PRON", "NUM", "DET"):
+        return h
+    for i in range(p + 1, len(tree)):
+        if tree.pos[i] in ("NOUN", "PROPN") and tree.role[i] not in IN_LABEL:
+            return i
+        if tree.pos[i] in ("VERB", "ADP", "PUNCT", "AUX"):
+            return -1
+    return -1
+
+
+def _absorb(tree: Tree, span: range, k: int, noun: int) -> None:
+    """Make the words of `span` the preposition of `noun`, which takes the place of word k."""
+    head, role = tree.head, tree.role
+    if k in tree.above(noun):
+        top = next((h for h in tree.above(k) if h not in span), -1)
+        if top != noun:
+            clause = role[k] in ("root", "conj", "advcl", "acl:relcl", "ccomp", "parataxis")
+            on_noun = top >= 0 and tree.pos[top] in ("NOUN", "PROPN", "PRON")
+            kept = role[k] if clause or top < 0 else "nmod" if on_noun else "obl"
+            head[noun], role[noun] = top, kept
+    elif head[noun] in span:
+        head[noun] = next((h for h in tree.above(noun) if h not in span), -1)
+        role[noun] = "obl"
+    for i, h in enumerate(head):
+        if h in span and i not in span and i != noun:
+            head[i] = noun
+    for i in span:
+        head[i], role[i] = noun, "case"
+    tree.prep[noun] = " ".join(tree.words[i] for i in span)
+
+
+def _flatten_conjunctions(tree: Tree) -> None:
+    """Hang all conjuncts on the first one, also where each hangs on the one before it."""
+    head, role = tree.head, tree.role
+    for i in range(len(tree)):
+        while role[i] == "conj" and role[head[i]] == "conj" and head[head[i]] >= 0:
+            if _nominal(tree, i) != _nominal(tree, head[head[i]]):
+                break
+            head[i] = head[head[i]]
+
+
+def _nominal(tree: Tree, i: int) -> bool:
+    return tree.pos[i] in ("NOUN", "PROPN", "PRON", "NUM")
+
+
+# --- The rules -------------------------------------------------------------------------------
+
+
+def entry_of(doc: "Doc") -> dict[str, Any]:
+    """What a parsed caption says, as an entry of the authors' `scene_graph` JSON (spec 2.3).
+
+    doc: a text that a spaCy pipeline with a tagger and a parser has read.
+
+    - Objects: nouns with their compounds and names; "pair of shoes", "group of people" are one
+      object. "Someone", "one", "another" count; other pronouns make no node, but a relative
+      pronoun stands for its noun. Places and times ("background", "night") are objects.
+    - Attributes: adjectives, participles, numbers, predicative adjectives and nouns ("is a
+      fireman"), intransitive verbs; coordinated ones apart; each with its adverbs.
+    - Relations: subject - verb - object, subject - verb with preposition - object, noun -
+      preposition - noun. A passive's agent is the subject. An intransitive verb that has such a
+      relation is no attribute in addition. A possessor stands in relation "of".
+    - Conjuncts share subjects, objects and verbs; "young boys and girls" shares the adjective.
+
+    Labels are as written, in lower case; auxiliaries never occur in them. A caption without
+    objects gives empty lists. Raises ValueError if the text has not been parsed.
+    """
+    return {"caption": doc.text, **_Reader(tree_of(doc)).read()}
+
+
+class _Reader:
+    """Reads one tree. Objects go by the token that heads them."""
+
+    def __init__(self, tree: Tree):
+        self.tree = tree
+        self.words, self.pos, self.head = tree.words, tree.pos, tree.head
+        self.role, self.kids = tree.role, tree.kids
+        self.labels: dict[int, str] = {}  # object -> its label
+        self.same: dict[int, int] = {}  # token -> the object that it names, too
+        self.attributes: dict[int, dict[str, tuple[str, list[str]]]] = {}
+        self.relations: dict[tuple[int, int, str], tuple[list[str], str]] = {}
+
+    def read(self) -> dict[str, Any]:
+        self.find_objects()
+        for i in list(self.labels):
+            self.noun(i)
+        for i in list(self.same):
+            self.noun(i)
+        for i in range(len(self.tree)):
+            if self.is_clause(i):
+                self.clause(i)
+        return self.entry()
+
+    def entry(self) -> dict[str, Any]:
+        place = {i: n for n, i in enumerate(self.labels)}
+        count = 0
+        entities = []
+        for i, label in self.labels.items():
+            said = []
+            for text, adverbs in self.attributes.get(i, {}).values():
+                said.append([count, text, adverbs])
+                count += 1
+            entities.append({"id": place[i], "name": label, "attributes": said})
+        relations = [
+            [place[s], place[o], list(words), preposition]
+            for (s, o, _), (words, preposition) in self.relations.items()
+        ]
+        return {"entities": entities, "relations": relations}
+
+    # --- Objects ---
+
+    def find_objects(self) -> None:
+        found = [i for i in range(len(self.tree)) if self.is_object(i)]
+        self.labels = dict.fromkeys(found, "")
+        for i in found:
+            if self.is_predicate_noun(i):
+                self.same[i] = self.subjects(i)[0]
+        for i in self.same:
+            del self.labels[i]
+        for i in list(self.labels):
+            if i in self.labels:
+                self.labels[i] = self.phrase(i) + self.contents(i)
+
+    def is_object(self, i: int) -> bool:
+        role, pos, word = self.role[i], self.pos[i], self.words[i]
+        if role in NEVER_OBJECT or not any(c.isalnum() for c in word):
+            return False
+        if pos in ("NOUN", "PROPN"):
+            return role != "obl:unmarked" or self.pos[self.head[i]] not in ("ADJ", "ADV")
+        if word in SOMEONE:
+            return not any(self.words[k] in ("each", "one") for k in (i - 1,) if k >= 0)
+        if role not in ARGUMENT or any(self.role[k] in ("cop", "nsubj") for k in self.kids[i]):
+            return False
+        if pos == "NUM":
+            return role in ("nsubj", "nsubj:pass", "obj") or (role == "root" and len(self.tree) < 3)
+        if pos == "ADJ":
+            marked = any(self.role[k] in ("det", "case") for k in self.kids[i])
+            return marked and role not in ("root", "conj")
+        return False
+
+    def is_predicate_noun(self, i: int) -> bool:
+        """Whether this is "fireman" of "the man is a fireman"."""
+        if not any(self.role[k] == "cop" for k in self.kids[i]) or self.preposition(i):
+            return False
+        return len(self.subjects(i)) == 1
+
+    def phrase(self, i: int) -> str:
+        """A word with its compounds and what belongs to these, as written."""
+        parts = [i]
+        for k in self.kids[i]:
+            if self.role[k] in IN_LABEL:
+                parts += self.inside(k)
+        return " ".join(self.words[k] for k in sorted(parts))
+
+    def inside(self, i: int) -> list[int]:
+        """A compound's words: "high school" of "high school students"."""
+        parts = [i]
+        for k in self.kids[i]:
+            if self.role[k] in IN_LABEL or self.role[k] in ("amod", "nummod"):
+                parts += self.inside(k)
+        return parts
+
+    def contents(self, i: int) -> str:
+        """ " of shoes" after "pair"; its noun is no object then, but another name of the pair."""
+        if self.words[i] not in QUANTITIES:
+            return ""
+        for k in self.kids[i]:
+            if self.role[k] in OBLIQUE and k in self.labels and self.preposition(k) == "of":
+                text = " of " + self.phrase(k)
+                more = self.contents(k)
+                for other in [c for c in self.kids[k] if self.role[c] == "conj"]:
+                    if other in self.labels and self.is_bare(other, i):
+                        text += f" and {self.phrase(other)}"
+                        self.drop(other, i)
+                    else:
+                        self.head[other] = i
+                        self.kids[k].remove(other)
+                        self.kids[i].append(other)
+                self.drop(k, i)
+                return text + more
+        return ""
+
+    def is_bare(self, i: int, quantity: int) -> bool:
+        """Whether i is "women" of "a group of men and women"."""
+        plain = not any(self.role[k] in ("det", "amod", "nummod") for k in self.kids[i])
+        return plain and self.words[quantity] in COLLECTIVES
+
+    def drop(self, i: int, whole: int) -> None:
+        del self.labels[i]
+        self.same[i] = whole
+
+    def preposition(self, i: int) -> str:
+        """The preposition of a noun; a conjunct may have that of the first one."""
+        if i in self.tree.prep:
+            return self.tree.prep[i]
+        case = [k for k in self.kids[i] if self.role[k] == "case" and k < i]
+        if case:
+            return " ".join(self.words[k] for k in case)
+        if self.role[i] == "conj" and self.head[i] in self.labels:
+            return self.preposition(self.head[i])
+        return ""
+
+    # --- What a word stands for ---
+
+    def objects(self, i: int) -> list[int]:
+        """The objects that a noun or pronoun stands for, with its conjuncts."""
+        if i in self.same:
+            return self.objects(self.same[i]) if self.same[i] != i else []
+        if i in self.labels:
+            return self.group(i)
+        if self.pos[i] in ("PRON", "DET", "SCONJ") and self.words[i] in RELATIVE:
+            for h in self.tree.above(i):
+                if self.role[h] in ("acl:relcl", "acl", "advcl:relcl") and self.head[h] >= 0:
+                    return self.sharing(self.head[h], h)
+        for k in self.kids[i]:  # "some of the men"
+            if self.role[k] == "nmod" and k in self.labels and self.preposition(k) == "of":
+                return self.group(k)
+        return []
+
+    def group(self, i: int) -> list[int]:
+        """A noun and the nouns coordinated with it."""
+        rest = [k for k in self.kids[i] if self.role[k] == "conj"]
+        return list(
+            dict.fromkeys(j for k in (i, *rest) if (j := self.same.get(k, k)) in self.labels)
+        )
+
+    def sharing(self, noun: int, modifier: int) -> list[int]:
+        """The nouns that a clause after `noun` is about: perhaps all that are coordinated.
+
+        In "a man and a woman dancing" the parser may hang the verb on either of them.
+        """
+        whole = self.same.get(noun, noun)
+        if whole not in self.labels:
+            return []
+        first = self.head[noun] if self.role[noun] == "conj" else noun
+        group = self.group(first) if first in self.labels else [whole]
+        if len(group) > 1 and modifier > group[-1]:
+            if noun == first or (whole == group[-1] and self.is_plain_list(group)):
+                return group
+        return [whole]
+
+    def is_plain_list(self, group: list[int]) -> bool:
+        """Whether two conjuncts have no comma between them, and no clause follows the first."""
+        comma = any(self.words[i] == "," for i in range(group[-2], group[-1]))
+        said = ("acl", "acl:relcl", "nmod", "obl", "advcl")
+        return not (comma and len(group) == 2) and not any(
+            self.role[k] in said for i in group[:-1] for k in self.kids[i]
+        )
+
+    def subjects(self, i: int, depth: int = 0) -> list[int]:
+        """The objects that clause i is about."""
+        own = [k for k in self.kids[i] if self.role[k] in SUBJECT]
+        if own:
+            return self.unique(j for k in own for j in self.objects(k))
+        role, h = self.role[i], self.head[i]
+        if h < 0 or depth > 20:
+            return []
+        if role in ("acl", "acl:relcl", "amod"):
+            return self.sharing(h, i)
+        if role == "xcomp":
+            objects = self.unique(
+                j for k in self.kids[h] if self.role[k] == "obj" for j in self.objects(k)
+            )
+            if objects:
+                return objects
+        if role in ("nsubj", "nsubj:pass", "csubj", "ccomp"):
+            return []
+        if h in self.labels or h in self.same:
+            return self.sharing(h, i)
+        return self.subjects(h, depth + 1)
+
+    @staticmethod
+    def unique(objects: Iterable[int]) -> list[int]:
+        return list(dict.fromkeys(objects))
+
+    # --- Attributes and relations ---
+
+    def attribute(self, i: int, text: str, adverbs: Iterable[str] = ()) -> None:
+        adverbs = list(adverbs)
+        self.attributes.setdefault(i, {}).setdefault(" ".join((text, *adverbs)), (text, adverbs))
+
+    def relation(self, subject: int, words: list[str], preposition: str, object_: int) -> None:
+        label = " ".join(word for word in (*words, preposition) if word)
+        if subject != object_ and label:
+            self.relations.setdefault((subject, object_, label), (words, preposition))
+
+    def noun(self, i: int) -> None:
+        """What hangs on a noun: adjectives, numbers, phrases with prepositions, possessors."""
+        whole = self.same.get(i, i)
+        if whole not in self.labels:
+            return
+        if i in self.same and self.words[self.same[i]] not in QUANTITIES:
+            self.attribute(whole, self.phrase(i))  # "the man is a fireman"
+        for k in self.kids[i]:
+            role = self.role[k]
+            if role in ("amod", "nummod"):
+                self.modifier(i, k)
+            elif role == "nmod:poss":
+                for owner in self.objects(k):
+                    self.relation(whole, [], "of", owner)
+            elif role in OBLIQUE and not self.is_predicate(i):
+                self.phrases(self.sharing(i, k), [], k)
+
+    def is_predicate(self, i: int) -> bool:
+        return any(self.role[k] in SUBJECT for k in self.kids[i])
+
+    def modifier(self, noun: int, i: int) -> None:
+        """An adjective, participle or number at a noun, with the ones coordinated with it."""
+        owners = [self.same.get(noun, noun)]
+        if self.role[i] == "amod" and i < noun:
+            owners += [k for k in self.group(noun)[1:] if noun in self.labels and self.is_plain(k)]
+        for k in (i, *(c for c in self.kids[i] if self.role[c] == "conj")):
+            if self.is_clause(k) and self.role[k] == "amod":
+                continue  # read as a clause: "a bowl full of fruit"
+            for owner in owners:
+                self.attribute(owner, self.with_measure(k), self.adverbs(k))
+
+    def is_plain(self, i: int) -> bool:
+        """Whether a conjunct has nothing of its own: "girls" of "young boys and girls"."""
+        return not any(self.role[k] in ("det", "amod", "nummod", "nmod:poss") for k in self.kids[i])
+
+    def with_measure(self, i: int) -> str:
+        """ "three year old", where the year is no object; else the word with its compounds."""
+        parts = [i]
+        for k in self.kids[i]:
+            if self.role[k] in ("obl:unmarked", *IN_LABEL) and k < i:
+                parts += self.inside(k)
+        return " ".join(self.words[k] for k in sorted(parts))
+
+    def adverbs(self, i: int) -> list[str]:
+        found = []
+        for k in self.kids[i]:
+            late = self.role[k] == "xcomp" and self.pos[k] == "ADJ" and not self.kids[k]
+            if self.role[k] != "advmod" and not (late and self.words[i] not in LINKING):
+                continue
+            if self.pos[k] not in ("ADV", "ADJ", "ADP", "PART") or self.words[k] in NOT_ADVERBS:
+                continue
+            if not self.is_particle(k):
+                more = [j for j in self.kids[k] if self.role[j] == "advmod"]
+                found.append(" ".join(self.words[j] for j in sorted((k, *more))))
+        return found
+
+    def is_particle(self, i: int) -> bool:
+        if self.role[i] == "compound:prt":
+            return True
+        return self.role[i] == "advmod" and self.words[i] in PARTICLES and self.head[i] < i
+
+    # --- Clauses ---
+
+    def is_clause(self, i: int) -> bool:
+        role, pos = self.role[i], self.pos[i]
+        if role not in CLAUSE:
+            return False
+        if role == "amod":  # "a bowl full of fruit", unlike "a red bowl"
+            return i > self.head[i] and any(self.role[k] in OBLIQUE for k in self.kids[i])
+        if pos == "VERB" or (pos == "AUX" and role not in ("aux", "cop")):
+            return True
+        if i in self.labels:
+            return self.is_predicate(i)
+        return pos in ("ADJ", "ADV") and (self.is_predicate(i) or role in ("acl", "xcomp", "conj"))
+
+    def clause(self, i: int) -> None:
+        if i in self.labels:
+            if self.preposition(i):  # "a dog is on the couch"
+                subjects = self.subjects(i)
+                self.phrases(subjects, [], i)
+                for k in self.kids[i]:  # "a dog is on the couch in the room"
+                    if self.role[k] in OBLIQUE:
+                        self.phrases(subjects if self.role[k] == "obl" else [i], [], k)
+        elif self.pos[i] in ("ADJ", "ADV"):
+            self.adjective(i)
+        else:
+            self.verb(i)
+
+    def phrases(self, subjects: Iterable[int], words: list[str], noun: int) -> bool:
+        """Relations "verb preposition" to a noun and its conjuncts; whether there are any."""
+        found = False
+        subjects = list(subjects)
+        for o in self.objects(noun):
+            preposition = self.preposition(o) or self.preposition(noun)
+            for s in subjects if preposition else ():
+                self.relation(s, words, preposition, o)
+                found = True
+        return found
+
+    def adjective(self, i: int) -> None:
+        """A predicative adjective: "is happy", "looks happy", "full of fruit"."""
+        verb = self.head[i]
+        if self.role[i] == "xcomp" and self.words[verb] not in LINKING and not self.kids[i]:
+            return  # an adverb of its verb: "standing still"
+        if self.role[i] == "conj" and self.role[verb] in ("amod", "advmod", "nummod"):
+            return
+        subjects = self.subjects(i)
+        bound = False
+        for k in self.kids[i]:
+            if self.role[k] in OBLIQUE:
+                close = self.preposition(k) in ("of", "to", "from", "with", "for", "at")
+                bound |= self.phrases(subjects, [self.words[i]] if close else [], k) and close
+        if not bound and self.pos[i] == "ADJ":
+            for subject in subjects:
+                self.attribute(subject, self.with_measure(i), self.adverbs(i))
+
+    def verb(self, i: int) -> None:
+        """A verb with what it takes: relations if that is objects, else an attribute."""
+        subjects = self.subjects(i)
+        words = self.verb_words(i)
+        found = False
+        for k in self.kids[i]:
+            role = self.role[k]
+            if role == "obl:agent":
+                for agent in self.objects(k):
+                    for s in subjects:
+                        self.relation(agent, words, "", s)
+                        found = True
+            elif role in ("obj", "iobj"):
+                for o in self.objects(k):
+                    for s in subjects if words else ():
+                        self.relation(s, words, "", o)
+                        found = True
+            elif role in OBLIQUE:
+                found |= self.phrases(subjects, words, k)
+        if self.role[i] == "acl:relcl":
+            found |= self.gap(i, subjects, words)
+        if not found and words and not self.links(i):
+            for subject in subjects:
+                self.attribute(subject, " ".join(words), self.adverbs(i))
+
+    def gap(self, i: int, subjects: list[int], words: list[str]) -> bool:
+        """ "The ball (that) the dog catches": the noun is the object."""
+        own = [k for k in self.kids[i] if self.role[k] in SUBJECT]
+        if not own or any(self.role[k] == "obj" for k in self.kids[i]):
+            return False
+        if any(self.words[k] in RELATIVE for k in own):
+            return False
+        for noun in self.sharing(self.head[i], i):
+            for s in subjects:
+                self.relation(s, words, "", noun)
+        return bool(subjects)
+
+    def links(self, i: int) -> bool:
+        """Whether the verb only links an adjective to its subject."""
+        return self.words[i] in LINKING and any(
+            self.role[k] == "xcomp" and self.pos[k] == "ADJ" for k in self.kids[i]
+        )
+
+    def verb_words(self, i: int) -> list[str]:
+        """The verb and its particles; none for a form of "be"."""
+        if self.words[i] in BE:
+            return []
+        particles = [k for k in self.kids[i] if self.is_particle(k)]
+        return [self.words[k] for k in sorted((i, *particles))]
