@@ -141,6 +141,10 @@ def test_there_are_enough_different_captions(graphs):
 def test_every_construction_occurs_often_enough(graphs):
     counts = Counter(tag for entry in graphs.values() for tag in entry["constructions"])
     assert {tag: counts[tag] for tag, least in LEAST.items() if counts[tag] < least} == {}
+    readme = FILE.with_name("README.md").read_text(encoding="utf-8")
+    told = {tag: int(n) for tag, n in re.findall(r"(\w+) (\d+)[,.]", readme) if tag in LEAST}
+    assert told == counts
+    assert f"\n{len(graphs)} sentences" in readme
 
 
 SOUND: Entry = {
