@@ -55,6 +55,9 @@ BESIDE = {
     "right": "of", "ahead": "of", "outside": "of", "inside": "of", "far": "from", "away": "from",
     "across": "from", "along": "with", "alongside": "of",
 }
+# Participles after which "by" tells the place.
+POSED = frozenset("parked seated located stopped situated perched placed pitched docked".split())
+WEARING = frozenset("wearing wears wear".split())
 RELATIVE = frozenset("who that which whom whose".split())
 # Pronouns that stand for something one can see; the others make no node.
 SOMEONE = frozenset(
@@ -141,6 +144,7 @@ def tree_of(doc: "Doc") -> Tree:
     _join_prepositions(tree)
     _flatten_conjunctions(tree)
     tree.link()
+    _turn_inversions(tree)
     return tree
 
 
@@ -171,24 +175,21 @@ def _join_hyphens(tree: Tree, spaced: list[bool]) -> None:
 
 def _from_clear(tree: Tree) -> None:
     """Turn CLEAR's labels into Universal Dependencies', and its heads into content words."""
-    head, role = tree.head, tree.role
-    tree.link()
-    for i in range(len(tree)):  # the deepest preposition last: "out of the window"
-        if role[i] in ("pobj", "pcomp") and head[i] >= 0:
+    tree.role = role = [FROM_CLEAR.get(label, label) for label in tree.role]
+    for i in range(len(tree)):
+        if role[i] in ("pobj", "pcomp") and tree.head[i] >= 0:
             _raise_over_preposition(tree, i)
     tree.link()
     for i in range(len(tree)):
-        if tree.words[i] in BE and role[i] not in ("aux", "auxpass"):
+        if tree.words[i] in BE and role[i] not in ("aux", "aux:pass"):
             _raise_over_copula(tree, i)
-    for i, label in enumerate(role):
-        role[i] = FROM_CLEAR.get(label, label)
 
 
 def _raise_over_preposition(tree: Tree, i: int) -> None:
     head, role = tree.head, tree.role
     clause = role[i] == "pcomp" and tree.pos[i] in ("VERB", "AUX")
     chain = [head[i]]
-    while role[chain[-1]] in ("prep", "agent", "dative", "conj", "pcomp") and head[chain[-1]] >= 0:
+    while role[chain[-1]] in ("prep", "agent", "iobj", "conj", "pcomp") and head[chain[-1]] >= 0:
         if tree.pos[head[chain[-1]]] not in ("ADP", "SCONJ"):
             break
         chain.append(head[chain[-1]])
@@ -290,9 +291,12 @@ def _absorb(tree: Tree, span: range, k: int, noun: int) -> None:
     elif head[noun] in span:
         head[noun] = next((h for h in tree.above(noun) if h not in span), -1)
         role[noun] = "obl"
+    above = head[noun] if head[noun] >= 0 else noun
     for i, h in enumerate(head):
         if h in span and i not in span and i != noun:
-            head[i] = noun
+            head[i] = noun if i < noun or above in span else above
+            if role[noun] == "root" and i < k and role[i] == "obl:unmarked":
+                role[i] = "nsubj"  # "a child next to a box" read as a sentence
     for i in span:
         head[i], role[i] = noun, "case"
     tree.prep[noun] = " ".join(tree.words[i] for i in span)
@@ -306,6 +310,17 @@ def _flatten_conjunctions(tree: Tree) -> None:
             if _nominal(tree, i) != _nominal(tree, head[head[i]]):
                 break
             head[i] = head[head[i]]
+
+
+def _turn_inversions(tree: Tree) -> None:
+    """ "On the roof sits a pigeon": a noun with a preposition is no subject, the other one is."""
+    for i, role in enumerate(tree.role):
+        if role == "nsubj" and any(tree.role[k] == "case" and k < i for k in tree.kids[i]):
+            tree.role[i] = "obl"
+            others = tree.kids[tree.head[i]] if tree.head[i] >= 0 else []
+            if not any(tree.role[k] in SUBJECT for k in others):
+                for k in others:
+                    tree.role[k] = "nsubj" if tree.role[k] == "obj" else tree.role[k]
 
 
 def _nominal(tree: Tree, i: int) -> bool:
@@ -497,6 +512,7 @@ class _Reader:
 
         In "a man and a woman dancing" the parser may hang the verb on either of them.
         """
+        noun = self.wearer(noun, modifier)
         whole = self.same.get(noun, noun)
         if whole not in self.labels:
             return []
@@ -506,6 +522,22 @@ class _Reader:
             if noun == first or (whole == group[-1] and self.is_plain_list(group)):
                 return group
         return [whole]
+
+    def wearer(self, noun: int, clause: int) -> int:
+        """The man of "a man in a red shirt standing": the parser may hang the verb on the shirt."""
+        if self.role[clause] not in ("acl", "acl:relcl"):
+            return noun
+        first = self.head[noun] if self.role[noun] == "conj" else noun
+        above = self.head[first]
+        who = any(self.words[k] == "who" for k in self.kids[clause])
+        if not who and not (self.role[clause] == "acl" and self.words[clause].endswith("ing")):
+            return noun
+        if self.role[first] == "nmod" and self.preposition(first) == "in":
+            return above if above in self.labels else noun
+        if self.role[first] == "obj" and self.words[above] in WEARING:
+            if self.role[above] == "acl" and self.head[above] in self.labels:
+                return self.head[above]
+        return noun
 
     def is_plain_list(self, group: list[int]) -> bool:
         """Whether two conjuncts have no comma between them, and no clause follows the first."""
@@ -523,6 +555,9 @@ class _Reader:
         role, h = self.role[i], self.head[i]
         if h < 0 or depth > 20:
             return []
+        if role == "csubj":  # "a woman wearing a hat is on a horse", the verb taken for a subject
+            before = [k for k in self.kids[h] if self.role[k] in SUBJECT and k < i]
+            return self.unique(j for k in before for j in self.objects(k))
         if role in ("acl", "acl:relcl", "amod"):
             return self.sharing(h, i)
         if role == "xcomp":
@@ -531,7 +566,7 @@ class _Reader:
             )
             if objects:
                 return objects
-        if role in ("nsubj", "nsubj:pass", "csubj", "ccomp"):
+        if role in ("nsubj", "nsubj:pass", "ccomp"):
             return []
         if h in self.labels or h in self.same:
             return self.sharing(h, i)
@@ -675,7 +710,7 @@ class _Reader:
         found = False
         for k in self.kids[i]:
             role = self.role[k]
-            if role == "obl:agent":
+            if role == "obl:agent" or (role == "obl" and self.is_agent(i, k)):
                 for agent in self.objects(k):
                     for s in subjects:
                         self.relation(agent, words, "", s)
@@ -692,6 +727,14 @@ class _Reader:
         if not found and words and not self.links(i):
             for subject in subjects:
                 self.attribute(subject, " ".join(words), self.adverbs(i))
+
+    def is_agent(self, verb: int, i: int) -> bool:
+        """Whether "by" names who does it: "held by a boy", but not "parked by a tree"."""
+        if self.preposition(i) != "by" or self.words[verb] in POSED:
+            return False
+        return (self.role[verb] == "acl" and not self.words[verb].endswith("ing")) or any(
+            self.role[k] in ("aux:pass", "nsubj:pass") for k in self.kids[verb]
+        )
 
     def gap(self, i: int, subjects: list[int], words: list[str]) -> bool:
         """ "The ball (that) the dog catches": the noun is the object."""

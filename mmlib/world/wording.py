@@ -1,0 +1,133 @@
+"""The world's gold graphs in the form that a parser of the text gives them."""
+
+import re
+
+import networkx as nx
+
+from mmlib.scenegraph import add_attribute, add_relation
+from mmlib.world.captions import Caption
+from mmlib.world.graphs import Edge, Node
+from mmlib.world.words import RELATION_WORDS
+
+NUMBERS = "two three four five".split()
+# How a noun phrase starts; the last start before a noun is its own.
+START = re.compile(
+    rf"\b(a group of (\w+)|an? (pair|couple|trio) of|{'|'.join(NUMBERS)}|an?|another|the)\b"
+)
+PHRASE_ACTION = re.compile(r"(\w+(?: up| down)?) (?:(in|into|on|through|for) (?:the |a )|a )(\w+)")
+PREPOSITIONS = {one for some in RELATION_WORDS.values() for one in some.split(", ")}
+PREPOSITIONS |= {"after", "with"}
+
+
+def as_written(caption: Caption) -> nx.MultiDiGraph:
+    """See `mmlib.scenegraph.from_world`."""
+    return _Gold(caption).graph
+
+
+class _Gold:
+    """Turns one caption's graph, whose nodes and edges stand in the order of the text."""
+
+    def __init__(self, caption: Caption):
+        self.text, self.gold = caption.text.lower(), caption.graph
+        aside = [words[0] for words in (self.gold.setting_words, self.gold.style_words) if words]
+        aside += re.findall(r"\b(?:picture|image)(?= shows\b)", self.text)
+        self.graph = nx.MultiDiGraph(
+            text=caption.text, fallback=False, aside=tuple(phrase.lower() for phrase in aside)
+        )
+        self.place: list[int] = []  # node of the world's graph -> node of ours
+        self.count = 0
+        self.objects()
+        for edge in self.gold.edges:
+            self.relation(edge)
+        for place, node in dict(zip(self.place, self.gold.nodes, strict=True)).items():
+            self.actions(place, node)
+        if " can be seen" in self.text:
+            for place in dict.fromkeys(self.place):
+                add_attribute(self.graph, place, "seen")
+
+    def add(self, label: str) -> int:
+        self.graph.add_node(self.count, type="object", label=label.lower())
+        self.count += 1
+        return self.count - 1
+
+    def objects(self) -> None:
+        """Objects with what is said of their looks; one for a group with one noun."""
+        at, left = 0, 0  # position in the text; members of the last group still to come
+        for node in self.gold.nodes:
+            if left:
+                left -= 1
+                self.place.append(self.place[-1])
+                continue
+            noun = re.compile(rf"\b{re.escape(node.noun.lower())}\b").search(self.text, at)
+            assert noun is not None, (self.text, node)
+            starts = list(START.finditer(self.text, at, noun.start()))
+            start = starts[-1].groups() if starts else ("", None, None)
+            at = noun.end()
+            kind = start[2] or (start[1] and "group")
+            number = start[1] or (start[0] if start[0] in NUMBERS else "")
+            self.place.append(self.add(f"{kind} of {node.noun}" if kind else node.noun))
+            if number:
+                add_attribute(self.graph, self.place[-1], number)
+            size = {"pair": 2, "couple": 2, "trio": 3}.get(start[2] or "", 1)
+            left = (NUMBERS.index(number) + 2 if number else size) - 1
+            if node.worn:
+                at = self.garment(node, at)
+            self.looks(self.place[-1], node)
+
+    def garment(self, node: Node, at: int) -> int:
+        """Add what the last object wears; where its noun ends in the text."""
+        found = re.compile(rf"\b{node.worn[1].lower()}(?:e?s)?\b").search(self.text, at)
+        assert found is not None, (self.text, node)
+        words = ([node.worn[0]], "") if node.worn[0] == "wearing" else ([], node.worn[0])
+        self.join(self.count - 1, self.add(found[0]), *words)
+        return found.end()
+
+    def looks(self, owner: int, node: Node) -> None:
+        wears = bool(node.worn)
+        for name, _, word in node.words:
+            if name != "action":
+                worn = wears and name in ("colour", "pattern")
+                add_attribute(self.graph, self.count - 1 if worn else owner, word.lower())
+
+    def relation(self, edge: Edge) -> None:
+        subject, other = self.place[edge.subject], self.place[edge.object]
+        if edge.words == "in the hands of":
+            hands = self.add("hands")
+            self.join(other, hands, [], "in")
+            self.join(hands, subject, [], "of")
+        elif edge.passive:
+            verb = edge.words.removeprefix("being ").removesuffix(" by")
+            self.join(subject, other, [verb], "")
+        elif edge.words == "close together":
+            for place in (subject, other):
+                add_attribute(self.graph, place, "close", ["together"])
+        else:
+            self.join(subject, other, *split(edge.words))
+
+    def join(self, subject: int, other: int, words: list[str], preposition: str) -> None:
+        label = " ".join([*words, preposition]).strip()
+        known = self.graph.get_edge_data(subject, other, default={}).values()
+        if label not in [data["label"] for data in known]:  # one of a group has said so
+            add_relation(self.graph, subject, other, words, preposition)
+
+    def actions(self, place: int, node: Node) -> None:
+        """What a thing does: an attribute, unless its verb stands in a relation."""
+        mine = [e.words for e in self.gold.edges if self.place[e.subject] == place]
+        for name, _, word in node.words:
+            if name != "action":
+                continue
+            if phrase := PHRASE_ACTION.fullmatch(word):
+                verb = [] if phrase[1] == "high" else phrase[1].split()
+                self.join(place, self.add(phrase[3]), verb, phrase[2] or "")
+            elif not any(words.startswith(f"{word} ") for words in mine):
+                add_attribute(self.graph, place, word)
+
+
+def split(words: str) -> tuple[list[str], str]:
+    """A relation's words as (verb with its particle, preposition): "sitting down near"."""
+    found = (p for p in PREPOSITIONS if words == p or words.endswith(f" {p}"))
+    preposition = max(found, key=len, default="")
+    verb = words.removesuffix(preposition).strip()
+    if phrase := PHRASE_ACTION.fullmatch(verb):  # "taking a walk behind"
+        verb = phrase[1]
+    return [word for word in verb.split() if word != "still"], preposition
