@@ -1,0 +1,528 @@
+"""BERT against a plain loop over its weights, and what may learn, load and fail."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from mmlib.bert import TUNINGS, BertEncoder, tokenize_phrases
+from mmlib.datasets.problem import DataError
+
+transformers = pytest.importorskip("transformers")
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a dog cat red big runs jump over ##s ##ing umbrella".split()
+TEXTS = ["a dog", "red umbrella", "cat", "a big red dog jumps over a cat", "", "dog runs"]
+
+
+def tiny_model(seed=0, **config) -> "transformers.BertModel":
+    """Random, with weights far from zero, so that every part of attention shows in the output."""
+    torch.manual_seed(seed)
+    settings_ = dict(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
+        intermediate_size=48, max_position_embeddings=20, initializer_range=0.3,
+    )  # fmt: skip
+    return transformers.BertModel(transformers.BertConfig(**settings_ | config)).eval()
+
+
+def tiny_tokenizer(folder):
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    return transformers.BertTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A BERT as it lies on a disk: config, safetensors, tokenizer."""
+    path = tmp_path_factory.mktemp("bert")
+    tokenizer = tiny_tokenizer(path)
+    tokenizer.save_pretrained(path)
+    tiny_model().save_pretrained(path)
+    return path
+
+
+def encoder(tuning="ptuning", prefix=5, seed=0, **config) -> BertEncoder:
+    made = BertEncoder(tiny_model(seed, **config), tuning, prefix)
+    if made.prefix is not None:  # larger than at the start, so that a lost prefix shows
+        torch.nn.init.normal_(made.prefix, std=0.7)
+    return made.eval()
+
+
+def batch_of(rows):
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(r) for r in rows], batch_first=True)
+    lengths = torch.tensor([len(r) for r in rows])
+    return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+
+
+# The oracle --------------------------------------------------------------------------------------
+
+
+def bert_by_loops(weights, ids, layers, heads, prefix=None) -> torch.Tensor:
+    """States (L, width) of one unpadded text, head by head and position by position."""
+
+    def linear(name, x):
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def norm(name, x):
+        x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, correction=0, keepdim=True) + 1e-12).sqrt()
+        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    x = weights["embeddings.word_embeddings.weight"][ids]
+    x = x + weights["embeddings.position_embeddings.weight"][: len(ids)]  # from 0: no shift
+    x = norm("embeddings.LayerNorm", x + weights["embeddings.token_type_embeddings.weight"][0])
+    size = x.shape[1] // heads
+    for layer in range(layers):
+        at = f"encoder.layer.{layer}"
+        q, k, v = (linear(f"{at}.attention.self.{part}", x) for part in ("query", "key", "value"))
+        context = torch.zeros_like(x)
+        for head in range(heads):
+            cut = slice(head * size, (head + 1) * size)
+            keys, values = k[:, cut], v[:, cut]
+            if prefix is not None:
+                keys = torch.cat([prefix[layer, 0, head], keys])
+                values = torch.cat([prefix[layer, 1, head], values])
+            for position in range(len(ids)):
+                scores = torch.stack([q[position, cut] @ key for key in keys]) / size**0.5
+                share = scores.exp() / scores.exp().sum()
+                context[position, cut] = sum(
+                    s * value for s, value in zip(share, values, strict=True)
+                )
+        x = norm(
+            f"{at}.attention.output.LayerNorm", linear(f"{at}.attention.output.dense", context) + x
+        )
+        inner = linear(f"{at}.intermediate.dense", x)
+        inner = inner * (1 + torch.erf(inner / 2**0.5)) / 2
+        x = norm(f"{at}.output.LayerNorm", linear(f"{at}.output.dense", inner) + x)
+    return x
+
+
+ROWS = [[2, 5, 6, 3], [2, 8, 3], [2, 5, 9, 8, 6, 11, 13, 12, 3]]
+
+
+@pytest.mark.parametrize("prefix", [0, 1, 5])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_states_are_those_of_the_plain_loop(prefix, attention):
+    made = encoder("ptuning", prefix, attn_implementation=attention)
+    ids, mask = batch_of(ROWS)
+    with torch.no_grad():
+        states = made(ids, mask)
+        for row, pieces in enumerate(ROWS):
+            wanted = bert_by_loops(made.bert.state_dict(), pieces, 3, 4, made.prefix)
+            torch.testing.assert_close(states[row, : len(pieces)], wanted, atol=2e-5, rtol=1e-4)
+
+
+def test_every_layers_keys_and_values_of_the_prefix_matter():
+    made = encoder(prefix=2)
+    ids, mask = batch_of(ROWS)
+    with torch.no_grad():
+        before = made(ids, mask)
+        for layer in range(3):
+            for part in range(2):
+                saved = made.prefix.clone()
+                made.prefix[layer, part] += 1.0
+                assert (made(ids, mask) - before).abs().max() > 1e-3
+                made.prefix.copy_(saved)
+
+
+def test_no_prefix_is_plain_bert_exactly():
+    plain = tiny_model()
+    ids, mask = batch_of(ROWS)
+    with torch.no_grad():
+        wanted = plain(input_ids=ids, attention_mask=mask).last_hidden_state
+        for tuning in TUNINGS:
+            assert torch.equal(encoder(tuning, prefix=0)(ids, mask), wanted)
+
+
+def test_mask_may_be_boolean():
+    ids, mask = batch_of(ROWS)
+    made = encoder()
+    with torch.no_grad():
+        assert torch.equal(made(ids, mask.bool()), made(ids, mask))
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(1, 15), min_size=1, max_size=8), min_size=1, max_size=5),
+    extra=st.integers(0, 6),
+    rubbish=st.integers(0, 15),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=25, deadline=None)
+def test_padding_and_batch_order_never_matter(rows, extra, rubbish, seed):
+    made = encoder()
+    ids, mask = batch_of(rows)
+    with torch.no_grad():
+        wanted = made.pool(made(ids, mask), mask)
+        wider = torch.nn.functional.pad(ids, (0, extra))
+        wider_mask = torch.nn.functional.pad(mask, (0, extra))
+        wider = torch.where(wider_mask.bool(), wider, rubbish)
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+        found = made.pool(made(wider[order], wider_mask[order]), wider_mask[order])
+    torch.testing.assert_close(found, wanted[order], atol=1e-5, rtol=1e-5)
+
+
+def test_pool_is_the_mean_over_tokens_with_cls_and_sep():
+    states = torch.tensor(
+        [[[1.0, 2], [3, 4], [5, 9], [100, 100]], [[1, 1], [2, 2], [3, 3], [4, 4]]]
+    )
+    mask = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0]])
+    assert BertEncoder.pool(states, mask).tolist() == [[3.0, 5.0], [0.0, 0.0]]
+
+
+def test_more_tokens_than_positions_are_refused_and_all_positions_can_be_used():
+    made = encoder(prefix=5)
+    ids = torch.full((1, 20), 5)
+    assert made(ids, torch.ones_like(ids)).shape == (1, 20, 32)
+    ids = torch.full((1, 21), 5)
+    with pytest.raises(ValueError, match="21 tokens, but this BERT knows 20 positions"):
+        made(ids, torch.ones_like(ids))
+
+
+def test_mixed_precision():
+    made = encoder()
+    ids, mask = batch_of(ROWS)
+    with torch.no_grad():
+        wanted = made.pool(made(ids, mask), mask)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = made.pool(made(ids, mask), mask)
+    assert torch.cosine_similarity(found.float(), wanted).min() > 0.99
+
+
+# What learns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prefix", "extra"), [(0, 0), (8, 147_456), (16, 294_912), (24, 442_368), (32, 589_824)]
+)
+def test_counts_of_the_paper_for_bert_base(prefix, extra):
+    with torch.device("meta"):
+        made = BertEncoder(transformers.BertModel(transformers.BertConfig()), "ptuning", prefix)
+    count = sum(p.numel() for p in made.parameters() if p.requires_grad)
+    assert count == 7_087_872 + extra
+    assert prefix != 24 or count == 7_530_240
+
+
+def learning(made: BertEncoder) -> set[str]:
+    """Names of the parameters that a step of training really moves."""
+    optimiser = torch.optim.SGD(made.parameter_groups(1.0))
+    ids, mask = batch_of(ROWS)
+    before = {name: p.detach().clone() for name, p in made.named_parameters()}
+    weight = torch.randn(32, generator=torch.Generator().manual_seed(0))
+    (made.pool(made(ids, mask), mask) @ weight).sum().backward()
+    optimiser.step()
+    return {name for name, p in made.named_parameters() if not torch.equal(p, before[name])}
+
+
+def test_prefix_and_last_layer_learn_and_nothing_else():
+    made = encoder("ptuning")
+    moved = learning(made)
+    last = {f"bert.encoder.layer.2.{n}" for n, _ in made.bert.encoder.layer[2].named_parameters()}
+    assert moved == {"prefix", *last}
+    assert {n for n, p in made.named_parameters() if p.grad is not None} == moved
+    assert (made.prefix.grad.flatten(2).abs().sum(dim=2) > 0).all()  # at every layer, K and V
+
+
+def test_last_and_full():
+    assert {name.split(".")[3] for name in learning(encoder("last"))} == {"2"}
+    everything = encoder("full")
+    names = {name for name, _ in everything.named_parameters()}
+    # The attention of plain BERT does not change with the bias of its keys: their gradient is 0.
+    assert names - learning(everything) <= {n for n in names if n.endswith("key.bias")}
+    assert all(p.grad is not None for p in everything.parameters())
+
+
+def test_frozen_gives_no_gradient_and_no_dropout():
+    made = encoder("frozen").train()
+    ids, mask = batch_of(ROWS)
+    first, second = made(ids, mask), made(ids, mask)
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert made.parameter_groups(1.0) == []
+    assert made.training
+    assert not any(module.training for module in made.bert.modules())
+
+
+def test_a_frozen_encoder_inside_a_model_in_training_stays_frozen():
+    whole = torch.nn.Sequential(encoder("frozen"), torch.nn.Dropout()).train()
+    assert not whole[0].bert.encoder.layer[0].output.dropout.training
+
+
+def test_dropout_is_on_in_training_where_something_learns():
+    made = encoder("ptuning").train()
+    ids, mask = batch_of(ROWS)
+    assert not torch.equal(made(ids, mask), made(ids, mask))
+
+
+@pytest.mark.parametrize(
+    ("tuning", "rates"), [("ptuning", [5e-5, 5e-4]), ("last", [5e-5]), ("full", [5e-5])]
+)
+def test_pretrained_parts_learn_at_a_tenth_of_the_rate(tuning, rates):
+    made = encoder(tuning)
+    groups = made.parameter_groups(5e-4)
+    assert [group["lr"] for group in groups] == pytest.approx(rates)
+    held = [id(p) for group in groups for p in group["params"]]
+    assert sorted(held) == sorted(id(p) for p in made.parameters() if p.requires_grad)
+    if tuning == "ptuning":
+        assert groups[1]["params"][0] is made.prefix
+
+
+def test_the_prefix_is_seeded_starts_small_and_is_saved():
+    made = [BertEncoder(tiny_model(seed), "ptuning", 24) for seed in (0, 0, 1)]
+    assert torch.equal(made[0].prefix, made[1].prefix)
+    assert not torch.equal(made[0].prefix, made[2].prefix)
+    assert made[0].prefix.std().item() == pytest.approx(0.3, rel=0.05)  # initializer_range
+    fresh = BertEncoder(tiny_model(7), "ptuning", 24)
+    fresh.load_state_dict(made[0].state_dict())
+    ids, mask = batch_of(ROWS)
+    assert torch.equal(fresh.eval()(ids, mask), made[0].eval()(ids, mask))
+
+
+@pytest.mark.parametrize(("tuning", "prefix"), [("lora", 24), ("ptuning", -1)])
+def test_unknown_tuning_is_refused(tuning, prefix):
+    with pytest.raises(ValueError, match=r"use .*ptuning"):
+        BertEncoder(tiny_model(), tuning, prefix)
+
+
+# Tokens ------------------------------------------------------------------------------------------
+
+
+def test_a_cut_phrase_keeps_sep_last(folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ids, mask = tokenize_phrases(tokenizer, ["red", "", "a big red dog jumps"], max_words=3)
+    assert ids.tolist() == [[2, 8, 3, 0, 0], [2, 3, 0, 0, 0], [2, 5, 9, 8, 3]]
+    assert mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
+    pieces, _ = tokenize_phrases(tokenizer, ["dog jumps", "dog"], max_words=6)
+    assert pieces.tolist() == [[2, 6, 11, 13, 3], [2, 6, 3, 0, 0]]  # no wider than needed
+
+
+def test_no_phrases_and_no_room(folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokenize_phrases(tokenizer, [], 6)[0].shape == (0, 0)
+    with pytest.raises(ValueError, match="no room for a word"):
+        tokenize_phrases(tokenizer, ["dog"], 0)
+
+
+# Many texts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tuning", ["frozen", "ptuning"])
+def test_embed_all_is_the_mean_state_of_each_text_alone(folder, tuning, capsys):
+    made = BertEncoder.from_pretrained(folder, tuning, prefix=3)
+    vectors = made.embed_all(TEXTS, batch=2)
+    assert (vectors.dtype, vectors.shape) == (np.float32, (6, 32))
+    assert made.training  # as it was found, though dropout was off on the way
+    made.eval()
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        ids, mask = tokenize_phrases(made.tokenizer, [text], 18)
+        with torch.no_grad():
+            np.testing.assert_allclose(made.pool(made(ids, mask), mask)[0], vector, atol=1e-5)
+    np.testing.assert_allclose(made.embed_all(TEXTS[::-1], batch=5)[::-1], vectors, atol=1e-5)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_embed_all_shows_progress_and_cuts(folder, capsys):
+    made = BertEncoder.from_pretrained(folder, "frozen")
+    cut = made.embed_all(["a dog runs", "a cat"], max_tokens=4, device="cpu", progress="phrases")
+    assert "phrases: 100%" in capsys.readouterr().err
+    np.testing.assert_allclose(cut[0], made.embed_all(["a dog"])[0], atol=1e-5)
+    assert made.embed_all([]).shape == (0, 32)
+    made.embed_all(["dog " * 50])  # longer than BERT's positions: cut, not refused
+
+
+def test_texts_of_like_length_share_a_batch(folder):
+    made = BertEncoder.from_pretrained(folder, "frozen")
+    shapes = []
+    made.bert.register_forward_pre_hook(
+        lambda _, __, inputs: shapes.append(tuple(inputs["input_ids"].shape)), with_kwargs=True
+    )
+    made.embed_all(["dog", "a big red dog", "cat", "a big red cat", "red"], batch=2)
+    assert shapes == [(2, 6), (2, 3), (1, 3)]
+
+
+def test_token_states_all(folder):
+    made = BertEncoder.from_pretrained(folder, "frozen")
+    states, lengths = made.token_states_all(TEXTS, max_tokens=6, batch=4)
+    assert (states.dtype, states.shape) == (np.float16, (6, 6, 32))
+    assert lengths.tolist() == [4, 4, 3, 6, 2, 4]
+    means = [
+        row[:length].astype(np.float32).mean(axis=0)
+        for row, length in zip(states, lengths, strict=True)
+    ]
+    np.testing.assert_allclose(means, made.embed_all(TEXTS, max_tokens=6), atol=2e-3)
+    assert all(not row[length:].any() for row, length in zip(states, lengths, strict=True))
+    assert made.token_states_all([])[0].shape == (0, 0, 32)
+
+
+def test_texts_need_a_tokenizer():
+    with pytest.raises(ValueError, match="has no tokenizer"):
+        encoder("frozen").embed_all(["dog"])
+
+
+# Reading -----------------------------------------------------------------------------------------
+
+
+def copy_of(folder, tmp_path, *without):
+    for file in folder.iterdir():
+        if file.name not in without:
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_a_folder_gives_the_model_that_was_saved(folder, capsys, caplog):
+    made = BertEncoder.from_pretrained(str(folder), "full")
+    for name, value in tiny_model().state_dict().items():
+        if not name.startswith("pooler."):
+            assert torch.equal(made.bert.state_dict()[name], value)
+    assert capsys.readouterr() == ("", "")
+    assert not caplog.records
+    assert (made.width, made.device.type) == (32, "cpu")
+
+
+def test_a_file_with_other_heads_old_names_and_half_floats(folder, tmp_path):
+    """What bert-base-uncased's file looks like: `bert.` before, heads beside, gamma and beta."""
+    copy_of(folder, tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    old = {
+        "bert." + n.replace("LayerNorm.weight", "LayerNorm.gamma")
+        .replace("LayerNorm.bias", "LayerNorm.beta"): value.half()
+        for n, value in weights.items()
+    }  # fmt: skip
+    old["cls.predictions.bias"] = torch.zeros(len(WORDS))
+    save_file(old, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"dtype": "float16"}))
+    read = BertEncoder.from_pretrained(tmp_path, "frozen").bert.state_dict()
+    assert {value.dtype for value in read.values()} == {torch.float32}
+    for name, value in read.items():
+        assert torch.equal(value, weights[name].half().float())
+
+
+def test_a_vocabulary_alone_will_do_for_a_tokenizer(folder, tmp_path):
+    copy_of(folder, tmp_path, "tokenizer.json", "tokenizer_config.json")
+    made = BertEncoder.from_pretrained(tmp_path, "frozen")
+    assert tokenize_phrases(made.tokenizer, ["Red dogs"], 4)[0].tolist() == [[2, 8, 6, 13, 3]]
+
+
+def test_missing_folder(tmp_path):
+    for name in (tmp_path / "none", str(tmp_path / "none"), "./none", "some/deep/folder"):
+        with pytest.raises(DataError, match="no such folder"):
+            BertEncoder.from_pretrained(name)
+
+
+def test_missing_files_are_all_named(folder, tmp_path):
+    with pytest.raises(DataError, match=r"lacks config.json, model.safetensors, tokenizer.json"):
+        BertEncoder.from_pretrained(tmp_path)
+    copy_of(folder, tmp_path, "model.safetensors")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"anything")
+    with pytest.raises(DataError, match=r"lacks model.safetensors \(pytorch_model.bin is a pickle"):
+        BertEncoder.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_broken_file(folder, tmp_path, name):
+    path = copy_of(folder, tmp_path) / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DataError, match=r"cannot be read as a BERT: .+get it again"):
+        BertEncoder.from_pretrained(tmp_path)
+
+
+def test_weights_that_do_not_fill_the_model(folder, tmp_path):
+    path = copy_of(folder, tmp_path) / "model.safetensors"
+    weights = load_file(path)
+    del weights["encoder.layer.1.output.dense.bias"]
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(DataError, match=r"no weights for encoder.layer.1.output.dense.bias"):
+        BertEncoder.from_pretrained(tmp_path)
+
+
+def test_other_architectures_are_refused(folder, tmp_path):
+    path = copy_of(folder, tmp_path) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "roberta"}))
+    with pytest.raises(DataError, match="of type 'roberta', not a BERT"):
+        BertEncoder.from_pretrained(tmp_path)
+
+
+def test_a_tokenizer_of_another_vocabulary(folder, tmp_path):
+    copy_of(folder, tmp_path)
+    tiny_model(vocab_size=10).save_pretrained(tmp_path)
+    with pytest.raises(DataError, match="the tokenizer has 16 words, the model 10"):
+        BertEncoder.from_pretrained(tmp_path)
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch):
+    def no_network(*_, **__):
+        raise OSError("no network here")
+
+    monkeypatch.setattr("socket.getaddrinfo", no_network)
+    with pytest.raises(DataError, match=r"no-such-bert: .*cannot be had .*and name their folder"):
+        BertEncoder.from_pretrained("mmlib-tests/no-such-bert")
+    with pytest.raises(DataError, match="cannot be had"):
+        BertEncoder.from_pretrained("no name of a model")
+
+
+def test_a_hub_model_is_read_from_the_folder_it_is_fetched_to(folder, monkeypatch):
+    asked = []
+
+    def fetched(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
+    assert BertEncoder.from_pretrained("google-bert/bert-tiny", "frozen").width == 32
+    ((name, patterns),) = asked
+    assert name == "google-bert/bert-tiny"
+    assert not any(pattern.endswith((".bin", ".py")) or "*" in pattern for pattern in patterns)
+
+
+def test_a_folder_is_read_without_a_network(folder, monkeypatch):
+    def no_network(*_, **__):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr("socket.getaddrinfo", no_network)
+    monkeypatch.setattr("socket.socket.connect", no_network)
+    BertEncoder.from_pretrained(folder)
+
+
+def test_the_module_imports_without_transformers():
+    code = "import sys; sys.modules['transformers'] = None; import mmlib.bert"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
+
+
+# A trained BERT ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def minilm(real_data):
+    path = real_data.parent / "weights" / "all-MiniLM-L6-v2"
+    if not path.is_dir():
+        pytest.skip("no all-MiniLM-L6-v2 in the folder weights beside the data")
+    return path
+
+
+@pytest.mark.real
+def test_minilm_is_the_plain_loop_over_its_file(minilm):
+    made = BertEncoder.from_pretrained(minilm, "ptuning", prefix=4).eval()
+    weights = {
+        name: value.float() for name, value in load_file(minilm / "model.safetensors").items()
+    }
+    texts = ["salmon-colored umbrella", "construction workers"]
+    ids, mask = tokenize_phrases(made.tokenizer, texts, 6)
+    with torch.no_grad():
+        states = made(ids, mask)
+        for row, length in enumerate(mask.sum(dim=1)):
+            wanted = bert_by_loops(weights, ids[row, :length], 6, 12, made.prefix)
+            torch.testing.assert_close(states[row, :length], wanted, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.real
+def test_minilm_knows_which_phrases_mean_the_same(minilm):
+    made = BertEncoder.from_pretrained(minilm, "frozen")
+    phrases = ["a puppy is running", "red umbrella", "the young dog runs", "a crimson parasol"]
+    vectors = made.embed_all(phrases)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    likeness = vectors @ vectors.T - 2 * np.eye(4)
+    assert likeness.argmax(axis=1).tolist() == [2, 3, 0, 1]
