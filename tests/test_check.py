@@ -94,6 +94,14 @@ def test_features(small):
     np.save(small / "features" / "short.npy", array[:7])
     np.save(small / "features" / "own.npy", array[:2])
     (small / "features" / "own.ids.txt").write_text("\n".join(NAMES[:2]))
+    for kind in ("ims", "boxes", "scores"):  # as mmlib.regions writes them: nothing is wrong
+        np.save(small / "features" / f"regions_{kind}.npy", np.zeros_like(array))
+    (small / "features" / "regions_ids.txt").write_text("\n".join(NAMES))
+    np.save(
+        small / "features" / "packed.npy", np.zeros_like(array[:1])
+    )  # as mmlib.datasets.precomputed
+    (small / "features" / "packed.ids.txt").write_text(NAMES[0])
+    (small / "features" / "packed.json").write_text('{"packed": "regions_ims.npy"}')
     found = lines(check("flickr8k", small))
     assert f"row 2, image {NAMES[2]}, is not finite" in found[0]
     assert "own.npy: no row for 6 images, first 102_ab2.jpg" in found[1]
@@ -222,16 +230,50 @@ def test_trees(tmp_path, monkeypatch):
 
 def test_karpathy(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "KARPATHY_SPLITS", {"coco": {"train": 2, "test": 1}})
-    images = [{"split": s, "sentences": [{}] * 5} for s in ("train", "train", "test")]
+    sentences = [{"raw": "A dog ."}] * 5
+    images = [
+        {"filename": f"{i}.jpg", "split": s, "sentences": sentences}
+        for i, s in enumerate(("train", "train", "test"))
+    ]
     path = tmp_path / "dataset_coco.json"
     path.write_text(json.dumps({"images": images}))
-    assert lines(check("karpathy", tmp_path)) == []
-    path.write_text(json.dumps({"images": [*images, {"split": "val", "sentences": []}]}))
+    report = check("karpathy", tmp_path)
+    assert lines(report) == []
+    assert report.counts == ["coco 2/1 images"]
+    path.write_text(json.dumps({"images": [*images, {**images[0], "filename": "3.jpg"}]}))
+    assert "the splits are {'train': 3, 'test': 1}" in lines(check("karpathy", tmp_path))[0]
+    path.write_text(json.dumps({"images": [*images, {**images[0], "sentences": sentences[1:]}]}))
     found = lines(check("karpathy", tmp_path))
-    assert "the splits are" in found[0]
-    assert "1 images have fewer than five captions" in found[1]
+    assert len(found) == 1
+    assert "image 3: 4 captions of 0.jpg instead of 5" in found[0]
     path.write_text("{")
     assert "no split file" in lines(check("karpathy", tmp_path))[0]
+
+
+def test_photographs(tmp_path, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    folders = {"train2014": 2, "val2014": 1}
+    monkeypatch.setitem(checks.PHOTOGRAPHS, "mscoco", (folders, "dataset_coco.json"))
+    names = ["train2014/1.jpg", "train2014/2.jpg", "val2014/3.jpg"]
+    for name in names:
+        path = tmp_path / "mscoco" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(path)
+    report = check("mscoco")
+    assert lines(report) == []
+    assert report.counts == ["2 images in train2014", "1 images in val2014"]
+    assert "not compared with Karpathy's" in report.notes[0]
+    sentences = [{"raw": "A dog ."}] * 5
+    images = [{"filename": f"{i}.jpg", "split": "val", "sentences": sentences} for i in (1, 3, 4)]
+    (tmp_path / "karpathy").mkdir()
+    (tmp_path / "karpathy/dataset_coco.json").write_text(json.dumps({"images": images}))
+    path.write_bytes(path.read_bytes()[:100])
+    (tmp_path / "mscoco/train2014/2.jpg").unlink()
+    found = lines(check("mscoco"))
+    assert len(found) == 3
+    assert "train2014: 1 images instead of 2" in found[0]
+    assert "val2014/3.jpg: cannot be decoded" in found[1]
+    assert "no image 4.jpg, which dataset_coco.json names" in found[2]
 
 
 def test_document_sets(tmp_path):

@@ -10,9 +10,10 @@ import torchvision
 from PIL import Image
 from safetensors.torch import save_file
 
-from mmlib import vision
+from mmlib import extraction, vision
+from mmlib.datasets.features import open_features, open_rgb
 from mmlib.datasets.problem import DataError
-from mmlib.vision import extract, feature_name, load_backbone, open_features, open_rgb
+from mmlib.vision import extract, feature_name, load_backbone
 
 # Networks
 
@@ -69,7 +70,7 @@ def test_weights_from_a_file(tmp_path, densenet):
     with pytest.raises(DataError, match="not the weights of resnet50"):
         load_backbone("resnet50", tmp_path / "w.pth")
     save_file({"a": torch.arange(3)}, tmp_path / "w.safetensors")
-    assert vision._read_weights(tmp_path / "w.safetensors")["a"].tolist() == [0, 1, 2]
+    assert vision.read_weights(tmp_path / "w.safetensors")["a"].tolist() == [0, 1, 2]
 
 
 class Evil:
@@ -144,7 +145,7 @@ def run(pictures, folder, **settings):
 
 def break_off(pictures, folder, monkeypatch, batches, **settings):
     """Run and stop as a kill would: after so many batches, before the next one is written."""
-    write, left = vision._Work.write, [2 * batches]
+    write, left = extraction.Work.write, [2 * batches]
 
     def breaking(self, *args):
         if not left[0]:
@@ -153,7 +154,7 @@ def break_off(pictures, folder, monkeypatch, batches, **settings):
         write(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(vision._Work, "write", breaking)
+        patch.setattr(extraction.Work, "write", breaking)
         with pytest.raises(KeyboardInterrupt):
             run(pictures, folder, **settings)
 
@@ -200,7 +201,7 @@ def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
     seen = []
     picture = vision._picture
-    monkeypatch.setattr(vision, "_picture", lambda path: seen.append(path.name) or picture(path))
+    monkeypatch.setattr(vision, "_picture", lambda *image: seen.append(image[0]) or picture(*image))
     run(pictures, tmp_path / "out")
     assert sorted(seen) == [f"{i:02}.jpg" for i in range(6, 11)]
     run(pictures, tmp_path / "out")  # finished: nothing to do

@@ -5,7 +5,6 @@ Defects that are part of a published data set are notes, not problems.
 
 import csv
 import gzip
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -17,7 +16,7 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.datasets import flickr8k, registry
+from mmlib.datasets import flickr8k, karpathy, precomputed, registry
 from mmlib.datasets.document_files import read_corpus
 from mmlib.datasets.features import UNREADABLE, open_features
 from mmlib.datasets.problem import DataError, Problem
@@ -188,7 +187,7 @@ def _features(report: Report, folder: Path, images: set[str]) -> None:
             continue
         mend = "extract the features again"
         lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
-        if lacking:
+        if lacking and "packed" not in store.meta:  # rows of one split, in its order
             report.add(path, None, f"no row for {len(lacking)} images, first {lacking[0]}", mend)
         for name, row in store.row_of.items():
             if not np.isfinite(store.array[row]).all():
@@ -389,18 +388,61 @@ KARPATHY_SPLITS = {
 def _karpathy(report: Report) -> None:
     for name, expected in KARPATHY_SPLITS.items():
         path = report.folder / f"dataset_{name}.json"
-        try:
-            images = json.loads(path.read_text(encoding="utf-8"))["images"]
-            found = Counter(image["split"] for image in images)
-            few = sum(len(image["sentences"]) < 5 for image in images)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            report.add(path, None, f"no split file: {type(error).__name__} {error}")
-            continue
-        if found != expected:
+        found: Counter[str] = Counter()
+        damaged = False
+        for item in karpathy.read_images(path):
+            if isinstance(item, Problem):
+                report.problems.append(item)
+                damaged = True
+            else:
+                found[item.part] += 1
+        if found != expected and not damaged:
             report.add(path, None, f"the splits are {dict(found)}, not {expected}")
-        if few:
-            report.add(path, None, f"{few} images have fewer than five captions")
         report.counts.append(f"{name} {'/'.join(str(found[split]) for split in expected)} images")
+
+
+def _region_features(report: Report) -> None:
+    """Every folder in SCAN's or CORA's layout, here or one below; all values are read."""
+    files = {*report.folder.glob("*_caps.txt"), *report.folder.glob("*/*_caps.txt")}
+    if not files:
+        how = registry.find("region_features").how
+        report.add(report.folder, None, "no {train,dev,test}_caps.txt here or one below", how)
+    for path in sorted(files):
+        split = path.name.removesuffix("_caps.txt")
+        if split not in precomputed.FILE_SPLITS:
+            report.notes.append(f"{path} is of no split that is known, and was not read")
+            continue
+        try:
+            report.counts.append(precomputed.inspect(path.parent, split))
+        except (DataError, OSError) as error:
+            report.add_error(error, path)
+
+
+PHOTOGRAPHS = {
+    "flickr30k": ({"Images": 31783}, "dataset_flickr30k.json"),
+    "mscoco": ({"train2014": 82783, "val2014": 40504}, "dataset_coco.json"),
+}
+
+
+def _photographs(report: Report) -> None:
+    """Flickr30K's or MS-COCO's: every one decoded, none of Karpathy's missing."""
+    folders, listing = PHOTOGRAPHS[report.name]
+    names = set()
+    for name, expected in folders.items():
+        paths = sorted((report.folder / name).glob("*.jpg"))
+        if len(paths) != expected:
+            report.add(report.folder / name, None, f"{len(paths)} images instead of {expected}")
+        for path, what in decode_all(paths):
+            report.add(path, None, f"cannot be decoded: {what}", "get this image again")
+        names |= {path.name for path in paths}
+        report.counts.append(f"{len(paths)} images in {name}")
+    split_file = registry.find("karpathy").folder / listing
+    if not split_file.is_file():
+        report.notes.append("not compared with Karpathy's split file, which is not here")
+        return
+    for item in karpathy.read_images(split_file):
+        if not isinstance(item, Problem) and item.name not in names:
+            report.add(report.folder, None, f"no image {item.name}, which {listing} names")
 
 
 def _links(report: Report) -> None:
@@ -425,5 +467,8 @@ CHECKS: dict[str, Callable[[Report], None]] = {
     "sick": _sick,
     "ud_english_ewt": _ud,
     "karpathy": _karpathy,
+    "flickr30k": _photographs,
+    "mscoco": _photographs,
+    "region_features": _region_features,
     "links": _links,
 }

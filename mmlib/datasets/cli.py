@@ -3,16 +3,22 @@
 import argparse
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mmlib.datasets import registry
+from mmlib.datasets.features import FeatureStore
 from mmlib.datasets.problem import DataError
 from mmlib.paths import data_dir
 
 SHOWN = 50
-BACKBONES = ("densenet169", "resnet50")  # as in mmlib.vision, whose import takes seconds
+DETECTOR = (
+    "fasterrcnn"  # as in mmlib.regions, and these as in mmlib.vision: importing takes seconds
+)
+BACKBONES = ("densenet169", "resnet50")
+PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+Images = Sequence[tuple[str, Path]]
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -38,15 +44,32 @@ def register(parser: argparse.ArgumentParser) -> None:
     checking.set_defaults(run=run_check)
 
     features = commands.add_parser("features", help="extract image features with a backbone")
-    features.add_argument("name", help="flickr8k, or a folder of images")
-    features.add_argument("--backbone", choices=BACKBONES, default="densenet169")
-    features.add_argument("--regions", choices=("grid", "global"), default="grid")
+    features.add_argument("name", help="flickr8k, flickr30k, mscoco, or a folder of images")
+    features.add_argument("--backbone", choices=(*BACKBONES, DETECTOR), default="densenet169")
+    features.add_argument(
+        "--regions",
+        choices=("grid", "global"),
+        help=f"a 4 x 4 grid (default) or one vector; {DETECTOR} finds 36 regions of its own",
+    )
     features.add_argument("--weights", help="a state dict, or `random`; default: torchvision's own")
     features.add_argument("--labels", action="store_true", help="write class probabilities too")
     features.add_argument(
-        "--out", type=Path, help="the .npy file; default: features/ beside Images"
+        "--out",
+        type=Path,
+        help="the .npy file; default: features/ beside the images (NAME_ims.npy for SCAN's layout)",
     )
-    features.add_argument("--batch", type=int, default=32)
+    features.add_argument(
+        "--dtype",
+        choices=("float16", "float32"),
+        help=f"default: float16 of a grid, float32 of {DETECTOR}",
+    )
+    features.add_argument("--batch", type=int, help=f"default: 32 for a grid, 4 for {DETECTOR}")
+    features.add_argument(
+        "--side", type=int, default=800, help=f"shorter side of the images that {DETECTOR} sees"
+    )
+    features.add_argument(
+        "--picture", type=int, metavar="ROW", help="draw the regions of this row, from 0, as a PNG"
+    )
     features.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
     features.add_argument("--seed", type=int, default=0, help="of random weights")
     features.add_argument("--skip-bad", action="store_true", help="leave out undecodable images")
@@ -125,32 +148,67 @@ def run_check(args: argparse.Namespace) -> int:
 @_plainly
 def run_features(args: argparse.Namespace) -> int:
     """Extract features of all images of a data set or folder."""
-    from mmlib import vision
+    from mmlib import regions
 
-    folder = _image_folder(args.name)
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES)
-    if not paths:
-        raise DataError(f"{folder}: no images ({', '.join(IMAGE_SUFFIXES)})")
-    name = vision.feature_name(args.backbone, args.regions, args.weights)
-    out = args.out or folder.parent / "features" / f"{name}.npy"
-    mark = "_random" if args.weights == "random" else ""
-    labels = out.parent / f"labels_{args.backbone}{mark}.npy" if args.labels else None
-    store = vision.extract(
-        [(path.name, path) for path in paths],
-        out,
-        backbone=args.backbone,
-        regions=args.regions,
-        weights=args.weights,
-        seed=args.seed,
-        batch=args.batch,
-        device=_device(args.device),
-        labels=labels,
-        skip_bad=args.skip_bad,
-    )
-    print(f"{out}: {' x '.join(map(str, store.array.shape))}, weights: {store.meta['weights']}")
+    folder, paths = _images(args.name)
+    images = [(path.name, path) for path in paths]
+    store = (_detect if args.backbone == DETECTOR else _grid)(args, folder / "features", images)
+    shape = " x ".join(map(str, store.array.shape))
+    print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
     for skipped in store.meta["skipped"]:
         print(f"left out: {skipped}")
+    if args.picture is not None:
+        print(f"picture: {regions.write_picture(store, args.picture, images)}")
     return 0
+
+
+def _detect(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
+    from mmlib import regions
+
+    if args.regions or args.labels:
+        raise DataError(f"{DETECTOR} takes neither --regions nor --labels")
+    return regions.extract(
+        images,
+        args.out or folder / f"{regions.feature_name(args.weights)}.npy",
+        weights=args.weights,
+        seed=args.seed,
+        side=args.side,
+        batch=args.batch or 4,
+        device=_device(args.device),
+        skip_bad=args.skip_bad,
+        dtype=args.dtype or "float32",
+    )
+
+
+def _grid(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
+    from mmlib import vision
+
+    kind: vision.Regions = args.regions or "grid"
+    out = args.out or folder / f"{vision.feature_name(args.backbone, kind, args.weights)}.npy"
+    mark = "_random" if args.weights == "random" else ""
+    return vision.extract(
+        images,
+        out,
+        backbone=args.backbone,
+        regions=kind,
+        weights=args.weights,
+        seed=args.seed,
+        batch=args.batch or 32,
+        device=_device(args.device),
+        labels=out.parent / f"labels_{args.backbone}{mark}.npy" if args.labels else None,
+        skip_bad=args.skip_bad,
+        dtype=args.dtype or "float16",
+    )
+
+
+def _images(name: str) -> tuple[Path, list[Path]]:
+    """The folder beside the images that `features/` goes into, and the images."""
+    folder = _image_folder(name)
+    for pattern, home in (("*", folder.parent), ("*/*", folder)):  # MS-COCO has them one deeper
+        found = sorted(p for p in folder.glob(pattern) if p.suffix.lower() in IMAGE_SUFFIXES)
+        if found:
+            return home, found
+    raise DataError(f"{folder}: no images ({', '.join(IMAGE_SUFFIXES)})")
 
 
 def _image_folder(name: str) -> Path:
@@ -158,9 +216,12 @@ def _image_folder(name: str) -> Path:
 
     if name == flickr8k.NAME:
         return flickr8k.image_folder(registry.find(name).folder)
+    if name in PHOTOGRAPHS:
+        return registry.find(name).folder / PHOTOGRAPHS[name]
     if Path(name).is_dir():
         return Path(name)
-    raise DataError(f"{name}: neither flickr8k nor a folder of images")
+    known = ", ".join((flickr8k.NAME, *PHOTOGRAPHS))
+    raise DataError(f"{name}: neither {known} nor a folder of images")
 
 
 def _device(name: str) -> str:

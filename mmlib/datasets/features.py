@@ -1,9 +1,11 @@
 """One reader for every file of image features.
 
 A feature file is an `.npy` array with one row an image, (images, width) or (images, regions,
-width), and the image ids in row order beside it. Three namings are read: `NAME.npy` with
-`NAME.ids.txt` (what `mmlib.vision.extract` writes), any `.npy` with `ids.txt` in its folder, and
-`features.npy` with `id2row.json` (Hessel, Lee and Mimno, EMNLP 2019).
+width), and the image ids in row order beside it. Four namings are read: `NAME.npy` with
+`NAME.ids.txt` (what `mmlib.vision.extract` writes), `NAME_ims.npy`, `NAME_boxes.npy` and
+`NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018; what `mmlib.regions.extract`
+writes), any `.npy` with `ids.txt` in its folder, and `features.npy` with `id2row.json` (Hessel, Lee
+and Mimno, EMNLP 2019).
 """
 
 import json
@@ -15,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from mmlib.datasets.problem import DataError
+from mmlib.datasets.problem import DataError, Problem
 
 UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 
@@ -76,38 +78,51 @@ class FeatureStore:
 
 
 def open_features(path: Path) -> FeatureStore:
-    """Open a feature file and the ids beside it (see the module's text for the three namings).
+    """Open a feature file and the ids beside it (see the module's text for the four namings).
 
     Raises DataError: missing files, object arrays, ids that do not fit the rows.
     """
-    if not path.is_file():
-        raise DataError(
-            f"{path}: no such feature file (make it with `mmlib data features`, "
-            "or name one that is there)"
-        )
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path}: not a readable .npy array: {error} (get it again)") from error
-    if array.ndim not in (2, 3) or array.dtype.kind != "f":
-        raise DataError(
-            f"{path}: holds {array.dtype} {array.shape}, not floats of shape (images, width) or "
-            "(images, regions, width)"
-        )
+    array = open_array(path)
     meta_path = path.with_suffix(".json")
     meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {}
     return FeatureStore(path, array, _read_ids(path, len(array)), meta)
 
 
+def open_array(path: Path) -> np.ndarray:
+    """The array of a feature file, (images, width) or (images, regions, width), memory-mapped.
+
+    Raises DataError for a file that is missing or holds something else.
+    """
+    if not path.is_file():
+        mend = "make it with `mmlib data features`, or name one that is there"
+        raise DataError(Problem(path, None, "no such feature file", mend))
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        what = f"not a readable .npy array: {error}"
+        raise DataError(Problem(path, None, what, "get it again")) from error
+    if array.ndim not in (2, 3) or array.dtype.kind != "f":
+        shapes = "(images, width) or (images, regions, width)"
+        what = f"holds {array.dtype} {array.shape}, not floats of shape {shapes}"
+        raise DataError(Problem(path, None, what, ""))
+    return array
+
+
+def ids_file(path: Path) -> Path:
+    """The file of ids that belongs to the feature file `path` alone, by its name."""
+    name, _, kind = path.stem.rpartition("_")
+    scan = name and kind in ("ims", "boxes", "scores")
+    return path.with_name(f"{name}_ids.txt" if scan else f"{path.stem}.ids.txt")
+
+
 def _read_ids(path: Path, rows: int) -> dict[str, int]:
-    for name in (f"{path.stem}.ids.txt", "ids.txt"):
-        if (path.parent / name).is_file():
-            return _ids_in_lines(path.parent / name, path, rows)
+    own = ids_file(path)
+    for listing in (own, path.with_name("ids.txt")):
+        if listing.is_file():
+            return _ids_in_lines(listing, path, rows)
     mapping = path.parent / "id2row.json"
     if not mapping.is_file():
-        raise DataError(
-            f"{path}: no ids beside it (put {path.stem}.ids.txt, ids.txt or id2row.json there)"
-        )
+        raise DataError(f"{path}: no ids beside it (put {own.name}, ids.txt or id2row.json there)")
     return _ids_in_mapping(mapping, path, rows)
 
 

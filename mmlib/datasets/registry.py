@@ -207,10 +207,11 @@ _SETS = (
         source="https://www.kaggle.com/datasets/kuanghueilee/scan-features",
         licence="unknown",
         size="unknown (tens of GB)",
-        layout=("*_precomp/train_ims.npy",),
+        layout=("*/train_ims.npy|*/region_feats/train",),
         how="Download from Kaggle (an account is needed) and unpack f30k_precomp/ and "
         "coco_precomp/ here. The authors' own copy is linked in the README of "
-        "vkhoi/cora_cvpr24.",
+        "vkhoi/cora_cvpr24: unpack its f30k/ and coco/ here. Or make your own from the "
+        "photographs: `mmlib data features flickr30k --backbone fasterrcnn`.",
     ),
     DataSet(
         name="cc1m",

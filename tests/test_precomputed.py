@@ -1,0 +1,484 @@
+"""The three layouts of captions with region features, written small, sound and malformed."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from mmlib import extraction
+from mmlib.datasets import karpathy, precomputed
+from mmlib.datasets.check import check
+from mmlib.datasets.precomputed import load
+from mmlib.datasets.problem import DataError
+from mmlib.scenegraph import from_authors
+
+REGIONS, WIDTH = 3, 4
+N = 4  # images of a split
+CAPTIONS = [f"A dog {i} runs , caption {j} ." for i in range(N) for j in range(5)]
+IDS = ["391895", "522418", "184613", "318219"]
+FEATURES = np.random.default_rng(0).normal(size=(N, REGIONS, WIDTH)).astype(np.float32)
+
+
+def graph(caption):
+    return {
+        "caption": caption,
+        "entities": [{"id": 7, "name": "dog", "attributes": [[0, "brown", ["very"]]]},
+                     {"id": 3, "name": "park", "attributes": []}],
+        "relations": [[7, 3, ["runs"], "in"], [7, 3, [], ""]],
+    }  # fmt: skip
+
+
+def write_lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_texts(folder, split="test", captions=CAPTIONS, ids=IDS):
+    folder.mkdir(parents=True, exist_ok=True)
+    write_lines(folder / f"{split}_caps.txt", captions)
+    write_lines(folder / f"{split}_ids.txt", ids)
+    return folder
+
+
+def write_scan(folder, split="test", captions=CAPTIONS, ids=IDS, features=FEATURES):
+    np.save(write_texts(folder, split, captions, ids) / f"{split}_ims.npy", features)
+    return folder
+
+
+def write_cora(folder, split="test", captions=CAPTIONS, ids=IDS, features=FEATURES):
+    write_texts(folder, split, captions, ids)
+    for row, values in enumerate(features):
+        path = folder / "region_feats" / split / f"part{row // precomputed.PART}" / f"{row}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, values)
+    write_graphs(folder, split, {str(i): graph(text) for i, text in enumerate(captions)})
+    return folder
+
+
+def write_graphs(folder, split, graphs):
+    (folder / "scene_graph").mkdir(exist_ok=True)
+    (folder / "scene_graph" / f"{split}.json").write_text(json.dumps(graphs))
+
+
+def write_photographs(folder, names):
+    folder.mkdir(parents=True)
+    for i, name in enumerate(names):
+        Image.new("RGB", (8, 6), (60 * i, 0, 0)).save(folder / name)
+
+
+# SCAN's layout
+
+
+def test_one_row_an_image(tmp_path):
+    split = load(write_scan(tmp_path / "f30k_precomp"), "test")
+    data = split.images
+    assert (data.name, data.split, data.ids) == ("f30k_precomp", "test", tuple(IDS))
+    assert data.captions[2] == tuple(CAPTIONS[10:15])
+    assert isinstance(data.features, np.memmap)
+    assert np.array_equal(data.features, FEATURES)
+    assert data.label_scores is None
+    assert split.graphs is None
+
+
+@pytest.mark.parametrize("ids", ["an image", "a row, repeated", "numbers of captions"])
+def test_rows_that_repeat_are_one_image(tmp_path, ids):
+    """MS-COCO's testall is stored once for each caption; in whichever way its ids are written."""
+    lines = {
+        "an image": IDS,
+        "a row, repeated": [name for name in IDS for _ in range(5)],
+        "numbers of captions": [str(i) for i in range(5 * N)],
+    }[ids]
+    folder = write_scan(
+        tmp_path / "coco", "testall", ids=lines, features=np.repeat(FEATURES, 5, axis=0)
+    )
+    data = load(folder, "testall").images
+    assert (data.name, data.split) == ("coco", "testall")
+    assert data.ids == (("0", "5", "10", "15") if ids.startswith("numbers") else tuple(IDS))
+    assert [len(own) for own in data.captions] == [5] * N
+    assert isinstance(data.features, np.memmap)
+    assert np.array_equal(data.features, FEATURES)
+
+
+def test_an_identifier_for_every_caption_and_a_row_for_every_image(tmp_path):
+    ids = [name for name in IDS for _ in range(5)]
+    data = load(write_scan(tmp_path, ids=ids), "test").images
+    assert data.ids == tuple(IDS)
+    assert np.array_equal(data.features, FEATURES)
+
+
+def test_one_caption_an_image(tmp_path):
+    """As many rows, ids and captions, all of them different: no image stands there five times."""
+    features = np.random.default_rng(1).normal(size=(5, REGIONS, WIDTH)).astype(np.float32)
+    data = load(write_scan(tmp_path, "train", CAPTIONS[:5], list("abcde"), features), "train")
+    assert data.images.captions == tuple((text,) for text in CAPTIONS[:5])
+    assert data.images.ids == tuple("abcde")
+    assert np.array_equal(data.images.features, features)
+
+
+def test_val_is_their_dev(tmp_path):
+    folder = write_scan(tmp_path, "dev")
+    assert load(folder, "val").images.split == load(folder, "dev").images.split == "val"
+    with pytest.raises(DataError, match="no split 'restval'"):
+        load(folder, "restval")
+
+
+def test_one_vector_an_image_is_one_region(tmp_path):
+    data = load(write_scan(tmp_path, features=FEATURES[:, 0]), "test").images
+    assert data.features.shape == (N, 1, WIDTH)
+
+
+@pytest.mark.parametrize("mapping", ["id_mapping.json", "id_mappings.json"])
+@pytest.mark.parametrize("place", ["images", "Images", "images/val2014"])
+def test_photographs(tmp_path, mapping, place):
+    folder = write_scan(tmp_path / "coco")
+    with pytest.raises(DataError, match=r"id_mapping\.json: is missing"):
+        load(folder, "test").images.open_image(0)
+    names = {name: f"COCO_val2014_{int(name):012}.jpg" for name in [*IDS, "1"]}
+    (folder / mapping).write_text(json.dumps(names))
+    data = load(folder, "test").images
+    assert data.ids == tuple(names[name] for name in IDS)
+    with pytest.raises(DataError, match=r"images/COCO_val2014_000000184613\.jpg: no such image"):
+        data.open_image(2)
+    write_photographs(folder / place, data.ids)
+    assert data.open_image(2).getpixel((3, 3))[0] == pytest.approx(120, abs=5)
+    (folder / place).rename(tmp_path / "elsewhere")
+    data = load(folder, "test", images=tmp_path / "elsewhere").images
+    assert data.open_image(1).size == (8, 6)
+
+
+def malformed(folder, **parts):
+    """What `load` says of a folder in SCAN's layout with these parts changed."""
+    with pytest.raises(DataError) as error:
+        load(write_scan(folder, **parts), "test")
+    return str(error.value)
+
+
+def test_counts_that_do_not_fit(tmp_path):
+    message = malformed(tmp_path, features=FEATURES[:3])
+    assert "test_ims.npy: 3 rows for 20 captions, which is neither" in message
+    message = malformed(tmp_path, ids=IDS[:3])
+    assert "test_ids.txt: 3 rows for 20 captions" in message
+    message = malformed(tmp_path, captions=CAPTIONS[:-1])
+    assert "test_ims.npy: 4 rows for 19 captions" in message
+    many = [name for name in IDS for _ in range(5)][:-1]
+    message = malformed(
+        tmp_path, captions=CAPTIONS[:-1], ids=many, features=np.repeat(FEATURES, 5, axis=0)[:-1]
+    )
+    assert "test_caps.txt: 19 captions, which is not five an image" in message
+
+
+def test_identifiers_that_do_not_fit(tmp_path):
+    assert "line 4: image 391895 stands in line 1 too" in malformed(
+        tmp_path, ids=[*IDS[:3], IDS[0]]
+    )
+    many = [name for name in IDS for _ in range(5)]
+    many[7] = IDS[3]
+    assert "line 8: 318219 stands among the five rows of 522418" in malformed(tmp_path, ids=many)
+    apart = [IDS[i] for i in (0, 1, 2, 0) for _ in range(5)]
+    assert "line 16: image 391895 stands in line 1 too" in malformed(tmp_path, ids=apart)
+    (tmp_path / "id_mapping.json").write_text(json.dumps({name: "a.jpg" for name in IDS[:2]}))
+    assert "line 3: identifier 184613 has no file name in id_mapping.json" in malformed(tmp_path)
+    (tmp_path / "id_mapping.json").write_text(json.dumps(dict.fromkeys(IDS, "a.jpg")))
+    assert "line 2: image a.jpg stands in line 1 too" in malformed(tmp_path)
+    (tmp_path / "id_mapping.json").write_text("[]")
+    assert "id_mapping.json: not a JSON object" in malformed(tmp_path)
+
+
+def test_a_row_of_five_that_is_damaged_is_no_image_of_its_own(tmp_path):
+    features = np.repeat(FEATURES, 5, axis=0)
+    features[7] = 0
+    ids = [str(i) for i in range(5 * N)]
+    assert "rows 5 to 9 differ" in malformed(tmp_path, ids=ids, features=features)
+
+
+def test_captions_that_cannot_be_read(tmp_path):
+    assert "test_caps.txt, line 3: is empty" in malformed(
+        tmp_path, captions=[*CAPTIONS[:2], " ", *CAPTIONS[3:]]
+    )
+    folder = write_scan(tmp_path)
+    path = folder / "test_caps.txt"
+    path.write_bytes(path.read_bytes().replace(b"dog 1", b"d\xffg 1", 1))
+    with pytest.raises(DataError, match=r"line 6: not UTF-8"):
+        load(folder, "test")
+    path.unlink()
+    with pytest.raises(DataError, match=r"neither test_caps\.txt nor dataset_\*\.json"):
+        load(folder, "test")
+
+
+def test_a_line_ends_where_the_authors_readers_end_it(tmp_path):
+    captions = [f"{text} \x85 \u2028 end\r" for text in CAPTIONS]
+    data = load(write_scan(tmp_path, captions=captions), "test").images
+    assert data.captions[3][4] == captions[-1].strip()
+
+
+def test_features_that_are_none(tmp_path):
+    folder = write_scan(tmp_path, features=FEATURES.astype(np.int64))
+    with pytest.raises(DataError, match=r"test_ims\.npy: holds int64"):
+        load(folder, "test")
+    np.save(folder / "test_ims.npy", np.array([{}] * N, dtype=object))
+    with pytest.raises(DataError, match=r"test_ims\.npy: not a readable"):
+        load(folder, "test")
+    (folder / "test_ims.npy").unlink()
+    with pytest.raises(DataError, match=r"test_ims\.npy: is missing, and so is region_feats/test/"):
+        load(folder, "test")
+
+
+# CORA's layout
+
+
+def interrupt(*args):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(precomputed, "PART", 3)
+
+
+def test_files_are_packed_once(tmp_path, small_parts, monkeypatch):
+    folder = write_cora(tmp_path / "f30k")
+    assert (folder / "region_feats/test/part1/3.npy").is_file()
+    split = load(folder, "test")
+    assert np.array_equal(split.images.features, FEATURES)
+    assert isinstance(split.images.features, np.memmap)
+    assert split.images.captions[3] == tuple(CAPTIONS[15:])
+    assert sorted(p.name for p in (folder / "region_feats").iterdir()) == [
+        "test", "test.ids.txt", "test.json", "test.npy",
+    ]  # fmt: skip
+    monkeypatch.setattr(precomputed, "fill", None)
+    assert np.array_equal(load(folder, "test").images.features, FEATURES)
+
+
+def test_packing_elsewhere_and_after_an_interruption(tmp_path, small_parts, monkeypatch):
+    folder, out = write_cora(tmp_path / "f30k"), tmp_path / "packed" / "test.npy"
+    with monkeypatch.context() as patch:
+        patch.setattr(extraction.Work, "write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            load(folder, "test", features=out)
+    assert not out.exists()
+    assert np.array_equal(load(folder, "test", features=out).images.features, FEATURES)
+    assert not (folder / "region_feats/test.npy").exists()
+
+
+def test_files_for_each_caption(tmp_path, small_parts):
+    features = np.repeat(FEATURES, 5, axis=0)
+    data = load(write_cora(tmp_path, "testall", features=features), "testall").images
+    assert data.ids == tuple(IDS)
+    assert np.array_equal(data.features, FEATURES)
+
+
+def test_graphs_are_the_authors_own(tmp_path):
+    folder = write_cora(tmp_path)
+    split = load(folder, "test")
+    assert list(split.graphs) == list(range(5 * N))
+    assert split.graphs[6] == graph(CAPTIONS[6])
+    assert from_authors(split.graphs[6]).graph["text"] == split.images.captions[1][1]
+    other = {str(i): graph(text.upper()) for i, text in enumerate(CAPTIONS)}
+    write_graphs(folder, "test", other)
+    assert load(folder, "test").images.captions[0][0] == CAPTIONS[0].upper()
+    (folder / "scene_graph/test.json").unlink()
+    assert load(folder, "test").graphs is None
+
+
+def test_graphs_that_do_not_fit(tmp_path):
+    folder = write_cora(tmp_path)
+    sound = {str(i): graph(text) for i, text in enumerate(CAPTIONS)}
+    for changed, message in (
+        ({**sound, "20": graph("x")}, r'graph "20" has no caption \(so 1 of 20\)'),
+        ({**sound, "01": graph("x")}, 'graph "01" has no caption'),
+        ({k: v for k, v in sound.items() if int(k) % 9}, r'graph "0" is missing \(so 3 of 20\)'),
+        ({**sound, "11": []}, 'graph "11" is no scene graph'),
+        ({**sound, "11": {"caption": "x", "entities": []}}, 'graph "11" is no scene graph'),
+        ([], "not a JSON object"),
+    ):
+        write_graphs(folder, "test", changed)
+        with pytest.raises(DataError, match=rf"scene_graph/test\.json: {message}"):
+            load(folder, "test")
+    (folder / "scene_graph/test.json").write_text("{")
+    with pytest.raises(DataError, match="not JSON"):
+        load(folder, "test")
+
+
+def test_files_that_are_missing_or_of_other_widths(tmp_path, small_parts):
+    folder = write_cora(tmp_path)
+    last = folder / "region_feats/test/part1/3.npy"
+    for values, message in (
+        (FEATURES[3][:, :2], r"holds \(3, 2\), but the first file \(3, 4\)"),
+        (FEATURES[3][:2], r"holds \(2, 4\), but the first"),
+        (FEATURES, r"holds \(4, 3, 4\), not \(regions, width\)"),
+        (np.full((REGIONS, WIDTH), np.nan, dtype=np.float32), "is not finite"),
+    ):
+        np.save(last, values)
+        with pytest.raises(DataError, match=rf"part1/3\.npy: {message}"):
+            load(folder, "test")
+    last.unlink()
+    with pytest.raises(DataError, match=r"part1/3\.npy: is missing, row 3 of 4 \(unpack part1"):
+        load(folder, "test")
+    np.save(last, FEATURES[3])
+    assert np.array_equal(load(folder, "test").images.features, FEATURES)
+
+
+# Karpathy's layout
+
+
+NAMES = [f"{i}_a.jpg" for i in range(7)]
+PARTS = ["test", "train", "restval", "val", "train", "test", "val"]
+
+
+def entry(i, part, sentences=6):
+    texts = [{"raw": f" Image {i}, sentence {j}. ", "tokens": []} for j in range(sentences)]
+    return {"filename": NAMES[i], "split": part, "sentences": texts, "imgid": i}
+
+
+def write_karpathy(folder, name="coco", images=None):
+    folder.mkdir(exist_ok=True)
+    images = [entry(i, part) for i, part in enumerate(PARTS)] if images is None else images
+    (folder / f"dataset_{name}.json").write_text(json.dumps({"images": images}))
+    (folder / "features").mkdir(exist_ok=True)
+    rows = np.arange(7, dtype=np.float16)[::-1, None, None]
+    np.save(folder / "features/own_ims.npy", np.broadcast_to(rows, (7, REGIONS, WIDTH)))
+    write_lines(folder / "features/own_ids.txt", NAMES[::-1])
+    return folder
+
+
+def test_karpathy(tmp_path, monkeypatch):
+    folder = write_karpathy(tmp_path / "k")
+    write_photographs(folder / "images", NAMES)
+    train = load(folder, "train")
+    assert train.graphs is None
+    data = train.images
+    assert (data.name, data.split) == ("coco", "train")
+    assert data.ids == (NAMES[1], NAMES[2], NAMES[4])  # restval joins, in the file's order
+    assert data.captions[1] == tuple(f"Image 2, sentence {j}." for j in range(5))
+    assert isinstance(data.features, np.memmap)
+    assert (data.features.shape, data.features.dtype) == ((3, REGIONS, WIDTH), np.float16)
+    assert data.features[:, 1, 1].tolist() == [1, 2, 4]
+    assert data.open_image(0).size == (8, 6)
+    monkeypatch.setattr(precomputed, "fill", None)  # packed by now
+    assert load(folder / "dataset_coco.json", "train").images.features[2, 0, 0] == 4
+
+
+def test_karpathy_names_what_is_ambiguous_or_missing(tmp_path):
+    folder = write_karpathy(tmp_path / "k")
+    write_karpathy(folder, "flickr30k")
+    with pytest.raises(DataError, match="holds 2 files dataset_"):
+        load(folder, "test")
+    np.save(folder / "features/more_ims.npy", FEATURES)
+    with pytest.raises(DataError, match=r"features: 2 files \*_ims\.npy"):
+        load(folder / "dataset_coco.json", "test")
+    file = folder / "features/own_ims.npy"
+    assert len(load(folder / "dataset_coco.json", "test", features=file).images.ids) == 2
+    with pytest.raises(DataError, match="no split 'testall'"):
+        load(folder / "dataset_coco.json", "testall")
+    write_karpathy(folder, images=[{**entry(0, "test"), "filename": "other.jpg"}])
+    with pytest.raises(DataError, match="was made with other settings"):
+        load(folder / "dataset_coco.json", "test", features=file)
+    with pytest.raises(DataError, match="no image of the split 'val'"):
+        load(folder / "dataset_coco.json", "val", features=file)
+    for path in (folder / "features").glob("own_ims.coco*"):
+        path.unlink()
+    with pytest.raises(DataError, match=r"no features for image 'other\.jpg'"):
+        load(folder / "dataset_coco.json", "test", features=file)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (entry(1, "train", 4), r"image 1: 4 captions of 1_a\.jpg instead of 5"),
+        ({**entry(1, "train"), "filename": NAMES[0]}, r"image 1: 0_a\.jpg is image 0 too"),
+        ({"filename": "a", "sentences": []}, "image 1: "),
+        ({"filename": "a", "sentences": [{"raw": "x"}] * 5}, "image 1: lacks 'split'"),
+        ({"filename": "a", "sentences": [{"raw": " "}] * 5}, "image 1: 0 captions of a"),
+        (None, "image 1: "),
+    ],
+)
+def test_karpathy_names_a_damaged_image(tmp_path, image, message):
+    folder = write_karpathy(tmp_path / "k", images=[entry(0, "train"), image])
+    with pytest.raises(DataError, match=message):
+        karpathy.read_split(folder / "dataset_coco.json", "train")
+
+
+KEYS = st.sampled_from(["filename", "sentences", "raw", "split"])
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+)
+
+
+@given(JSON)
+def test_karpathy_never_crashes(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("k") / "dataset_x.json"
+    path.write_text(json.dumps({"images": content}))
+    for found in karpathy.read_images(path):
+        assert found is not None
+
+
+# Finding and checking
+
+
+def test_find(tmp_path, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"named f30k \(put it into .*f30k_precomp"):
+        precomputed.find("f30k")
+    for place in ("region_features/f30k_precomp", "region_features/f30k", "f30k"):
+        (tmp_path / place).mkdir(parents=True)
+        assert precomputed.find("f30k") == tmp_path / place
+
+
+def problems(report):
+    return [str(problem) for problem in report.problems]
+
+
+def test_check(tmp_path, small_parts):
+    write_scan(tmp_path / "coco_precomp", "testall", features=np.repeat(FEATURES, 5, axis=0))
+    write_scan(tmp_path / "coco_precomp", "train")
+    write_cora(tmp_path / "f30k")
+    write_lines(tmp_path / "f30k/other_caps.txt", CAPTIONS)
+    report = check("region_features", tmp_path)
+    assert problems(report) == []
+    assert report.counts == [
+        "coco_precomp testall 4 images, 20 captions, 3 x 4",
+        "coco_precomp train 4 images, 20 captions, 3 x 4",
+        "f30k test 4 images, 20 captions, 3 x 4, scene graphs (0 captions differ from "
+        "test_caps.txt)",
+    ]
+    assert "other_caps.txt is of no split" in report.notes[0]
+    assert not (tmp_path / "f30k/region_feats/test.npy").exists()  # a check writes nothing
+    assert check("region_features", tmp_path / "f30k").counts == report.counts[2:]
+
+
+def test_check_names_the_first_bad_row(tmp_path, small_parts):
+    features = np.repeat(FEATURES, 5, axis=0)
+    features[12, 1] += 1
+    write_scan(tmp_path / "coco", "testall", features=features)
+    write_scan(tmp_path / "coco", "dev", captions=CAPTIONS[:3])
+    features = FEATURES.copy()
+    features[2, 1, 3] = np.inf
+    write_scan(tmp_path / "coco", "train", features=features)
+    write_cora(tmp_path / "f30k", "test")
+    bad = graph("x")
+    bad["relations"][0][1] = 99
+    write_graphs(tmp_path / "f30k", "test", dict.fromkeys(map(str, range(20)), bad))
+    write_cora(tmp_path / "f30k", "train")
+    np.save(tmp_path / "f30k/region_feats/train/part0/1.npy", FEATURES[0] * np.nan)
+    write_cora(tmp_path / "f30k", "dev")
+    (tmp_path / "f30k/region_feats/dev/part1/3.npy").write_bytes(b"?")
+    found = problems(check("region_features", tmp_path))
+    expected = (
+        "coco/dev_ims.npy: 4 rows for 3 captions",
+        "coco/testall_ims.npy: row 12 differs from the first row of its image",
+        "coco/train_ims.npy: row 2 is not finite",
+        "f30k/region_feats/dev/part1/3.npy: not a readable .npy array",
+        'f30k/scene_graph/test.json: graph "0": ',
+        "f30k/region_feats/train/part0/1.npy: is not finite",
+    )
+    assert len(found) == len(expected)
+    for line, start in zip(found, expected, strict=True):
+        assert line.startswith(str(tmp_path / start))
+        assert line.endswith(")")  # each with its mend
+
+
+def test_check_of_a_folder_without_features(tmp_path):
+    assert "no {train,dev,test}_caps.txt" in problems(check("region_features", tmp_path))[0]

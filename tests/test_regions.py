@@ -1,0 +1,379 @@
+"""The detector against torchvision's own detections; its extraction on generated pictures."""
+
+import multiprocessing
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torchvision.models.detection import FasterRCNN
+from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.ops import FrozenBatchNorm2d, box_iou
+
+from mmlib import extraction, regions
+from mmlib.datasets.features import open_features
+from mmlib.datasets.problem import DataError
+from mmlib.regions import COUNT, Detector, draw_boxes, extract, grid_boxes, load_detector
+from mmlib.vision import Backbone
+
+SIDE = 64  # so that a network without training runs in a tenth of a second
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return load_detector("random", seed=3, side=SIDE)
+
+
+@pytest.fixture(scope="module")
+def images():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.rand(3, h, w, generator=generator) for h, w in ((60, 80), (90, 50))]
+
+
+@pytest.fixture(scope="module")
+def found(detector, images):
+    with torch.inference_mode():
+        return detector(images)
+
+
+# The network
+
+
+def test_regions_are_torchvisions_detections(detector, images, found, monkeypatch):
+    """Above a score of one half no second class of a region counts, so that both rules agree."""
+    heads = detector.network.roi_heads
+    monkeypatch.setattr(heads, "score_thresh", 0.5)
+    monkeypatch.setattr(heads, "detections_per_img", 1000)
+    with torch.inference_mode():
+        theirs = detector.network(images)
+        ours = Detector(detector.network, 200)(images)
+    for i, their in enumerate(theirs):
+        n = len(their["boxes"])
+        assert 10 < n < 200
+        torch.testing.assert_close(ours["scores"][i, :n], their["scores"])
+        torch.testing.assert_close(ours["boxes"][i, :n], their["boxes"])
+        assert ours["scores"][i, n] <= 0.5
+        assert torch.equal(found["boxes"][i], ours["boxes"][i, :COUNT])
+
+
+def test_features_are_those_of_the_box_head_at_the_boxes(detector, images, found):
+    """torchvision's heads, asked about our boxes as if they were proposals, see these features."""
+    network, seen = detector.network, []
+    hook = network.roi_heads.box_head.fc7.register_forward_hook(
+        lambda layer, inputs, output: seen.append(output.relu())
+    )
+    with torch.inference_mode(), hook:
+        batch, _ = network.transform(images)
+        scale = [
+            torch.tensor([w / i.shape[2], h / i.shape[1]]).repeat(2)
+            for i, (h, w) in zip(images, batch.image_sizes, strict=True)
+        ]
+        boxes = [b * s for b, s in zip(found["boxes"], scale, strict=True)]
+        network.roi_heads(network.backbone(batch.tensors), boxes, batch.image_sizes)
+    assert found["features"].shape == (2, COUNT, 1024)
+    torch.testing.assert_close(found["features"].flatten(0, 1), seen[0], rtol=1e-3, atol=1e-3)
+    assert len(found["features"].flatten(0, 1).unique(dim=0)) > 2 * COUNT - 5
+
+
+def test_boxes_lie_in_the_picture_and_scores_fall(images, found):
+    for i, image in enumerate(images):
+        left, top, right, low = found["boxes"][i].unbind(1)
+        assert (left >= 0).all()
+        assert (top >= 0).all()
+        assert (right <= image.shape[2] + 1e-3).all()
+        assert (low <= image.shape[1] + 1e-3).all()
+        assert (right > left).all()
+        assert (low > top).all()
+        assert (found["scores"][i].diff() <= 0).all()  # nothing had to be filled up here
+
+
+def choose(boxes, scores, count=4):
+    """`_choose` for proposals of two classes, on a picture of 20 x 10."""
+    network = torch.nn.Module()
+    network.roi_heads = torch.nn.Module()
+    network.roi_heads.box_predictor = torch.nn.Module()
+    network.roi_heads.box_predictor.cls_score = torch.nn.Linear(1, 3)
+    network.roi_heads.nms_thresh = 0.5
+    boxes = torch.tensor(boxes, dtype=torch.float32).reshape(-1, 1, 4).expand(-1, 3, 4)
+    one, two = torch.tensor(scores).reshape(-1, 2).unbind(1)
+    scores = torch.stack([1 - one - two, one, two], dim=1)
+    chosen, best = Detector(network, count)._choose(boxes, scores, (10, 20))
+    return chosen.tolist(), [round(score, 4) for score in best.tolist()]
+
+
+def test_fewer_regions_than_asked_for_are_filled_up():
+    person, twin, horse = [0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 9, 10]
+    boxes, scores = choose([twin, person, horse], [[0.6, 0], [0.8, 0.1], [0, 0.3]])
+    # The twin is the same class and overlaps; the horse is another class. Then the whole picture.
+    assert boxes == [person, horse, twin, [0, 0, 20, 10]]
+    assert scores == [0.8, 0.3, 0.6, 0]
+    boxes, scores = choose([twin, person, horse], [[0.6, 0], [0.8, 0.1], [0, 0.3]], count=2)
+    assert (boxes, scores) == ([person, horse], [0.8, 0.3])
+    boxes, scores = choose([[5, 5, 5, 9], [30, 0, 40, 9]], [[0.9, 0], [0.9, 0]])  # empty, outside
+    assert (boxes, scores) == ([[0, 0, 20, 10]] * 4, [0] * 4)
+    assert choose([], [])[0] == [[0, 0, 20, 10]] * 4
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 100), (100, 1)])
+def test_tiny_pictures_have_all_their_regions(detector, size):
+    with torch.inference_mode():
+        one = detector([torch.rand(3, *size)])
+    assert one["features"].shape == (1, COUNT, 1024)
+    assert torch.isfinite(one["features"]).all()
+
+
+def test_weights_load_as_torchvision_loads_its_own(tmp_path, images):
+    """A file as published: frozen norms, the names of older versions, another number of classes."""
+    backbone = resnet_fpn_backbone(
+        backbone_name="resnet50", weights=None, norm_layer=FrozenBatchNorm2d, trainable_layers=3
+    )
+    network = FasterRCNN(backbone, num_classes=7, min_size=SIDE, max_size=106).eval()
+    for layer in network.modules():
+        if isinstance(layer, FrozenBatchNorm2d):
+            layer.eps = 0.0  # as torchvision sets it for its published weights
+            layer.running_var.uniform_(0.001, 0.9)
+            layer.running_mean.normal_()
+            layer.weight.copy_(layer.running_var.sqrt() * 0.5)
+    state = {
+        k.replace("blocks.0.0.", "blocks.0.").replace("rpn.head.conv.0.0.", "rpn.head.conv."): v
+        for k, v in network.state_dict().items()
+    }
+    assert set(state) != set(network.state_dict())
+    torch.save(state, tmp_path / "w.pth")
+    save_file(network.state_dict(), tmp_path / "w.safetensors")
+    with torch.inference_mode():
+        expected = network.backbone(network.transform(images)[0].tensors)
+        for name in ("w.pth", "w.safetensors"):
+            ours = load_detector(tmp_path / name, side=SIDE)
+            maps = ours.network.backbone(ours.network.transform(images)[0].tensors)
+            for level, values in expected.items():
+                torch.testing.assert_close(maps[level], values, rtol=1e-3, atol=1e-3)
+            assert ours.network.roi_heads.box_predictor.cls_score.out_features == 7
+
+
+def test_weights_that_do_not_fit(tmp_path, monkeypatch):
+    save_file({"fc.weight": torch.ones(3)}, tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match="not the weights of fasterrcnn_resnet50_fpn"):
+        load_detector(tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match="no such weights file"):
+        load_detector(tmp_path / "none.pth")
+
+    def refuse(*args, **kwargs):
+        raise TimeoutError("no route")
+
+    monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(DataError, match=r"fasterrcnn_resnet50_fpn_coco.*--weights FILE"):
+        load_detector()
+
+
+def test_random_weights_follow_their_seed_and_leave_the_generator_alone(detector):
+    before = torch.random.get_rng_state()
+    same, other = (load_detector("random", seed, SIDE).state_dict() for seed in (3, 4))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    key = "network.roi_heads.box_head.fc7.weight"
+    assert torch.equal(same[key], detector.state_dict()[key])
+    assert not torch.equal(other[key], same[key])
+
+
+# Extraction: a small network stands in, so that a run takes milliseconds.
+
+
+class Tiny(torch.nn.Module):
+    width = 5
+
+    def forward(self, images):
+        """Regions that depend on the picture and on its batch, as they do through padding."""
+        level = torch.stack([image.mean() for image in images]) + 0.01 * len(images)
+        rows = level[:, None] * torch.arange(1, COUNT + 1)
+        boxes = torch.tensor([0.0, 1.0, 8.0, 6.0]).expand(len(images), COUNT, 4)
+        return {"features": rows[..., None].expand(-1, -1, 5), "boxes": boxes, "scores": rows}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    monkeypatch.setattr(regions, "load_detector", lambda *settings: Tiny())
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    generator = np.random.default_rng(0)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for i in range(7):
+        pixels = generator.integers(0, 256, size=(20 + i, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i:02}.jpg")
+    return [(path.name, path) for path in sorted(folder.iterdir())]
+
+
+def run(pictures, folder, **settings):
+    settings = {"weights": "random", "batch": 2, "side": SIDE, **settings}
+    return extract(pictures, folder / "own_ims.npy", **settings)
+
+
+def files(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+def test_extract_writes_scans_layout(tmp_path, tiny, pictures):
+    store = run(pictures, tmp_path / "out")
+    assert sorted(files(tmp_path / "out")) == [
+        "own_boxes.json", "own_boxes.npy", "own_ids.txt", "own_ims.json", "own_ims.npy",
+        "own_scores.json", "own_scores.npy",
+    ]  # fmt: skip
+    assert (store.array.shape, store.array.dtype) == ((7, COUNT, 5), np.float32)
+    assert isinstance(store.array, np.memmap)
+    assert list(store.row_of) == [name for name, _ in pictures]
+    assert "NOT TRAINED" in store.meta["weights"]
+    assert store.meta["side"] == SIDE
+    boxes = open_features(tmp_path / "out/own_boxes.npy")
+    scores = open_features(tmp_path / "out/own_scores.npy")
+    assert boxes.rows(["03.jpg"]).shape == (1, COUNT, 4)
+    assert scores.array.shape == (7, COUNT)
+    assert np.array_equal(scores.array, store.array[..., 0])
+    again = run(pictures, tmp_path / "out")  # finished: nothing to do
+    assert np.array_equal(again.array, store.array)
+    half = run(pictures, tmp_path / "half", dtype="float16")
+    assert half.array.dtype == np.float16
+    assert np.allclose(half.array, store.array, rtol=1e-3)
+
+
+def killed_at(pictures, folder, batch, settings):
+    """Run and kill this process, with no chance to clean up, while a batch is being written."""
+    write, left = extraction.Work.write, [3 * batch + 1]  # one array of the batch is written
+
+    def killing(self, *args):
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+        write(self, *args)
+
+    extraction.Work.write = killing
+    run(pictures, folder, **settings)
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+@pytest.mark.parametrize("settings", [{}, {"skip_bad": True}])
+def test_a_killed_run_ends_with_the_same_bytes(tmp_path, tiny, pictures, batch, settings):
+    if settings:
+        pictures[1][1].write_bytes(b"no picture")
+    run(pictures, tmp_path / "whole", **settings)
+    broken = tmp_path / "broken"
+    start = "fork" if sys.platform == "linux" else "spawn"  # forking spares the imports
+    process = multiprocessing.get_context(start).Process(
+        target=killed_at, args=(pictures, broken, batch, settings)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert files(broken) == {}
+    run(pictures, broken, **settings)
+    assert files(broken) == files(tmp_path / "whole")
+    assert not list(broken.glob(".*"))
+
+
+def test_a_run_killed_while_it_names_its_files_ends_with_the_same_bytes(
+    tmp_path, tiny, pictures, monkeypatch
+):
+    run(pictures, tmp_path / "whole")
+    link, left = extraction._link_or_copy, [2]
+
+    def breaking(*args):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        link(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extraction, "_link_or_copy", breaking)
+        with pytest.raises(KeyboardInterrupt):
+            run(pictures, tmp_path / "out")
+    assert "own_boxes.npy" in files(tmp_path / "out")
+    assert "own_ims.npy" not in files(tmp_path / "out")  # its name means done
+    run(pictures, tmp_path / "out")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_files_are_copied_where_there_are_no_links(tmp_path, tiny, pictures, monkeypatch):
+    def refuse(*args):
+        raise OSError("no links here")
+
+    run(pictures, tmp_path / "linked")
+    monkeypatch.setattr(os, "link", refuse)
+    run(pictures, tmp_path / "copied")
+    assert files(tmp_path / "copied") == files(tmp_path / "linked")
+
+
+@pytest.mark.parametrize("change", [{"batch": 3}, {"side": 65}, {"dtype": "float16"}, {"seed": 1}])
+def test_other_settings_are_refused(tmp_path, tiny, pictures, change):
+    run(pictures, tmp_path / "out")
+    key = "weights" if "seed" in change else next(iter(change))
+    with pytest.raises(DataError, match=f"was made with other settings: {key}"):
+        run(pictures, tmp_path / "out", **change)
+
+
+def test_names_and_damaged_pictures(tmp_path, tiny, pictures):
+    with pytest.raises(DataError, match=r"must be named NAME_ims\.npy"):
+        extract(pictures, tmp_path / "own.npy", weights="random")
+    pictures[2][1].write_bytes(b"?")
+    with pytest.raises(DataError, match=r"02\.jpg: cannot be decoded.*--skip-bad"):
+        run(pictures, tmp_path / "out")
+    assert run(pictures, tmp_path / "out", skip_bad=True).meta["skipped"] == ["02.jpg"]
+    assert regions.feature_name() == "regions36_fasterrcnn_ims"
+    assert regions.feature_name("random") == "regions36_fasterrcnn_random_ims"
+
+
+def test_the_real_network_end_to_end(tmp_path, detector, pictures):
+    store = run(pictures[:3], tmp_path / "out", seed=3)
+    with torch.inference_mode():
+        expected = detector([regions._picture("", path) for _, path in pictures[:2]])
+    assert np.array_equal(store.array[:2], expected["features"].numpy())
+    boxes = torch.from_numpy(np.array(open_features(tmp_path / "out/own_boxes.npy").array[0]))
+    assert torch.equal(boxes, expected["boxes"][0])
+    assert (box_iou(boxes, boxes) > 0.999).sum() == COUNT  # no region twice
+
+
+# Pictures
+
+
+def test_boxes_are_drawn_where_they_are():
+    picture = Image.new("RGB", (1000, 900), "white")
+    boxes = np.array([[100, 200, 400, 600], [100, 200, 400, 600], [985, 895, 1000, 900]])
+    drawn = np.asarray(draw_boxes(picture, boxes, np.array([0.9, 0.8, 0.1])))
+    assert drawn.shape == (900, 1000, 3)
+    first, last = (0, 0x72, 0xB2), (0, 0x9E, 0x73)
+    assert all(tuple(drawn[y, x]) == first for y, x in ((599, 250), (400, 100), (400, 399)))
+    assert tuple(drawn[500, 300]) == (255, 255, 255)
+    assert (drawn == last).all(axis=2).any()  # its number stays in sight
+    small = draw_boxes(Image.new("RGB", (20, 10)), boxes[:1] / 50)
+    assert small.size == (1600, 800)
+
+
+def test_grid_boxes_are_what_the_backbone_averages():
+    """A network whose map is the position in the crop: a cell's mean is the middle of its box."""
+    network = torch.nn.Module()
+    network.features = torch.nn.AvgPool2d(32)
+    network.classifier = torch.nn.Linear(3, 1)
+    cells = Backbone("densenet169", network)
+    y, x = torch.meshgrid(torch.arange(224.0), torch.arange(224.0), indexing="ij")
+    for kind, count in (("grid", 16), ("global", 1)):
+        pooled, _ = cells(torch.stack([x, y, x])[None] + 0.5, kind)
+        boxes = grid_boxes((512, 256), count)
+        middle = (boxes[:, :2] + boxes[:, 2:]) / 2  # crop pixels begin at 16 of 256
+        expected = (pooled[0, :, :2].numpy() + 16) * [2, 1]
+        assert np.allclose(middle, expected)
+
+
+def test_write_picture(tmp_path, tiny, pictures):
+    store = run(pictures, tmp_path / "out")
+    path = regions.write_picture(store, 6, pictures)
+    assert path == tmp_path / "out/own_picture6.png"
+    assert Image.open(path).size == (923, 800)
+    with pytest.raises(DataError, match=r"has no row 7 \(choose from 0 to 6\)"):
+        regions.write_picture(store, 7, pictures)
+    with pytest.raises(DataError, match="has no row -1"):
+        regions.write_picture(store, -1, pictures)
