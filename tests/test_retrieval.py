@@ -1,0 +1,617 @@
+"""Ranks against a plain sort, the paper's protocol and torchmetrics; search against a full sort."""
+
+import itertools
+import math
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+from torchmetrics.retrieval import (
+    RetrievalHitRate,
+    RetrievalMAP,
+    RetrievalMRR,
+    RetrievalRecall,
+)
+
+from mmlib import retrieval
+from mmlib.datasets.problem import DataError
+from mmlib.retrieval import (
+    Index,
+    average_precision,
+    best_ranks,
+    folds,
+    hits,
+    mean_metrics,
+    metrics,
+    pair_ranks,
+    rank_images_and_captions,
+    ranks_of_scores,
+    time_search,
+    true_recall,
+)
+
+ORACLE = np.array(
+    [
+        [0.1, 0.2, 0.3, 0.4, 0.8, 0.5, 0.6, 0.7, 0.05, -0.1],
+        [0.9, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0],
+    ]
+)
+FIVE_EACH = np.repeat(np.arange(2), 5)
+TIES = ("pessimistic", "optimistic", "expected")
+
+
+def unit(rng, *shape):
+    vectors = rng.standard_normal(shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def sorted_ranks(row, relevant, ties):
+    """The ranks of the relevant items of one query by a plain sort; ties as the rule says."""
+    is_relevant = np.isin(np.arange(len(row)), relevant)
+    first = {"pessimistic": ~is_relevant, "optimistic": is_relevant}[ties]
+    order = np.lexsort((np.arange(len(row)), ~first, -row))
+    return [int(np.flatnonzero(order == item)[0]) + 1 for item in relevant]
+
+
+def expected_ranks(row, relevant):
+    """Mean ranks over every order of the whole gallery that sorts by score, one by one."""
+    seen = []
+    for order in itertools.permutations(range(len(row))):
+        if all(row[a] >= row[b] for a, b in itertools.pairwise(order)):
+            seen.append(sorted(order.index(item) + 1 for item in relevant))
+    return np.mean(seen, axis=0)
+
+
+@st.composite
+def problems(draw, queries=6, items=12):
+    """Scores with many ties, and for each query some relevant items."""
+    q, g = draw(st.integers(1, queries)), draw(st.integers(1, items))
+    levels = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scores = rng.integers(0, levels, (q, g)) / 4
+    relevant = [np.sort(rng.permutation(g)[: rng.integers(1, g + 1)]).tolist() for _ in range(q)]
+    return scores.astype(draw(st.sampled_from([np.float64, np.float32]))), relevant
+
+
+# --- Ranks ------------------------------------------------------------------------------------
+
+
+@given(problems(), st.sampled_from(TIES[:2]), st.integers(1, 7))
+def test_ranks_are_those_of_a_plain_sort(problem, ties, block):
+    scores, relevant = problem
+    wanted = [sorted_ranks(row, own, ties) for row, own in zip(scores, relevant, strict=True)]
+    queries = np.repeat(np.arange(len(scores)), [len(own) for own in relevant])
+    found = pair_ranks(scores, queries, np.concatenate(relevant), ties=ties, block=block)
+    assert found.tolist() == [rank for ranks in wanted for rank in ranks]
+    best = best_ranks(scores, relevant, ties=ties, block=block)
+    assert best.tolist() == [min(ranks) for ranks in wanted]
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(queries=2, items=6))
+def test_expected_ranks_are_the_mean_over_all_orders(problem):
+    scores, relevant = problem
+    queries = np.repeat(np.arange(len(scores)), [len(own) for own in relevant])
+    found = pair_ranks(scores, queries, np.concatenate(relevant), ties="expected")
+    for query, own in enumerate(relevant):
+        # Among equal relevant items the earlier takes the earlier place, so compare in order.
+        assert np.sort(found[queries == query]) == pytest.approx(expected_ranks(scores[query], own))
+
+
+@given(problems(), st.permutations(range(12)))
+def test_neither_the_order_of_pairs_nor_of_items_matters(problem, order):
+    scores, relevant = problem
+    order = [item for item in order if item < scores.shape[1]]
+    place = {item: i for i, item in enumerate(order)}
+    moved = [[place[item] for item in own] for own in relevant]
+    assert np.array_equal(best_ranks(scores, relevant), best_ranks(scores[:, order], moved))
+    backwards = [own[::-1] for own in relevant]
+    assert np.array_equal(best_ranks(scores, relevant), best_ranks(scores, backwards))
+
+
+def test_constant_scores_earn_nothing():
+    figures = metrics(ranks_of_scores(np.zeros((20, 100)), np.repeat(np.arange(20), 5)))
+    assert figures["rsum"] == 0
+    assert figures["i2t_medr"] == 96
+    assert figures["t2i_medr"] == 20
+    lucky = ranks_of_scores(np.zeros((20, 100)), np.repeat(np.arange(20), 5), ties="optimistic")
+    assert metrics(lucky)["rsum"] == 600
+
+
+def test_an_untrained_collapsed_model_earns_nothing():
+    images = np.tile(unit(np.random.default_rng(0), 1, 64), (20, 1))
+    captions = np.repeat(images, 5, axis=0)
+    ranks = rank_images_and_captions(images, captions, np.repeat(np.arange(20), 5))
+    assert metrics(ranks)["rsum"] == 0
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_ties_by_hand(ties):
+    scores = np.array([[0.5, 0.5, 0.9, 0.5, 0.5]])  # relevant: 0 and 3; tied irrelevant: 1 and 4
+    wanted = {"pessimistic": [4, 5], "optimistic": [2, 3], "expected": [1 + 5 / 3, 1 + 10 / 3]}
+    assert pair_ranks(scores, [0, 0], [0, 3], ties=ties) == pytest.approx(wanted[ties])
+
+
+@pytest.mark.parametrize("block", [1, 2, 1024])
+def test_nan_is_refused_where_it_is(block):
+    scores = np.zeros((4, 9))
+    scores[2, 5] = np.nan
+    with pytest.raises(ValueError, match="row 2, column 5 is not a number"):
+        ranks_of_scores(scores, np.arange(9) % 4, block=block)
+    with pytest.raises(ValueError, match="row 2, column 5 is not a number"):
+        best_ranks(scores, [[0]] * 4, block=block)
+
+
+def test_infinite_scores_rank():
+    scores = np.array([[-np.inf, np.inf, 0.0]])
+    assert best_ranks(scores, [[0]]).tolist() == [3]
+    assert best_ranks(scores, [[1]]).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: best_ranks(s, [[0], []]), "query 1 has no relevant item"),
+        (lambda s: best_ranks(s, [[0]]), "1 sets of relevant items for 2 queries"),
+        (lambda s: pair_ranks(s, [0, 2], [0, 0]), "entry 1 names query 2, but there are 2"),
+        (lambda s: pair_ranks(s, [0, 1], [0, -1]), "entry 1 names item -1, but there are 3"),
+        (lambda s: pair_ranks(s, [0, 0], [1, 1]), "given twice"),
+        (lambda s: pair_ranks(s, [0.0], [1.0]), "not integers"),
+        (lambda s: pair_ranks(s, [0], [0, 1]), "wanted are"),
+        (lambda s: pair_ranks(s, [0], [0], ties="lucky"), "ties 'lucky' is not known"),
+        (lambda s: pair_ranks(s, [0], [0], block=0), "block is 0"),
+        (lambda s: ranks_of_scores(s, np.array([0, 0, 0])), "image 1 has no caption"),
+        (lambda s: ranks_of_scores(s, np.array([0, 1, 2])), "names image 2, but there are 2"),
+        (lambda s: ranks_of_scores(s, np.array([0, 1])), r"not \(n, m\), \(m,\)"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(np.zeros((2, 3)))
+
+
+# --- Images and captions ----------------------------------------------------------------------
+
+
+def test_the_sheets_example():
+    ranks = ranks_of_scores(ORACLE, FIVE_EACH)
+    assert ranks.image_ranks.tolist() == [1, 6]
+    figures = metrics(ranks)
+    assert [figures[f"i2t_r{k}"] for k in (1, 5, 10)] == [50, 50, 100]
+    assert [figures[f"t2i_r{k}"] for k in (1, 5, 10)] == [30, 100, 100]
+    assert figures["rsum"] == 430
+    assert figures["i2t_medr"] == figures["i2t_meanr"] == 3.5
+    assert figures["t2i_medr"] == 2
+    assert figures["t2i_meanr"] == pytest.approx(1.7)
+    # Image 0 has its captions at 1, 6, 7, 8 and 5 + 3; image 1 at the last five places.
+    assert true_recall(ranks)["i2t_recall1"] == 10
+    assert true_recall(ranks)["i2t_recall10"] == 100
+
+
+def test_a_perfect_matrix_scores_600():
+    scores = np.kron(np.eye(30), np.ones((1, 5)))
+    ranks = ranks_of_scores(scores, np.repeat(np.arange(30), 5))
+    assert metrics(ranks)["rsum"] == 600
+    assert true_recall(ranks)["i2t_recall1"] == pytest.approx(20)
+    assert true_recall(ranks)["i2t_recall5"] == 100
+
+
+def test_an_ensemble_of_a_model_with_itself_changes_nothing():
+    both = ranks_of_scores((ORACLE + ORACLE) / 2, FIVE_EACH)
+    assert metrics(both) == metrics(ranks_of_scores(ORACLE, FIVE_EACH))
+
+
+def test_recalls_come_in_steps_of_one_query():
+    rng = np.random.default_rng(0)
+    figures = metrics(
+        ranks_of_scores(rng.standard_normal((1000, 5000)), np.repeat(np.arange(1000), 5))
+    )
+    for direction, step in (("i2t", 0.1), ("t2i", 0.02)):
+        for k in (1, 5, 10):
+            steps = figures[f"{direction}_r{k}"] / step
+            assert steps == pytest.approx(round(steps), abs=1e-6)
+    assert figures["i2t_r10"] > 0
+
+
+@st.composite
+def galleries(draw):
+    """Scores with ties of images with one to four captions each, the captions in any order."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    images = draw(st.integers(1, 8))
+    image_of = rng.permutation(np.repeat(np.arange(images), rng.integers(1, 5, images)))
+    return rng.integers(0, draw(st.integers(1, 30)), (images, len(image_of))) / 8, image_of
+
+
+@given(galleries(), st.sampled_from(TIES[:2]), st.integers(1, 9))
+def test_both_directions_are_those_of_a_plain_sort(gallery, ties, block):
+    scores, image_of = gallery
+    ranks = ranks_of_scores(scores, image_of, ties=ties, block=block)
+    for image, row in enumerate(scores):
+        own = np.flatnonzero(image_of == image)
+        wanted = sorted_ranks(row, own, ties)
+        assert ranks.own_ranks[own].tolist() == wanted
+        assert ranks.image_ranks[image] == min(wanted)
+    for caption, column in enumerate(scores.T):
+        assert [ranks.caption_ranks[caption]] == sorted_ranks(column, [image_of[caption]], ties)
+
+
+@given(galleries(), st.integers(1, 4))
+def test_hits_and_figures_agree(gallery, k):
+    ranks = ranks_of_scores(*gallery)
+    figures = metrics(ranks, (k,))
+    assert figures[f"i2t_r{k}"] == pytest.approx(100 * hits(ranks, k, "i2t").mean())
+    assert figures[f"t2i_r{k}"] == pytest.approx(100 * hits(ranks, k, "t2i").mean())
+    assert figures["rsum"] == pytest.approx(figures[f"i2t_r{k}"] + figures[f"t2i_r{k}"])
+    assert true_recall(ranks, (k,))[f"i2t_recall{k}"] <= figures[f"i2t_r{k}"] + 1e-9
+    with pytest.raises(ValueError, match="direction 'both'"):
+        hits(ranks, k, "both")
+
+
+def unequal_gallery():
+    rng = np.random.default_rng(3)
+    image_of = rng.permutation(np.repeat(np.arange(40), rng.integers(1, 8, 40)))
+    scores = rng.standard_normal((40, len(image_of))) + 1.5 * (image_of == np.arange(40)[:, None])
+    return scores.astype(np.float32), image_of
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_torchmetrics_agrees(k):
+    scores, image_of = unequal_gallery()
+    scores += 1 - scores.min()  # torchmetrics' MRR and MAP count no relevant item at or below 0
+    ranks = ranks_of_scores(scores, image_of)
+    figures, true = metrics(ranks), torch.from_numpy(image_of == np.arange(40)[:, None])
+    for direction, s, t in (("i2t", torch.from_numpy(scores), true), ("t2i", None, true.T)):
+        s = torch.from_numpy(scores.T.copy()) if s is None else s
+        rows = torch.arange(len(s))[:, None].expand(s.shape).flatten()
+        theirs = RetrievalHitRate(top_k=k)(s.flatten(), t.flatten(), indexes=rows)
+        assert figures[f"{direction}_r{k}"] == pytest.approx(100 * float(theirs), abs=1e-4)
+        places = ranks.image_ranks if direction == "i2t" else ranks.caption_ranks
+        theirs = RetrievalMRR()(s.flatten(), t.flatten(), indexes=rows)
+        assert (1 / places).mean() == pytest.approx(float(theirs), abs=1e-6)
+        if direction == "i2t":
+            theirs = RetrievalRecall(top_k=k)(s.flatten(), t.flatten(), indexes=rows)
+            found = true_recall(ranks)[f"i2t_recall{k}"]
+            assert found == pytest.approx(100 * float(theirs), abs=1e-4)
+            assert found < figures[f"i2t_r{k}"]
+
+
+def test_average_precision_agrees_with_two_libraries():
+    scores, image_of = unequal_gallery()
+    relevant = [np.flatnonzero(image_of == image).tolist() for image in range(40)]
+    scores += 1 - scores.min()  # see above
+    found = average_precision(scores, relevant)
+    true = image_of == np.arange(40)[:, None]
+    for value, row, own in zip(found, scores, true, strict=True):
+        assert value == pytest.approx(average_precision_score(own, row))
+    rows = torch.arange(40)[:, None].expand(scores.shape).flatten()
+    theirs = RetrievalMAP()(
+        torch.from_numpy(scores).flatten(), torch.from_numpy(true).flatten(), indexes=rows
+    )
+    assert found.mean() == pytest.approx(float(theirs), abs=1e-6)
+    assert average_precision(np.zeros((1, 10)), [[0]]).tolist() == [0.1]
+
+
+# --- From embeddings --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def embeddings():
+    rng = np.random.default_rng(0)
+    images = unit(rng, 60, 24)
+    image_of = rng.permutation(np.repeat(np.arange(60), rng.integers(1, 8, 60)))
+    captions = images[image_of] + 0.25 * rng.standard_normal((len(image_of), 24))
+    captions[:20] = images[image_of[:20]]  # equal to their image
+    images[7], captions[30] = images[5], captions[31]  # equal to each other
+    captions /= np.linalg.norm(captions, axis=1, keepdims=True)
+    return images, captions.astype(np.float32), image_of
+
+
+def test_ranks_from_embeddings_are_those_of_the_matrix(embeddings):
+    images, captions, image_of = embeddings
+    found = rank_images_and_captions(images, captions, image_of)
+    scores = images.astype(np.float64) @ captions.astype(np.float64).T
+    wanted = ranks_of_scores(scores.round(9), image_of)  # the twins tie
+    assert np.array_equal(found.own_ranks, wanted.own_ranks)
+    assert np.array_equal(found.caption_ranks, wanted.caption_ranks)
+    assert np.array_equal(found.image_ranks, wanted.image_ranks)
+    assert 30 < metrics(found)["i2t_r1"] < 100
+
+
+@pytest.mark.parametrize("block", [1, 3, 17, 60, 4096])
+def test_blocks_change_nothing(embeddings, block):
+    whole = rank_images_and_captions(*embeddings)
+    parts = rank_images_and_captions(*embeddings, block=block)
+    assert np.array_equal(whole.own_ranks, parts.own_ranks)
+    assert np.array_equal(whole.caption_ranks, parts.caption_ranks)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 200))
+def test_cosines_of_unit_vectors_are_exact(seed, width):
+    rng = np.random.default_rng(seed)
+    a, b = (retrieval._on_grid(unit(rng, width)) for _ in range(2))
+    wanted = math.fsum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
+    order = rng.permutation(width)
+    assert a @ b == wanted == a[order] @ b[order]
+    assert np.abs(a - np.float64(1) * a).max() <= 2**-27
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda i, c: i.__setitem__(3, 0), "images, row 3: the vector's length is 0, not 1"),
+        (lambda i, c: c.__setitem__(4, 2 * c[4]), "captions, row 4: the vector's length is 2"),
+        (lambda i, c: c.__setitem__((5, 0), np.nan), "captions, row 5: the vector's length is nan"),
+    ],
+)
+def test_vectors_that_are_not_of_length_one_are_named(embeddings, change, message):
+    images, captions, image_of = (array.copy() for array in embeddings)
+    change(images, captions)
+    with pytest.raises(ValueError, match=message):
+        rank_images_and_captions(images, captions, image_of, block=2)
+
+
+def test_shapes_that_do_not_fit_are_refused(embeddings):
+    images, captions, image_of = embeddings
+    with pytest.raises(ValueError, match=r"not \(n, D\), \(m, D\)"):
+        rank_images_and_captions(images[:, :5], captions, image_of)
+    with pytest.raises(ValueError, match="image_of is"):
+        rank_images_and_captions(images, captions, image_of[1:])
+
+
+def test_5000_images_with_25000_captions_fit_in_memory():
+    """Float32 scores alone would be 477 MiB; what is held is a few tiles."""
+    rng = np.random.default_rng(0)
+    images, image_of = unit(rng, 5000, 8), np.repeat(np.arange(5000), 5)
+    captions = unit(rng, 25000, 8)
+    tracemalloc.start()
+    try:
+        ranks = rank_images_and_captions(images, captions, image_of)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 160 * 2**20
+    for image in (0, 1234, 4999):
+        scores = retrieval._on_grid(captions) @ retrieval._on_grid(images[image])
+        wanted = sorted_ranks(scores.astype(np.float32), [image * 5 + c for c in range(5)], TIES[0])
+        assert ranks.own_ranks[image * 5 : image * 5 + 5].tolist() == wanted
+
+
+# --- Folds ------------------------------------------------------------------------------------
+
+
+def test_folds_are_consecutive_blocks(embeddings):
+    images, captions, image_of = embeddings
+    parts = folds(image_of, 60, size=20)
+    assert [(rows.start, rows.stop) for rows, _, _ in parts] == [(0, 20), (20, 40), (40, 60)]
+    assert sorted(np.concatenate([c for _, c, _ in parts])) == list(range(len(captions)))
+    figures = []
+    for rows, own, within in parts:
+        assert np.array_equal(image_of[own], within + rows.start)
+        ranks = rank_images_and_captions(images[rows], captions[own], within)
+        scores = (images @ captions.T)[rows][:, own]
+        figures.append(metrics(ranks))
+        assert figures[-1]["rsum"] == pytest.approx(
+            metrics(ranks_of_scores(scores, within))["rsum"]
+        )
+    mean = mean_metrics(figures)
+    assert mean["rsum"] == pytest.approx(sum(part["rsum"] for part in figures) / 3)
+    assert mean["rsum"] > metrics(rank_images_and_captions(*embeddings))["rsum"]  # easier
+    assert set(mean) == set(figures[0])
+
+
+def test_folds_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="59 images do not fill folds of 20"):
+        folds(np.arange(59), 59, size=20)
+    with pytest.raises(ValueError, match="no folds"):
+        mean_metrics([])
+    with pytest.raises(ValueError, match="different names"):
+        mean_metrics([{"a": 1.0}, {"b": 1.0}])
+
+
+# --- The index --------------------------------------------------------------------------------
+
+
+def full_sort(images, query, k):
+    """Rows and scores by exact cosines and a stable sort."""
+    scores = retrieval._on_grid(images) @ retrieval._on_grid(query)
+    order = np.argsort(-scores, kind="stable")[:k]
+    return order, scores[order]
+
+
+@pytest.fixture(params=["codes", "floats"])
+def first_pass(request, monkeypatch):
+    """Both ways of the first pass."""
+    if request.param == "floats":
+        monkeypatch.setattr(retrieval, "_codes_work", lambda: False)
+    elif not retrieval._codes_work():
+        pytest.skip("PyTorch's product of codes is missing here; the other way is taken")
+    return request.param
+
+
+@st.composite
+def collections(draw):
+    """Unit rows of every kind: spread, nearly equal, with twins, with one large entry."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, width = draw(st.integers(1, 60)), draw(st.integers(1, 40))
+    rows = rng.standard_normal((count, width)) * draw(st.sampled_from([1, 0.01, 1e-6]))
+    rows += draw(st.sampled_from([0, 1])) * rng.standard_normal(width)
+    if draw(st.booleans()):
+        rows[rng.integers(0, count, count // 2 + 1), 0] += 50
+    if draw(st.booleans()):
+        rows = rows[rng.integers(0, count, count)]
+    dtype = draw(st.sampled_from([np.float32, np.float16]))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(dtype)
+    queries = np.concatenate([unit(rng, 2, width), rows[:2].astype(np.float32)])
+    return rows, queries / np.linalg.norm(queries, axis=1, keepdims=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(collections(), st.integers(1, 70), st.booleans())
+def test_search_is_a_full_sort(collection, k, coded):
+    images, queries = collection
+    with pytest.MonkeyPatch.context() as patch:
+        if not coded:
+            patch.setattr(retrieval, "_codes_work", lambda: False)
+        index = Index.build(images, [f"i{row}" for row in range(len(images))], dtype=images.dtype)
+    many, scores = index.search(queries, k)
+    for i, query in enumerate(queries):
+        order, wanted = full_sort(images, query, k)
+        assert many[i] == [f"i{row}" for row in order]
+        assert np.array_equal(scores[i], wanted)
+        ids, alone = index.search(query, k)
+        assert ids == many[i]
+        assert np.array_equal(alone, wanted)
+    coarse, bounds = index._coarse(queries)
+    exact = (retrieval._on_grid(images) @ retrieval._on_grid(queries).T).T
+    assert (np.abs(coarse - exact) <= bounds).all()
+
+
+def test_a_large_index_scores_few_images_exactly(first_pass):
+    rng = np.random.default_rng(0)
+    images, queries = unit(rng, 20_000, 256), unit(rng, 20, 256)
+    index = Index(images, [str(row) for row in range(20_000)]).prepare()
+    rows, _ = index._search(queries, 10)
+    coarse, bounds = index._coarse(queries)
+    for i, query in enumerate(queries):
+        assert rows[i].tolist() == full_sort(images, query, 10)[0].tolist()
+        assert len(index._near(query, coarse[i], bounds[i], 10)) < 200
+
+
+def test_codes_that_a_processor_gets_wrong_are_not_used(monkeypatch):
+    right = retrieval._product
+    for wrong in (
+        lambda codes, packed: right(codes, packed).clamp(max=32767),  # 16-bit overflow
+        lambda codes, packed: torch.ops.quantized.there_is_no_such_operator(codes),
+    ):
+        monkeypatch.setattr(retrieval, "_product", wrong)
+        assert retrieval._codes_work.__wrapped__() is False
+
+
+def test_codes_alone_would_miss_images():
+    """The guarantee rests on the bounds: with none, some of the best images are left out."""
+    if not retrieval._codes_work():
+        pytest.skip("PyTorch's product of codes is missing here")
+    rng = np.random.default_rng(0)
+    images, queries = unit(rng, 5000, 32), unit(rng, 50, 32)
+    index = Index.build(images, [str(row) for row in range(5000)])
+    coarse, bounds = index._coarse(queries)
+    missed = {"none": 0, "proven": 0}
+    for i, query in enumerate(queries):
+        best = set(full_sort(images, query, 10)[0])
+        missed["none"] += len(best - set(index._near(query, coarse[i], 0 * bounds[i], 10)))
+        missed["proven"] += len(best - set(index._near(query, coarse[i], bounds[i], 10)))
+    assert missed["none"] > 0
+    assert missed["proven"] == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_saved_and_loaded_it_answers_the_same(tmp_path, dtype, first_pass):
+    rng = np.random.default_rng(0)
+    images, queries = unit(rng, 300, 48), unit(rng, 4, 48)
+    ids = [f"photo {row}.jpg" for row in range(300)]
+    built = Index.build(images, ids, tmp_path / "new" / "flickr.npy", dtype)
+    loaded = Index.load(tmp_path / "new" / "flickr.npy")
+    assert isinstance(loaded.embeddings, np.memmap)
+    assert loaded.embeddings.dtype == dtype
+    assert loaded.ids == ids
+    assert len(loaded) == 300
+    for ours, theirs in zip(built.search(queries, 7), loaded.search(queries, 7), strict=True):
+        assert np.array_equal(ours, theirs)
+    names = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert names == ["flickr.ids.txt", "flickr.npy"]
+    loaded.save(tmp_path / "new" / "flickr.npy")  # over itself
+    assert (
+        Index.load(tmp_path / "new" / "flickr.npy").search(queries)[0] == built.search(queries)[0]
+    )
+
+
+def test_an_interrupted_save_does_not_pair_wrongly(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "index.npy"
+    Index.build(unit(rng, 5, 8), list("abcde"), path)
+    other = Index.build(unit(rng, 5, 8), list("edcba"))
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "save", stop)
+    with pytest.raises(KeyboardInterrupt):
+        other.save(path)
+    with pytest.raises(DataError, match="no ids beside it"):
+        Index.load(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["index.npy"]
+
+
+def test_files_that_are_no_index_are_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    with pytest.raises(DataError, match="no such feature file"):
+        Index.load(tmp_path / "none.npy")
+    np.save(tmp_path / "regions.npy", np.zeros((2, 3, 4), np.float32))
+    (tmp_path / "regions.ids.txt").write_text("a\nb\n")
+    with pytest.raises(DataError, match=r"regions\.npy: \(2, 3, 4\) is not \(images, width\)"):
+        Index.load(tmp_path / "regions.npy")
+    np.save(tmp_path / "long.npy", 3 * unit(rng, 2, 4))
+    (tmp_path / "long.ids.txt").write_text("a\nb\n")
+    with pytest.raises(ValueError, match=r"long\.npy, row 0: the vector's length is 3, not 1"):
+        Index.load(tmp_path / "long.npy").search(unit(rng, 4))
+    (tmp_path / "sub").mkdir()
+    np.save(tmp_path / "sub" / "features.npy", unit(rng, 2, 4))
+    (tmp_path / "sub" / "id2row.json").write_text('{"a": 0, "b": 0}')
+    with pytest.raises(DataError, match="do not name each row once"):
+        Index.load(tmp_path / "sub" / "features.npy")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, i: Index.build(x, i[1:]), "4 ids for 5 rows"),
+        (lambda x, i: Index.build(x[0], i), r"\(8,\) is not \(images, width\)"),
+        (lambda x, i: Index.build(x[:0], []), r"\(0, 8\) is not"),
+        (lambda x, i: Index.build(x, i, dtype="int8"), "dtype 'int8' is not known"),
+        (lambda x, i: Index(x.astype(np.float64), i), "float64 is neither"),
+        (lambda x, i: Index.build(2 * x, i), "row 0: the vector's length is 2, not 1"),
+        (lambda x, i: Index.build(x, i).search(x[0, 1:]), "images have width 8"),
+        (lambda x, i: Index.build(x, i).search(3 * x[0]), "query, row 0: the vector's length is 3"),
+        (lambda x, i: Index.build(x, i).search(x[0], 0), "k is 0"),
+        (lambda x, i: time_search([]), "sizes"),
+    ],
+)
+def test_what_an_index_cannot_hold_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(unit(np.random.default_rng(0), 5, 8), list("abcde"))
+
+
+@pytest.mark.parametrize("ids", [["a", "b\nc"], ["a", "a"], ["a", "b\x85"]])
+def test_ids_that_a_list_of_lines_cannot_hold_are_refused(tmp_path, ids):
+    images = unit(np.random.default_rng(0), 2, 8)
+    with pytest.raises(ValueError, match="unique and without line breaks"):
+        Index.build(images, ids, tmp_path / "index.npy")
+    assert not list(tmp_path.iterdir())
+
+
+def test_fewer_images_than_asked_for_and_threads_left_alone():
+    images = unit(np.random.default_rng(0), 3, 8)
+    before = torch.get_num_threads()
+    ids, scores = Index.build(images, list("abc")).search(images[1], 10)
+    assert ids[0] == "b"
+    assert scores.shape == (3,)
+    assert torch.get_num_threads() == before
+
+
+def test_times_of_search_by_size():
+    found = time_search(sizes=(10, 1000), width=16, repeats=3)
+    assert list(found) == [10, 1000]
+    assert all(0 < seconds < 1 for seconds in found.values())
+
+
+def test_it_needs_no_parser():
+    code = (
+        "import sys, mmlib.retrieval; sys.exit('spacy' in sys.modules or 'gensim' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
