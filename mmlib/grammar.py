@@ -1,16 +1,15 @@
 """The rules that read objects, attributes and relations from a caption's dependency tree.
 
-`entry_of` is the whole of it; `mmlib.scenegraph` makes graphs of what it returns. The tree may have
-Universal Dependencies' labels or the CLEAR labels of `en_core_web_sm`: `tree_of` brings both into
-one form, in which content words are heads and prepositions hang on their nouns.
+`entry_of` is the whole of it; `mmlib.scenegraph` makes graphs of what it returns. `mmlib.trees` has
+brought the tree into one form before, whatever labels the pipeline has.
 
 The paper (CORA, section 3.1) names four kinds of rules, but gives none; these are our own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from mmlib.trees import BE, IN_LABEL, OBLIQUE, SUBJECT, Tree, tree_of
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -20,7 +19,6 @@ RULES = 1  # raise it with every change of a rule: cached graphs of other rules 
 # --- Words -----------------------------------------------------------------------------------
 
 # fmt: off
-BE = frozenset("be is are was were been being am 's 're".split())
 # Looks happy, gets wet: what is said of the subject is the adjective.
 LINKING = frozenset(
     "look looks looked looking seem seems seemed seeming appear appears appeared appearing "
@@ -29,7 +27,10 @@ LINKING = frozenset(
 )
 PARTICLES = frozenset("up down out off on over away back along around about through in by".split())
 NOT_ADVERBS = frozenset(
-    "there here also too then now just only even so as when where while how why than".split()
+    "also too then now just only even so as when where while how why than both".split()
+)
+NOT_ATTRIBUTES = frozenset(
+    "several many few other some any all both various more most such same own certain".split()
 )
 # "a pair of shoes" is one object, with "red" of "a pair of red shoes" as its attribute.
 QUANTITIES = frozenset(
@@ -43,18 +44,6 @@ QUANTITIES = frozenset(
 COLLECTIVES = frozenset(
     "pair couple group groups crowd crowds bunch trio team row line gathering number mix".split()
 )
-# In the middle of, on the other side of: one preposition.
-PLACES = frozenset(
-    "front top side middle center centre left right back rear edge bottom end foot base corner "
-    "midst".split()
-)
-BEFORE_PLACES = frozenset("in on at to from along by near off around down up into onto".split())
-# Next to, left of: one preposition, though its first word is an adverb, adjective or noun.
-BESIDE = {
-    "next": "to", "close": "to", "near": "to", "adjacent": "to", "opposite": "to", "left": "of",
-    "right": "of", "ahead": "of", "outside": "of", "inside": "of", "far": "from", "away": "from",
-    "across": "from", "along": "with", "alongside": "of",
-}
 # Participles after which "by" tells the place.
 POSED = frozenset("parked seated located stopped situated perched placed pitched docked".split())
 WEARING = frozenset("wearing wears wear".split())
@@ -63,268 +52,19 @@ RELATIVE = frozenset("who that which whom whose".split())
 SOMEONE = frozenset(
     "someone somebody something everyone everybody one ones another others other".split()
 )
-HYPHENS = frozenset("-‐‑–")
-
-# --- Labels ----------------------------------------------------------------------------------
-
-CLEAR = frozenset(
-    "dobj pobj prep pcomp nsubjpass csubjpass relcl prt acomp attr oprd auxpass agent poss "
-    "npadvmod dative neg quantmod predet preconj nn".split()
-)
-FROM_CLEAR = {
-    "dobj": "obj", "nsubjpass": "nsubj:pass", "csubjpass": "csubj:pass", "relcl": "acl:relcl",
-    "prt": "compound:prt", "oprd": "xcomp", "auxpass": "aux:pass", "poss": "nmod:poss",
-    "npadvmod": "obl:unmarked", "dative": "iobj", "neg": "advmod", "quantmod": "advmod",
-    "predet": "det", "preconj": "cc", "nn": "compound", "nmod": "compound",
-}
+# Helps a boy to climb: the boy climbs.
+CONTROL = ("help", "ask", "tell", "teach", "let", "allow", "want", "encourag", "forc", "urg")
 # fmt: on
-SUBJECT = frozenset("nsubj nsubj:pass nsubj:outer".split())
-OBLIQUE = frozenset("obl nmod".split())
-IN_LABEL = frozenset("compound flat flat:foreign nmod:desc goeswith".split())
 ARGUMENT = SUBJECT | OBLIQUE | {"obj", "iobj", "obl:agent", "root", "conj", "appos", "nmod:poss"}
 CLAUSE = frozenset(
     "root acl acl:relcl advcl advcl:relcl xcomp ccomp conj parataxis csubj dep list appos "
     "dislocated amod nsubj obl nmod obj".split()
 )
+INSIDE = IN_LABEL | {"amod", "nummod"}
 NEVER_OBJECT = IN_LABEL | frozenset(
     "fixed case mark cc cc:preconj det aux aux:pass cop punct amod nummod advmod discourse "
     "reparandum expl compound:prt".split()
 )
-
-
-# --- One form of tree ------------------------------------------------------------------------
-
-
-class Tree:
-    """A dependency tree with Universal Dependencies' labels, lower-cased.
-
-    words, pos, head (-1: root), role: one entry a token. kids: the children of each token.
-    prep: token -> the words of its preposition, where these are more than its `case` children.
-    """
-
-    def __init__(self, words: list[str], pos: list[str], head: list[int], role: list[str]):
-        self.words, self.pos, self.head, self.role = words, pos, head, role
-        self.prep: dict[int, str] = {}
-        self.kids: list[list[int]] = []
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def link(self) -> None:
-        """Set `kids` by `head`."""
-        self.kids = [[] for _ in self.words]
-        for i, h in enumerate(self.head):
-            if h >= 0:
-                self.kids[h].append(i)
-
-    def above(self, i: int) -> Iterator[int]:
-        """The head of i, its head, and so on."""
-        while (i := self.head[i]) >= 0:
-            yield i
-
-
-def tree_of(doc: "Doc") -> Tree:
-    """A parsed text as a Tree. Raises ValueError if it has not been parsed."""
-    from spacy.attrs import DEP, HEAD, POS, SPACY
-
-    if len(doc) and not (doc.has_annotation("DEP") and doc.has_annotation("POS")):
-        raise ValueError("the text has no dependency tree: the pipeline needs a tagger and parser")
-    away, dep, pos, spaced = doc.to_array([HEAD, DEP, POS, SPACY]).T if len(doc) else ([],) * 4
-    name = doc.vocab.strings
-    tree = Tree(
-        [token.lower_ for token in doc],
-        [name[int(one)] for one in pos],
-        [i + d if d else -1 for i, d in enumerate(np.asarray(away).astype("int64").tolist())],
-        [name[int(one)].lower() for one in dep],
-    )
-    _join_hyphens(tree, [bool(one) for one in spaced])
-    if not CLEAR.isdisjoint(tree.role):
-        _from_clear(tree)
-    _lift_adverbs(tree)
-    _join_prepositions(tree)
-    _flatten_conjunctions(tree)
-    tree.link()
-    _turn_inversions(tree)
-    return tree
-
-
-def _join_hyphens(tree: Tree, spaced: list[bool]) -> None:
-    """Make "salmon-colored", which tokenizers cut in three, one word again."""
-    words = tree.words
-    hyphens = [
-        i
-        for i in range(1, len(words) - 1)
-        if words[i] in HYPHENS and not spaced[i - 1] and not spaced[i]
-    ]
-    while hyphens:
-        first = last = hyphens.pop(0)
-        while hyphens and hyphens[0] == last + 2:
-            last = hyphens.pop(0)
-        parts = range(first - 1, last + 2)
-        heads = [i for i in parts if tree.head[i] not in parts]
-        core = max(heads, key=lambda i: (tree.role[i] != "punct", i))
-        whole = "".join(words[i] for i in parts)
-        for i, h in enumerate(tree.head):
-            if h in parts and i not in parts:
-                tree.head[i] = core
-        for i in parts:
-            if i != core:
-                tree.head[i], tree.role[i], words[i], tree.pos[i] = core, "punct", "", "PUNCT"
-        words[core] = whole
-
-
-def _from_clear(tree: Tree) -> None:
-    """Turn CLEAR's labels into Universal Dependencies', and its heads into content words."""
-    tree.role = role = [FROM_CLEAR.get(label, label) for label in tree.role]
-    for i in range(len(tree)):
-        if role[i] in ("pobj", "pcomp") and tree.head[i] >= 0:
-            _raise_over_preposition(tree, i)
-    tree.link()
-    for i in range(len(tree)):
-        if tree.words[i] in BE and role[i] not in ("aux", "aux:pass"):
-            _raise_over_copula(tree, i)
-
-
-def _raise_over_preposition(tree: Tree, i: int) -> None:
-    head, role = tree.head, tree.role
-    clause = role[i] == "pcomp" and tree.pos[i] in ("VERB", "AUX")
-    chain = [head[i]]
-    while role[chain[-1]] in ("prep", "agent", "iobj", "conj", "pcomp") and head[chain[-1]] >= 0:
-        if tree.pos[head[chain[-1]]] not in ("ADP", "SCONJ"):
-            break
-        chain.append(head[chain[-1]])
-    top = chain[-1]
-    agent = role[top] == "agent"
-    head[i] = head[top]
-    if head[top] < 0 or role[top] in ("root", "conj", "advcl", "acl", "ccomp"):
-        role[i] = role[top]
-    else:
-        nominal = tree.pos[head[top]] in ("NOUN", "PROPN", "PRON")
-        role[i] = "advcl" if clause else "obl:agent" if agent else "nmod" if nominal else "obl"
-    for p in chain:
-        for k, h in enumerate(head):
-            if h == p and k != i:
-                head[k] = i
-        head[p], role[p] = i, "mark" if clause else "case"
-
-
-def _raise_over_copula(tree: Tree, i: int) -> None:
-    """ "is" with "happy", "a dog" or "on a couch" becomes a child of that word."""
-    head, role = tree.head, tree.role
-    kids = tree.kids[i]
-    there = any(role[k] == "expl" for k in kids)
-    found = [k for k in kids if role[k] in ("acomp", "attr")]
-    found = found or [k for k in kids if role[k] == "obl" and k > i and not there]
-    if not found or (there and not any(role[k] == "attr" for k in kids)):
-        return
-    if there:
-        role[found[0]] = "nsubj"
-        return
-    new = found[0]
-    head[new], role[new] = head[i], role[i]
-    for k in kids:
-        if k != new:
-            head[k] = new
-    head[i], role[i] = new, "cop"
-
-
-def _lift_adverbs(tree: Tree) -> None:
-    """ "Deep in the woods": the phrase hangs on what the adverb hangs on."""
-    for i in range(len(tree)):
-        h = tree.head[i]
-        if h >= 0 and tree.role[i] in OBLIQUE and tree.pos[h] in ("ADV", "ADP"):
-            if tree.role[h] in ("advmod", "case", "compound:prt") and tree.words[h] not in BESIDE:
-                tree.head[i] = tree.head[h] if tree.head[h] != i else h
-
-
-def _join_prepositions(tree: Tree) -> None:
-    """Make "in front of", "to the left of" and "next to" the preposition of what follows."""
-    words = tree.words
-    for k in range(len(tree) - 1):
-        after = words[k + 1]
-        if after not in ("of", "to", "from", "with"):
-            continue
-        start = k + 1
-        if words[k] in PLACES and after == "of":
-            start = _preposition_before(tree, k)
-        if start > k and BESIDE.get(words[k]) == after:
-            start = k - (k > 0 and words[k - 1] == "not")
-        if start <= k:
-            noun = _noun_after(tree, k + 1)
-            if noun >= 0:
-                _absorb(tree, range(start, k + 2), k, noun)
-
-
-def _preposition_before(tree: Tree, k: int) -> int:
-    """Where the preposition of "on the other side" starts; k + 1 if there is none."""
-    j = k - 1
-    while j >= max(0, k - 3) and tree.words[j] not in BEFORE_PLACES:
-        if tree.pos[j] not in ("DET", "ADJ", "PRON", "NUM") and tree.words[j] not in PLACES:
-            return k + 1
-        j -= 1
-    return j if j >= 0 and tree.words[j] in BEFORE_PLACES else k + 1
-
-
-def _noun_after(tree: Tree, p: int) -> int:
-    """The noun that the preposition at p belongs to, or -1."""
-    h = tree.head[p]
-    if h > p and tree.pos[h] in ("NOUN", "PROPN", "PRON", "NUM", "DET"):
-        return h
-    for i in range(p + 1, len(tree)):
-        if tree.pos[i] in ("NOUN", "PROPN") and tree.role[i] not in IN_LABEL:
-            return i
-        if tree.pos[i] in ("VERB", "ADP", "PUNCT", "AUX"):
-            return -1
-    return -1
-
-
-def _absorb(tree: Tree, span: range, k: int, noun: int) -> None:
-    """Make the words of `span` the preposition of `noun`, which takes the place of word k."""
-    head, role = tree.head, tree.role
-    if k in tree.above(noun):
-        top = next((h for h in tree.above(k) if h not in span), -1)
-        if top != noun:
-            clause = role[k] in ("root", "conj", "advcl", "acl:relcl", "ccomp", "parataxis")
-            on_noun = top >= 0 and tree.pos[top] in ("NOUN", "PROPN", "PRON")
-            kept = role[k] if clause or top < 0 else "nmod" if on_noun else "obl"
-            head[noun], role[noun] = top, kept
-    elif head[noun] in span:
-        head[noun] = next((h for h in tree.above(noun) if h not in span), -1)
-        role[noun] = "obl"
-    above = head[noun] if head[noun] >= 0 else noun
-    for i, h in enumerate(head):
-        if h in span and i not in span and i != noun:
-            head[i] = noun if i < noun or above in span else above
-            if role[noun] == "root" and i < k and role[i] == "obl:unmarked":
-                role[i] = "nsubj"  # "a child next to a box" read as a sentence
-    for i in span:
-        head[i], role[i] = noun, "case"
-    tree.prep[noun] = " ".join(tree.words[i] for i in span)
-
-
-def _flatten_conjunctions(tree: Tree) -> None:
-    """Hang all conjuncts on the first one, also where each hangs on the one before it."""
-    head, role = tree.head, tree.role
-    for i in range(len(tree)):
-        while role[i] == "conj" and role[head[i]] == "conj" and head[head[i]] >= 0:
-            if _nominal(tree, i) != _nominal(tree, head[head[i]]):
-                break
-            head[i] = head[head[i]]
-
-
-def _turn_inversions(tree: Tree) -> None:
-    """ "On the roof sits a pigeon": a noun with a preposition is no subject, the other one is."""
-    for i, role in enumerate(tree.role):
-        if role == "nsubj" and any(tree.role[k] == "case" and k < i for k in tree.kids[i]):
-            tree.role[i] = "obl"
-            others = tree.kids[tree.head[i]] if tree.head[i] >= 0 else []
-            if not any(tree.role[k] in SUBJECT for k in others):
-                for k in others:
-                    tree.role[k] = "nsubj" if tree.role[k] == "obj" else tree.role[k]
-
-
-def _nominal(tree: Tree, i: int) -> bool:
-    return tree.pos[i] in ("NOUN", "PROPN", "PRON", "NUM")
 
 
 # --- The rules -------------------------------------------------------------------------------
@@ -359,7 +99,8 @@ class _Reader:
         self.words, self.pos, self.head = tree.words, tree.pos, tree.head
         self.role, self.kids = tree.role, tree.kids
         self.labels: dict[int, str] = {}  # object -> its label
-        self.same: dict[int, int] = {}  # token -> the object that it names, too
+        self.same: dict[int, int] = {}  # noun that makes no node -> the noun whose object it names
+        self.said: set[int] = set()  # those of them that are said of it: "is a fireman"
         self.attributes: dict[int, dict[str, tuple[str, list[str]]]] = {}
         self.relations: dict[tuple[int, int, str], tuple[list[str], str]] = {}
 
@@ -396,10 +137,10 @@ class _Reader:
         found = [i for i in range(len(self.tree)) if self.is_object(i)]
         self.labels = dict.fromkeys(found, "")
         for i in found:
-            if self.is_predicate_noun(i):
-                self.same[i] = self.subjects(i)[0]
-        for i in self.same:
-            del self.labels[i]
+            subject = self.subject_of_noun(i)
+            if subject >= 0 and self.whole(subject) != i:
+                self.drop(i, subject)
+                self.said.add(i)
         for i in list(self.labels):
             if i in self.labels:
                 self.labels[i] = self.phrase(i) + self.contents(i)
@@ -421,11 +162,12 @@ class _Reader:
             return marked and role not in ("root", "conj")
         return False
 
-    def is_predicate_noun(self, i: int) -> bool:
-        """Whether this is "fireman" of "the man is a fireman"."""
+    def subject_of_noun(self, i: int) -> int:
+        """The man, if i is "fireman" of "the man is a fireman"; else -1."""
         if not any(self.role[k] == "cop" for k in self.kids[i]) or self.preposition(i):
-            return False
-        return len(self.subjects(i)) == 1
+            return -1
+        subjects = self.subjects(i)
+        return subjects[0] if len(subjects) == 1 else -1
 
     def phrase(self, i: int) -> str:
         """A word with its compounds and what belongs to these, as written."""
@@ -438,30 +180,37 @@ class _Reader:
     def inside(self, i: int) -> list[int]:
         """A compound's words: "high school" of "high school students"."""
         parts = [i]
-        for k in self.kids[i]:
-            if self.role[k] in IN_LABEL or self.role[k] in ("amod", "nummod"):
-                parts += self.inside(k)
+        for j in parts:  # grows on the way
+            parts += [k for k in self.kids[j] if self.role[k] in INSIDE]
         return parts
 
     def contents(self, i: int) -> str:
         """ " of shoes" after "pair"; its noun is no object then, but another name of the pair."""
-        if self.words[i] not in QUANTITIES:
-            return ""
-        for k in self.kids[i]:
-            if self.role[k] in OBLIQUE and k in self.labels and self.preposition(k) == "of":
-                text = " of " + self.phrase(k)
-                more = self.contents(k)
-                for other in [c for c in self.kids[k] if self.role[c] == "conj"]:
-                    if other in self.labels and self.is_bare(other, i):
-                        text += f" and {self.phrase(other)}"
-                        self.drop(other, i)
-                    else:
-                        self.head[other] = i
-                        self.kids[k].remove(other)
-                        self.kids[i].append(other)
-                self.drop(k, i)
-                return text + more
-        return ""
+        text, last = "", i
+        while last >= 0 and self.words[last] in QUANTITIES:
+            nouns = (
+                k
+                for k in self.kids[last]
+                if self.role[k] in OBLIQUE and k in self.labels and self.preposition(k) == "of"
+            )
+            last = next(nouns, -1)
+            if last >= 0:
+                text += f" of {self.phrase(last)}{self.joined(last, i)}"
+                self.drop(last, i)
+        return text
+
+    def joined(self, i: int, quantity: int) -> str:
+        """ " and women" of "a group of men and women"; other conjuncts belong to the group."""
+        text = ""
+        for other in [k for k in self.kids[i] if self.role[k] == "conj"]:
+            if other in self.labels and self.is_bare(other, quantity):
+                text += f" and {self.phrase(other)}"
+                self.drop(other, quantity)
+            else:
+                self.head[other] = quantity
+                self.kids[i].remove(other)
+                self.kids[quantity].append(other)
+        return text
 
     def is_bare(self, i: int, quantity: int) -> bool:
         """Whether i is "women" of "a group of men and women"."""
@@ -471,6 +220,12 @@ class _Reader:
     def drop(self, i: int, whole: int) -> None:
         del self.labels[i]
         self.same[i] = whole
+
+    def whole(self, i: int) -> int:
+        """The noun whose object noun i names: itself, or "pair" for "shoes"."""
+        while i in self.same:
+            i = self.same[i]
+        return i
 
     def preposition(self, i: int) -> str:
         """The preposition of a noun; a conjunct may have that of the first one."""
@@ -487,8 +242,7 @@ class _Reader:
 
     def objects(self, i: int) -> list[int]:
         """The objects that a noun or pronoun stands for, with its conjuncts."""
-        if i in self.same:
-            return self.objects(self.same[i]) if self.same[i] != i else []
+        i = self.whole(i)
         if i in self.labels:
             return self.group(i)
         if self.pos[i] in ("PRON", "DET", "SCONJ") and self.words[i] in RELATIVE:
@@ -503,9 +257,7 @@ class _Reader:
     def group(self, i: int) -> list[int]:
         """A noun and the nouns coordinated with it."""
         rest = [k for k in self.kids[i] if self.role[k] == "conj"]
-        return list(
-            dict.fromkeys(j for k in (i, *rest) if (j := self.same.get(k, k)) in self.labels)
-        )
+        return self.unique(j for k in (i, *rest) if (j := self.whole(k)) in self.labels)
 
     def sharing(self, noun: int, modifier: int) -> list[int]:
         """The nouns that a clause after `noun` is about: perhaps all that are coordinated.
@@ -513,7 +265,7 @@ class _Reader:
         In "a man and a woman dancing" the parser may hang the verb on either of them.
         """
         noun = self.wearer(noun, modifier)
-        whole = self.same.get(noun, noun)
+        whole = self.whole(noun)
         if whole not in self.labels:
             return []
         first = self.head[noun] if self.role[noun] == "conj" else noun
@@ -558,9 +310,13 @@ class _Reader:
         if role == "csubj":  # "a woman wearing a hat is on a horse", the verb taken for a subject
             before = [k for k in self.kids[h] if self.role[k] in SUBJECT and k < i]
             return self.unique(j for k in before for j in self.objects(k))
+        if role == "acl" and self.role[h] in ("obj", "obl") and self.is_adverbial(i):
+            return self.subjects(self.head[h], depth + 1)
         if role in ("acl", "acl:relcl", "amod"):
             return self.sharing(h, i)
-        if role == "xcomp":
+        if role == "xcomp" and (
+            not self.is_adverbial(i) or self.words[h].startswith(CONTROL)
+        ):  # "watches a dog run", "helps a boy to climb"; but "uses a rope to climb"
             objects = self.unique(
                 j for k in self.kids[h] if self.role[k] == "obj" for j in self.objects(k)
             )
@@ -572,6 +328,10 @@ class _Reader:
             return self.sharing(h, i)
         return self.subjects(h, depth + 1)
 
+    def is_adverbial(self, i: int) -> bool:
+        """Whether a clause starts with "to", "while" and the like."""
+        return any(self.role[k] == "mark" and k < i for k in self.kids[i])
+
     @staticmethod
     def unique(objects: Iterable[int]) -> list[int]:
         return list(dict.fromkeys(objects))
@@ -579,6 +339,8 @@ class _Reader:
     # --- Attributes and relations ---
 
     def attribute(self, i: int, text: str, adverbs: Iterable[str] = ()) -> None:
+        if text in NOT_ATTRIBUTES:
+            return
         adverbs = list(adverbs)
         self.attributes.setdefault(i, {}).setdefault(" ".join((text, *adverbs)), (text, adverbs))
 
@@ -589,10 +351,10 @@ class _Reader:
 
     def noun(self, i: int) -> None:
         """What hangs on a noun: adjectives, numbers, phrases with prepositions, possessors."""
-        whole = self.same.get(i, i)
+        whole = self.whole(i)
         if whole not in self.labels:
             return
-        if i in self.same and self.words[self.same[i]] not in QUANTITIES:
+        if i in self.said:
             self.attribute(whole, self.phrase(i))  # "the man is a fireman"
         for k in self.kids[i]:
             role = self.role[k]
@@ -609,7 +371,7 @@ class _Reader:
 
     def modifier(self, noun: int, i: int) -> None:
         """An adjective, participle or number at a noun, with the ones coordinated with it."""
-        owners = [self.same.get(noun, noun)]
+        owners = [self.whole(noun)]
         if self.role[i] == "amod" and i < noun:
             owners += [k for k in self.group(noun)[1:] if noun in self.labels and self.is_plain(k)]
         for k in (i, *(c for c in self.kids[i] if self.role[c] == "conj")):

@@ -19,9 +19,11 @@ import logging
 import re
 import sqlite3
 import textwrap
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 
 Entry = dict[str, Any]  # one caption's value in the authors' `scene_graph` JSON
 NO_LABEL = "with"  # stands for an empty relation label; the authors draw a word at random
+LONGEST = 100_000  # characters of a text; the parser needs about 1 GB for 100,000 words
 CHUNK = 1000  # texts parsed, and written to the cache, together
 UNUSED = ("ner", "lemmatizer", "trainable_lemmatizer", "senter", "textcat", "entity_linker")
 # fmt: off
@@ -78,12 +81,12 @@ def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
                 raise ValueError(f"two entities have the id {entity['id']!r}")
             _add_object(graph, i, entity["name"])
             for _, label, adverbs in entity["attributes"]:
-                add_attribute(graph, i, _text(label), [_text(word) for word in adverbs])
+                add_attribute(graph, i, _text(label), _words(adverbs))
         for subject, object_, words, preposition in relations:
             if subject not in place or object_ not in place:
                 raise ValueError(f"a relation joins {subject!r} and {object_!r}: no such entities")
-            joined = [_text(word) for word in words]
-            add_relation(graph, place[subject], place[object_], joined, _text(preposition))
+            ends = place[subject], place[object_]
+            add_relation(graph, *ends, _words(words), _text(preposition))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a scene graph as the authors write it: {error!r}") from error
     if not entities:
@@ -96,6 +99,12 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} stands where a text should be")
     return value.lower()
+
+
+def _words(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} stands where a list of words should be")
+    return [_text(word) for word in value]
 
 
 def _add_object(graph: nx.MultiDiGraph, i: int, name: object) -> None:
@@ -242,27 +251,24 @@ def parse(
     workers: processes that parse.
     progress: show a bar; None shows one for more than 1,000 texts.
 
-    Raises ValueError for a text that no file in UTF-8 can hold or that is too long for spaCy.
+    Raises ValueError for a text that is no valid Unicode or has more than 100,000 characters.
     """
     for i, text in enumerate(texts):
         _check_text(i, text)
-    wanted = list(dict.fromkeys(texts))
-    pipeline = None
     entries: dict[str, Entry] = {}
+    version = ""
     if cache is not None:
-        pipeline = _load(nlp)
-        entries = _read_cache(cache, _version(pipeline), wanted)
-    missing = [text for text in wanted if text not in entries]
-    if missing:
-        pipeline = pipeline or _load(nlp)
-        chunks = [missing[i : i + CHUNK] for i in range(0, len(missing), CHUNK)]
-        hidden = len(missing) <= CHUNK if progress is None else not progress
-        with tqdm(total=len(missing), desc="parse", leave=False, disable=hidden) as bar:
-            for found in _parse_chunks(chunks, pipeline, workers):
-                entries.update(found)
-                if cache is not None:
-                    _write_cache(cache, _version(pipeline), found)
-                bar.update(len(found))
+        version = _version(_loaded(nlp))
+        entries = _read_cache(cache, version, texts)
+    missing = [text for text in dict.fromkeys(texts) if text not in entries]
+    chunks = [missing[i : i + CHUNK] for i in range(0, len(missing), CHUNK)]
+    hidden = len(missing) <= CHUNK if progress is None else not progress
+    with tqdm(total=len(missing), desc="parse", leave=False, disable=hidden) as bar:
+        for found in _parse_chunks(chunks, nlp, workers):
+            entries.update(found)
+            if cache is not None:
+                _write_cache(cache, version, found)
+            bar.update(len(found))
     return [from_authors(entries[text]) for text in texts]
 
 
@@ -272,16 +278,21 @@ def _check_text(i: int, text: str) -> None:
     except UnicodeEncodeError as error:
         raise ValueError(
             f"text {i}: character {error.start} is half a character (a lone surrogate): "
-            "read the file as UTF-8 again"
+            "read its file as UTF-8 again"
         ) from error
+    if len(text) > LONGEST:
+        raise ValueError(f"text {i} has {len(text)} characters: a caption has at most {LONGEST}")
 
 
-def _load(nlp: "Language | str | Path | None") -> "Language":
-    if nlp is None or isinstance(nlp, str | Path):
-        from mmlib.parser import load_english
+@lru_cache(maxsize=2)
+def _by_name(name: str | Path | None) -> "Language":
+    from mmlib.parser import load_english
 
-        return load_english(nlp)
-    return nlp
+    return load_english(name)
+
+
+def _loaded(nlp: "Language | str | Path | None") -> "Language":
+    return _by_name(nlp) if nlp is None or isinstance(nlp, str | Path) else nlp
 
 
 def _version(nlp: "Language") -> str:
@@ -291,64 +302,68 @@ def _version(nlp: "Language") -> str:
 
 
 def _parse_chunks(
-    chunks: Iterable[list[str]], nlp: "Language", workers: int
+    chunks: Sequence[list[str]], nlp: "Language | str | Path | None", workers: int
 ) -> Iterator[dict[str, Entry]]:
-    if workers == 1:
-        yield from (_parse_chunk(chunk, nlp) for chunk in chunks)
-        return
+    if workers == 1 or len(chunks) < 2:
+        return (_parse_chunk(chunk, nlp) for chunk in chunks)
     from joblib import Parallel, delayed
 
-    yield from Parallel(n_jobs=workers, return_as="generator")(
-        delayed(_parse_chunk)(chunk, nlp) for chunk in chunks
-    )
+    # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
+    jobs = (delayed(_parse_chunk)(chunk, nlp) for chunk in chunks)
+    return Parallel(n_jobs=workers, return_as="generator")(jobs)
 
 
-def _parse_chunk(texts: list[str], nlp: "Language") -> dict[str, Entry]:
-    long = next((text for text in texts if len(text) > nlp.max_length), None)
-    if long is not None:
-        raise ValueError(f"{long[:30]!r}... has {len(long)} characters, too long to parse")
-    unused = [name for name in nlp.pipe_names if name in UNUSED]
-    docs = nlp.pipe(texts, disable=unused, batch_size=256)
+def _parse_chunk(texts: list[str], nlp: "Language | str | Path | None") -> dict[str, Entry]:
+    pipeline = _loaded(nlp)
+    unused = [name for name in pipeline.pipe_names if name in UNUSED]
+    docs = pipeline.pipe(texts, disable=unused, batch_size=256)
     return {text: entry_of(doc) for text, doc in zip(texts, docs, strict=True)}
 
 
 # --- The cache -------------------------------------------------------------------------------
 
-TABLE = (
-    "CREATE TABLE IF NOT EXISTS graphs (version TEXT, text TEXT, entry TEXT, "
-    "PRIMARY KEY (version, text)) WITHOUT ROWID"
-)
+TABLES = """
+CREATE TABLE IF NOT EXISTS parsers (id INTEGER PRIMARY KEY, version TEXT UNIQUE);
+CREATE TABLE IF NOT EXISTS graphs (
+    parser INTEGER, text TEXT, entry BLOB, PRIMARY KEY (parser, text)
+) WITHOUT ROWID;
+"""
 
 
-def _read_cache(path: Path, version: str, texts: Sequence[str]) -> dict[str, Entry]:
+def _read_cache(path: Path, version: str, texts: Iterable[str]) -> dict[str, Entry]:
     """The entries of these texts that the cache has; a damaged cache is removed and has none."""
     if not path.exists():
         return {}
     wanted = set(texts)
     try:
         with closing(sqlite3.connect(path)) as db:
-            db.execute(TABLE)
-            rows = db.execute("SELECT text, entry FROM graphs WHERE version = ?", (version,))
-            return {
-                text: {"caption": text, **json.loads(entry)}
-                for text, entry in rows
-                if text in wanted
-            }
-    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-        log.warning("%s: damaged cache of scene graphs (%s): it is made anew", path, error)
+            rows = db.execute(
+                "SELECT text, entry FROM graphs JOIN parsers ON parser = id WHERE version = ?",
+                (version,),
+            )
+            # zlib's check sum finds what SQLite does not check
+            found = {t: json.loads(zlib.decompress(packed)) for t, packed in rows if t in wanted}
+            return {text: {"caption": text, **entry} for text, entry in found.items()}
+    except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError) as error:
+        log.warning("%s: damaged cache of scene graphs (%s); it is made anew", path, error)
         path.unlink()
         return {}
 
 
 def _write_cache(path: Path, version: str, entries: Mapping[str, Entry]) -> None:
+    """Add entries in one transaction: all of them or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [
-        (version, text, json.dumps({k: v for k, v in entry.items() if k != "caption"}))
-        for text, entry in entries.items()
-    ]
     with closing(sqlite3.connect(path, timeout=60)) as db, db:
-        db.execute(TABLE)
+        db.executescript(TABLES)
+        db.execute("INSERT OR IGNORE INTO parsers (version) VALUES (?)", (version,))
+        (parser,) = db.execute("SELECT id FROM parsers WHERE version = ?", (version,)).fetchone()
+        rows = ((parser, text, _packed(entry)) for text, entry in entries.items())
         db.executemany("INSERT OR REPLACE INTO graphs VALUES (?, ?, ?)", rows)
+
+
+def _packed(entry: Entry) -> bytes:
+    kept = {key: value for key, value in entry.items() if key != "caption"}
+    return zlib.compress(json.dumps(kept, separators=(",", ":")).encode())
 
 
 # --- Errors on purpose -------------------------------------------------------------------------
@@ -603,10 +618,10 @@ def items(graph: nx.MultiDiGraph) -> dict[str, Counter[Item]]:
 def compare(predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph) -> dict[str, Counts]:
     """How many objects, attributes and relations are right, too many and missing.
 
-    Labels must be equal. What the gold graph leaves out on purpose (its `aside`, see `from_world`)
-    is taken out of the predicted one first.
+    Labels must be equal. What the gold graph does not know for certain (its `aside`, see
+    `from_world`) is taken out of both first.
     """
-    found, true = items(without(predicted, gold.graph.get("aside", ()))), items(gold)
+    found, true = _comparable(predicted, gold)
     return {
         kind: Counts(
             (found[kind] & true[kind]).total(),
@@ -615,6 +630,13 @@ def compare(predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph) -> dict[str, Coun
         )
         for kind in KINDS
     }
+
+
+def _comparable(
+    predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph
+) -> tuple[dict[str, Counter[Item]], dict[str, Counter[Item]]]:
+    aside = gold.graph.get("aside", ())
+    return items(without(predicted, aside)), items(without(gold, aside))
 
 
 def without(graph: nx.MultiDiGraph, phrases: Sequence[str]) -> nx.MultiDiGraph:
@@ -676,7 +698,7 @@ def score(
 
 def confusions(predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph) -> Iterator[tuple[str, str, str]]:
     """(kind, error, "gold -> predicted") of each difference; items alike in part go together."""
-    found, true = items(without(predicted, gold.graph.get("aside", ()))), items(gold)
+    found, true = _comparable(predicted, gold)
     for kind in KINDS:
         extra = list((found[kind] - true[kind]).elements())
         missing = list((true[kind] - found[kind]).elements())
@@ -719,8 +741,8 @@ def from_world(caption: "Caption") -> nx.MultiDiGraph:
 
     The world's own graph has a node for each thing ("two dogs" are two nodes) and takes phrases
     such as "lying on the ground" for one action; here they follow the words, as the rules do. The
-    world does not say what the place and the style belong to, so the graph leaves them out: its
-    `aside` holds these phrases, and `compare` takes them out of the predicted graph.
+    world does not say what the place and the style belong to: here it is the first object. As
+    another reading is as good, `aside` holds these phrases, and `compare` leaves them out.
     """
     from mmlib.world.wording import as_written
 

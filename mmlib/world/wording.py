@@ -4,7 +4,7 @@ import re
 
 import networkx as nx
 
-from mmlib.scenegraph import add_attribute, add_relation
+from mmlib.scenegraph import add_attribute, add_relation, attributes, relations
 from mmlib.world.captions import Caption
 from mmlib.world.graphs import Edge, Node
 from mmlib.world.words import RELATION_WORDS
@@ -15,13 +15,35 @@ START = re.compile(
     rf"\b(a group of (\w+)|an? (pair|couple|trio) of|{'|'.join(NUMBERS)}|an?|another|the)\b"
 )
 PHRASE_ACTION = re.compile(r"(\w+(?: up| down)?) (?:(in|into|on|through|for) (?:the |a )|a )(\w+)")
+SETTING = re.compile(r"(?:deep |outside |out )?(at the foot of|\w+) (?:the |an? )?(.*)")
+ADJECTIVES = frozenset(
+    "sandy green public urban dry hot snowy cold wintry snow-covered shady rural ploughed "
+    "black white monochrome greyscale rough flat simple".split()
+)
 PREPOSITIONS = {one for some in RELATION_WORDS.values() for one in some.split(", ")}
 PREPOSITIONS |= {"after", "with"}
 
 
 def as_written(caption: Caption) -> nx.MultiDiGraph:
     """See `mmlib.scenegraph.from_world`."""
-    return _Gold(caption).graph
+    gold = _Gold(caption)
+    order = sorted(range(len(gold.at)), key=gold.at.__getitem__)
+    return in_order(gold.graph, {old: new for new, old in enumerate(order)})
+
+
+def in_order(graph: nx.MultiDiGraph, number: dict[int, int]) -> nx.MultiDiGraph:
+    """The graph with its objects numbered anew."""
+    made = nx.MultiDiGraph(**graph.graph)
+    for old in sorted(number, key=number.__getitem__):
+        made.add_node(number[old], **graph.nodes[old])
+    for old in number:
+        for node in attributes(graph, old):
+            add_attribute(
+                made, number[old], graph.nodes[node]["label"], graph.nodes[node]["adverbs"]
+            )
+    for s, o, data in relations(graph):
+        add_relation(made, number[s], number[o], data["words"], data["preposition"])
+    return made
 
 
 class _Gold:
@@ -35,7 +57,7 @@ class _Gold:
             text=caption.text, fallback=False, aside=tuple(phrase.lower() for phrase in aside)
         )
         self.place: list[int] = []  # node of the world's graph -> node of ours
-        self.count = 0
+        self.at: list[int] = []  # where each object's noun stands in the text
         self.objects()
         for edge in self.gold.edges:
             self.relation(edge)
@@ -44,11 +66,19 @@ class _Gold:
         if " can be seen" in self.text:
             for place in dict.fromkeys(self.place):
                 add_attribute(self.graph, place, "seen")
+        if self.gold.setting_words:
+            self.setting(self.gold.setting_words[0])
+        if self.gold.style_words:
+            style = self.phrase(
+                self.gold.style_words[0].split(maxsplit=1)[1].removesuffix(" of"), 0
+            )
+            self.join(style, 0, [], "of")
 
-    def add(self, label: str) -> int:
-        self.graph.add_node(self.count, type="object", label=label.lower())
-        self.count += 1
-        return self.count - 1
+    def add(self, label: str, at: int) -> int:
+        """Add an object that is named at or after a position of the text."""
+        self.graph.add_node(len(self.at), type="object", label=label.lower())
+        self.at.append(self.text.index(label.lower().split()[-1], at))
+        return len(self.at) - 1
 
     def objects(self) -> None:
         """Objects with what is said of their looks; one for a group with one noun."""
@@ -65,7 +95,9 @@ class _Gold:
             at = noun.end()
             kind = start[2] or (start[1] and "group")
             number = start[1] or (start[0] if start[0] in NUMBERS else "")
-            self.place.append(self.add(f"{kind} of {node.noun}" if kind else node.noun))
+            self.place.append(
+                self.add(f"{kind} of {node.noun}" if kind else node.noun, noun.start())
+            )
             if number:
                 add_attribute(self.graph, self.place[-1], number)
             size = {"pair": 2, "couple": 2, "trio": 3}.get(start[2] or "", 1)
@@ -79,7 +111,7 @@ class _Gold:
         found = re.compile(rf"\b{node.worn[1].lower()}(?:e?s)?\b").search(self.text, at)
         assert found is not None, (self.text, node)
         words = ([node.worn[0]], "") if node.worn[0] == "wearing" else ([], node.worn[0])
-        self.join(self.count - 1, self.add(found[0]), *words)
+        self.join(len(self.at) - 1, self.add(found[0], found.start()), *words)
         return found.end()
 
     def looks(self, owner: int, node: Node) -> None:
@@ -87,12 +119,12 @@ class _Gold:
         for name, _, word in node.words:
             if name != "action":
                 worn = wears and name in ("colour", "pattern")
-                add_attribute(self.graph, self.count - 1 if worn else owner, word.lower())
+                add_attribute(self.graph, len(self.at) - 1 if worn else owner, word.lower())
 
     def relation(self, edge: Edge) -> None:
         subject, other = self.place[edge.subject], self.place[edge.object]
         if edge.words == "in the hands of":
-            hands = self.add("hands")
+            hands = self.add("hands", self.at[other])
             self.join(other, hands, [], "in")
             self.join(hands, subject, [], "of")
         elif edge.passive:
@@ -118,9 +150,34 @@ class _Gold:
                 continue
             if phrase := PHRASE_ACTION.fullmatch(word):
                 verb = [] if phrase[1] == "high" else phrase[1].split()
-                self.join(place, self.add(phrase[3]), verb, phrase[2] or "")
+                self.join(place, self.add(phrase[3], self.at[place]), verb, phrase[2] or "")
             elif not any(words.startswith(f"{word} ") for words in mine):
                 add_attribute(self.graph, place, word)
+
+    def setting(self, words: str) -> None:
+        """The place as an object, which the first object is in."""
+        if words.endswith(" scene"):
+            with_ = f"{words.lower()} with " in self.text
+            verb = "showing" if "scene showing " in self.text else "shows"
+            self.join(self.add(words, 0), 0, *(([], "with") if with_ else ([verb], "")))
+            return
+        found = SETTING.fullmatch(words)
+        assert found is not None, words
+        nearer, _, farther = found[2].partition(" of a ")
+        at = self.text.index(words.lower())
+        place = self.phrase(nearer, at)
+        self.join(0, place, [], found[1])
+        if farther:
+            self.join(place, self.phrase(farther, at), [], "of")
+
+    def phrase(self, words: str, at: int) -> int:
+        """An object of its own from a noun phrase without article, at or after a position."""
+        parts = [word for word in words.split() if word not in ("and", "farmer's")]
+        said = [word for word in parts[:-1] if word in ADJECTIVES]
+        place = self.add(" ".join(word for word in parts if word not in said), at)
+        for word in said:
+            add_attribute(self.graph, place, word)
+        return place
 
 
 def split(words: str) -> tuple[list[str], str]:

@@ -1,0 +1,293 @@
+"""Dependency trees in one form, whatever labels the pipeline has.
+
+`tree_of` reads Universal Dependencies' labels and the CLEAR labels of `en_core_web_sm`. In its
+trees content words are heads, prepositions hang on their nouns and may have several words ("in
+front of"), words with hyphens are one, and all conjuncts hang on the first one.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+# fmt: off
+BE = frozenset("be is are was were been being am 's 're".split())
+# In the middle of, on the other side of: one preposition.
+PLACES = frozenset(
+    "front top side middle center centre left right back rear edge bottom end foot base corner "
+    "midst".split()
+)
+BEFORE_PLACES = frozenset("in on at to from along by near off around down up into onto".split())
+# Next to, left of: one preposition, though its first word is an adverb, adjective or noun.
+BESIDE = {
+    "next": "to", "close": "to", "near": "to", "adjacent": "to", "opposite": "to", "left": "of",
+    "right": "of", "ahead": "of", "outside": "of", "inside": "of", "far": "from", "away": "from",
+    "across": "from", "along": "with", "alongside": "of",
+}
+HYPHENS = frozenset("-‐‑–")
+CLEAR = frozenset(
+    "dobj pobj prep pcomp nsubjpass csubjpass relcl prt acomp attr oprd auxpass agent poss "
+    "npadvmod dative neg quantmod predet preconj nn".split()
+)
+FROM_CLEAR = {
+    "dobj": "obj", "nsubjpass": "nsubj:pass", "csubjpass": "csubj:pass", "relcl": "acl:relcl",
+    "prt": "compound:prt", "oprd": "xcomp", "auxpass": "aux:pass", "poss": "nmod:poss",
+    "npadvmod": "obl:unmarked", "dative": "iobj", "neg": "advmod", "quantmod": "advmod",
+    "predet": "det", "preconj": "cc", "nn": "compound", "nmod": "compound",
+}
+# fmt: on
+SUBJECT = frozenset("nsubj nsubj:pass nsubj:outer".split())
+OBLIQUE = frozenset("obl nmod".split())
+IN_LABEL = frozenset("compound flat flat:foreign nmod:desc goeswith".split())
+
+
+class Tree:
+    """A dependency tree with Universal Dependencies' labels, lower-cased.
+
+    words, pos, head (-1: root), role: one entry a token. kids: the children of each token.
+    prep: token -> the words of its preposition, where these are more than its `case` children.
+    """
+
+    def __init__(self, words: list[str], pos: list[str], head: list[int], role: list[str]):
+        self.words, self.pos, self.head, self.role = words, pos, head, role
+        self.prep: dict[int, str] = {}
+        self.kids: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def link(self) -> None:
+        """Set `kids` by `head`."""
+        self.kids = [[] for _ in self.words]
+        for i, h in enumerate(self.head):
+            if h >= 0:
+                self.kids[h].append(i)
+
+    def above(self, i: int) -> Iterator[int]:
+        """The head of i, its head, and so on."""
+        while (i := self.head[i]) >= 0:
+            yield i
+
+    def is_sound(self) -> bool:
+        """Whether no token is above itself."""
+        sound = {-1}
+        for i in range(len(self)):
+            path = []
+            while i not in sound and i not in path:
+                path.append(i)
+                i = self.head[i]
+            if i in path:
+                return False
+            sound.update(path)
+        return True
+
+
+def tree_of(doc: "Doc") -> Tree:
+    """A parsed text as a Tree. Raises ValueError if it has not been parsed."""
+    from spacy.attrs import DEP, HEAD, POS, SPACY
+
+    if len(doc) and not (doc.has_annotation("DEP") and doc.has_annotation("POS")):
+        raise ValueError("the text has no dependency tree: the pipeline needs a tagger and parser")
+    away, dep, pos, spaced = doc.to_array([HEAD, DEP, POS, SPACY]).T if len(doc) else ([],) * 4
+    name = doc.vocab.strings
+    tree = Tree(
+        [token.text.lower() for token in doc],
+        [name[int(one)] for one in pos],
+        [i + d if d else -1 for i, d in enumerate(np.asarray(away).astype("int64").tolist())],
+        [name[int(one)].lower() for one in dep],
+    )
+    _join_hyphens(tree, [bool(one) for one in spaced])
+    if not CLEAR.isdisjoint(tree.role):
+        _from_clear(tree)
+    _lift_adverbs(tree)
+    _join_prepositions(tree)
+    _flatten_conjunctions(tree)
+    tree.link()
+    _turn_inversions(tree)
+    return tree
+
+
+def _join_hyphens(tree: Tree, spaced: list[bool]) -> None:
+    """Make "salmon-colored", which tokenizers cut in three, one word again."""
+    words = tree.words
+    hyphens = [
+        i
+        for i in range(1, len(words) - 1)
+        if words[i] in HYPHENS and not spaced[i - 1] and not spaced[i]
+    ]
+    while hyphens:
+        first = last = hyphens.pop(0)
+        while hyphens and hyphens[0] == last + 2:
+            last = hyphens.pop(0)
+        parts = range(first - 1, last + 2)
+        heads = [i for i in parts if not any(h in parts for h in tree.above(i))]
+        core = max(heads, key=lambda i: (tree.role[i] != "punct", i))
+        whole = "".join(words[i] for i in parts)
+        for i, h in enumerate(tree.head):
+            if h in parts and i not in parts:
+                tree.head[i] = core
+        for i in parts:
+            if i != core:
+                tree.head[i], tree.role[i], words[i], tree.pos[i] = core, "punct", "", "PUNCT"
+        words[core] = whole
+
+
+def _from_clear(tree: Tree) -> None:
+    """Turn CLEAR's labels into Universal Dependencies', and its heads into content words."""
+    tree.role = role = [FROM_CLEAR.get(label, label) for label in tree.role]
+    for i in range(len(tree)):
+        if role[i] in ("pobj", "pcomp") and tree.head[i] >= 0:
+            _raise_over_preposition(tree, i)
+    tree.link()
+    for i in range(len(tree)):
+        if tree.words[i] in BE and role[i] not in ("aux", "aux:pass"):
+            _raise_over_copula(tree, i)
+
+
+def _raise_over_preposition(tree: Tree, i: int) -> None:
+    head, role = tree.head, tree.role
+    clause = role[i] == "pcomp" and tree.pos[i] in ("VERB", "AUX")
+    chain = [head[i]]
+    while role[chain[-1]] in ("prep", "agent", "iobj", "conj", "pcomp") and head[chain[-1]] >= 0:
+        if tree.pos[head[chain[-1]]] not in ("ADP", "SCONJ"):
+            break
+        chain.append(head[chain[-1]])
+    top = chain[-1]
+    agent = role[top] == "agent"
+    head[i] = head[top]
+    if head[top] < 0 or role[top] in ("root", "conj", "advcl", "acl", "ccomp"):
+        role[i] = role[top]
+    else:
+        nominal = tree.pos[head[top]] in ("NOUN", "PROPN", "PRON")
+        role[i] = "advcl" if clause else "obl:agent" if agent else "nmod" if nominal else "obl"
+    for p in chain:
+        for k, h in enumerate(head):
+            if h == p and k != i:
+                head[k] = i
+        head[p], role[p] = i, "mark" if clause else "case"
+
+
+def _raise_over_copula(tree: Tree, i: int) -> None:
+    """ "is" with "happy", "a dog" or "on a couch" becomes a child of that word."""
+    head, role = tree.head, tree.role
+    kids = tree.kids[i]
+    there = any(role[k] == "expl" for k in kids)
+    found = [k for k in kids if role[k] in ("acomp", "attr")]
+    found = found or [k for k in kids if role[k] == "obl" and k > i and not there]
+    if not found or (there and not any(role[k] == "attr" for k in kids)):
+        return
+    if there:
+        role[found[0]] = "nsubj"
+        return
+    new = found[0]
+    head[new], role[new] = head[i], role[i]
+    for k in kids:
+        if k != new:
+            head[k] = new
+    head[i], role[i] = new, "cop"
+
+
+def _lift_adverbs(tree: Tree) -> None:
+    """ "Deep in the woods": the phrase hangs on what the adverb hangs on."""
+    for i in range(len(tree)):
+        h = tree.head[i]
+        if h >= 0 and tree.role[i] in OBLIQUE and tree.pos[h] in ("ADV", "ADP"):
+            if tree.role[h] in ("advmod", "case", "compound:prt") and tree.words[h] not in BESIDE:
+                tree.head[i] = tree.head[h] if tree.head[h] != i else h
+
+
+def _join_prepositions(tree: Tree) -> None:
+    """Make "in front of", "to the left of" and "next to" the preposition of what follows."""
+    words = tree.words
+    for k in range(len(tree) - 1):
+        after = words[k + 1]
+        if after not in ("of", "to", "from", "with"):
+            continue
+        start = k + 1
+        if words[k] in PLACES and after == "of":
+            start = _preposition_before(tree, k)
+        if start > k and BESIDE.get(words[k]) == after:
+            start = k - (k > 0 and words[k - 1] == "not")
+        if start <= k:
+            noun = _noun_after(tree, k + 1)
+            if noun >= 0:
+                before = tree.head[:], tree.role[:]
+                _absorb(tree, range(start, k + 2), k, noun)
+                if tree.is_sound():
+                    tree.prep[noun] = " ".join(words[start : k + 2])
+                else:  # a wrong parse may lead there
+                    tree.head, tree.role = before
+
+
+def _preposition_before(tree: Tree, k: int) -> int:
+    """Where the preposition of "on the other side" starts; k + 1 if there is none."""
+    j = k - 1
+    while j >= max(0, k - 3) and tree.words[j] not in BEFORE_PLACES:
+        if tree.pos[j] not in ("DET", "ADJ", "PRON", "NUM") and tree.words[j] not in PLACES:
+            return k + 1
+        j -= 1
+    return j if j >= 0 and tree.words[j] in BEFORE_PLACES else k + 1
+
+
+def _noun_after(tree: Tree, p: int) -> int:
+    """The noun that the preposition at p belongs to, or -1."""
+    h = tree.head[p]
+    if h > p and tree.pos[h] in ("NOUN", "PROPN", "PRON", "NUM", "DET"):
+        return h
+    for i in range(p + 1, len(tree)):
+        if tree.pos[i] in ("NOUN", "PROPN") and tree.role[i] not in IN_LABEL:
+            return i
+        if tree.pos[i] in ("VERB", "ADP", "PUNCT", "AUX"):
+            return -1
+    return -1
+
+
+def _absorb(tree: Tree, span: range, k: int, noun: int) -> None:
+    """Make the words of `span` the preposition of `noun`, which takes the place of word k."""
+    head, role = tree.head, tree.role
+    if k in tree.above(noun):
+        top = next((h for h in tree.above(k) if h not in span), -1)
+        if top != noun:
+            clause = role[k] in ("root", "conj", "advcl", "acl:relcl", "ccomp", "parataxis")
+            on_noun = top >= 0 and tree.pos[top] in ("NOUN", "PROPN", "PRON")
+            kept = role[k] if clause or top < 0 else "nmod" if on_noun else "obl"
+            head[noun], role[noun] = top, kept
+    elif head[noun] in span:
+        head[noun] = next((h for h in tree.above(noun) if h not in span), -1)
+        role[noun] = "obl"
+    above = head[noun] if head[noun] >= 0 else noun
+    for i, h in enumerate(head):
+        if h in span and i not in span and i != noun:
+            head[i] = noun if i < noun or above in span else above
+            if role[noun] == "root" and i < k and role[i] == "obl:unmarked":
+                role[i] = "nsubj"  # "a child next to a box" read as a sentence
+    for i in span:
+        head[i], role[i] = noun, "case"
+
+
+def _flatten_conjunctions(tree: Tree) -> None:
+    """Hang all conjuncts on the first one, also where each hangs on the one before it."""
+    head, role = tree.head, tree.role
+    for i in range(len(tree)):
+        while role[i] == "conj" and role[head[i]] == "conj" and head[head[i]] >= 0:
+            if _nominal(tree, i) != _nominal(tree, head[head[i]]):
+                break
+            head[i] = head[head[i]]
+
+
+def _turn_inversions(tree: Tree) -> None:
+    """ "On the roof sits a pigeon": a noun with a preposition is no subject, the other one is."""
+    for i, role in enumerate(tree.role):
+        if role == "nsubj" and any(tree.role[k] == "case" and k < i for k in tree.kids[i]):
+            tree.role[i] = "obl"
+            others = tree.kids[tree.head[i]] if tree.head[i] >= 0 else []
+            if not any(tree.role[k] in SUBJECT for k in others):
+                for k in others:
+                    tree.role[k] = "nsubj" if tree.role[k] == "obj" else tree.role[k]
+
+
+def _nominal(tree: Tree, i: int) -> bool:
+    return tree.pos[i] in ("NOUN", "PROPN", "PRON", "NUM")

@@ -1,0 +1,491 @@
+"""Scene graphs: the rules on trees of both label sets, the authors' JSON, the cache, and quality."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmlib import scenegraph, trees
+from mmlib.datasets.problem import DataError
+from mmlib.grammar import _Reader
+from mmlib.scenegraph import (
+    LOST,
+    attributes,
+    compare,
+    confusions,
+    corrupt,
+    draw,
+    fallback_label,
+    fallback_rate,
+    from_authors,
+    from_world,
+    graph_of,
+    items,
+    objects,
+    parse,
+    phrase,
+    read_authors,
+    relations,
+    score,
+    to_authors,
+    without,
+    write_authors,
+)
+from mmlib.world.captions import captions
+from mmlib.world.scenes import sample_scene, split_seeds
+
+HAND = Path(__file__).parent / "data" / "caption_graphs.json"
+
+
+# --- The rules, on trees made by hand ------------------------------------------------------------
+
+# Each case: what it shows; the tree with Universal Dependencies' labels; the same sentence with the
+# CLEAR labels of en_core_web_sm; objects with attributes; relations. A token is
+# word/part of speech/label/head, heads counted from 1 as in CoNLL-U.
+CASES = [
+    (
+        "compounds, verb with preposition, number, adverb",
+        "two/NUM/nummod/3 construction/NOUN/compound/3 workers/NOUN/nsubj/4 jump/VERB/root/0 "
+        "quickly/ADV/advmod/4 over/ADP/case/8 a/DET/det/8 fence/NOUN/obl/4",
+        "two/NUM/nummod/3 construction/NOUN/compound/3 workers/NOUN/nsubj/4 jump/VERB/root/0 "
+        "quickly/ADV/advmod/4 over/ADP/prep/4 a/DET/det/8 fence/NOUN/pobj/6",
+        {"construction workers": ["two"], "fence": []},
+        ["construction workers|jump over|fence"],
+    ),
+    (
+        "verb with object, particle, possessor",
+        "a/DET/det/2 boy/NOUN/nsubj/4 is/AUX/aux/4 picking/VERB/root/0 up/ADP/compound:prt/4 "
+        "the/DET/det/7 man/NOUN/nmod:poss/9 's/PART/case/7 hat/NOUN/obj/4",
+        "a/DET/det/2 boy/NOUN/nsubj/4 is/AUX/aux/4 picking/VERB/root/0 up/ADP/prt/4 "
+        "the/DET/det/7 man/NOUN/poss/9 's/PART/case/7 hat/NOUN/dobj/4",
+        {"boy": [], "man": [], "hat": []},
+        ["boy|picking up|hat", "hat|of|man"],
+    ),
+    (
+        "participle after its noun, pair of",
+        "a/DET/det/2 girl/NOUN/root/0 wearing/VERB/acl/2 a/DET/det/5 pair/NOUN/obj/3 "
+        "of/ADP/case/8 red/ADJ/amod/8 shoes/NOUN/nmod/5",
+        "a/DET/det/2 girl/NOUN/root/0 wearing/VERB/acl/2 a/DET/det/5 pair/NOUN/dobj/3 "
+        "of/ADP/prep/5 red/ADJ/amod/8 shoes/NOUN/pobj/6",
+        {"girl": [], "pair of shoes": ["red"]},
+        ["girl|wearing|pair of shoes"],
+    ),
+    (
+        "passive with agent",
+        "the/DET/det/2 kite/NOUN/nsubj:pass/4 is/AUX/aux:pass/4 held/VERB/root/0 by/ADP/case/7 "
+        "a/DET/det/7 boy/NOUN/obl:agent/4",
+        "the/DET/det/2 kite/NOUN/nsubjpass/4 is/AUX/auxpass/4 held/VERB/root/0 by/ADP/agent/4 "
+        "a/DET/det/7 boy/NOUN/pobj/5",
+        {"kite": [], "boy": []},
+        ["boy|held|kite"],
+    ),
+    (
+        "predicative adjective and participle, adverb",
+        "the/DET/det/3 young/ADJ/amod/3 man/NOUN/nsubj/5 is/AUX/cop/5 happy/ADJ/root/0 "
+        "and/CCONJ/cc/7 running/VERB/conj/5 fast/ADV/advmod/7",
+        "the/DET/det/3 young/ADJ/amod/3 man/NOUN/nsubj/4 is/AUX/root/0 happy/ADJ/acomp/4 "
+        "and/CCONJ/cc/4 running/VERB/conj/4 fast/ADV/advmod/7",
+        {"man": ["young", "happy", "running fast"]},
+        [],
+    ),
+    (
+        "predicative place",
+        "a/DET/det/2 dog/NOUN/nsubj/6 is/AUX/cop/6 on/ADP/case/6 the/DET/det/6 couch/NOUN/root/0",
+        "a/DET/det/2 dog/NOUN/nsubj/3 is/AUX/root/0 on/ADP/prep/3 the/DET/det/6 couch/NOUN/pobj/4",
+        {"dog": [], "couch": []},
+        ["dog|on|couch"],
+    ),
+    (
+        "there is",
+        "there/PRON/expl/2 is/VERB/root/0 a/DET/det/4 dog/NOUN/nsubj/2 sleeping/VERB/acl/4",
+        "there/PRON/expl/2 is/VERB/root/0 a/DET/det/4 dog/NOUN/attr/2 sleeping/VERB/acl/4",
+        {"dog": ["sleeping"]},
+        [],
+    ),
+    (
+        "conjunction of subjects and of objects",
+        "a/DET/det/2 boy/NOUN/nsubj/6 and/CCONJ/cc/5 a/DET/det/5 girl/NOUN/conj/2 "
+        "eat/VERB/root/0 apples/NOUN/obj/6 and/CCONJ/cc/9 pears/NOUN/conj/7",
+        "a/DET/det/2 boy/NOUN/nsubj/6 and/CCONJ/cc/2 a/DET/det/5 girl/NOUN/conj/2 "
+        "eat/VERB/root/0 apples/NOUN/dobj/6 and/CCONJ/cc/7 pears/NOUN/conj/7",
+        {"boy": [], "girl": [], "apples": [], "pears": []},
+        ["boy|eat|apples", "boy|eat|pears", "girl|eat|apples", "girl|eat|pears"],
+    ),
+    (
+        "list of three, where CLEAR hangs each conjunct on the one before; shared adjective",
+        "young/ADJ/amod/2 boys/NOUN/nsubj/7 ,/PUNCT/punct/4 girls/NOUN/conj/2 and/CCONJ/cc/6 "
+        "men/NOUN/conj/2 sing/VERB/root/0",
+        "young/ADJ/amod/2 boys/NOUN/nsubj/7 ,/PUNCT/punct/2 girls/NOUN/conj/2 and/CCONJ/cc/4 "
+        "men/NOUN/conj/4 sing/VERB/root/0",
+        {"boys": ["young", "sing"], "girls": ["young", "sing"], "men": ["young", "sing"]},
+        [],
+    ),
+    (
+        "coordinated adjectives",
+        "a/DET/det/5 black/ADJ/amod/5 and/CCONJ/cc/4 white/ADJ/conj/2 dog/NOUN/root/0",
+        "a/DET/det/5 black/ADJ/amod/5 and/CCONJ/cc/2 white/ADJ/conj/2 dog/NOUN/root/0",
+        {"dog": ["black", "white"]},
+        [],
+    ),
+    (
+        "relative clause, control",
+        "a/DET/det/2 boy/NOUN/root/0 who/PRON/nsubj/5 is/AUX/aux/5 trying/VERB/acl:relcl/2 "
+        "to/PART/mark/7 catch/VERB/xcomp/5 a/DET/det/9 ball/NOUN/obj/7",
+        "a/DET/det/2 boy/NOUN/root/0 who/PRON/nsubj/5 is/AUX/aux/5 trying/VERB/relcl/2 "
+        "to/PART/aux/7 catch/VERB/xcomp/5 a/DET/det/9 ball/NOUN/dobj/7",
+        {"boy": ["trying"], "ball": []},
+        ["boy|catch|ball"],
+    ),
+    (
+        "relative clause about its object",
+        "the/DET/det/2 ball/NOUN/root/0 that/PRON/obj/6 the/DET/det/5 dog/NOUN/nsubj/6 "
+        "chases/VERB/acl:relcl/2",
+        "the/DET/det/2 ball/NOUN/root/0 that/PRON/dobj/6 the/DET/det/5 dog/NOUN/nsubj/6 "
+        "chases/VERB/relcl/2",
+        {"ball": [], "dog": []},
+        ["dog|chases|ball"],
+    ),
+    (
+        "in front of",
+        "a/DET/det/2 man/NOUN/nsubj/3 stands/VERB/root/0 in/ADP/case/5 front/NOUN/obl/3 "
+        "of/ADP/case/8 a/DET/det/8 house/NOUN/nmod/5",
+        "a/DET/det/2 man/NOUN/nsubj/3 stands/VERB/root/0 in/ADP/prep/3 front/NOUN/pobj/4 "
+        "of/ADP/prep/5 a/DET/det/8 house/NOUN/pobj/6",
+        {"man": [], "house": []},
+        ["man|stands in front of|house"],
+    ),
+    (
+        "next to, out of",
+        "a/DET/det/2 cat/NOUN/nsubj/3 climbs/VERB/root/0 out/ADP/case/7 of/ADP/case/7 "
+        "a/DET/det/7 box/NOUN/obl/3 next/ADV/advmod/7 to/ADP/case/11 a/DET/det/11 bed/NOUN/obl/8",
+        "a/DET/det/2 cat/NOUN/nsubj/3 climbs/VERB/root/0 out/ADP/prep/3 of/ADP/prep/4 "
+        "a/DET/det/7 box/NOUN/pobj/5 next/ADV/advmod/7 to/ADP/prep/8 a/DET/det/11 bed/NOUN/pobj/9",
+        {"cat": [], "box": [], "bed": []},
+        ["cat|climbs out of|box", "box|next to|bed"],
+    ),
+    (
+        "clauses without a subject of their own, pronouns",
+        "a/DET/det/2 man/NOUN/nsubj/3 sits/VERB/root/0 while/SCONJ/mark/5 reading/VERB/advcl/3 "
+        "his/PRON/nmod:poss/7 paper/NOUN/obj/5 to/ADP/case/9 her/PRON/obl/5",
+        "a/DET/det/2 man/NOUN/nsubj/3 sits/VERB/root/0 while/SCONJ/mark/5 reading/VERB/advcl/3 "
+        "his/PRON/poss/7 paper/NOUN/dobj/5 to/ADP/prep/5 her/PRON/pobj/8",
+        {"man": ["sits"], "paper": []},
+        ["man|reading|paper"],
+    ),
+    (
+        "predicate noun",
+        "the/DET/det/2 man/NOUN/nsubj/6 is/AUX/cop/6 a/DET/det/6 tall/ADJ/amod/6 "
+        "fireman/NOUN/root/0",
+        "the/DET/det/2 man/NOUN/nsubj/3 is/AUX/root/0 a/DET/det/6 tall/ADJ/amod/6 "
+        "fireman/NOUN/attr/3",
+        {"man": ["fireman", "tall"]},
+        [],
+    ),
+]
+# What only one of the two label sets writes in this way.
+MORE = [
+    (
+        "hyphens cut by the tokenizer",
+        "a/DET/det/5 salmon/NOUN/compound/4 -_/PUNCT/punct/4 colored/VERB/amod/5 fence/NOUN/root/0",
+        {"fence": ["salmon-colored"]},
+        [],
+    ),
+    (
+        "the verb of a man in a shirt, hung on the shirt",
+        "a/DET/det/2 man/NOUN/root/0 in/ADP/case/5 a/DET/det/5 shirt/NOUN/nmod/2 "
+        "running/VERB/acl/5",
+        {"man": ["running"], "shirt": []},
+        ["man|in|shirt"],
+    ),
+    (
+        "a place that is no agent",
+        "a/DET/det/2 car/NOUN/root/0 parked/VERB/acl/2 by/ADP/case/6 a/DET/det/6 tree/NOUN/obl/3",
+        {"car": [], "tree": []},
+        ["car|parked by|tree"],
+    ),
+    (
+        "inversion",
+        "on/ADP/case/2 roofs/NOUN/nsubj/3 sits/VERB/root/0 a/DET/det/5 pigeon/NOUN/obj/3",
+        {"roofs": [], "pigeon": []},
+        ["pigeon|sits on|roofs"],
+    ),
+    (
+        "people of two sorts in one group, with a verb",
+        "a/DET/det/2 group/NOUN/nsubj/7 of/ADP/case/4 men/NOUN/nmod/2 and/CCONJ/cc/6 "
+        "women/NOUN/conj/4 talk/VERB/root/0",
+        {"group of men and women": ["talk"]},
+        [],
+    ),
+    (
+        "quantifiers and pronouns make nothing, someone does",
+        "several/ADJ/amod/2 dogs/NOUN/nsubj/3 watch/VERB/root/0 someone/PRON/obj/3 with/ADP/case/6 "
+        "them/PRON/obl/3",
+        {"dogs": [], "someone": []},
+        ["dogs|watch|someone"],
+    ),
+    (
+        "a measure inside an adjective is no object",
+        "a/DET/det/5 three/NUM/nummod/3 year/NOUN/obl:unmarked/4 old/ADJ/amod/5 boy/NOUN/root/0",
+        {"boy": ["three year old"]},
+        [],
+    ),
+    (
+        "a full bowl",
+        "a/DET/det/2 bowl/NOUN/root/0 full/ADJ/amod/2 of/ADP/case/5 fruit/NOUN/obl/3",
+        {"bowl": [], "fruit": []},
+        ["bowl|full of|fruit"],
+    ),
+    (
+        "who helps is not who climbs",
+        "a/DET/det/2 man/NOUN/nsubj/3 helps/VERB/root/0 a/DET/det/5 boy/NOUN/obj/3 "
+        "to/PART/mark/7 climb/VERB/xcomp/3",
+        {"man": [], "boy": ["climb"]},
+        ["man|helps|boy"],
+    ),
+    (
+        "a linking verb is no attribute",
+        "the/DET/det/2 dog/NOUN/nsubj/3 looks/VERB/root/0 happy/ADJ/xcomp/3",
+        {"dog": ["happy"]},
+        [],
+    ),
+]
+
+
+def doc_of(tokens):
+    """A spaCy Doc of word/pos/label/head tokens; "_" after a word: no blank before and after."""
+    from spacy.tokens import Doc
+    from spacy.vocab import Vocab
+
+    rows = [token.rsplit("/", 3) for token in tokens.split()]
+    glued = [word.endswith("_") for word, *_ in rows]
+    return Doc(
+        Vocab(),
+        words=[word.rstrip("_") for word, *_ in rows],
+        spaces=[not (g or after) for g, after in zip(glued, [*glued[1:], False], strict=True)],
+        pos=[pos for _, pos, _, _ in rows],
+        deps=["ROOT" if label == "root" else label for *_, label, _ in rows],
+        heads=[int(h) - 1 if h != "0" else i for i, (*_, h) in enumerate(rows)],
+    )
+
+
+def read(graph):
+    """({object: [attributes]}, [relations]) in words."""
+    said = {
+        phrase(graph, i): [phrase(graph, node) for node in attributes(graph, i)]
+        for i in objects(graph)
+    }
+    label = {i: graph.nodes[i]["label"] for i in objects(graph)}
+    return said, sorted(f"{label[s]}|{d['label']}|{label[o]}" for s, o, d in relations(graph))
+
+
+@pytest.mark.parametrize("labels", [1, 2], ids=["UD", "CLEAR"])
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_the_rules_on_both_sorts_of_labels(case, labels):
+    assert read(graph_of(doc_of(case[labels]))) == (case[3], sorted(case[4]))
+
+
+@pytest.mark.parametrize("case", MORE, ids=[case[0] for case in MORE])
+def test_more_rules(case):
+    assert read(graph_of(doc_of(case[1]))) == (case[2], sorted(case[3]))
+
+
+def test_the_form_of_a_graph():
+    graph = graph_of(doc_of(CASES[0][1]))
+    assert isinstance(graph, nx.MultiDiGraph)
+    assert graph.graph == {"text": graph.graph["text"], "fallback": False}
+    assert graph.nodes[0] == {"type": "object", "label": "construction workers"}
+    assert graph.nodes[0, 0] == {"type": "attribute", "label": "two", "adverbs": ()}
+    assert graph.edges[0, (0, 0), 0] == {"type": "attribute", "label": "has"}
+    assert graph.edges[0, 1, 0] == {
+        "type": "relation", "label": "jump over", "words": ("jump",), "preposition": "over",
+    }  # fmt: skip
+
+
+def test_an_unparsed_text_is_refused():
+    from spacy.tokens import Doc
+    from spacy.vocab import Vocab
+
+    with pytest.raises(ValueError, match="no dependency tree"):
+        graph_of(Doc(Vocab(), ["a", "dog"]))
+
+
+LABELS = (
+    "nsubj nsubj:pass obj iobj obl obl:agent nmod nmod:poss case mark cc det amod nummod advmod "
+    "acl acl:relcl advcl xcomp ccomp conj compound compound:prt flat fixed appos cop aux aux:pass "
+    "expl parataxis list root csubj obl:unmarked punct dep dobj pobj prep pcomp nsubjpass relcl "
+    "prt acomp attr oprd auxpass agent poss npadvmod dative neg"
+).split()
+WORDS = (
+    "man dog pair of group in front to the left next is be was one other each another who that and "
+    "by - , sits wearing looks quickly up men shoes middle 3 😀 others while not"
+).split()
+POS = "NOUN VERB ADJ ADP DET PROPN PRON NUM AUX ADV SCONJ CCONJ PUNCT".split()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 14), st.integers(0, 2**32))
+def test_the_rules_survive_any_tree(n, seed):
+    rng = random.Random(seed)
+    order = rng.sample(range(n), n)
+    heads = [0] * n
+    for k in range(1, n):
+        heads[order[k]] = order[rng.randrange(k)] + 1
+    tokens = " ".join(
+        f"{rng.choice(WORDS)}/{rng.choice(POS)}/{rng.choice(LABELS) if h else 'root'}/{h}"
+        for h in heads
+    )
+    graph = graph_of(doc_of(tokens))
+    assert objects(graph)
+    assert all(graph.nodes[i]["label"].strip() for i in objects(graph))
+    assert all(data["label"] for *_, data in relations(graph))
+
+
+def test_long_chains_need_no_recursion():
+    for word, label in (("dog", "compound"), ("pair", "nmod"), ("men", "conj"), ("runs", "xcomp")):
+        n = 4000
+        pos = ["VERB" if word == "runs" else "NOUN"] * n
+        tree = trees.Tree([word] * n, pos, list(range(-1, n - 1)), ["root"] + [label] * (n - 1))
+        tree.link()
+        _Reader(tree).read()
+
+
+# --- The authors' JSON ---------------------------------------------------------------------------
+
+EXAMPLE = {
+    "caption": "Two construction workers jump quickly over a salmon-colored fence near a dog.",
+    "entities": [
+        {
+            "id": 0,
+            "name": "Construction workers",
+            "attributes": [[0, "two", []], [1, "jump", ["quickly"]]],
+        },
+        {"id": "f", "name": "fence", "attributes": [["x", "Salmon-colored", []]]},
+        {"id": 7, "name": "dog", "attributes": []},
+    ],
+    "relations": [[0, "f", ["jump"], "over"], ["f", 7, [], "near"], [7, "f", [], ""]],
+}
+
+
+def test_the_authors_entry_is_read_as_their_loader_does():
+    graph = from_authors(EXAMPLE)
+    said, related = read(graph)
+    assert said == {
+        "construction workers": ["two", "jump quickly"], "fence": ["salmon-colored"], "dog": [],
+    }  # fmt: skip
+    assert related == sorted(
+        ["construction workers|jump over|fence", "fence|near|dog", "dog|with|fence"]
+    )
+    assert graph.edges[2, 1, 0]["preposition"] == "with"  # theirs is a random word
+
+
+word = st.text("abcdé -'", min_size=1).filter(str.strip)
+adverbs = st.lists(word, max_size=2)
+entries = st.lists(
+    st.tuples(word, st.lists(st.tuples(word, adverbs), max_size=3)), min_size=1, max_size=5
+).flatmap(
+    lambda named: st.builds(
+        lambda joined: {
+            "caption": "a text",
+            "entities": [
+                {"id": i, "name": n, "attributes": [[0, t, list(a)] for t, a in said]}
+                for i, (n, said) in enumerate(named)
+            ],
+            "relations": [list(one) for one in joined],
+        },
+        st.lists(
+            st.tuples(
+                st.integers(0, len(named) - 1), st.integers(0, len(named) - 1), adverbs, word
+            ),
+            max_size=4,
+        ),
+    )
+)
+
+
+def same(a, b):
+    return nx.utils.graphs_equal(a, b) and a.graph == b.graph
+
+
+@given(entries)
+def test_there_and_back(entry):
+    graph = from_authors(entry)
+    again = from_authors(json.loads(json.dumps(to_authors(graph))))
+    assert same(graph, again)
+    assert to_authors(again) == to_authors(graph)
+
+
+def test_a_caption_without_entities_gets_the_fallback_node():
+    graph = from_authors({"caption": "I am so happy to see this view!", "entities": [],
+                          "relations": []})  # fmt: skip
+    assert graph.graph["fallback"]
+    assert read(graph) == ({"happy see view": []}, [])
+    again = from_authors(to_authors(graph))
+    assert same(graph, again)
+    assert fallback_rate([graph, from_authors(EXAMPLE)]) == 0.5
+
+
+@given(st.text())
+def test_the_fallback_label_is_never_empty(text):
+    assert fallback_label(text).strip()
+    assert from_authors({"caption": text, "entities": [], "relations": []}).graph["fallback"]
+
+
+def test_files_of_graphs(tmp_path):
+    graphs = [from_authors(EXAMPLE), from_authors({**EXAMPLE, "entities": [], "relations": []})]
+    path = tmp_path / "test.json"
+    write_authors(graphs, path)
+    assert list(json.loads(path.read_text())) == ["0", "1"]
+    again = read_authors(path)
+    assert all(same(a, b) for a, b in zip(graphs, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "keys"),
+        ('{"0": 1, "2": 2}', "keys"),
+        ('{"0": {}, "0": {}}', "twice"),
+        ('{"0": {"caption": "a"}}', 'caption "0".*entities'),
+        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": 3, "attributes": []}], '
+         '"relations": []}}', 'caption "0".*3 stands where a text'),
+        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": " ", "attributes": []}], '
+         '"relations": []}}', "no name"),
+        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": []}], '
+         '"relations": [[0, 1, [], "on"]]}}', "0 and 1: no such"),
+        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": [[1, 2]]}], '
+         '"relations": []}}', 'caption "0"'),
+        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": []}, '
+         '{"id": 0, "name": "c", "attributes": []}], "relations": []}}', "two entities"),
+        ('{"0": {"caption": "a", "entities": [{"id": 0, "name": "b", "attributes": []}], '
+         '"relations": [[0, 0, "on", ""]]}}', "list of words"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_named(tmp_path, content, message):
+    path = tmp_path / "dev.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_authors(path)
+    assert "dev.json" in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"gone\.json: no such file"):
+        read_authors(tmp_path / "gone.json")
+
+
+def test_the_authors_files_need_no_spacy():
+    code = (
+        "import sys; from mmlib.scenegraph import from_authors; from_authors({'caption': 'a', "
+        "'entities': [], 'relations': []}); print('spacy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
