@@ -1,0 +1,186 @@
+"""What the bundled pipeline learns from: the caption grammar, and the changes to a treebank."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+
+CI = Path(__file__).parent.parent / "ci"
+# word, lemma, UPOS, XPOS, head, label; enough words of each kind for the grammar to draw from
+TREEBANK = [
+    "The the DET DT 2 det; nurse nurse NOUN NN 3 nsubj; feeds feed VERB VBZ 0 root; "
+    "hungry hungry ADJ JJ 5 amod; hens hen NOUN NNS 3 obj; . . PUNCT . 3 punct",
+    "feed feed VERB VB 0 root; the the DET DT 3 det; hen hen NOUN NN 1 obj",
+    "feeding feed VERB VBG 0 root; nurses nurse NOUN NNS 1 obj",
+    "snore snore VERB VB 0 root",
+    "he he PRON PRP 2 nsubj; snores snore VERB VBZ 0 root",
+    "snoring snore VERB VBG 0 root; in in ADP IN 4 case; the the DET DT 4 det; "
+    "barn barn NOUN NN 1 obl",
+]
+
+
+def columns(text: str) -> list[list[str]]:
+    rows = [word.split() for word in text.split("; ")]
+    return [
+        [str(i), word, lemma, pos, tag, "_", head, label, "_", "_"]
+        for i, (word, lemma, pos, tag, head, label) in enumerate(rows, 1)
+    ]
+
+
+@pytest.fixture(scope="module")
+def trees():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(CI))
+        return importlib.import_module("caption_trees")
+
+
+@pytest.fixture(scope="module")
+def training():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(CI))
+        return importlib.import_module("train_parser")
+
+
+@pytest.fixture(scope="module")
+def captions(trees):
+    lexicon = trees.Lexicon([columns(text) for text in TREEBANK])
+    grammar = trees.Grammar(lexicon, np.random.default_rng(0))
+    return [grammar.caption() for _ in range(1500)]
+
+
+def text_of(rows) -> str:
+    return "".join(row[0] + " " * row[1] for row in rows).strip()
+
+
+def is_projective(heads: list[int]) -> bool:
+    """No arc leaves the span under another one, and none passes over the root."""
+    arcs = [sorted((i, head)) for i, head in enumerate(heads)]
+    return all(
+        low <= heads[k] <= high and heads[k] != k
+        for low, high in arcs
+        for k in range(low + 1, high)
+    )
+
+
+def root_of(heads: list[int]) -> int:
+    [root] = [i for i, head in enumerate(heads) if head == i]
+    return root
+
+
+def test_captions_are_trees(captions):
+    """One root, everything under it, no arcs that cross, and only relations of UD."""
+    for rows in captions:
+        heads = [row[4] for row in rows]
+        root = root_of(heads)
+        assert rows[root][5] == "root"
+        assert is_projective(heads)
+        for i in range(len(rows)):
+            steps = 0
+            while i != root:
+                i, steps = heads[i], steps + 1
+                assert steps <= len(rows)
+    labels = {row[5] for rows in captions for row in rows}
+    known = (
+        "acl acl:relcl advcl advmod amod aux aux:pass case cc compound compound:prt conj cop det "
+        "expl fixed mark nmod nmod:poss nsubj nsubj:pass nummod obj obl obl:agent punct root xcomp"
+    )
+    assert labels == set(known.split())
+
+
+def test_captions_are_cut_into_words_as_spacy_does(captions):
+    nlp = spacy.blank("en")
+    for rows in captions:
+        assert [token.text for token in nlp.make_doc(text_of(rows))] == [row[0] for row in rows]
+
+
+def test_same_seed_same_captions(trees):
+    lexicon = trees.Lexicon([columns(text) for text in TREEBANK])
+    one, other, third = (trees.Grammar(lexicon, np.random.default_rng(s)) for s in (1, 1, 2))
+    made = [one.caption() for _ in range(20)]
+    assert made == [other.caption() for _ in range(20)]
+    assert made != [third.caption() for _ in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("singular", "plural"),
+    [("dog", "dogs"), ("bench", "benches"), ("baby", "babies"),
+     ("police officer", "police officers"),
+     ("cowboy", "cowboys"), ("woman", "women"), ("businessman", "businessmen")],
+)  # fmt: skip
+def test_plurals(trees, singular, plural):
+    assert trees.plural_of(singular) == plural
+
+
+@pytest.mark.parametrize(
+    ("verb", "tag", "form"),
+    [("run", "VBG", "running"), ("ride", "VBG", "riding"), ("carry", "VBZ", "carries"),
+     ("catch", "VBZ", "catches"), ("hold", "VBN", "held"), ("chase", "VBN", "chased"),
+     ("lie", "VBG", "lying"), ("play", "VBZ", "plays"), ("wrap", "VBN", "wrapped")],
+)  # fmt: skip
+def test_verb_forms(trees, verb, tag, form):
+    assert trees.verb_form(verb, tag) == form
+
+
+# --- Changes to a treebank's sentences ---
+
+
+def test_altered_keeps_the_tree(training):
+    rows = training.rows_of(columns(TREEBANK[0]))
+    seen = set()
+    for seed in range(40):
+        made = training.altered(rows, np.random.default_rng(seed))
+        seen.add(text_of(made))
+        assert [row[4:] for row in made] == [row[4:] for row in rows[: len(made)]]
+    start = "The nurse feeds hungry hens"
+    assert seen == {f"{start} .".lower(), start, start.lower()}
+
+
+def test_fragment_is_a_noun_phrase(training):
+    alone = training.rows_of(columns("barn barn NOUN NN 0 root"))
+    assert training.fragment(alone, np.random.default_rng(0)) == []
+    rows = training.rows_of(columns(
+        "sees see VERB VBZ 0 root; in in ADP IN 5 case; a a DET DT 5 det; red red ADJ JJ 5 amod; "
+        "barn barn NOUN NN 1 obl"))  # fmt: skip
+    made = training.fragment(rows, np.random.default_rng(0))
+    assert [(row[0], row[4], row[5]) for row in made] == [
+        ("a", 2, "det"), ("red", 2, "amod"), ("barn", 2, "obl"),
+    ]  # fmt: skip
+
+
+def test_joined_sentences_keep_their_roots(training):
+    first, second = (training.rows_of(columns(TREEBANK[k])) for k in (0, 4))
+    heads = [row[4] for row in training.joined(first, second)]
+    assert heads == [1, 2, 2, 4, 2, 2, 7, 7]
+    example = training.example(spacy.blank("en"), training.joined(first, second))
+    assert [len(sentence) for sentence in example.reference.sents] == [6, 2]
+
+
+def test_rate_rises_then_falls(training):
+    rates = [training.rate_at(step, 4000, 1.0) for step in range(4000)]
+    top = int(np.argmax(rates))
+    assert 150 < top < 250
+    assert rates[0] < 0.01
+    assert rates[-1] == pytest.approx(0.05, abs=0.01)
+
+
+def test_reads_a_treebank_without_ranges_and_empty_nodes(training, tmp_path):
+    import gzip
+
+    row = "\t".join(columns(TREEBANK[3])[0])
+    text = f"# text = snore\n1-2\t{row[2:]}\n{row}\n1.1\t{row[2:]}\n\n# x\n{row}\n\n"
+    with gzip.open(tmp_path / "x.conllu.gz", "wt", encoding="utf8") as file:
+        file.write(text)
+    found = training.read_conllu(tmp_path / "x.conllu.gz")
+    assert [[r[1] for r in sentence] for sentence in found] == [["snore"], ["snore"]]
+
+
+def test_save_replaces_a_folder_whole(training, tmp_path):
+    folder = tmp_path / "english"
+    folder.mkdir()
+    (folder / "old").write_text("")
+    training.save(spacy.blank("en"), folder)
+    assert (folder / "meta.json").exists()
+    assert not (folder / "old").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["english"]
