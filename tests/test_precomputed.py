@@ -252,13 +252,14 @@ def test_files_are_packed_once(tmp_path, small_parts, monkeypatch):
 
 
 def test_packing_elsewhere_and_after_an_interruption(tmp_path, small_parts, monkeypatch):
-    folder, out = write_cora(tmp_path / "f30k"), tmp_path / "packed" / "test.npy"
+    folder, packed = write_cora(tmp_path / "f30k"), tmp_path / "packed"
     with monkeypatch.context() as patch:
         patch.setattr(extraction.Work, "write", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            load(folder, "test", features=out)
-    assert not out.exists()
-    assert np.array_equal(load(folder, "test", features=out).images.features, FEATURES)
+            load(folder, "test", packed=packed)
+    assert not (packed / "test.npy").exists()
+    assert np.array_equal(load(folder, "test", packed=packed).images.features, FEATURES)
+    assert (packed / "test.npy").exists()
     assert not (folder / "region_feats/test.npy").exists()
 
 
@@ -358,6 +359,11 @@ def test_karpathy(tmp_path, monkeypatch):
     assert data.open_image(0).size == (8, 6)
     monkeypatch.setattr(precomputed, "fill", None)  # packed by now
     assert load(folder / "dataset_coco.json", "train").images.features[2, 0, 0] == 4
+    monkeypatch.undo()
+    before = sorted((folder / "features").iterdir())
+    other = load(folder, "test", packed=tmp_path / "packed").images
+    assert other.features[:, 0, 0].tolist() == [0, 5]
+    assert sorted((folder / "features").iterdir()) == before
 
 
 def test_karpathy_names_what_is_ambiguous_or_missing(tmp_path):

@@ -66,15 +66,20 @@ def find(name: str) -> Path:
 
 
 def load(
-    folder: Path, split: str, *, features: Path | None = None, images: Path | None = None
+    folder: Path,
+    split: str,
+    *,
+    features: Path | None = None,
+    images: Path | None = None,
+    packed: Path | None = None,
 ) -> Precomputed:
     """One split of a folder in any of the three layouts (see the module's text).
 
     folder: for Karpathy's layout also the `dataset_*.json` itself.
     split: "train", "val" (or "dev"), "test", or "testall" (all 5,000 test images of MS-COCO).
-    features: Karpathy's layout: the feature file (default: the only `features/*_ims.npy`). CORA's:
-        where to pack the many files into one (default: `region_feats/{split}.npy`).
+    features: the feature file of Karpathy's layout; default: the only `features/*_ims.npy`.
     images: folder of the photographs; default: `images/` or `Images/` in the folder.
+    packed: folder for the packed features; default: beside those that are packed.
 
     The arrays of SCAN's layout hold an image once, or once for each caption; the latter are read
     as one image each. The other layouts are packed once into an array in the split's order, to be
@@ -87,9 +92,9 @@ def load(
     """
     written, split = _file_split(split), "val" if split == "dev" else split
     if folder.is_file() or not (folder / f"{written}_caps.txt").is_file():
-        return _karpathy(_split_file(folder, written), split, features, images)
+        return _karpathy(_split_file(folder, written), split, features, images, packed)
     texts = _Texts(folder, written)
-    array = open_array(texts.ims) if texts.scan else _packed_files(texts, features)
+    array = open_array(texts.ims) if texts.scan else _packed_files(texts, packed)
     each, step = texts.divide(array)
     ids, files = texts.image_ids(each)
     starts = range(0, len(texts.captions), each)
@@ -339,10 +344,10 @@ class _FileRows:
         return values
 
 
-def _packed_files(texts: _Texts, out: Path | None) -> np.ndarray:
+def _packed_files(texts: _Texts, folder: Path | None) -> np.ndarray:
     files = _FileRows(texts)
     images = [(str(row), files.path(row)) for row in range(len(files))]
-    out = texts.files.with_suffix(".npy") if out is None else out
+    out = (folder or texts.files.parent) / f"{texts.name}.npy"
     return _packed(images, out, files.read, files.shape[1:], files.dtype, {"packed": texts.name})
 
 
@@ -386,13 +391,15 @@ def _split_file(folder: Path, written: str) -> Path:
     )
 
 
-def _karpathy(path: Path, split: str, features: Path | None, images: Path | None) -> Precomputed:
+def _karpathy(
+    path: Path, split: str, features: Path | None, images: Path | None, packed: Path | None
+) -> Precomputed:
     name, found = karpathy.read_split(path, split)
     ids = tuple(image.name for image in found)
     store = open_features(features or _only_features(path.parent / "features"))
     array = _packed(
         [(each, store.path) for each in ids],
-        store.path.with_name(f"{store.path.stem}.{name}_{split}.npy"),
+        (packed or store.path.parent) / f"{store.path.stem}.{name}_{split}.npy",
         lambda each, _: store.rows([each])[0],
         _regions(store.array).shape[1:],
         store.array.dtype,
