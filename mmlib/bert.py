@@ -25,10 +25,7 @@ if TYPE_CHECKING:  # transformers takes seconds to import: only where a BERT is 
 
 TUNINGS = ("ptuning", "frozen", "full", "last")
 PRETRAINED_RATE = 0.1  # CORA, supplement: pretrained parts learn at a tenth of the rate
-MODEL_FILES = (
-    "config.json", "model.safetensors",
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
-)  # fmt: skip
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 class BertEncoder(nn.Module):
@@ -81,7 +78,7 @@ class BertEncoder(nn.Module):
     ) -> "BertEncoder":
         """A local folder, read without any network, or a BERT of the Hugging Face hub by name.
 
-        Reads safetensors only, as float32. Raises DataError: a missing folder or file, no network,
+        Reads config.json, model.safetensors (as float32) and tokenizer.json, nothing else. Raises DataError: a missing folder or file, no network,
         another architecture than BERT, weights that do not fill the model.
         """
         folder = _folder_of(name_or_path)
@@ -304,17 +301,17 @@ def _folder_of(name_or_path: str | Path) -> Path:
 def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
     """Model and tokenizer of a folder; raises DataError where they cannot be read whole."""
     _check_files(folder)
-    from transformers import AutoConfig, AutoTokenizer, BertModel
+    from transformers import AutoConfig, BertModel, PreTrainedTokenizerFast
 
-    here = {"local_files_only": True, "trust_remote_code": False}
     try:
-        config = AutoConfig.from_pretrained(folder, **here)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if config.model_type != "bert":
             raise DataError(
                 f"{folder}: a model of type {config.model_type!r}, not a BERT (name a BERT, "
                 "such as bert-base-uncased)"
             )
-        tokenizer = AutoTokenizer.from_pretrained(folder, **here)
+        # The file as it stands: BertTokenizer takes lower case from elsewhere, or from a default.
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
         with _quiet():  # it warns of the heads that are in the file and not wanted here
             loaded: Any = BertModel.from_pretrained(
                 folder, config=config, add_pooling_layer=False, use_safetensors=True,
@@ -336,14 +333,7 @@ def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
 
 
 def _check_files(folder: Path) -> None:
-    wanted = {
-        "config.json": ("config.json",),
-        "model.safetensors": ("model.safetensors",),
-        "tokenizer.json": ("tokenizer.json", "vocab.txt"),
-    }
-    missing = [
-        name for name, any_of in wanted.items() if not any((folder / f).is_file() for f in any_of)
-    ]
+    missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
     if not missing:
         return
     mend = "put all files of the model there"

@@ -33,7 +33,7 @@ def tiny_model(seed=0, **config) -> "transformers.BertModel":
 
 def tiny_tokenizer(folder):
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    return transformers.BertTokenizer.from_pretrained(folder)
+    return transformers.BertTokenizerFast.from_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
@@ -401,10 +401,15 @@ def test_a_file_with_other_heads_old_names_and_half_floats(folder, tmp_path):
         assert torch.equal(value, weights[name].half().float())
 
 
-def test_a_vocabulary_alone_will_do_for_a_tokenizer(folder, tmp_path):
-    copy_of(folder, tmp_path, "tokenizer.json", "tokenizer_config.json")
+@pytest.mark.parametrize(("lower", "pieces"), [(True, [2, 8, 6, 13, 3]), (False, [2, 1, 6, 13, 3])])
+def test_lower_case_is_what_tokenizer_json_says(folder, tmp_path, lower, pieces):
+    for file in ("config.json", "model.safetensors"):
+        (tmp_path / file).write_bytes((folder / file).read_bytes())
+    rules = json.loads((folder / "tokenizer.json").read_text())
+    rules["normalizer"]["lowercase"] = lower
+    (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
     made = BertEncoder.from_pretrained(tmp_path, "frozen")
-    assert tokenize_phrases(made.tokenizer, ["Red dogs"], 4)[0].tolist() == [[2, 8, 6, 13, 3]]
+    assert tokenize_phrases(made.tokenizer, ["Red dogs"], 4)[0].tolist() == [pieces]
 
 
 def test_missing_folder(tmp_path):
