@@ -9,7 +9,7 @@ The paper (CORA, section 3.1) names four kinds of rules, but gives none; these a
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from mmlib.trees import BE, IN_LABEL, OBLIQUE, SUBJECT, Tree, tree_of
+from mmlib.trees import BE, IN_LABEL, OBLIQUE, RECIPROCAL, SUBJECT, Tree, tree_of
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -152,7 +152,7 @@ class _Reader:
         if pos in ("NOUN", "PROPN"):
             return role != "obl:unmarked" or self.pos[self.head[i]] not in ("ADJ", "ADV")
         if word in SOMEONE:
-            return not any(self.words[k] in ("each", "one") for k in (i - 1,) if k >= 0)
+            return True
         if role not in ARGUMENT or any(self.role[k] in ("cop", "nsubj") for k in self.kids[i]):
             return False
         if pos == "NUM":
@@ -420,12 +420,12 @@ class _Reader:
             return i > self.head[i] and any(self.role[k] in OBLIQUE for k in self.kids[i])
         if pos == "VERB" or (pos == "AUX" and role not in ("aux", "cop")):
             return True
-        if i in self.labels:
+        if i in self.labels or self.words[i] in RECIPROCAL:
             return self.is_predicate(i)
         return pos in ("ADJ", "ADV") and (self.is_predicate(i) or role in ("acl", "xcomp", "conj"))
 
     def clause(self, i: int) -> None:
-        if i in self.labels:
+        if i in self.labels or self.words[i] in RECIPROCAL:
             if self.preposition(i):  # "a dog is on the couch"
                 subjects = self.subjects(i)
                 self.phrases(subjects, [], i)
@@ -441,12 +441,24 @@ class _Reader:
         """Relations "verb preposition" to a noun and its conjuncts; whether there are any."""
         found = False
         subjects = list(subjects)
+        if self.words[noun] in RECIPROCAL:
+            return self.reciprocal(subjects, words, f"{self.preposition(noun)} {self.words[noun]}")
         for o in self.objects(noun):
             preposition = self.preposition(o) or self.preposition(noun)
             for s in subjects if preposition else ():
                 self.relation(s, words, preposition, o)
                 found = True
         return found
+
+    def reciprocal(self, subjects: list[int], words: list[str], preposition: str) -> bool:
+        """ "A dog and a cat next to each other": a relation from the first to each other one."""
+        first = subjects[0] if subjects else -1
+        if first >= 0 and self.role[first] == "conj" and self.head[first] in self.labels:
+            first = self.head[first]
+        others = self.group(first)[1:] if first >= 0 else []
+        for other in others:
+            self.relation(first, words, preposition.strip(), other)
+        return bool(others)
 
     def adjective(self, i: int) -> None:
         """A predicative adjective: "is happy", "looks happy", "full of fruit"."""
@@ -477,6 +489,8 @@ class _Reader:
                     for s in subjects:
                         self.relation(agent, words, "", s)
                         found = True
+            elif role == "obj" and self.words[k] in RECIPROCAL:
+                found |= self.phrases(subjects, words, k)
             elif role in ("obj", "iobj"):
                 for o in self.objects(k):
                     for s in subjects if words else ():

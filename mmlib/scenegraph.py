@@ -331,7 +331,7 @@ CREATE TABLE IF NOT EXISTS graphs (
 
 
 def _read_cache(path: Path, version: str, texts: Iterable[str]) -> dict[str, Entry]:
-    """The entries of these texts that the cache has; a damaged cache is removed and has none."""
+    """The entries of these texts that the cache has; a damaged cache is put aside and has none."""
     if not path.exists():
         return {}
     wanted = set(texts)
@@ -345,8 +345,12 @@ def _read_cache(path: Path, version: str, texts: Iterable[str]) -> dict[str, Ent
             found = {t: json.loads(zlib.decompress(packed)) for t, packed in rows if t in wanted}
             return {text: {"caption": text, **entry} for text, entry in found.items()}
     except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError) as error:
-        log.warning("%s: damaged cache of scene graphs (%s); it is made anew", path, error)
-        path.unlink()
+        aside = path.with_name(f"{path.name}.damaged")
+        log.warning(
+            "%s: damaged cache of scene graphs (%s); it is made anew, the old file is now %s",
+            path, error, aside.name,
+        )  # fmt: skip
+        path.replace(aside)
         return {}
 
 

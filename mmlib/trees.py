@@ -27,6 +27,7 @@ BESIDE = {
     "right": "of", "ahead": "of", "outside": "of", "inside": "of", "far": "from", "away": "from",
     "across": "from", "along": "with", "alongside": "of",
 }
+RECIPROCAL = frozenset(("each other", "one another"))
 HYPHENS = frozenset("-‐‑–")
 CLEAR = frozenset(
     "dobj pobj prep pcomp nsubjpass csubjpass relcl prt acomp attr oprd auxpass agent poss "
@@ -100,6 +101,7 @@ def tree_of(doc: "Doc") -> Tree:
         [name[int(one)].lower() for one in dep],
     )
     _join_hyphens(tree, [bool(one) for one in spaced])
+    _join_reciprocals(tree)
     if not CLEAR.isdisjoint(tree.role):
         _from_clear(tree)
     _lift_adverbs(tree)
@@ -122,17 +124,31 @@ def _join_hyphens(tree: Tree, spaced: list[bool]) -> None:
         first = last = hyphens.pop(0)
         while hyphens and hyphens[0] == last + 2:
             last = hyphens.pop(0)
-        parts = range(first - 1, last + 2)
-        heads = [i for i in parts if not any(h in parts for h in tree.above(i))]
-        core = max(heads, key=lambda i: (tree.role[i] != "punct", i))
-        whole = "".join(words[i] for i in parts)
-        for i, h in enumerate(tree.head):
-            if h in parts and i not in parts:
-                tree.head[i] = core
-        for i in parts:
-            if i != core:
-                tree.head[i], tree.role[i], words[i], tree.pos[i] = core, "punct", "", "PUNCT"
-        words[core] = whole
+        _merge(tree, range(first - 1, last + 2), "")
+
+
+def _join_reciprocals(tree: Tree) -> None:
+    """Make "each other" and "one another" one word, a pronoun."""
+    words = tree.words
+    for i in range(len(tree) - 1):
+        if f"{words[i]} {words[i + 1]}" in RECIPROCAL:
+            core = _merge(tree, range(i, i + 2), " ")
+            tree.pos[core] = "PRON"
+
+
+def _merge(tree: Tree, parts: range, blank: str) -> int:
+    """Make the words of `parts` one word; returns its place."""
+    top = [i for i in parts if not any(h in parts for h in tree.above(i))]
+    core = max(top, key=lambda i: (tree.role[i] != "punct", i))
+    whole = blank.join(tree.words[i] for i in parts)
+    for i, h in enumerate(tree.head):
+        if h in parts and i not in parts:
+            tree.head[i] = core
+    for i in parts:
+        if i != core:
+            tree.head[i], tree.role[i], tree.words[i], tree.pos[i] = core, "punct", "", "PUNCT"
+    tree.words[core] = whole
+    return core
 
 
 def _from_clear(tree: Tree) -> None:

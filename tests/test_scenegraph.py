@@ -1,5 +1,6 @@
-"""Scene graphs: the rules on trees of both label sets, the authors' JSON, the cache, and quality."""
+"""Scene graphs: the rules on trees of both sorts, the authors' JSON, the cache, quality, errors."""
 
+import importlib.util
 import json
 import random
 import subprocess
@@ -172,6 +173,15 @@ CASES = [
         ["cat|climbs out of|box", "box|next to|bed"],
     ),
     (
+        "each other, predicative",
+        "a/DET/det/2 cow/NOUN/nsubj/9 and/CCONJ/cc/5 a/DET/det/5 cat/NOUN/conj/2 are/AUX/cop/9 "
+        "next/ADV/advmod/9 to/ADP/case/9 each/DET/root/0 other/ADJ/fixed/9",
+        "a/DET/det/2 cow/NOUN/nsubj/6 and/CCONJ/cc/2 a/DET/det/5 cat/NOUN/conj/2 are/AUX/root/0 "
+        "next/ADV/advmod/6 to/ADP/prep/7 each/DET/det/10 other/ADJ/pobj/8",
+        {"cow": [], "cat": []},
+        ["cow|next to each other|cat"],
+    ),
+    (
         "clauses without a subject of their own, pronouns",
         "a/DET/det/2 man/NOUN/nsubj/3 sits/VERB/root/0 while/SCONJ/mark/5 reading/VERB/advcl/3 "
         "his/PRON/nmod:poss/7 paper/NOUN/obj/5 to/ADP/case/9 her/PRON/obl/5",
@@ -249,6 +259,19 @@ MORE = [
         "to/PART/mark/7 climb/VERB/xcomp/3",
         {"man": [], "boy": ["climb"]},
         ["man|helps|boy"],
+    ),
+    (
+        "each other, between conjuncts",
+        "a/DET/det/2 dog/NOUN/root/0 and/CCONJ/cc/5 a/DET/det/5 cat/NOUN/conj/2 near/ADP/case/7 "
+        "each/DET/nmod/5 other/ADJ/fixed/7",
+        {"dog": [], "cat": []},
+        ["dog|near each other|cat"],
+    ),
+    (
+        "each other, of several of one sort",
+        "two/NUM/nummod/2 dogs/NOUN/root/0 facing/VERB/acl/2 each/DET/obj/3 other/ADJ/fixed/4",
+        {"dogs": ["two", "facing"]},
+        [],
     ),
     (
         "a linking verb is no attribute",
@@ -489,3 +512,419 @@ def test_the_authors_files_need_no_spacy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+# --- Parsing -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def english():
+    from mmlib.parser import load_english
+
+    return load_english()
+
+
+TEXTS = ["A man rides a horse.", "two red balls", "a dog", "A man rides a horse.", "Wow!", ""]
+
+
+def test_parse_gives_each_text_its_graph(english):
+    graphs = parse(TEXTS, english)
+    assert [graph.graph["text"] for graph in graphs] == TEXTS
+    assert read(graphs[0]) == ({"man": [], "horse": []}, ["man|rides|horse"])
+    assert same(graphs[0], graphs[3])
+    assert graphs[0] is not graphs[3]
+    assert [graph.graph["fallback"] for graph in graphs] == [False] * 4 + [True] * 2
+    assert same(graph_of(english(TEXTS[0])), graphs[0])
+    assert parse([], english) == []
+
+
+@pytest.mark.slow
+def test_workers_change_nothing(english, monkeypatch):
+    monkeypatch.setattr(scenegraph, "CHUNK", 2)
+    one, two = parse(TEXTS), parse(TEXTS, workers=2)
+    assert all(same(a, b) for a, b in zip(one, two, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_gives_a_graph(text):
+    (graph,) = parse([text])
+    assert objects(graph)
+    assert all(graph.nodes[i]["label"].strip() for i in objects(graph))
+    assert same(graph, from_authors(json.loads(json.dumps(to_authors(graph)))))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from((*WORDS, "a", ".", "\n", "\x00", "🏳️‍🌈", "don't")), max_size=25))
+def test_any_words_give_a_graph(words):
+    assert objects(parse([" ".join(words)])[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a dog " * 1667, "x" * 10_000, "\t\n\r\v ", "\x00\x01\x7f", "😀🏴‍☠️", "a cup of " * 1000],
+)
+def test_odd_texts(text):
+    assert objects(parse([text])[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("a \ud800 dog", "text 1: character 2"), ("a" * 200_000, "text 1 has")]
+)
+def test_what_cannot_be_parsed_is_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse(["a dog", text])
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The texts that are really parsed."""
+    texts = []
+    original = scenegraph._parse_chunk
+
+    def parse_chunk(chunk, nlp):
+        texts.extend(chunk)
+        return original(chunk, nlp)
+
+    monkeypatch.setattr(scenegraph, "_parse_chunk", parse_chunk)
+    return texts
+
+
+def test_equal_texts_are_parsed_once(counted):
+    parse(TEXTS)
+    assert counted == list(dict.fromkeys(TEXTS))
+
+
+def test_the_cache_keeps_graphs(tmp_path, counted, monkeypatch):
+    cache = tmp_path / "deep" / "graphs.sqlite"
+    first = parse(TEXTS, cache=cache)
+    counted.clear()
+    second = parse([*TEXTS, "a cat"], cache=cache)
+    assert counted == ["a cat"]
+    assert all(same(a, b) for a, b in zip(first, second, strict=False))
+    counted.clear()
+    monkeypatch.setattr(scenegraph, "RULES", scenegraph.RULES + 1)
+    parse(TEXTS[:2], cache=cache)
+    assert counted == TEXTS[:2]  # of other rules
+    counted.clear()
+    monkeypatch.undo()
+    parse(TEXTS, cache=cache)
+    assert not counted
+
+
+def test_the_cache_knows_the_pipeline(tmp_path, english, counted):
+    cache = tmp_path / "graphs.sqlite"
+    parse(TEXTS, cache=cache)
+    other = type(english).from_config(english.config).from_bytes(english.to_bytes())
+    other.get_pipe("parser").model.walk()
+    for layer in other.get_pipe("parser").model.walk():
+        if layer.has_param("W"):
+            layer.set_param("W", layer.get_param("W") * 0)
+    counted.clear()
+    parse(TEXTS[:2], other, cache=cache)
+    assert counted == TEXTS[:2]
+
+
+def test_an_interrupted_run_goes_on(tmp_path, counted, monkeypatch):
+    monkeypatch.setattr(scenegraph, "CHUNK", 2)
+    parse_chunk = scenegraph._parse_chunk
+
+    def interrupted(chunk, nlp):
+        if "a dog" in chunk:
+            raise KeyboardInterrupt
+        return parse_chunk(chunk, nlp)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scenegraph, "_parse_chunk", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            parse(TEXTS, cache=tmp_path / "graphs.sqlite")
+    assert counted == TEXTS[:2]
+    parse(TEXTS, cache=tmp_path / "graphs.sqlite")
+    assert counted == list(dict.fromkeys(TEXTS))
+
+
+def flip(data, at):
+    return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"no cache at all",
+        lambda data: data[: len(data) // 2],
+        lambda data: flip(data, data.rindex(b"x\x9c") + 5),  # inside an entry
+        lambda data: data[:4096] + bytes(len(data) - 4096),
+    ],
+)
+def test_a_damaged_cache_is_made_anew(tmp_path, counted, damage, caplog):
+    cache = tmp_path / "graphs.sqlite"
+    first = parse(TEXTS, cache=cache)
+    cache.write_bytes(damage(cache.read_bytes()))
+    counted.clear()
+    again = parse(TEXTS, cache=cache)
+    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+    assert "graphs.sqlite: damaged cache" in caplog.text or not cache.stat().st_size
+    counted.clear()
+    parse(TEXTS, cache=cache)
+    assert not counted
+
+
+def test_a_file_that_is_no_cache_is_not_lost(tmp_path, caplog):
+    """Someone's own file, named by mistake, is kept."""
+    cache = tmp_path / "captions.txt"
+    cache.write_text("my captions\n" * 20)
+    assert len(parse(TEXTS, cache=cache)) == len(TEXTS)
+    assert "captions.txt.damaged" in caplog.text
+    assert (tmp_path / "captions.txt.damaged").read_text().startswith("my captions")
+
+
+# --- Comparing -----------------------------------------------------------------------------------
+
+
+def entry(objects, relations=(), text="a text"):
+    """A graph from "man: tall, thin" and "0 rides 1" in short."""
+    named = [line.partition(":") for line in objects]
+    return from_authors({
+        "caption": text,
+        "entities": [
+            {"id": i, "name": name,
+             "attributes": [[0, one.split()[0], one.split()[1:]] for one in said.split(",") if one]}
+            for i, (name, _, said) in enumerate(named)
+        ],
+        "relations": [[s, o, words.split(), ""] for s, words, o in relations],
+    })  # fmt: skip
+
+
+def test_compare_counts_multisets():
+    gold = entry(["man:tall", "dog", "dog:big,running fast"], [(0, "holds", 1)])
+    predicted = entry(["man:small", "dog", "cat:big", "hat"], [(0, "holds", 1), (0, "holds", 1)])
+    counts = compare(predicted, gold)
+    assert counts["objects"] == (2, 2, 1)
+    assert counts["attributes"] == (0, 2, 3)
+    assert counts["relations"] == (1, 1, 0)
+    assert all(c.fp == c.fn == 0 for c in compare(gold, gold).values())
+
+
+def test_a_fallback_node_states_nothing():
+    nothing = from_authors({"caption": "wow", "entities": [], "relations": []})
+    assert all(not some for some in items(nothing).values())
+    assert compare(nothing, nothing)["objects"] == (0, 0, 0)
+    assert compare(nothing, entry(["wow"]))["objects"] == (0, 0, 1)
+
+
+def test_score_and_confusions():
+    gold = entry(["man:tall", "dog"], [(0, "holds", 1)])
+    found = entry(["man", "dog:tall"], [(1, "holds", 0)])
+    table, errors = score([(gold, gold), (found, gold)])
+    assert table.loc["objects"].tolist() == [1, 1, 1, 4]
+    assert table.loc["relations", ["precision", "recall", "F1"]].tolist() == [0.5, 0.5, 0.5]
+    assert table.loc["all", "gold"] == 8
+    assert list(confusions(found, gold)) == [
+        ("attributes", "at another object", "(man | tall) -> (dog | tall)"),
+        ("relations", "other subject, other object", "(man | holds | dog) -> (dog | holds | man)"),
+    ]
+    assert errors["count"].tolist() == [1, 1]
+    missing = list(confusions(entry(["dog"]), gold))
+    assert ("objects", "missing", "man ->") in missing
+
+
+def test_what_is_left_out_leaves_its_verb():
+    graph = entry(["man", "park", "dog"], [(0, "standing", 1), (2, "on", 1), (0, "pets", 2)])
+    for _, _, data in relations(graph):
+        if data["label"] == "standing":
+            data["label"], data["preposition"] = "standing in", "in"
+    left = without(graph, ["in the park"])
+    assert items(left)["objects"] == {("man",): 1, ("dog",): 1}
+    assert ("man", "standing") in items(left)["attributes"]
+    assert items(left)["relations"] == {("man", "pets", "dog"): 1}
+    assert items(graph)["objects"].total() == 3
+    assert without(graph, ["in a parking lot"]) is graph
+
+
+# --- The world's gold graphs ---------------------------------------------------------------------
+
+
+def world_captions(split, scenes):
+    return [one for seed in split_seeds(split, scenes) for one in captions(sample_scene(seed))]
+
+
+def test_gold_graphs_follow_the_text():
+    """Every word of every label stands in the caption, objects in the order of the text."""
+    for one in world_captions("train", 300):
+        graph = from_world(one)
+        text = one.text.lower()
+        nodes = objects(graph)
+        assert nodes == list(range(len(nodes)))
+        for i in nodes:
+            for node in (i, *attributes(graph, i)):
+                assert set(phrase(graph, node).split()) <= set(
+                    text.replace(".", "").replace(",", "").split()
+                )
+        assert all(all(w in text for w in d["label"].split()) for *_, d in relations(graph))
+        assert to_authors(from_authors(to_authors(graph))) == to_authors(graph)
+
+
+def test_gold_graphs_of_groups_places_and_actions():
+    texts = {one.text: one for one in world_captions("train", 600)}
+    pairs = [t for t in texts if "a pair of" in t]
+    assert pairs
+    for text in pairs:
+        assert any(o.startswith("pair of ") for o in read(from_world(texts[text]))[0]), text
+    for text, one in texts.items():
+        said, related = read(from_world(one))
+        if text.lower().startswith("two ") and " of " not in text:
+            assert "two" in next(iter(said.values())), text
+        if "is taking a walk" in text:
+            assert any(label.endswith("|taking|walk") for label in related), text
+        if " held by a" in text:
+            assert any("|held|" in label for label in related), text
+        for phrases in from_world(one).graph["aside"]:
+            assert phrases in text.lower()
+
+
+# --- Quality -------------------------------------------------------------------------------------
+
+
+def report(table, errors):
+    return f"\n{table.round(3)}\n{errors.head(12).to_string()}"
+
+
+def test_quality_on_the_world(english):
+    """F1 at least 0.95 for each kind, on captions of test scenes that no training has seen."""
+    made = world_captions("test", 150)
+    graphs = parse([one.text for one in made], english)
+    table, errors = score(zip(graphs, map(from_world, made), strict=True))
+    print(report(table, errors))
+    assert (table.loc[["objects", "attributes", "relations"], "F1"] >= 0.95).all(), report(
+        table, errors
+    )
+
+
+def test_quality_on_captions_annotated_by_hand(english):
+    """F1 at least 0.85 over all kinds, on sentences that show every construction."""
+    gold = read_authors(HAND)
+    graphs = parse([graph.graph["text"] for graph in gold], english)
+    table, errors = score(zip(graphs, gold, strict=True))
+    print(report(table, errors))
+    assert table.loc["all", "F1"] >= 0.85, report(table, errors)
+    assert fallback_rate(graphs) <= 2 * fallback_rate(gold)
+
+
+@pytest.mark.real
+def test_flickr8k_is_parsed(real_data, english):
+    from mmlib.datasets import flickr8k
+
+    some = flickr8k.load("val", real_data / "flickr8k").captions
+    graphs = parse([text for own in some[:200] for text in own], english)
+    assert fallback_rate(graphs) < 0.01
+    assert 2.5 < np.mean([len(objects(graph)) for graph in graphs]) < 4
+    assert np.mean([bool(relations(graph)) for graph in graphs]) > 0.85
+
+
+# --- Errors on purpose ---------------------------------------------------------------------------
+
+RICH = from_authors(EXAMPLE)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "attribute", "edge", "mixed"])
+def test_one_error_is_made(kind):
+    before = to_authors(RICH)
+    made = {}
+    for seed in range(60):
+        bad = corrupt(RICH, kind, 1.0, np.random.default_rng(seed))
+        assert bad.graph["error"] == kind or kind == "mixed"
+        assert not same(bad, RICH)
+        assert same(corrupt(RICH, kind, 1.0, np.random.default_rng(seed)), bad)
+        assert objects(bad) == objects(RICH)
+        assert same(from_authors({**to_authors(bad)}), bad) or "error" in bad.graph
+        made[json.dumps(to_authors(bad))] = bad.graph["error"]
+        difference = compare(bad, RICH)
+        if bad.graph["error"] == "attribute":
+            assert difference["objects"].fp == difference["relations"].fp == 0
+            assert difference["attributes"].fp == difference["attributes"].fn == 1
+        if bad.graph["error"] == "edge":
+            assert difference["objects"].fp == difference["attributes"].fp == 0
+            assert difference["relations"].fp == difference["relations"].fn == 1
+    assert len(made) > 4
+    assert kind != "mixed" or set(made.values()) == {"tokens", "attribute", "edge"}
+    assert to_authors(RICH) == before
+
+
+def test_the_rate_is_kept_and_hits_the_same_graphs():
+    hits = {}
+    for kind in ("tokens", "attribute", "edge"):
+        rng = np.random.default_rng(5)
+        graphs = [corrupt(RICH, kind, 0.2, rng) for _ in range(1000)]
+        hits[kind] = [i for i, graph in enumerate(graphs) if graph.graph["error"]]
+        assert 150 < len(hits[kind]) < 250
+    assert hits["tokens"] == hits["attribute"] == hits["edge"]
+    untouched = corrupt(RICH, "edge", 0.0, rng)
+    assert to_authors(untouched) == to_authors(RICH)
+
+
+def test_where_nothing_can_move_nothing_does():
+    lone = entry(["man:tall"])
+    for kind in ("attribute", "edge"):
+        assert corrupt(lone, kind, 1.0, np.random.default_rng(0)).graph["error"] is None
+    bad = [corrupt(lone, "mixed", 1.0, np.random.default_rng(s)) for s in range(20)]
+    assert {graph.graph["error"] for graph in bad} == {"tokens"}
+    assert LOST in {graph.nodes[0]["label"] for graph in bad}
+    with pytest.raises(ValueError, match="kind 'edges'"):
+        corrupt(lone, "edges", 0.1, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="rate 10"):
+        corrupt(lone, "edge", 10, np.random.default_rng(0))
+
+
+# --- Drawing -------------------------------------------------------------------------------------
+
+
+def test_a_drawing_shows_every_label():
+    axes = draw(RICH)
+    shown = {text.get_text().replace("\n", " ") for text in axes.texts}
+    assert shown == {
+        "construction workers", "two", "jump quickly", "fence", "salmon-colored", "dog",
+        "jump over", "near", "with",
+    }  # fmt: skip
+    assert len(axes.patches) == 3  # the arrows
+    assert EXAMPLE["caption"].lower() in axes.get_title().replace("\n", " ").lower()
+    plt.close(axes.figure)
+
+
+def test_objects_do_not_overlap_and_weights_widen_edges():
+    figure, own = plt.subplots(figsize=(9, 5))
+    weights = {(0, 1): 1.0, (1, 2): 0.1, (0, (0, 0)): 0.5}
+    axes = draw(RICH, own, weights, title="")
+    assert axes is own
+    wide, narrow, plain = (patch.get_linewidth() for patch in axes.patches)
+    assert wide > plain > narrow
+    assert "jump over 100%" in {text.get_text() for text in axes.texts}
+    assert axes.get_title() == ""
+    names = {"construction\nworkers", "fence", "dog"}
+    figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in axes.texts if t.get_text() in names]
+    assert len(boxes) == 3
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+    plt.close(figure)
+
+
+def test_the_smallest_graph_can_be_drawn():
+    axes = draw(entry(["dog"]))
+    assert [text.get_text() for text in axes.texts] == ["dog"]
+    plt.close(axes.figure)
+
+
+# --- The benchmark -------------------------------------------------------------------------------
+
+
+def test_the_benchmark_runs(capsys):
+    path = Path(__file__).parents[1] / "benchmarks" / "bench_scenegraph.py"
+    spec = importlib.util.spec_from_file_location("bench_scenegraph", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    bench.main(["--quick"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    rates = {row.split("|")[1].strip(): float(row.split("|")[2].replace(",", "")) for row in rows}
+    assert all(rate > 0 for rate in rates.values())
+    assert rates["batched"] > rates["one by one"]

@@ -1,0 +1,101 @@
+"""Paper 03: captions to scene graphs, one by one against in batches, and by several processes.
+
+One by one is spaCy's `nlp(text)` for each caption, batched is `mmlib.scenegraph.parse`, which also
+parses equal captions once; the captions here are all different. That both give the same graphs is
+checked before anything is timed. A third line is the rules and graphs without the pipeline.
+
+Prints a Markdown table: captions a second of processor time (of wall-clock time for several
+processes), how many times that of one by one, and the peak memory of the process so far.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from networkx.utils import graphs_equal
+
+from mmlib.parser import load_english
+from mmlib.scenegraph import graph_of, parse
+from mmlib.world.captions import captions
+from mmlib.world.scenes import sample_scene, split_seeds
+
+
+def different_captions(n: int) -> list[str]:
+    """n different captions of the picture world."""
+    texts: dict[str, None] = {}
+    for seed in split_seeds("train", n):
+        texts.update(dict.fromkeys(one.text for one in captions(sample_scene(seed))))
+        if len(texts) >= n:
+            break
+    return list(texts)[:n]
+
+
+def rate(work: Callable[[], list], repetitions: int, clock: Callable[[], float]) -> float:
+    """Results a second, the median of some runs."""
+    rates = []
+    for _ in range(repetitions):
+        start = clock()
+        done = len(work())
+        rates.append(done / (clock() - start))
+    return statistics.median(rates)
+
+
+def peak_mib() -> float:
+    """Peak memory of this process, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def processor() -> str:
+    """The processor's name, where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="200 captions: does it still run?")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
+    options = parser.parse_args(arguments)
+    texts = different_captions(200 if options.quick else 6000)
+    repetitions = 1 if options.quick else 3
+    nlp = load_english()
+    single = [graph_of(nlp(text)) for text in texts[:100]]
+    if not all(graphs_equal(a, b) for a, b in zip(single, parse(texts[:100], nlp), strict=True)):
+        raise AssertionError("one by one and batched give different graphs")
+
+    docs = list(nlp.pipe(texts[:2000]))
+    some = texts[: len(texts) // 4]
+    ways: list[tuple[str, Callable[[], list], Callable[[], float]]] = [
+        ("one by one", lambda: [graph_of(nlp(text)) for text in some], time.process_time),
+        ("batched", lambda: parse(texts, nlp, progress=False), time.process_time),
+        ("rules and graphs alone", lambda: [graph_of(doc) for doc in docs], time.process_time),
+    ]
+    if not options.quick:
+        many = options.workers
+        parse(texts[: 1000 * many], workers=many, progress=False)  # starts the processes
+        work = lambda: parse(texts, workers=many, progress=False)  # noqa: E731
+        ways.append((f"batched, {many} processes", work, time.perf_counter))
+    words = sum(len(text.split()) for text in texts) / len(texts)
+    print(
+        f"{processor()}, {os.cpu_count()} cores, 1 thread a process; {len(texts)} captions of "
+        f"{words:.1f} words on average, medians of {repetitions} runs\n"
+    )
+    print("| way | captions/s | ratio | peak MiB |\n|---|--:|--:|--:|")
+    base = 0.0
+    for name, work, clock in ways:
+        found = rate(work, repetitions, clock)
+        base = base or found
+        print(f"| {name} | {found:,.0f} | {found / base:.1f} | {peak_mib():.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
