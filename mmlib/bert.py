@@ -78,8 +78,9 @@ class BertEncoder(nn.Module):
     ) -> "BertEncoder":
         """A local folder, read without any network, or a BERT of the Hugging Face hub by name.
 
-        Reads config.json, model.safetensors (as float32) and tokenizer.json, nothing else. Raises DataError: a missing folder or file, no network,
-        another architecture than BERT, weights that do not fill the model.
+        Reads config.json, model.safetensors (as float32) and tokenizer.json, nothing else. Raises
+        DataError: a missing folder or file, no network, another architecture than BERT, weights
+        that do not fill the model.
         """
         folder = _folder_of(name_or_path)
         model, tokenizer = _read_folder(folder)
