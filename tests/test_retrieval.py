@@ -1,10 +1,12 @@
 """Ranks against a plain sort, the paper's protocol and torchmetrics; search against a full sort."""
 
+import importlib
 import itertools
 import math
 import subprocess
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -608,6 +610,22 @@ def test_times_of_search_by_size():
     found = time_search(sizes=(10, 1000), width=16, repeats=3)
     assert list(found) == [10, 1000]
     assert all(0 < seconds < 1 for seconds in found.values())
+
+
+def test_the_benchmark_still_runs_and_checks_its_answers(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    bench = importlib.import_module("bench_retrieval")
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    bench.main(["--quick"])
+    rows = [row for row in capsys.readouterr().out.splitlines() if row.startswith("| ")]
+    assert len(rows) == 11
+    right = bench.by_scanning
+    monkeypatch.setattr(bench, "by_scanning", lambda *args: (right(*args) + 1) % 2000)
+    with pytest.raises(AssertionError, match="the index and the scan differ"):
+        bench.main(["--quick"])
+    monkeypatch.setattr(bench, "by_sorting", lambda scores, image_of: (np.arange(len(scores)),) * 2)
+    with pytest.raises(AssertionError, match="image queries: mmlib and the sort differ"):
+        bench.main(["--quick"])
 
 
 def test_it_needs_no_parser():
