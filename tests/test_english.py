@@ -1,0 +1,203 @@
+"""The bundled English pipeline: size, licence, scores, and what it makes of plain captions."""
+
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+
+from mmlib.datasets.problem import DataError
+from mmlib.parser import ENGLISH, load_english, pipeline_version
+
+FOLDER = Path(__file__).parent.parent
+# What an unambiguous caption must give: the caption, then "word<label<head".
+CAPTIONS = {
+    "a man in a red shirt is holding a dog by the leash": "man<nsubj<holding shirt<nmod<man "
+    "red<amod<shirt holding<ROOT<holding dog<obj<holding leash<obl<holding",
+    "two girls jump over a fence": "two<nummod<girls girls<nsubj<jump jump<ROOT<jump "
+    "over<case<fence fence<obl<jump",
+    "a black dog": "dog<ROOT<dog black<amod<dog",
+    "A boy rides a horse.": "boy<nsubj<rides horse<obj<rides .<punct<rides",
+    "a kite held by a boy": "kite<ROOT<kite held<acl<kite boy<obl:agent<held",
+    "the ball is thrown by a girl": "ball<nsubj:pass<thrown girl<obl:agent<thrown "
+    "thrown<ROOT<thrown",
+    "there is a cat on a bench": "there<expl<is is<ROOT<is cat<nsubj<is on<case<bench",
+    "a man and a woman are walking": "man<nsubj<walking woman<conj<man and<cc<woman "
+    "walking<ROOT<walking",
+    "construction workers fix a road": "construction<compound<workers workers<nsubj<fix "
+    "road<obj<fix",
+    "a group of people standing in the snow": "group<ROOT<group people<nmod<group "
+    "snow<obl<standing in<case<snow",
+    "a black and white dog runs": "black<amod<dog white<conj<black dog<nsubj<runs",
+    "a girl who is wearing a hat": "girl<ROOT<girl who<nsubj<wearing wearing<acl:relcl<girl "
+    "hat<obj<wearing",
+    "a boy is trying to catch a ball": "catch<xcomp<trying ball<obj<catch boy<nsubj<trying",
+    "a man picks up a box": "up<compound:prt<picks box<obj<picks man<nsubj<picks",
+    "a woman is sitting on a couch while a child is sleeping": "sleeping<advcl<sitting "
+    "couch<obl<sitting child<nsubj<sleeping",
+    "a photo of a dog": "photo<ROOT<photo dog<nmod<photo",
+}
+FACTS = [(text, fact) for text, facts in CAPTIONS.items() for fact in facts.split()]
+
+
+@pytest.fixture(scope="module")
+def nlp():
+    return load_english()
+
+
+def tree(doc: Doc) -> list[tuple[str, str, int, str]]:
+    return [(token.text, token.pos_, token.head.i, token.dep_) for token in doc]
+
+
+# --- The folder ---
+
+
+def test_is_small_and_holds_data_only():
+    files = [path for path in ENGLISH.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 8_000_000
+    assert not [path for path in files if path.suffix in (".py", ".pkl", ".pickle", ".so")]
+
+
+def test_meta_states_licence_sources_and_scores():
+    meta = json.loads((ENGLISH / "meta.json").read_text())
+    assert meta["license"] == "CC BY-SA 4.0"
+    assert any("EWT" in source["name"] for source in meta["sources"])
+    found = meta["performance"]["ewt_test"]
+    assert found["LAS"] >= 80
+    assert 100 > found["UPOS"] > found["UAS"] > found["LAS"]
+    assert meta["made"]["by"] == "ci/train_parser.py"
+
+
+def test_loads_without_a_network():
+    """In a process whose sockets cannot connect."""
+    code = (
+        "import socket\n"
+        "def refuse(*_): raise OSError('no network')\n"
+        "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
+        "from mmlib.parser import load_english\n"
+        "print([t.dep_ for t in load_english()('a dog runs')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=FOLDER)
+    assert done.returncode == 0, done.stderr
+    assert "ROOT" in done.stdout
+
+
+def test_importing_the_loader_imports_no_spacy():
+    code = "import sys, mmlib.parser; sys.exit('spacy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=FOLDER).returncode == 0
+
+
+# --- Scores ---
+
+
+@pytest.mark.real
+def test_scores_on_treebank_test(nlp, real_data):
+    """Counted here anew, on the first 300 sentences of EWT test: as meta.json states them."""
+    path = real_data / "ud_english_ewt" / "en_ewt-ud-test.conllu.gz"
+    blocks = gzip.open(path, "rt", encoding="utf8").read().split("\n\n")[:300]
+    upos, uas, las = [], [], []
+    for block in blocks:
+        rows = [line.split("\t") for line in block.split("\n") if re.match(r"\d+\t", line)]
+        doc = nlp(Doc(nlp.vocab, [row[1] for row in rows], ["=No" not in row[9] for row in rows]))
+        for i, (token, row) in enumerate(zip(doc, rows, strict=True)):
+            head = int(row[6]) - 1 if row[6] != "0" else i
+            label = "ROOT" if row[7] == "root" else row[7]
+            upos.append(token.pos_ == row[3])
+            uas.append(token.head.i == head)
+            las.append(token.head.i == head and token.dep_ == label)
+    assert len(blocks) == 300
+    stated = json.loads((ENGLISH / "meta.json").read_text())["performance"]
+    assert 100 * np.mean(las) >= 80
+    for name, hits in (("UPOS", upos), ("UAS", uas), ("LAS", las)):
+        assert 100 * np.mean(hits) == pytest.approx(stated["ewt_test_first_300"][name], abs=0.1)
+
+
+@pytest.mark.parametrize(("text", "fact"), FACTS)
+def test_plain_captions(nlp, text, fact):
+    word, label, head = fact.split("<")
+    [token] = [token for token in nlp(text) if token.text == word]
+    assert (token.dep_, token.head.text) == (label, head)
+
+
+def test_case_and_stop_change_little(nlp):
+    """Of all captions above, in lower case without a stop and capitalised with one."""
+    same = []
+    for text in CAPTIONS:
+        bare = text.lower().rstrip(".")
+        full = f"{bare[0].upper()}{bare[1:]}."
+        pairs = zip(tree(nlp(bare)), tree(nlp(full)), strict=False)
+        same += [one[2:] == other[2:] for one, other in pairs]
+    assert np.mean(same) > 0.95
+
+
+# --- Any text ---
+
+
+def test_batch_and_alone_give_the_same(nlp):
+    texts = [*CAPTIONS, "", "a", "A dog. A cat!", "🐕 runs", "x " * 300]
+    together = [tree(doc) for doc in nlp.pipe(texts, batch_size=7)]
+    assert together == [tree(nlp(text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "\n\t\x00\x07",
+        "🐕🎈👩‍👩‍👧",
+        "!!!",
+        "dog" * 3334,
+        "a dog and " * 1000,
+        "ß\u202eé\u0301漢字",
+    ],
+)
+def test_any_text_is_parsed(nlp, text):
+    doc = nlp(text)
+    assert doc.text == text
+    assert all(token.head.i < len(doc) for token in doc)
+
+
+# --- Loading ---
+
+
+def test_folder_by_name_is_the_same_pipeline(nlp, tmp_path):
+    shutil.copytree(ENGLISH, tmp_path / "copy")
+    other = load_english(str(tmp_path / "copy"))
+    assert pipeline_version(other) == pipeline_version(nlp)
+    assert pipeline_version(nlp).startswith("en_captions-")
+
+
+def test_version_changes_with_the_weights():
+    other = load_english()
+    before = pipeline_version(other)
+    layer = next(node for node in other.get_pipe("tok2vec").model.walk() if node.has_param("E"))
+    layer.set_param("E", layer.get_param("E") * 1.001)
+    assert pipeline_version(other) != before
+
+
+@pytest.mark.parametrize("name", ["no_such_package", "./no/such/folder"])
+def test_absent_pipeline_is_one_clear_error(name):
+    with pytest.raises(DataError, match=rf"{name}.*(install|check the path)"):
+        load_english(name)
+
+
+def test_damaged_folder_is_one_clear_error(tmp_path):
+    folder = tmp_path / "english"
+    shutil.copytree(ENGLISH, folder)
+    (folder / "parser" / "model").write_bytes(b"\x00")
+    with pytest.raises(DataError, match="to_disk"):
+        load_english(folder)
+
+
+def test_pipeline_without_parser_is_one_clear_error(tmp_path):
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(DataError, match="no dependency parser"):
+        load_english(tmp_path / "blank")
