@@ -9,7 +9,7 @@ The paper (CORA, section 3.1) names four kinds of rules, but gives none; these a
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from mmlib.trees import BE, IN_LABEL, OBLIQUE, RECIPROCAL, SUBJECT, Tree, tree_of
+from mmlib.trees import BE, CLOTHES, IN_LABEL, OBLIQUE, RECIPROCAL, SUBJECT, Tree, tree_of
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -256,7 +256,7 @@ class _Reader:
 
     def group(self, i: int) -> list[int]:
         """A noun and the nouns coordinated with it."""
-        rest = [k for k in self.kids[i] if self.role[k] == "conj"]
+        rest = [k for k in self.kids[i] if self.role[k] == "conj" and not self.is_predicate(k)]
         return self.unique(j for k in (i, *rest) if (j := self.whole(k)) in self.labels)
 
     def sharing(self, noun: int, modifier: int) -> list[int]:
@@ -270,10 +270,20 @@ class _Reader:
             return []
         first = self.head[noun] if self.role[noun] == "conj" else noun
         group = self.group(first) if first in self.labels else [whole]
-        if len(group) > 1 and modifier > group[-1]:
-            if noun == first or (whole == group[-1] and self.is_plain_list(group)):
-                return group
-        return [whole]
+        if len(group) == 1 or modifier < group[-1] or whole not in (first, group[-1]):
+            return [whole]
+        if not self.is_plain_list(group) or self.is_of_one(modifier):
+            return [group[-1]]
+        return group if whole == first or self.role[modifier] not in OBLIQUE else [whole]
+
+    def is_of_one(self, modifier: int) -> bool:
+        """Whether a modifier can be said of one thing only: "wearing a hat"."""
+        worn = [k for k in self.kids[modifier] if self.role[k] == "obj"]
+        worn = worn if self.words[modifier] == "wearing" else [modifier]
+        return any(
+            self.words[k] in CLOTHES and any(self.words[d] in ("a", "an") for d in self.kids[k])
+            for k in worn
+        )
 
     def wearer(self, noun: int, clause: int) -> int:
         """The man of "a man in a red shirt standing": the parser may hang the verb on the shirt."""
@@ -363,7 +373,7 @@ class _Reader:
             elif role == "nmod:poss":
                 for owner in self.objects(k):
                     self.relation(whole, [], "of", owner)
-            elif role in OBLIQUE and not self.is_predicate(i):
+            elif role in OBLIQUE and not self.is_predicate(i) and self.whole(k) != whole:
                 self.phrases(self.sharing(i, k), [], k)
 
     def is_predicate(self, i: int) -> bool:
@@ -468,14 +478,21 @@ class _Reader:
         if self.role[i] == "conj" and self.role[verb] in ("amod", "advmod", "nummod"):
             return
         subjects = self.subjects(i)
-        bound = False
+        found = bound = False
         for k in self.kids[i]:
             if self.role[k] in OBLIQUE:
                 close = self.preposition(k) in ("of", "to", "from", "with", "for", "at")
-                bound |= self.phrases(subjects, [self.words[i]] if close else [], k) and close
-        if not bound and self.pos[i] == "ADJ":
+                found |= self.phrases(subjects, [self.words[i]] if close else [], k)
+                bound |= found and close
+        if bound:
+            return
+        if self.pos[i] == "ADJ":
             for subject in subjects:
                 self.attribute(subject, self.with_measure(i), self.adverbs(i))
+        elif not found and any(self.role[k] == "cop" for k in self.kids[i]):  # "close together"
+            before = [k for k in self.kids[i] if self.role[k] == "advmod" and k < i]
+            for subject in subjects:
+                self.attribute(subject, " ".join(self.words[k] for k in (*before, i)))
 
     def verb(self, i: int) -> None:
         """A verb with what it takes: relations if that is objects, else an attribute."""

@@ -659,7 +659,7 @@ def without(graph: nx.MultiDiGraph, phrases: Sequence[str]) -> nx.MultiDiGraph:
     kept = graph.copy()
     kept.remove_nodes_from([node for i in gone for node in (i, *attributes(graph, i))])
     for subject, _, data in relations(graph):
-        others = [d["words"] for s, _, d in relations(kept) if s == subject]
+        others = [d["words"] for s, o, d in relations(kept) if subject in (s, o)]
         if subject in kept and data["words"] and data["words"] not in others:
             said = " ".join(data["words"])
             if said not in [phrase(kept, node) for node in attributes(kept, subject)]:

@@ -27,6 +27,25 @@ BESIDE = {
     "right": "of", "ahead": "of", "outside": "of", "inside": "of", "far": "from", "away": "from",
     "across": "from", "along": "with", "alongside": "of",
 }
+SHOWING = frozenset("see sees show shows showing showed depicts depicting".split())
+PEOPLE = frozenset(
+    "man men woman women boy boys girl girls person people child children kid kids baby babies "
+    "toddler toddlers lady ladies gentleman gentlemen guy guys fellow fellows lad lads adult "
+    "adults youngster youngsters individual individuals grown-up grown-ups schoolboy schoolboys "
+    "schoolgirl schoolgirls someone somebody player players rider riders worker workers teenager "
+    "teenagers male males female females runner runners skier climber cyclist surfer dancer "
+    "dancers mother father son daughter brother sister couple crowd team group spectators fans "
+    "bride groom".split()
+)
+CLOTHES = frozenset(
+    "shirt shirts t-shirt t-shirts tshirt sweater sweaters jersey jerseys pullover pullovers "
+    "dress dresses gown gowns frock frocks skirt skirts jacket jackets coat coats suit suits hat "
+    "hats cap caps helmet helmets jeans pants trousers shorts uniform uniforms outfit outfits "
+    "costume costumes sunglasses glasses goggles scarf scarves vest vests hoodie sweatshirt "
+    "swimsuit swimsuits bikini bikinis trunks shoes boots sandals sneakers socks gloves apron "
+    "robe robes tie ties blouse blouses top tops kilt wetsuit overalls pajamas bandana headband "
+    "leotard tutu mask backpack".split()
+)
 RECIPROCAL = frozenset(("each other", "one another"))
 HYPHENS = frozenset("-‐‑–")
 CLEAR = frozenset(
@@ -109,6 +128,9 @@ def tree_of(doc: "Doc") -> Tree:
     _flatten_conjunctions(tree)
     tree.link()
     _turn_inversions(tree)
+    _mend_showing(tree)
+    _mend_clothes(tree)
+    tree.link()
     return tree
 
 
@@ -296,13 +318,76 @@ def _flatten_conjunctions(tree: Tree) -> None:
 
 def _turn_inversions(tree: Tree) -> None:
     """ "On the roof sits a pigeon": a noun with a preposition is no subject, the other one is."""
-    for i, role in enumerate(tree.role):
-        if role == "nsubj" and any(tree.role[k] == "case" and k < i for k in tree.kids[i]):
-            tree.role[i] = "obl"
-            others = tree.kids[tree.head[i]] if tree.head[i] >= 0 else []
-            if not any(tree.role[k] in SUBJECT for k in others):
-                for k in others:
-                    tree.role[k] = "nsubj" if tree.role[k] == "obj" else tree.role[k]
+    role = tree.role
+    for verb in [i for i in range(len(tree)) if tree.pos[i] == "VERB"]:
+        kids = tree.kids[verb]
+        places = [
+            k for k in kids if k < verb and role[k] in ("nsubj", "obl") and _has_case(tree, k)
+        ]
+        others = [k for k in kids if role[k] in SUBJECT and k not in places]
+        if places and not others:
+            for k in places:
+                role[k] = "obl"
+            for k in kids:
+                if role[k] == "obj" and k > verb:
+                    role[k] = "nsubj"
+
+
+def _has_case(tree: Tree, i: int) -> bool:
+    return any(tree.role[k] == "case" and k < i for k in tree.kids[i])
+
+
+def _mend_showing(tree: Tree) -> None:
+    """ "We see a lorry next to a cactus": the phrase says where the lorry is, not who sees it."""
+    for verb in [i for i, word in enumerate(tree.words) if word in SHOWING]:
+        seen = [k for k in tree.kids[verb] if tree.role[k] == "obj"]
+        seen += [c for k in seen for c in tree.kids[k] if tree.role[c] == "conj"]
+        for k in tree.kids[verb]:
+            before = [i for i in seen if i < k]
+            if tree.role[k] == "obl" and before:
+                tree.head[k], tree.role[k] = max(before), "nmod"
+
+
+def _mend_clothes(tree: Tree) -> None:
+    """Clothes belong to the nearest person before them, and other things are not worn.
+
+    Parsers hang "in a red shirt" and "wearing a hat" on anything. Only what is hung on something
+    that is no person, or on one that is farther away, is moved.
+    """
+    head, role = tree.head, tree.role
+    for i in [
+        i for i, word in enumerate(tree.words) if word in CLOTHES and role[i] not in IN_LABEL
+    ]:
+        case = [k for k in tree.kids[i] if role[k] == "case"]
+        verb = head[i] if role[i] == "obj" and tree.words[head[i]] == "wearing" else -1
+        start = case[0] if case and tree.words[case[0]] == "in" and role[i] in OBLIQUE else verb
+        if start < 0:
+            continue
+        person = _person_before(tree, start)
+        if person < 0:
+            continue
+        moved = i if case else verb
+        subject = [k for h in (head[moved],) if h >= 0 for k in tree.kids[h] if role[k] in SUBJECT]
+        if person in (head[moved], *subject) or i in tree.above(person):
+            pass
+        elif case or role[verb] in ("acl", "conj", "advcl", "xcomp"):
+            if moved not in tree.above(person) and not tree.words[head[moved]].startswith("dress"):
+                head[moved], role[moved] = person, "nmod" if case else "acl"
+        for k in tree.kids[i]:  # "in a red shirt and a dog"
+            own = any(role[j] in ("det", "nummod") for j in tree.kids[k])
+            if role[k] == "conj" and tree.words[k] not in CLOTHES and own:
+                if k not in tree.above(person):
+                    first = head[person] if role[person] == "conj" else person
+                    head[k] = first
+
+
+def _person_before(tree: Tree, i: int) -> int:
+    """The nearest person before token i, or -1."""
+    near = (
+        k for k in range(i - 1, -1, -1)
+        if tree.words[k] in PEOPLE and tree.role[k] not in IN_LABEL
+    )  # fmt: skip
+    return next(near, -1)
 
 
 def _nominal(tree: Tree, i: int) -> bool:
