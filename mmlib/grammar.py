@@ -35,6 +35,7 @@ NOT_ATTRIBUTES = frozenset(
 # "a pair of shoes" is one object, with "red" of "a pair of red shoes" as its attribute.
 QUANTITIES = frozenset(
     "pair pairs couple group groups crowd crowds bunch bunches trio lot lots number team row rows "
+    "container containers "
     "line lines herd flock pack swarm cup cups glass glasses bottle bottles bowl bowls plate "
     "plates mug can cans jar bucket basket baskets bag bags box boxes tray pot slice slices piece "
     "pieces loaf stack stacks pile piles heap set sets handful bouquet cluster patch body sheet "
@@ -274,7 +275,8 @@ class _Reader:
             return [whole]
         if not self.is_plain_list(group) or self.is_of_one(modifier):
             return [group[-1]]
-        return group if whole == first or self.role[modifier] not in OBLIQUE else [whole]
+        shared = whole == first or self.role[modifier] not in OBLIQUE or self.is_plain(whole)
+        return group if shared else [whole]
 
     def is_of_one(self, modifier: int) -> bool:
         """Whether a modifier can be said of one thing only: "wearing a hat"."""
@@ -306,7 +308,7 @@ class _Reader:
         comma = any(self.words[i] == "," for i in range(group[-2], group[-1]))
         said = ("acl", "acl:relcl", "nmod", "obl", "advcl")
         return not (comma and len(group) == 2) and not any(
-            self.role[k] in said for i in group[:-1] for k in self.kids[i]
+            self.role[k] in said and k < group[-1] for i in group[:-1] for k in self.kids[i]
         )
 
     def subjects(self, i: int, depth: int = 0) -> list[int]:

@@ -20,7 +20,10 @@ PLACES = frozenset(
     "front top side middle center centre left right back rear edge bottom end foot base corner "
     "midst".split()
 )
-BEFORE_PLACES = frozenset("in on at to from along by near off around down up into onto".split())
+BEFORE_PLACES = frozenset(
+    "in on at to from along by near off around down up into onto over across above below under "
+    "behind through toward towards past".split()
+)
 # Next to, left of: one preposition, though its first word is an adverb, adjective or noun.
 BESIDE = {
     "next": "to", "close": "to", "near": "to", "adjacent": "to", "opposite": "to", "left": "of",
@@ -28,6 +31,9 @@ BESIDE = {
     "across": "from", "along": "with", "alongside": "of",
 }
 SHOWING = frozenset("see sees show shows showing showed depicts depicting".split())
+PICTURES = frozenset(
+    "photo photograph picture image drawing sketch painting cartoon illustration".split()
+)
 PEOPLE = frozenset(
     "man men woman women boy boys girl girls person people child children kid kids baby babies "
     "toddler toddlers lady ladies gentleman gentlemen guy guys fellow fellows lad lads adult "
@@ -346,6 +352,12 @@ def _mend_showing(tree: Tree) -> None:
             before = [i for i in seen if i < k]
             if tree.role[k] == "obl" and before:
                 tree.head[k], tree.role[k] = max(before), "nmod"
+    for picture in [i for i, word in enumerate(tree.words) if word in PICTURES]:
+        kids = tree.kids[picture]
+        shown = [k for k in kids if tree.role[k] == "nmod" and k > picture][:1]
+        for k in kids:  # "a photo of a man next to a duck"
+            if shown and k > shown[0] and tree.role[k] in ("nmod", "obl", "acl"):
+                tree.head[k] = shown[0]
 
 
 def _mend_clothes(tree: Tree) -> None:
