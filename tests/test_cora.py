@@ -400,6 +400,23 @@ def test_attention_survives_large_scores():
     assert alpha.tolist() == near([1 - low, 1, low])
 
 
+@pytest.mark.parametrize("form", ["printed", "authors"])
+def test_fresh_heads_attend_differently(form):
+    torch.manual_seed(0)
+    alpha = GATv2(8, 2, form).scores(torch.randn(3, 8), torch.arange(3), torch.tensor([0, 0, 0]))
+    assert (alpha[:, 0] != alpha[:, 1]).all()
+
+
+def test_dropout_falls_on_the_mapped_values():
+    layer, nodes, one = stir(GATv2(8, 2, dropout=0.5)), torch.randn(3, 8), torch.tensor([0])
+    heard = []
+    layer.dropout.register_forward_hook(lambda module, given, out: heard.append((*given, out)))
+    out = layer(nodes, one, one)
+    ((before, after),) = heard
+    assert torch.equal(before, layer.value(nodes))
+    assert close(out[0], layer.norm(layer.left(nodes[0]) + after[0]).relu())
+
+
 def test_heads_must_divide_the_width():
     with pytest.raises(ValueError, match="10 is not a multiple of 4 heads"):
         GATv2(10, 4)
@@ -456,6 +473,14 @@ def test_images_are_encoded_as_each_alone(attention, positions):
         w.pop("place.weight", None)  # positions enter the attention alone
     for i, n in enumerate(lengths):
         assert out[i] == near(loops.image(w, regions[i, :n].numpy(), 2))
+
+
+@pytest.mark.parametrize("changes", [{}, {"visual_attention": False}, {"region_positions": True}])
+def test_a_model_builds_the_image_encoder_of_its_settings(changes):
+    model = model_of(**changes)
+    regions = torch.randn(1, 4, INNER)
+    wanted = loops.image(arrays(model.images), regions[0].numpy(), TINY.heads)
+    assert model.images(regions, torch.tensor([4]))[0].tolist() == near(wanted)
 
 
 def test_in_training_only_valid_regions_reach_the_batch_norm():
@@ -966,6 +991,21 @@ def test_batches_depend_on_seed_and_epoch_alone():
     assert epoch(1, 2) != epoch(2, 2)
 
 
+def test_batches_are_augmented_at_the_rates_of_the_settings():
+    every = np.tile(np.arange(8), 100)
+    whole_ = drawn_batch(replace(CALM, region_dropout=0.0), rows=every)
+    assert (whole_.counts == 5).all()
+    assert whole_.text.names.tolist() == PAIRED.texts.batch(every).names.tolist()
+    s = replace(CALM, region_dropout=0.35, mask=0.3, drop_attributes=0.2, drop_relations=0.25)
+    drawn = drawn_batch(s, rows=every)
+    assert within(4000 - drawn.counts.sum().item(), 4000, 0.35 - 0.35**5 / 5)  # never all
+    for name, rate in {"owner": 0.2, "subject": 0.25, "position": 0.0}.items():
+        all_, left = (len(getattr(b.text, name)) for b in (whole_, drawn))
+        assert within(all_ - left, all_, rate)
+    assert (drawn.text.tokens == MASK).any()
+    assert not (whole_.text.tokens == MASK).any()
+
+
 @pytest.mark.parametrize("captions", [1, 2, 5])
 def test_an_epoch_shows_each_image_with_so_many_of_its_captions(captions):
     image_of = np.array([2, 0, 1, 0, 2, 2, 0, 0])  # 4, 1 and 3 captions, in no order
@@ -989,6 +1029,18 @@ def test_captions_keep_their_images():
     for batch in drawn:
         names = [split.texts.phrases[n] for n in batch.text.names]
         assert batch.regions[:, 0, 0].tolist() == [NAMES.index(n) for n in names]
+
+
+def test_batches_are_shuffled():
+    described = [([(f"name{i}",)], []) for i in range(40)]
+    split = split_of(described, list(range(40)))
+    epoch = cora.batches(split, replace(CALM, batch=10), 0)
+    first, second = (
+        [split.texts.phrases[n] for b in epoch(number) for n in b.text.names] for number in (0, 1)
+    )
+    assert sorted(first) == sorted(second) == sorted(split.texts.phrases)
+    assert first != second
+    assert split.texts.phrases not in (tuple(first), tuple(second))
 
 
 def test_captions_are_drawn_anew_each_epoch():
@@ -1294,6 +1346,50 @@ def test_odd_graphs_go_forward_and_backward(kind, form):
     slopes = [p.grad for p in model.parameters() if p.grad is not None]
     assert all(torch.isfinite(g).all() for g in slopes)
     assert any(g.any() for g in slopes)
+
+
+def test_a_batch_of_one_image_alone_has_no_negatives():
+    model = model_of().train()
+    loss = model.loss(drawn_batch(model.settings, rows=[0, 1]))
+    loss.backward()
+    assert loss.item() > 0  # L_SPEC is left
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    alone = model_of(spec=0.0).train()
+    assert alone.loss(drawn_batch(alone.settings, rows=[0, 1])).item() == near(0)
+
+
+def test_dropout_is_where_it_should_be_at_its_rates():
+    """Rows and rates of everything that a dropout layer sees in one step."""
+    model = model_of(
+        **FORMS["code"], attribute_layers=2, region_positions=True, image_dropout=0.11,
+        graph_dropout=0.16, message_dropout=0.07,
+    ).train()  # fmt: skip
+    heard = Counter()
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Dropout):
+            layer.register_forward_hook(
+                lambda layer, given, out, name=name: heard.update(
+                    [(name, layer.p, *given[0].shape)]
+                )
+            )
+    batch = drawn_batch(model.settings)
+    model.encode_images(batch.regions, batch.counts)
+    model.encode_texts(batch.text)
+    objects, attributes = len(batch.text.objects), len(batch.text.owner)
+    relations, every = len(batch.text.subject), objects + attributes
+    assert heard == {
+        ("images.dropout", 0.11, *batch.regions.shape): 1,
+        ("images.dropout", 0.11, batch.regions.shape[1], 16): 1,  # positions
+        ("texts.concepts.dropout", 0.16, every, 16): 1,
+        ("texts.concepts.dropout", 0.16, relations, 16): 1,
+        ("texts.attributes.0.dropout", 0.0, every, 16): 1,
+        ("texts.attributes.1.dropout", 0.0, every, 16): 1,
+        ("texts.dropout", 0.16, every, 16): 1,  # between the two layers
+        ("texts.context.dropout", 0.16, 2 * relations, 16): 1,
+        ("texts.dropout", 0.16, objects, 16): 3,  # positions, before each of the last two layers
+        ("texts.objects.0.dropout", 0.07, objects, 16): 1,
+        ("texts.objects.1.dropout", 0.07, objects, 16): 1,
+    }
 
 
 class Phrases(nn.Module):
@@ -1603,7 +1699,8 @@ def test_the_rate_falls_tenfold_after_fifteen_epochs(single, monkeypatch, preset
     heard = {}
     monkeypatch.setattr(cora, "fit", lambda *args, **rest: heard.update(rest) or [])
     s = replace(PRESETS[preset], width=8, word_width=6, heads=2)
-    cora.train(cora.build(s, 12, embeddings=torch.randn(len(WORDS), 6)), WORLD, 0)
+    cora.train(cora.build(s, 12, embeddings=torch.randn(len(WORDS), 6)), WORLD, seed=7)
+    assert heard["seed"] == 7
     rates = []
     for _ in range(heard["epochs"]):
         rates.append(heard["optimiser"].param_groups[0]["lr"])
