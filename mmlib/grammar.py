@@ -443,7 +443,8 @@ class _Reader:
                 self.phrases(subjects, [], i)
                 for k in self.kids[i]:  # "a dog is on the couch in the room"
                     if self.role[k] in OBLIQUE:
-                        self.phrases(subjects if self.role[k] == "obl" else [i], [], k)
+                        whose = [i] if self.role[k] == "nmod" and i in self.labels else subjects
+                        self.phrases(whose, [], k)
         elif self.pos[i] in ("ADJ", "ADV"):
             self.adjective(i)
         else:
@@ -503,7 +504,7 @@ class _Reader:
         found = False
         for k in self.kids[i]:
             role = self.role[k]
-            if role == "obl:agent" or (role == "obl" and self.is_agent(i, k)):
+            if role in ("obl", "obl:agent") and self.is_agent(i, k):
                 for agent in self.objects(k):
                     for s in subjects:
                         self.relation(agent, words, "", s)
@@ -515,7 +516,7 @@ class _Reader:
                     for s in subjects if words else ():
                         self.relation(s, words, "", o)
                         found = True
-            elif role in OBLIQUE:
+            elif role in OBLIQUE or role == "obl:agent":
                 found |= self.phrases(subjects, words, k)
         if self.role[i] == "acl:relcl":
             found |= self.gap(i, subjects, words)
@@ -527,6 +528,8 @@ class _Reader:
         """Whether "by" names who does it: "held by a boy", but not "parked by a tree"."""
         if self.preposition(i) != "by" or self.words[verb] in POSED:
             return False
+        if self.role[i] == "obl:agent":
+            return True
         return (self.role[verb] == "acl" and not self.words[verb].endswith("ing")) or any(
             self.role[k] in ("aux:pass", "nsubj:pass") for k in self.kids[verb]
         )

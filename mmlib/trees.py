@@ -133,6 +133,8 @@ def tree_of(doc: "Doc") -> Tree:
     _join_prepositions(tree)
     _flatten_conjunctions(tree)
     tree.link()
+    _mend_nouns(tree)
+    tree.link()
     _turn_inversions(tree)
     _mend_showing(tree)
     _mend_clothes(tree)
@@ -320,6 +322,21 @@ def _flatten_conjunctions(tree: Tree) -> None:
             if _nominal(tree, i) != _nominal(tree, head[head[i]]):
                 break
             head[i] = head[head[i]]
+
+
+def _mend_nouns(tree: Tree) -> None:
+    """ "Of" after a noun belongs to it; "neighbors shaking hands" is no pair of nouns."""
+    head, role, pos = tree.head, tree.role, tree.pos
+    for i in range(len(tree)):
+        case = [k for k in tree.kids[i] if role[k] == "case"]
+        if len(case) == 1 and tree.words[case[0]] == "of" and role[i] in ("obl", "nsubj"):
+            before = case[0] - 1
+            if before >= 0 and pos[before] == "NOUN" and i not in tree.above(before):
+                head[i], role[i] = before, "nmod"
+        verbs = [k for k in tree.kids[i] if role[k] == "amod" and k - 1 == head[i]]
+        if role[i] == "nmod" and not case and verbs and pos[verbs[0]] == "VERB":
+            head[verbs[0]], role[verbs[0]] = head[i], "acl"
+            head[i], role[i] = verbs[0], "obj"
 
 
 def _turn_inversions(tree: Tree) -> None:

@@ -217,9 +217,43 @@ MORE = [
     ),
     (
         "a place that is no agent",
-        "a/DET/det/2 car/NOUN/root/0 parked/VERB/acl/2 by/ADP/case/6 a/DET/det/6 tree/NOUN/obl/3",
+        "a/DET/det/2 car/NOUN/root/0 parked/VERB/acl/2 by/ADP/case/6 a/DET/det/6 "
+        "tree/NOUN/obl:agent/3",
         {"car": [], "tree": []},
         ["car|parked by|tree"],
+    ),
+    (
+        "what is of a noun, hung on the verb",
+        "a/DET/det/2 drawing/NOUN/nsubj/5 of/ADP/case/4 houses/NOUN/nsubj/5 hangs/VERB/root/0",
+        {"drawing": ["hangs"], "houses": []},
+        ["drawing|of|houses"],
+    ),
+    (
+        "a participle taken for an adjective",
+        "two/NUM/nummod/2 neighbors/NOUN/root/0 shaking/VERB/amod/4 hands/NOUN/nmod/2",
+        {"neighbors": ["two"], "hands": []},
+        ["neighbors|shaking|hands"],
+    ),
+    (
+        "a dress on the nearest person, another thing beside them",
+        "a/DET/det/2 dog/NOUN/root/0 and/CCONJ/cc/5 a/DET/det/5 man/NOUN/conj/2 in/ADP/case/8 "
+        "a/DET/det/8 shirt/NOUN/nmod/2 and/CCONJ/cc/11 a/DET/det/11 box/NOUN/conj/8",
+        {"dog": [], "man": [], "shirt": [], "box": []},
+        ["man|in|shirt"],
+    ),
+    (
+        "where a thing is, not who sees it",
+        "we/PRON/nsubj/2 see/VERB/root/0 a/DET/det/4 lorry/NOUN/obj/2 near/ADP/case/7 "
+        "a/DET/det/7 tree/NOUN/obl/2",
+        {"lorry": [], "tree": []},
+        ["lorry|near|tree"],
+    ),
+    (
+        "what a picture shows, not the picture",
+        "a/DET/det/2 photo/NOUN/root/0 of/ADP/case/5 a/DET/det/5 man/NOUN/nmod/2 "
+        "running/VERB/acl/2",
+        {"photo": [], "man": ["running"]},
+        ["photo|of|man"],
     ),
     (
         "inversion",
@@ -266,6 +300,13 @@ MORE = [
         "each/DET/nmod/5 other/ADJ/fixed/7",
         {"dog": [], "cat": []},
         ["dog|near each other|cat"],
+    ),
+    (
+        "each other, and where",
+        "men/NOUN/nsubj/6 and/CCONJ/cc/3 women/NOUN/conj/1 are/AUX/cop/6 near/ADP/case/6 "
+        "each/DET/root/0 other/ADJ/fixed/6 in/ADP/case/10 a/DET/det/10 park/NOUN/nmod/6",
+        {"men": [], "women": [], "park": []},
+        ["men|near each other|women", "men|in|park", "women|in|park"],
     ),
     (
         "each other, of several of one sort",
@@ -350,6 +391,7 @@ WORDS = (
     "man dog pair of group in front to the left next is be was one other each another who that and "
     "by - , sits wearing looks quickly up men shoes middle 3 😀 others while not"
 ).split()
+PHRASES = ("each other", "one another", "in front of", "next to", "a pair of", "in a shirt") * 3
 POS = "NOUN VERB ADJ ADP DET PROPN PRON NUM AUX ADV SCONJ CCONJ PUNCT".split()
 
 
@@ -357,13 +399,14 @@ POS = "NOUN VERB ADJ ADP DET PROPN PRON NUM AUX ADV SCONJ CCONJ PUNCT".split()
 @given(st.integers(1, 14), st.integers(0, 2**32))
 def test_the_rules_survive_any_tree(n, seed):
     rng = random.Random(seed)
-    order = rng.sample(range(n), n)
-    heads = [0] * n
-    for k in range(1, n):
+    words = [word for _ in range(n) for word in rng.choice((*WORDS, *PHRASES)).split()]
+    order = rng.sample(range(len(words)), len(words))
+    heads = [0] * len(words)
+    for k in range(1, len(words)):
         heads[order[k]] = order[rng.randrange(k)] + 1
     tokens = " ".join(
-        f"{rng.choice(WORDS)}/{rng.choice(POS)}/{rng.choice(LABELS) if h else 'root'}/{h}"
-        for h in heads
+        f"{word}/{rng.choice(POS)}/{rng.choice(LABELS) if h else 'root'}/{h}"
+        for word, h in zip(words, heads, strict=True)
     )
     graph = graph_of(doc_of(tokens))
     assert objects(graph)
