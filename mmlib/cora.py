@@ -39,11 +39,14 @@ class Settings:
     connected: all pairs of objects are neighbours instead of the parsed ones (Table 3, FC).
     hard, con, spec: weights of the losses (eq. 13). con_entities: entities take part in L_CON.
     match: entities that name something in another image are its positives too: searched in the
-        graph of the image's own "caption" (authors' code) or of all the "image"'s captions.
+        graph of its own "caption" (authors' code; what another caption of the same image in the
+        batch names is a positive too) or of all the "image"'s captions.
     margin: α. temperature: τ of L_CON.
     warm_up: epochs in which L_HARD takes the mean over negatives instead of the hardest.
     *_dropout: regions left out, dropout of image and graph layers and of the messages.
     drop_objects, drop_attributes, drop_relations, mask, delete: rates of the text's augmentation.
+    delimiters: phrases and captions stand between [CLS] and [SEP] (authors' code; the paper does
+        not say).
     drop_rate_after: share of the epochs after which the learning rate falls tenfold.
     captions: how many captions of each image an epoch shows.
     """
@@ -79,6 +82,7 @@ class Settings:
     drop_relations: float = 0.1
     mask: float = 0.1
     delete: float = 0.0
+    delimiters: bool = True
     learning_rate: float = 5e-4
     weight_decay: float = 1e-4
     drop_rate_after: float = 0.3
@@ -136,7 +140,8 @@ def settings_of(system: str, base: Settings = PRESETS["paper"]) -> Settings:
 
 # --- Graphs as arrays --------------------------------------------------------------------------
 
-LIMITS = {"objects": 13, "attributes": 4, "relations": 26}  # kept of each caption or object (code)
+# Kept of each caption, object and caption. The authors' code keeps 13 relations a node and role.
+LIMITS = {"objects": 13, "attributes": 4, "relations": 26}
 WORDS = {"object": 6, "attribute": 3, "relation": 7}  # kept of each phrase (code)
 
 
@@ -205,7 +210,7 @@ class GraphBatch:
     def to(self, device: str) -> "GraphBatch":
         """The same with its tensors on a device."""
         moved = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return replace(self, **moved)
+        return replace(self, **moved)  # type: ignore[arg-type]
 
 
 class GraphSet:
@@ -229,7 +234,9 @@ class GraphSet:
         def phrase(text: str, kind: str) -> int:
             return number.setdefault(" ".join(text.split()[: WORDS[kind]]), len(number))
 
-        objects, attributes, relations = [], [], []
+        objects: list[int] = []
+        attributes: list[tuple[int, int]] = []
+        relations: list[tuple[int, int, int]] = []
         starts = {"objects": [0], "attributes": [0], "relations": [0]}
         for row, graph in enumerate(graphs):
             ids = [n for n, d in graph.nodes(data=True) if d["type"] == "object"]
@@ -248,15 +255,16 @@ class GraphSet:
                 if d["type"] == "relation" and a in place and b in place
             ]
             relations += kept[: LIMITS["relations"]]
-            for name, rows in zip(starts, (objects, attributes, relations), strict=True):
-                starts[name].append(len(rows))
+            counts = (len(objects), len(attributes), len(relations))
+            for name, so_far in zip(starts, counts, strict=True):
+                starts[name].append(so_far)
         self.phrases = tuple(number)
         self.objects = np.array(objects)
         self.attributes, self.owner = np.array(attributes, dtype=int).reshape(-1, 2).T
         self.relations, self.subject, self.object = np.array(relations, dtype=int).reshape(-1, 3).T
         self.starts = {name: np.array(values) for name, values in starts.items()}
-        ids, lengths = tokens(self.phrases)
-        self.tokens, self.lengths, self.mask_id = ids.numpy(), lengths.numpy(), mask_id
+        phrase_ids, lengths = tokens(self.phrases)
+        self.tokens, self.lengths, self.mask_id = phrase_ids.numpy(), lengths.numpy(), mask_id
 
     def __len__(self) -> int:
         return len(self.starts["objects"]) - 1
@@ -335,12 +343,13 @@ class GraphSet:
 def perturb(
     ids: np.ndarray, lengths: np.ndarray, mask_id: int, settings: Settings, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mask and delete tokens between the two delimiters at random; one is always left as it was.
+    """Mask and delete tokens, but not delimiters, at random; one is always left as it was.
 
     ids (n, L) padded with 0, lengths (n,). Returns new ids and lengths.
     """
     place = np.arange(ids.shape[1])
-    inner = (place > 0) & (place < lengths[:, None] - 1)
+    edge = int(settings.delimiters)
+    inner = (place >= edge) & (place < lengths[:, None] - edge)
     draw = np.where(inner, rng.random(ids.shape), -1.0)
     touched = inner & (place != draw.argmax(axis=1)[:, None])  # the luckiest word is spared
     deleted = touched & (draw < settings.delete)
@@ -579,7 +588,6 @@ class GraphEncoder(nn.Module):
         super().__init__()
         s = settings
         self.concepts, self.settings = concepts, s
-        drop = 0.0 if s.joint else s.message_dropout
         layers = 2 if s.joint else s.object_layers
         self.attributes = nn.ModuleList(
             []
@@ -588,7 +596,7 @@ class GraphEncoder(nn.Module):
         )
         self.context = RelationContext(s.width, s.context_form, s.graph_dropout)
         self.objects = nn.ModuleList(
-            [GATv2(s.width, s.heads, s.gat_form, drop) for _ in range(layers)]
+            [GATv2(s.width, s.heads, s.gat_form, s.message_dropout) for _ in range(layers)]
         )
         self.place = nn.Linear(16, s.width) if s.node_positions else None
         self.place_norm = nn.LayerNorm(s.width) if s.node_positions else None
@@ -1071,3 +1079,32 @@ def _groups(model: nn.Module, rate: float) -> list[dict]:
     own = {id(p) for module in pretrained for p in module.parameters()}
     rest = [p for p in model.parameters() if id(p) not in own and p.requires_grad]
     return [{"params": rest, "lr": rate}, *groups]
+
+
+@torch.no_grad()
+def attention(model: Matcher, text: GraphBatch) -> dict[str, list[tuple[int, int, float]]]:
+    """Attention weights of the last layer of each GAT: (source, target, mean over heads).
+
+    "attributes": the Object-Attribute GAT, "objects": the Object-Object GAT; node numbers are those
+    of the batch (objects, then attributes). The model is put in evaluation mode and stays there.
+    """
+    encoder = model.eval().texts
+    if not isinstance(encoder, GraphEncoder):
+        raise ValueError("this system has no graph to attend over")
+    seen: dict[nn.Module, tuple] = {}
+    layers = [*encoder.attributes, *encoder.objects]
+    hooks = [
+        m.register_forward_pre_hook(lambda m, inputs: seen.update({m: inputs})) for m in layers
+    ]
+    encoder(text)
+    for hook in hooks:
+        hook.remove()
+    weights = {}
+    for name, stack in (("attributes", encoder.attributes), ("objects", encoder.objects)):
+        if len(stack):
+            layer = stack[-1]
+            assert isinstance(layer, GATv2)
+            alpha = layer.scores(*seen[layer]).mean(dim=1).tolist()
+            ends = zip(seen[layer][1].tolist(), seen[layer][2].tolist(), alpha, strict=True)
+            weights[name] = [(s, t, round(a, 4)) for s, t, a in ends]
+    return weights

@@ -1,0 +1,734 @@
+"""Notebook 03's experiment: captions and their graphs of each tier, budgets, the grid of trainings,
+and what is measured on them.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from mmlib import cora, scenegraph
+from mmlib.claims import Estimate, Result, crossed_interval
+from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
+from mmlib.datasets.captioned import CaptionedImages
+from mmlib.paths import data_dir, write_atomic
+from mmlib.retrieval import metrics, ranks_of_scores
+from mmlib.text import (
+    Vocabulary,
+    embedding_matrix,
+    read_word_vectors,
+    tokenize,
+    train_word2vec,
+)
+from mmlib.training import seed_everything, settings_hash
+
+KS = (1, 5, 10)
+SPLITS = ("train", "val", "test")
+DELIMITERS = ("[CLS]", "[SEP]", "[MASK]")
+
+# One budget for all systems of a tier. Compared with the paper's, the trainings of the first three
+# are short, with one caption of each image an epoch, so they have a higher learning rate and start
+# L_HARD on averaged negatives (from a cold start the hardest one collapses). Under the paper's
+# temperature of 0.01 and L_CON's weight of 0.25 all captions first fall together, and so short a
+# training ends there: in the picture world with gold graphs, CORA's dev RSUM after 12 epochs was
+# 15 with them, 176 with 0.1 and 1, and 200 without delimiters, which are most of a short phrase.
+_SHORT = replace(
+    cora.PRESETS["paper"],
+    captions=1,
+    warm_up=1,
+    region_dropout=0.2,
+    drop_rate_after=0.7,
+    heads=8,
+    temperature=0.1,
+    con=1.0,
+    delimiters=False,
+)
+BUDGETS = {
+    "world": replace(_SHORT, width=64, word_width=64, epochs=12, learning_rate=3e-3),
+    "flickr8k": replace(_SHORT, width=192, word_width=128, epochs=15, learning_rate=1e-3),
+    "flickr8k quick": replace(_SHORT, width=96, word_width=96, epochs=8, learning_rate=2e-3),
+    "paper": cora.PRESETS["paper"],
+}
+
+QUICK = ("CORA", "VSE∞", "Sequence, CORA's rest", "HARD + CON", "Joint", "Two-step + FC")
+
+# Rows of the paper's tables that stand beside ours.
+PAPER_ROWS = {
+    "CORA": "Obj-Att & Obj-Obj (2-step), parsed graph",
+    "VSE∞": "VSE",
+    "CORA, ensemble of two": "Ours (CORA, ensemble of two seeds)",
+    "HARD": "L_HARD only",
+    "CON": "L_CON only",
+    "HARD + CON": "L_HARD + L_CON",
+    "Joint": "Joint, parsed graph",
+    "Joint + FC": "Joint + FC",
+    "Two-step + FC": "Obj-Att & Obj-Obj (2-step) + FC",
+    **{f"({a}, {o}) layers": f"n_obj_att={a}, n_obj_obj={o}" for a in (1, 2) for o in (1, 2, 3)},
+}
+
+WORLD_NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
+scenes whose content is known; a caption always says what is true of its scene, in the words of a
+small grammar. Attributes, relations and who does what to whom are thus in the captions by
+construction, and every caption has a gold graph to hold the parser against. The image features come
+from a small network trained on other scenes of the same world. What holds here shows how a method
+behaves where the truth is known, not how well it would do on photographs."""
+
+
+def budget(tier: str, preset: str = "", **changes: object) -> Settings:
+    """The settings of a tier (and preset "quick"), with changes by name; None and 0 change nothing.
+
+    Raises ValueError for an unknown tier or preset.
+    """
+    name = f"{tier} {preset}".strip()
+    if name not in BUDGETS:
+        raise ValueError(f"no budget {name!r}: there are {', '.join(BUDGETS)}")
+    return replace(BUDGETS[name], **{k: v for k, v in changes.items() if v})  # type: ignore[arg-type]
+
+
+# --- Data ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Images with captions and parsed graphs of the three splits, captions flat in file order.
+
+    gold: the graphs that the captions were written from, in the picture world only.
+    """
+
+    tier: str
+    images: Mapping[str, CaptionedImages]
+    graphs: Mapping[str, list[nx.MultiDiGraph]]
+    gold: Mapping[str, list[nx.MultiDiGraph]] | None = None
+
+    def captions(self, split: str) -> list[str]:
+        """All captions of a split."""
+        return [c for own in self.images[split].captions for c in own]
+
+    def image_of(self, split: str) -> np.ndarray:
+        """Row of the image of each caption."""
+        counts = [len(own) for own in self.images[split].captions]
+        return np.repeat(np.arange(len(counts)), counts)
+
+
+WORLD_IMAGES = {"train": 1500, "val": 200, "test": 400}
+
+
+def load(tier: str, cache: Path | None = None, seed: int = 0, workers: int = 0) -> Study:
+    """Images, captions and graphs of a tier.
+
+    world: drawn here. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` or `coco` in
+    the authors' layout (`mmlib.datasets.precomputed`), with the graphs of its `scene_graph` folder
+    where there are any. cache: file of the parser's graphs. workers: of drawing and parsing; 0: one
+    a core.
+    """
+    cores = workers or os.cpu_count() or 1
+    if tier == "world":
+        from mmlib import world
+
+        images: dict[str, Any] = {
+            split: world.captioned_images(split, n, seed, workers=cores)
+            for split, n in WORLD_IMAGES.items()
+        }
+        gold = {
+            split: [scenegraph.from_world(c) for own in images[split].gold for c in own]
+            for split in SPLITS
+        }
+        return _parsed(Study(tier, images, {}, gold), cache, cores)
+    if tier == "flickr8k":
+        from mmlib.datasets import flickr8k
+
+        return _parsed(Study(tier, {s: flickr8k.load(s) for s in SPLITS}, {}), cache, cores)
+    if tier == "paper":
+        from mmlib.datasets import precomputed
+
+        folder = precomputed.find("f30k")
+        if not folder.is_dir():
+            folder = precomputed.find("coco")
+        parts = {"train": "train", "val": "dev", "test": "test"}
+        loaded = {s: precomputed.load(folder, part) for s, part in parts.items()}
+        study = Study(tier, {s: one.images for s, one in loaded.items()}, {})
+        brought = {s: one.graphs for s, one in loaded.items() if one.graphs}
+        if len(brought) == len(loaded):
+            graphs = {
+                s: [scenegraph.from_authors(own[i]) for i in range(len(study.captions(s)))]
+                for s, own in brought.items()
+            }
+            return replace(study, graphs=graphs)
+        return _parsed(study, cache, cores)
+    raise ValueError(f"no tier {tier!r}: use world, flickr8k or paper")
+
+
+def _parsed(study: Study, cache: Path | None, workers: int) -> Study:
+    texts = {split: study.captions(split) for split in SPLITS}
+    every = [text for some in texts.values() for text in some]
+    graphs = iter(scenegraph.parse(every, cache=cache, workers=workers))
+    return replace(study, graphs={s: [next(graphs) for _ in texts[s]] for s in SPLITS})
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """What trainings read: splits, initial word embeddings, vectors of a frozen BERT."""
+
+    splits: Mapping[str, Split]
+    embeddings: Tensor | None = None
+    vectors: Tensor | None = None
+
+    def fingerprint(self) -> str:
+        """A hash of all of it."""
+        digest = hashlib.sha256()
+        for tensor in (self.embeddings, self.vectors):
+            digest.update(b"" if tensor is None else tensor.numpy().tobytes())
+        for split in self.splits.values():
+            digest.update(np.ascontiguousarray(split.features[::7]).tobytes())
+            digest.update(split.image_of.tobytes())
+            for value in vars(split.texts).values():
+                digest.update(
+                    value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+                )
+        return digest.hexdigest()[:16]
+
+
+class Preparer:
+    """Turns a study into arrays for each kind of text encoder; what they share is made once.
+
+    settings: a budget. bert: a local folder or hub name of a BERT, or "" for none. seed: of the
+    word vectors, which are trained on the training captions (word2vec), or read from
+    `<MMLIB_DATA>/glove/glove.6B.<word_width>d.txt` where that file is there.
+    """
+
+    def __init__(self, study: Study, settings: Settings, bert: str = "", seed: int = 0):
+        self.study, self.settings = study, settings
+        train = study.images["train"].features
+        sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
+        self.mean, self.scale = sample.mean(axis=(0, 1)), sample.std()
+        tokens = [tokenize(c) for c in study.captions("train")]
+        words = Vocabulary.from_sentences(tokens, min_count=2).words
+        self.vocabulary = Vocabulary((*words[:2], *DELIMITERS, *words[2:]))
+        self.mask_id = self.vocabulary.words.index("[MASK]")
+        path = data_dir() / "glove" / f"glove.6B.{settings.word_width}d.txt"
+        vectors = (
+            read_word_vectors(path, set(self.vocabulary.words))
+            if path.exists()
+            else train_word2vec(tokens, settings.word_width, seed, epochs=3)
+        )
+        table = embedding_matrix(self.vocabulary, settings.word_width, seed, vectors)
+        # word2vec's vectors share a large part and are short: all phrases would look alike.
+        self.embeddings = (table - table.mean(dim=0)) / table.std(dim=0)
+        self.bert = bert
+
+    def tokens(self, phrases: Sequence[str], most: int = 40) -> tuple[Tensor, Tensor]:
+        """Phrases as word ids: (phrases, L), lengths (phrases,)."""
+        inner = [tokenize(phrase)[:most] or ["<unk>"] for phrase in phrases]
+        if self.settings.delimiters:
+            inner = [["[CLS]", *words, "[SEP]"] for words in inner]
+        return self.vocabulary.encode(inner, most + 2)
+
+    def split(self, name: str, texts: Callable[[np.ndarray], Any]) -> Split:
+        """One split. Of dev images only the first caption counts, which is enough to choose by."""
+        image_of = self.study.image_of(name)
+        rows = np.arange(len(image_of))
+        if name == "val":
+            rows = np.unique(image_of, return_index=True)[1]
+        features = self.study.images[name].features
+        if not isinstance(features, np.memmap):
+            features = ((features - self.mean) / self.scale).astype(np.float32)
+        return Split(features, image_of[rows], texts(rows))
+
+    def graphs(self, gold: bool = False) -> Arrays:
+        """Scene graphs as word ids; `gold`: those that the world's captions were written from."""
+        source = self.study.gold if gold else self.study.graphs
+        if source is None:
+            raise ValueError("only the picture world has gold graphs")
+        return self._graph_arrays(source, self.graph_set, self.embeddings)
+
+    def _graph_arrays(
+        self,
+        source: Mapping[str, list[nx.MultiDiGraph]],
+        make: Callable[[Sequence[nx.MultiDiGraph]], GraphSet],
+        embeddings: Tensor | None = None,
+    ) -> Arrays:
+        def texts(name: str, rows: np.ndarray) -> GraphSet:
+            return make([source[name][i] for i in rows])
+
+        return Arrays({s: self.split(s, partial(texts, s)) for s in SPLITS}, embeddings)
+
+    def graph_set(self, graphs: Sequence[nx.MultiDiGraph]) -> GraphSet:
+        """Graphs as word ids."""
+        return GraphSet(graphs, self.tokens, self.mask_id)
+
+    def sequences(self) -> Arrays:
+        """Captions as word ids."""
+
+        def texts(name: str, rows: np.ndarray) -> SequenceSet:
+            captions = self.study.captions(name)
+            ids, lengths = self.tokens([captions[i] for i in rows])
+            return SequenceSet(ids.numpy(), lengths.numpy(), self.mask_id)
+
+        return Arrays({s: self.split(s, partial(texts, s)) for s in SPLITS}, self.embeddings)
+
+    def bert_graphs(self) -> Arrays:
+        """Scene graphs whose phrases are vectors of a frozen BERT."""
+        number: dict[str, int] = {}
+
+        def tokens(phrases: Sequence[str]) -> tuple[Tensor, Tensor]:
+            ids = [[number.setdefault(p, len(number))] for p in phrases]
+            return torch.tensor(ids), torch.ones(len(ids), dtype=torch.int64)
+
+        arrays = self._graph_arrays(self.study.graphs, lambda graphs: GraphSet(graphs, tokens))
+        vectors = self._frozen().embed_all(list(number))
+        return replace(arrays, vectors=torch.as_tensor(vectors))
+
+    def bert_sequences(self) -> Arrays:
+        """Captions as the last hidden states of a frozen BERT."""
+        encoder = self._frozen()
+
+        def texts(name: str, rows: np.ndarray) -> SequenceSet:
+            captions = self.study.captions(name)
+            states, lengths = encoder.token_states_all([captions[i] for i in rows], max_tokens=24)
+            return SequenceSet(np.asarray(states), np.asarray(lengths))
+
+        splits = {s: self.split(s, partial(texts, s)) for s in SPLITS}
+        width = splits["test"].texts.tokens.shape[-1]  # type: ignore[union-attr]
+        return Arrays(splits, vectors=torch.zeros(1, width))
+
+    def _frozen(self) -> Any:
+        from mmlib.bert import BertEncoder
+
+        return BertEncoder.from_pretrained(self.bert, tuning="frozen")
+
+    def arrays(self, system: str) -> Arrays:
+        """The arrays that a system of `cora.SYSTEMS`, or "CORA, gold graphs", reads; cached."""
+        kind = kind_of(system)
+        cache = self.__dict__.setdefault("_made", {})
+        if kind not in cache:
+            makers: dict[str, Callable[[], Arrays]] = {
+                "graphs": self.graphs,
+                "gold": partial(self.graphs, gold=True),
+                "sequences": self.sequences,
+                "bert graphs": self.bert_graphs,
+                "bert sequences": self.bert_sequences,
+            }
+            cache[kind] = makers[kind]()
+        return cache[kind]
+
+
+GOLD = "CORA, gold graphs"
+
+
+def kind_of(system: str) -> str:
+    """What a system reads: "graphs", "gold", "sequences", "bert graphs" or "bert sequences"."""
+    if system == GOLD:
+        return "gold"
+    s = cora.settings_of(system)
+    return ("bert " if s.phrases == "vectors" else "") + (
+        "graphs" if s.text == "graph" else "sequences"
+    )
+
+
+def systems_of(study: Study, preset: str = "", bert: str = "") -> list[str]:
+    """The systems that a tier trains: all or the quick preset's; BERT's where there is one."""
+    if preset == "quick":
+        return list(QUICK)
+    names = [s for s in cora.SYSTEMS if bert or "BERT" not in s]
+    return names + ([GOLD] if study.gold else [])
+
+
+# --- Trainings -----------------------------------------------------------------------------------
+
+ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors
+RATES = (10, 20, 30)  # percent of the captions
+BETAS = np.linspace(0, 1, 21)
+
+
+def training_jobs(
+    preparer: Preparer,
+    systems: Sequence[str],
+    seeds: Sequence[int],
+    device: str,
+    examples: Sequence[int] = (),
+) -> list[tuple[dict, dict]]:
+    """Jobs for `training.run_jobs`, one a system and seed. CORA's carry the analyses' data.
+
+    examples: test captions whose attention weights and best images CORA's answers keep.
+    """  # fmt: skip
+    jobs = []
+    damaged = corrupted(preparer) if "CORA" in systems else {}
+    for system in systems:
+        arrays = preparer.arrays(system)
+        base = "CORA" if system == GOLD else system
+        settings = asdict(cora.settings_of(base, preparer.settings))
+        analysed = {"damaged": damaged, "examples": list(examples)} if system == "CORA" else {}
+        for seed in seeds:
+            job = {
+                "system": system, "settings": settings, "seed": seed, "tier": preparer.study.tier,
+                "data": arrays.fingerprint(), "analysed": system == "CORA",
+            }  # fmt: skip
+            jobs.append((job, {"arrays": arrays, "device": device, **analysed}))
+    return jobs
+
+
+def corrupted(preparer: Preparer, seed: int = 0) -> dict[str, GraphSet]:
+    """Test graphs with simulated parse errors (Sec. 9): "attribute 10" has every tenth caption's
+    graph changed. Kinds: words dropped, an attribute moved, an edge moved, and all three.
+    """
+    graphs = preparer.study.graphs["test"]
+    sets = {}
+    for kind in ERRORS:
+        for rate in RATES:
+            rng = np.random.default_rng([seed, rate])  # the same captions for every kind
+            changed = [scenegraph.corrupt(graph, kind, rate / 100, rng) for graph in graphs]
+            sets[f"{kind} {rate}"] = preparer.graph_set(changed)
+    return sets
+
+
+def train_system(
+    system: str,
+    settings: Mapping[str, Any],
+    seed: int,
+    tier: str,
+    data: str,
+    analysed: bool,
+    arrays: Arrays,
+    device: str,
+    checkpoint: Path | None = None,
+    damaged: Mapping[str, GraphSet] | None = None,
+    examples: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Train one system and rank the test set: the work of one job.
+
+    The answer holds "image_ranks" (images,) and "caption_ranks" (captions,), the rank of the best
+    own caption and of the own image; "history"; "seconds". With `analysed` also "variants" (the
+    same under reranking and parse errors), "beta", "entities" and "examples"; similarities go
+    beside the checkpoint for `ensemble_pair`.
+    """  # fmt: skip
+    started = time.perf_counter()
+    chosen = Settings(**settings)
+    seed_everything(seed)
+    model = cora.build(
+        chosen, arrays.splits["train"].features.shape[2],
+        embeddings=arrays.embeddings, vectors=arrays.vectors,
+    )  # fmt: skip
+    history = cora.train(model, arrays.splits, seed, device, checkpoint)
+    test = arrays.splits["test"]
+    seen = cora.encode(model, test, device)
+    answer: dict[str, Any] = {
+        **ranks_record(seen.images @ seen.captions.T, seen.image_of),
+        "history": history,
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "seconds": time.perf_counter() - started,
+    }
+    if analysed:
+        answer |= _analyse(model, arrays, seen, device, damaged or {}, examples, checkpoint)
+    return answer
+
+
+def ranks_record(scores: np.ndarray, image_of: np.ndarray) -> dict[str, list[int]]:
+    """Ranks of a similarity matrix (images, captions) as plain lists."""
+    ranks = ranks_of_scores(scores, image_of)
+    return {
+        "image_ranks": [int(r) for r in ranks.image_ranks],
+        "caption_ranks": [int(r) for r in ranks.caption_ranks],
+    }
+
+
+def _analyse(
+    model: cora.Matcher, arrays: Arrays, seen: Encoded, device: str,
+    damaged: Mapping[str, GraphSet], examples: Sequence[int], checkpoint: Path | None,
+) -> dict[str, Any]:  # fmt: skip
+    test, dev = arrays.splits["test"], cora.encode(model, arrays.splits["val"], device)
+    sides = {}
+    for name, one in (("dev", dev), ("test", seen)):
+        sides[name] = one.images @ one.captions.T, cora.weakest_entity(one)
+    if checkpoint:
+        stored = {
+            f"{name}_{i}": m.astype(np.float16)
+            for name, p in sides.items()
+            for i, m in enumerate(p)
+        }
+        write_atomic(similarities_path(checkpoint), partial(_save_arrays, stored))
+    beta = best_beta(*sides["dev"], dev.image_of)
+    variants = {
+        "CORA, reranked": ranks_record(_mix(*sides["test"], beta), seen.image_of),
+    }
+    for name, graphs in damaged.items():
+        hurt = cora.encode(model, replace(test, texts=graphs), device)
+        variants[f"CORA, errors: {name} %"] = ranks_record(
+            hurt.images @ hurt.captions.T, seen.image_of
+        )
+    assert isinstance(test.texts, GraphSet)
+    return {
+        "variants": variants,
+        "beta": beta,
+        "entities": entity_retrieval(seen, test.texts),
+        "examples": [_example(model, test, seen, row, device) for row in examples],
+    }
+
+
+def similarities_path(checkpoint: Path) -> Path:
+    """Where a training leaves its similarities for ensembles."""
+    return checkpoint.with_suffix(".npz")
+
+
+def _save_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def _mix(similarity: np.ndarray, weakest: np.ndarray, beta: float) -> np.ndarray:
+    return beta * similarity + (1 - beta) * weakest  # eq. 14
+
+
+def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray) -> float:
+    """β of eq. 14 with the highest RSUM, of 0, 0.05, ..., 1; the larger one where tied."""
+    rsum = [metrics(ranks_of_scores(_mix(similarity, weakest, b), image_of))["rsum"] for b in BETAS]
+    return float(BETAS[len(BETAS) - 1 - int(np.argmax(rsum[::-1]))])
+
+
+def ensemble_pair(
+    system: str,
+    seeds: Sequence[int],
+    data: str,
+    files: Sequence[Path],
+    image_of: Mapping,
+    checkpoint: Path | None = None,
+) -> dict[str, Any]:
+    """Average the similarities of two trainings, then rank, plainly and reranked (Table 4)."""
+    loaded = [np.load(file, allow_pickle=False) for file in files]
+    mean = {
+        key: np.mean([one[key].astype(np.float32) for one in loaded], axis=0)
+        for key in loaded[0].files
+    }
+    beta = best_beta(mean["dev_0"], mean["dev_1"], image_of["val"])
+    return {
+        **ranks_record(mean["test_0"], image_of["test"]),
+        "variants": {
+            f"{system}, reranked": ranks_record(
+                _mix(mean["test_0"], mean["test_1"], beta), image_of["test"]
+            )
+        },
+        "beta": beta,
+    }
+
+
+def entity_retrieval(
+    seen: Encoded, graphs: GraphSet, shown: int = 6, top: int = 5
+) -> dict[str, Any]:
+    """Image-to-entity retrieval: all different (name, attributes) of the test captions are ranked.
+
+    An entity is relevant to an image when one of the image's own captions has it; the paper judged
+    a few by eye. Returns the "ranks" (images,) of the best relevant entity, the same under a
+    ranking by "frequency", the "pool" size, and the `top` entities of the first images with whether
+    they are relevant.
+    """
+    caption, name, described = graphs.entities(np.arange(len(graphs)))
+    keys = np.column_stack([name, np.sort(described, axis=1)])
+    _, first, which, count = np.unique(
+        keys, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    which = which.reshape(-1)
+    relevant = np.zeros((len(seen.images), len(first)), dtype=bool)
+    relevant[seen.image_of[caption], which] = True
+    assert seen.entities is not None
+    scores = seen.images @ seen.entities[first].T
+    answer: dict[str, Any] = {"pool": len(first)}
+    for label, s in (
+        ("ranks", scores),
+        ("frequency", np.tile(count.astype(float), (len(scores), 1))),
+    ):
+        best = np.where(relevant, s, -np.inf).max(axis=1, keepdims=True)
+        answer[label] = [int(r) for r in 1 + ((s >= best) & ~relevant).sum(axis=1)]
+    order = np.argsort(-scores[:shown], axis=1, kind="stable")[:, :top]
+    answer["top"] = [
+        [
+            {"entity": _entity_words(graphs, first[j]), "right": bool(relevant[i, j])}
+            for j in row
+        ]
+        for i, row in enumerate(order)
+    ]  # fmt: skip
+    return answer
+
+
+def _entity_words(graphs: GraphSet, entity: int) -> str:
+    row = int(np.searchsorted(graphs.starts["objects"], entity, side="right")) - 1
+    local = entity - graphs.starts["objects"][row]
+    a = slice(graphs.starts["attributes"][row], graphs.starts["attributes"][row + 1])
+    said = graphs.attributes[a][graphs.owner[a] == local]
+    return " ".join([*(graphs.phrases[i] for i in said), graphs.phrases[graphs.objects[entity]]])
+
+
+def _example(
+    model: cora.Matcher, test: Split, seen: Encoded, row: int, device: str, top: int = 5
+) -> dict[str, Any]:
+    """One test caption's attention weights and its five best images."""
+    scores = seen.images @ seen.captions[row]
+    text = test.texts.batch(np.array([row])).to(device)
+    assert isinstance(text, cora.GraphBatch)
+    return {
+        "caption": int(row),
+        "best": [int(i) for i in np.argsort(-scores, kind="stable")[:top]],
+        "attention": {
+            name: [list(edge) for edge in edges]
+            for name, edges in cora.attention(model, text).items()
+        },
+    }
+
+
+def write_answers(path: Path, jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict]) -> None:
+    """Keep the answers of all jobs in one file (gzipped JSON), for `read_answers`."""
+    records = [
+        {"job": job, "answer": answer} for (job, _), answer in zip(jobs, answers, strict=True)
+    ]
+    text = json.dumps(records, ensure_ascii=False, separators=(",", ":"))
+    write_atomic(path, lambda p: p.write_bytes(gzip.compress(text.encode(), mtime=0)))
+
+
+def read_answers(path: Path) -> tuple[list[tuple[dict, dict]], list[dict]]:
+    """Jobs and answers of a file of `write_answers`."""
+    records = json.loads(gzip.decompress(path.read_bytes()))
+    return [(r["job"], {}) for r in records], [r["answer"] for r in records]
+
+
+# --- Scores and effects --------------------------------------------------------------------------
+
+Scores = dict[str, dict[str, np.ndarray]]
+
+
+def collect(jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict]) -> Scores:
+    """Ranks by system: {"image": (seeds, images), "caption": (seeds, captions)}."""
+    rows: dict[str, list[dict]] = {}
+    for (job, _), answer in zip(jobs, answers, strict=True):
+        rows.setdefault(job["system"], []).append(answer)
+        for name, variant in answer.get("variants", {}).items():
+            rows.setdefault(name, []).append(variant)
+    return {
+        name: {side: np.array([a[f"{side}_ranks"] for a in each]) for side in ("image", "caption")}
+        for name, each in rows.items()
+    }
+
+
+def add_random(scores: Scores, images: int, image_of: np.ndarray, seeds: Sequence[int]) -> None:
+    """Add the system "Random" to the scores: similarities drawn at random."""
+    runs = [
+        ranks_record(np.random.default_rng([7, s]).random((images, len(image_of))), image_of)
+        for s in seeds
+    ]
+    scores["Random"] = {
+        side: np.array([run[f"{side}_ranks"] for run in runs]) for side in ("image", "caption")
+    }
+
+
+def recalls(ranks: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
+    """Recalls, RSUM and median ranks of each seed, in percent."""
+    rows = []
+    for image, caption in zip(ranks["image"], ranks["caption"], strict=True):
+        row = {f"i2t_r{k}": 100 * float((image <= k).mean()) for k in KS}
+        row |= {f"t2i_r{k}": 100 * float((caption <= k).mean()) for k in KS}
+        rows.append(
+            {**row, "rsum": sum(row.values()), "i2t_medr": float(np.median(image)),
+             "t2i_medr": float(np.median(caption))}
+        )  # fmt: skip
+    return rows
+
+
+def results(scores: Scores, tier: str, settings: Settings, seeds: Sequence[int]) -> list[Result]:
+    """One `Result` a system, metric and seed."""
+    used = settings_hash(asdict(settings))
+    return [
+        Result(system, tier, "test", metric, value, seed, used)
+        for system, ranks in scores.items()
+        for seed, row in zip(seeds, recalls(ranks), strict=False)
+        for metric, value in row.items()
+    ]
+
+
+def items(scores: Scores, system: str, image_of: np.ndarray) -> np.ndarray:
+    """What each test image adds to RSUM, (seeds, images): their mean is the RSUM.
+
+    Its own recalls at 1, 5 and 10, and the mean of its captions'.
+    """
+    ranks = scores[system]
+    image = np.sum([ranks["image"] <= k for k in KS], axis=0)
+    count = np.bincount(image_of)
+    of_captions = [np.bincount(image_of, weights=row) for row in _caption_hits(scores, system)]
+    # The recall of captions is a mean over captions: images with many count more.
+    return 100 * (image + np.array(of_captions) / count.mean())
+
+
+def interval_of(scores: Scores, system: str, image_of: np.ndarray) -> Estimate:
+    """RSUM of a system with its interval over seeds and test images."""
+    values = items(scores, system, image_of)
+    return crossed_interval(values, np.arange(values.shape[1]))
+
+
+def difference(scores: Scores, better: str, worse: str, image_of: np.ndarray) -> Estimate:
+    """RSUM of one system minus that of another, paired by seed and test image."""
+    a, b = (items(scores, name, image_of) for name in (better, worse))
+    n = min(len(a), len(b))
+    return crossed_interval(a[:n] - b[:n], np.arange(a.shape[1]))
+
+
+def interaction(
+    scores: Scores, one: tuple[str, str], other: tuple[str, str], image_of: np.ndarray
+) -> Estimate:
+    """(one[0] - one[1]) - (other[0] - other[1]) in RSUM, paired by seed and test image."""
+    parts = [items(scores, name, image_of) for name in (*one, *other)]
+    n = min(len(p) for p in parts)
+    a, b, c, d = (p[:n] for p in parts)
+    return crossed_interval((a - b) - (c - d), np.arange(a.shape[1]))
+
+
+def richest(graphs: Sequence[nx.MultiDiGraph], count: int) -> np.ndarray:
+    """The captions with the most attributes and relations, ties by number (Sec. 9)."""
+    richness = np.array(
+        [
+            sum(d["type"] == "attribute" for _, d in g.nodes(data=True))
+            + sum(d["type"] == "relation" for *_, d in g.edges(data=True))
+            for g in graphs
+        ]
+    )
+    return np.argsort(-richness, kind="stable")[:count]
+
+
+def rich_gain(
+    scores: Scores, better: str, worse: str, rich: np.ndarray, image_of: np.ndarray
+) -> Estimate:
+    """Gain in the sum of the three text-to-image recalls on the captions `rich` (Sec. 9).
+
+    Over seeds, with images as clusters.
+    """
+    a, b = (_caption_hits(scores, name)[:, rich] for name in (better, worse))
+    n = min(len(a), len(b))
+    return crossed_interval(100 * (a[:n] - b[:n]), image_of[rich])
+
+
+def _caption_hits(scores: Scores, system: str) -> np.ndarray:
+    """In how many of the top 1, 5 and 10 a caption's image is: (seeds, captions)."""
+    return np.sum([scores[system]["caption"] <= k for k in KS], axis=0).astype(float)
+
+
+# --- Tables and figures --------------------------------------------------------------------------
+
+
+def paper_rows(tables: Mapping[str, dict], table: str) -> pd.DataFrame:
+    """A printed table with our systems' names where they have a counterpart, section by section."""
+    printed = tables[table]
+    ours = {row: name for name, row in PAPER_ROWS.items()}
+    rows = {}
+    for row in printed["rows"]:
+        name = ours.get(row["name"], row["name"])
+        if "BERT" in row.get("section", "") and "BERT" not in name:
+            name = f"{name} (BERT)"
+        rows[name] = row["values"]
+    return pd.DataFrame.from_dict(rows, orient="index")[printed["columns"]]

@@ -1,0 +1,219 @@
+"""Notebook 03's experiment, on a few pictures of the world and on numbers worked out by hand."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+
+from mmlib import cora, cora_study, training
+from mmlib.cora_study import Preparer, budget, difference, interval_of, items, load
+
+
+@pytest.fixture(scope="module")
+def study():
+    sizes = dict(cora_study.WORLD_IMAGES)
+    cora_study.WORLD_IMAGES.update(train=160, val=40, test=50)
+    try:
+        yield load("world", workers=1)
+    finally:
+        cora_study.WORLD_IMAGES.update(sizes)
+
+
+@pytest.fixture(scope="module")
+def preparer(study):
+    return Preparer(study, budget("world", epochs=2, width=32, word_width=32, batch=32))
+
+
+@pytest.fixture(scope="module")
+def answers(preparer, tmp_path_factory):
+    """Two trainings of CORA and one of each other system."""
+    folder = tmp_path_factory.mktemp("trainings")
+    jobs = cora_study.training_jobs(preparer, ["CORA"], [0, 1], "cpu", examples=[3])
+    others = ["VSE∞", "Joint + FC", cora_study.GOLD]
+    jobs += cora_study.training_jobs(preparer, others, [0], "cpu")
+    return jobs, training.run_jobs(cora_study.train_system, jobs, folder, workers=1), folder
+
+
+def test_splits_hold_every_caption_once_and_dev_the_first_of_each_image(study, preparer):
+    arrays = preparer.arrays("CORA")
+    assert len(arrays.splits["test"].texts) == len(study.captions("test"))
+    assert np.array_equal(arrays.splits["val"].image_of, np.arange(40))
+    assert np.array_equal(arrays.splits["test"].image_of, study.image_of("test"))
+    assert len(study.graphs["test"]) == len(study.captions("test"))
+    assert study.graphs["test"][7].graph["text"] == study.captions("test")[7]
+
+
+def test_features_are_centred_and_scaled_by_training_images(preparer):
+    features = preparer.arrays("CORA").splits["train"].features
+    assert np.abs(features.mean(axis=(0, 1))).max() < 1e-4
+    # One deviation for all dimensions, as they were before centring.
+    raw = preparer.study.images["train"].features
+    assert np.allclose(features * raw.std() + raw.mean(axis=(0, 1)), raw, atol=1e-4)
+
+
+def test_word_embeddings_are_spread_out(preparer):
+    assert torch.allclose(preparer.embeddings.mean(dim=0), torch.zeros(32), atol=1e-5)
+    assert torch.allclose(preparer.embeddings.std(dim=0), torch.ones(32), atol=1e-4)
+
+
+def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(study, preparer):
+    plain, _ = preparer.tokens(["a dog"])
+    asked = Preparer(study, budget("world", word_width=32, delimiters=True))
+    ids, lengths = asked.tokens(["a dog"])
+    words = asked.vocabulary.words
+    assert [words[i] for i in ids[0]] == ["[CLS]", "a", "dog", "[SEP]"]
+    assert lengths.tolist() == [4]
+    assert plain.shape == (1, 2)
+
+
+def test_gold_graphs_are_those_of_the_world(study, preparer):
+    assert study.gold is not None
+    gold = preparer.arrays(cora_study.GOLD).splits["test"].texts
+    assert len(gold) == len(study.gold["test"])
+    assert cora_study.kind_of("VSE∞") == "sequences"
+    assert cora_study.kind_of("CORA, frozen BERT") == "bert graphs"
+
+
+def test_parse_errors_hit_the_same_captions_for_every_kind_and_more_at_higher_rates(preparer):
+    damaged = cora_study.corrupted(preparer)
+    assert set(damaged) == {f"{k} {r}" for k in cora_study.ERRORS for r in cora_study.RATES}
+    assert all(len(graphs) == len(preparer.study.graphs["test"]) for graphs in damaged.values())
+
+
+def test_every_answer_ranks_every_image_and_caption(answers, study):
+    _, found, _ = answers
+    for answer in found:
+        assert len(answer["image_ranks"]) == 50
+        assert len(answer["caption_ranks"]) == len(study.captions("test"))
+        assert min(answer["caption_ranks"]) >= 1
+        assert max(answer["caption_ranks"]) <= 50
+        assert len(answer["history"]) == 2
+    assert len(found[0]["variants"]) == 1 + len(cora_study.ERRORS) * len(cora_study.RATES)
+    assert "variants" not in found[2]
+    assert 0 <= found[0]["beta"] <= 1
+
+
+def test_answers_come_back_from_their_file(answers, tmp_path):
+    jobs, found, _ = answers
+    cora_study.write_answers(tmp_path / "answers.json.gz", jobs, found)
+    again, same = cora_study.read_answers(tmp_path / "answers.json.gz")
+    assert same == found
+    assert [job for job, _ in again] == [job for job, _ in jobs]
+    one, other = (cora_study.collect(j, a) for j, a in ((jobs, found), (again, same)))
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[n]["caption"], other[n]["caption"]) for n in one)
+
+
+def test_attention_weights_into_a_node_sum_to_one(answers):
+    (example,) = answers[1][0]["examples"]
+    assert example["caption"] == 3
+    assert len(example["best"]) == 5
+    for edges in example["attention"].values():
+        for node in {target for _, target, _ in edges}:
+            assert sum(a for _, target, a in edges if target == node) == pytest.approx(1, abs=1e-3)
+
+
+def test_entities_are_ranked_among_all_of_the_test_captions(answers):
+    found = answers[1][0]["entities"]
+    assert len(found["ranks"]) == 50
+    assert max(found["ranks"]) <= found["pool"]
+    assert len(found["top"]) == 6
+    assert all(len(row) == 5 for row in found["top"])
+
+
+def test_an_ensemble_of_a_training_with_itself_ranks_as_it_does(answers, preparer):
+    _, found, folder = answers
+    files = sorted(folder.glob("*.npz"))
+    assert len(files) == 2
+    splits = preparer.arrays("CORA").splits
+    image_of = {name: splits[name].image_of for name in ("val", "test")}
+    pair = cora_study.ensemble_pair("pair", [0, 0], "", [files[0], files[0]], image_of)
+    # The similarities were stored in half precision, so near-ties may swap.
+    closest = min(
+        np.abs(np.array(pair["caption_ranks"]) - answer["caption_ranks"]).mean()
+        for answer in found[:2]
+    )
+    assert closest < 0.5
+
+
+def test_random_ranks_are_near_chance(study):
+    scores: cora_study.Scores = {}
+    cora_study.add_random(scores, 50, study.image_of("test"), range(20))
+    rows = cora_study.recalls(scores["Random"])
+    assert np.mean([row["t2i_r10"] for row in rows]) == pytest.approx(20, abs=1.5)
+
+
+# By hand: two images with two captions each; ranks of images 1 and 6, of captions 1, 2 | 1, 11.
+SCORES = {"A": {"image": np.array([[1, 6]]), "caption": np.array([[1, 2, 1, 11]])}}
+IMAGE_OF = np.array([0, 0, 1, 1])
+
+
+def test_recalls_by_hand():
+    (row,) = cora_study.recalls(SCORES["A"])
+    assert [row[f"i2t_r{k}"] for k in (1, 5, 10)] == [50, 50, 100]
+    assert [row[f"t2i_r{k}"] for k in (1, 5, 10)] == [50, 75, 75]
+    assert row["rsum"] == 400
+    assert row["i2t_medr"] == 3.5
+    assert row["t2i_medr"] == 1.5
+
+
+def test_what_images_add_is_the_rsum_on_average():
+    assert items(SCORES, "A", IMAGE_OF).mean() == 400
+    uneven = np.array([0, 1, 1, 1])
+    assert items(SCORES, "A", uneven).mean() == 400
+    assert interval_of(SCORES, "A", IMAGE_OF).effect == 400
+
+
+def test_a_difference_is_paired():
+    scores = {**SCORES, "B": {**SCORES["A"], "image": np.array([[1, 11]])}}
+    gap = difference(scores, "A", "B", IMAGE_OF)
+    assert gap.effect == 50
+    same = cora_study.interaction(scores, ("A", "B"), ("A", "B"), IMAGE_OF)
+    assert (same.effect, same.low, same.high) == (0, 0, 0)
+
+
+def test_the_gain_on_rich_captions_counts_those_only():
+    better = {"image": np.array([[1, 1]]), "caption": np.array([[1, 1, 1, 1]])}
+    scores = {**SCORES, "B": better}
+    gain = cora_study.rich_gain(scores, "B", "A", np.array([1, 3]), IMAGE_OF)
+    assert gain.effect == 200  # caption 1 gains R@1, caption 3 all three
+    assert cora_study.rich_gain(scores, "B", "A", np.array([0, 2]), IMAGE_OF).effect == 0
+
+
+def test_the_richest_captions_have_the_most_attributes_and_relations(study):
+    rows = cora_study.richest(study.graphs["test"], 10)
+    graphs = preparer_counts(study)
+    assert graphs[rows].min() >= np.delete(graphs, rows).max()
+    assert len(set(rows)) == 10
+
+
+def preparer_counts(study):
+    def count(graph):
+        nodes = [kind for _, kind in graph.nodes(data="type")]
+        return nodes.count("attribute") + sum(k == "relation" for *_, k in graph.edges(data="type"))
+
+    return np.array([count(graph) for graph in study.graphs["test"]])
+
+
+def test_weights_of_the_scores_choose_beta():
+    # The entities alone rank perfectly, the captions alone do not.
+    perfect, useless = np.eye(4), -np.eye(4)
+    assert cora_study.best_beta(useless, perfect, np.arange(4)) < 0.5
+    assert cora_study.best_beta(perfect, useless, np.arange(4)) == 1.0
+
+
+@pytest.mark.parametrize("tier", ["world", "flickr8k", "paper"])
+def test_budgets_differ_from_the_paper_only_where_they_say(tier):
+    assert budget(tier, epochs=0) == cora_study.BUDGETS[tier]
+    changed = {k for k, v in asdict(budget(tier)).items() if v != asdict(cora.PRESETS["paper"])[k]}
+    assert bool(changed) == (tier != "paper")
+
+
+def test_unknown_names_are_refused(preparer):
+    with pytest.raises(ValueError, match="no budget 'moon'"):
+        budget("moon")
+    with pytest.raises(ValueError, match="no tier 'moon'"):
+        load("moon")
+    with pytest.raises(ValueError, match="no system 'DORA'"):
+        preparer.arrays("DORA")
