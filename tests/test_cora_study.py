@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mmlib import cora, cora_study, training
+from mmlib.claims import paper_tables
 from mmlib.cora_study import Preparer, budget, difference, interval_of, items, load
 
 
@@ -217,3 +218,20 @@ def test_unknown_names_are_refused(preparer):
         load("moon")
     with pytest.raises(ValueError, match="no system 'DORA'"):
         preparer.arrays("DORA")
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"), [("table1", 25), ("table2", 22), ("table3", 14), ("table4", 4)]
+)
+def test_no_row_of_a_printed_table_is_lost(table, rows):
+    tables = paper_tables("cora")
+    shown = cora_study.paper_rows(tables, table)
+    assert len(shown) == rows
+    assert shown.notna().any(axis=1).all()  # some cells of Table 2 are empty in print
+
+
+def test_the_papers_rows_that_stand_beside_ours():
+    layers = cora_study.paper_rows(paper_tables("cora"), "table3")
+    assert layers.loc["CORA", "rsum"] == 515.8
+    assert layers.loc["Joint", "rsum"] == 504.8
+    assert layers.loc["(1, 1) layers", "rsum"] == 509.1
