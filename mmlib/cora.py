@@ -47,6 +47,8 @@ class Settings:
     drop_objects, drop_attributes, drop_relations, mask, delete: rates of the text's augmentation.
     delimiters: phrases and captions stand between [CLS] and [SEP] (authors' code; the paper does
         not say).
+    word_rate: rate of the word embeddings, which start from given vectors, as a share of the
+        learning rate (paper: a tenth, for GloVe).
     drop_rate_after: share of the epochs after which the learning rate falls tenfold.
     captions: how many captions of each image an epoch shows.
     """
@@ -84,6 +86,7 @@ class Settings:
     delete: float = 0.0
     delimiters: bool = True
     learning_rate: float = 5e-4
+    word_rate: float = 0.1
     weight_decay: float = 1e-4
     drop_rate_after: float = 0.3
     epochs: int = 50
@@ -96,7 +99,7 @@ PRESETS: dict[str, Settings] = {
     "code": Settings(
         phrases="gru3", context_form="authors", region_positions=True, node_positions=True,
         margin=0.35, spec=2.75, match="caption", drop_objects=0.05, drop_attributes=0.15,
-        drop_relations=0.15, delete=0.05, epochs=55, drop_rate_after=15 / 55,
+        drop_relations=0.15, delete=0.05, word_rate=1.0, epochs=55, drop_rate_after=15 / 55,
     ),
 }  # fmt: skip
 
@@ -1052,7 +1055,9 @@ def train(
     """
     s = model.settings
     model.to(device)
-    optimiser = torch.optim.AdamW(_groups(model, s.learning_rate), weight_decay=s.weight_decay)
+    optimiser = torch.optim.AdamW(
+        _groups(model, s.learning_rate, s.word_rate), weight_decay=s.weight_decay
+    )
     fall = int(np.ceil(s.drop_rate_after * s.epochs))
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, [fall], gamma=0.1)
     shuffled = batches(splits["train"], s, seed, device)
@@ -1073,11 +1078,15 @@ def train(
     )  # fmt: skip
 
 
-def _groups(model: nn.Module, rate: float) -> list[dict]:
+def _groups(model: nn.Module, rate: float, word_rate: float) -> list[dict]:
     pretrained = [m for m in model.modules() if hasattr(m, "parameter_groups")]
     groups = [group for module in pretrained for group in module.parameter_groups(rate)]  # type: ignore
-    own = {id(p) for module in pretrained for p in module.parameters()}
-    rest = [p for p in model.parameters() if id(p) not in own and p.requires_grad]
+    seen = {id(p) for module in pretrained for p in module.parameters()}
+    own = {id(p): p for p in model.parameters() if id(p) not in seen and p.requires_grad}
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)} & set(own)
+    words = [p for key, p in own.items() if key in tables]
+    rest = [p for key, p in own.items() if key not in tables]
+    groups += [{"params": words, "lr": rate * word_rate}] if words else []
     return [{"params": rest, "lr": rate}, *groups]
 
 

@@ -54,6 +54,7 @@ _SHORT = replace(
     temperature=0.1,
     con=1.0,
     delimiters=False,
+    word_rate=1.0,
 )
 BUDGETS = {
     "world": replace(_SHORT, width=64, word_width=64, epochs=12, learning_rate=3e-3),

@@ -1741,3 +1741,13 @@ def test_pretrained_parts_have_rates_of_their_own(single, monkeypatch):
         wanted = SMALL.learning_rate * (0.1 if "words" in name else 1)
         assert rate.pop(id(value)) == near(wanted), name
     assert not rate
+
+
+def test_word_embeddings_learn_at_their_own_rate():
+    model = cora.build(TINY, 7, embeddings=torch.randn(len(WORDS), 6))
+    rest, words = cora._groups(model, 1e-3, 0.1)
+    assert (rest["lr"], words["lr"]) == (1e-3, pytest.approx(1e-4))
+    assert [tuple(p.shape) for p in words["params"]] == [(len(WORDS), 6)]
+    every = {id(p) for p in model.parameters()}
+    assert {id(p) for g in (rest, words) for p in g["params"]} == every
+    assert cora.PRESETS["paper"].word_rate == 0.1
