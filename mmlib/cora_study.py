@@ -43,7 +43,7 @@ DELIMITERS = ("[CLS]", "[SEP]", "[MASK]")
 # L_HARD on averaged negatives (from a cold start the hardest one collapses). Under the paper's
 # temperature of 0.01 and L_CON's weight of 0.25 all captions first fall together, and so short a
 # training ends there: in the picture world with gold graphs, CORA's dev RSUM after 12 epochs was
-# 15 with them, 176 with 0.1 and 1, and 200 without delimiters, which are most of a short phrase.
+# 16 with them, 172 with 0.1 and 1, and 200 also without delimiters, most of a short phrase.
 _SHORT = replace(
     cora.PRESETS["paper"],
     captions=1,
