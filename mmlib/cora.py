@@ -909,7 +909,7 @@ class Split:
     texts: GraphSet | SequenceSet
 
 
-def batches(split: Split, settings: Settings, seed: int, device: str = "cpu", first: int = 0):
+def batches(split: Split, settings: Settings, seed: int, device: str = "cpu"):
     """epoch -> the training batches of that epoch; a function of seed and epoch alone.
 
     An epoch shows each image with `settings.captions` of its captions, drawn anew each time.
@@ -1028,7 +1028,12 @@ def rerank(similarity: np.ndarray, encoded: Encoded, beta: float) -> np.ndarray:
 
     Raises ValueError for a system without entities.
     """
-    return beta * similarity + (1 - beta) * weakest_entity(encoded)
+    return mix(similarity, weakest_entity(encoded), beta)
+
+
+def mix(similarity: np.ndarray, weakest: np.ndarray, beta: float) -> np.ndarray:
+    """Eq. 14 from both its parts, for one that is mixed with many β; arrays of one shape."""
+    return beta * similarity + (1 - beta) * weakest
 
 
 def weakest_entity(encoded: Encoded) -> np.ndarray:

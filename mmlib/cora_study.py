@@ -24,7 +24,7 @@ from mmlib.claims import Estimate, Result, crossed_interval
 from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
 from mmlib.datasets.captioned import CaptionedImages
 from mmlib.paths import data_dir, write_atomic
-from mmlib.retrieval import metrics, ranks_of_scores
+from mmlib.retrieval import best_ranks, metrics, ranks_of_scores
 from mmlib.text import (
     Vocabulary,
     embedding_matrix,
@@ -228,6 +228,7 @@ class Preparer:
         # word2vec's vectors share a large part and are short: all phrases would look alike.
         self.embeddings = (table - table.mean(dim=0)) / table.std(dim=0)
         self.bert = bert
+        self._made: dict[str, Arrays] = {}
 
     def tokens(self, phrases: Sequence[str], most: int = 40) -> tuple[Tensor, Tensor]:
         """Phrases as word ids: (phrases, L), lengths (phrases,)."""
@@ -312,8 +313,7 @@ class Preparer:
     def arrays(self, system: str) -> Arrays:
         """The arrays that a system of `cora.SYSTEMS`, or "CORA, gold graphs", reads; cached."""
         kind = kind_of(system)
-        cache = self.__dict__.setdefault("_made", {})
-        if kind not in cache:
+        if kind not in self._made:
             makers: dict[str, Callable[[], Arrays]] = {
                 "graphs": self.graphs,
                 "gold": partial(self.graphs, gold=True),
@@ -321,8 +321,8 @@ class Preparer:
                 "bert graphs": self.bert_graphs,
                 "bert sequences": self.bert_sequences,
             }
-            cache[kind] = makers[kind]()
-        return cache[kind]
+            self._made[kind] = makers[kind]()
+        return self._made[kind]
 
 
 GOLD = "CORA, gold graphs"
@@ -461,7 +461,7 @@ def _analyse(
         write_atomic(similarities_path(checkpoint), partial(_save_arrays, stored))
     beta = best_beta(*sides["dev"], dev.image_of)
     variants = {
-        "CORA, reranked": ranks_record(_mix(*sides["test"], beta), seen.image_of),
+        "CORA, reranked": ranks_record(cora.mix(*sides["test"], beta), seen.image_of),
     }
     for name, graphs in damaged.items():
         hurt = cora.encode(model, replace(test, texts=graphs), device)
@@ -487,13 +487,11 @@ def _save_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _mix(similarity: np.ndarray, weakest: np.ndarray, beta: float) -> np.ndarray:
-    return beta * similarity + (1 - beta) * weakest  # eq. 14
-
-
 def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray) -> float:
     """β of eq. 14 with the highest RSUM, of 0, 0.05, ..., 1; the larger one where tied."""
-    rsum = [metrics(ranks_of_scores(_mix(similarity, weakest, b), image_of))["rsum"] for b in BETAS]
+    rsum = [
+        metrics(ranks_of_scores(cora.mix(similarity, weakest, b), image_of))["rsum"] for b in BETAS
+    ]
     return float(BETAS[len(BETAS) - 1 - int(np.argmax(rsum[::-1]))])
 
 
@@ -516,7 +514,7 @@ def ensemble_pair(
         **ranks_record(mean["test_0"], image_of["test"]),
         "variants": {
             f"{system}, reranked": ranks_record(
-                _mix(mean["test_0"], mean["test_1"], beta), image_of["test"]
+                cora.mix(mean["test_0"], mean["test_1"], beta), image_of["test"]
             )
         },
         "beta": beta,
@@ -543,13 +541,13 @@ def entity_retrieval(
     relevant[seen.image_of[caption], which] = True
     assert seen.entities is not None
     scores = seen.images @ seen.entities[first].T
+    own = [np.flatnonzero(row).tolist() for row in relevant]
     answer: dict[str, Any] = {"pool": len(first)}
     for label, s in (
         ("ranks", scores),
         ("frequency", np.tile(count.astype(float), (len(scores), 1))),
     ):
-        best = np.where(relevant, s, -np.inf).max(axis=1, keepdims=True)
-        answer[label] = [int(r) for r in 1 + ((s >= best) & ~relevant).sum(axis=1)]
+        answer[label] = [int(r) for r in best_ranks(s, own)]
     order = np.argsort(-scores[:shown], axis=1, kind="stable")[:, :top]
     answer["top"] = [
         [
@@ -692,13 +690,8 @@ def interaction(
 
 def richest(graphs: Sequence[nx.MultiDiGraph], count: int) -> np.ndarray:
     """The captions with the most attributes and relations, ties by number (Sec. 9)."""
-    richness = np.array(
-        [
-            sum(d["type"] == "attribute" for _, d in g.nodes(data=True))
-            + sum(d["type"] == "relation" for *_, d in g.edges(data=True))
-            for g in graphs
-        ]
-    )
+    said = [sum(len(scenegraph.attributes(g, i)) for i in scenegraph.objects(g)) for g in graphs]
+    richness = np.array(said) + [len(scenegraph.relations(g)) for g in graphs]
     return np.argsort(-richness, kind="stable")[:count]
 
 
