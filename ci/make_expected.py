@@ -1,10 +1,12 @@
 """Write notebooks/expected/<tier>/<number>.json from the results of a finished run.
 
     mmlib run 04 --seeds 5 --out runs/five
-    python ci/make_expected.py 04 world --run runs/five
+    python ci/make_expected.py 04 world --run runs/five --checked 3
 
 The figures are those of the trained systems. Tolerances come from the spread over the run's seeds
-(`mmlib.claims.make_expected`); chance is 50 for AUC and what the system Random got for the rest.
+(`mmlib.claims.make_expected`), for a later run of as many seeds as the notebook has by default
+(--checked); chance is 50 for AUC and what the system Random got for the rest. Other parameters than
+the defaults (--set preset=quick) become a further set of figures in the same file.
 """
 
 import argparse
@@ -18,12 +20,13 @@ import pandas as pd
 import torch
 
 from mmlib.claims import make_expected, write_json
+from mmlib.judge import expected_sets
 from mmlib.runner import default_parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 # What of the parameters changes no figure.
 IRRELEVANT = {"tier", "device", "out", "resume", "expected", "workers"}
-METRICS = ("AUC", "p@1")
+METRICS = ("AUC", "p@1", "rsum", "t2i_r10")
 UNTRAINED = ("Random", "Obj Detect", "Obj Detect (best K on test)")
 
 
@@ -37,17 +40,32 @@ def chance_levels(table: pd.DataFrame) -> dict[str, float]:
     return levels
 
 
+def combined(before: list[dict], new: dict, defaults: dict) -> dict:
+    """A file's content with one set of figures put in or replaced."""
+    kept = [one for one in before if one["parameters"] != new["parameters"]]
+    sets = [{k: v for k, v in one.items() if k != "variants"} for one in [new, *kept]]
+    sets.sort(key=lambda one: one["parameters"] != defaults)
+    if sets[0]["parameters"] != defaults:
+        raise SystemExit("record the figures of the default parameters first")
+    return sets[0] | ({"variants": sets[1:]} if sets[1:] else {})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebook", help="its number, such as 04")
     parser.add_argument("tier", choices=["world", "flickr8k"])
     parser.add_argument("--run", type=Path, required=True, help="folder of the finished run")
+    parser.add_argument("--checked", type=int, required=True, help="seeds of the checked runs")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--commit", default="HEAD", help="what the run was made from")
     args = parser.parse_args()
     (notebook,) = (ROOT / "notebooks").glob(f"{args.notebook}_*.ipynb")
     table = pd.read_csv(args.run / notebook.stem / "results.csv")
     parameters = default_parameters(nbformat.read(notebook, as_version=4).cells)
-    defaults = {name: value for name, value in parameters.items() if name not in IRRELEVANT}
+    fixed = {name: value for name, value in parameters.items() if name not in IRRELEVANT}
+    changed = dict(pair.split("=", 1) for pair in args.set)
+    if unknown := sorted(set(changed) - set(fixed)):
+        parser.error(f"{notebook.name} has no parameter {unknown[0]}")
     commit = subprocess.run(
         ["git", "rev-parse", args.commit], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -58,14 +76,15 @@ def main() -> None:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "seeds": sorted(int(seed) for seed in table.seed.unique()),
-        "command": f"mmlib run {args.notebook} --tier {args.tier} --seeds {table.seed.nunique()}",
-        "tolerance": "99.9 % prediction interval for a mean over the default number of seeds",
+        "command": f"mmlib run {args.notebook} --tier {args.tier} --seeds {table.seed.nunique()}"
+        + "".join(f" --set {pair}" for pair in args.set),
+        "tolerance": f"99.9 % prediction interval for a mean over {args.checked} seed(s)",
     }
     expected = make_expected(
-        table, chance_levels(table), how, defaults, seeds=int(defaults["seeds"])
+        table, chance_levels(table), how, fixed | changed, seeds=args.checked
     )
     target = ROOT / "notebooks" / "expected" / args.tier / f"{args.notebook}.json"
-    write_json(target, expected)
+    write_json(target, combined(expected_sets(target) if target.exists() else [], expected, fixed))
     print(f"{target}: {len(expected['figures'])} figures, not held: {expected['not_held']}")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from mmlib.judge import expected_sets, made_with
 from mmlib.paths import PACKAGE, write_atomic
 
 Verdict = Literal["supported", "not supported", "opposite", "not tested"]
@@ -352,8 +353,8 @@ def make_expected(
 def check_figures(table: pd.DataFrame, expected: Path, parameters: Mapping) -> dict:
     """Compare a run's figures with the expected ones.
 
-    table: results as `save_results` returns them. parameters: of this run; where one that the
-    expected file names has another value, the figures are not comparable and nothing fails.
+    table: results as `save_results` returns them. parameters: of this run; where the expected file
+    holds no set of figures made with them, nothing is comparable and nothing fails.
     A figure that is expected but missing is outside its tolerance.
 
     Returns what goes into checks.json.
@@ -361,10 +362,11 @@ def check_figures(table: pd.DataFrame, expected: Path, parameters: Mapping) -> d
     check: dict = {"expected_file": str(expected), "comparable": False, "why": "", "figures": []}
     if not expected.exists():
         return {**check, "expected_file": None, "why": f"there is no {expected.name} for this tier"}
-    content = json.loads(expected.read_text(encoding="utf-8"))
     own = json.loads(json.dumps(dict(parameters)))  # as they look in a file: no tuples
-    other = {k: v for k, v in content["parameters"].items() if own.get(k) != v}
-    if other:
+    sets = expected_sets(expected)
+    content = next((one for one in sets if made_with(one, own)), None)
+    if content is None:
+        other = {k: v for k, v in sets[0]["parameters"].items() if own.get(k) != v}
         told = ", ".join(f"{k} is {own.get(k)}, not {v}" for k, v in other.items())
         return {**check, "why": f"other parameters than those of the expected figures: {told}"}
     means = figures_of(table)["mean"]

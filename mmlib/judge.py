@@ -121,7 +121,7 @@ def check_problems(
         if not within(f["value"], f["expected"], f["tolerance"]):
             bound = f"{f['expected']} ± {f['tolerance']}"
             problems.append(f"{f['figure']} left its tolerance: {f['value']}, expected {bound}")
-    return problems + _expected_problems(checks, folder)
+    return problems + _expected_problems(checks, folder, parameters)
 
 
 def within(value: Any, expected: Any, tolerance: Any) -> bool:
@@ -132,12 +132,25 @@ def within(value: Any, expected: Any, tolerance: Any) -> bool:
     return abs(value - expected) <= tolerance
 
 
-def _expected_problems(checks: dict[str, Any], folder: Path) -> list[str]:
+def expected_sets(path: Path) -> list[dict[str, Any]]:
+    """The sets of expected figures in a file: that of the default parameters, then the variants."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return [content, *content.get("variants", [])]
+
+
+def made_with(expected: dict[str, Any], parameters: dict[str, Any]) -> bool:
+    """Whether a set of expected figures was made with the parameters of a run."""
+    return all(parameters.get(k) == v for k, v in expected["parameters"].items())
+
+
+def _expected_problems(checks: dict[str, Any], folder: Path, parameters: dict) -> list[str]:
     """Ways in which the figures compared are not those of the expected file."""
     if not checks["expected_file"]:
         return ["checks.json: figures compared, but it names no expected file"]
     try:
-        expected = json.loads((folder / checks["expected_file"]).read_text())["figures"]
+        sets = expected_sets(folder / checks["expected_file"])
+        held_to = next((s for s in sets if made_with(s, parameters)), sets[0])
+        expected = held_to["figures"]
     except (OSError, ValueError, KeyError) as error:
         return [f"cannot read the expected figures: {type(error).__name__}: {error}"]
     compared = {f["figure"]: (f["expected"], f["tolerance"]) for f in checks["figures"]}
@@ -152,8 +165,8 @@ def _expected_for(notebook: str, folder: Path, parameters: dict[str, Any]) -> Pa
     """The file of expected figures made with the parameters of this run, if there is one."""
     tier = folder / parameters.get("expected", "expected") / str(parameters.get("tier"))
     for path in tier.glob("*.json"):
-        fixed = json.loads(path.read_text())["parameters"].items()
-        if notebook.startswith(path.stem) and all(parameters.get(k) == v for k, v in fixed):
+        named = notebook.startswith(path.stem)
+        if named and any(made_with(one, parameters) for one in expected_sets(path)):
             return path
     return None
 

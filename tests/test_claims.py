@@ -461,6 +461,20 @@ def test_other_parameters_are_not_compared(expected):
     assert "seeds is 1, not 3" in check["why"]
 
 
+def test_each_set_of_parameters_has_figures_of_its_own(expected):
+    content = json.loads(expected.read_text())
+    quick = {**content, "parameters": {**PARAMETERS, "seeds": 1}}
+    quick["figures"] = {
+        name: {**figure, "value": figure["value"] - 20}
+        for name, figure in content["figures"].items()
+    }
+    expected.write_text(json.dumps({**content, "variants": [quick]}))
+    assert all(verdicts(table_of(*FIVE), expected).values())
+    other = verdicts(table_of(*FIVE), expected, {**PARAMETERS, "seeds": 1})
+    assert other == {"coco/DC/AUC": False, "coco/DC/p@1": False}
+    assert not check_figures(table_of(*FIVE), expected, {**PARAMETERS, "seeds": 2})["comparable"]
+
+
 def test_further_parameters_and_lists_for_tuples_are_compared(expected):
     same = {**PARAMETERS, "device": "cpu", "systems": ["DC", "AP"]}
     assert all(verdicts(table_of(*FIVE), expected, same).values())

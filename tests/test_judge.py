@@ -134,6 +134,23 @@ def test_widened_tolerance_fails(folder, checks):
     assert found == ["AP/AUC was not compared with what expected/world/04.json says"]
 
 
+def test_a_run_is_held_to_the_figures_of_its_own_parameters(folder, checks):
+    path = folder / "expected/world/04.json"
+    content = json.loads(path.read_text())
+    quick = {"parameters": {**content["parameters"], "preset": "quick"}, "figures": {}}
+    path.write_text(json.dumps({**content, "variants": [quick]}))
+    assert judge.check_problems(checks, "04_links", folder, RUN) == []
+    content["parameters"]["preset"] = ""
+    quick["figures"] = {
+        name: {**figure, "value": figure["value"] - 20}
+        for name, figure in content["figures"].items()
+    }
+    path.write_text(json.dumps({**content, "variants": [quick]}))
+    found = judge.check_problems(checks, "04_links", folder, {**RUN, "preset": "quick"})
+    assert len(found) == len(content["figures"])
+    assert all("was not compared with what" in line for line in found)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
