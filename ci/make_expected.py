@@ -80,9 +80,7 @@ def main() -> None:
         + "".join(f" --set {pair}" for pair in args.set),
         "tolerance": f"99.9 % prediction interval for a mean over {args.checked} seed(s)",
     }
-    expected = make_expected(
-        table, chance_levels(table), how, fixed | changed, seeds=args.checked
-    )
+    expected = make_expected(table, chance_levels(table), how, fixed | changed, seeds=args.checked)
     target = ROOT / "notebooks" / "expected" / args.tier / f"{args.notebook}.json"
     write_json(target, combined(expected_sets(target) if target.exists() else [], expected, fixed))
     print(f"{target}: {len(expected['figures'])} figures, not held: {expected['not_held']}")
