@@ -10,14 +10,13 @@ Prints a Markdown table: milliseconds of the similarity with its gradient, and o
 
 import argparse
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
+from measure import processor
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -116,14 +115,6 @@ def compare(name: str, model: LinkModel, batch: Batch, repetitions: int) -> list
             [lambda work=work: work(mmlib_way), lambda work=work: work(loop_way)], count
         )
     ]
-
-
-def processor() -> str:
-    """The processor's name, where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def main(arguments: list[str] | None = None) -> None:

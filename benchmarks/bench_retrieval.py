@@ -5,21 +5,18 @@ lie between mmlib's optimistic and pessimistic ones, and the scan must find what
 both are checked before anything is printed.
 
 Prints Markdown tables: medians as CPU time and as wall time (on a busy machine they differ), the
-ratio of CPU times, and the peak of what NumPy allocated in each way.
+ratio of CPU times, and the peak of what NumPy allocated in each way; then a search's time as the
+images grow in number, beside that of a scorer that attends from words to regions.
 """
 
 import argparse
-import gc
-import os
 import statistics
-import time
-import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
 import torch
-from bench_links import processor
+from measure import machine, peak_mib, times_ms
 
+from mmlib.cross_attention import time_cross_attention
 from mmlib.retrieval import Index, rank_images_and_captions, ranks_of_scores, time_search
 
 
@@ -44,27 +41,6 @@ def by_sorting(scores: np.ndarray, image_of: np.ndarray) -> tuple[np.ndarray, np
 def by_scanning(images: np.ndarray, query: np.ndarray, k: int) -> np.ndarray:
     """The best k rows by a product in float32 and a sort."""
     return np.argsort(images @ query)[::-1][:k]
-
-
-def times_ms(work: Callable[[], object], repetitions: int) -> tuple[float, float]:
-    """Median CPU and wall time in milliseconds."""
-    cpu, wall = [], []
-    for _ in range(repetitions):
-        start, start_cpu = time.perf_counter(), time.process_time()
-        work()
-        wall.append(1000 * (time.perf_counter() - start))
-        cpu.append(1000 * (time.process_time() - start_cpu))
-    return statistics.median(cpu), statistics.median(wall)
-
-
-def peak_mib(work: Callable[[], object]) -> float:
-    """The most that NumPy held beyond what was there before."""
-    gc.collect()
-    tracemalloc.start()
-    work()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak / 2**20
 
 
 def compare_ranking(images: int, width: int, repetitions: int) -> None:
@@ -140,16 +116,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes: does it still run?")
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
-    threads = os.environ.get("OMP_NUM_THREADS", "all")
-    print(f"{processor()}, {os.cpu_count()} cores, OMP_NUM_THREADS={threads}, "
-          f"PyTorch {torch.__version__}, NumPy {np.__version__}\n")  # fmt: skip
+    print(f"{machine()}, NumPy {np.__version__}\n")
     compare_ranking(*((50, 16, 1) if quick else (5000, 1024, 3)))
     compare_search(*((2000, 64, 3) if quick else (100_000, 1024, 50)))
     sizes = [10**power for power in range(1, 4 if quick else 7)]
     medians = time_search(sizes, width=16 if quick else 1024, repeats=3 if quick else 20)
-    print("\n| images | search, wall ms |\n|--:|--:|")
+    few = [size for size in sizes if size <= 10_000]
+    attended = time_cross_attention(few, width=16 if quick else 1024)
+    print("\n| images | search, wall ms | SCAN's cross-attention |\n|--:|--:|--:|")
     for size, seconds in medians.items():
-        print(f"| {size} | {1000 * seconds:.2f} |", flush=True)
+        peer = f"{1000 * attended[size]:.2f}" if size in attended else "–"
+        print(f"| {size} | {1000 * seconds:.2f} | {peer} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The benchmarks still run, and time two ways to the same answer."""
 
-import importlib.util
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +16,40 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
-def bench_links():
-    spec = importlib.util.spec_from_file_location("bench_links", FOLDER / "bench_links.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load():
+    """Loads a benchmark by its name, so that it finds what the benchmarks share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def bench_links(load):
+    return load("bench_links")
+
+
+@pytest.fixture(scope="module")
+def bench_cora(load):
+    return load("bench_cora")
+
+
+@pytest.fixture(scope="module")
+def measure(load):
+    return load("measure")
+
+
+def rows_of(printed):
+    """The cells of all lines of Markdown tables, headers included."""
+    lines = [line for line in printed.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
 
 
 def test_it_prints_a_row_for_each_similarity_and_shape(bench_links, capsys):
     bench_links.main(["--quick"])
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    rows = rows_of(capsys.readouterr().out)[1:]
     assert len(rows) == 2 * len(STRUCTURED)
     for row in rows:
-        assert all(float(number) > 0 for number in row.strip("| ").split(" | ")[3:])
+        assert all(float(number) > 0 for number in row[3:])
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
@@ -42,3 +65,115 @@ def test_unequal_answers_are_not_timed(bench_links, monkeypatch):
     monkeypatch.setattr(bench_links, "of_pair", lambda block, name: right(block, name) + 0.01)
     with pytest.raises(AssertionError, match="differ"):
         bench_links.main(["--quick"])
+
+
+# --- CORA -----------------------------------------------------------------------------------------
+
+
+def test_a_step_and_a_query_of_cora(bench_cora, capsys):
+    bench_cora.main(["--quick"])
+    rows = rows_of(capsys.readouterr().out)
+    assert [len(row) for row in rows] == [7] * 4 + [4] * 5
+    steps, stages = rows[1:4], rows[5:]
+    assert all(float(number) > 0 for row in steps for number in row[1:])
+    assert [row[0] for row in stages] == ["parse", "encode", "search", "all"]
+    wall = [float(row[2]) for row in stages]
+    assert wall[-1] > max(wall[:-1])
+    layers = steps[0]
+    assert float(layers[4]) > float(layers[2])  # node pairs take memory
+
+
+def small(bench, size=6, **changes):
+    """A model, its dense form and a batch; both forms share their weights."""
+    words = bench.Words([f"word{i}" for i in range(50)])
+    rng = np.random.default_rng(3)
+    graphs = [bench.random_graph(rng, list(words.vocabulary.words)) for _ in range(size)]
+    settings = bench.Settings(width=8, heads=2, word_width=6, **changes)
+    torch.manual_seed(0)
+    model = bench.build(settings, 5, embeddings=torch.randn(len(words.vocabulary), 6))
+    regions = rng.standard_normal((size, 4, 5), dtype=np.float32)
+    texts = bench.GraphSet(graphs, words, mask_id=4)
+    split = bench.Split(regions, np.arange(size), texts)
+    batch = bench.make_batch(split, np.arange(size), settings, rng, list(np.arange(size)[:, None]))
+    return model, bench.Matcher(model.images, bench.Dense(model.texts), settings), batch
+
+
+@pytest.mark.parametrize("layers", [(1, 2), (2, 1), (2, 3)])
+@pytest.mark.parametrize("form", ["printed", "authors"])
+def test_the_dense_form_is_the_same_model(bench_cora, layers, form):
+    changes = {"attribute_layers": layers[0], "object_layers": layers[1], "gat_form": form}
+    model, dense, batch = small(bench_cora, **changes)
+    bench_cora.check(model, dense, batch)
+    assert torch.get_default_dtype() == torch.float32
+    assert all(a is b for a, b in zip(model.parameters(), dense.parameters(), strict=True))
+
+
+def test_a_dense_form_that_hears_too_much_is_not_timed(bench_cora, monkeypatch):
+    right = bench_cora.dense_layer
+    monkeypatch.setattr(
+        bench_cora, "dense_layer", lambda layer, x, linked: right(layer, x, linked | True)
+    )
+    with pytest.raises(AssertionError, match="differ"):
+        bench_cora.check(*small(bench_cora))
+
+
+def test_equal_values_with_other_gradients_are_not_timed(bench_cora, monkeypatch):
+    right = bench_cora.dense_layer
+    monkeypatch.setattr(
+        bench_cora, "dense_layer", lambda layer, x, linked: right(layer, x.detach(), linked)
+    )
+    with pytest.raises(AssertionError, match="differ"):
+        bench_cora.check(*small(bench_cora))
+
+
+def test_graphs_are_like_those_of_captions(bench_cora):
+    rng = np.random.default_rng(0)
+    graphs = [bench_cora.random_graph(rng, ["a", "b", "c"]) for _ in range(1000)]
+    texts = bench_cora.GraphSet(graphs, bench_cora.Words(["a", "b", "c"]))
+    for kind, wanted in (("objects", 3), ("attributes", 2), ("relations", 2)):
+        assert texts.starts[kind][-1] / 1000 == pytest.approx(wanted, abs=0.2)
+
+
+# --- What they measure with -----------------------------------------------------------------------
+
+
+def test_peaks_of_tensors_count_what_is_held_at_once(measure):
+    def work():
+        a = torch.zeros(2**20)  # 4 MiB
+        b = a + 1  # 8 MiB
+        del a
+        return b * 2  # 8 MiB again
+
+    assert measure.tensor_peak_mib(work) == pytest.approx(8, abs=0.1)
+
+
+def test_peaks_of_numpy_count_what_is_held_at_once(measure):
+    def work():
+        a = np.zeros(2**20)  # 8 MiB
+        b = a + 1  # 16 MiB
+        del a
+        return b
+
+    assert measure.peak_mib(work) == pytest.approx(16, abs=0.1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells of children")
+def test_the_peak_of_a_process_with_a_child(measure, tmp_path):
+    before = measure.process_peak_mib()
+    code = "held = bytearray(b'x') * 2**27; print(flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
+        child.stdout.readline()
+        with_child = measure.process_peak_mib()
+        child.communicate(b"\n")
+    assert with_child > before + 128
+    assert measure.process_peak_mib() < with_child
+
+
+def test_every_benchmark_has_a_quick_run(load):
+    scripts = sorted(path.stem for path in FOLDER.glob("bench_*.py"))
+    assert scripts == ["bench_cora", "bench_links", "bench_retrieval", "bench_scenegraph"]
+    for name in scripts:
+        with pytest.raises(SystemExit) as stop:
+            load(name).main(["--help"])
+        assert stop.value.code == 0
