@@ -159,7 +159,7 @@ def run_jobs(
     answers: dict[int, dict[str, Any]] = {}
     waiting = []
     for i, (job, data) in enumerate(jobs):
-        path = folder / f"{settings_hash({**job, 'source': source_hash()})}.json"
+        path = job_path(folder, job)
         if not resume:
             path.unlink(missing_ok=True)
             path.with_suffix(".pt").unlink(missing_ok=True)
@@ -173,6 +173,11 @@ def run_jobs(
     for i, answer in tqdm(finished, total=len(waiting), desc=label, disable=not waiting):
         answers[i] = answer
     return [answers[i] for i in range(len(jobs))]
+
+
+def job_path(folder: Path, job: Mapping[str, Any]) -> Path:
+    """Where `run_jobs` keeps a job's answer; its checkpoint has the suffix ".pt"."""
+    return folder / f"{settings_hash({**job, 'source': source_hash()})}.json"
 
 
 def _run_job(

@@ -1,6 +1,6 @@
 """Notebook 03's experiment, on a few pictures of the world and on numbers worked out by hand."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ import torch
 from mmlib import cora, cora_study, training
 from mmlib.claims import paper_tables
 from mmlib.cora_study import Preparer, budget, difference, interval_of, items, load
+from mmlib.datasets.problem import DataError
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +96,24 @@ def test_every_answer_ranks_every_image_and_caption(answers, study):
     assert 0 <= found[0]["beta"] <= 1
 
 
-def test_answers_come_back_from_their_file(answers, tmp_path):
+def test_answers_come_back_from_their_file(answers, preparer, tmp_path):
     jobs, found, _ = answers
     cora_study.write_answers(tmp_path / "answers.json.gz", jobs, found)
-    again, same = cora_study.read_answers(tmp_path / "answers.json.gz")
+    again, same = cora_study.read_answers(tmp_path / "answers.json.gz", preparer.settings)
     assert same == found
     assert [job for job, _ in again] == [job for job, _ in jobs]
     one, other = (cora_study.collect(j, a) for j, a in ((jobs, found), (again, same)))
     assert one.keys() == other.keys()
     assert all(np.array_equal(one[n]["caption"], other[n]["caption"]) for n in one)
+
+
+def test_stored_answers_of_another_budget_are_refused(answers, preparer, tmp_path):
+    path = tmp_path / "answers.json.gz"
+    with pytest.raises(DataError, match="no stored answers"):
+        cora_study.read_answers(path, preparer.settings)
+    cora_study.write_answers(path, *answers[:2])
+    with pytest.raises(DataError, match="had epochs = 2, not 3"):
+        cora_study.read_answers(path, replace(preparer.settings, epochs=3))
 
 
 def test_attention_weights_into_a_node_sum_to_one(answers):
@@ -129,13 +139,28 @@ def test_an_ensemble_of_a_training_with_itself_ranks_as_it_does(answers, prepare
     assert len(files) == 2
     splits = preparer.arrays("CORA").splits
     image_of = {name: splits[name].image_of for name in ("val", "test")}
-    pair = cora_study.ensemble_pair("pair", [0, 0], "", [files[0], files[0]], image_of)
+    pair = cora_study.ensemble_pair("pair", [0, 0], "", "", [files[0], files[0]], image_of)
     # The similarities were stored in half precision, so near-ties may swap.
     closest = min(
         np.abs(np.array(pair["caption_ranks"]) - answer["caption_ranks"]).mean()
         for answer in found[:2]
     )
     assert closest < 0.5
+
+
+def test_each_seed_is_averaged_with_the_next(preparer, answers):
+    jobs, found, folder = answers
+    (pair,) = cora_study.ensemble_jobs(jobs, folder, preparer)
+    assert pair[0]["seeds"] == [0, 1]
+    (answer,) = training.run_jobs(cora_study.ensemble_pair, [pair], folder, workers=1)
+    assert answer["caption_ranks"] != found[0]["caption_ranks"]
+    assert len(answer["image_ranks"]) == 50
+    scores = cora_study.collect([*jobs, pair], [*found, answer])
+    assert {"CORA, ensemble of two", "CORA, ensemble of two, reranked"} <= set(scores)
+    third = ({**jobs[0][0], "seed": 2}, {})
+    triple = cora_study.ensemble_jobs([*jobs[:2], third], folder, preparer)
+    assert [job["seeds"] for job, _ in triple] == [[0, 1], [1, 2], [2, 0]]
+    assert cora_study.ensemble_jobs(jobs[:1], folder, preparer) == []
 
 
 def test_random_ranks_are_near_chance(study):
@@ -170,8 +195,9 @@ def test_a_difference_is_paired():
     scores = {**SCORES, "B": {**SCORES["A"], "image": np.array([[1, 11]])}}
     gap = difference(scores, "A", "B", IMAGE_OF)
     assert gap.effect == 50
-    same = cora_study.interaction(scores, ("A", "B"), ("A", "B"), IMAGE_OF)
+    same = cora_study.contrast(scores, {"A": 0.0, "B": 0.0}, IMAGE_OF)
     assert (same.effect, same.low, same.high) == (0, 0, 0)
+    assert cora_study.contrast(scores, {"A": -0.9, "B": 1}, IMAGE_OF).effect == pytest.approx(-10)
 
 
 def test_the_gain_on_rich_captions_counts_those_only():
