@@ -95,7 +95,7 @@ def dense_layer(layer: GATv2, nodes: Tensor, linked: Tensor) -> Tensor:
 
 
 class Dense(nn.Module):
-    """A GraphEncoder's weights, applied to padded graphs."""
+    """A GraphEncoder's weights on padded graphs: two steps, parsed edges, eq. 6 as printed."""
 
     def __init__(self, encoder: GraphEncoder):
         super().__init__()
