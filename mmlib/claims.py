@@ -254,6 +254,8 @@ class Claim:
         }  # fmt: skip
 
     def _reason(self) -> str:
+        if not self.parts:
+            return "this run has nothing to compare"
         if len(self.parts) < 2:
             return ""
         held = [n for n, part in self.parts.items() if judge(part, self.margin) == "supported"]

@@ -1003,7 +1003,7 @@ def encode(model: Matcher, split: Split, device: str = "cpu", size: int = 256) -
     model.eval()
     images = []
     for start in range(0, len(split.features), size):
-        regions = np.asarray(split.features[start : start + size], dtype=np.float32)
+        regions = np.array(split.features[start : start + size], dtype=np.float32)
         counts = torch.full((len(regions),), regions.shape[1], device=device)
         images.append(model.encode_images(torch.as_tensor(regions, device=device), counts).cpu())
     captions, entities, owners = [], [], []

@@ -114,20 +114,26 @@ def attention_figure(study: Study, examples: Sequence[Mapping[str, Any]]) -> Fig
     return figure
 
 
-def retrieved(study: Study, examples: Sequence[Mapping[str, Any]]) -> Figure:
-    """A row a caption: its best images, the right one framed in green, others in purple."""
+def retrieved(study: Study, examples: Sequence[Mapping[str, Any]], ranks: Sequence[int]) -> Figure:
+    """A row a caption: its best images, the right one framed in green, and that one with its rank.
+
+    ranks (captions,): of each test caption's own image.
+    """
     image_of, images = study.image_of("test"), study.images["test"]
-    columns = len(examples[0]["best"])
+    columns = len(examples[0]["best"]) + 1
     figure, axes = plt.subplots(
-        len(examples), columns, figsize=(1.7 * columns, 2.1 * len(examples)), squeeze=False
+        len(examples), columns, figsize=(1.6 * columns, 2.1 * len(examples)), squeeze=False
     )
     for row, example in zip(axes, examples, strict=True):
-        row[0].set_title(study.captions("test")[example["caption"]], loc="left", fontsize=9)
-        for axis, image in zip(row, example["best"], strict=True):
+        caption = example["caption"]
+        own = int(image_of[caption])
+        title = row[0].set_title(study.captions("test")[caption], loc="left", fontsize=9)
+        title.set_in_layout(False)  # it may reach over the columns
+        for axis, image in zip(row, [*example["best"], own], strict=True):
             axis.imshow(images.open_image(image))
-            right = image == image_of[example["caption"]]
-            _frame(axis, plots.TRUE if right else plots.FALSE)
-            axis.set_xlabel("right" if right else "wrong", fontsize=8)
+            _frame(axis, plots.TRUE if image == own else plots.FALSE)
+            axis.set_xlabel("right" if image == own else "wrong", fontsize=8)
+        row[-1].set_xlabel(f"the caption's own: rank {ranks[caption]}", fontsize=8)
     return figure
 
 
@@ -158,7 +164,7 @@ def entities_figure(study: Study, top: Sequence[Sequence[Mapping[str, Any]]]) ->
 
 def errors_figure(losses: Mapping[str, Estimate]) -> Figure:
     """RSUM lost over the share of captions with a parse error. "<kind> <percent>" -> estimate."""
-    figure, axis = plt.subplots(figsize=(6, 3.4))
+    figure, axis = plt.subplots(figsize=(7.2, 3.4))
     for number, kind in enumerate(ERRORS):
         x = np.array(RATES) + 0.6 * (number - 1.5)  # side by side, so that intervals can be told
         some = [losses[f"{kind} {rate}"] for rate in RATES]
@@ -166,7 +172,7 @@ def errors_figure(losses: Mapping[str, Estimate]) -> Figure:
         axis.errorbar(x, [e.effect for e in some], bars, marker="o", capsize=2, label=kind)
     axis.axhline(0, color="#333333", linewidth=0.8)
     axis.set(xlabel="captions with an error in %", ylabel="change of RSUM", xticks=RATES)
-    axis.legend(title="what is changed", fontsize=8)
+    axis.legend(title="what is changed", fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -170,8 +171,11 @@ def run_jobs(
     workers = workers or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     pool = Parallel(n_jobs=min(workers, len(waiting)) or 1, return_as="generator_unordered")
     finished = pool(delayed(_run_job)(function, *item) for item in waiting)
-    for i, answer in tqdm(finished, total=len(waiting), desc=label, disable=not waiting):
-        answers[i] = answer
+    with warnings.catch_warnings():
+        # joblib replaces a worker whose memory has grown, as that of a training does.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+        for i, answer in tqdm(finished, total=len(waiting), desc=label, disable=not waiting):
+            answers[i] = answer
     return [answers[i] for i in range(len(jobs))]
 
 
