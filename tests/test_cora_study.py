@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -261,3 +262,30 @@ def test_the_papers_rows_that_stand_beside_ours():
     assert layers.loc["CORA", "rsum"] == 515.8
     assert layers.loc["Joint", "rsum"] == 504.8
     assert layers.loc["(1, 1) layers", "rsum"] == 509.1
+
+
+def test_our_rows_stand_beside_the_printed_ones(answers):
+    jobs, found, _ = answers
+    scores = cora_study.collect(jobs, found)
+    results = cora_study.results(scores, "world", budget("world"), [0, 1])
+    table = pd.DataFrame(asdict(result) for result in results)
+    first = cora_study.beside(table, "table1")
+    assert first.loc["CORA", ("rsum", "paper")] == "515.8"
+    assert first.loc["CORA", ("rsum", "ours")] != "–"
+    assert first.loc["SCAN", ("rsum", "ours")] == "–"
+    third = cora_study.beside(table, "table3")
+    assert third.loc["CORA", ("rsum", "ours")] == third.loc["(1, 2) layers", ("rsum", "ours")]
+    assert third.loc["Joint + FC", ("rsum", "paper")] == "501.6"
+
+
+def test_entities_are_counted_at_each_rank():
+    found = [{"ranks": [1, 6], "frequency": [2, 20], "pool": 9}, {"ranks": [11, 6], "pool": 9}]
+    table = cora_study.entity_table(found)
+    assert table.loc["CORA"].tolist() == [25.0, 25.0, 75.0, 9]
+    assert table.loc["most frequent first"].tolist() == [0.0, 50.0, 50.0, 9]
+
+
+def test_a_query_takes_time_to_parse_and_to_encode(study, preparer):
+    taken = cora_study.time_query(preparer, study.captions("test")[:4])
+    assert list(taken) == ["parse", "encode"]
+    assert all(0 < seconds < 1 for seconds in taken.values())
