@@ -420,19 +420,24 @@ class GATv2(nn.Module):
 
     def scores(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
         """Attention weights (E, H); those of the edges into one node sum to 1."""
-        pair = F.leaky_relu(self.left(nodes)[target] + self.right(nodes)[source], 0.2)
+        return self._weights(self.left(nodes), self.right(nodes), source, target)
+
+    def _weights(self, left: Tensor, right: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        pair = F.leaky_relu(left[target] + right[source], 0.2)
         e = (pair.unflatten(1, (self.heads, -1)) * self.attention).sum(-1)  # eq. 2
-        return neighbour_softmax(e, target, len(nodes))  # eq. 3
+        return neighbour_softmax(e, target, len(left))  # eq. 3
 
     def forward(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
         """Nodes (N, d) and edges source (E,) -> target (E,) -> nodes (N, d)."""
-        alpha = self.scores(nodes, source, target)
-        values = self.dropout(self.value(nodes)).unflatten(1, (self.heads, -1))
+        left, right = self.left(nodes), self.right(nodes)
+        alpha = self._weights(left, right, source, target)
+        values = right if self.value is self.right else self.value(nodes)
+        values = self.dropout(values).unflatten(1, (self.heads, -1))
         messages = torch.zeros_like(values).index_add(0, target, alpha[..., None] * values[source])
         messages = messages.flatten(1)  # eq. 4
         if self.norm is None:
             return messages.relu()
-        return self.norm(self.left(nodes) + messages).relu()
+        return self.norm(left + messages).relu()
 
 
 class RelationContext(nn.Module):
