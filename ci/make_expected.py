@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True, help="folder of the finished run")
     parser.add_argument("--checked", type=int, required=True, help="seeds of the checked runs")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--note", help="what else a reader should know of how it was run")
     parser.add_argument("--commit", default="HEAD", help="what the run was made from")
     args = parser.parse_args()
     (notebook,) = (ROOT / "notebooks").glob(f"{args.notebook}_*.ipynb")
