@@ -42,6 +42,9 @@ def test_splits_hold_every_caption_once_and_dev_the_first_of_each_image(study, p
     arrays = preparer.arrays("CORA")
     assert len(arrays.splits["test"].texts) == len(study.captions("test"))
     assert np.array_equal(arrays.splits["val"].image_of, np.arange(40))
+    whole = preparer.whole_dev()
+    assert np.array_equal(whole.image_of, study.image_of("val"))
+    assert len(whole.texts) == len(study.captions("val"))
     assert np.array_equal(arrays.splits["test"].image_of, study.image_of("test"))
     assert len(study.graphs["test"]) == len(study.captions("test"))
     assert study.graphs["test"][7].graph["text"] == study.captions("test")[7]
@@ -138,8 +141,7 @@ def test_an_ensemble_of_a_training_with_itself_ranks_as_it_does(answers, prepare
     _, found, folder = answers
     files = sorted(folder.glob("*.npz"))
     assert len(files) == 2
-    splits = preparer.arrays("CORA").splits
-    image_of = {name: splits[name].image_of for name in ("val", "test")}
+    image_of = {name: preparer.study.image_of(name) for name in ("val", "test")}
     pair = cora_study.ensemble_pair("pair", [0, 0], "", "", [files[0], files[0]], image_of)
     # The similarities were stored in half precision, so near-ties may swap.
     closest = min(
