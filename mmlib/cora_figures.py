@@ -122,13 +122,14 @@ def retrieved(study: Study, examples: Sequence[Mapping[str, Any]], ranks: Sequen
     image_of, images = study.image_of("test"), study.images["test"]
     columns = len(examples[0]["best"]) + 1
     figure, axes = plt.subplots(
-        len(examples), columns, figsize=(1.6 * columns, 2.1 * len(examples)), squeeze=False
-    )
+        len(examples), columns, figsize=(1.6 * columns, 2.1 * len(examples)), squeeze=False,
+        layout="none",
+    )  # fmt: skip
+    figure.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.07, hspace=0.42, wspace=0.06)
     for row, example in zip(axes, examples, strict=True):
         caption = example["caption"]
         own = int(image_of[caption])
-        title = row[0].set_title(study.captions("test")[caption], loc="left", fontsize=9)
-        title.set_in_layout(False)  # it may reach over the columns
+        row[0].set_title(study.captions("test")[caption], loc="left", fontsize=9)
         for axis, image in zip(row, [*example["best"], own], strict=True):
             axis.imshow(images.open_image(image))
             _frame(axis, plots.TRUE if image == own else plots.FALSE)
