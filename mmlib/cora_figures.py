@@ -172,7 +172,7 @@ def errors_figure(losses: Mapping[str, Estimate]) -> Figure:
         bars = np.array([(e.effect - e.low, e.high - e.effect) for e in some]).T
         axis.errorbar(x, [e.effect for e in some], bars, marker="o", capsize=2, label=kind)
     axis.axhline(0, color="#333333", linewidth=0.8)
-    axis.set(xlabel="captions with an error in %", ylabel="change of RSUM", xticks=RATES)
+    axis.set(xlabel="captions drawn for an error in %", ylabel="change of RSUM", xticks=RATES)
     axis.legend(title="what is changed", fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 

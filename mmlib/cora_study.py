@@ -440,8 +440,9 @@ def training_jobs(
 
 
 def corrupted(preparer: Preparer, seed: int = 0) -> dict[str, GraphSet]:
-    """Test graphs with simulated parse errors (Sec. 9): "attribute 10" has every tenth caption's
-    graph changed. Kinds: words dropped, an attribute moved, an edge moved, and all three.
+    """Test graphs with simulated parse errors (Sec. 9): for "attribute 10" every tenth caption is
+    drawn for an error. Kinds: a word dropped, an attribute moved, a relation moved, or one of them.
+    A graph without room for its error stays as it is (see `room_for_errors`).
     """
     graphs = preparer.study.graphs["test"]
     sets = {}
@@ -451,6 +452,17 @@ def corrupted(preparer: Preparer, seed: int = 0) -> dict[str, GraphSet]:
             changed = [scenegraph.corrupt(graph, kind, rate / 100, rng) for graph in graphs]
             sets[f"{kind} {rate}"] = preparer.graph_set(changed)
     return sets
+
+
+def room_for_errors(graphs: Sequence[nx.MultiDiGraph]) -> dict[str, float]:
+    """Share of the graphs in which there is something to drop or move, by kind."""
+    rng = np.random.default_rng(0)
+    return {
+        kind: float(
+            np.mean([bool(scenegraph.corrupt(g, kind, 1, rng).graph["error"]) for g in graphs])
+        )
+        for kind in ERRORS
+    }
 
 
 def train_system(
@@ -783,6 +795,13 @@ def difference(scores: Scores, better: str, worse: str, image_of: np.ndarray) ->
     return contrast(scores, {better: 1, worse: -1}, image_of)
 
 
+def ensemble_gain(scores: Scores, image_of: np.ndarray) -> Estimate:
+    """RSUM of the ensembles of two minus the mean of their members (see `ensemble_jobs`)."""
+    both, single = (items(scores, name, image_of) for name in ("CORA, ensemble of two", "CORA"))
+    members = (single + np.roll(single, -1, axis=0)) / 2
+    return crossed_interval(both - members[: len(both)], np.arange(both.shape[1]))
+
+
 def richest(graphs: Sequence[nx.MultiDiGraph], count: int) -> np.ndarray:
     """The captions with the most attributes and relations, ties by number (Sec. 9)."""
     said = [sum(len(scenegraph.attributes(g, i)) for i in scenegraph.objects(g)) for g in graphs]
@@ -800,6 +819,17 @@ def rich_gain(
     a, b = (_caption_hits(scores, name)[:, rich] for name in (better, worse))
     n = min(len(a), len(b))
     return crossed_interval(100 * (a[:n] - b[:n]), image_of[rich])
+
+
+def rich_excess(
+    scores: Scores, better: str, worse: str, rich: np.ndarray, image_of: np.ndarray
+) -> Estimate:
+    """How much larger the gain of `rich_gain` is on the captions `rich` than on all others."""
+    a, b = (_caption_hits(scores, name) for name in (better, worse))
+    n, captions = min(len(a), len(b)), a.shape[1]
+    weights = np.full(captions, -captions / (captions - len(rich)))
+    weights[rich] = captions / len(rich)
+    return crossed_interval(100 * weights * (a[:n] - b[:n]), image_of)
 
 
 def _caption_hits(scores: Scores, system: str) -> np.ndarray:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from mmlib import cora, cora_study, training
+from mmlib import cora, cora_study, scenegraph, training
 from mmlib.claims import paper_tables
 from mmlib.cora_study import Preparer, budget, difference, interval_of, items, load
 from mmlib.datasets.problem import DataError
@@ -209,6 +209,42 @@ def test_the_gain_on_rich_captions_counts_those_only():
     gain = cora_study.rich_gain(scores, "B", "A", np.array([1, 3]), IMAGE_OF)
     assert gain.effect == 200  # caption 1 gains R@1, caption 3 all three
     assert cora_study.rich_gain(scores, "B", "A", np.array([0, 2]), IMAGE_OF).effect == 0
+
+
+def test_the_excess_of_rich_captions_is_a_difference_of_means():
+    better = {"image": np.array([[1, 1]]), "caption": np.array([[1, 1, 1, 1]])}
+    scores = {**SCORES, "B": better}
+    rich, rest = np.array([1, 3]), np.array([0, 2])
+    expected = (
+        cora_study.rich_gain(scores, "B", "A", rich, IMAGE_OF).effect
+        - cora_study.rich_gain(scores, "B", "A", rest, IMAGE_OF).effect
+    )
+    assert expected == 200
+    found = cora_study.rich_excess(scores, "B", "A", rich, IMAGE_OF)
+    assert found.effect == pytest.approx(expected)
+
+
+def test_an_ensemble_is_set_against_the_mean_of_its_members():
+    ranks = np.array([[1, 1], [11, 11], [1, 11]])  # three seeds, two images
+    captions = np.ones((3, 4), dtype=int)
+    scores = {
+        "CORA": {"image": ranks, "caption": captions},
+        "CORA, ensemble of two": {"image": np.ones((3, 2), dtype=int), "caption": captions},
+    }
+    # RSUM 600, 300, 450: pairs (0, 1), (1, 2), (2, 0) have members of 450, 375, 525 in the mean.
+    gain = cora_study.ensemble_gain(scores, IMAGE_OF)
+    assert gain.effect == pytest.approx(600 - (450 + 375 + 525) / 3)
+    one = {name: {k: v[:2] for k, v in some.items()} for name, some in scores.items()}
+    one["CORA, ensemble of two"] = {k: v[:1] for k, v in scores["CORA, ensemble of two"].items()}
+    assert cora_study.ensemble_gain(one, IMAGE_OF).effect == pytest.approx(150)
+
+
+def test_room_for_errors_counts_graphs_with_something_to_move(study):
+    room = cora_study.room_for_errors(study.graphs["test"])
+    assert room["tokens"] == room["mixed"] == 1
+    several = [len(scenegraph.objects(g)) > 1 for g in study.graphs["test"]]
+    related = [bool(scenegraph.relations(g)) for g in study.graphs["test"]]
+    assert room["edge"] == np.mean(np.logical_and(several, related))
 
 
 def test_the_richest_captions_have_the_most_attributes_and_relations(study):
