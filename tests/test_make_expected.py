@@ -42,7 +42,8 @@ def test_the_defaults_come_first(tool):
 
 
 def test_chance_is_what_random_got_and_untrained_systems_have_none(tool):
-    rows = [("world", system, metric, 10.0 * i) for i, (system, metric) in enumerate(
-        [("CORA", "rsum"), ("Random", "rsum"), ("CORA", "i2t_r1"), ("DC", "AUC")])]  # fmt: skip
+    figures = [("CORA", "rsum"), ("Random", "rsum"), ("CORA", "i2t_r1"), ("DC", "AUC")]
+    figures += [("CORA, reranked", "rsum")]
+    rows = [("world", *figure, 10.0 * i) for i, figure in enumerate(figures)]
     table = pd.DataFrame(rows, columns=["dataset", "system", "metric", "value"])
     assert tool.chance_levels(table) == {"world/CORA/rsum": 10.0, "world/DC/AUC": 50.0}
