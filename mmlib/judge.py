@@ -140,7 +140,7 @@ def expected_sets(path: Path) -> list[dict[str, Any]]:
 
 def made_with(expected: dict[str, Any], parameters: dict[str, Any]) -> bool:
     """Whether a set of expected figures was made with the parameters of a run."""
-    return all(parameters.get(k) == v for k, v in expected["parameters"].items())
+    return all(parameters.get(k) == v for k, v in expected.get("parameters", {}).items())
 
 
 def _expected_problems(checks: dict[str, Any], folder: Path, parameters: dict) -> list[str]:

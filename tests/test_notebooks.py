@@ -16,6 +16,7 @@ from nbformat.v4 import new_output
 from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, stdout
 
 from mmlib.cli import TIERS
+from mmlib.judge import expected_sets
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -37,7 +38,8 @@ def test_committed_notebook_keeps_the_rules(path):
 
 @pytest.mark.parametrize("path", EXPECTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_zero_and_chance_lie_outside_every_tolerance(path):
-    assert vacuous(json.loads(path.read_text())["figures"]) == []
+    for one in expected_sets(path):
+        assert vacuous(one["figures"]) == []
 
 
 @pytest.mark.parametrize("path", EXPECTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -46,7 +48,7 @@ def test_expected_figures_say_where_they_come_from(path):
     assert any(notebook.stem.startswith(path.stem) for notebook in NOTEBOOKS)
     assert path.parent.name in TIERS
     assert content["how"]
-    assert content["parameters"]["seeds"] >= 1
+    assert content["parameters"]["seeds"] >= 0  # 0: as many as the notebook itself takes
     few = [name for name, figure in content["figures"].items() if figure["seeds"] < 5]
     if path.parent.name == "world":
         assert few == [], "a tolerance comes from at least five seeds"
