@@ -1,6 +1,8 @@
 """Notebook 03's experiment, on a few pictures of the world and on numbers worked out by hand."""
 
+import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -327,3 +329,16 @@ def test_a_query_takes_time_to_parse_and_to_encode(study, preparer):
     taken = cora_study.time_query(preparer, study.captions("test")[:4])
     assert list(taken) == ["parse", "encode"]
     assert all(0 < seconds < 1 for seconds in taken.values())
+
+
+def test_the_stored_answers_are_those_of_the_recorded_figures():
+    folder = Path(__file__).parents[1] / "notebooks" / "expected" / "flickr8k"
+    jobs, found = cora_study.read_answers(folder / "03_answers.json.gz", budget("flickr8k"))
+    scores = cora_study.collect(jobs, found)
+    figures = json.loads((folder / "03.json").read_text())["figures"]
+    rsum = {name.split("/")[1]: f["value"] for name, f in figures.items() if name.endswith("rsum")}
+    assert {"CORA", "VSE∞", "Joint"} <= set(rsum)
+    for system, value in rsum.items():
+        rows = cora_study.recalls(scores[system])
+        assert len(rows) == 3
+        assert np.mean([row["rsum"] for row in rows]) == pytest.approx(value, abs=1e-3)
