@@ -84,6 +84,8 @@ def main() -> None:
         + "".join(f" --set {pair}" for pair in args.set),
         "tolerance": f"99.9 % prediction interval for a mean over {args.checked} seed(s)",
     }
+    if args.note:
+        how["note"] = args.note
     expected = make_expected(table, chance_levels(table), how, fixed | changed, seeds=args.checked)
     target = ROOT / "notebooks" / "expected" / args.tier / f"{args.notebook}.json"
     write_json(target, combined(expected_sets(target) if target.exists() else [], expected, fixed))
