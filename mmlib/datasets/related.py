@@ -1,0 +1,54 @@
+"""The record of image-text pairs with coherence relations, real or generated."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from PIL import Image
+
+
+@dataclass(frozen=True, eq=False)
+class RelatedPairs:
+    """Pairs of a text and an image, and which coherence relations hold between them.
+
+    name: the collection, such as "clue". split: "train", "val" or "test".
+    texts: one a pair. labels: (pairs, relations) bool; several may hold, or none.
+    relations: their names, in the order of the labels' columns.
+    image_of: (pairs,) the row of each pair's image; pairs may share one.
+    image_ids: a name for each image, unique over all splits.
+    features: (images, regions, width) float32 of a frozen network, or None.
+    open_image: row -> RGB picture, or None where there are no pictures.
+    """
+
+    name: str
+    split: str
+    texts: tuple[str, ...]
+    labels: np.ndarray
+    relations: tuple[str, ...]
+    image_of: np.ndarray
+    image_ids: tuple[str, ...]
+    features: np.ndarray | None = None
+    open_image: Callable[[int], Image.Image] | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels.shape != (len(self.texts), len(self.relations)):
+            raise ValueError(
+                f"labels {self.labels.shape} for {len(self.texts)} texts and "
+                f"{len(self.relations)} relations"
+            )
+        if self.image_of.shape != (len(self.texts),):
+            raise ValueError(f"image_of {self.image_of.shape} for {len(self.texts)} texts")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int] | np.ndarray, split: str | None = None) -> "RelatedPairs":
+        """The pairs of some rows, in their order; images stay as they are."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return replace(
+            self,
+            split=split or self.split,
+            texts=tuple(self.texts[i] for i in rows),
+            labels=self.labels[rows],
+            image_of=self.image_of[rows],
+        )
