@@ -68,17 +68,23 @@ class Vocabulary:
 
 
 def train_word2vec(
-    sentences: Sequence[Sequence[str]], width: int, seed: int, epochs: int = 10
+    sentences: Sequence[Sequence[str]],
+    width: int,
+    seed: int,
+    epochs: int = 10,
+    window: int = 5,
+    skip_gram: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Skip-gram word vectors by gensim, word -> (width,) float32, trained on tokenised sentences.
+    """Word vectors by gensim, word -> (width,) float32, trained on tokenised sentences.
 
-    One worker thread, so that the same seed gives the same vectors.
+    Skip-gram, or else CBOW; `window` words to each side; 5 negatives. One worker thread,
+    so that the same seed gives the same vectors.
     """
     from gensim.models import Word2Vec  # imported late: not needed where vectors are given
 
     model = Word2Vec(
-        [list(s) for s in sentences], vector_size=width, min_count=1, sg=1, window=5, negative=5,
-        epochs=epochs, seed=seed, workers=1, hashfxn=_stable_hash,
+        [list(s) for s in sentences], vector_size=width, min_count=1, sg=int(skip_gram),
+        window=window, negative=5, epochs=epochs, seed=seed, workers=1, hashfxn=_stable_hash,
     )  # fmt: skip
     return {word: model.wv[word].copy() for word in model.wv.index_to_key}
 

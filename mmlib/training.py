@@ -52,12 +52,13 @@ def fit(
     progress: str | None = None,
     optimiser: torch.optim.Optimizer | None = None,
     schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
+    factor: float = 0.2,
 ) -> list[dict[str, float]]:
-    """Train with Adam, divide the rate by 5 on a plateau of the dev loss, keep the best epoch.
+    """Train with Adam, lower the rate on a plateau of the dev loss, keep the best epoch.
 
     batches: epoch -> the batches of that epoch, a function of the epoch alone.
     loss: batch -> scalar. evaluate: -> figures of the epoch, among them "dev_loss".
-    patience: epochs without an improvement of 1e-4 after which the rate falls.
+    patience: epochs without an improvement of 1e-4 after which the rate falls to `factor` of it.
     checkpoint: written after every epoch and read at the start where it exists, so that a run
     that was stopped goes on and ends with the same figures as one that was not.
     progress: what to call the progress bar; None for no bar.
@@ -69,7 +70,12 @@ def fit(
     """
     optimiser = optimiser or torch.optim.Adam(model.parameters(), lr=learning_rate)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimiser, factor=0.2, patience=patience, threshold=1e-4, threshold_mode="abs", min_lr=1e-7
+        optimiser,
+        factor=factor,
+        patience=patience,
+        threshold=1e-4,
+        threshold_mode="abs",
+        min_lr=1e-7,
     )
     history: list[dict[str, float]] = []
     best = {name: value.clone() for name, value in model.state_dict().items()}
