@@ -52,3 +52,35 @@ class RelatedPairs:
             labels=self.labels[rows],
             image_of=self.image_of[rows],
         )
+
+
+def grouped_rows(
+    groups: np.ndarray, share: float, seed: int | np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers (kept, held out), each in order; no group stands on both sides.
+
+    groups: (rows,) a key each. Whole groups are drawn at random until they hold at least `share`
+    of the rows. Raises ValueError where one side would be empty.
+    """
+    names, group_of = np.unique(groups, return_inverse=True)
+    if not 0 < share < 1:
+        raise ValueError(f"a share of {share} leaves one side empty: choose one between 0 and 1")
+    order = np.random.default_rng(seed).permutation(len(names))
+    sizes = np.bincount(group_of)[order]
+    taken = 1 + np.searchsorted(np.cumsum(sizes), share * len(groups) - 1e-9)
+    held = np.isin(group_of, order[:taken])
+    if held.all():
+        raise ValueError(f"{len(names)} groups are too few to hold out {share:.0%} of the rows")
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def hold_out(
+    pairs: RelatedPairs, share: float = 0.1, seed: int = 0, groups: np.ndarray | None = None
+) -> tuple[RelatedPairs, RelatedPairs]:
+    """Training and validation pairs that share no image, or no group where `groups` are given.
+
+    groups: (pairs,) a key each, such as the recipe. Raises ValueError for a share that leaves one
+    side empty.
+    """
+    rows, held = grouped_rows(pairs.image_of if groups is None else groups, share, seed)
+    return pairs.take(rows, "train"), pairs.take(held, "val")

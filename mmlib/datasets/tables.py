@@ -1,0 +1,69 @@
+"""Rows of a delimited text file, each checked: what every reader of tables shares."""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from mmlib.datasets.problem import Problem
+
+SOMETHING = r"(?s).*\S.*"
+Fields = dict[str, str]
+
+
+def table_rows(
+    path: Path,
+    columns: Sequence[str],
+    mend: str,
+    patterns: Mapping[str, str] | None = None,
+    *,
+    delimiter: str = ",",
+    quoted: bool = True,
+    more: bool = False,
+) -> Iterator[tuple[int, Fields | None, list[Problem]]]:
+    """Line, fields and problems of each row; fields are None where the row cannot be read.
+
+    columns: the header; with `more` others may stand among them and are passed over.
+    patterns: column -> regular expression that the whole value must match.
+    A missing file or another header is one item with a problem, and the end.
+    """
+    if not path.is_file():
+        yield 1, None, [Problem(path, None, "is missing", mend)]
+        return
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter, quoting=quoting)
+        header = next(reader, [])
+        sound = set(columns) <= set(header) if more else header == list(columns)
+        if not sound:
+            what = f"the columns are {header}, not {list(columns)}"
+            yield 1, None, [Problem(path, 1, what, mend)]
+            return
+        before = reader.line_num
+        for values in reader:
+            row, before = before + 1, reader.line_num  # a quoted field may span lines
+            if defect := _defect(values, header):
+                yield row, None, [Problem(path, row, defect, mend)]
+                continue
+            fields = dict(zip(header, values, strict=True))
+            yield row, {name: fields[name] for name in columns}, _mismatches(
+                path, row, fields, patterns or {}, mend
+            )
+
+
+def _defect(values: list[str], header: list[str]) -> str | None:
+    if len(values) != len(header):
+        return f"{len(values)} fields instead of {len(header)}"
+    if any("\ufffd" in value for value in values):
+        return "bytes that are not UTF-8"
+    return None
+
+
+def _mismatches(
+    path: Path, row: int, fields: Fields, patterns: Mapping[str, str], mend: str
+) -> list[Problem]:
+    return [
+        Problem(path, row, f"{name} is {fields[name]!r}, not {pattern}", mend)
+        for name, pattern in patterns.items()
+        if not re.fullmatch(pattern, fields[name])
+    ]
