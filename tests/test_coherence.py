@@ -3,11 +3,11 @@
 Sections and equations are those of "Cross-Modal Coherence for Text-to-Image Retrieval" (2022).
 """
 
+import ast
 import csv
 import math
-import subprocess
-import sys
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, rankdata
 from torch.nn import functional as F
 
+from mmlib import coherence
 from mmlib.coherence import (
     AttentionPooling,
     CoherenceHead,
@@ -403,11 +404,22 @@ def test_identical_vectors_have_finite_gradients(loss, kind, dtype):
     texts, images = texts.clone().requires_grad_(), images.clone().requires_grad_()
     value = loss(texts, images)
     value.backward()
-    assert math.isfinite(value)
+    assert math.isfinite(value.item())
     assert texts.grad.isfinite().all()
     assert images.grad.isfinite().all()
     if kind == "all":
         assert value.item() == pytest.approx(0.6 if loss is hinge_cosine else 0.3, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_pair_without_rivals_costs_nothing(loss):
+    """The last batch of an epoch may hold a single pair: no negative, no violation."""
+    texts, images = (x.requires_grad_() for x in pairs(0, 1))
+    value = loss(texts, images)
+    value.backward()
+    assert value.item() == 0
+    assert not texts.grad.any()
+    assert not images.grad.any()
 
 
 def stepped(loss, texts, images, rate=0.05):
@@ -760,11 +772,11 @@ def test_a_constant_factor_of_a_row_changes_no_ranking(seed):
 
 def test_sum_and_mean_over_relations_rank_alike():
     rng = np.random.default_rng(0)
-    theta, x = rng.uniform(-1, 1, (40, 40)), rng.random((40, 40, 4))
+    theta, x = rng.uniform(0.4, 0.5, (40, 40)), rng.random((40, 40, 4))
     eta = confidence(x, 0.13)
     ranks = full_ranks(theta, eta, 0.1)
     assert (full_ranks(theta, eta / 4, 0.1) == ranks).all()
-    assert (ranks != full_ranks(theta)).any()
+    assert (ranks != full_ranks(theta)).mean() > 0.5
 
 
 @few
@@ -959,15 +971,19 @@ def test_metrics_are_the_loop(seed, count, size):
 
 
 def test_random_scores_give_the_chance_level():
-    """MedR 250.5, R@1 0.2, R@5 1, R@10 2 within four standard errors."""
-    theta = np.random.default_rng(0).standard_normal((1512, 1512))
-    metrics = pool_metrics(pool_ranks(theta, draw_pools(1512, count=40)))
-    assert metrics["medr"].mean() == pytest.approx(250.5, abs=8)
+    """MedR 250.5, R@1 0.2, R@5 1, R@10 2 within five standard errors; new scores for each pool."""
+    rng, times = np.random.default_rng(0), 40
+    ranks = [
+        pool_ranks(rng.standard_normal((600, 600)), draw_pools(600, count=1, seed=seed))[0]
+        for seed in range(times)
+    ]
+    metrics = pool_metrics(np.array(ranks))
+    spread = 500 / (2 * math.sqrt(500))  # of the median of 500 uniform ranks
+    assert metrics["medr"].mean() == pytest.approx(250.5, abs=5 * spread / math.sqrt(times))
+    assert metrics["medr"].std() == pytest.approx(spread, rel=0.5)
     for k, name in ((1, "r1"), (5, "r5"), (10, "r10")):
-        wanted = k / 5
-        error = 100 * math.sqrt(k / 500 * (1 - k / 500) / (500 * 40))
-        assert metrics[name].mean() == pytest.approx(wanted, abs=5 * error)
-    assert metrics["medr"].std() > 3  # the spread over pools is there
+        error = 100 * math.sqrt(k / 500 * (1 - k / 500) / (500 * times))
+        assert metrics[name].mean() == pytest.approx(100 * k / 500, abs=5 * error)
 
 
 def test_perfect_scores_are_perfect_in_every_pool():
@@ -985,8 +1001,26 @@ def test_twins_lower_the_recall_at_one_of_a_perfect_model():
     assert pool_metrics(pool_ranks(np.eye(1512), draw_pools(1512, count=2)))["r1"].min() == 100
 
 
+def imported(path, root, seen):
+    """Top-level imports of a module of mmlib and of the modules of mmlib among them."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        names = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module, *(f"{node.module}.{name}" for name in names)]
+        for name in names:
+            if name in seen:
+                continue
+            seen.add(name)
+            inner = root.joinpath(*name.split(".")).with_suffix(".py")
+            if inner.is_file():
+                imported(inner, root, seen)
+    return seen
+
+
 def test_import_needs_none_of_the_heavy_libraries():
-    blocked = ("spacy", "gensim", "papermill", "sklearn")
-    code = f"import sys; sys.modules.update(dict.fromkeys({blocked})); import mmlib.coherence"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    path = Path(coherence.__file__)
+    names = {name.split(".")[0] for name in imported(path, path.parents[1], set())}
+    assert "torch" in names
+    assert not names & {"spacy", "gensim", "papermill", "sklearn", "transformers", "nltk"}
