@@ -32,10 +32,11 @@ UNTRAINED = ("Random", "Obj Detect", "Obj Detect (best K on test)")
 DERIVED = ("errors", "reranked")  # the same trainings once more: they would only weigh double
 
 
-def chance_levels(table: pd.DataFrame) -> dict[str, float]:
+def chance_levels(table: pd.DataFrame, checked: int) -> dict[str, float]:
     levels = {}
+    absent = () if checked > 1 else ("ensemble",)  # one seed makes no ensemble
     for (dataset, system, metric), _ in table.groupby(["dataset", "system", "metric"]):
-        derived = any(word in system for word in DERIVED)
+        derived = any(word in system for word in (*DERIVED, *absent))
         if system not in UNTRAINED and not derived and metric in METRICS:
             random = table[(table.dataset == dataset) & (table.system == "Random")]
             chance = 50.0 if metric == "AUC" else random[random.metric == metric].value.mean()
@@ -86,7 +87,9 @@ def main() -> None:
     }
     if args.note:
         how["note"] = args.note
-    expected = make_expected(table, chance_levels(table), how, fixed | changed, seeds=args.checked)
+    expected = make_expected(
+        table, chance_levels(table, args.checked), how, fixed | changed, seeds=args.checked
+    )
     target = ROOT / "notebooks" / "expected" / args.tier / f"{args.notebook}.json"
     write_json(target, combined(expected_sets(target) if target.exists() else [], expected, fixed))
     print(f"{target}: {len(expected['figures'])} figures, not held: {expected['not_held']}")

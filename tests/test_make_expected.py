@@ -46,4 +46,4 @@ def test_chance_is_what_random_got_and_untrained_systems_have_none(tool):
     figures += [("CORA, reranked", "rsum")]
     rows = [("world", *figure, 10.0 * i) for i, figure in enumerate(figures)]
     table = pd.DataFrame(rows, columns=["dataset", "system", "metric", "value"])
-    assert tool.chance_levels(table) == {"world/CORA/rsum": 10.0, "world/DC/AUC": 50.0}
+    assert tool.chance_levels(table, 3) == {"world/CORA/rsum": 10.0, "world/DC/AUC": 50.0}
