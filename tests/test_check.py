@@ -9,7 +9,7 @@ from PIL import Image
 from test_flickr8k import NAMES, edit_line, make
 
 from mmlib.datasets import check as checks
-from mmlib.datasets import flickr8k
+from mmlib.datasets import cite, clue, flickr8k
 from mmlib.datasets.check import check
 from mmlib.datasets.features import UNREADABLE, open_rgb
 from mmlib.datasets.problem import DataError
@@ -136,7 +136,7 @@ def test_folder_that_is_not_there(tmp_path):
 
 def write_clue(folder, monkeypatch):
     monkeypatch.setattr(checks, "CLUE_ROWS", {"train": 2, "test": 1})
-    header = ",".join(checks.CLUE_COLUMNS)
+    header = ",".join(clue.COLUMNS)
     row = '{},5,"a dog, running",https://x.org/{}.jpg,1,0,0,1,0,0,0,0,0,0,False'
     (folder / "conceptual_train_dis.csv").write_text(
         "\n".join([header, row.format(0, "a"), row.format(1, "b")]) + "\n"
@@ -149,7 +149,7 @@ def test_clue(tmp_path, monkeypatch):
     folder = write_clue(tmp_path, monkeypatch)
     report = check("clue", folder)
     assert lines(report) == []
-    assert report.notes[0].startswith("1 test captions show an image of the training file")
+    assert "1 of 1 test rows show an image of the training file: 1 of 1 with" in report.notes[3]
     path = folder / "conceptual_train_dis.csv"
     text = path.read_text()
     path.write_text(text.replace(",1,0,0,1", ",2,0,0,1", 1) + "2,3\n")
@@ -173,12 +173,12 @@ def test_cite(tmp_path, monkeypatch):
         "1|1|False|span|True|True|False|False|False|False|True|True|1.png|8|Heat the oven.|Heat",
     ]
     path = tmp_path / "data.csv"
-    path.write_text("\n".join(["|".join(checks.CITE_COLUMNS), *rows]) + "\n")
+    path.write_text("\n".join(["|".join(cite.COLUMNS), *rows]) + "\n")
     report = check("cite", tmp_path)
     assert lines(report) == []
-    assert report.notes[0].startswith("1 distinct pairs")
+    assert report.notes[2].startswith("1 distinct pairs of image and text; 2 rows belong")
     rows[0] = rows[0].replace("False||1.png", "|True|1.png")
-    path.write_text("\n".join(["|".join(checks.CITE_COLUMNS), *rows]) + "\n")
+    path.write_text("\n".join(["|".join(cite.COLUMNS), *rows]) + "\n")
     found = lines(check("cite", tmp_path))
     assert "line 2: q8_resp is ''" in found[0]
     assert "line 2: q9_resp is 'True'" in found[1]
@@ -300,7 +300,7 @@ def test_document_sets(tmp_path):
             "8091 images, 40455 captions, splits 6000/1000/1000, "
             "grid4x4_mobilenetv1_pca192 8091 x 16 x 192",
         ),
-        ("clue", "6047 training and 1512 test captions"),
+        ("clue", "6047 train captions, 1512 test captions"),
         ("cite", "2047 recipe steps"),
         ("sick", "9840 sentence pairs, 4439/495/4906"),
         ("ud_english_ewt", "train 12544 sentences, dev 2001 sentences, test 2077 sentences"),
@@ -315,6 +315,11 @@ def test_real_data_sets_are_usable(real_data, name, counts):
 @pytest.mark.real
 def test_known_defects_are_notes(real_data):
     notes = check("clue", real_data / "clue").notes
-    assert notes[0].startswith("610 test captions show an image of the training file")
+    assert notes[0].startswith("positive in percent, train: Visible 67.36, Subjective 6.61, Action")
+    assert notes[2].startswith("vocabulary of the training captions: 5612, which is 5611 types")
+    assert notes[3].startswith("610 of 1512 test rows show an image of the training file: 0 of 881")
+    assert notes[4].startswith("202 test rows repeat a training caption, 38 image and caption, 633")
     notes = check("cite", real_data / "cite").notes
-    assert notes[0].startswith("1553 distinct pairs")
+    assert notes[0].startswith("share of Yes: Q2 0.830, Q3 0.058, Q4 0.211, Q5 0.131, Q6 0.056")
+    assert notes[1].startswith("vocabulary: 4898 types")
+    assert notes[2].startswith("1553 distinct pairs of image and text; 919 rows")

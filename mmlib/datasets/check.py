@@ -3,7 +3,6 @@
 Defects that are part of a published data set are notes, not problems.
 """
 
-import csv
 import gzip
 import re
 from collections import Counter
@@ -16,10 +15,11 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.datasets import flickr8k, karpathy, precomputed, registry
+from mmlib.datasets import cite, clue, flickr8k, karpathy, precomputed, registry
 from mmlib.datasets.document_files import read_corpus
 from mmlib.datasets.features import UNREADABLE, open_features
 from mmlib.datasets.problem import DataError, Problem
+from mmlib.datasets.tables import Row, table_rows
 
 
 @dataclass
@@ -213,26 +213,12 @@ def _rows(
     report: Report, path: Path, columns: list[str], delimiter: str, quoted: bool = True
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Line number and fields of every sound row; the others become problems."""
-    if not path.is_file():
-        report.add(path, None, "is missing")
-        return
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        reader = csv.reader(
-            file, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-        )
-        header = next(reader, [])
-        if header != columns:
-            report.add(path, 1, f"the columns are {header}, not {columns}")
-            return
-        before = reader.line_num
-        for fields in reader:
-            row, before = before + 1, reader.line_num
-            if len(fields) != len(columns):
-                report.add(path, row, f"{len(fields)} fields instead of {len(columns)}")
-            elif any("\ufffd" in value for value in fields):
-                report.add(path, row, "bytes that are not UTF-8")
-            else:
-                yield row, dict(zip(columns, fields, strict=True))
+    again = f"get it again: `mmlib data get {report.name}`"
+    found = table_rows(path, columns, again, delimiter=delimiter, quoted=quoted)
+    for row, fields, problems in found:
+        report.problems += problems
+        if fields is not None:
+            yield row, fields
 
 
 def _expect(
@@ -249,49 +235,75 @@ def _expect_rows(report: Report, path: Path, found: int, expected: int) -> None:
         report.add(path, None, f"{found} sound rows instead of {expected}")
 
 
-CLUE_LABELS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
-CLUE_COLUMNS = ["", "index", "caption", "url", *CLUE_LABELS]
-CLUE_COLUMNS += ["Other", "When", "How", "Where", "Comment"]
-CLUE_ROWS = {"train": 6047, "test": 1512}
+CLUE_ROWS = clue.SPLITS
+CITE_ROWS = cite.ROWS
 
 
 def _clue(report: Report) -> None:
-    urls: dict[str, list[str]] = {}
     for split, expected in CLUE_ROWS.items():
-        path = report.folder / f"conceptual_{split}_dis.csv"
-        urls[split] = []
-        for row, fields in _rows(report, path, CLUE_COLUMNS, ","):
-            _expect(report, path, row, fields, CLUE_LABELS, "0|1")
-            _expect(report, path, row, fields, ("url",), "https?://.+")
-            _expect(report, path, row, fields, ("caption",), r"(?s).*\S.*")
-            urls[split].append(fields["url"])
-        _expect_rows(report, path, len(urls[split]), expected)
-    report.counts.append(f"{len(urls['train'])} training and {len(urls['test'])} test captions")
-    known = set(urls["train"])
-    shared = sum(url in known for url in urls["test"])
-    report.notes.append(f"{shared} test captions show an image of the training file (published so)")
+        path = clue.split_file(split, report.folder)
+        report.counts.append(f"{_count(report, path, clue.rows(path), expected)} {split} captions")
+    if report.usable:
+        _clue_figures(report)
+    numbers = report.folder / "img2idxmap.json"
+    if numbers.is_file():
+        try:
+            clue.image_numbers(report.folder)
+        except DataError as error:
+            report.add_error(error, numbers)
+    else:
+        report.notes.append(f"no {numbers.name}, which only the images need")
     report.notes.append("the images are not part of this data set")
 
 
-CITE_QUESTIONS = [f"q{number}_resp" for number in range(2, 9)]
-CITE_COLUMNS = ["", "Index", "q10_resp", "q1_resp", *CITE_QUESTIONS, "q9_resp"]
-CITE_COLUMNS += ["qimg", "stim_id", "stim_txt", "complement"]
-CITE_ROWS = 2047
+def _clue_figures(report: Report) -> None:
+    """The rates of Table 2 of paper 01, its vocabulary, and what its two files share."""
+    tables = clue.report(report.folder)
+    leaks, words, rates = tables["leaks"], tables["words"], tables["rates"]
+    for split in CLUE_ROWS:
+        shown = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.loc[split].items())
+        report.notes.append(f"positive in percent, {split}: {shown}")
+    report.notes += [
+        f"vocabulary of the training captions: {words['vocabulary']}, which is {words['types']} "
+        "types, with the empty token, and the entry for unknown words",
+        f"{leaks['image in train']} of {leaks['test rows']} test rows show an image of the "
+        f"training file: {leaks['human rows, image in train']} of {leaks['human rows']} with human "
+        f"captions, {leaks['machine rows, image in train']} of {leaks['machine rows']} others "
+        "(published so)",
+        f"{leaks['caption in train']} test rows repeat a training caption, "
+        f"{leaks['image and caption in train']} image and caption, "
+        f"{leaks['image or caption in train']} either; {leaks['clean rows, caption not in train']} "
+        "rows with human captions share nothing (published so)",
+    ]
 
 
 def _cite(report: Report) -> None:
     path = report.folder / "data.csv"
-    pairs = []
-    for row, fields in _rows(report, path, CITE_COLUMNS, "|"):
-        _expect(report, path, row, fields, CITE_QUESTIONS, "True|False")
-        asked = "True|False" if fields["q8_resp"] == "True" else ""
-        _expect(report, path, row, fields, ("q9_resp", "q10_resp"), asked)
-        _expect(report, path, row, fields, ("qimg", "stim_txt"), r"(?s).*\S.*")
-        pairs.append((fields["qimg"], fields["stim_txt"].strip()))
-    _expect_rows(report, path, len(pairs), CITE_ROWS)
-    report.counts.append(f"{len(pairs)} recipe steps")
-    report.notes.append(f"{len(set(pairs))} distinct pairs of image and text (published so)")
+    report.counts.append(f"{_count(report, path, cite.rows(path), CITE_ROWS)} recipe steps")
+    if report.usable:
+        tables = cite.report(report.folder)
+        words, repeats = tables["words"], tables["repeats"]
+        rates = ", ".join(
+            f"{name} {rate:.3f}" for name, rate in tables["rates"].loc["CITE"].items()
+        )
+        report.notes += [
+            f"share of Yes: {rates}",
+            f"vocabulary: {words['types']} types with the empty token",
+            f"{repeats['distinct pairs']} distinct pairs of image and text; "
+            f"{repeats['rows of pairs that repeat']} rows belong to pairs that repeat, of "
+            f"{repeats['recipes']} recipes (published so)",
+        ]
     report.notes.append("the images are not part of this data set")
+
+
+def _count(report: Report, path: Path, found: Iterable[Row], expected: int) -> int:
+    """Number of readable rows; what is wrong with rows, and with their number, becomes problems."""
+    count = 0
+    for _, fields, problems in found:
+        report.problems += problems
+        count += fields is not None
+    _expect_rows(report, path, count, expected)
+    return count
 
 
 SICK_COLUMNS = [

@@ -6,18 +6,19 @@ AAAI 2022; relations of Alikhani, Sharma, Li, Soricut, Stone, ACL 2020. The auth
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from mmlib.datasets import pair_figures as figures
 from mmlib.datasets.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.datasets.problem import DataError, Problem
 from mmlib.datasets.related import RelatedPairs, grouped_rows
-from mmlib.datasets.tables import SOMETHING, Fields, table_rows
+from mmlib.datasets.tables import SOMETHING, Row, table_rows
 from mmlib.paths import data_dir
 
 NAME = "clue"
@@ -65,7 +66,7 @@ def split_file(split: str, folder: Path) -> Path:
     return folder / f"conceptual_{split}_dis.csv"
 
 
-def rows(path: Path) -> Iterator[tuple[int, Fields | None, list[Problem]]]:
+def rows(path: Path) -> Iterator[Row]:
     """Line, fields and problems of each row, `How` and `Where` the right way round.
 
     Source: the two columns are exchanged in the authors' files, in every row, against the Clue TSV.
@@ -199,21 +200,16 @@ def joined(first: CluePairs, second: CluePairs) -> CluePairs:
     )
 
 
-def _either(first: CluePairs, second: CluePairs, urls: Sequence[str]):
+def _either(
+    first: CluePairs, second: CluePairs, urls: Sequence[str]
+) -> Callable[[int], Image.Image] | None:
     """Opens an image of either, or None where one of them has none."""
     if first.open_image is None or second.open_image is None:
         return None
-    opener = {
-        url: (part.open_image, row)
-        for part in (second, first)
-        for row, url in enumerate(part.image_ids)
-    }
-
-    def open_image(row: int):
-        opens, own = opener[urls[row]]
-        return opens(own)
-
-    return open_image
+    opener = dict.fromkeys(second.image_ids, second.open_image)
+    opener |= dict.fromkeys(first.image_ids, first.open_image)
+    own = {url: row for part in (second, first) for row, url in enumerate(part.image_ids)}
+    return lambda row: opener[urls[row]](own[urls[row]])
 
 
 # Report ------------------------------------------------------------------------------------------
@@ -299,6 +295,6 @@ def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
     }
 
 
-def _pooled(figure, keys: list[str]) -> float:
+def _pooled(figure: Callable[[list[str], int], float], keys: list[str]) -> float:
     """A figure of pools of 500, or of all rows where there are fewer."""
     return figure(keys, min(POOL, len(keys)))

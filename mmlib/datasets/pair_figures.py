@@ -92,7 +92,9 @@ def best_recall(keys: Sequence[Hashable], size: int) -> float:
     """Largest R@1 in a random pool of `size` where rows of one key are told apart by chance."""
     total = 0.0
     for left in _left(keys):
-        total += sum(_others(left, k, len(keys), size) / (k + 1) for k in range(left + 1))
+        total += sum(
+            _others(left, k, len(keys), size) / (k + 1) for k in range(min(left + 1, size))
+        )
     return total / len(keys)
 
 
@@ -112,28 +114,46 @@ def row_split_leak(keys: Sequence[Hashable], share: float = 0.2) -> tuple[float,
 
     share: of the rows that are test rows, drawn at random. Exact expectations.
     """
-    rows, held = len(keys), int(share * len(keys))
+    rows, held = len(keys), _held(keys, share)
     leaked = [1 - perm(held - 1, left) / perm(rows - 1, left) for left in _left(keys)]
     return float(np.mean(leaked)), chance_of_twin(keys, held)
+
+
+def spread_of_leak(keys: Sequence[Hashable], share: float = 0.2, splits: int = 2000) -> float:
+    """Standard deviation over random splits of what `row_split_leak` expects; seeded."""
+    rng = np.random.default_rng(0)
+    key_of = pd.factorize(pd.Series(list(keys), dtype=object))[0]
+    held = _held(keys, share)
+    leaked = np.empty(splits)
+    for i in range(splits):
+        order = rng.permutation(key_of)
+        seen = np.zeros(len(key_of), dtype=bool)
+        seen[order[held:]] = True
+        leaked[i] = seen[order[:held]].mean()
+    return float(leaked.std())
+
+
+def _held(keys: Sequence[Hashable], share: float) -> int:
+    return max(1, int(share * len(keys)))
 
 
 def agreement(keys: Sequence[Hashable], pairs: RelatedPairs) -> pd.DataFrame:
     """How often two annotations of the same key agree: a row a relation.
 
     Columns: pairs of rows with equal keys, agreement (share with equal labels), kappa. The chance
-    level of kappa takes one rate for both annotations, as their order means nothing (Scott 1955).
+    level of kappa takes one rate for both annotations, as their order means nothing (Scott 1955);
+    kappa is not a number where all labels are equal.
     """
     rows_of: dict[Hashable, list[int]] = {}
     for row, key in enumerate(keys):
         rows_of.setdefault(key, []).append(row)
-    twins = np.array(
-        [twin for rows in rows_of.values() for twin in combinations(rows, 2)], dtype=np.int64
-    ).reshape(-1, 2)
+    found = [twin for rows in rows_of.values() for twin in combinations(rows, 2)]
+    twins = np.array(found, dtype=np.int64).reshape(-1, 2)
+    table = pd.DataFrame({"pairs": len(twins)}, index=list(pairs.relations))
+    if not found:
+        return table.assign(agreement=np.nan, kappa=np.nan)
     labels = pairs.labels[twins]  # (twins, 2, relations)
-    equal = (labels[:, 0] == labels[:, 1]).mean(0)
-    rate = labels.mean((0, 1))
+    equal, rate = (labels[:, 0] == labels[:, 1]).mean(0), labels.mean((0, 1))
     chance = rate**2 + (1 - rate) ** 2
-    return pd.DataFrame(
-        {"pairs": len(twins), "agreement": equal, "kappa": (equal - chance) / (1 - chance)},
-        index=list(pairs.relations),
-    )
+    kappa = np.where(chance < 1, (equal - chance) / np.maximum(1 - chance, 1e-12), np.nan)
+    return table.assign(agreement=equal, kappa=kappa)

@@ -9,6 +9,7 @@ from mmlib.datasets.problem import Problem
 
 SOMETHING = r"(?s).*\S.*"
 Fields = dict[str, str]
+Row = tuple[int, Fields | None, list[Problem]]
 
 
 def table_rows(
@@ -20,7 +21,7 @@ def table_rows(
     delimiter: str = ",",
     quoted: bool = True,
     more: bool = False,
-) -> Iterator[tuple[int, Fields | None, list[Problem]]]:
+) -> Iterator[Row]:
     """Line, fields and problems of each row; fields are None where the row cannot be read.
 
     columns: the header; with `more` others may stand among them and are passed over.
@@ -30,9 +31,10 @@ def table_rows(
     if not path.is_file():
         yield 1, None, [Problem(path, None, "is missing", mend)]
         return
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter, quoting=quoting)
+        reader = csv.reader(
+            file, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        )
         header = next(reader, [])
         sound = set(columns) <= set(header) if more else header == list(columns)
         if not sound:
@@ -46,8 +48,10 @@ def table_rows(
                 yield row, None, [Problem(path, row, defect, mend)]
                 continue
             fields = dict(zip(header, values, strict=True))
-            yield row, {name: fields[name] for name in columns}, _mismatches(
-                path, row, fields, patterns or {}, mend
+            yield (
+                row,
+                {name: fields[name] for name in columns},
+                _mismatches(path, row, fields, patterns or {}, mend),
             )
 
 
