@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from mmlib.text import (
@@ -15,6 +17,7 @@ from mmlib.text import (
     embedding_matrix,
     mean_word_vectors,
     read_word_vectors,
+    spaced_tokens,
     tokenize,
     train_word2vec,
 )
@@ -34,6 +37,45 @@ from mmlib.text import (
 )
 def test_tokens_are_those_of_a_lower_cased_tweet(sentence, tokens):
     assert tokenize(sentence) == tokens
+
+
+@pytest.mark.parametrize(
+    ("sentence", "tokens"),
+    [
+        ("A Dog runs", ["A", "Dog", "runs"]),
+        ("the end .", ["the", "end", ".", ""]),
+        ("the end ", ["the", "end", ""]),
+        ("(two-tone)", ["", "(", "two-tone", ")", ""]),
+        ("don't 3.5% and/or; a:b", ["don't", "3", ".", "5", "%", "and/or", ";", "a", ":", "b"]),
+        ('say  "hi"!?', ["say", '"', "hi", '"', "!", "?", ""]),
+        ("&amp;#8217;s *", ["", "&", "amp", ";", "#8217", ";", "s", "*", ""]),
+        (r"1\xa0cup", ["1cup"]),  # escapes as they stand in the files: a backslash and letters
+        (r"a \t b\tc", ["a", "", "", "b", "c"]),
+        (r"a\nb", ["a", "b"]),
+        ("a\tb\nc", ["a\tb\nc"]),  # true tabs and line ends separate nothing
+        ("", [""]),
+    ],
+)
+def test_spaced_tokens_are_those_of_the_authors_of_paper_01(sentence, tokens):
+    assert spaced_tokens(sentence) == tokens
+    assert spaced_tokens(sentence) == authors_tokens(sentence)
+
+
+def authors_tokens(text):
+    """The steps one after the other, as the specification of the paper lists them."""
+    text = text.replace("\\" + "xa0", "")
+    for mark in ",.;()?!&%:*" + '"':
+        text = text.replace(mark, f" {mark} ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    text = text.replace("\\" + "t", " ")
+    return [word for part in text.split("\\" + "n") for word in part.split(" ")]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("ab-'/ .,;()?!&%:*\"\\ntx0", max_size=30))
+def test_spaced_tokens_step_by_step(text):
+    assert spaced_tokens(text) == authors_tokens(text)
 
 
 def test_words_stand_by_falling_count_then_name():

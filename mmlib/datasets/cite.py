@@ -211,9 +211,7 @@ def repeats(pairs: RelatedPairs) -> dict[str, float]:
         "test rows with their pair in train, rows split 80/20": leaked,
         "the same, deviation over splits": figures.spread_of_leak(keys),
         "test rows with a twin in test, rows split 80/20": twin,
-        "chance of a repeated pair in a batch of 32": figures.chance_of_repeat(
-            keys, min(BATCH, len(keys))
-        ),
+        "chance of a repeated pair in a batch of 32": figures.chance_of_repeat(keys, BATCH),
         "recipes": len({recipe_of(image) for image in pairs.image_ids}),
         "recipes, joined by shared texts": len(np.unique(recipes(pairs))),
     }

@@ -287,14 +287,9 @@ def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
         "clean rows": len(clean),
         "clean rows, caption not in train": len(strict),
         "rows sharing an image within test": sum(counts[url] > 1 for url in urls),
-        "chance of a same image in a pool of 500": _pooled(figures.chance_of_twin, urls),
-        "best R@1 in a pool of 500": _pooled(figures.best_recall, urls),
+        "chance of a same image in a pool of 500": figures.chance_of_twin(urls, POOL),
+        "best R@1 in a pool of 500": figures.best_recall(urls, POOL),
         "chance of a same image in a batch of 32": figures.chance_of_repeat(seen, BATCH),
         "distinct pairs in a pool of 500 drawn with replacement": len(test)
         * (1 - (1 - 1 / len(test)) ** POOL),
     }
-
-
-def _pooled(figure: Callable[[list[str], int], float], keys: list[str]) -> float:
-    """A figure of pools of 500, or of all rows where there are fewer."""
-    return figure(keys, min(POOL, len(keys)))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
-from math import comb, perm
+from math import ceil, comb, perm
 
 import numpy as np
 import pandas as pd
@@ -74,8 +74,12 @@ def image_names(pairs: RelatedPairs) -> list[str]:
 
 
 def chance_of_repeat(keys: Sequence[Hashable], size: int) -> float:
-    """Chance that `size` rows, drawn without replacement, hold some key twice. Exact."""
+    """Chance that `size` rows, drawn without replacement, hold some key twice. Exact.
+
+    Here and below, all rows are meant where there are fewer than `size`.
+    """
     counts = Counter(keys)
+    size = min(size, len(keys))
     ways = [1] + [0] * size  # ways[k]: choices of k rows of different keys
     for count in counts.values():
         for k in range(size, 0, -1):
@@ -85,16 +89,16 @@ def chance_of_repeat(keys: Sequence[Hashable], size: int) -> float:
 
 def chance_of_twin(keys: Sequence[Hashable], size: int) -> float:
     """Expected share of the rows in a random pool of `size` whose key another row there has."""
-    return float(np.mean([1 - _others(keys_left, 0, len(keys), size) for keys_left in _left(keys)]))
+    size = min(size, len(keys))
+    return float(np.mean([1 - _fellows(left, 0, len(keys), size) for left in _left(keys)]))
 
 
 def best_recall(keys: Sequence[Hashable], size: int) -> float:
     """Largest R@1 in a random pool of `size` where rows of one key are told apart by chance."""
-    total = 0.0
+    size, total = min(size, len(keys)), 0.0
     for left in _left(keys):
-        total += sum(
-            _others(left, k, len(keys), size) / (k + 1) for k in range(min(left + 1, size))
-        )
+        chances = [_fellows(left, k, len(keys), size) for k in range(min(left + 1, size))]
+        total += sum(chance / (k + 1) for k, chance in enumerate(chances))
     return total / len(keys)
 
 
@@ -104,7 +108,7 @@ def _left(keys: Sequence[Hashable]) -> list[int]:
     return [counts[key] - 1 for key in keys]
 
 
-def _others(left: int, k: int, rows: int, size: int) -> float:
+def _fellows(left: int, k: int, rows: int, size: int) -> float:
     """Chance that k of a pool row's `left` fellows are among its size - 1 neighbours."""
     return comb(left, k) * comb(rows - 1 - left, size - 1 - k) / comb(rows - 1, size - 1)
 
@@ -119,7 +123,7 @@ def row_split_leak(keys: Sequence[Hashable], share: float = 0.2) -> tuple[float,
     return float(np.mean(leaked)), chance_of_twin(keys, held)
 
 
-def spread_of_leak(keys: Sequence[Hashable], share: float = 0.2, splits: int = 2000) -> float:
+def spread_of_leak(keys: Sequence[Hashable], share: float = 0.2, splits: int = 10_000) -> float:
     """Standard deviation over random splits of what `row_split_leak` expects; seeded."""
     rng = np.random.default_rng(0)
     key_of = pd.factorize(pd.Series(list(keys), dtype=object))[0]
@@ -134,7 +138,8 @@ def spread_of_leak(keys: Sequence[Hashable], share: float = 0.2, splits: int = 2
 
 
 def _held(keys: Sequence[Hashable], share: float) -> int:
-    return max(1, int(share * len(keys)))
+    """Rows of the test part: at least the share."""
+    return ceil(share * len(keys) - 1e-9)
 
 
 def agreement(keys: Sequence[Hashable], pairs: RelatedPairs) -> pd.DataFrame:

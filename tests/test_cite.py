@@ -1,0 +1,278 @@
+"""The readers of CITE and CITE++ on small files, and the figures of the real CITE."""
+
+import csv
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmlib.datasets import cite
+from mmlib.datasets.problem import DataError
+
+NO = ["False"] * 7
+
+
+def line(number, image, text, answers=NO, after=("", "")):
+    """One line of `data.csv`; after: the answers to Q9 and Q10."""
+    return [number, number, after[1], "span", *answers, after[0], image, f"{number}_1", text, "c"]
+
+
+ROWS = [
+    line(0, "pie_1_0.jpg", "Heat the oven.", ["True", *NO[1:]]),
+    line(1, "pie_1_0.jpg", "Heat the oven. ", [*NO[:6], "True"], ("True", "False")),
+    line(2, "pie_2_0.jpg", "Eat."),
+    line(3, "1.png", "A layer of sauce"),
+    line(4, "2.png", "Another layer"),
+    line(5, "soup_1_0.jpg", "Cut | stir"),
+    line(6, "a-soup-2_1_0.jpg", "Cut | stir"),  # one recipe under two names
+    line(7, "cake_10_0.jpg", "Mix."),
+]
+
+
+def write(folder, rows):
+    folder.mkdir(exist_ok=True)
+    with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="|").writerows([cite.COLUMNS, *rows])
+
+
+@pytest.fixture
+def small(tmp_path):
+    write(tmp_path / "cite", ROWS)
+    return tmp_path / "cite"
+
+
+def test_steps_are_read_in_file_order(small, monkeypatch):
+    pairs = cite.load(small, duplicates=True)
+    assert (pairs.name, pairs.split, len(pairs)) == ("cite", "all", 8)
+    assert pairs.relations == ("Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8")
+    assert pairs.labels.dtype == bool
+    assert pairs.labels[0].tolist() == [True] + [False] * 6
+    assert pairs.labels[1].tolist() == [False] * 6 + [True]
+    assert pairs.texts[1] == "Heat the oven. "  # the space is a token of the authors'
+    assert pairs.texts[5] == "Cut | stir"
+    assert pairs.image_of.tolist() == [0, 0, 1, 2, 3, 4, 5, 6]
+    monkeypatch.setenv("MMLIB_DATA", str(small.parent))
+    assert cite.load(duplicates=True).texts == pairs.texts
+
+
+def test_duplicates_are_left_out_unless_asked_for(small):
+    pairs = cite.load(small)
+    assert len(pairs) == 7
+    assert pairs.labels[0].tolist() == [True] + [False] * 6  # the first annotation stays
+    assert len(set(cite.pair_keys(pairs))) == 7
+
+
+def test_recipes_are_read_from_image_names_and_joined_by_texts(small):
+    names = ["vanilla-panna_2_0.jpg", "salad-2_10_0.png", "1.png", "my_cake_1_0.jpg"]
+    assert [cite.recipe_of(name) for name in names] == ["vanilla-panna", "salad-2", "", "my_cake"]
+    groups = cite.recipes(cite.load(small, duplicates=True)).tolist()
+    assert groups[0] == groups[1] == groups[2]  # pie
+    assert groups[3] == groups[4]  # the numbered ones
+    assert groups[5] == groups[6]  # the soup of two names
+    assert len(set(groups)) == 4
+
+
+def test_a_split_shares_no_recipe(small):
+    pairs = cite.load(small)
+    for seed in range(6):
+        train, test = cite.split_by_recipe(pairs, seed, share=0.3)
+        assert (train.split, test.split) == ("train", "test")
+        assert sorted(train.texts + test.texts) == sorted(pairs.texts)
+        assert not set(train.image_of) & set(test.image_of)
+        assert not set(train.texts) & set(test.texts)
+        again = cite.split_by_recipe(pairs, seed, share=0.3)[1]
+        assert again.image_of.tolist() == test.image_of.tolist()
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (line(1, "a.jpg", "Eat.", ["Yes", *NO[1:]]), r"data\.csv, line 3: q2_resp is 'Yes'"),
+        (line(1, " ", "Eat."), "line 3: qimg is ' '"),
+        (line(1, "a.jpg", ""), "line 3: stim_txt is ''"),
+        (line(1, "a.jpg", "Eat.", NO, ("True", "")), "line 3: q9_resp is 'True', not"),
+        (line(1, "a.jpg", "Eat.")[1:], "line 3: 15 fields instead of 16"),
+    ],
+)
+def test_a_bad_row_is_named_with_the_mend(small, bad, message):
+    write(small, [ROWS[0], bad, ROWS[2]])
+    with pytest.raises(DataError, match=message) as caught:
+        cite.load(small)
+    assert "mmlib data get cite" in str(caught.value)
+
+
+def test_a_bad_file_is_named(small):
+    path = small / "data.csv"
+    path.write_text(path.read_text().replace("q5_resp", "q5"))
+    with pytest.raises(DataError, match=r"line 1: the columns are"):
+        cite.load(small)
+    write(small, [])
+    with pytest.raises(DataError, match="has no rows"):
+        cite.load(small)
+    path.unlink()
+    with pytest.raises(DataError, match=r"data\.csv: is missing \(run `mmlib data get cite`"):
+        cite.load(small)
+
+
+# --- CITE++ and images ---------------------------------------------------------------------------
+
+
+def write_plus(folder, rows, split="train"):
+    """As far as the authors' code tells: these columns, other ones among them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"q2-8_{split}_dis_11-08.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["", "stim_txt", "qimg", "more", *cite.ANSWERS])
+        writer.writerows([i, text, image, "x", *answers] for i, (image, text, answers) in rows)
+
+
+PLUS = list(
+    enumerate([
+        ("pie_1_0.jpg", "Heat, then wait.", ["True"] * 7),
+        ("pie_2_0.jpg", "Eat.", NO),
+        ("tea_1_0.jpg", "Boil.", NO),
+        ("tea_1_0.jpg", "Pour.", NO),
+    ])
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["cite", "cite/RecipeQA"])
+def test_the_files_of_cite_plus_are_read(tmp_path, place):
+    write_plus(tmp_path / place, PLUS)
+    pairs = cite.load_plus("train", tmp_path / "cite")
+    assert (pairs.split, len(pairs)) == ("train", 4)
+    assert pairs.texts[0] == "Heat, then wait."
+    assert pairs.labels.sum(1).tolist() == [7, 0, 0, 0]
+    assert pairs.image_of.tolist() == [0, 1, 2, 2]
+    with pytest.raises(DataError, match=r"q2-8_test_dis_11-08\.csv: is missing .*CITE\+\+"):
+        cite.load_plus("test", tmp_path / "cite")
+    with pytest.raises(DataError, match="no split 'val'"):
+        cite.load_plus("val", tmp_path / "cite")
+
+
+def test_bad_rows_of_cite_plus_are_named(tmp_path):
+    bad = (1, ("pie_2_0.jpg", "Eat.", ["", *NO[1:]]))
+    write_plus(tmp_path / "cite", [PLUS[0], bad])
+    with pytest.raises(DataError, match=r"line 3: q2_resp is ''.*get CITE\+\+ from"):
+        cite.load_plus("train", tmp_path / "cite")
+    path = tmp_path / "cite/q2-8_train_dis_11-08.csv"
+    path.write_text(path.read_text().replace("q8_resp", "q8"))
+    with pytest.raises(DataError, match=r"line 1: the columns are .* not .*q8_resp"):
+        cite.load_plus("train", tmp_path / "cite")
+
+
+@pytest.mark.parametrize(
+    "place", ["cite/images-qa", "recipeqa/images/train/images-qa", "cite/RecipeQA/images-qa/train"]
+)
+def test_pairs_without_an_image_are_left_out_and_counted(tmp_path, place):
+    write_plus(tmp_path / "cite", PLUS)
+    (tmp_path / place).mkdir(parents=True)
+    for name in ("pie_1_0.jpg", "tea_1_0.jpg"):
+        Image.new("RGB", (40, 30), (0, 90, 0)).save(tmp_path / place / name)
+    pairs, missing = cite.load_with_images("train", tmp_path / "cite")
+    assert pairs.texts == ("Heat, then wait.", "Boil.", "Pour.")
+    assert pairs.image_of.tolist() == [0, 1, 1]
+    assert pairs.open_image(1).size == (40, 30)
+    assert missing.absent == ("pie_2_0.jpg",)
+    assert (missing.lost, missing.pairs_lost, missing.pairs) == (1, 1, 4)
+
+    (tmp_path / place / "tea_1_0.jpg").write_bytes(b"no picture")
+    pairs, missing = cite.load_with_images("train", tmp_path / "cite")
+    assert pairs.texts == ("Heat, then wait.",)
+    assert [name for name, _ in missing.unreadable] == ["tea_1_0.jpg"]
+    assert missing.pairs_lost == 3
+
+    write(tmp_path / "cite", ROWS)
+    pairs, missing = cite.load_with_images("all", tmp_path / "cite")
+    assert pairs.texts == ("Heat the oven.",)
+    assert (missing.pairs, missing.images) == (7, 7)
+
+
+def test_no_image_at_all_is_an_error(tmp_path):
+    write_plus(tmp_path / "cite", PLUS)
+    with pytest.raises(DataError, match=r"images-qa: 3 of 3 images missing.*RecipeQA"):
+        cite.load_with_images("train", tmp_path / "cite")
+
+
+def test_the_report_counts_what_is_there(small):
+    found = cite.report(small)
+    assert found["positives"].loc["CITE", "Q2"] == 1
+    assert found["rates"].loc["CITE, distinct pairs", "Q2"] == pytest.approx(1 / 7)
+    repeats = found["repeats"]
+    assert (repeats["rows"], repeats["distinct pairs"]) == (8, 7)
+    assert repeats["rows of pairs that repeat"] == 2
+    assert (repeats["recipes"], repeats["recipes, joined by shared texts"]) == (5, 4)
+    assert found["agreement"]["agreement"].tolist() == [0, 1, 1, 1, 1, 1, 0]
+
+
+# --- The real file -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(real_data):
+    if not (real_data / "cite").is_dir():
+        pytest.skip(f"no real data: {real_data} has no folder cite")
+    return real_data / "cite"
+
+
+@pytest.fixture(scope="module")
+def real(folder):
+    return cite.report(folder)
+
+
+@pytest.mark.real
+def test_real_rates(real):
+    rates = real["rates"].round(3)
+    assert rates.loc["CITE"].tolist() == [0.830, 0.058, 0.211, 0.131, 0.056, 0.492, 0.201]
+    printed = [0.821, 0.115, 0.329, 0.193, 0.158, 0.588, 0.313]
+    assert rates.loc["Table 1, CITE++"].tolist() == printed
+    implied = [0.813, 0.167, 0.436, 0.249, 0.251, 0.675, 0.415]
+    assert rates.loc["implied for the added pairs"].tolist() == implied
+    counts = [1699, 119, 432, 269, 115, 1007, 411, 2047]
+    assert real["positives"].loc["CITE"].tolist() == counts
+
+
+@pytest.mark.real
+def test_real_words(real):
+    words = real["words"]
+    assert words["types"] == 4898
+    assert words["types without the empty token"] == 4897
+    assert words["types lower-cased"] == 4211
+    assert words["tokens"] == 58666
+    assert round(words["mean length"], 1) == 28.7
+    assert words["longest"] == 157
+
+
+@pytest.mark.real
+def test_real_repeats(real):
+    repeats = real["repeats"]
+    assert (repeats["rows"], repeats["distinct pairs"]) == (2047, 1553)
+    assert repeats["rows of pairs that repeat"] == 919
+    assert [repeats[f"pairs that occur {n} times"] for n in (2, 3, 4)] == [364, 53, 8]
+    # For a test part of 410 rows: exact expectations, and the deviation of 10,000 draws.
+    found = [value for name, value in repeats.items() if "80/20" in name or "deviation" in name]
+    assert [round(100 * value, 1) for value in found] == [37.5, 2.2, 10.7]
+    assert round(100 * repeats["chance of a repeated pair in a batch of 32"], 1) == 12.7
+    assert repeats["recipes"] == 260
+
+
+@pytest.mark.real
+def test_real_agreement(real):
+    found = real["agreement"].round(2)
+    assert (found["pairs"] == 571).all()
+    assert found["agreement"].tolist() == [0.90, 0.94, 0.86, 0.90, 0.94, 0.87, 0.92]
+    assert found["kappa"].tolist() == [0.57, 0.45, 0.54, 0.60, 0.41, 0.74, 0.79]
+
+
+@pytest.mark.real
+def test_real_split_by_recipe(folder):
+    pairs = cite.load(folder)
+    train, test = cite.split_by_recipe(pairs, seed=0)
+    assert len(train) + len(test) == 1553
+    assert len(test) == pytest.approx(311, abs=15)
+    images = [{part.image_ids[i] for i in part.image_of} for part in (train, test)]
+    assert not images[0] & images[1]
+    assert not {text.strip() for text in train.texts} & {text.strip() for text in test.texts}
+    assert not {cite.recipe_of(i) for i in images[0]} & {cite.recipe_of(i) for i in images[1]}
+    other = cite.split_by_recipe(pairs, seed=1)[1]
+    assert not np.array_equal(other.image_of, test.image_of)

@@ -1,0 +1,326 @@
+"""The Clue reader on small files, and the figures of the real ones to the printed digit."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmlib.claims import paper_values
+from mmlib.datasets import clue
+from mmlib.datasets.problem import DataError
+from mmlib.datasets.related import hold_out
+
+URL = "https://x.org/{}.jpg?a=1,2"
+
+
+def row(number, index, caption, image, labels="000000", marks="0000", comment="False"):
+    """One line of the authors' file; marks are Other, When, How, Where as they stand there."""
+    return [number, index, caption, URL.format(image), *labels, *marks, comment]
+
+
+TRAIN = [
+    row(0, 7, 'a "dog", running', "a", "101010"),
+    row(1, 5000, "a cat .", "b", "100000"),
+    row(2, 9, "the sea", "c", "000110"),
+    row(3, 6000, "the sea again", "b"),
+]
+TEST = [
+    row(0, 3, "a cat .", "d", "100000", "0001"),
+    row(1, 4580, "a new bird", "e", "100010", "0010"),
+    row(2, 4581, "another bird", "f", "000001"),
+    row(3, 4, "a known sea", "c", "010000"),
+]
+
+
+def write(folder, split, rows):
+    folder.mkdir(exist_ok=True)
+    with clue.split_file(split, folder).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([clue.COLUMNS, *rows])
+
+
+@pytest.fixture
+def small(tmp_path):
+    folder = tmp_path / "clue"
+    write(folder, "train", TRAIN)
+    write(folder, "test", TEST)
+    return folder
+
+
+def test_pairs_are_read_in_file_order(small, monkeypatch):
+    pairs = clue.load("train", small)
+    assert (pairs.name, pairs.split, len(pairs)) == ("clue", "train", 4)
+    assert pairs.texts == ('a "dog", running', "a cat .", "the sea", "the sea again")
+    assert pairs.relations == ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
+    assert pairs.labels.dtype == bool
+    assert pairs.labels[0].tolist() == [True, False, True, False, True, False]
+    assert pairs.image_ids == tuple(URL.format(name) for name in "abc")
+    assert pairs.image_of.tolist() == [0, 1, 2, 1]
+    assert pairs.index.tolist() == [7, 5000, 9, 6000]
+    assert pairs.human.tolist() == [True, False, True, False]
+    assert pairs.features is None
+    assert pairs.open_image is None
+    part = pairs.take([2, 0], "val")
+    assert (part.texts, part.split) == (("the sea", 'a "dog", running'), "val")
+    assert part.index.tolist() == [9, 7]
+    monkeypatch.setenv("MMLIB_DATA", str(small.parent))
+    assert clue.load("train").texts == pairs.texts
+
+
+def test_how_and_where_come_back_the_right_way_round(small):
+    """The first test row has a 1 in the file's column Where, the second in How."""
+    table = clue.read("test", small)
+    assert table["How"].tolist() == [True, False, False, False]
+    assert table["Where"].tolist() == [False, True, False, False]
+    assert not table["When"].any()
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (row(1, 5, "a", "b", "200000"), r"train_dis\.csv, line 3: Visible is '2', not 0\|1"),
+        (row(1, 5, " ", "b"), "line 3: caption is ' '"),
+        (row(1, "x", "a", "b"), "line 3: index is 'x'"),
+        (row(1, 5, "a", "b", marks="0020"), "line 3: Where is '2'|line 3: How is '2'"),
+        (row(1, 5, "a", "b")[:-1], "line 3: 14 fields instead of 15"),
+        ([1, 5, "a", "ftp:b", *"0000000000", "False"], "line 3: url is 'ftp:b'"),
+        ([], "line 3: 0 fields"),
+    ],
+)
+def test_a_bad_row_is_named_with_the_mend(small, bad, message):
+    write(small, "train", [TRAIN[0], bad, TRAIN[1]])
+    with pytest.raises(DataError, match=message) as caught:
+        clue.load("train", small)
+    assert "mmlib data get clue" in str(caught.value)
+    assert caught.value.problem.row == 3
+
+
+def test_a_bad_file_is_named(small):
+    path = clue.split_file("train", small)
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"dog", b"d\xffg"))
+    with pytest.raises(DataError, match="line 2: bytes that are not UTF-8"):
+        clue.load("train", small)
+    path.write_bytes(text.replace(b"Story", b"Tale"))
+    with pytest.raises(DataError, match="line 1: the columns are"):
+        clue.load("train", small)
+    path.write_bytes(text.splitlines()[0])
+    with pytest.raises(DataError, match="has no rows"):
+        clue.load("train", small)
+    path.unlink()
+    with pytest.raises(DataError, match=r"train_dis\.csv: is missing \(run `mmlib data get clue`"):
+        clue.load("train", small)
+    with pytest.raises(DataError, match=r"no split 'val' \(choose from train, test\)"):
+        clue.load("val", small)
+
+
+# --- Images --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pictures(small):
+    """Images 0 and 2 as JPEG and PNG, 1 cut off, 3 without a file, 4 not in the map."""
+    numbers = {URL.format(name): i for i, name in enumerate("abcd")}
+    (small / "img2idxmap.json").write_text(json.dumps(numbers))
+    (small / "images").mkdir()
+    for name, colour in (("0.jpg", 200), ("1.jpg", 100), ("2.png", 50)):
+        Image.new("RGB", (40, 30), (colour, 0, 0)).save(small / "images" / name)
+    path = small / "images/1.jpg"
+    path.write_bytes(path.read_bytes()[:-150])
+    return small
+
+
+def test_pairs_without_an_image_are_left_out_and_counted(pictures):
+    pairs, missing = clue.load_with_images("train", pictures)
+    assert pairs.texts == ('a "dog", running', "the sea")
+    assert pairs.image_ids == (URL.format("a"), URL.format("c"))
+    assert pairs.image_of.tolist() == [0, 1]
+    assert pairs.index.tolist() == [7, 9]
+    assert pairs.labels.tolist() == clue.load("train", pictures).labels[[0, 2]].tolist()
+    reds = [pairs.open_image(i).getpixel((5, 5))[0] for i in (0, 1)]
+    assert reds == pytest.approx([200, 50], abs=5)
+    assert (missing.images, missing.pairs, missing.pairs_lost, missing.lost) == (3, 4, 2, 1)
+    assert missing.absent == ()
+    assert missing.unreadable[0][0] == URL.format("b")
+    assert "1.jpg: cannot be decoded" in missing.unreadable[0][1]
+    assert "0 of 3 images missing, 1 unreadable: 2 of 4 pairs left out" in str(missing)
+
+    pairs, missing = clue.load_with_images("test", pictures)  # d: no file; e, f: not in the map
+    assert pairs.texts == ("a known sea",)
+    assert missing.absent == tuple(URL.format(name) for name in "def")
+    assert (missing.pairs_lost, missing.lost) == (3, 3)
+
+
+def test_images_of_both_splits_stay_with_their_pairs(pictures):
+    train, test = (clue.load_with_images(split, pictures)[0] for split in ("train", "test"))
+    both = clue.joined(train, test)
+    assert both.image_of.tolist() == [0, 1, 1]
+    assert both.image_ids == (URL.format("a"), URL.format("c"))
+    assert both.open_image(1).getpixel((5, 5))[0] == pytest.approx(50, abs=5)
+    assert clue.joined(train, clue.load("test", pictures)).open_image is None
+
+
+def test_no_image_at_all_is_an_error(pictures):
+    for path in (pictures / "images").iterdir():
+        path.unlink()
+    with pytest.raises(DataError, match=r"3 of 3 images missing.*img2idxmap\.json"):
+        clue.load_with_images("train", pictures)
+    path = pictures / "img2idxmap.json"
+    for text, message in (
+        ("{", "is not JSON"),
+        ('{"a": "b"}', "is not a map"),
+        ("[1]", "is not a map"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DataError, match=rf"img2idxmap\.json: {message}"):
+            clue.load_with_images("train", pictures)
+    path.unlink()
+    with pytest.raises(DataError, match=r"img2idxmap\.json: is missing"):
+        clue.load_with_images("train", pictures)
+
+
+# --- Splits and report ---------------------------------------------------------------------------
+
+
+def test_clean_rows_are_human_and_unseen(small):
+    clean, strict = clue.clean_rows(clue.load("test", small), clue.load("train", small))
+    assert clean.tolist() == [0, 1]  # 2 is a machine's caption, 3 shows a training image
+    assert strict.tolist() == [1]  # "a cat ." is a training caption
+
+
+def test_a_new_split_shares_no_image(small):
+    train, test = clue.load("train", small), clue.load("test", small)
+    new = clue.split_by_image(train, test, seed=1, share=0.4)
+    assert [part.split for part in new] == ["train", "test"]
+    assert sorted(new[0].texts + new[1].texts) == sorted(train.texts + test.texts)
+    shown = [{part.image_ids[i] for i in part.image_of} for part in new]
+    assert not shown[0] & shown[1]
+    for part in new:  # every pair keeps its own labels and index
+        for i, text in enumerate(part.texts):
+            whole = train if text in train.texts and part.index[i] in train.index else test
+            j = whole.texts.index(text)
+            assert part.index[i] == whole.index[j]
+            assert part.labels[i].tolist() == whole.labels[j].tolist()
+            assert part.image_ids[part.image_of[i]] == whole.image_ids[whole.image_of[j]]
+
+
+def test_the_report_counts_what_is_there(small):
+    found = clue.report(small)
+    assert found["rates"].loc["train", "Visible"] == 50
+    assert found["positives"].loc["all", "Meta"] == 3
+    assert found["weights"].loc["test", "Visible"] == 1
+    leaks = found["leaks"]
+    assert leaks["images"] == 6
+    assert leaks["image in train"] == 1
+    assert leaks["caption in train"] == 1
+    assert leaks["image and caption in train"] == 0
+    assert leaks["image or caption in train"] == 2
+    assert (leaks["human rows"], leaks["machine rows"]) == (3, 1)
+    assert found["words"]["longest"] == 6  # a " dog " , running
+
+
+# --- The real files ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(real_data):
+    if not (real_data / "clue").is_dir():
+        pytest.skip(f"no real data: {real_data} has no folder clue")
+    return real_data / "clue"
+
+
+@pytest.fixture(scope="module")
+def real(folder):
+    return clue.report(folder)
+
+
+RATES = {
+    "train": [67.36, 6.61, 15.68, 24.26, 39.09, 8.68],
+    "test": [66.34, 6.22, 15.61, 24.74, 38.49, 9.52],
+    "all": [67.15, 6.54, 15.66, 24.36, 38.97, 8.85],
+}
+
+
+@pytest.mark.real
+def test_real_rates_are_those_of_table_2(real):
+    for part, printed in RATES.items():
+        assert real["rates"].loc[part].round(2).tolist() == printed
+    table = paper_values("coherence", "table2")["percent_positive"]
+    assert table.index.tolist() == list(clue.RELATIONS)
+    assert real["rates"].loc["train"].round(1).tolist() == table.tolist()
+    counts = real["positives"]
+    assert counts["pairs"].to_dict() == {"train": 6047, "test": 1512, "all": 7559}
+    wanted = {"train": [4073, 400, 948, 1467, 2364, 525], "test": [1003, 94, 236, 374, 582, 144]}
+    for part, numbers in wanted.items():
+        assert counts.loc[part, list(clue.RELATIONS)].tolist() == numbers
+    weights = real["weights"].round(4)
+    assert weights.loc["train"].tolist() == [0.4847, 14.1175, 5.3787, 3.122, 1.558, 10.5181]
+    stored = [0.5075, 15.085, 5.407, 3.043, 1.598, 9.5]
+    assert weights.loc["test"].tolist() == pytest.approx(stored, abs=5e-4)
+
+
+@pytest.mark.real
+def test_real_vocabulary_is_the_printed_one(real, folder):
+    words = real["words"]
+    assert words["vocabulary"] == 5612
+    assert words["types"] == words["types lower-cased"] == 5611
+    assert words["types without the empty token"] == 5610
+    assert words["tokens"] == 54936
+    assert words["empty tokens"] == 1688
+    assert words["types that occur once"] == 2710
+    assert round(words["mean length"], 2) == 9.08
+    assert round(words["deviation of lengths"], 2) == 4.49
+    assert (words["longest"], words["texts over 40 tokens"]) == (42, 1)
+    assert words["texts over 20 tokens"] == 171
+    assert (words["unknown test tokens"], words["test tokens"]) == (606, 13539)
+    assert words["test texts with unknown tokens"] == 409
+    assert all(text == text.lower() for text in clue.load("train", folder).texts)
+
+
+@pytest.mark.real
+def test_real_leaks(real):
+    leaks = real["leaks"]
+    assert leaks["images"] == 5348
+    assert (leaks["image in train"], leaks["test rows"]) == (610, 1512)
+    assert (leaks["human rows, image in train"], leaks["human rows"]) == (0, 881)
+    assert (leaks["machine rows, image in train"], leaks["machine rows"]) == (610, 631)
+    assert leaks["caption in train"] == 202
+    assert leaks["image and caption in train"] == 38
+    assert leaks["image or caption in train"] == 633
+    assert (leaks["clean rows"], leaks["clean rows, caption not in train"]) == (881, 863)
+    assert leaks["rows sharing an image within test"] == 255
+    assert round(100 * leaks["chance of a same image in a pool of 500"], 1) == 6.4
+    assert round(100 * leaks["best R@1 in a pool of 500"], 1) == 96.7
+    assert round(leaks["distinct pairs in a pool of 500 drawn with replacement"]) == 426
+    # Counted exactly, in training; 6.5 within test, 6.8 over all rows.
+    assert round(100 * leaks["chance of a same image in a batch of 32"], 1) == 6.8
+
+
+@pytest.mark.real
+def test_real_labels(real):
+    labels, both = real["labels"], real["correlations"].round(2)
+    assert round(labels["relations a pair"], 1) == 1.6
+    assert labels["pairs without a relation"] == 379
+    assert labels["label patterns"] == 36
+    assert both.loc["Visible", ["Meta", "Story", "Irrelevant"]].tolist() == [0.43, -0.38, -0.44]
+    assert both.loc["Meta", "Irrelevant"] == -0.25
+    assert (real["agreement"]["pairs"] == 105).all()
+    assert real["agreement"]["agreement"].round(2).tolist() == [0.81, 1, 0.98, 0.93, 0.8, 0.94]
+
+
+@pytest.mark.real
+def test_real_clean_rows_and_splits(folder):
+    train, test = clue.load("train", folder), clue.load("test", folder)
+    clean, strict = clue.clean_rows(test, train)
+    assert clean.tolist() == list(range(881))  # the test file is sorted by index
+    assert len(set(test.image_of[clean])) == 881
+    assert set(strict) < set(clean)
+    kept, held = hold_out(train, 0.1, seed=0)
+    assert len(held) == pytest.approx(605, abs=5)
+    assert not set(kept.image_of) & set(held.image_of)
+    new_train, new_test = clue.split_by_image(train, test, seed=0)
+    assert len(new_train) + len(new_test) == 7559
+    assert len(new_test) == pytest.approx(1512, abs=5)
+    assert not set(new_train.image_of) & set(new_test.image_of)
+    assert np.array_equal(clue.split_by_image(train, test, seed=0)[1].index, new_test.index)

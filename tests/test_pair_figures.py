@@ -1,0 +1,135 @@
+"""Figures of pairs against counting by hand and by drawing; splits by group."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmlib.datasets import pair_figures as figures
+from mmlib.datasets.related import RelatedPairs, grouped_rows, hold_out
+
+KEYS = list("aaabbcdef")
+
+
+def pairs_of(labels, image_of=None, relations=("P", "Q")):
+    labels = np.array(labels, dtype=bool)
+    image_of = np.arange(len(labels)) if image_of is None else np.array(image_of)
+    return RelatedPairs(
+        name="toy",
+        split="train",
+        texts=tuple(f"text {i}" for i in range(len(labels))),
+        labels=labels,
+        relations=relations,
+        image_of=image_of,
+        image_ids=tuple(f"i{i}" for i in range(image_of.max() + 1)),
+    )
+
+
+def test_chance_of_a_repeat_is_the_share_of_all_draws():
+    for size in (1, 2, 4, 7):
+        draws = list(combinations(KEYS, size))
+        wanted = np.mean([len(set(draw)) < size for draw in draws])
+        assert figures.chance_of_repeat(KEYS, size) == pytest.approx(wanted)
+
+
+def test_twins_and_the_best_recall_are_means_over_all_pools():
+    assert figures.chance_of_twin(KEYS, 99) == figures.chance_of_twin(KEYS, 9) == 5 / 9
+    for size in (1, 2, 5, 9):
+        pools = list(combinations(KEYS, size))
+        twins = [pool.count(key) > 1 for pool in pools for key in pool]
+        hits = [1 / pool.count(key) for pool in pools for key in pool]
+        assert figures.chance_of_twin(KEYS, size) == pytest.approx(np.mean(twins))
+        assert figures.best_recall(KEYS, size) == pytest.approx(np.mean(hits))
+
+
+def test_the_leak_of_a_row_split_is_the_mean_over_all_splits():
+    found, twin = figures.row_split_leak(KEYS, share=1 / 3)
+    leaked, twins = [], []
+    for held in combinations(range(9), 3):
+        test = [KEYS[i] for i in held]
+        train = {KEYS[i] for i in range(9) if i not in held}
+        leaked += [key in train for key in test]
+        twins += [test.count(key) > 1 for key in test]
+    assert found == pytest.approx(np.mean(leaked))
+    assert twin == pytest.approx(np.mean(twins))
+    spread = figures.spread_of_leak(KEYS, share=1 / 3)
+    each = np.array(leaked).reshape(-1, 3).mean(1)
+    assert spread == pytest.approx(each.std(), rel=0.05)
+
+
+def test_rates_and_correlations_by_hand():
+    pairs = pairs_of([[1, 0], [1, 0], [0, 1], [1, 1]])
+    counts = figures.positives({"train": pairs})
+    assert counts.loc["train"].to_dict() == {"P": 3, "Q": 2, "pairs": 4}
+    assert figures.rates(counts).loc["train"].to_dict() == {"P": 0.75, "Q": 0.5}
+    assert figures.correlations(pairs).loc["P", "Q"] == pytest.approx(-1 / 3**0.5)
+
+
+def test_agreement_by_hand():
+    """Twins: rows 0 1, 2 3; relation P agrees once of twice, Q always and with one value."""
+    found = figures.agreement(list("aabbc"), pairs_of([[1, 0], [0, 0], [1, 0], [1, 0], [0, 1]]))
+    assert found["pairs"].tolist() == [2, 2]
+    assert found["agreement"].tolist() == [0.5, 1]
+    chance = 0.75**2 + 0.25**2
+    assert found.loc["P", "kappa"] == pytest.approx((0.5 - chance) / (1 - chance))
+    assert np.isnan(found.loc["Q", "kappa"])
+    assert figures.agreement("ab", pairs_of([[1, 0], [0, 0]]))["agreement"].isna().all()
+
+
+def test_unknown_words():
+    assert figures.unknown_words(["a b.", "c"], ["a d d.", "b c", "e"]) == {
+        "test tokens": 8, "unknown test tokens": 3, "test texts with unknown tokens": 2,
+    }  # fmt: skip
+
+
+# --- Splits --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(0, 12), min_size=12, max_size=60),
+    st.sampled_from([0.1, 0.2, 0.5]),
+    st.integers(0, 5),
+)
+def test_groups_stay_together(groups, share, seed):
+    groups = np.array(groups)
+    try:
+        kept, held = grouped_rows(groups, share, seed)
+    except ValueError:
+        assert np.bincount(groups).max() > (1 - share) * len(groups) - 5 or len(set(groups)) < 3
+        return
+    assert sorted([*kept, *held]) == list(range(len(groups)))
+    assert not set(groups[kept]) & set(groups[held])
+    assert len(held) >= share * len(groups) - 1e-6
+    assert len(held) < share * len(groups) + np.bincount(groups).max()
+    again = grouped_rows(groups, share, seed)
+    assert np.array_equal(again[1], held)
+
+
+def test_a_hold_out_shares_no_image_and_takes_the_share():
+    pairs = pairs_of(np.eye(2, dtype=bool)[np.arange(200) % 2], np.arange(200) // 2)
+    train, val = hold_out(pairs, 0.1, seed=3)
+    assert (train.split, val.split) == ("train", "val")
+    assert (len(train), len(val)) == (180, 20)
+    assert not set(train.image_of) & set(val.image_of)
+    assert val.texts == tuple(pairs.texts[int(text.split()[1])] for text in val.texts)
+    assert hold_out(pairs, 0.1, seed=4)[1].texts != val.texts
+    by_tens = hold_out(pairs, 0.1, seed=3, groups=np.arange(200) // 20)[1]
+    assert len({int(text.split()[1]) // 20 for text in by_tens.texts}) == 1
+
+
+def test_the_share_is_exact_where_groups_allow_it():
+    """Ten of a hundred, in spite of the rounding of 0.1 * 100."""
+    for rows in (10, 50, 100, 300):
+        assert len(grouped_rows(np.arange(rows), 0.1, 0)[1]) == rows // 10
+
+
+@pytest.mark.parametrize(
+    ("groups", "share", "message"),
+    [([1, 1, 1], 0.5, "1 groups are too few"), ([1, 2, 3], 0, "share of 0"), ([1, 2], 1, "of 1")],
+)
+def test_a_share_that_leaves_a_side_empty_is_refused(groups, share, message):
+    with pytest.raises(ValueError, match=message):
+        grouped_rows(np.array(groups), share, 0)
