@@ -15,7 +15,8 @@ because captions of alike photographs are alike, is measured by `image_signal`. 
 shifted: much of what the classifier has learned from Clue ("view", "illustration", "actor attends")
 hardly occurs in Flickr8k, whose captions all describe what is seen: "not Visible" there means no
 more than an unusual wording. Meta, by Clue's guidelines, is also said of captions that tell where,
-when or how, hence of "a dog on the beach". Irrelevant is not learned at all (`leak_table`).
+when or how, hence of "a dog on the beach". Irrelevant is hardly learned: on new
+captions it is not told from chance (`leak_table`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
