@@ -11,6 +11,7 @@ from mmlib.claims import paper_values
 from mmlib.datasets import clue
 from mmlib.datasets.problem import DataError
 from mmlib.datasets.related import hold_out
+from mmlib.paths import data_dir
 
 URL = "https://x.org/{}.jpg?a=1,2"
 
@@ -101,6 +102,9 @@ def test_a_bad_file_is_named(small):
     text = path.read_bytes()
     path.write_bytes(text.replace(b"dog", b"d\xffg"))
     with pytest.raises(DataError, match="line 2: bytes that are not UTF-8"):
+        clue.load("train", small)
+    path.write_bytes(text.replace(b"a cat", b'"a cat') + b"filler " * 30_000)
+    with pytest.raises(DataError, match="line 3: cannot be read: field larger"):
         clue.load("train", small)
     path.write_bytes(text.replace(b"Story", b"Tale"))
     with pytest.raises(DataError, match="line 1: the columns are"):
@@ -224,10 +228,11 @@ def test_the_report_counts_what_is_there(small):
 
 
 @pytest.fixture(scope="module")
-def folder(real_data):
-    if not (real_data / "clue").is_dir():
-        pytest.skip(f"no real data: {real_data} has no folder clue")
-    return real_data / "clue"
+def folder():
+    found = data_dir() / "clue"
+    if not (found / "conceptual_train_dis.csv").is_file():
+        pytest.skip("no real data: the Clue files are not in the data folder (MMLIB_DATA)")
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,18 @@ def test_twins_and_the_best_recall_are_means_over_all_pools():
         assert figures.best_recall(KEYS, size) == pytest.approx(np.mean(hits))
 
 
+def test_pools_drawn_with_replacement():
+    """Against drawing; and the sizes of the pools behind Table 7: 860 and 1,512 test rows."""
+    pools = np.random.default_rng(0).integers(20, size=(20_000, 12))
+    distinct = [len(set(pool)) for pool in pools.tolist()]
+    twins = (pools[:, 1:] == pools[:, :1]).any(1).mean()
+    expected = figures.drawn_with_replacement(20, 12)
+    assert expected == pytest.approx((np.mean(distinct), twins), rel=0.02)
+    for rows, wanted in ((860, (379, 44)), (1512, (426, 28))):
+        size, share = figures.drawn_with_replacement(rows, 500)
+        assert (round(size), round(100 * share)) == wanted
+
+
 def test_the_leak_of_a_row_split_is_the_mean_over_all_splits():
     found, twin = figures.row_split_leak(KEYS, share=1 / 3)
     leaked, twins = [], []

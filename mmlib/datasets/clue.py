@@ -56,7 +56,8 @@ class CluePairs(RelatedPairs):
     def take(self, rows: Sequence[int] | np.ndarray, split: str | None = None) -> "CluePairs":
         """The pairs of some rows, in their order; images stay as they are."""
         part = super().take(rows, split)
-        return replace(part, index=self.index[np.asarray(rows, dtype=np.int64)])  # type: ignore[return-value, call-arg]
+        index = self.index[np.asarray(rows, dtype=np.int64)]
+        return replace(part, index=index)  # type: ignore[return-value, call-arg]
 
 
 def split_file(split: str, folder: Path) -> Path:
@@ -270,6 +271,7 @@ def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
     caption = np.isin(test.texts, train.texts)
     both = set(zip(seen, train.texts, strict=True))
     clean, strict = clean_rows(test, train)
+    distinct, _ = figures.drawn_with_replacement(len(test), POOL)
     counts: Mapping[str, int] = pd.Series(urls).value_counts().to_dict()
     return {
         "images": len({*urls, *seen}),
@@ -290,6 +292,5 @@ def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
         "chance of a same image in a pool of 500": figures.chance_of_twin(urls, POOL),
         "best R@1 in a pool of 500": figures.best_recall(urls, POOL),
         "chance of a same image in a batch of 32": figures.chance_of_repeat(seen, BATCH),
-        "distinct pairs in a pool of 500 drawn with replacement": len(test)
-        * (1 - (1 - 1 / len(test)) ** POOL),
+        "distinct pairs in a pool of 500 drawn with replacement": distinct,
     }

@@ -102,6 +102,14 @@ def best_recall(keys: Sequence[Hashable], size: int) -> float:
     return total / len(keys)
 
 
+def drawn_with_replacement(rows: int, size: int) -> tuple[float, float]:
+    """Expected distinct rows in a pool drawn with replacement, and share of draws with a twin.
+
+    As in the authors' scripts behind Table 7 of paper 01.
+    """
+    return rows * (1 - (1 - 1 / rows) ** size), 1 - (1 - 1 / rows) ** (size - 1)
+
+
 def _left(keys: Sequence[Hashable]) -> list[int]:
     """For each row, how many other rows have its key."""
     counts = Counter(keys)

@@ -108,7 +108,7 @@ _SETS = (
                 "img2idxmap.json",
             )
         ),
-        how="Images: fetch the column `url` and name each <number>.jpg after img2idxmap.json; "
+        how="Images: fetch the column `url` into images/<number>.jpg, numbered by img2idxmap.json; "
         "many addresses are dead by now. The authors also link a shared folder in their README.",
     ),
     DataSet(
@@ -120,8 +120,9 @@ _SETS = (
         size="0.8 MB, without images",
         layout=("data.csv",),
         remotes=(Remote(f"{CITE}/data/data.csv", "data.csv"),),
-        how="Images: those of RecipeQA (data set recipeqa). CITE++: the shared folder named in "
-        "the README of klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval.",
+        how="Images: those of RecipeQA (data set recipeqa, or its images-qa/ here). CITE++: put "
+        "q2-8_{train,test}_dis_11-08.csv here; the shared folder with them is named in the README "
+        "of klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval.",
     ),
     DataSet(
         name="recipeqa",

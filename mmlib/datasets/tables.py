@@ -41,18 +41,18 @@ def table_rows(
             what = f"the columns are {header}, not {list(columns)}"
             yield 1, None, [Problem(path, 1, what, mend)]
             return
-        before = reader.line_num
-        for values in reader:
-            row, before = before + 1, reader.line_num  # a quoted field may span lines
-            if defect := _defect(values, header):
-                yield row, None, [Problem(path, row, defect, mend)]
-                continue
-            fields = dict(zip(header, values, strict=True))
-            yield (
-                row,
-                {name: fields[name] for name in columns},
-                _mismatches(path, row, fields, patterns or {}, mend),
-            )
+        row = reader.line_num + 1
+        try:
+            for values in reader:
+                if defect := _defect(values, header):
+                    yield row, None, [Problem(path, row, defect, mend)]
+                else:
+                    fields = dict(zip(header, values, strict=True))
+                    problems = _mismatches(path, row, fields, patterns or {}, mend)
+                    yield row, {name: fields[name] for name in columns}, problems
+                row = reader.line_num + 1  # a quoted field may span lines
+        except csv.Error as error:  # an unclosed quotation mark that swallows the file
+            yield row, None, [Problem(path, row, f"cannot be read: {error}", mend)]
 
 
 def _defect(values: list[str], header: list[str]) -> str | None:
