@@ -14,8 +14,8 @@ every image of a row, and refinement cannot reorder anything. What the image can
 because captions of alike photographs are alike, is measured by `image_signal`. The labels are also
 shifted: much of what the classifier has learned from Clue ("view", "illustration", "actor attends")
 hardly occurs in Flickr8k, whose captions all describe what is seen: "not Visible" there means no
-more than an unusual wording. Clue's Meta captions nearly all tell where, when or how the picture was
-taken (95 % are marked so), and "a dog on the beach" becomes Meta too. Irrelevant is hardly learned:
+more than an unusual wording. Clue's Meta captions nearly all tell where, when or how
+(95 % are marked so), and "a dog on the beach" becomes Meta too. Irrelevant is hardly learned:
 on new captions it is not told from chance (`leak_table`).
 """
 
