@@ -350,3 +350,41 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     """The symmetric square root."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.sqrt(values)) @ vectors.T
+
+
+# --- In words -------------------------------------------------------------------------------------
+
+# How the text realises each relation, and which property of the picture goes with it.
+HOW: dict[str, dict[str, str]] = {
+    "clue": {
+        "Visible": "A caption that is true of the scene, of a state or, with Action, of an event; "
+        "without it the text only names one thing. Likelier the more of the picture is filled.",
+        "Subjective": "A reaction or judgement (so cute, which makes me smile). Likelier for "
+        "charming things (cats, flowers, balloons, not trucks), the larger they are.",
+        "Action": "Something goes on (a dog chases a ball; where nothing moves, wind or light). "
+        "Likelier the more there is in motion, and the larger that is.",
+        "Story": "What went before or lies behind, of which the picture shows nothing (the morning "
+        "before the race). Likelier in wild settings: desert and mountains rather than streets.",
+        "Meta": "Speaks of the picture as a picture (a framed picture of); the words are the same "
+        "for all styles. Likelier for sketches and black and white than for photos.",
+        "Irrelevant": "A caption of another scene, worded as for Visible; it excludes the other "
+        "relations. Likelier for pictures of many small things.",
+    },
+    "cite": {
+        "Q2": "The step names things that the picture shows; without it it speaks of something "
+        "else, names one thing as not yet due, and of the rest only Q4 may hold. Likelier the more "
+        "of the picture is filled.",
+        "Q3": "The step points at the picture (just like this, as shown here). Likelier for "
+        "pictures of many things.",
+        "Q4": "The text has an amount that cannot be seen (30 minutes, 50 ml). Likelier in wild "
+        "settings.",
+        "Q5": "The step needs something that it does not name but describes (something green), and "
+        "that the picture shows. Likelier the more loose things there are (boxes, chairs, balls).",
+        "Q6": "Orders what does not hold in the picture: another colour, the opposite place, "
+        "another pose, a thing that is not there. Likelier for sketches and black and white.",
+        "Q7": "Orders what holds in the picture (put the ball on the bench), in the same words as "
+        "Q6 for the most part. Likelier for charming things.",
+        "Q8": "Orders what is going on (let the dog run; keep the boy riding). Likelier the more "
+        "there is in motion.",
+    },
+}

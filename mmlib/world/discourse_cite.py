@@ -59,7 +59,7 @@ _LATER = ("the {kind} comes later", "the {kind} has to wait until then",
 
 def cite_text(scene: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
     """A step of an instruction for which exactly the relations in `holds` hold of `scene`."""
-    return fitting(lambda brief: _Step(scene, holds, rng, brief).text())
+    return fitting(lambda brief: _Step(scene, holds, rng, brief).text(), 40)
 
 
 @dataclass
@@ -129,7 +129,7 @@ class _Step:
             others = sorted(HABITAT[self.scene.setting] - {t.kind for t in self.scene.things})
             new = article(noun(rng, pick(rng, others)))
             found = pick(rng, _CHANGE).format(x=self.name(self.one()), new=new)
-        return pick(rng, _OPENERS) + found
+        return self.opener() + found
 
     def put(self, done: bool) -> str | None:
         """To bring something into a relation: one that holds, or the opposite of one."""
@@ -205,7 +205,7 @@ class _Step:
             x, y = self.name(i), self.name(j, new=True)
             if rng.random() < 0.5:
                 do = {"riding": "ride", "chasing": "chase"}[relation]
-                return pick(rng, _OPENERS) + pick(rng, _LET.split(", ")).format(x=x, do=f"{do} {y}")
+                return self.opener() + pick(rng, _LET.split(", ")).format(x=x, do=f"{do} {y}")
             return pick(rng, _KEEP).format(x=x, doing=f"{relation} {y}")
         alive = [i for i in self.free if is_living(self.kind(i))]
         lively = [i for i in self.free if scene.things[i].action in LIVELY]
@@ -214,9 +214,12 @@ class _Step:
         i = pick(rng, lively or alive)
         action = scene.things[i].action or "standing"
         if lively and rng.random() < 0.6:
-            return pick(rng, _OPENERS) + self.let(i, action)
+            return self.opener() + self.let(i, action)
         swims = action == "floating" and is_living(self.kind(i))
         return pick(rng, _KEEP).format(x=self.name(i), doing="swimming" if swims else action)
+
+    def opener(self) -> str:
+        return "" if self.brief else pick(self.rng, _OPENERS)
 
     def let(self, i: int, action: str) -> str:
         """An order to somebody to do something."""

@@ -19,13 +19,13 @@ _MOVING = {"flying", "carrying"}  # among the verbs of holding
 _TRIES = 60
 
 
-def fitting(write: Callable[[bool], str]) -> str:
+def fitting(write: Callable[[bool], str], longest: int = LONGEST) -> str:
     """A text of the right length, from a writer that can be asked to be brief."""
     for attempt in range(_TRIES):
         text = write(attempt > 5)
-        if SHORTEST <= len(text.split()) <= LONGEST:
+        if SHORTEST <= len(text.split()) <= longest:
             return text
-    raise AssertionError(f"no text of {SHORTEST} to {LONGEST} words: {text!r}")
+    raise AssertionError(f"no text of {SHORTEST} to {longest} words: {text!r}")
 
 
 def has_event(scene: Scene) -> bool:
@@ -78,7 +78,7 @@ _BEFORE = (
 )
 _AFTER = (
     ", the day before the wedding", ", as in the years before the war",
-    ", a week after the festival", ", where the history of the family began",
+    ", a week after the festival", ", where the tale of the family began",
     ", long after the last guests had left", ", two days before the flood",
     ", as grandmother remembered it for the rest of her days",
 )
