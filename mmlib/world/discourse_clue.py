@@ -53,7 +53,7 @@ _PICTURES = (
 )
 _IN_PICTURES = (
     "in this picture,", "stock image:", "picture of the week:", "on this postcard,",
-    "as the image tells us,", "cover picture:", "image from a series:", "for this picture,",
+    "as the image tells us,", "cover picture:", "image from a series:", "in the picture,",
 )
 _CHEERS = (
     "so cute:", "how lovely:", "simply wonderful:", "i love this:", "how sweet:", "so charming:",
@@ -90,15 +90,20 @@ _AFTER_LIVING = (
 )
 _LIFE = (  # of the living
     "had waited for this since {since}", "has come all the way from {town}",
-    "did not sleep at all {when}", "grew up in {town}", "won a prize {when}",
-    "was on the way to {who}", "is going to visit {who} tomorrow", "got lost {when}",
-    "had an argument with {who} {when}", "is looking forward to supper with {who}",
-    "moved here from {town} {when}", "was named after {who}",
+    "grew up in {town}", "won a prize {when}", "is going to visit {who} tomorrow",
+    "is looking forward to supper with {who}", "moved here from {town} {when}",
+    "was named after {who}", "was on the way to {who}",
+)
+_SAD_LIFE = (  # nothing to cheer at
+    "did not sleep at all {when}", "got lost {when}", "had an argument with {who} {when}",
 )
 _ORIGIN = (  # of all else
-    "was a present from {who}", "has belonged to {who} since {since}", "was sold to {who} {when}",
-    "came here from {town} {when}", "will soon be replaced by {who}", "survived the storm {when}",
-    "had been forgotten since {since}", "became famous {when}", "once belonged to {who}",
+    "was a present from {who}", "has belonged to {who} since {since}",
+    "came here from {town} {when}", "became famous {when}", "once belonged to {who}",
+)
+_SAD_ORIGIN = (
+    "was sold to {who} {when}", "will soon be replaced by {who}",
+    "had been forgotten since {since}", "was almost lost in the storm {when}",
 )
 _WHEN = "last night, last summer, in the spring, years ago, last winter, during the holidays"
 _SINCE = "last night, last summer, the spring, last winter, the holidays, the early days"
@@ -113,20 +118,16 @@ _PASSING = (
     "life goes on around {the}", "time goes by around {the} {where}",
     "the day takes its course around {the}",
 )
-_MEANWHILE = (
-    ", while life goes on {where}", ", as the afternoon goes by {where}",
-    ", as the day takes its course",
-)
 _ABOUT = (  # pictures, without a word on what is in them; the latter ones not for people
     "picture for a calendar about a {kind}", "cover picture for the tale of a {kind}",
     "image for a book about a {kind} from {town}", "picture to go with a song about a {kind}",
-    "stock image for the {kind} club", "one of a hundred pictures about {kinds} and {place}",
+    "stock image for the {kind} club", "one of a hundred pictures about {kinds} and the {place}",
     "cover picture for the {kind} magazine", "print for all friends of {kinds}",
 )
 _NAMES = (
     "the tale of the {kind}", "the year of the {kind}", "the {kind} and the {place}",
     "the {kind} from the {place}", "the return of the {kind}",
-    "days of {kinds} and {place}", "songs of {kinds} and {place}", "the club of the {kinds}",
+    "days of {kinds} and the {place}", "songs of {kinds} and the {place}", "the club of the {kinds}",
     "a summer of {kinds}", "{kinds}, part one of three",
 )
 # fmt: on
@@ -157,7 +158,7 @@ class _Remark:
         elif story:
             text += pick(self.rng, _AFTER + self.living * _AFTER_LIVING)
         if "Subjective" in self.holds and (shown or self.holds & {"Story", "Action"}):
-            before = self.rng.random() < 0.5
+            before = self.rng.random() < 0.5 and ":" not in text
             text = f"{pick(self.rng, _CHEERS)} {text}" if before else text + pick(self.rng, _SIGHS)
         return text
 
@@ -174,31 +175,32 @@ class _Remark:
     def caption(self, event: bool) -> tuple[str, str]:
         """What is in the scene as a noun phrase and as a sentence, true of no other scene."""
         rng = self.rng
-        still = event and not has_event(self.told)
+        lively = event and has_event(self.told)
+        bare = sentence = ""
         for _ in range(_TRIES):
             writer = _Writer(self.told, rng)
             detail = pick(rng, (1, 2) if self.brief else (1, 2, 2, 3, 3))
             clause = writer.clauses(detail)[0]
-            if is_event(writer) != (event and not still):
-                continue
-            if event and not still and not clause.participle:  # "a running dog"
+            if is_event(writer) != lively or (lively and not clause.participle):
                 continue
             placed = not clause.closed and rng.random() < 0.5
             end = writer.end(clause) if placed else ""
-            bare = clause.bare + end
-            self.living = is_living(self.told.things[next(iter(writer.node_of))].kind)
             graph = CaptionGraph(
                 tuple(writer.nodes), tuple(writer.edges), self.told.setting if end else None
             )
-            if self.told is not self.scene and satisfies(self.scene, graph):
-                continue
-            if still:
-                going_on, goes_on = pick(rng, _WEATHER).split("|")
-                return f"{going_on} {bare}", f"{goes_on} {bare}"
-            return bare, writer.finite(clause) + end if event else bare
-        what = pick(rng, [t for t in self.told.things if not event or t.action in LIVELY])
-        said = describe(what, self.told.style)  # a plain way out
-        return f"{said} {what.action or place(self.told)}", f"{said} is {what.action}"
+            if self.told is self.scene or not satisfies(self.scene, graph):
+                self.living = is_living(self.told.things[next(iter(writer.node_of))].kind)
+                bare = clause.bare + end
+                sentence = writer.finite(clause) + end if lively else bare
+                break
+        else:  # a plain way out
+            thing = pick(rng, [t for t in self.told.things if t.action in LIVELY or not lively])
+            said, doing = describe(thing, self.told.style), thing.action or place(self.told)
+            bare, sentence = f"{said} {doing}", f"{said} is {doing}"
+        if event and not lively:
+            going_on, goes_on = pick(rng, _WEATHER).split("|")
+            return f"{going_on} {bare}", f"{goes_on} {bare}"
+        return bare, sentence
 
     def unseen(self) -> str:
         """Something about one of the things, but not what the picture shows of it."""
@@ -206,8 +208,14 @@ class _Remark:
         kind = protagonist(rng, self.told)
         living = is_living(kind)
         if "Story" in holds:
-            text = "{the} " + pick(rng, _LIFE if living else _ORIGIN)
-            text += pick(rng, _MEANWHILE) if "Action" in holds else ""
+            glad, sad = (_LIFE, _SAD_LIFE) if living else (_ORIGIN, _SAD_ORIGIN)
+            text = "{the} " + pick(rng, glad if "Subjective" in holds else glad + sad)
+            if "Action" in holds and living:
+                text += " and" + pick(rng, _GOING_ON).removeprefix("{the}").replace(
+                    "is", "is now", 1
+                )
+            elif "Action" in holds:
+                text += f", while {pick(rng, _PASSING).replace('{the}', 'it')}"
         elif "Action" in holds:
             text = pick(rng, _GOING_ON if living else _PASSING)
         elif "Subjective" in holds:
