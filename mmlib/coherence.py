@@ -94,9 +94,9 @@ class TextEncoder(nn.Module):
     def __init__(self, embeddings: Tensor, settings: Settings):
         super().__init__()
         self.embed = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
-        self.lstm = nn.LSTM(
-            embeddings.shape[1], settings.hidden, batch_first=True, bidirectional=True
-        )
+        # Two one-way LSTMs on padded batches: half the time of a packed two-way one on a CPU.
+        self.ahead = nn.LSTM(embeddings.shape[1], settings.hidden, batch_first=True)
+        self.back = nn.LSTM(embeddings.shape[1], settings.hidden, batch_first=True)
         self.pool = AttentionPooling(2 * settings.hidden) if settings.attention else None
         self.norm = nn.BatchNorm1d(2 * settings.hidden)
         self.project = nn.Linear(2 * settings.hidden, settings.width)
@@ -105,18 +105,24 @@ class TextEncoder(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor | None]:
         """Ids (B, L), lengths (B,) -> unit z_S (B, D) and weights over words (B, L) or None."""
         words = self.dropout(self.embed(ids))
-        packed = nn.utils.rnn.pack_padded_sequence(
-            words, lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, (last, _) = self.lstm(packed)  # last: (2, B, hidden), forward then backward
+        lengths = lengths.to(ids.device)
+        turned = _turn(lengths, ids.shape[1])[..., None]
+        ahead, _ = self.ahead(words)  # what follows a text cannot reach its own states
+        back, _ = self.back(words.gather(1, turned.expand_as(words)))
         if self.pool is None:
-            pooled, weights = torch.cat([last[0], last[1]], dim=1), None
+            last = (lengths - 1)[:, None, None].expand(-1, 1, ahead.shape[2])
+            states = [one.gather(1, last)[:, 0] for one in (ahead, back)]
+            pooled, weights = torch.cat(states, dim=1), None
         else:
-            padded, _ = nn.utils.rnn.pad_packed_sequence(
-                states, batch_first=True, total_length=ids.shape[1]
-            )
-            pooled, weights = self.pool(padded, lengths.to(ids.device))
+            back = back.gather(1, turned.expand_as(back))
+            pooled, weights = self.pool(torch.cat([ahead, back], dim=2), lengths)
         return F.normalize(self.project(self.norm(pooled)), dim=1), weights
+
+
+def _turn(lengths: Tensor, longest: int) -> Tensor:
+    """Places (B, longest) that turn each text of its length around and leave its padding."""
+    place = torch.arange(longest, device=lengths.device).expand(len(lengths), -1)
+    return torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
 
 
 class ImageEncoder(nn.Module):

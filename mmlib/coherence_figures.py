@@ -81,7 +81,7 @@ def gap_figure(answers: Mapping[str, Sequence[dict]], names: Sequence[str]) -> F
 def medr_figure(scores: Scores, dataset: str) -> Figure:
     """Fig. 5: MedR of each system under θ and θ̄, a dot a training (mean over the same pools)."""
     own = scores[dataset]
-    names = [n for n in own if REFINED not in n and "," not in n and n != "Random"]
+    names = [n for n in own if own.keys() & {f"{n} {REFINED}"} or n in ("Base", "CMCA")]
     figure, axis = plt.subplots(figsize=(max(6.0, 0.95 * len(names)), 3.4))
     for i, name in enumerate(names):
         for shift, variant, colour in ((-0.15, "", 0), (0.15, f" {REFINED}", 1)):
