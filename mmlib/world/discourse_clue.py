@@ -127,7 +127,8 @@ _ABOUT = (  # pictures, without a word on what is in them; the latter ones not f
 _NAMES = (
     "the tale of the {kind}", "the year of the {kind}", "the {kind} and the {place}",
     "the {kind} from the {place}", "the return of the {kind}",
-    "days of {kinds} and the {place}", "songs of {kinds} and the {place}", "the club of the {kinds}",
+    "days of {kinds} and the {place}", "songs of {kinds} and the {place}",
+    "the club of the {kinds}",
     "a summer of {kinds}", "{kinds}, part one of three",
 )
 # fmt: on
