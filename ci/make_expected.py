@@ -27,9 +27,14 @@ from mmlib.runner import default_parameters
 ROOT = Path(__file__).resolve().parent.parent
 # What of the parameters changes no figure.
 IRRELEVANT = {"tier", "device", "out", "resume", "expected", "workers", "results"}
-METRICS = ("AUC", "p@1", "rsum", "t2i_r10")
+METRICS = ("AUC", "p@1", "rsum", "t2i_r10", "r10")
 UNTRAINED = ("Random", "Obj Detect", "Obj Detect (best K on test)")
-DERIVED = ("errors", "reranked")  # the same trainings once more: they would only weigh double
+DERIVED = (
+    "errors",
+    "reranked",
+    "θ̄",
+    "true relations",
+)  # the same trainings once more: they would only weigh double
 
 
 def chance_levels(table: pd.DataFrame, checked: int) -> dict[str, float]:

@@ -283,21 +283,23 @@ class Split:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def batch(self, rows: np.ndarray, device: str, augment: bool = False) -> Batch:
-        """Some pairs on a device; `augment`: pictures cropped at random, as in training."""
+    def words(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Ids (rows, longest of them) and lengths of some texts."""
         longest = int(self.lengths[rows].max())
-        of = self.image_of[rows]
-        images = (
-            torch.from_numpy(np.asarray(self.images[of], dtype=np.float32))
-            if isinstance(self.images, np.ndarray)
-            else self.images(of, augment)
-        )
-        return Batch(
-            torch.from_numpy(self.ids[rows, :longest]).to(device),
-            torch.from_numpy(self.lengths[rows]),
-            images.to(device),
-            torch.from_numpy(self.labels[rows]).to(device),
-        )
+        return torch.from_numpy(self.ids[rows, :longest]), torch.from_numpy(self.lengths[rows])
+
+    def pictures(self, images: np.ndarray, augment: bool = False) -> Tensor:
+        """g or pictures of some images; `augment`: cropped at random, as in training."""
+        if isinstance(self.images, np.ndarray):
+            return torch.from_numpy(np.asarray(self.images[images], dtype=np.float32))
+        return self.images(images, augment)
+
+    def batch(self, rows: np.ndarray, device: str, augment: bool = False) -> Batch:
+        """Some pairs on a device."""
+        ids, lengths = self.words(rows)
+        images = self.pictures(self.image_of[rows], augment)
+        labels = torch.from_numpy(self.labels[rows])
+        return Batch(ids.to(device), lengths, images.to(device), labels.to(device))
 
 
 def _parts(order: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -347,16 +349,22 @@ def train(
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Unit vectors of pairs: texts (n, D), images (n, D); attention: a word's weight, by text."""
+    """Unit vectors of pairs: texts (n, D), the DIFFERENT images (m, D), image_of (n,) among them.
+
+    An image that stands in several pairs has one vector, so that its scores tie exactly.
+    attention: the weights of each text's words, or None.
+    """
 
     texts: np.ndarray
     images: np.ndarray
+    image_of: np.ndarray
     attention: list[np.ndarray] | None
 
     @property
     def theta(self) -> np.ndarray:
-        """Cosines (n, n): text i with the image of pair j. Images of equal features tie exactly."""
-        return (self.texts.astype(np.float64) @ self.images.astype(np.float64).T).round(7)
+        """Cosines (n, n): text i with the image of pair j."""
+        cosines = self.texts.astype(np.float64) @ self.images.astype(np.float64).T
+        return cosines[:, self.image_of]
 
 
 @torch.no_grad()
@@ -365,14 +373,17 @@ def encode(model: Model, split: Split, device: str = "cpu", size: int = 256) -> 
     model.eval()
     texts, images, attention = [], [], []
     for start in range(0, len(split), size):
-        batch = split.batch(np.arange(start, min(start + size, len(split))), device)
-        z, weights = model.texts(batch.ids, batch.lengths)
+        ids, lengths = split.words(np.arange(start, min(start + size, len(split))))
+        z, weights = model.texts(ids.to(device), lengths)
         texts.append(z.cpu().numpy())
-        images.append(model.images(batch.images).cpu().numpy())
         if weights is not None:
-            rows = zip(weights.cpu().numpy(), batch.lengths.tolist(), strict=True)
+            rows = zip(weights.cpu().numpy(), lengths.tolist(), strict=True)
             attention += [row[:length] for row, length in rows]
-    return Encoded(np.concatenate(texts), np.concatenate(images), attention or None)
+    different, image_of = np.unique(split.image_of, return_inverse=True)
+    for start in range(0, len(different), size):
+        g = split.pictures(different[start : start + size])
+        images.append(model.images(g.to(device)).cpu().numpy())
+    return Encoded(np.concatenate(texts), np.concatenate(images), image_of, attention or None)
 
 
 @torch.no_grad()
@@ -382,7 +393,7 @@ def probabilities(model: Model, seen: Encoded) -> np.ndarray:
         raise ValueError("this system learns no relations, so it has no confidence to refine with")
     device = model.head.linear.weight.device
     texts, images = (torch.from_numpy(part).to(device) for part in (seen.texts, seen.images))
-    return model.head.all_pairs(texts, images).cpu().numpy()
+    return model.head.all_pairs(texts, images).cpu().numpy()[:, seen.image_of]
 
 
 # --- Confidence and selective refinement ---------------------------------------------------------
@@ -433,7 +444,8 @@ def full_ranks(
 ) -> np.ndarray:
     """Rank (n,), from 1, of each text's own image: 1 + better ones + half of the equal ones.
 
-    theta (n, n): text i with the image of pair j. With eta, difficult rows are refined first.
+    theta (n, n): text i with the image of pair j. With eta (n, n), rows with Δ below `threshold`
+    are refined first, all of them where it is None; that takes two pairs or more.
     """
     if eta is not None:
         theta = refine(theta, eta, np.inf if threshold is None else threshold)

@@ -556,7 +556,7 @@ def precisions(
     assert model.head is not None
     weight = model.head.linear.weight.detach().cpu().numpy()
     a, b = np.split(weight, 2, axis=1)
-    parts = {"text": seen.texts @ a.T, "image": seen.images @ b.T}
+    parts = {"text": seen.texts @ a.T, "image": (seen.images @ b.T)[seen.image_of]}
     parts["both"] = parts["text"] + parts["image"]
     return {
         str(c): {
