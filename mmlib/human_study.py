@@ -258,6 +258,11 @@ STYLE = """<style>
 .study p { margin: 4px 0; }
 .study .fault { padding: 8px 14px; border: 2px solid var(--jp-error-color1, #c00);
   overflow-wrap: anywhere; }
+@media (max-width: 600px) {
+  .study .pair { gap: 6px; }
+  .study figure { padding: 0; border: 0; }
+  .study blockquote { padding: 4px 8px; font-size: 16px; }
+}
 </style>"""
 
 
@@ -291,7 +296,7 @@ class _Page:
         self.buttons = ipywidgets.HBox(self.answers, layout=row)
         self.box = ipywidgets.VBox(
             [ipywidgets.HTML(STYLE), self.name, self.head, self.body, self.buttons, self.undo],
-            layout={"max_width": "780px", "width": "100%"},
+            layout={"max_width": "680px", "width": "100%"},
         )
         for button in self.answers:
             button.on_click(self._vote)
