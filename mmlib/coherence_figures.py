@@ -32,6 +32,14 @@ def describe(collections: Mapping[str, Pairs]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
+def how_realised() -> pd.DataFrame:
+    """How the picture world's texts realise each relation, and what in the picture goes with it."""
+    from mmlib.world.discourse import HOW
+
+    rows = {(scheme, name): how for scheme, told in HOW.items() for name, how in told.items()}
+    return pd.DataFrame(pd.Series(rows, name="how the world realises it"))
+
+
 def correlations(pairs: RelatedPairs) -> pd.DataFrame:
     """Correlation of every two relations; empty where one of them never varies."""
     names = list(pairs.relations)
