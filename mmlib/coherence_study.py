@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,7 @@ class Preparer:
         features = (np.asarray(pairs.features[:, 0], dtype=np.float32) - self.mean) / self.scale
         return features.astype(np.float32)
 
+    @cached_property
     def evidence(self) -> dict[str, np.ndarray]:
         """What dev and test pictures tell about each relation: (2, pairs, relations) log ratios.
 
@@ -328,7 +330,6 @@ def training_jobs(
     jobs = []
     for name, preparer in preparers.items():
         relations = preparer.pairs.relations
-        evidence = preparer.evidence() if preparer.pairs.train.features is not None else None
         settings = replace(preparer.settings, **changes)  # type: ignore[arg-type]
         splits = preparer.splits(settings.max_words)
         data = fingerprint(preparer, splits)
@@ -344,8 +345,8 @@ def training_jobs(
                 }  # fmt: skip
                 work = {"splits": splits, "embeddings": preparer.embeddings, "device": device,
                         "image_width": preparer.image_width}  # fmt: skip
-                if system == "CMCA":
-                    work["evidence"] = evidence
+                if system == "CMCA" and preparer.pairs.train.features is not None:
+                    work["evidence"] = preparer.evidence
                 jobs.append((job, work))
     return jobs
 
@@ -570,15 +571,12 @@ def precisions(
 
 def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     """λ and T with the highest mean reciprocal rank on the dev pairs; the weakest where tied."""
-    scored = [
-        (
-            float((1 / coherence.full_ranks(theta, coherence.confidence(x, s), t)).mean()),
-            -s,
-            -t,
-        )
-        for s in STRENGTHS
-        for t in THRESHOLDS
-    ]
+    scored = []
+    for strength in STRENGTHS:
+        eta = coherence.confidence(x, strength)
+        for threshold in THRESHOLDS:
+            mrr = float((1 / coherence.full_ranks(theta, eta, threshold)).mean())
+            scored.append((mrr, -strength, -threshold))
     _, strength, threshold = max(scored)
     return -strength, -threshold
 
