@@ -38,8 +38,8 @@ MAPPING = """From answers to the columns of Table 6. A is the left picture, B th
 - "prefer A" and "prefer B": Better where the preferred picture is the coherence-aware system's,
   Worse where it is the other's;
 - "both good": BothGood; "neither fits": BothBad;
-- "exactly the same": BothGood. The paper offers this answer but prints no column for it, and its
-  rows add up to 100, so that it must have gone into BothGood or BothBad; it does not say which.
+- "exactly the same": BothGood. The paper offers this answer but prints no column for it. As its
+  rows add up to 100, such answers are in BothGood or BothBad or were left out; it does not say.
 An answer counts for a question when more than half of its raters gave it; questions without such
 an answer stand in a column of their own, which the paper does not print."""
 
@@ -285,12 +285,15 @@ class _Page:
         wide = {"width": "auto", "min_width": "110px", "flex": "1 1 auto", "margin": "4px"}
         self.name = ipywidgets.Text(
             value=rater or "", placeholder="your name", description="Rater",
-            continuous_update=False, layout={"width": "min(300px, 95%)"},
+            continuous_update=False,
+            layout={"width": "min(300px, 95%)"}, style={"description_width": "initial"},
         )  # fmt: skip
         self.head, self.body = ipywidgets.HTML(), ipywidgets.HTML()
         self.answers = [ipywidgets.Button(description=a, layout=wide) for a in ANSWERS]
         self.undo = ipywidgets.Button(
-            description="undo my last vote", icon="undo", layout={"width": "auto", "margin": "4px"}
+            description="undo my last vote",
+            icon="undo",
+            layout={"width": "auto", "margin": "4px", "align_self": "flex-start"},
         )
         row = {"flex_flow": "row wrap", "width": "100%"}
         self.buttons = ipywidgets.HBox(self.answers, layout=row)
@@ -441,8 +444,8 @@ def table6(
         "better": "Better", "worse": "Worse", "both good": "BothGood", "both bad": "BothBad",
         "same": same, NO_MAJORITY: "NoMajority",
     }  # fmt: skip
-    names = ["Better", "Worse", "BothGood", "BothBad", *dict.fromkeys([same, "NoMajority"])]
-    names = list(dict.fromkeys(names))
+    named = ["Better", "Worse", "BothGood", "BothBad", same, "NoMajority"]
+    names = list(dict.fromkeys(named))
     group = pd.Series([groups[q] if groups else "all" for q in majorities.index], dtype=object)
     counts = pd.crosstab(group.to_numpy(), majorities.outcome.map(column).to_numpy())
     counts = counts.reindex(index=group.unique(), columns=names, fill_value=0)

@@ -603,6 +603,16 @@ def test_simulated_raters_without_noise_see_the_ranks():
     assert chosen["win rate"] == 1
 
 
+def test_random_items_are_drawn_from_all_positive_ones():
+    aware = np.repeat([1, 50, 1], 200)  # wins the first 200, loses the next, wins what is not asked
+    agnostic = np.repeat([50, 1, 50], 200)
+    positive = np.arange(600) < 400
+    table = human_study.simulate_from_ranks(aware, agnostic, positive, noise=0)
+    assert table.n.tolist() == [100, 100]
+    assert 0.3 < table["win rate"]["at random"] < 0.7  # four standard deviations of the draw
+    assert table["win rate"]["authors'"] == 1
+
+
 def test_a_system_that_is_better_wins_on_random_items_too():
     rng = np.random.default_rng(0)
     aware, agnostic = 1 + rng.integers(0, 10, 300), 1 + rng.integers(0, 200, 300)
