@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from mmlib import plots
 from mmlib.claims import paper_values
 from mmlib.coherence import confidence
-from mmlib.coherence_study import REFINED, SPLITS, Pairs, Scores, gaps
+from mmlib.coherence_study import REFINED, SPLITS, Pairs, Scores, gaps, is_system
 from mmlib.datasets.related import RelatedPairs
 
 
@@ -89,7 +89,7 @@ def gap_figure(answers: Mapping[str, Sequence[dict]], names: Sequence[str]) -> F
 def medr_figure(scores: Scores, dataset: str) -> Figure:
     """Fig. 5: MedR of each system under θ and θ̄, a dot a training (mean over the same pools)."""
     own = scores[dataset]
-    names = [n for n in own if own.keys() & {f"{n} {REFINED}"} or n in ("Base", "CMCA")]
+    names = [n for n in own if is_system(n) and n != "Random"]
     figure, axis = plt.subplots(figsize=(max(6.0, 0.95 * len(names)), 3.4))
     for i, name in enumerate(names):
         for shift, variant, colour in ((-0.15, "", 0), (0.15, f" {REFINED}", 1)):
@@ -118,11 +118,14 @@ def spread_figure(scores: Scores, dataset: str, names: Sequence[str]) -> Figure:
 PRINTED_SWEEPS = {"λ_cls": "figure8_left_code", "maximal length": "figure8_right_clue_code"}
 
 
-def sweep_figure(panels: Mapping[str, Mapping[float, np.ndarray]]) -> Figure:
+def sweep_figure(
+    panels: Mapping[str, Mapping[float, np.ndarray]], chosen: Mapping[str, float]
+) -> Figure:
     """Fig. 8: MedR over λ_cls and over the maximal length, ours above the authors'.
 
-    panels: of `coherence_study.sweeps`. The band: the mean of all, plus and minus the standard
-    deviation between trainings that differ in nothing but their seed.
+    panels: of `coherence_study.sweeps`. chosen: the tier's own value of each. The band: the mean
+    at that value, plus and minus the standard deviation between trainings that differ in nothing
+    but their seed, pooled over all values.
     """
     figure, axes = plt.subplots(2, len(panels), figsize=(4.6 * len(panels), 5.4), squeeze=False)
     for (above, below), (label, values) in zip(axes.T, panels.items(), strict=True):
@@ -130,7 +133,8 @@ def sweep_figure(panels: Mapping[str, Mapping[float, np.ndarray]]) -> Figure:
         means = np.array([each.mean() for each in values.values()])
         if len(next(iter(values.values()))) > 1:
             band = np.sqrt(np.mean([each.var(ddof=1) for each in values.values()]))
-            above.axhspan(means.mean() - band, means.mean() + band, color="#cccccc", alpha=0.6)
+            centre = values[chosen[label]].mean()
+            above.axhspan(centre - band, centre + band, color="#cccccc", alpha=0.6)
         for place, each in zip(places, values.values(), strict=True):
             above.plot([place] * len(each), each, "o", color=plots.COLOURS[0], alpha=0.6)
         above.plot(places, means, color=plots.COLOURS[0])
@@ -171,7 +175,7 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
         count * len(names), columns + 1,
         figsize=(1.45 * (columns + 1), 1.75 * count * len(names)), squeeze=False, layout="none",
     )  # fmt: skip
-    figure.subplots_adjust(left=0.1, right=0.99, top=0.96, bottom=0.02, hspace=0.35, wspace=0.05)
+    figure.subplots_adjust(left=0.1, right=0.99, top=0.97, bottom=0.01, hspace=0.22, wspace=0.05)
     for i in range(count):
         for k, name in enumerate(names):
             example, row = shown[name][i], axes[i * len(names) + k]

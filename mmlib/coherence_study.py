@@ -756,6 +756,11 @@ PRINTED = {"clue": "table5", "cite": "table4", "cite++": "table4", "flickr8k": "
            NO_SIGNAL: "table5"}  # fmt: skip
 
 
+def is_system(name: str) -> bool:
+    """Whether a name of the scores is a row of Table 3 (or Random), not a variant or a sweep's."""
+    return not any(mark in name for mark in (REFINED, ",", CEILING))
+
+
 def main_table(scores: Scores, dataset: str) -> pd.DataFrame:
     """Table 4 or 5 beside ours: MedR and R@1 and R@10 of θ and of θ̄ on the same pools.
 
@@ -764,7 +769,7 @@ def main_table(scores: Scores, dataset: str) -> pd.DataFrame:
     """
     paper = paper_values("coherence", PRINTED[dataset])
     rows = {}
-    for name in [n for n in scores[dataset] if REFINED not in n and "," not in n]:
+    for name in [n for n in scores[dataset] if is_system(n.removesuffix(f" {CEILING}"))]:
         own = scores[dataset][name]
         refined = scores[dataset].get(f"{name} {REFINED}")
         printed = paper.loc[name] if name in paper.index else None
@@ -797,7 +802,7 @@ def refinement_table(scores: Scores, dataset: str, answers: Mapping[str, list]) 
     """  # fmt: skip
     rows = {}
     for name, each in answers.items():
-        if "chosen" not in each[0]:
+        if "chosen" not in each[0] or not is_system(name):
             continue
         own = scores[dataset]
         rows[name] = {
@@ -805,8 +810,8 @@ def refinement_table(scores: Scores, dataset: str, answers: Mapping[str, list]) 
             "θ̄, T 0.05 (code)": own[f"{name} {REFINED}"]["medr"].mean(),
             "θ̄, T 0.1 (paper)": own[f"{name} {REFINED}, T 0.1"]["medr"].mean(),
             "θ̄, λ and T chosen on dev": own[f"{name} {REFINED}, chosen on dev"]["medr"].mean(),
-            "chosen λ; T": ", ".join(
-                f"{a['chosen']['strength']:g}; {a['chosen']['threshold']:g}" for a in each
+            "chosen (λ, T)": " ".join(
+                f"({a['chosen']['strength']:g}, {a['chosen']['threshold']:g})" for a in each
             ),
             "η alone": np.mean([a["confidence only"] for a in each]),
         }
@@ -900,18 +905,18 @@ def gap_accuracy(answers: Sequence[dict], clusters: np.ndarray) -> Estimate:
     return crossed_interval(np.where(wide, 2, -2) * right, clusters)
 
 
-def wrong_beyond(answers: Sequence[dict], limit: float = 0.2) -> Estimate | None:
+def wrong_beyond(answers: Sequence[dict], limit: float = 0.2, least: int = 30) -> Estimate | None:
     """Percent of the dev texts with Δ of at least `limit` whose first image is wrong.
 
     Over trainings together, with the Clopper-Pearson interval, which takes trainings of one dev
-    set for independent and is thus too narrow. None where no text has such a gap.
+    set for independent and is thus too narrow. None where fewer than `least` texts have such a gap.
     """
     from scipy.stats import binomtest
 
     delta, rank = gaps(answers)
     wide = delta >= limit
     count, wrong = int(wide.sum()), int((wide & (rank > 1)).sum())
-    if not count:
+    if count < least:
         return None
     low, high = binomtest(wrong, count).proportion_ci()
     return Estimate(100 * wrong / count, 100 * float(low), 100 * float(high))
