@@ -898,11 +898,13 @@ def test_the_refinement_table_by_hand():
     ]
     plain = {"variants": {UNREFINED: record([1, 2])}}
     jobs, answers = [job("CMCA", 0), job("CMCM", 0), job("CMCM", 1)], [plain, *found]
+    jobs += [job("CMCM, λ_cls 0.4", 0)]
+    answers += [found[0]]
     by_system = coherence_study.by_system(jobs, answers, "clue")
     table = coherence_study.refinement_table(
         coherence_study.collect(jobs, answers), "clue", by_system
     )
-    assert table.loc["CMCM"].tolist() == [15.0, 14.0, 13.0, 1.5, "0.2; 0.05, 1.6; 2", 65.0]
+    assert table.loc["CMCM"].tolist() == [15.0, 14.0, 13.0, 1.5, "(0.2, 0.05) (1.6, 2)", 65.0]
     assert list(table.index) == ["CMCM"]
 
 
@@ -1024,14 +1026,18 @@ def test_the_larger_half_of_the_gaps_is_set_against_the_smaller():
 
 
 def test_wrong_answers_beyond_a_gap_are_counted_with_clopper_and_pearson():
-    found = coherence_study.wrong_beyond(GAPS)  # .3 and .25; .2 and .5: one of four is wrong
+    # .3 and .25; .2 and .5: one of four is wrong.
+    found = coherence_study.wrong_beyond(GAPS, least=4)
     low, high = stats.beta.ppf([0.025, 0.975], [1, 2], [4, 3])
     assert found.effect == 25
     assert (found.low, found.high) == pytest.approx((100 * low, 100 * high))
-    none = coherence_study.wrong_beyond(GAPS, 0.4)
-    assert (none.effect, none.low) == (0, 0)
-    assert none.high == pytest.approx(97.5)  # one case proves little
-    assert coherence_study.wrong_beyond(GAPS, 0.6) is None
+    one = coherence_study.wrong_beyond(GAPS, 0.4, least=1)
+    assert (one.effect, one.low) == (0, 0)
+    assert one.high == pytest.approx(97.5)  # one case proves little
+    assert coherence_study.wrong_beyond(GAPS, least=5) is None
+    assert coherence_study.wrong_beyond(GAPS) is None
+    many = [{"gaps": {"gap": [0.2] * 30 + [0.19], "rank": [1] * 30 + [2]}}]
+    assert coherence_study.wrong_beyond(many).effect == 0
 
 
 def test_confidence_alone_is_set_against_the_cosines():
@@ -1299,11 +1305,12 @@ def test_the_image_network_gives_one_vector_a_picture(loss):
 
 @pytest.fixture(scope="module")
 def dial():
-    """signal -> scores of three trainings, and the image of each test text."""
-    sizes = {"train": 800, "val": 120, "test": 400}
+    """signal -> scores of three trainings on half as many pairs as the notebook has, and the image
+    of each test text."""
+    sizes = {"train": 1000, "val": 120, "test": 400}
     loud = coherence_study.world_pairs("clue", 1.0, workers=1, sizes=sizes)
     silent = coherence_study.world_pairs("clue", 0.0, workers=1, sizes=sizes, like=loud)
-    settings = budget("world", epochs=4)
+    settings = budget("world")
     found: dict[float, Mapping] = {}
     for signal, pairs, systems in ((1.0, loud, ["CMCA"]), (0.0, silent, ["CMCA", "CMCM"])):
         made = {"clue": Preparer(pairs, settings, "world")}
