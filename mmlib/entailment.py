@@ -1,0 +1,386 @@
+"""Revising Image-Text Retrieval via Multi-Modal Entailment (Yan et al., 2022): the classifier.
+
+Does a hypothesis follow from an image together with the image's captions? One branch reads texts
+(TE), one reads the image (VE), a gate joins their states. The formulas of the paper's equations
+are lost in the text that can be had; the forms here follow its wording and are marked [R],
+reconstructed. B is the batch, D the width, R the regions of an image, L the tokens of a text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from transformers import BertModel
+
+PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+BRANCHES = ("te", "ve", "mm")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes and choices of the classifier; the paper's own are BERT-base's and ALBEF's.
+
+    width, heads: D and the attention heads of all transformers. text_layers: of TE's BERT (12);
+    image_layers, words_layers, cross_layers: of VE (12, 6, 6 in ALBEF).
+    model: "both" (the paper's), "te", "ve" (Table 3's Only TE and Only VE trained alone), or
+        "single", one transformer over words and regions, in OFA's place.
+    text: "own" for TE's own BERT, "shared" for VE's text layers instead (w/o BERT).
+    gate: "vector" (a weight for each value) or "scalar" (one a branch). output: "softmax" over two
+        classes (the paper's) or "sigmoid".
+    masking, masked: ρ and how many positives of a batch are copied with a masked image; 0: none.
+    """
+
+    width: int = 768
+    heads: int = 12
+    text_layers: int = 12
+    image_layers: int = 12
+    words_layers: int = 6
+    cross_layers: int = 6
+    dropout: float = 0.1
+    model: Literal["both", "te", "ve", "single"] = "both"
+    text: Literal["own", "shared"] = "own"
+    gate: Literal["vector", "scalar"] = "vector"
+    output: Literal["softmax", "sigmoid"] = "softmax"
+    masking: float = 0.4
+    masked: int = 4
+    max_premise: int = 120
+    max_hypothesis: int = 30
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+class Head(nn.Module):
+    """Eqs. 2, 4, 8 [R]: two hidden layers with ReLU, then logits of (not entailed, entailed).
+
+    output "sigmoid": one logit, returned as (0, logit), which softmax turns into its sigmoid.
+    """
+
+    def __init__(self, width: int, output: str = "softmax"):
+        super().__init__()
+        self.output = output
+        self.layers = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
+            nn.Linear(width, 2 if output == "softmax" else 1),
+        )  # fmt: skip
+
+    def forward(self, state: Tensor) -> Tensor:
+        """States (B, D) -> logits (B, 2)."""
+        logits = self.layers(state)
+        return logits if self.output == "softmax" else F.pad(logits, (1, 0))
+
+
+class Gate(nn.Module):
+    """Eqs. 5 to 7 [R]: g_b = σ(W_b [h_te; h_ve] + b_b), h_mm = g_te ∘ h_te + g_ve ∘ h_ve.
+
+    kind "vector": W_b is D × 2D; "scalar": 1 × 2D. The gates need not add up to 1.
+    """
+
+    def __init__(self, width: int, kind: str = "vector"):
+        super().__init__()
+        size = width if kind == "vector" else 1
+        self.te = nn.Linear(2 * width, size)
+        self.ve = nn.Linear(2 * width, size)
+
+    def forward(self, te: Tensor, ve: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """h_te, h_ve (B, D) -> h_mm (B, D) and the two gates (B, D or 1)."""
+        both = torch.cat([te, ve], dim=1)
+        open_te, open_ve = self.te(both).sigmoid(), self.ve(both).sigmoid()
+        return open_te * te + open_ve * ve, open_te, open_ve
+
+
+def _config(settings: Settings, layers: int, vocabulary: int, positions: int, **more: Any) -> Any:
+    from transformers import BertConfig
+
+    return BertConfig(  # type: ignore[call-arg]
+        vocab_size=vocabulary, hidden_size=settings.width, num_hidden_layers=layers,
+        num_attention_heads=settings.heads, intermediate_size=4 * settings.width,
+        max_position_embeddings=positions, hidden_dropout_prob=settings.dropout,
+        attention_probs_dropout_prob=settings.dropout, pad_token_id=PAD,
+        attn_implementation="eager", **more,
+    )  # fmt: skip
+
+
+def _bert(settings: Settings, layers: int, vocabulary: int, positions: int) -> "BertModel":
+    from transformers import BertModel
+
+    config = _config(settings, layers, vocabulary, positions)
+    return BertModel(config, add_pooling_layer=False)
+
+
+class ImageEncoder(nn.Module):
+    """A transformer over an image's regions with [CLS] in front, as a ViT over patches."""
+
+    def __init__(self, region_width: int, regions: int, settings: Settings):
+        super().__init__()
+        self.project = nn.Linear(region_width, settings.width)
+        self.first = nn.Parameter(0.02 * torch.randn(settings.width))
+        self.layers = _bert(settings, settings.image_layers, 1, regions + 1)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Regions (B, R, W) -> states (B, 1 + R, D), and [CLS]'s attention to regions (B, R).
+
+        The attention is the last layer's, the mean over its heads, and adds up to less than 1, as
+        [CLS] attends to itself too.
+        """
+        regions = self.project(images)
+        first = self.first.expand(len(images), 1, -1)
+        out = self.layers(inputs_embeds=torch.cat([first, regions], dim=1), output_attentions=True)
+        return out.last_hidden_state, out.attentions[-1][:, :, 0, 1:].mean(dim=1)
+
+
+class CrossEncoder(nn.Module):
+    """Transformer layers in which words attend to words and then to the image (ALBEF's shape)."""
+
+    def __init__(self, settings: Settings):
+        super().__init__()
+        from transformers.models.bert.modeling_bert import BertLayer
+
+        config = _config(settings, 1, 1, 1, is_decoder=True, add_cross_attention=True)
+        self.layers = nn.ModuleList(
+            BertLayer(config, layer_idx=i) for i in range(settings.cross_layers)
+        )
+
+    def forward(self, words: Tensor, mask: Tensor, image: Tensor) -> Tensor:
+        """States of words (B, L, D), mask (B, L) bool, image states (B, 1 + R, D) -> (B, L, D).
+
+        transformers calls such a layer a decoder's; with a mask given, no word is hidden from
+        those before it.
+        """
+        hidden = torch.zeros(mask.shape, device=words.device).masked_fill(
+            ~mask, torch.finfo(words.dtype).min
+        )[:, None, None]
+        for layer in self.layers:
+            words = layer(words, attention_mask=hidden, encoder_hidden_states=image)
+        return words
+
+
+# --- The classifier ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of all three kinds side by side.
+
+    pair, pair_mask, pair_type (B, L): [CLS] premise [SEP] hypothesis [SEP], as TE reads it.
+    words, words_mask (B, M): [CLS] hypothesis [SEP], as VE reads it.
+    images (B, R, W): zeros (a black image) for text-text samples. labels (B,).
+    counted (B, 3): δ of eq. 12, whether the TE, VE and MM losses count.
+    """
+
+    pair: Tensor
+    pair_mask: Tensor
+    pair_type: Tensor
+    words: Tensor
+    words_mask: Tensor
+    images: Tensor
+    labels: Tensor
+    counted: Tensor
+
+
+INDICATORS = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
+
+
+@dataclass(frozen=True)
+class Output:
+    """Logits (B, 2) by branch, [CLS]'s attention to regions (B, R), and the gates' means (B, 2)."""
+
+    logits: dict[str, Tensor]
+    attention: Tensor | None = None
+    gates: Tensor | None = None
+
+
+class Classifier(nn.Module):
+    """TE, VE and the gate, or one of them alone, or a single stream (`Settings.model`).
+
+    bert: a pretrained text encoder to take TE's place (its width must be `settings.width`).
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        region_width: int,
+        regions: int,
+        settings: Settings,
+        bert: "BertModel | None" = None,
+    ):
+        super().__init__()
+        self.settings, self.branches = settings, _branches(settings)
+        positions = settings.max_premise + settings.max_hypothesis + 3
+        if settings.model == "single":
+            self.stream = SingleStream(vocabulary, region_width, regions, positions, settings)
+            self.heads = nn.ModuleDict({"mm": Head(settings.width, settings.output)})
+            return
+        if settings.model in ("both", "ve") or settings.text == "shared":
+            self.words = _bert(settings, settings.words_layers, vocabulary, positions)
+        if settings.model in ("both", "ve"):
+            self.image = ImageEncoder(region_width, regions, settings)
+            self.cross = CrossEncoder(settings)
+        if settings.model in ("both", "te") and settings.text == "own":
+            self.text = bert or _bert(settings, settings.text_layers, vocabulary, positions)
+        if settings.model == "both":
+            self.gate = Gate(settings.width, settings.gate)
+        self.heads = nn.ModuleDict(
+            {branch: Head(settings.width, settings.output) for branch in self.branches}
+        )
+
+    def forward(self, batch: Batch) -> Output:
+        """All branches' logits; those that a sample's kind does not call for are ignored later."""
+        if self.settings.model == "single":
+            return Output({"mm": self.heads["mm"](self.stream(batch))})
+        states: dict[str, Tensor] = {}
+        attention = gates = None
+        if "te" in self.branches:
+            reader = self.text if self.settings.text == "own" else self.words
+            states["te"] = reader(
+                input_ids=batch.pair, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
+            ).last_hidden_state[:, 0]
+        if "ve" in self.branches:
+            image, attention = self.image(batch.images)
+            words = self.words(
+                input_ids=batch.words, attention_mask=batch.words_mask
+            ).last_hidden_state
+            states["ve"] = self.cross(words, batch.words_mask.bool(), image)[:, 0]
+        if "mm" in self.branches:
+            states["mm"], te, ve = self.gate(states["te"], states["ve"])
+            gates = torch.stack([te.mean(dim=1), ve.mean(dim=1)], dim=1)
+        logits = {name: self.heads[name](state) for name, state in states.items()}
+        return Output(logits, attention, gates)
+
+
+def _branches(settings: Settings) -> tuple[str, ...]:
+    return {"both": BRANCHES, "te": ("te",), "ve": ("ve",), "single": ("mm",)}[settings.model]
+
+
+class SingleStream(nn.Module):
+    """One transformer over [CLS] premise [SEP] hypothesis [SEP] and the regions after them."""
+
+    def __init__(
+        self, vocabulary: int, region_width: int, regions: int, positions: int, settings: Settings
+    ):
+        super().__init__()
+        self.project = nn.Linear(region_width, settings.width)
+        layers = settings.words_layers + settings.cross_layers
+        self.layers = _bert(settings, layers, vocabulary, positions + regions)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The state (B, D) of [CLS]."""
+        words = self.layers.embeddings.word_embeddings(batch.pair)
+        regions = self.project(batch.images)
+        mask = torch.cat([batch.pair_mask, batch.pair_mask.new_ones(regions.shape[:2])], dim=1)
+        kinds = torch.cat([batch.pair_type, batch.pair_type.new_ones(regions.shape[:2])], dim=1)
+        both = torch.cat([words, regions], dim=1)
+        out = self.layers(inputs_embeds=both, attention_mask=mask, token_type_ids=kinds)
+        return out.last_hidden_state[:, 0]
+
+
+def joint_loss(output: Output, labels: Tensor, counted: Tensor) -> Tensor:
+    """Eqs. 9 to 12 [R]: cross-entropy of each branch over the samples that count for it, added up.
+
+    labels (B,) 0 or 1; counted (B, 3): δ for te, ve, mm. Each branch's mean is over its own
+    samples; a branch without any adds nothing. A single stream's "mm" counts every sample.
+    """
+    total = counted.new_zeros((), dtype=torch.float32)
+    for name, logits in output.logits.items():
+        alone = len(output.logits) == 1 and name == "mm"
+        weight = torch.ones_like(labels) if alone else counted[:, BRANCHES.index(name)]
+        losses = F.cross_entropy(logits, labels, reduction="none")
+        total = total + (weight * losses).sum() / weight.sum().clamp_min(1)
+    return total
+
+
+def predicted(output: Output) -> dict[str, np.ndarray]:
+    """Probability (B,) of entailment by branch."""
+    return {
+        name: logits.softmax(dim=1)[:, 1].detach().cpu().numpy()
+        for name, logits in output.logits.items()
+    }
+
+
+# --- Image masking (Sec. 3.3) --------------------------------------------------------------------
+
+
+def mask_regions(images: Tensor, attention: Tensor, ratio: float) -> Tensor:
+    """Images (B, R, W) whose ⌊ρR⌋ regions of highest attention (B, R) are 0, the mean region."""
+    count = int(ratio * images.shape[1] + 1e-9)
+    top = attention.topk(count, dim=1).indices
+    hidden = torch.zeros_like(attention, dtype=torch.bool).scatter(1, top, True)
+    return images.masked_fill(hidden[..., None], 0.0)
+
+
+def with_masked(batch: Batch, attention: Tensor, ratio: float, most: int) -> Batch:
+    """The batch with copies of its first `most` positives with an image, their image masked.
+
+    The copies are negatives for VE and MM. The text premise of a copy still entails its
+    hypothesis, so that the TE loss does not count for it [R].
+    """
+    positive = (batch.labels == 1) & (batch.counted[:, 1] == 1)
+    rows = positive.nonzero()[:most, 0]
+    if not len(rows):
+        return batch
+    masked = mask_regions(batch.images[rows], attention[rows].detach(), ratio)
+    counted = batch.counted[rows].clone()
+    counted[:, 0] = 0
+    parts = {
+        name: torch.cat([value, value[rows]])
+        for name, value in vars(batch).items()
+        if name not in ("images", "labels", "counted")
+    }
+    return Batch(
+        **parts,
+        images=torch.cat([batch.images, masked]),
+        labels=torch.cat([batch.labels, torch.zeros_like(batch.labels[rows])]),
+        counted=torch.cat([batch.counted, counted]),
+    )
+
+
+# --- Metrics (Sec. 5) ----------------------------------------------------------------------------
+
+
+def f_score(precision: float, recall: float, beta: float = 0.5) -> float:
+    """F_β; with β = 0.5, the paper's, precision weighs more. 0 where both are 0."""
+    below = beta**2 * precision + recall
+    return (1 + beta**2) * precision * recall / below if below else 0.0
+
+
+def scores_at(labels: np.ndarray, scores: np.ndarray, threshold: float = 0.5) -> dict[str, float]:
+    """Accuracy, precision, recall and F0.5 of the entailed class, in percent (Table 3)."""
+    labels, called = np.asarray(labels).astype(bool), np.asarray(scores) >= threshold
+    hits = float((labels & called).sum())
+    precision = hits / max(called.sum(), 1)
+    recall = hits / max(labels.sum(), 1)
+    return {
+        "accuracy": 100 * float((labels == called).mean()),
+        "precision": 100 * precision,
+        "recall": 100 * recall,
+        "f0.5": 100 * f_score(precision, recall),
+    }
+
+
+def best_threshold(labels: np.ndarray, scores: np.ndarray) -> float:
+    """The threshold with the highest F0.5 on calibration data, among the scores; larger if tied."""
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    sorted_scores, hits = np.asarray(scores)[order], np.cumsum(np.asarray(labels)[order])
+    last = np.r_[np.flatnonzero(np.diff(sorted_scores)), len(order) - 1]  # equal scores go together
+    precision, recall = hits[last] / (last + 1), hits[last] / max(hits[-1], 1)
+    values = [f_score(p, r) for p, r in zip(precision, recall, strict=True)]
+    return float(sorted_scores[last[int(np.argmax(values))]])
+
+
+def entail_at_k(ranked: Sequence[Sequence[int]], entailed: np.ndarray, k: int) -> float:
+    """E@K (eq. 13 [R]), in percent: the mean share of entailed or golden texts among the first K.
+
+    ranked: for each image its texts, best first, at least K of them. entailed (images, texts) bool,
+    golden pairs included. Raises ValueError for fewer than K texts.
+    """
+    if any(len(texts) < k for texts in ranked):
+        raise ValueError(f"E@{k} needs {k} ranked texts of every image")
+    shares = [entailed[i, list(texts[:k])].mean() for i, texts in enumerate(ranked)]
+    return 100 * float(np.mean(shares))

@@ -1,0 +1,222 @@
+"""Revising Image-Text Retrieval via Multi-Modal Entailment (Yan et al., 2022): retraining.
+
+What the classifier calls entailed is kept out of a retriever's negatives and trained on as weak
+positives in extra batches. Three small retrievers stand for the paper's three families.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# --- Finding entailed pairs (Sec. 4.1) -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Weak positives: image (n,), caption (n,) rows of a training set, score (n,) of entailment."""
+
+    image: np.ndarray
+    caption: np.ndarray
+    score: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+
+def candidates(similarity: np.ndarray, image_of: np.ndarray, top: int = 30) -> np.ndarray:
+    """The `top` captions of each image by similarity (images, captions), its own removed.
+
+    image_of (captions,): the image of each caption. Returns pairs (n, 2), by image, best first.
+    """
+    scores = np.array(similarity, dtype=float)
+    scores[image_of, np.arange(len(image_of))] = -np.inf
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    rows = np.repeat(np.arange(len(scores)), best.shape[1])
+    pairs = np.column_stack([rows, best.ravel()])
+    return pairs[np.isfinite(scores[pairs[:, 0], pairs[:, 1]])]
+
+
+def mine(
+    similarity: np.ndarray,
+    image_of: np.ndarray,
+    entailed: Callable[[np.ndarray], np.ndarray],
+    top: int = 30,
+    threshold: float = 0.5,
+) -> Weak:
+    """Candidates that the classifier calls entailed.
+
+    entailed: pairs (n, 2) of image and caption -> probability (n,), with the image and its own
+    captions as premise.
+    """
+    pairs = candidates(similarity, image_of, top)
+    score = np.asarray(entailed(pairs))
+    kept = score >= threshold
+    return Weak(pairs[kept, 0], pairs[kept, 1], score[kept])
+
+
+class Allowed:
+    """A of Sec. 4.2: which (image, caption) pairs belong together, golden or weak.
+
+    `block(images, captions)` gives A (len(images), len(captions)) of some of them, in memory that
+    grows with the number of pairs and not with images times captions.
+    """
+
+    def __init__(self, image_of: np.ndarray, weak: Weak | None = None):
+        self.image_of, self.count = np.asarray(image_of), len(image_of)
+        known = np.zeros(0, dtype=np.int64)
+        if weak is not None:
+            known = np.asarray(weak.image, dtype=np.int64) * self.count + weak.caption
+        self.weak = np.unique(known)
+
+    def block(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """A of some images with some captions, bool."""
+        images, captions = np.asarray(images), np.asarray(captions)
+        golden = self.image_of[captions][None] == images[:, None]
+        return golden | np.isin(images[:, None] * self.count + captions[None], self.weak)
+
+
+# --- Losses of the three families, with exclusion (Sec. 4.2) -------------------------------------
+
+
+def in_batch_softmax(logits: Tensor, same: Tensor) -> Tensor:
+    """CLIP-like: cross-entropy both ways over a batch, entailed pairs off the diagonal left out.
+
+    logits (B, B): image i with text j, scaled; same (B, B) bool: A. Mean of both directions.
+    """
+    others = same & ~torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    masked = logits.masked_fill(others, -torch.inf)
+    labels = torch.arange(len(logits), device=logits.device)
+    return (F.cross_entropy(masked, labels) + F.cross_entropy(masked.T, labels)) / 2
+
+
+def hard_negatives(
+    logits: Tensor, same: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """ALBEF-like: a wrong text for each image and a wrong image for each text of a batch (B,).
+
+    Drawn in proportion to the softmax of the similarities, entailed pairs never. A row in which
+    everything is entailed has no negative and gets -1.
+    """
+
+    def draw(scores: Tensor, out: Tensor) -> Tensor:
+        weights = scores.masked_fill(out, -torch.inf).softmax(dim=1)
+        empty = out.all(dim=1)
+        weights = torch.where(empty[:, None], torch.ones_like(weights), weights)
+        drawn = torch.multinomial(weights.cpu(), 1, generator=generator)[:, 0].to(scores.device)
+        return drawn.masked_fill(empty, -1)
+
+    scores = logits.detach()
+    return draw(scores, same), draw(scores.T, same.T)
+
+
+def hardest_triplet(scores: Tensor, same: Tensor, margin: float = 0.2) -> Tensor:
+    """UNITER-like: hinge on the hardest wrong text and image of a batch, entailed pairs left out.
+
+    scores (B, B) in [0, 1]: image i with text j. Mean over rows and columns that have a negative.
+    """
+    own = scores.diagonal()
+    wrong = scores.masked_fill(same, -torch.inf)
+    hinges = torch.cat([(margin - own + wrong.amax(dim=side)).clamp_min(0) for side in (1, 0)])
+    there = torch.cat([torch.isfinite(wrong.amax(dim=side)) for side in (1, 0)])
+    return torch.where(there, hinges, 0).sum() / there.sum().clamp_min(1)
+
+
+# --- The retrievers ------------------------------------------------------------------------------
+
+
+class Retriever(Protocol):
+    """What a retriever must do; a pretrained CLIP, ALBEF or UNITER fits behind it.
+
+    loss: a batch of pairs and A among them -> scalar. rank: all images with all texts -> scores
+    (images, texts), higher is better.
+    """
+
+    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """The loss of a batch whose rows belong together."""
+        ...
+
+    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> np.ndarray:
+        """Scores (images, texts)."""
+        ...
+
+
+# --- The extra batch at a smaller learning rate (Sec. 4.3) ---------------------------------------
+
+State = Literal["shared", "separate"]
+
+
+def weak_batch(images: np.ndarray, weak: Weak, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of `weak` for the extra batch: one of each regular image that has some, then others.
+
+    images: of the regular batch. Weak positives of these are preferred, in random order; the rest
+    is filled with random other ones. Fewer than `size` where there are not as many.
+    """
+    order = rng.permutation(len(weak))
+    preferred = order[np.isin(weak.image[order], images)]
+    _, first = np.unique(weak.image[preferred], return_index=True)
+    once = preferred[np.sort(first)]
+    rest = order[~np.isin(order, once)]
+    rest = np.concatenate([rest[np.isin(rest, preferred)], rest[~np.isin(rest, preferred)]])
+    return np.concatenate([once, rest])[:size]
+
+
+class TwoRates:
+    """Steps on golden and on weak batches at the rates η and λη.
+
+    state "shared": one optimiser, whose rate is set before each step. With Adam a weak gradient
+    then enters the shared first moment at full weight and is carried on by golden steps at η, so
+    its pull is (λ + β₁) / (1 + λβ₁) of a golden one's and not λ. "separate": an optimiser of its
+    own for weak batches, with which it is λ.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        make: Callable[[Sequence[nn.Parameter], float], torch.optim.Optimizer],
+        rate: float,
+        ratio: float,
+        state: State = "shared",
+    ):
+        if state not in ("shared", "separate"):
+            raise ValueError(f"state {state!r} is not known: use shared or separate")
+        parameters = list(parameters)
+        self.golden = make(parameters, rate)
+        self.weak = self.golden if state == "shared" else make(parameters, rate)
+        self.rate, self.ratio = rate, ratio
+
+    def step(self, loss: Tensor, weak: bool = False, factor: float = 1.0) -> None:
+        """One step down a loss; `factor` is the schedule's share of the rate."""
+        optimiser = self.weak if weak else self.golden
+        for group in optimiser.param_groups:
+            group["lr"] = self.rate * factor * (self.ratio if weak else 1.0)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+
+
+def pull(ratio: float, beta: float = 0.9) -> float:
+    """What a weak gradient moves, as a share of what a golden one does, under a shared Adam.
+
+    For alternating steps with a slowly changing second moment: (λ + β₁) / (1 + λβ₁).
+    """
+    return (ratio + beta) / (1 + ratio * beta)
+
+
+def alternate(
+    regular: Iterator[np.ndarray],
+    image_of: np.ndarray,
+    weak: Weak | None,
+    size: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Each regular batch of caption rows with the rows of `weak` that follow it (None without)."""
+    for captions in regular:
+        if weak is None or not len(weak):
+            yield captions, None
+        else:
+            yield captions, weak_batch(image_of[captions], weak, size, rng)
