@@ -108,7 +108,8 @@ def _config(settings: Settings, layers: int, vocabulary: int, positions: int, **
     )  # fmt: skip
 
 
-def _bert(settings: Settings, layers: int, vocabulary: int, positions: int) -> "BertModel":
+def small_bert(settings: Settings, layers: int, vocabulary: int, positions: int) -> "BertModel":
+    """A BERT of the settings' width with fresh weights and no pooler."""
     from transformers import BertModel
 
     config = _config(settings, layers, vocabulary, positions)
@@ -122,7 +123,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.project = nn.Linear(region_width, settings.width)
         self.first = nn.Parameter(0.02 * torch.randn(settings.width))
-        self.layers = _bert(settings, settings.image_layers, 1, regions + 1)
+        self.layers = small_bert(settings, settings.image_layers, 1, regions + 1)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Regions (B, R, W) -> states (B, 1 + R, D), and [CLS]'s attention to regions (B, R).
@@ -219,12 +220,12 @@ class Classifier(nn.Module):
             self.heads = nn.ModuleDict({"mm": Head(settings.width, settings.output)})
             return
         if settings.model in ("both", "ve") or settings.text == "shared":
-            self.words = _bert(settings, settings.words_layers, vocabulary, positions)
+            self.words = small_bert(settings, settings.words_layers, vocabulary, positions)
         if settings.model in ("both", "ve"):
             self.image = ImageEncoder(region_width, regions, settings)
             self.cross = CrossEncoder(settings)
         if settings.model in ("both", "te") and settings.text == "own":
-            self.text = bert or _bert(settings, settings.text_layers, vocabulary, positions)
+            self.text = bert or small_bert(settings, settings.text_layers, vocabulary, positions)
         if settings.model == "both":
             self.gate = Gate(settings.width, settings.gate)
         self.heads = nn.ModuleDict(
@@ -268,7 +269,7 @@ class SingleStream(nn.Module):
         super().__init__()
         self.project = nn.Linear(region_width, settings.width)
         layers = settings.words_layers + settings.cross_layers
-        self.layers = _bert(settings, layers, vocabulary, positions + regions)
+        self.layers = small_bert(settings, layers, vocabulary, positions + regions)
 
     def forward(self, batch: Batch) -> Tensor:
         """The state (B, D) of [CLS]."""

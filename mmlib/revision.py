@@ -133,15 +133,15 @@ class Retriever(Protocol):
     """What a retriever must do; a pretrained CLIP, ALBEF or UNITER fits behind it.
 
     loss: a batch of pairs and A among them -> scalar. rank: all images with all texts -> scores
-    (images, texts), higher is better.
+    (images, texts) to rank texts by, and scores to rank images by; higher is better.
     """
 
     def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
         """The loss of a batch whose rows belong together."""
         ...
 
-    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> np.ndarray:
-        """Scores (images, texts)."""
+    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (images, texts), for either direction."""
         ...
 
 

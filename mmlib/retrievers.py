@@ -1,0 +1,188 @@
+"""Three small image-text retrievers for paper 02, one of each family that the paper retrains.
+
+`DualEncoder` (CLIP-like), `AlignFuse` (ALBEF-like) and `SingleStream` (UNITER-like) fulfil
+`mmlib.revision.Retriever`, and so can a pretrained model of a user's.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmlib.entailment import CLS, CrossEncoder, ImageEncoder, Settings, small_bert
+from mmlib.revision import hard_negatives, hardest_triplet, in_batch_softmax
+
+BLOCK = 256  # pairs or items that are encoded together where all are ranked
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a retriever: its transformers' (`Settings`), vocabulary, regions, shared space."""
+
+    vocabulary: int
+    region_width: int
+    regions: int
+    words: int = 40
+    space: int = 64
+
+
+def with_cls(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Token ids (B, L) of `lengths` -> [CLS] and the ids (B, 1 + L), and their mask."""
+    first = ids.new_full((len(ids), 1), CLS)
+    place = torch.arange(ids.shape[1] + 1, device=ids.device)
+    return torch.cat([first, ids], dim=1), (place <= lengths[:, None].to(ids.device)).long()
+
+
+class DualEncoder(nn.Module):
+    """Two encoders and a dot product: symmetric in-batch softmax with a learnt scale (CLIP)."""
+
+    def __init__(self, sizes: Sizes, settings: Settings):
+        super().__init__()
+        self.image = ImageEncoder(sizes.region_width, sizes.regions, settings)
+        self.words = small_bert(settings, settings.words_layers, sizes.vocabulary, sizes.words + 1)
+        self.to_image = nn.Linear(settings.width, sizes.space)
+        self.to_text = nn.Linear(settings.width, sizes.space)
+        self.log_scale = nn.Parameter(torch.tensor(1 / 0.07).log())
+
+    def image_states(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Regions (B, R, W) -> states (B, 1 + R, D), unit vectors (B, space)."""
+        states, _ = self.image(images)
+        return states, F.normalize(self.to_image(states[:, 0]), dim=1)
+
+    def text_states(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Ids (B, L), lengths (B,) -> states (B, 1 + L, D), their mask, unit vectors (B, space)."""
+        both, mask = with_cls(ids, lengths)
+        states = self.words(input_ids=both, attention_mask=mask).last_hidden_state
+        return states, mask, F.normalize(self.to_text(states[:, 0]), dim=1)
+
+    def similarities(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Scaled cosines (images, texts) of unit vectors; CLIP keeps the scale below 100."""
+        return self.log_scale.exp().clamp(max=100) * images @ texts.T
+
+    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """In-batch softmax; entailed pairs (`same`, off the diagonal) are no negatives."""
+        _, left = self.image_states(images)
+        *_, right = self.text_states(ids, lengths)
+        return in_batch_softmax(self.similarities(left, right), same)
+
+    @torch.no_grad()
+    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (images, texts) for ranking texts by image, and images by text: here one."""
+        self.eval()
+        left = torch.cat([self.image_states(part)[1] for part in images.split(BLOCK)])
+        pairs = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
+        right = torch.cat([self.text_states(*part)[2] for part in pairs])
+        scores = (left @ right.T).cpu().numpy()
+        return scores, scores
+
+
+class AlignFuse(DualEncoder):
+    """Contrast first, then fuse: ITC, and ITM on hard negatives; ITM re-ranks the best (ALBEF).
+
+    top: how many of ITC's best are re-ranked.
+    """
+
+    def __init__(self, sizes: Sizes, settings: Settings, top: int = 16, seed: int = 0):
+        super().__init__(sizes, settings)
+        self.cross = CrossEncoder(settings)
+        self.matched = nn.Linear(settings.width, 2)
+        self.top = top
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def match(self, words: Tensor, mask: Tensor, image: Tensor) -> Tensor:
+        """States of words and of images, pair by pair -> logits (B, 2) of ITM."""
+        return self.matched(self.cross(words, mask.bool(), image)[:, 0])
+
+    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """ITC plus ITM: each pair, each image with a wrong text, each text with a wrong image."""
+        states, left = self.image_states(images)
+        words, mask, right = self.text_states(ids, lengths)
+        scores = self.similarities(left, right)
+        wrong_text, wrong_image = hard_negatives(scores, same, self.generator)
+        rows = torch.arange(len(images), device=images.device)
+        has_text, has_image = wrong_text >= 0, wrong_image >= 0
+        text = torch.cat([rows, wrong_text[has_text], rows[has_image]])
+        image = torch.cat([rows, rows[has_text], wrong_image[has_image]])
+        labels = torch.zeros_like(text)
+        labels[: len(rows)] = 1
+        logits = self.match(words[text], mask[text], states[image])
+        return in_batch_softmax(scores, same) + F.cross_entropy(logits, labels)
+
+    @torch.no_grad()
+    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Scores by image and by text; the `top` of each, re-ranked by ITM, stand above the rest."""
+        scores, _ = super().rank(images, ids, lengths)
+        ranked = []
+        for table in (scores, scores.T):
+            best = np.argsort(-table, axis=1, kind="stable")[:, : self.top]
+            rows = np.repeat(np.arange(len(table)), best.shape[1])
+            pairs = np.column_stack([rows, best.ravel()])
+            if table is not scores:
+                pairs = pairs[:, ::-1]
+            new = scores.copy()
+            new[pairs[:, 0], pairs[:, 1]] = 2 + self._probabilities(pairs, images, ids, lengths)
+            ranked.append(new)
+        return ranked[0], ranked[1]
+
+    def _probabilities(
+        self, pairs: np.ndarray, images: Tensor, ids: Tensor, lengths: Tensor
+    ) -> np.ndarray:
+        found = []
+        for part in torch.from_numpy(np.ascontiguousarray(pairs)).split(BLOCK):
+            states, _ = self.image_states(images[part[:, 0]])
+            words, mask, _ = self.text_states(ids[part[:, 1]], lengths[part[:, 1]])
+            found.append(self.match(words, mask, states).softmax(dim=1)[:, 1])
+        return torch.cat(found).cpu().numpy()
+
+
+class SingleStream(nn.Module):
+    """One transformer over words and regions; every pair is scored (UNITER).
+
+    The loss scores all pairs of a batch, and takes the hardest wrong ones.
+    """
+
+    def __init__(self, sizes: Sizes, settings: Settings, margin: float = 0.2):
+        super().__init__()
+        self.project = nn.Linear(sizes.region_width, settings.width)
+        layers = settings.words_layers + settings.cross_layers
+        self.layers = small_bert(
+            settings, layers, sizes.vocabulary, sizes.words + sizes.regions + 1
+        )
+        self.fits = nn.Linear(settings.width, 1)
+        self.margin = margin
+
+    def score(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Pairs of regions (B, R, W) and texts (B, L) -> scores (B,) in (0, 1)."""
+        both, mask = with_cls(ids, lengths)
+        words = self.layers.embeddings.word_embeddings(both)
+        regions = self.project(images)
+        there = mask.new_ones(regions.shape[:2])
+        kinds = torch.cat([torch.zeros_like(mask), there], dim=1)
+        out = self.layers(
+            inputs_embeds=torch.cat([words, regions], dim=1),
+            attention_mask=torch.cat([mask, there], dim=1),
+            token_type_ids=kinds,
+        )
+        return self.fits(out.last_hidden_state[:, 0])[:, 0].sigmoid()
+
+    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """Hinge on the hardest wrong text and image; entailed pairs are no negatives."""
+        n = len(images)
+        image, text = torch.arange(n).repeat_interleave(n), torch.arange(n).repeat(n)
+        scores = self.score(images[image], ids[text], lengths[text]).view(n, n)
+        return hardest_triplet(scores, same, self.margin)
+
+    @torch.no_grad()
+    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (images, texts), the same for both directions."""
+        self.eval()
+        rows = []
+        for image in images:
+            parts = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
+            rows.append(
+                torch.cat([self.score(image.expand(len(t), -1, -1), t, n) for t, n in parts])
+            )
+        scores = torch.stack(rows).cpu().numpy()
+        return scores, scores
