@@ -112,7 +112,7 @@ class AlignFuse(DualEncoder):
 
     @torch.no_grad()
     def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Scores by image and by text; the `top` of each, re-ranked by ITM, stand above the rest."""
+        """Scores by image and by text; the `top` of each, re-ranked by ITM, stand above others."""
         scores, _ = super().rank(images, ids, lengths)
         ranked = []
         for table in (scores, scores.T):
