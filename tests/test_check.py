@@ -9,7 +9,7 @@ from PIL import Image
 from test_flickr8k import NAMES, edit_line, make
 
 from mmlib.datasets import check as checks
-from mmlib.datasets import cite, clue, flickr8k
+from mmlib.datasets import cite, clue, flickr8k, sick
 from mmlib.datasets.check import check
 from mmlib.datasets.features import UNREADABLE, open_rgb
 from mmlib.datasets.problem import DataError
@@ -193,7 +193,7 @@ def test_sick(tmp_path, monkeypatch):
     path = tmp_path / "SICK.txt"
 
     def write(*rows):
-        text = "\r\n".join(["\t".join(checks.SICK_COLUMNS), *(row.format(*r) for r in rows)])
+        text = "\r\n".join(["\t".join(sick.COLUMNS), *(row.format(*r) for r in rows)])
         path.write_text(text + "\r\n", newline="")
         return lines(check("sick", tmp_path))
 

@@ -15,7 +15,18 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.datasets import cite, clue, flickr8k, karpathy, precomputed, registry
+from mmlib.datasets import (
+    cite,
+    clue,
+    eccv_cxc,
+    flickr8k,
+    judgments,
+    karpathy,
+    precomputed,
+    registry,
+    sick,
+    snli_ve,
+)
 from mmlib.datasets.document_files import read_corpus
 from mmlib.datasets.features import UNREADABLE, open_features
 from mmlib.datasets.problem import DataError, Problem
@@ -204,6 +215,16 @@ def _judgments(report: Report) -> None:
         report.notes.append("no crowd judgments (CrowdFlowerAnnotations.txt); few notebooks ask")
         return
     report.notes.append(f"{len(frame)} crowd judgments, {skipped} damaged lines skipped")
+    try:
+        judged = judgments.load(report.folder)
+    except DataError as error:
+        report.add_error(error, report.folder)
+        return
+    pairs, yes = int(judged.cross.sum()), int(judged.label[judged.cross].sum())
+    report.notes.append(
+        f"{pairs} judgments are of another image's caption, {yes} of them yes "
+        f"(prevalence {yes / max(pairs, 1):.4f}); for tests only"
+    )
 
 
 # Tables ------------------------------------------------------------------------------------------
@@ -306,33 +327,16 @@ def _count(report: Report, path: Path, found: Iterable[Row], expected: int) -> i
     return count
 
 
-SICK_COLUMNS = [
-    "pair_ID", "sentence_A", "sentence_B", "entailment_label", "relatedness_score",
-    "entailment_AB", "entailment_BA", "sentence_A_original", "sentence_B_original",
-    "sentence_A_dataset", "sentence_B_dataset", "SemEval_set",
-]  # fmt: skip
-SICK_SETS = {"TRAIN": 4439, "TRIAL": 495, "TEST": 4906}
+SICK_SETS = sick.SETS
 
 
 def _sick(report: Report) -> None:
     path = report.folder / "SICK.txt"
-    row_of: dict[str, int] = {}
     sets: Counter[str] = Counter()
-    for row, fields in _rows(report, path, SICK_COLUMNS, "\t", quoted=False):
-        patterns = {
-            "entailment_label": "NEUTRAL|ENTAILMENT|CONTRADICTION",
-            "entailment_AB": "A_(neutral|entails|contradicts)_B",
-            "entailment_BA": "B_(neutral|entails|contradicts)_A",
-            "relatedness_score": r"[1-4](\.\d+)?|5(\.0+)?",
-            "SemEval_set": "|".join(SICK_SETS),
-            "sentence_A": r".*\S.*",
-            "sentence_B": r".*\S.*",
-        }
-        for name, pattern in patterns.items():
-            _expect(report, path, row, fields, (name,), pattern)
-        if (first := row_of.setdefault(fields["pair_ID"], row)) != row:
-            report.add(path, row, f"pair {fields['pair_ID']} stands in line {first} too")
-        sets[fields["SemEval_set"]] += 1
+    for _, fields, problems in sick.rows(path):
+        report.problems += problems
+        if fields is not None:
+            sets[fields["SemEval_set"]] += 1
     _expect_rows(report, path, sets.total(), sum(SICK_SETS.values()))
     for name, expected in SICK_SETS.items():
         if path.is_file() and sets[name] != expected:
@@ -340,6 +344,27 @@ def _sick(report: Report) -> None:
     report.counts.append(
         f"{sets.total()} sentence pairs, {'/'.join(str(sets[n]) for n in SICK_SETS)}"
     )
+    if report.usable:
+        _sick_origins(report)
+
+
+def _sick_origins(report: Report) -> None:
+    """Which pairs come from Flickr8k's captions, and what of them a training must leave out."""
+    flickr = registry.find("flickr8k").folder
+    try:
+        found = sick.report(report.folder, sick.Origins(flickr))
+    except DataError:
+        report.notes.append(f"not compared with Flickr8k's captions, which are not in {flickr}")
+        return
+    sizes = "/".join(str(found[f"triples in {split}"]) for split in flickr8k.SPLITS)
+    report.notes += [
+        f"{found['originals equal to a caption']} of {found['originals from Flickr']} original "
+        f"sentences are captions of Flickr8k, of {found['images of originals in test']} test "
+        "images among others",
+        f"{found['triples']} triples of image, captions and sentence, {sizes}; "
+        f"{found['clean triples in train']} of the training ones name no image of another split, "
+        f"{found['train triples from TEST']} come from SICK's own TEST",
+    ]
 
 
 # Other formats -----------------------------------------------------------------------------------
@@ -472,11 +497,126 @@ def _links(report: Report) -> None:
         report.counts.append(f"{folder.name} {sizes} documents")
 
 
+# Visual entailment and corrected test sets --------------------------------------------------------
+
+SNLI_VE_ROWS = snli_ve.SPLITS
+
+
+def _snli_ve(report: Report) -> None:
+    images: dict[str, set[str]] = {}
+    for split, expected in SNLI_VE_ROWS.items():
+        path = snli_ve.split_file(split, report.folder)
+        found = 0
+        images[split] = set()
+        for _, fields, problems in snli_ve.rows(path):
+            report.problems += problems
+            if fields is not None:
+                found += 1
+                images[split].add(fields["image"])
+        _expect_rows(report, path, found, expected)
+        report.counts.append(f"{split} {found} pairs of {len(images[split])} images")
+    tests = {**_karpathy_names("flickr30k"), **_flickr8k_test()}
+    _overlaps(report, images, {"its own dev images": images["dev"]})
+    _overlaps(report, images, {"its own test images": images["test"]})
+    _overlaps(report, images, tests)
+
+
+def _overlaps(report: Report, ours: dict[str, set[str]], tests: dict[str, set[str]]) -> None:
+    """One note for each split and each other list of images that share photographs."""
+    for what, names in tests.items():
+        for split, own in ours.items():
+            shared = len(snli_ve.shared_photos(own, names))
+            if shared and own is not names:
+                report.notes.append(f"{split} shows {shared} of the {len(names)} {what}")
+
+
+def _karpathy_names(name: str) -> dict[str, set[str]]:
+    """Image names of Karpathy's validation and test split of a data set; empty where absent."""
+    path = registry.find("karpathy").folder / f"dataset_{name}.json"
+    found: dict[str, set[str]] = {}
+    if path.is_file():
+        for item in karpathy.read_images(path):
+            if not isinstance(item, Problem) and item.part in ("val", "test"):
+                title = f"{item.part} images of Karpathy's {name}"
+                found.setdefault(title, set()).add(item.name)
+    return found
+
+
+def _flickr8k_test() -> dict[str, set[str]]:
+    try:
+        names = flickr8k.read_split("test", registry.find("flickr8k").folder)
+    except DataError:
+        return {}
+    return {"test images of Flickr8k": set(names)}
+
+
+CXC_CROSS = eccv_cxc.CXC_CROSS
+ECCV_PAIRS = eccv_cxc.ECCV_PAIRS
+
+
+def _cxc(report: Report) -> None:
+    images: dict[str, set[int]] = {}
+    for split, expected in CXC_CROSS.items():
+        path = eccv_cxc.cxc_file(split, report.folder)
+        problems = [p for *_, some in eccv_cxc.cxc_rows(path) for p in some]
+        report.problems += problems
+        if problems:
+            continue
+        try:
+            table = eccv_cxc.read_cxc(split, report.folder)
+        except DataError as error:
+            report.add_error(error, path)
+            continue
+        cross = table[table["cross"]]
+        _expect_rows(report, path, len(cross), expected)
+        images[f"{split} judges pairs on"] = set(cross["image"])
+        report.counts.append(
+            f"{split} {len(cross)} pairs with another image's caption, {int(cross['label'].sum())} "
+            f"of them {eccv_cxc.POSITIVE:g} or more"
+        )
+    _coco_overlaps(report, images)
+
+
+def _eccv(report: Report) -> None:
+    for direction, expected in ECCV_PAIRS.items():
+        path = report.folder / f"eccv_{direction}.json"
+        try:
+            found = eccv_cxc.read_eccv(direction, report.folder)
+        except DataError as error:
+            report.add_error(error, path)
+            continue
+        sizes = (len(found), sum(map(len, found.values())))
+        if sizes != expected:
+            what = "{} queries with {} positives instead of {} with {}".format(*sizes, *expected)
+            report.add(path, None, what)
+        report.counts.append(f"{direction}: {sizes[0]} queries, {sizes[1]} positives")
+    if report.usable:
+        images = eccv_cxc.eccv_images(report.folder)
+        _coco_overlaps(report, {"its positives lie on": images})
+
+
+def _coco_overlaps(report: Report, images: dict[str, set[int]]) -> None:
+    """How many of Karpathy's validation and test images of MS-COCO are judged here."""
+    tests = _karpathy_names("coco")
+    if not tests:
+        report.notes.append("not compared with Karpathy's split of MS-COCO, which is not here")
+    for what, names in tests.items():
+        numbers = {eccv_cxc.coco_number(name) for name in names}
+        for title, own in images.items():
+            if shared := len(own & numbers):
+                report.notes.append(
+                    f"{title} {shared} of the {len(numbers)} {what}: for tests, not for training"
+                )
+
+
 CHECKS: dict[str, Callable[[Report], None]] = {
     "flickr8k": _flickr8k,
     "clue": _clue,
     "cite": _cite,
     "sick": _sick,
+    "snli_ve": _snli_ve,
+    "cxc": _cxc,
+    "eccv_caption": _eccv,
     "ud_english_ewt": _ud,
     "karpathy": _karpathy,
     "flickr30k": _photographs,

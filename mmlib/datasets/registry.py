@@ -64,6 +64,11 @@ ALL = ("coherence", "entailment", "cora", "links")
 CLUE = f"{GITHUB}/klory/Cross-Modal-Coherence-for-Text-to-Image-Retrieval"
 CLUE_COMMIT = "e78b55a6f604678357b6692ecb50a56915f39d6c"
 CITE = f"{GITHUB}/malihealikhani/CITE/a331730326fe742cf6594078266709b862df95e5"
+CXC = (
+    f"{GITHUB}/google-research-datasets/Crisscrossed-Captions"
+    "/7d6634be173a6f6a16ab1e61bebc217de8444513"
+)
+ECCV = f"{GITHUB}/naver-ai/eccv-caption/0be8d41a4e2d671ca5be730a32830b79fcfed793"
 UD = f"{GITHUB}/UniversalDependencies/UD_English-EWT/r2.15"
 FLICKR8K = "https://github.com/jbrownlee/Datasets/releases/download/Flickr8k"
 VIST = "https://visionandlanguage.net/VIST/json_files"
@@ -253,9 +258,11 @@ _SETS = (
         feeds="graded similarity of MS-COCO captions and images (Crisscrossed Captions)",
         source="https://github.com/google-research-datasets/Crisscrossed-Captions",
         licence="see the repository",
-        size="unknown (some MB)",
-        layout=("*sits*.csv",),
-        how="Clone the repository and copy the files of its data/ folder here.",
+        size="7 MB",
+        layout=("sits_val.csv", "sits_test.csv"),
+        remotes=tuple(
+            Remote(f"{CXC}/data/sits_{part}.csv", f"sits_{part}.csv") for part in ("val", "test")
+        ),
     ),
     DataSet(
         name="eccv_caption",
@@ -263,9 +270,12 @@ _SETS = (
         feeds="more true image-caption pairs of the MS-COCO test images, for the metrics",
         source="https://github.com/naver-ai/eccv-caption",
         licence="MIT",
-        size="unknown (some MB)",
-        layout=("*.json",),
-        how="Clone the repository and copy the .json files of the package's data folder here.",
+        size="0.3 MB",
+        layout=("eccv_image_to_caption.json", "eccv_caption_to_image.json"),
+        remotes=tuple(
+            Remote(f"{ECCV}/eccv_caption/data/eccv_{part}.json", f"eccv_{part}.json")
+            for part in ("image_to_caption", "caption_to_image")
+        ),
     ),
     DataSet(
         name="links",
