@@ -22,7 +22,7 @@ def describe(collections: Mapping[str, Pairs]) -> pd.DataFrame:
     for name, pairs in collections.items():
         for split in SPLITS:
             one = pairs.split(split)
-            rows[f"{name}, {split}"] = {
+            rows[f"{name}, {'dev' if split == 'val' else split}"] = {
                 "pairs": len(one),
                 "images": len(np.unique(one.image_of)),
                 "words a text": np.mean([len(t.split()) for t in one.texts]),
@@ -161,7 +161,7 @@ def attention_figure(
             x = np.arange(len(weights)) + (k - (len(shown) - 1) / 2) * width
             axis.bar(x, weights, width, label=name, color=plots.COLOURS[k])
         words = tokens(pairs.texts[next(iter(shown.values()))[i]["text"]])[: len(weights)]
-        axis.set_xticks(range(len(words)), words, fontsize=8)
+        axis.set_xticks(range(len(words)), words, fontsize=8, rotation=30)
         axis.set(ylabel="weight α")
     axes[0, 0].legend(fontsize=8, ncols=len(shown))
     return figure
@@ -182,7 +182,7 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
             _row(pairs, example, row)
             row[0].set_ylabel(f"{name}\nrank {example['rank']:g}", fontsize=8)
             if k == 0:
-                text = textwrap.shorten(told(pairs, example["text"]), 110)
+                text = textwrap.shorten(told(pairs, example["text"]), 140)
                 row[0].set_title(text, fontsize=8, loc="left")
     return figure
 
