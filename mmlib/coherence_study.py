@@ -648,15 +648,15 @@ def collect(jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict]) -> Score
 
 
 NOTES = {
-    "world": """*What this world was built to contain.* A pair is a drawn scene and one text. Which relations
-hold is drawn first, at the real sets' rates and near their correlations, from what the picture
-shows and from chance; then a text is written for which they hold, in stock phrases. `signal`
-says how much the picture counts in the draw: what decides about a relation correlates with the
-picture by .9 times `signal`. So at 1 knowing the relations *could* help to find a picture,
-because the world was made so; whether the method makes use of it is what is tested. It says
-nothing about how much real pictures tell of relations. The set "CITE-like" follows the 2,047
-public rows of CITE; the paper's Table 1 is of CITE++, to which the authors added rows of their
-own, in which relations were found far more often.""",
+    "world": """*What this world was built to contain.* A pair is a drawn scene and one text.
+Which relations hold is drawn first, at the real sets' rates and near their correlations, from
+what the picture shows and from chance; then a text is written for which they hold, in stock
+phrases. `signal` says how much the picture counts in the draw: what decides about a relation
+correlates with the picture by .9 times `signal`. So at 1 knowing the relations *could* help to
+find a picture, because the world was made so; whether the method makes use of it is what is
+tested. It says nothing about how much real pictures tell of relations. The set "CITE-like"
+follows the 2,047 public rows of CITE; the paper's Table 1 is of CITE++, to which the authors
+added rows of their own, in which relations were found far more often.""",
     "flickr8k": """*Silver labels.* The photographs and captions are Flickr8k's; the relations are
 not annotated but come from a classifier of Clue's captions, which has seen the text alone
 (`mmlib.silver`). Given a text, its picture can add nothing to such a label, and nearly all these
