@@ -155,7 +155,7 @@ class CrossEncoder(nn.Module):
         transformers calls such a layer a decoder's; with a mask given, no word is hidden from
         those before it.
         """
-        hidden = torch.zeros(mask.shape, device=words.device).masked_fill(
+        hidden = torch.zeros(mask.shape, dtype=words.dtype, device=words.device).masked_fill(
             ~mask, torch.finfo(words.dtype).min
         )[:, None, None]
         for layer in self.layers:
@@ -370,8 +370,7 @@ def best_threshold(labels: np.ndarray, scores: np.ndarray) -> float:
     order = np.argsort(-np.asarray(scores), kind="stable")
     sorted_scores, hits = np.asarray(scores)[order], np.cumsum(np.asarray(labels)[order])
     last = np.r_[np.flatnonzero(np.diff(sorted_scores)), len(order) - 1]  # equal scores go together
-    precision, recall = hits[last] / (last + 1), hits[last] / max(hits[-1], 1)
-    values = [f_score(p, r) for p, r in zip(precision, recall, strict=True)]
+    values = hits[last] / (last + 1 + hits[-1] / 4)  # F0.5 / 1.25, exact: ties stay ties
     return float(sorted_scores[last[int(np.argmax(values))]])
 
 
