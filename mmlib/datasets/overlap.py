@@ -6,6 +6,7 @@ Every classifier of entailment must beat it, since two captions that share their
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from math import fsum
 
 import numpy as np
 
@@ -67,7 +68,9 @@ def overlap_parts(
     """The two addends of `overlap_score`, each 0 to 1."""
 
     def weight(some: frozenset[str]) -> float:
-        return len(some) if weights is None else sum(map(weights.__getitem__, some))
+        if weights is None:
+            return len(some)
+        return fsum(map(weights.__getitem__, some))  # the same in whatever order a set comes
 
     wanted, said = stems(hypothesis), [stems(text) for text in premise]
     if not wanted or not said:

@@ -1,0 +1,141 @@
+"""SNLI-VE on made-up files: reading, samples, and the photographs that its splits share."""
+
+import json
+
+import pytest
+from test_judgments import TEST, write
+
+from mmlib.datasets import check as checks
+from mmlib.datasets import snli_ve
+from mmlib.datasets.check import check
+from mmlib.datasets.problem import DataError
+
+
+def record(photo, label="entailment", key="Flickr30K_ID", **more):
+    texts = {"sentence1": "A dog runs .", "sentence2": f"Sentence on {photo}"}
+    return {key: photo, "gold_label": label, "pairID": f"{photo}.jpg#0r1e", **texts, **more}
+
+
+LINES = {
+    "train": [record("1003"), record("1003", "neutral"), record("555", "contradiction")],
+    "dev": [record("777.jpg", key="Flikr30kID")],
+    "test": [record("888"), record("1003")],
+}
+
+
+def save(folder, lines=LINES):
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, records in lines.items():
+        text = "".join(json.dumps(item) + "\n" for item in records)
+        (folder / f"snli_ve_{split}.jsonl").write_text(text)
+    return folder
+
+
+def split_file(folder, name, images):
+    """A split file of Karpathy's; images: file names by split."""
+    folder.mkdir()
+    listed = [
+        {"filename": image, "split": split, "sentences": [{"raw": "A dog ."}] * 5}
+        for split, names in images.items()
+        for image in names
+    ]
+    (folder / f"dataset_{name}.json").write_text(json.dumps({"images": listed}))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return save(tmp_path / "snli_ve")
+
+
+def test_pairs_are_read_in_file_order(folder, monkeypatch):
+    table = snli_ve.read("train", folder)
+    assert table["image"].tolist() == ["1003.jpg", "1003.jpg", "555.jpg"]
+    assert table["label"].tolist() == ["entailment", "neutral", "contradiction"]
+    assert table["hypothesis"][2] == "Sentence on 555"
+    assert table["caption"][0] == "A dog runs ."
+    assert snli_ve.read("dev", folder)["image"].tolist() == ["777.jpg"]  # the older key
+    monkeypatch.setenv("MMLIB_DATA", str(folder.parent))
+    assert snli_ve.read("train").equals(table)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", r"snli_ve_train\.jsonl, line 2: is not JSON"),
+        ("[1]", "line 2: is not a JSON record"),
+        (json.dumps(record("x")), "line 2: Flickr30K_ID is 'x', not a number"),
+        (json.dumps({"gold_label": "neutral"}), "line 2: Flickr30K_ID is '', not a number"),
+        (json.dumps(record("1", "-")), "line 2: gold_label is '-'"),
+        (json.dumps(record("1", sentence2=" ")), "line 2: the hypothesis is ' '"),
+        (json.dumps(record("1", sentence1=None)), "line 2: the caption is None"),
+    ],
+)
+def test_a_bad_line_is_named_with_the_mend(folder, line, message):
+    (folder / "snli_ve_train.jsonl").write_text(f"{json.dumps(record('1'))}\n{line}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        snli_ve.read("train", folder)
+    assert "necla-ml/SNLI-VE" in str(caught.value)
+
+
+def test_what_cannot_be_read(folder):
+    with pytest.raises(DataError, match="no split 'val'"):
+        snli_ve.read("val", folder)
+    (folder / "snli_ve_dev.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="has no lines"):
+        snli_ve.read("dev", folder)
+    (folder / "snli_ve_dev.jsonl").unlink()
+    with pytest.raises(DataError, match="is missing"):
+        snli_ve.read("dev", folder)
+
+
+def test_samples(folder):
+    table, rows = snli_ve.read("train", folder), {"1003.jpg": 4, "555.jpg": 0}
+    seen = snli_ve.samples(table, rows)
+    assert seen.kind == ("ve",) * 3
+    assert seen.premise == ("",) * 3
+    assert seen.image.tolist() == [4, 4, 0]
+    assert seen.label.tolist() == [1, 0, 0]
+    captions = {"1003.jpg": ["One.", "Two."], "555.jpg": ["Three."]}
+    both = snli_ve.samples(table, rows, captions)
+    assert both.kind == ("ve",) * 3 + ("mme",) * 3
+    assert both.premise[3:] == ("One. Two.", "One. Two.", "Three.")
+    assert both.group[3:] == ("1003.jpg", "1003.jpg", "555.jpg")
+    with pytest.raises(ValueError, match=r"no row for 1003\.jpg"):
+        snli_ve.samples(table, {})
+
+
+def test_photographs_are_known_by_their_number():
+    assert snli_ve.shared_photos(["12.jpg", "3.jpg"], ["12_ab0.jpg", "34_cd.jpg"]) == {12}
+    with pytest.raises(ValueError, match=r"x\.jpg does not begin with the number"):
+        snli_ve.shared_photos(["x.jpg"], [])
+
+
+def test_check_counts_and_tells_what_the_splits_share(folder, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(folder.parent))
+    monkeypatch.setattr(checks, "SNLI_VE_ROWS", {"train": 3, "dev": 1, "test": 2})
+    report = check("snli_ve")
+    assert report.problems == []
+    assert report.counts == [
+        "train 3 pairs of 2 images", "dev 1 pairs of 1 images", "test 2 pairs of 2 images",
+    ]  # fmt: skip
+    assert report.notes == ["train shows 1 of the 2 its own test images"]
+    write(folder.parent / "flickr8k", [])
+    split_file(folder.parent / "karpathy", "flickr30k", {"test": ["555.jpg", "9.jpg"]})
+    assert TEST[1].startswith("1003_")
+    assert check("snli_ve").notes[1:] == [
+        "train shows 1 of the 2 test images of Karpathy's flickr30k",
+        "train shows 1 of the 10 test images of Flickr8k",
+        "test shows 1 of the 10 test images of Flickr8k",
+    ]
+
+
+def test_check_names_bad_lines_and_wrong_counts(folder, monkeypatch):
+    monkeypatch.setattr(checks, "SNLI_VE_ROWS", {"train": 4, "dev": 1, "test": 2})
+    (folder / "snli_ve_dev.jsonl").write_text("{\n")
+    (folder / "snli_ve_test.jsonl").unlink()
+    found = [str(problem) for problem in check("snli_ve", folder).problems]
+    assert len(found) == 4
+    assert "3 sound rows instead of 4" in found[0]
+    assert "line 1: is not JSON" in found[1]
+    assert "0 sound rows instead of 1" in found[2]
+    assert "is missing" in found[3]
