@@ -130,7 +130,7 @@ def claimed(triples, joint):
 def test_no_scene_refutes_what_follows(triples):
     found = claimed(triples, joint)
     assert len(found) > 90
-    assert not any(counter_scene(*one) for one in found[::2])
+    assert not any(counter_scene(*one) for one in found[::3])
 
 
 def one_thing_each(captions):
