@@ -72,7 +72,7 @@ def colour_of(axis):
 def test_the_data_are_described_split_by_split(pairs):
     fewer = pairs.take([0, 3], "train")
     table = coherence_figures.describe({"tiny": Pairs(fewer, pairs.take([1]), pairs)})
-    assert list(table.index) == ["tiny, train", "tiny, val", "tiny, test"]
+    assert list(table.index) == ["tiny, train", "tiny, dev", "tiny, test"]
     test = table.loc["tiny, test"]
     assert (test["pairs"], test["images"]) == (4, 3)
     assert test["words a text"] == round((5 + 4 + 7 + 2) / 4, 1)
