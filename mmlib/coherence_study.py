@@ -2,9 +2,7 @@
 trainings, and what is measured on them.
 """
 
-import gzip
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mmlib import coherence
+from mmlib import coherence, training
 from mmlib.claims import (
     Estimate,
     Result,
@@ -30,7 +28,7 @@ from mmlib.claims import (
 from mmlib.coherence import Settings, Split
 from mmlib.datasets.problem import DataError
 from mmlib.datasets.related import RelatedPairs, hold_out
-from mmlib.paths import data_dir, write_atomic
+from mmlib.paths import data_dir
 from mmlib.text import Vocabulary, embedding_matrix, spaced_tokens, tokenize, train_word2vec
 from mmlib.training import seed_everything, settings_hash
 
@@ -601,31 +599,9 @@ def _example(seen: coherence.Encoded, row: int, top: int = 5) -> dict[str, Any]:
     }
 
 
-def write_answers(path: Path, jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict]) -> None:
-    """Keep the answers of all jobs in one file (gzipped JSON), for `read_answers`."""
-    records = [
-        {"job": job, "answer": answer} for (job, _), answer in zip(jobs, answers, strict=True)
-    ]
-    text = json.dumps(records, ensure_ascii=False, separators=(",", ":"))
-    write_atomic(path, lambda p: p.write_bytes(gzip.compress(text.encode(), mtime=0)))
-
-
 def read_answers(path: Path, settings: Settings) -> tuple[list[tuple[dict, dict]], list[dict]]:
-    """Jobs and answers of a file of `write_answers`.
-
-    Raises DataError where there is no such file or its trainings had other settings.
-    """
-    if not path.exists():
-        raise DataError(f"there are no stored answers {path}: set results to compute")
-    records = json.loads(gzip.decompress(path.read_bytes()))
-    own = next(r["job"]["settings"] for r in records if r["job"]["system"] == "CMCA")
-    wanted = json.loads(json.dumps(asdict(replace(settings, relations=()))))
-    if other := [name for name in wanted if own.get(name) != wanted[name]]:
-        raise DataError(
-            f"{path}: its trainings had {other[0]} = {own.get(other[0])}, not "
-            f"{wanted[other[0]]}: take the default preset and epochs, or set results to compute"
-        )
-    return [(r["job"], {}) for r in records], [r["answer"] for r in records]
+    """Stored jobs and answers whose CMCA had these settings; see `training.read_answers`."""
+    return training.read_answers(path, "CMCA", asdict(replace(settings, relations=())))
 
 
 # --- Scores and effects --------------------------------------------------------------------------

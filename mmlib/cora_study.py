@@ -2,9 +2,7 @@
 and what is measured on them.
 """
 
-import gzip
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +17,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mmlib import cora, scenegraph
+from mmlib import cora, scenegraph, training
 from mmlib.claims import Estimate, Result, crossed_interval, paper_tables
 from mmlib.claims import beside as side_by_side
 from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
 from mmlib.datasets.captioned import CaptionedImages
-from mmlib.datasets.problem import DataError
 from mmlib.paths import data_dir, write_atomic
 from mmlib.retrieval import best_ranks, metrics, ranks_of_scores
 from mmlib.text import (
@@ -688,31 +685,9 @@ def _example(
     }
 
 
-def write_answers(path: Path, jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict]) -> None:
-    """Keep the answers of all jobs in one file (gzipped JSON), for `read_answers`."""
-    records = [
-        {"job": job, "answer": answer} for (job, _), answer in zip(jobs, answers, strict=True)
-    ]
-    text = json.dumps(records, ensure_ascii=False, separators=(",", ":"))
-    write_atomic(path, lambda p: p.write_bytes(gzip.compress(text.encode(), mtime=0)))
-
-
 def read_answers(path: Path, settings: Settings) -> tuple[list[tuple[dict, dict]], list[dict]]:
-    """Jobs and answers of a file of `write_answers`.
-
-    Raises DataError where there is no such file or its trainings had other settings.
-    """
-    if not path.exists():
-        raise DataError(f"there are no stored answers {path}: set results to compute")
-    records = json.loads(gzip.decompress(path.read_bytes()))
-    own = next(r["job"]["settings"] for r in records if r["job"]["system"] == "CORA")
-    wanted = asdict(cora.settings_of("CORA", settings))
-    if other := [name for name in wanted if own.get(name) != wanted[name]]:
-        raise DataError(
-            f"{path}: its trainings had {other[0]} = {own.get(other[0])}, not "
-            f"{wanted[other[0]]}: take the default preset and epochs, or set results to compute"
-        )
-    return [(r["job"], {}) for r in records], [r["answer"] for r in records]
+    """Stored jobs and answers whose CORA had these settings; see `training.read_answers`."""
+    return training.read_answers(path, "CORA", asdict(cora.settings_of("CORA", settings)))
 
 
 # --- Scores and effects --------------------------------------------------------------------------

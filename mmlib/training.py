@@ -1,5 +1,6 @@
 """One training loop for all papers, and the pool that runs many trainings side by side."""
 
+import gzip
 import hashlib
 import json
 import math
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from mmlib.datasets.problem import DataError
 from mmlib.paths import PACKAGE, write_atomic
 
 
@@ -199,3 +201,33 @@ def _run_job(
     write_atomic(path, lambda p: p.write_text(json.dumps({"job": job, "answer": answer})))
     checkpoint.unlink(missing_ok=True)
     return i, answer
+
+
+def write_answers(path: Path, jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict]) -> None:
+    """Keep the answers of all jobs in one file (gzipped JSON), for `read_answers`."""
+    records = [
+        {"job": job, "answer": answer} for (job, _), answer in zip(jobs, answers, strict=True)
+    ]
+    text = json.dumps(records, ensure_ascii=False, separators=(",", ":"))
+    write_atomic(path, lambda p: p.write_bytes(gzip.compress(text.encode(), mtime=0)))
+
+
+def read_answers(
+    path: Path, system: str, settings: Mapping[str, Any]
+) -> tuple[list[tuple[dict, dict]], list[dict]]:
+    """Jobs and answers of a file of `write_answers`.
+
+    system, settings: one of its systems, and the settings that it must have been trained with.
+    Raises DataError where there is no such file or its trainings had other settings.
+    """
+    if not path.exists():
+        raise DataError(f"there are no stored answers {path}: set results to compute")
+    records = json.loads(gzip.decompress(path.read_bytes()))
+    own = next(r["job"]["settings"] for r in records if r["job"]["system"] == system)
+    wanted = json.loads(json.dumps(dict(settings)))  # as they look in a file: no tuples
+    if other := [name for name in wanted if own.get(name) != wanted[name]]:
+        raise DataError(
+            f"{path}: its trainings had {other[0]} = {own.get(other[0])}, not "
+            f"{wanted[other[0]]}: take the default preset and epochs, or set results to compute"
+        )
+    return [(r["job"], {}) for r in records], [r["answer"] for r in records]

@@ -690,12 +690,12 @@ def test_the_ceiling_without_evidence_is_the_plain_ranking(hidden_groups):
 def test_answers_come_back_from_their_file(runs, preparers, tmp_path):
     jobs, answers = runs
     path = tmp_path / "answers.json.gz"
-    coherence_study.write_answers(path, jobs, answers)
+    training.write_answers(path, jobs, answers)
     again, same = coherence_study.read_answers(path, preparers[CLUE_LIKE].settings)
     assert same == answers
     assert [json.dumps(job) for job, _ in again] == [json.dumps(job) for job, _ in jobs]
     content = path.read_bytes()
-    coherence_study.write_answers(path, again, same)
+    training.write_answers(path, again, same)
     assert path.read_bytes() == content
     one, other = coherence_study.collect(jobs, answers), coherence_study.collect(again, same)
     assert np.array_equal(one[CLUE_LIKE]["CMCM θ̄"]["full"], other[CLUE_LIKE]["CMCM θ̄"]["full"])
@@ -705,7 +705,7 @@ def test_stored_answers_of_other_settings_are_refused(runs, preparers, tmp_path)
     path, settings = tmp_path / "answers.json.gz", preparers[CLUE_LIKE].settings
     with pytest.raises(DataError, match=r"no stored answers .*answers\.json\.gz.*compute"):
         coherence_study.read_answers(path, settings)
-    coherence_study.write_answers(path, *runs)
+    training.write_answers(path, *runs)
     with pytest.raises(DataError, match="had epochs = 2, not 3"):
         coherence_study.read_answers(path, replace(settings, epochs=3))
     with pytest.raises(DataError, match=r"had cls = 0\.1, not 0\.4"):
@@ -1259,16 +1259,26 @@ def clue_folder(tmp_path, monkeypatch):
     return folder
 
 
+def test_a_damaged_collection_is_not_left_out_in_silence(clue_folder):
+    path = clue_folder.parent / "cite" / "q2-8_train_dis_11-08.csv"
+    path.parent.mkdir()
+    path.write_text("qimg,stim_txt\n")
+    (pairs,) = load("paper").values()
+    assert "q2-8_train_dis_11-08.csv, line 1: the columns are" in pairs.missing
+
+
 def test_missing_images_are_counted_and_their_pairs_left_out(clue_folder):
     (pairs,) = load("paper").values()
     # Images 0, 9, 18, 27 and 36 of 40 in training: 0, 9 and 18 stand in two pairs each.
     # In test 45 and 54 of 40 to 59.
     assert len(pairs.train) + len(pairs.val) == 60 - 8
     assert len(pairs.test) == 18
-    assert pairs.missing == (
+    counted, left_out = pairs.missing.split("; left out: ")
+    assert counted == (
         "train: 5 of 40 images missing, 0 unreadable: 8 of 60 pairs left out; "
         "test: 2 of 20 images missing, 0 unreadable: 2 of 20 pairs left out"
     )
+    assert "q2-8_train_dis_11-08.csv: is missing" in left_out
     assert not set(pairs.train.image_of) & set(pairs.val.image_of)
     assert len(pairs.val) >= 5
     assert pairs.val.split == "val"

@@ -104,7 +104,7 @@ def test_every_answer_ranks_every_image_and_caption(answers, study):
 
 def test_answers_come_back_from_their_file(answers, preparer, tmp_path):
     jobs, found, _ = answers
-    cora_study.write_answers(tmp_path / "answers.json.gz", jobs, found)
+    training.write_answers(tmp_path / "answers.json.gz", jobs, found)
     again, same = cora_study.read_answers(tmp_path / "answers.json.gz", preparer.settings)
     assert same == found
     assert [job for job, _ in again] == [job for job, _ in jobs]
@@ -117,7 +117,7 @@ def test_stored_answers_of_another_budget_are_refused(answers, preparer, tmp_pat
     path = tmp_path / "answers.json.gz"
     with pytest.raises(DataError, match="no stored answers"):
         cora_study.read_answers(path, preparer.settings)
-    cora_study.write_answers(path, *answers[:2])
+    training.write_answers(path, *answers[:2])
     with pytest.raises(DataError, match="had epochs = 2, not 3"):
         cora_study.read_answers(path, replace(preparer.settings, epochs=3))
 
