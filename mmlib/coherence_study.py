@@ -289,8 +289,12 @@ def resnet50() -> torch.nn.Module:
 
 
 def preparers(collections: Mapping[str, Pairs], settings: Settings, tier: str) -> dict:
-    """A `Preparer` for each collection."""
-    return {name: Preparer(pairs, settings, tier) for name, pairs in collections.items()}
+    """A `Preparer` for each collection. CITE++ has longer texts, and a λ of its own."""
+    own = {"cite++": {"max_words": 200, "strength": 0.13}}
+    return {
+        name: Preparer(pairs, replace(settings, **own.get(name, {})), tier)  # type: ignore[arg-type]
+        for name, pairs in collections.items()
+    }
 
 
 def some_texts(pairs: RelatedPairs, count: int) -> list[int]:
@@ -507,7 +511,7 @@ def ranks_record(
     threshold: float | None = None,
 ) -> dict[str, Any]:
     """"full": ranks (n,) over all pairs; "hits": for K = 1, 5, 10 the share (n,) of a text's pools
-    in which its image is among the best K (NaN as None for a text in no pool); "pools": MedR and
+    in which its image is among the best K (0 for a text in no pool); "pools": MedR and
     recalls of each pool.
     """  # fmt: skip
     ranks = coherence.pool_ranks(theta, pools, eta, threshold)
@@ -853,12 +857,13 @@ def precision_table(answers: Mapping[str, list], pairs: Pairs, dataset: str) -> 
             short = "CMCM" if system == "CMCM" else "CMCM_c"
             if printed is not None:
                 row[f"{short}, paper"] = printed.loc[system, name]
-            got = [a["precision"][str(c)] for a in answers.get(system, []) if "precision" in a]
+            got = [a["precision"].get(str(c)) for a in answers.get(system, []) if "precision" in a]
             got = [one for one in got if one]
             row[f"{short}, ours"] = np.mean([g["both"] for g in got]) if got else np.nan
         got = [a["precision"].get(str(c)) for a in answers.get("CMCM", [])]
         for side in ("text", "image"):
-            row[f"CMCM, {side} part alone"] = np.mean([g[side] for g in got if g])
+            known = [g[side] for g in got if g]
+            row[f"CMCM, {side} part alone"] = np.mean(known) if known else np.nan
         rows[name] = row
     return pd.DataFrame.from_dict(rows, orient="index").astype(float).round(2)
 
@@ -925,8 +930,10 @@ def gap_accuracy(answers: Sequence[dict], clusters: np.ndarray) -> Estimate:
     """How much oftener the image is right in the half of the texts with the larger Δ, in points."""
     delta, rank = gaps(answers)
     wide = delta > np.median(delta, axis=1, keepdims=True)
+    count = wide.sum(axis=1, keepdims=True)  # half of them, but for ties and odd numbers
+    n = delta.shape[1]
     right = 100.0 * (rank == 1)
-    return crossed_interval(np.where(wide, 2, -2) * right, clusters)
+    return crossed_interval(np.where(wide, n / count, -n / (n - count)) * right, clusters)
 
 
 def wrong_beyond(answers: Sequence[dict], limit: float = 0.2, least: int = 30) -> Estimate | None:
@@ -1057,9 +1064,9 @@ def human_questions(answers: Mapping[str, list], pairs: Pairs, path: Path, count
     if pairs.test.open_image is None or not {"CMCA", "CMCM"} <= set(answers):
         return None
     firsts = {name: answers[name][0]["first"] for name in ("CMCM", "CMCA")}
-    differ = np.flatnonzero(np.array(firsts["CMCM"]) != np.array(firsts["CMCA"]))
-    rows = np.random.default_rng(0).permutation(differ)[:count]
     image_of = pairs.test.image_of
+    differ = np.flatnonzero(image_of[firsts["CMCM"]] != image_of[firsts["CMCA"]])
+    rows = np.random.default_rng(0).permutation(differ)[:count]
     questions = [
         Question(
             f"text {row}",
