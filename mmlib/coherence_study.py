@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +313,7 @@ UNREFINED = "θ"
 STRENGTHS = (0.01, 0.03, 0.06, 0.12, 0.2, 0.4, 0.8, 1.6)
 THRESHOLDS = (0.02, 0.05, 0.1, 0.2, 2.0)  # 2: every text is refined
 SWEEP = (0.01, 0.4, 2.0)  # λ_cls beside 0 and 0.1, some of Fig. 8's
-LENGTHS = (6, 10, 24)
+LENGTHS = (6, 24)
 ORACLE = "+ true relations"
 BETAS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
 SWEPT = {"cls": "λ_cls", "max_words": "maximal length"}
@@ -435,7 +435,7 @@ def train_system(
     test = coherence.encode(model, splits["test"], device)
     dev = coherence.encode(model, splits["val"], device)
     pools = pools_of(len(splits["test"]))
-    theta = test.theta
+    theta = test.theta.astype(np.float32)  # its pools are ranked in half the time
     labels = splits["test"].labels
     answer: dict[str, Any] = {
         "variants": {UNREFINED: ranks_record(theta, pools)},
@@ -980,11 +980,6 @@ def prediction_parts(
     }
 
 
-def reversed_parts(parts: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """The same effects with the opposite sign."""
-    return {name: Estimate(-e.effect, -e.high, -e.low) for name, e in parts.items()}
-
-
 def sweeps(scores: Scores, dataset: str, settings: Settings) -> dict[str, dict[float, np.ndarray]]:
     """Fig. 8: label -> value -> MedR of each training (mean over pools); {} without sweeps."""
     own = {name: record["medr"].mean(axis=1) for name, record in scores[dataset].items()}
@@ -1018,39 +1013,42 @@ def rates_beside_table2(report: Mapping[str, Any]) -> pd.DataFrame:
     return table
 
 
-def clue_text_table() -> pd.DataFrame | None:
-    """Average precision of relations read off Clue's text alone, beside Table 8; None: no Clue."""
+@cache
+def _clue_text(folder: Path) -> dict[str, pd.DataFrame]:
+    """`silver.average_precisions` of Clue's test captions: rows -> table; {} without Clue."""
     from mmlib import silver
     from mmlib.datasets import clue
 
-    if not (data_dir() / clue.NAME).is_dir():
-        return None
-    train, test = clue.load("train"), clue.load("test")
-    classifier = silver.clue_classifier()
+    if not folder.is_dir():
+        return {}
+    train, test = clue.load("train", folder), clue.load("test", folder)
+    classifier = silver.clue_classifier(folder=folder)
     clean, _ = clue.clean_rows(test, train)
     rows = {"all test rows": test, "clean rows": test.take(clean)}
-    tables = {name: silver.average_precisions(classifier, some) for name, some in rows.items()}
-    return silver.beside_table8(tables)
+    return {name: silver.average_precisions(classifier, some) for name, some in rows.items()}
 
 
-def clue_text_parts(draws: int = 500) -> dict[str, Estimate]:
+def clue_text_table() -> pd.DataFrame | None:
+    """Average precision of relations read off Clue's text alone, beside Table 8; None: no Clue."""
+    from mmlib import silver
+
+    tables = _clue_text(data_dir() / "clue")
+    return silver.beside_table8(tables) if tables else None
+
+
+def clue_text_parts() -> dict[str, Estimate]:
     """Average precision minus chance of relations read off the text of Clue's clean test rows.
 
     Intervals by bootstrap over images; {} where Clue is not in the data folder.
     """
-    from mmlib import silver
-    from mmlib.datasets import clue
-
-    if not (data_dir() / clue.NAME).is_dir():
+    tables = _clue_text(data_dir() / "clue")
+    if not tables:
         return {}
-    train, test = clue.load("train"), clue.load("test")
-    rows, _ = clue.clean_rows(test, train)
-    table = silver.average_precisions(silver.clue_classifier(), test.take(rows), draws)
     return {
         f"Clue's text, clean rows: {name}": Estimate(
             row["AP"] - row["chance"], row["low"] - row["chance"], row["high"] - row["chance"]
         )
-        for name, row in table.iterrows()
+        for name, row in tables["clean rows"].iterrows()
     }
 
 
