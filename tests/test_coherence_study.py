@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from mmlib import claims, coherence, coherence_study, training
-from mmlib.claims import Claim, Estimate, crossed_interval, judge, paper_values
+from mmlib.claims import Claim, crossed_interval, judge, paper_values
 from mmlib.coherence import Settings
 from mmlib.coherence_study import (
     CLUE_LIKE,
