@@ -355,6 +355,7 @@ def test_controls_are_trained_in_the_full_world_only(collections, preparers):
     assert coherence_study.control_jobs(collections, photos, [0], "", "cpu") == []
     assert coherence_study.systems_of("flickr8k", "quick") == ("CMCA", "CMCM")
     assert coherence_study.systems_of("world") == ()
+    assert set(coherence_study.systems_of("flickr8k")) >= {"Base", "CMCA", "CMCM"}
 
 
 # --- Trainings -----------------------------------------------------------------------------------
