@@ -201,7 +201,8 @@ class Output:
 class Classifier(nn.Module):
     """TE, VE and the gate, or one of them alone, or a single stream (`Settings.model`).
 
-    bert: a pretrained text encoder to take TE's place (its width must be `settings.width`).
+    bert: a pretrained text encoder to take the place of TE's own. Raises ValueError where there is
+    no such place or its width is not `settings.width`.
     """
 
     def __init__(
@@ -213,6 +214,15 @@ class Classifier(nn.Module):
         bert: "BertModel | None" = None,
     ):
         super().__init__()
+        if bert is not None and (
+            bert.config.hidden_size != settings.width
+            or settings.text == "shared"
+            or settings.model not in ("both", "te")
+        ):
+            raise ValueError(
+                f"a BERT of width {bert.config.hidden_size} has no place in {settings}: it takes "
+                "TE's own, at the same width"
+            )
         self.settings, self.branches = settings, _branches(settings)
         positions = settings.max_premise + settings.max_hypothesis + 3
         if settings.model == "single":
@@ -277,9 +287,20 @@ class SingleStream(nn.Module):
         regions = self.project(batch.images)
         mask = torch.cat([batch.pair_mask, batch.pair_mask.new_ones(regions.shape[:2])], dim=1)
         kinds = torch.cat([batch.pair_type, batch.pair_type.new_ones(regions.shape[:2])], dim=1)
-        both = torch.cat([words, regions], dim=1)
-        out = self.layers(inputs_embeds=both, attention_mask=mask, token_type_ids=kinds)
+        out = self.layers(
+            inputs_embeds=torch.cat([words, regions], dim=1),
+            attention_mask=mask,
+            token_type_ids=kinds,
+            position_ids=places(self.layers, words.shape[1], regions.shape[1]),
+        )
         return out.last_hidden_state[:, 0]
+
+
+def places(bert: "BertModel", words: int, regions: int) -> Tensor:
+    """Positions (1, words + regions): regions take the last ones, however long the texts are."""
+    last = bert.config.max_position_embeddings
+    device = bert.embeddings.word_embeddings.weight.device
+    return torch.tensor([[*range(words), *range(last - regions, last)]], device=device)
 
 
 def joint_loss(output: Output, labels: Tensor, counted: Tensor) -> Tensor:
@@ -324,8 +345,8 @@ def with_masked(batch: Batch, attention: Tensor, ratio: float, most: int) -> Bat
     """
     positive = (batch.labels == 1) & (batch.counted[:, 1] == 1)
     rows = positive.nonzero()[:most, 0]
-    if not len(rows):
-        return batch
+    if not len(rows) or int(ratio * batch.images.shape[1] + 1e-9) == 0:
+        return batch  # an image that is not masked would be no negative
     masked = mask_regions(batch.images[rows], attention[rows].detach(), ratio)
     counted = batch.counted[rows].clone()
     counted[:, 0] = 0

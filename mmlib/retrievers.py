@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.entailment import CLS, CrossEncoder, ImageEncoder, Settings, small_bert
+from mmlib.entailment import CLS, CrossEncoder, ImageEncoder, Settings, places, small_bert
 from mmlib.revision import hard_negatives, hardest_triplet, in_batch_softmax
 
 BLOCK = 256  # pairs or items that are encoded together where all are ranked
@@ -164,6 +164,7 @@ class SingleStream(nn.Module):
             inputs_embeds=torch.cat([words, regions], dim=1),
             attention_mask=torch.cat([mask, there], dim=1),
             token_type_ids=kinds,
+            position_ids=places(self.layers, words.shape[1], regions.shape[1]),
         )
         return self.fits(out.last_hidden_state[:, 0])[:, 0].sigmoid()
 

@@ -442,15 +442,10 @@ def test_single_stream_is_the_reading_of_its_weights(output):
         close(out.logits["mm"][i].detach(), classify(model, one)["mm"])
 
 
-POSITIONS = pytest.mark.xfail(
-    strict=True, reason="a single stream's regions take their positions after the padding"
-)
-
-
 @pytest.mark.parametrize(
     "form",
     [{"model": "both"}, {"text": "shared"}, {"model": "te"}, {"model": "ve"},
-     pytest.param({"model": "single"}, marks=POSITIONS)],
+     {"model": "single"}],
     ids=str,
 )  # fmt: skip
 def test_padding_never_matters(form):
