@@ -6,6 +6,8 @@ READY := .venv/.installed
 # The notebooks start processes of one thread each, so that two cores are not asked for four.
 OMP_NUM_THREADS ?= 1
 export OMP_NUM_THREADS
+# Without its byte code, every kernel and worker compiles PyTorch's sources anew: 12 s each.
+unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 
