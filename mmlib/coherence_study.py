@@ -440,28 +440,29 @@ def train_system(
     test = coherence.encode(model, splits["test"], device)
     dev = coherence.encode(model, splits["val"], device)
     pools = pools_of(len(splits["test"]))
-    theta = test.theta.astype(np.float32)  # its pools are ranked in half the time
+    exact, dev_theta = test.theta, dev.theta
+    theta = exact.astype(np.float32)  # its pools are ranked in half the time
     labels = splits["test"].labels
     answer: dict[str, Any] = {
         "variants": {UNREFINED: ranks_record(theta, pools)},
         "first": theta.argmax(axis=1).tolist(),
         "gaps": {
-            "gap": coherence.gap(dev.theta).round(5).tolist(),
-            "rank": coherence.full_ranks(dev.theta).tolist(),
+            "gap": coherence.gap(dev_theta).round(5).tolist(),
+            "rank": coherence.full_ranks(dev_theta).tolist(),
         },
-        "examples": [_example(test, row) for row in examples],
+        "examples": _examples(test, exact, examples),
         "history": history,
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
     }
     if system in ("CMCA", "CMCM"):
         answer["subsets"] = {UNREFINED: subsets(theta, labels)}
     if evidence is not None:
-        answer["variants"][ORACLE] = with_true_relations(dev.theta, theta, splits, evidence, pools)
+        answer["variants"][ORACLE] = with_true_relations(dev_theta, theta, splits, evidence, pools)
     if model.head is not None:
         answer["precision"] = precisions(model, test, labels)
         x = coherence.probabilities(model, test)
         dev_x = coherence.probabilities(model, dev)
-        strength, threshold = best_refinement(dev.theta, dev_x)
+        strength, threshold = best_refinement(dev_theta, dev_x)
         answer["chosen"] = {"strength": strength, "threshold": threshold}
         eta = coherence.confidence(x, chosen.strength)
         wide = replace(chosen, threshold=0.1)
@@ -598,14 +599,20 @@ def best_refinement(theta: np.ndarray, x: np.ndarray) -> tuple[float, float]:
     return -strength, -threshold
 
 
-def _example(seen: coherence.Encoded, row: int, top: int = 5) -> dict[str, Any]:
-    theta = seen.theta[row]
-    return {
-        "text": int(row),
-        "best": [int(i) for i in np.argsort(-theta, kind="stable")[:top]],
-        "rank": float(coherence.full_ranks(seen.theta)[row]),
-        "attention": None if seen.attention is None else seen.attention[row].round(4).tolist(),
-    }
+def _examples(
+    seen: coherence.Encoded, theta: np.ndarray, rows: Sequence[int], top: int = 5
+) -> list[dict[str, Any]]:
+    """The best images of some texts, the rank of their own, and their words' weights."""
+    ranks = coherence.full_ranks(theta)
+    return [
+        {
+            "text": int(row),
+            "best": [int(i) for i in np.argsort(-theta[row], kind="stable")[:top]],
+            "rank": float(ranks[row]),
+            "attention": None if seen.attention is None else seen.attention[row].round(4).tolist(),
+        }
+        for row in rows
+    ]
 
 
 def read_answers(path: Path, settings: Settings) -> tuple[list[tuple[dict, dict]], list[dict]]:
@@ -945,8 +952,8 @@ def wrong_beyond(answers: Sequence[dict], limit: float = 0.2, least: int = 30) -
     """Percent of the dev texts with Δ of at least `limit` whose first image is wrong.
 
     Over trainings together, with the Clopper-Pearson interval, which takes trainings of one dev
-    set for independent and is thus too narrow. None where fewer than `least` texts have such a gap:
-    even without an error, 183 are needed for an upper bound of 2 percent.
+    set for independent and is thus too narrow. None where fewer than `least` texts have such a gap.
+    Even without an error, 183 are needed for an upper bound of 2 percent.
     """
     from scipy.stats import binomtest
 

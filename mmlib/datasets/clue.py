@@ -18,7 +18,7 @@ from mmlib.datasets import pair_figures as figures
 from mmlib.datasets.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.datasets.problem import DataError, Problem
 from mmlib.datasets.related import RelatedPairs, grouped_rows
-from mmlib.datasets.tables import SOMETHING, Row, table_rows
+from mmlib.datasets.tables import SOMETHING, Row, sound_rows, table_rows
 from mmlib.paths import data_dir
 
 NAME = "clue"
@@ -84,13 +84,7 @@ def read(split: str, folder: Path | None = None) -> pd.DataFrame:
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
     path = split_file(split, _folder(folder))
-    records = []
-    for _, fields, problems in rows(path):
-        if problems:
-            raise DataError(problems[0])
-        records.append(fields)
-    if not records:
-        raise DataError(Problem(path, None, "has no rows", GET))
+    records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
     table = pd.DataFrame(records, columns=list(COLUMNS[1:]))
     return table.assign(
         index=table["index"].astype(int), **{flag: table[flag] == "1" for flag in FLAGS}

@@ -17,7 +17,7 @@ from mmlib.datasets.entailment_pairs import Kind, Samples, joined
 from mmlib.datasets.judgments import image_rows, merged
 from mmlib.datasets.leaks import normalised
 from mmlib.datasets.problem import DataError, Problem
-from mmlib.datasets.tables import SOMETHING, Row, table_rows
+from mmlib.datasets.tables import SOMETHING, Row, sound_rows, table_rows
 from mmlib.paths import data_dir
 
 NAME = "sick"
@@ -60,13 +60,7 @@ def read(folder: Path | None = None) -> pd.DataFrame:
     the mend at the first bad row.
     """
     path = (data_dir() / NAME if folder is None else folder) / "SICK.txt"
-    records = []
-    for _, values, problems in rows(path):
-        if problems:
-            raise DataError(problems[0])
-        records.append(values)
-    if not records:
-        raise DataError(Problem(path, None, "has no rows", GET))
+    records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
     return pd.DataFrame(records, columns=list(COLUMNS))
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from mmlib.datasets.entailment_pairs import Kind, Samples, joined
 from mmlib.datasets.judgments import image_rows, merged
 from mmlib.datasets.problem import DataError, Problem
-from mmlib.datasets.tables import Row
+from mmlib.datasets.tables import Row, sound_rows
 from mmlib.paths import data_dir
 
 NAME = "snli_ve"
@@ -76,13 +76,7 @@ def read(split: str, folder: Path | None = None) -> pd.DataFrame:
     folder: by default `snli_ve` in the data folder. Raises DataError at the first bad line.
     """
     path = split_file(split, data_dir() / NAME if folder is None else folder)
-    records = []
-    for _, values, problems in rows(path):
-        if problems:
-            raise DataError(problems[0])
-        records.append(values)
-    if not records:
-        raise DataError(Problem(path, None, "has no lines", GET))
+    records = sound_rows(rows(path), Problem(path, None, "has no lines", GET))
     return pd.DataFrame(records)
 
 

@@ -2,10 +2,11 @@
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from mmlib.datasets.problem import Problem
+from mmlib.datasets.problem import DataError, Problem
 
 SOMETHING = r"(?s).*\S.*"
 Fields = dict[str, str]
@@ -53,6 +54,18 @@ def table_rows(
                 row = reader.line_num + 1  # a quoted field may span lines
         except csv.Error as error:  # an unclosed quotation mark that swallows the file
             yield row, None, [Problem(path, row, f"cannot be read: {error}", mend)]
+
+
+def sound_rows(rows: Iterable[tuple[int, Any, list[Problem]]], none: Problem) -> list[Any]:
+    """The values of all rows; raises DataError for the first problem, and `none` without rows."""
+    records = []
+    for _, values, problems in rows:
+        if problems:
+            raise DataError(problems[0])
+        records.append(values)
+    if not records:
+        raise DataError(none)
+    return records
 
 
 def _defect(values: list[str], header: list[str]) -> str | None:
