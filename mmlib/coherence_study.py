@@ -62,10 +62,7 @@ def budget(tier: str, preset: str = "", **changes: object) -> Settings:
 
     Raises ValueError for an unknown tier or preset.
     """
-    name = f"{tier} {preset}".strip()
-    if name not in BUDGETS:
-        raise ValueError(f"no budget {name!r}: there are {', '.join(BUDGETS)}")
-    return replace(BUDGETS[name], **{k: v for k, v in changes.items() if v})  # type: ignore[arg-type]
+    return training.choose_budget(BUDGETS, tier, preset, changes)
 
 
 # --- Data ----------------------------------------------------------------------------------------

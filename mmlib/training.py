@@ -8,6 +8,7 @@ import os
 import random
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,19 @@ def pick_device(name: str) -> str:
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda is asked for, but PyTorch sees no GPU: use auto or cpu")
     return name
+
+
+def choose_budget(
+    budgets: Mapping[str, Any], tier: str, preset: str, changes: Mapping[str, object]
+) -> Any:
+    """The settings (a dataclass) of a tier and preset, changed by name; None and 0 change nothing.
+
+    budgets: "flickr8k", "flickr8k quick", ... -> settings. Raises ValueError for an unknown name.
+    """
+    name = f"{tier} {preset}".strip()
+    if name not in budgets:
+        raise ValueError(f"no budget {name!r}: there are {', '.join(budgets)}")
+    return replace(budgets[name], **{k: v for k, v in changes.items() if v})
 
 
 def fit(

@@ -20,7 +20,7 @@ from mmlib.datasets import pair_figures as figures
 from mmlib.datasets.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.datasets.problem import DataError, Problem
 from mmlib.datasets.related import RelatedPairs, grouped_rows
-from mmlib.datasets.tables import SOMETHING, Row, table_rows
+from mmlib.datasets.tables import SOMETHING, Row, sound_rows, table_rows
 from mmlib.paths import data_dir
 
 NAME = "cite"
@@ -101,13 +101,7 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPai
 
 
 def _pairs(path: Path, found: Iterable[Row], split: str, mend: str) -> RelatedPairs:
-    records = []
-    for _, fields, problems in found:
-        if fields is None or problems:
-            raise DataError(problems[0])
-        records.append(fields)
-    if not records:
-        raise DataError(Problem(path, None, "has no rows", mend))
+    records = sound_rows(found, Problem(path, None, "has no rows", mend))
     images, names = pd.factorize(pd.Series([fields["qimg"] for fields in records]))
     return RelatedPairs(
         name=NAME,

@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from mmlib.datasets.problem import DataError, Problem
-from mmlib.datasets.tables import Row, table_rows
+from mmlib.datasets.tables import Fields, Row, sound_rows, table_rows
 from mmlib.paths import data_dir
 
 ECCV, CXC = "eccv_caption", "cxc"
@@ -61,23 +62,19 @@ def read_cxc(split: str, folder: Path | None = None) -> pd.DataFrame:
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
     path = cxc_file(split, data_dir() / CXC if folder is None else folder)
-    records = []
-    for _, values, problems in cxc_rows(path):
-        if values is None or problems:
-            raise DataError(problems[0])
-        score = float(values["agg_score"])
-        records.append(
-            {
-                "caption": int(values["caption"].rsplit(":", 1)[1]),
-                "image": coco_number(values["image"]),
-                "score": score,
-                "cross": values["sampling_method"] == METHODS[0],
-                "label": score >= POSITIVE,
-            }
-        )
-    if not records:
-        raise DataError(Problem(path, None, "has no rows", GET_CXC))
-    return pd.DataFrame(records)
+    none = Problem(path, None, "has no rows", GET_CXC)
+    return pd.DataFrame([_cxc_pair(values) for values in sound_rows(cxc_rows(path), none)])
+
+
+def _cxc_pair(values: Fields) -> dict[str, Any]:
+    score = float(values["agg_score"])
+    return {
+        "caption": int(values["caption"].rsplit(":", 1)[1]),
+        "image": coco_number(values["image"]),
+        "score": score,
+        "cross": values["sampling_method"] == METHODS[0],
+        "label": score >= POSITIVE,
+    }
 
 
 def read_eccv(direction: str, folder: Path | None = None) -> dict[int, tuple[int, ...]]:
