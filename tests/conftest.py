@@ -22,3 +22,13 @@ def real_data() -> Path:
     if not (folder / "flickr8k").is_dir():
         pytest.skip(f"no real data: MMLIB_DATA={named} has no folder flickr8k")
     return folder
+
+
+@pytest.fixture(scope="module")
+def double():
+    """Comparisons with loops are made in float64, where a small tolerance is enough."""
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

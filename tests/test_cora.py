@@ -20,13 +20,7 @@ from mmlib.cora import GPO, PRESETS, SYSTEMS, GATv2, GraphSet, RelationContext, 
 from mmlib.retrieval import metrics, ranks_of_scores
 from mmlib.training import seed_everything
 
-
-@pytest.fixture(autouse=True, scope="module")
-def double():
-    """Comparisons with loops are made in float64, where a small tolerance is enough."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("double")
 
 
 @pytest.fixture

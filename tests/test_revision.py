@@ -33,13 +33,7 @@ from mmlib.revision import (
     weak_batch,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def double():
-    """Comparisons with loops are made in float64, where a small tolerance is enough."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("double")
 
 
 few = settings(max_examples=25, deadline=None)
