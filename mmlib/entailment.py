@@ -163,6 +163,23 @@ class CrossEncoder(nn.Module):
         return words
 
 
+class FrozenStates(nn.Module):
+    """Token states (tokens, W) of a frozen encoder as word embeddings, projected to a width."""
+
+    def __init__(self, states: Tensor, width: int):
+        super().__init__()
+        self.table = [states]  # in a list: neither trained nor kept in checkpoints
+        self.special = nn.Embedding(len(SPECIAL), width)
+        self.project = nn.Linear(states.shape[1], width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids (B, L), the special tokens' first and then the table's rows -> (B, L, width)."""
+        rows = (ids - len(SPECIAL)).clamp_min(0)
+        found = self.table[0][rows.cpu()].to(ids.device, self.project.weight.dtype)
+        special = self.special(ids.clamp_max(len(SPECIAL) - 1))
+        return torch.where((ids < len(SPECIAL))[..., None], special, self.project(found))
+
+
 # --- The classifier ------------------------------------------------------------------------------
 
 
@@ -203,6 +220,8 @@ class Classifier(nn.Module):
 
     bert: a pretrained text encoder to take the place of TE's own. Raises ValueError where there is
     no such place or its width is not `settings.width`.
+    states: (tokens, W) states of a frozen encoder, which TE's own layers read in place of word
+    embeddings; `Batch.pair` then counts these tokens, after the special ones.
     """
 
     def __init__(
@@ -212,6 +231,7 @@ class Classifier(nn.Module):
         regions: int,
         settings: Settings,
         bert: "BertModel | None" = None,
+        states: Tensor | None = None,
     ):
         super().__init__()
         if bert is not None and (
@@ -236,6 +256,7 @@ class Classifier(nn.Module):
             self.cross = CrossEncoder(settings)
         if settings.model in ("both", "te") and settings.text == "own":
             self.text = bert or small_bert(settings, settings.text_layers, vocabulary, positions)
+            self.states = None if states is None else FrozenStates(states, settings.width)
         if settings.model == "both":
             self.gate = Gate(settings.width, settings.gate)
         self.heads = nn.ModuleDict(
@@ -249,9 +270,12 @@ class Classifier(nn.Module):
         states: dict[str, Tensor] = {}
         attention = gates = None
         if "te" in self.branches:
-            reader = self.text if self.settings.text == "own" else self.words
-            states["te"] = reader(
-                input_ids=batch.pair, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
+            own = self.settings.text == "own"
+            read: dict[str, Tensor] = {"input_ids": batch.pair}
+            if own and self.states is not None:
+                read = {"inputs_embeds": self.states(batch.pair)}
+            states["te"] = (self.text if own else self.words)(
+                **read, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
             ).last_hidden_state[:, 0]
         if "ve" in self.branches:
             image, attention = self.image(batch.images)

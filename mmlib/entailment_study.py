@@ -1,0 +1,714 @@
+"""Notebook 02's experiment, first half: the entailment classifier on each tier's data, the rows of
+Table 3, and what is measured on them. `mmlib.revision_study` is the second half.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from mmlib import training
+from mmlib.datasets.entailment_pairs import Kind, Samples, joined
+from mmlib.entailment import (
+    SPECIAL,
+    Batch,
+    Classifier,
+    Settings,
+    joint_loss,
+    predicted,
+    with_masked,
+)
+from mmlib.entailment_batches import Encoded, Reader, Words, encode, shuffled_batches
+from mmlib.paths import write_atomic
+from mmlib.training import seed_everything
+
+BLOCK = 128  # samples that are scored together
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Sizes and schedule of every row of a tier.
+
+    images: training images whose captions and pictures are used; 0 for all. epochs: passes over
+    the full training set; rows with less data take as many steps, not as many passes.
+    """
+
+    classifier: Settings
+    images: int = 0
+    epochs: float = 5
+    batch: int = 96
+    learning_rate: float = 2e-5
+    weight_decay: float = 0.02
+    min_count: int = 1
+
+
+_SMALL = Settings(
+    width=64, heads=4, text_layers=2, image_layers=1, words_layers=1, cross_layers=1, dropout=0.0,
+    max_premise=70, max_hypothesis=25,
+)  # fmt: skip
+_MIDDLE = replace(_SMALL, width=128, dropout=0.1, max_premise=100, max_hypothesis=30)
+BUDGETS = {
+    "world": Budget(_SMALL, images=1200, epochs=3, batch=32, learning_rate=5e-4),
+    "flickr8k": Budget(_MIDDLE, images=3000, epochs=2, batch=32, learning_rate=5e-4, min_count=3),
+    "flickr8k quick": Budget(
+        replace(_MIDDLE, width=64), images=1000, epochs=1, batch=32, learning_rate=5e-4,
+        min_count=3,
+    ),
+    "paper": Budget(Settings()),
+}  # fmt: skip
+
+
+def budget(tier: str, preset: str = "", **changes: object) -> Budget:
+    """The budget of a tier (and preset "quick"), with changes by name; None and 0 change nothing.
+
+    Raises ValueError for an unknown tier or preset.
+    """
+    return training.choose_budget(BUDGETS, tier, preset, changes)
+
+
+# --- Data ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Test:
+    """Pairs on which rows are compared.
+
+    samples: of kind "mme", so that all three branches answer, or of kind "te".
+    parts: protocol -> its rows and how many pairs each stands for, where negatives are a sample.
+    about: (n,) what a hypothesis is, such as the kind of edit; may be empty.
+    """
+
+    samples: Samples
+    parts: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    about: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What the rows of a tier are trained and tested on.
+
+    images: (images, R, W) the one image table, standardised. names: of its rows. merged: premise
+    text -> the captions that it was merged from. open_image: row -> RGB picture.
+    """
+
+    tier: str
+    train: Samples
+    dev: Samples
+    tests: Mapping[str, Test]
+    images: np.ndarray
+    names: tuple[str, ...]
+    merged: Mapping[str, tuple[str, ...]]
+    open_image: Callable[[int], Image.Image]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def standardised(images: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Features with the training images' mean 0 and deviation 1 in every dimension, float32."""
+    some = np.asarray(images[train], dtype=np.float32)
+    mean, scale = some.mean(axis=(0, 1)), some.std(axis=(0, 1)) + 1e-3
+    return ((np.asarray(images, dtype=np.float32) - mean) / scale).astype(np.float32)
+
+
+def load(tier: str, settings: Budget, seed: int = 0, workers: int = 0) -> Data:
+    """The classifier's data of a tier: "world", "flickr8k" or "paper"."""
+    if tier == "world":
+        return world_data(settings, seed, workers or os.cpu_count() or 1)
+    if tier == "flickr8k":
+        return flickr8k_data(settings, seed)
+    if tier == "paper":
+        return paper_data(settings)
+    raise ValueError(f"no tier {tier!r}: use world, flickr8k or paper")
+
+
+IMAGE_NOISE, PARTIAL = 1.0, 0.25
+WORLD_TESTS = {"val": 150, "test": 400}
+
+
+def world_data(settings: Budget, seed: int = 0, workers: int = 1) -> Data:
+    """Generated scenes; the test pairs are "ve" and "mme" samples, all read with both premises."""
+    from mmlib.world.hypotheses import entailment_set
+    from mmlib.world.premises import merged
+
+    sizes = {"train": settings.images, **WORLD_TESTS}
+    sets = {
+        split: entailment_set(
+            split, n, seed, image_noise=IMAGE_NOISE, partial=PARTIAL, workers=workers
+        )
+        for split, n in sizes.items()
+    }
+    first = dict(zip(sets, np.cumsum([0, *sizes.values()]), strict=False))
+    table = np.concatenate([own.images for own in sets.values()])  # type: ignore[misc]
+
+    def moved(split: str) -> Samples:
+        own = sets[split].samples
+        return replace(own, image=np.where(own.image < 0, -1, own.image + first[split]))
+
+    def both(split: str) -> tuple[Samples, np.ndarray]:
+        own = sets[split]
+        rows = np.array([i for i, kind in enumerate(own.samples.kind) if kind != "te"])
+        texts = [merged(own.captions[i]) for i in own.scene_of[rows]]
+        some = moved(split).take(rows)
+        return replace(some, premise=tuple(texts), kind=("mme",) * len(rows)), rows
+
+    test, rows = both("test")
+    text = np.array([i for i, kind in enumerate(sets["test"].samples.kind) if kind == "te"])
+    edits = sets["test"].edits
+    tests = {
+        "world": _plain_test(test, tuple(edits[i] for i in rows)),
+        "world, text": _plain_test(moved("test").take(text), tuple(edits[i] for i in text)),
+    }
+
+    def open_image(row: int) -> Image.Image:
+        split = max((s for s in sets if first[s] <= row), key=lambda s: first[s])
+        return sets[split].open_image(row - int(first[split]))
+
+    captions = {
+        merged(own): tuple(c.text for c in own) for one in sets.values() for own in one.captions
+    }
+    return Data(
+        "world", moved("train"), both("val")[0], tests,
+        standardised(table, np.arange(sizes["train"])),
+        tuple(f"{split} {i}" for split, n in sizes.items() for i in range(n)), captions, open_image,
+        {"told share": sets["test"].told_share()},
+    )  # fmt: skip
+
+
+# --- Flickr8k ------------------------------------------------------------------------------------
+
+NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them
+HARD_OF = 50  # a hard negative is the caption of highest overlap among so many
+
+
+def caption_pairs(
+    captions: Sequence[Sequence[str]], rows: np.ndarray, seed: int = 0
+) -> tuple[Samples, dict[str, tuple[str, ...]]]:
+    """Positives and negatives made of captions, and what each premise was merged from.
+
+    captions: of each image of the table; rows: the training images to use. Each gives one of its
+    captions with the other four as premise (label 1), a random caption of another image and a hard
+    one (label 0): that of highest overlap among 50 others, captions that some image of `rows` has
+    word for word left out where they are the image's own. Each pair comes as "mme" and as "ve".
+    """
+    from mmlib.datasets.judgments import merged
+    from mmlib.datasets.leaks import normalised
+    from mmlib.datasets.overlap import Weights, overlap_score
+
+    rng = np.random.default_rng([seed, 21])
+    weights = Weights(captions[i] for i in rows)
+    premise, hypothesis, image, label, source, known = [], [], [], [], [], {}
+    for i in rows:
+        own = list(captions[i])
+        left = int(rng.integers(len(own)))
+        rest = tuple(text for k, text in enumerate(own) if k != left)
+        said = {normalised(text) for text in own}
+        others: list[str] = []
+        while len(others) < HARD_OF + 1:
+            j = int(rng.choice(rows))
+            text = captions[j][int(rng.integers(len(captions[j])))]
+            if j != i and normalised(text) not in said:
+                others.append(text)
+        hard = max(others[1:], key=lambda text: overlap_score(own, text, weights))
+        for texts, sentence, truth, what in (
+            (rest, own[left], 1, "own caption"),
+            (tuple(own), others[0], 0, "random caption"),
+            (tuple(own), hard, 0, "hard caption"),
+        ):
+            known[merged(texts)] = texts
+            premise.append(merged(texts))
+            hypothesis.append(sentence)
+            image.append(i)
+            label.append(truth)
+            source.append(what)
+    n = len(premise)
+
+    def of(kind: Kind, texts: Sequence[str]) -> Samples:
+        return Samples(
+            tuple(texts), tuple(hypothesis), np.array(image), np.array(label), (kind,) * n,
+            tuple(source), tuple(str(i) for i in image),
+        )  # fmt: skip
+
+    return joined([of("mme", premise), of("ve", ("",) * n)]), known
+
+
+def flickr8k_data(settings: Budget, seed: int = 0) -> Data:
+    """SICK's pairs and triples, caption pairs of training images; the crowd's judgments as test.
+
+    No judged pair and no judged image is in the training set (`judgments.assert_untouched`).
+    """
+    from mmlib.datasets import flickr8k, judgments, sick
+
+    splits = {name: flickr8k.load(name) for name in ("train", "val", "test")}
+    names = tuple(name for own in splits.values() for name in own.ids)
+    row_of = {name: row for row, name in enumerate(names)}
+    captions = [texts for own in splits.values() for texts in own.captions]
+    starts = np.cumsum([0, *(len(own.ids) for own in splits.values())])
+    features = np.concatenate([own.features for own in splits.values()])
+
+    pairs, known = caption_pairs(captions, _some(int(starts[1]), settings.images, seed), seed)
+    origins = sick.Origins()
+    triples = sick.triples(origins=origins)
+    own = triples[(triples["split"] == "train") & triples["clean"]]
+    apart = ("val", "test")
+    train = joined(
+        [
+            sick.text_text(("TRAIN",), leave_out=apart, origins=origins),
+            sick.triple_samples(own, origins.captions, row_of),
+            pairs,
+        ]
+    )
+    judged = judgments.load()
+    judgments.assert_untouched(train, judged, names)
+
+    def mme(split: str) -> Samples:
+        samples = sick.triple_samples(
+            triples[(triples["split"] == split) & triples["clean"]], origins.captions, row_of
+        )
+        return samples.take(np.flatnonzero(np.array(samples.kind) == "mme"))
+
+    dev_pairs, dev_known = caption_pairs(captions, np.arange(starts[1], starts[2])[::4], seed + 1)
+    dev = joined([mme("val"), dev_pairs.take(np.arange(len(dev_pairs) // 2))])
+    text = sick.text_text(("TEST",), leave_out=("train",), origins=origins)
+    triple_test = mme("test")
+    known |= dev_known | {judgments.merged(p): p for p in judged.premise}
+    known |= {judgments.merged(texts): tuple(texts) for texts in captions}
+    tests = {
+        "crowd": crowd_test(judged, row_of, [captions[i] for i in range(starts[1])], seed),
+        "SICK triples": _plain_test(triple_test),
+        "SICK, text": _plain_test(text),
+    }
+
+    def open_image(row: int) -> Image.Image:
+        at = int(np.searchsorted(starts, row, side="right")) - 1
+        return list(splits.values())[at].open_image(row - int(starts[at]))
+
+    return Data(
+        "flickr8k", train, dev, tests, standardised(features, np.arange(starts[1])), names,
+        known, open_image,
+    )  # fmt: skip
+
+
+def _some(count: int, wanted: int, seed: int) -> np.ndarray:
+    """`wanted` of the first `count` rows, all where it is 0, in ascending order."""
+    if not 0 < wanted < count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng([seed, 20]).choice(count, wanted, replace=False))
+
+
+def _plain_test(samples: Samples, about: tuple[str, ...] = ()) -> Test:
+    return Test(samples, {"all": (np.arange(len(samples)), np.ones(len(samples)))}, about)
+
+
+def crowd_test(judged: Any, row_of: Mapping[str, int], training: Sequence, seed: int = 0) -> Test:
+    """The judged cross pairs in the four protocols, and "calibration".
+
+    All pairs with a yes are kept and, of the many without, `NEGATIVES` in the evaluation part and
+    a quarter as many for calibration; weights say how many each stands for. CF-hard's negatives
+    are those of the highest word overlap with the image's captions, a model that is not under test.
+    `about` keeps the overlap of each pair, an anchor that learns nothing.
+    """
+    from mmlib.datasets import judgments
+    from mmlib.datasets.overlap import Weights, overlap_score
+
+    weights = Weights(training)
+    sides, overlaps, parts, at = [], [], {}, 0
+    for side, most in zip(judgments.parts(judged), (NEGATIVES // 4, NEGATIVES), strict=True):
+        every = judgments.protocol("CF-all", side)
+        overlap = np.zeros(len(side))
+        overlap[every] = [
+            overlap_score(side.premise[i], side.hypothesis[i], weights) for i in every
+        ]
+        yes, no = (every[side.label[every] == value] for value in (1, 0))
+        drawn = np.random.default_rng([seed, 22]).choice(no, min(most, len(no)), replace=False)
+        own = {"CF-all" if sides else "calibration": np.concatenate([yes, drawn])}
+        if sides:
+            hard = {
+                p: judgments.protocol(p, side, seed, overlap) for p in ("CF-balanced", "CF-hard")
+            }
+            sure = (side.yes == 0) | (side.no == 0)
+            own |= hard | {"CF-unanimous": own["CF-all"][sure[own["CF-all"]]]}
+        rows = np.unique(np.concatenate(list(own.values())))
+        for name, some in own.items():
+            sampled = name not in ("CF-balanced", "CF-hard")
+            many = np.where(side.label[some] == 0, len(no) / len(drawn), 1.0)
+            parts[name] = (
+                at + np.searchsorted(rows, some), many if sampled else np.ones(len(some))
+            )  # fmt: skip
+        sides.append(side.take(rows).samples(row_of))
+        overlaps += [f"{x:.4f}" for x in overlap[rows]]
+        at += len(rows)
+    return Test(joined(sides), parts, tuple(overlaps))
+
+
+# --- A frozen BERT -------------------------------------------------------------------------------
+
+
+class TokenStates:
+    """Token states of a frozen BERT, each text read alone: a `Reader` of texts by their tokens.
+
+    As in PreTTR (MacAvaney et al., SIGIR 2020): the pretrained layers read premise sentences and
+    hypothesis apart, once for all rows and seeds, and only the layers above them, which learn,
+    read the pair together.
+    """
+
+    def __init__(self, texts: Sequence[str], states: np.ndarray, lengths: np.ndarray,
+                 merged: Mapping[str, tuple[str, ...]]):  # fmt: skip
+        """states: (tokens, W) of all texts after one another; lengths: (texts,) tokens of each."""
+        ends = np.cumsum(lengths) + len(SPECIAL)
+        self._span = {
+            text: range(int(end - n), int(end))
+            for text, end, n in zip(texts, ends, lengths, strict=True)
+        }
+        self._merged, self.states = merged, states
+
+    def ids(self, text: str) -> list[int]:
+        """Tokens of a text, or of the captions that it was merged from."""
+        parts = (text,) if text in self._span else self._merged.get(text, ())
+        if text and not parts:
+            raise ValueError(f"no token states of {text!r}")
+        return [i for part in parts for i in self._span[part]]
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self.states)
+
+
+def token_states(data: Data, bert: str | Path, cache: Path, most: int = 40) -> TokenStates:
+    """States of all texts of the data by a BERT (folder or hub name), kept in the folder `cache`.
+
+    [CLS] and [SEP] are left out; `most` tokens of a text are read.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    from mmlib.bert import BertEncoder
+
+    parts = [data.train, data.dev, *(test.samples for test in data.tests.values())]
+    texts = {text for part in parts for text in part.hypothesis} | {
+        one for part in parts for text in part.premise if text
+        for one in data.merged.get(text, (text,))
+    }  # fmt: skip
+    ordered = sorted(texts)
+    digest = hashlib.sha256("\n".join([str(bert), str(most), *ordered]).encode()).hexdigest()[:16]
+    path = cache / f"token_states_{digest}.safetensors"
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        encoder = BertEncoder.from_pretrained(bert, "frozen")
+        states, lengths = encoder.token_states_all(ordered, most + 2, progress="token states")
+        inner = [row[1 : n - 1] for row, n in zip(states, lengths, strict=True)]
+        kept = {"states": np.concatenate(inner), "lengths": lengths - 2}
+        write_atomic(path, lambda p: save_file(kept, p))
+    found = load_file(path)
+    return TokenStates(ordered, found["states"], found["lengths"], data.merged)
+
+
+# --- Rows of Table 3 -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class System:
+    """A row: what it changes in the classifier, and what it trains on.
+
+    changes: of `Settings`. kinds: of the samples. share: of the "mme" samples that are kept.
+    sources: of samples that are left out. apart: one kind after the other, not mixed.
+    """
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ("te", "ve", "mme")
+    share: float = 1.0
+    sources: tuple[str, ...] = ()
+    apart: bool = False
+
+
+# Without SNLI-VE the paper's MME data would be CxC's and ECCV's: 65.9k of 595.4k (Table 2).
+WITHOUT_VE = 65.9 / 595.4
+CAPTION_SOURCES = ("own caption", "random caption", "hard caption")
+FULL = "Full"
+SYSTEMS = {
+    "Only TE": System({"model": "te"}, ("te", "mme")),
+    "Only VE": System({"model": "ve"}, ("ve", "mme")),
+    "Single stream": System({"model": "single"}),
+    FULL: System(),
+    "w/o image masking": System({"masked": 0}),
+    "w/o VE data": System({}, ("te", "mme"), share=WITHOUT_VE),
+    "w/o VE data, MME kept": System({}, ("te", "mme")),
+    "w/o TE data": System({}, ("ve", "mme")),
+    "w/o BERT": System({"text": "shared"}),
+    "Sigmoid": System({"output": "sigmoid"}),
+    "Scalar gate": System({"gate": "scalar"}),
+    "Separate": System(apart=True),
+    "w/o caption pairs": System(sources=CAPTION_SOURCES),
+}
+# Our row -> the paper's.
+PRINTED = {
+    "Only TE": "Only TE", "Only VE": "Only VE", "Single stream": "OFA", FULL: "Ours",
+    "w/o image masking": "w/o Image Masking", "w/o VE data": "w/o VE Data",
+    "w/o TE data": "w/o TE Data", "w/o BERT": "w/o BERT",
+}  # fmt: skip
+
+
+def systems_of(tier: str, preset: str = "") -> tuple[str, ...]:
+    """The rows that a run trains."""
+    if preset == "quick":
+        return ("Only TE", "Only VE", "Single stream", FULL)
+    here = tuple(SYSTEMS)
+    return here if tier == "flickr8k" else tuple(n for n in here if n != "w/o caption pairs")
+
+
+def training_rows(samples: Samples, system: System, seed: int = 0) -> np.ndarray:
+    """The rows of the training set that a system learns from."""
+    rng = np.random.default_rng([seed, 23])
+    kind, source = np.array(samples.kind), np.array(samples.source)
+    kept = np.isin(kind, system.kinds) & ~np.isin(source, system.sources)
+    if system.share < 1:
+        kept &= (kind != "mme") | (rng.random(len(samples)) < system.share)
+    return np.flatnonzero(kept)
+
+
+PARTS = 6  # times that the dev loss is looked at
+
+
+def epoch_batches(
+    lengths: np.ndarray,
+    groups: Sequence[np.ndarray],
+    steps: int,
+    size: int,
+    seed: int,
+    epoch: int,
+) -> list[np.ndarray]:
+    """The batches of one of `PARTS` parts of a training: rows of `groups[epoch's]`, shuffled anew.
+
+    groups: one set of rows, or one a stage of a training that takes kinds one after another.
+    """
+    rows = groups[epoch * len(groups) // PARTS]
+    found: list[np.ndarray] = []
+    turn = 0
+    while len(found) < steps:
+        rng = np.random.default_rng([seed, epoch, turn])
+        found += [rows[part] for part in shuffled_batches(lengths[rows], size, rng)]
+        turn += 1
+    return found[:steps]
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """What trainings read.
+
+    kinds, sources: of the training samples. encoded: "own" (the pair as TE's own layers read it) or
+    "words" -> "train", "dev" and each test. images: the image table. sizes: ids of either reader.
+    states: of a frozen BERT (`TokenStates`), or None. starts: pretrained weights by the name that
+    they have in the classifier, such as "image.first".
+    """
+
+    samples: Samples
+    encoded: Mapping[str, Mapping[str, Encoded]]
+    images: np.ndarray
+    sizes: Mapping[str, int]
+    states: np.ndarray | None = None
+    starts: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    def reads(self, settings: Settings, name: str) -> Encoded:
+        """A split or test as a classifier with these settings reads it."""
+        own = settings.text == "own" and settings.model in ("both", "te")
+        return self.encoded["own" if own else "words"][name]
+
+    def model(self, settings: Settings) -> Classifier:
+        """A classifier whose parts start from `starts` where there are weights for them."""
+        _, regions, width = self.images.shape
+        frozen = None if self.states is None else torch.from_numpy(self.states)
+        vocabulary = self.sizes["words"] if frozen is not None else max(self.sizes.values())
+        model = Classifier(vocabulary, width, regions, settings, states=frozen)
+        start(model, self.starts, regions)
+        return model
+
+    def fingerprint(self) -> str:
+        """A hash of everything that trainings read."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.images).tobytes())
+        for parts in self.encoded.values():
+            for own in parts.values():
+                for column in vars(own).values():
+                    digest.update(np.ascontiguousarray(column).tobytes())
+        for name in sorted(self.starts):
+            digest.update(self.starts[name].float().numpy().tobytes())
+        digest.update("|".join(self.samples.source).encode())
+        if self.states is not None:
+            digest.update(np.ascontiguousarray(self.states[::97]).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def start(model: nn.Module, weights: Mapping[str, torch.Tensor], regions: int) -> int:
+    """Copy pretrained weights into the parts of a model that they name; how many there were.
+
+    Embeddings of words and positions may be of another number: the first ones are copied, and of
+    positions of a stream over words and regions also the last ones, which are the regions'.
+    """
+    own, copied = model.state_dict(), 0
+    with torch.no_grad():
+        for name, value in weights.items():
+            if name not in own or own[name].shape[1:] != value.shape[1:]:
+                continue
+            target = own[name]
+            n = min(len(target), len(value))
+            if n < len(target) and "embeddings" not in name:
+                continue
+            if name.startswith("stream") and "position" in name:
+                n -= regions
+                target[-regions:] = value[-regions:]
+            target[:n] = value[:n]
+            copied += 1
+    return copied
+
+
+def prepare(
+    data: Data,
+    settings: Budget,
+    starts: Mapping[str, torch.Tensor],
+    words: Reader | None = None,
+    own: Reader | None = None,
+) -> Arrays:
+    """The data as arrays.
+
+    words: reader of VE's text layers, and `own` that of TE's own; by default the words of the
+    training samples. `own` may be `TokenStates`.
+    """
+    if words is None:
+        texts = [*data.train.hypothesis, *data.train.premise]
+        words = Words.of(dict.fromkeys(texts), settings.min_count)
+    readers = {"own": own or words, "words": words}
+    parts = {"train": data.train, "dev": data.dev}
+    parts |= {name: test.samples for name, test in data.tests.items()}
+    most = settings.classifier.max_premise, settings.classifier.max_hypothesis
+    return Arrays(
+        data.train,
+        {
+            reader: {name: encode(samples, pair, words, *most) for name, samples in parts.items()}
+            for reader, pair in readers.items()
+        },
+        data.images,
+        {name: len(reader) for name, reader in readers.items()},
+        own.states if isinstance(own, TokenStates) else None,
+        dict(starts),
+    )
+
+
+def train_system(
+    system: str,
+    settings: Mapping[str, Any],
+    seed: int,
+    tier: str,
+    data: str,
+    arrays: "Arrays",
+    device: str,
+    checkpoint: Path | None = None,
+) -> dict[str, Any]:
+    """Train one row and score the test pairs: the work of one job.
+
+    The answer holds "scores": test -> branch -> probabilities of entailment; "gates": test -> mean
+    of the TE and the VE gate; "history", "parameters", "seconds". The weights of the full model are
+    kept beside the answer (`weights_path`), for mining.
+    """
+    started = time.perf_counter()
+    chosen = Budget(**{**settings, "classifier": Settings(**settings["classifier"])})
+    row = SYSTEMS[system]
+    wanted = replace(chosen.classifier, **row.changes)
+    seed_everything(seed)
+    model = arrays.model(wanted).to(device)
+    own = training_rows(arrays.samples, row, seed)
+    kinds = np.array(arrays.samples.kind)
+    groups = [own[kinds[own] == k] for k in ("te", "ve", "mme")] if row.apart else [own]
+    full = chosen.epochs * len(arrays.samples) / chosen.batch
+    steps = max(1, round(full / PARTS))
+    train, dev = arrays.reads(wanted, "train"), arrays.reads(wanted, "dev")
+
+    def batches(epoch: int) -> list[np.ndarray]:
+        return epoch_batches(train.pair_length, groups, steps, chosen.batch, seed, epoch)
+
+    def loss(rows: np.ndarray) -> torch.Tensor:
+        batch = train.batch(rows, arrays.images, device)
+        return step_loss(model, batch, wanted)
+
+    optimiser = torch.optim.AdamW(
+        model.parameters(), chosen.learning_rate, weight_decay=chosen.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda epoch: 1 - epoch / PARTS)
+    history = training.fit(
+        model, batches, loss, lambda: {"dev_loss": dev_loss(model, dev, arrays.images, device)},
+        epochs=PARTS, learning_rate=chosen.learning_rate, patience=PARTS, seed=seed,
+        checkpoint=checkpoint, optimiser=optimiser, schedule=schedule,
+    )  # fmt: skip
+    found = {
+        name: score(model, arrays.reads(wanted, name), arrays.images, device)
+        for name in arrays.encoded["own"]
+        if name not in ("train", "dev")
+    }
+    if system == FULL and checkpoint is not None:
+        write_atomic(weights_path(checkpoint), partial(_save_weights, model))
+    return {
+        "scores": {
+            n: {b: p.round(4).tolist() for b, p in s.items()} for n, (s, _) in found.items()
+        },
+        "gates": {name: gates for name, (_, gates) in found.items()},
+        "history": history,
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def weights_path(checkpoint: Path) -> Path:
+    """Where a training of the full model leaves its weights."""
+    return checkpoint.with_suffix(".safetensors")
+
+
+def _save_weights(model: nn.Module, path: Path) -> None:
+    from safetensors.torch import save_model
+
+    save_model(model, str(path))
+
+
+def step_loss(model: Classifier, batch: Batch, settings: Settings) -> torch.Tensor:
+    """The joint loss of a batch, with masked copies of some of its positives where asked for."""
+    if settings.masked and settings.model in ("both", "ve"):
+        with torch.no_grad():
+            _, attention = model.image(batch.images)
+        batch = with_masked(batch, attention, settings.masking, settings.masked)
+    return joint_loss(model(batch), batch.labels, batch.counted)
+
+
+def _outputs(model: Classifier, samples: Encoded, images: np.ndarray, device: str):
+    """Rows and outputs, in blocks of like length."""
+    order = np.argsort(samples.pair_length, kind="stable")
+    model.eval()
+    for start in range(0, len(order), BLOCK):
+        rows = order[start : start + BLOCK]
+        batch = samples.batch(rows, images, device)
+        with torch.no_grad():
+            yield rows, batch, model(batch)
+
+
+def dev_loss(model: Classifier, samples: Encoded, images: np.ndarray, device: str) -> float:
+    """Mean joint loss over some samples."""
+    total = 0.0
+    for rows, batch, output in _outputs(model, samples, images, device):
+        total += float(joint_loss(output, batch.labels, batch.counted)) * len(rows)
+    return total / len(samples)
+
+
+def score(
+    model: Classifier, samples: Encoded, images: np.ndarray, device: str
+) -> tuple[dict[str, np.ndarray], list[float]]:
+    """Probabilities (n,) of entailment by branch, and the mean gates of TE and VE ([] without)."""
+    found: dict[str, np.ndarray] = {}
+    gates = []
+    for rows, _, output in _outputs(model, samples, images, device):
+        for branch, values in predicted(output).items():
+            found.setdefault(branch, np.zeros(len(samples)))[rows] = values
+        if output.gates is not None:
+            gates.append(output.gates.cpu().numpy())
+    mean = np.concatenate(gates).mean(axis=0).round(4).tolist() if gates else []
+    return found, mean
