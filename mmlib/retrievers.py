@@ -4,6 +4,7 @@
 `mmlib.revision.Retriever`, and so can a pretrained model of a user's.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from mmlib.entailment import CLS, CrossEncoder, ImageEncoder, Settings, places, small_bert
 from mmlib.revision import hard_negatives, hardest_triplet, in_batch_softmax
 
-BLOCK = 256  # pairs or items that are encoded together where all are ranked
+BLOCK = 256  # pairs or items that are encoded together
 
 
 @dataclass(frozen=True)
@@ -113,28 +114,21 @@ class AlignFuse(DualEncoder):
     @torch.no_grad()
     def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Scores by image and by text; the `top` of each, re-ranked by ITM, stand above others."""
-        scores, _ = super().rank(images, ids, lengths)
-        ranked = []
-        for table in (scores, scores.T):
-            best = np.argsort(-table, axis=1, kind="stable")[:, : self.top]
-            rows = np.repeat(np.arange(len(table)), best.shape[1])
-            pairs = np.column_stack([rows, best.ravel()])
-            if table is not scores:
-                pairs = pairs[:, ::-1]
-            new = scores.copy()
-            new[pairs[:, 0], pairs[:, 1]] = 2 + self._probabilities(pairs, images, ids, lengths)
-            ranked.append(new)
-        return ranked[0], ranked[1]
+        self.eval()
+        seen = [self.image_states(part) for part in images.split(BLOCK)]
+        pairs = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
+        read = [self.text_states(*part) for part in pairs]
+        states, left = (torch.cat(parts) for parts in zip(*seen, strict=True))
+        words, mask, right = (torch.cat(parts) for parts in zip(*read, strict=True))
 
-    def _probabilities(
-        self, pairs: np.ndarray, images: Tensor, ids: Tensor, lengths: Tensor
-    ) -> np.ndarray:
-        found = []
-        for part in torch.from_numpy(np.ascontiguousarray(pairs)).split(BLOCK):
-            states, _ = self.image_states(images[part[:, 0]])
-            words, mask, _ = self.text_states(ids[part[:, 1]], lengths[part[:, 1]])
-            found.append(self.match(words, mask, states).softmax(dim=1)[:, 1])
-        return torch.cat(found).cpu().numpy()
+        def matched(image: Tensor, text: Tensor, longest: int) -> Tensor:
+            logits = self.match(
+                words[text, : longest + 1], mask[text, : longest + 1], states[image]
+            )
+            return logits.softmax(dim=1)[:, 1]
+
+        scores = (left @ right.T).cpu().numpy()
+        return reranked(scores, self.top, lambda pairs: pair_scores(pairs, lengths, matched))
 
 
 class SingleStream(nn.Module):
@@ -155,6 +149,10 @@ class SingleStream(nn.Module):
 
     def score(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
         """Pairs of regions (B, R, W) and texts (B, L) -> scores (B,) in (0, 1)."""
+        return self.logits(images, ids, lengths).sigmoid()
+
+    def logits(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+        """The scores before the sigmoid."""
         both, mask = with_cls(ids, lengths)
         words = self.layers.embeddings.word_embeddings(both)
         regions = self.project(images)
@@ -166,24 +164,94 @@ class SingleStream(nn.Module):
             token_type_ids=kinds,
             position_ids=places(self.layers, words.shape[1], regions.shape[1]),
         )
-        return self.fits(out.last_hidden_state[:, 0])[:, 0].sigmoid()
+        return self.fits(out.last_hidden_state[:, 0])[:, 0]
 
     def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
         """Hinge on the hardest wrong text and image; entailed pairs are no negatives."""
+        return hardest_triplet(self._table(images, ids, lengths).sigmoid(), same, self.margin)
+
+    def first_loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """For a start from nothing, where the hinge learns nothing: softmax over the batch's pairs.
+
+        Plus ITM, so that the sigmoid of a score is a probability: golden pairs against all others.
+        """
+        table = self._table(images, ids, lengths)
+        wrong = F.softplus(table)[~same]
+        itm = F.softplus(-table.diagonal()).mean() + wrong.sum() / max(len(wrong), 1)
+        return in_batch_softmax(table, same) + itm / 2
+
+    def _table(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+        """The logits (B, B) of all pairs of a batch."""
         n = len(images)
         image, text = torch.arange(n).repeat_interleave(n), torch.arange(n).repeat(n)
-        scores = self.score(images[image], ids[text], lengths[text]).view(n, n)
-        return hardest_triplet(scores, same, self.margin)
+        return self.logits(images[image], ids[text], lengths[text]).view(n, n)
 
     @torch.no_grad()
-    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (images, texts), the same for both directions."""
+    def rank(
+        self,
+        images: Tensor,
+        ids: Tensor,
+        lengths: Tensor,
+        shortlist: np.ndarray | None = None,
+        top: int = 16,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (images, texts) of all pairs, the same for both directions.
+
+        shortlist (images, texts): scores, at most 1, of a quicker retriever; then only its `top` of
+        each image and of each text are scored, and stand above the others, which keep its order.
+        """
+        if shortlist is None:
+            pairs = np.argwhere(np.ones((len(images), len(ids)), dtype=bool))
+            scores = self.pairs(images, ids, lengths, pairs).reshape(len(images), len(ids))
+            return scores, scores
+        return reranked(shortlist, top, lambda pairs: self.pairs(images, ids, lengths, pairs))
+
+    @torch.no_grad()
+    def pairs(self, images: Tensor, ids: Tensor, lengths: Tensor, pairs: np.ndarray) -> np.ndarray:
+        """Scores (n,) in (0, 1) of pairs (n, 2) of an image and a text."""
         self.eval()
-        rows = []
-        for image in images:
-            parts = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
-            rows.append(
-                torch.cat([self.score(image.expand(len(t), -1, -1), t, n) for t, n in parts])
-            )
-        scores = torch.stack(rows).cpu().numpy()
-        return scores, scores
+
+        def scored(image: Tensor, text: Tensor, longest: int) -> Tensor:
+            return self.score(images[image], ids[text, :longest], lengths[text])
+
+        return pair_scores(pairs, lengths, scored)
+
+
+def pair_scores(
+    pairs: np.ndarray, lengths: Tensor, score: Callable[[Tensor, Tensor, int], Tensor]
+) -> np.ndarray:
+    """Score pairs (n, 2) of image and text in blocks of texts of about one length -> (n,).
+
+    score: images (b,), texts (b,), the longest of these texts' lengths -> scores (b,).
+    """
+    long = lengths.cpu().numpy()[pairs[:, 1]]
+    order = np.argsort(long, kind="stable")
+    scores = np.empty(len(pairs), dtype=np.float32)
+    for rows in np.split(order, range(BLOCK, len(order), BLOCK)):
+        image, text = torch.from_numpy(pairs[rows]).to(lengths.device).T
+        scores[rows] = score(image, text, int(long[rows[-1]])).cpu().numpy()
+    return scores
+
+
+def reranked(
+    scores: np.ndarray, top: int, score: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (images, texts) to rank texts by and images by, with the `top` of each query anew.
+
+    score: pairs (n, 2) of image and text -> probability (n,). 2 is added, so that they stand above
+    the rest, whose `scores` are at most 1.
+    """
+    both = []
+    for table in (scores, scores.T):
+        best = np.argsort(-table, axis=1, kind="stable")[:, :top]
+        rows = np.repeat(np.arange(len(table)), best.shape[1])
+        pairs = np.column_stack([rows, best.ravel()])
+        both.append(pairs if table is scores else pairs[:, ::-1])
+    wanted, place = np.unique(np.concatenate(both), axis=0, return_inverse=True)
+    found = 2 + score(wanted)[place.ravel()]
+    tables = []
+    for pairs, new in zip(both, np.split(found, [len(both[0])]), strict=True):
+        table = scores.copy()
+        table[pairs[:, 0], pairs[:, 1]] = new
+        tables.append(table)
+    return tables[0], tables[1]

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+BLOCK = 500  # images whose similarities are looked through together
+
 # --- Finding entailed pairs (Sec. 4.1) -----------------------------------------------------------
 
 
@@ -31,14 +33,29 @@ class Weak:
 def candidates(similarity: np.ndarray, image_of: np.ndarray, top: int = 30) -> np.ndarray:
     """The `top` captions of each image by similarity (images, captions), its own removed.
 
+    similarity: an array, or anything of its length and shape whose slices of rows are arrays.
     image_of (captions,): the image of each caption. Returns pairs (n, 2), by image, best first.
     """
-    scores = np.array(similarity, dtype=float)
-    scores[image_of, np.arange(len(image_of))] = -np.inf
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-    rows = np.repeat(np.arange(len(scores)), best.shape[1])
-    pairs = np.column_stack([rows, best.ravel()])
-    return pairs[np.isfinite(scores[pairs[:, 0], pairs[:, 1]])]
+    found = []
+    own = np.argsort(image_of, kind="stable")
+    first = np.searchsorted(image_of[own], np.arange(len(similarity) + 1))
+    for start in range(0, len(similarity), BLOCK):
+        scores = np.array(similarity[start : start + BLOCK])
+        for row in range(len(scores)):
+            scores[row, own[first[start + row] : first[start + row + 1]]] = -np.inf
+        rows, columns = np.nonzero(_largest(scores, min(top, scores.shape[1])))
+        order = np.lexsort((columns, -scores[rows, columns], rows))
+        rows, columns = rows[order], columns[order]
+        kept = np.isfinite(scores[rows, columns])
+        found.append(np.column_stack([start + rows, columns])[kept])
+    return np.concatenate(found)
+
+
+def _largest(scores: np.ndarray, top: int) -> np.ndarray:
+    """Which are a row's `top` largest, the first of equal ones; bool like scores."""
+    least = -np.partition(-scores, top - 1, axis=1)[:, top - 1, None]
+    above, level = scores > least, scores == least
+    return above | (level & (np.cumsum(level, axis=1) <= top - above.sum(axis=1, keepdims=True)))
 
 
 def mine(
