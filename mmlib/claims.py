@@ -155,26 +155,31 @@ def mean_interval(values: np.ndarray, level: float = 0.95) -> Estimate:
 
 
 def bootstrap_interval(
-    statistic: Callable[[np.ndarray], float],
+    statistic: Callable[..., float],
     clusters: Sequence | np.ndarray,
     draws: int = 1000,
     seed: int = 0,
     level: float = 0.95,
+    trainings: int = 0,
 ) -> Estimate:
     """A statistic of items with its percentile interval over resampled clusters.
 
-    statistic: item indices -> number. clusters: one name an item. Draws that give no number (for
-    example because a resample is constant) are left out.
+    statistic: item indices -> number; with `trainings` above 0 it also gets indices of that many
+    trainings, which are resampled too (a few of them show less than their whole spread).
+    clusters: one name an item. Draws that give no number (for example because a resample is
+    constant) are left out.
     """
     names, member = np.unique(np.asarray(clusters), return_inverse=True)
     items = [np.flatnonzero(member == c) for c in range(len(names))]
     rng = np.random.default_rng(seed)
-    drawn = [
-        statistic(np.concatenate([items[c] for c in rng.integers(len(names), size=len(names))]))
-        for _ in range(draws)
-    ]
-    low, high = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(float(statistic(np.arange(len(member)))), float(low), float(high))
+
+    def draw() -> float:
+        rows = np.concatenate([items[c] for c in rng.integers(len(names), size=len(names))])
+        return statistic(rows, *([rng.integers(trainings, size=trainings)] if trainings else []))
+
+    low, high = np.nanquantile([draw() for _ in range(draws)], [(1 - level) / 2, (1 + level) / 2])
+    every = [np.arange(trainings)] if trainings else []
+    return Estimate(float(statistic(np.arange(len(member)), *every)), float(low), float(high))
 
 
 # --- Claims -----------------------------------------------------------------------------------

@@ -396,26 +396,41 @@ def f_score(precision: float, recall: float, beta: float = 0.5) -> float:
     return (1 + beta**2) * precision * recall / below if below else 0.0
 
 
-def scores_at(labels: np.ndarray, scores: np.ndarray, threshold: float = 0.5) -> dict[str, float]:
-    """Accuracy, precision, recall and F0.5 of the entailed class, in percent (Table 3)."""
+def scores_at(
+    labels: np.ndarray,
+    scores: np.ndarray,
+    threshold: float = 0.5,
+    weights: np.ndarray | None = None,
+) -> dict[str, float]:
+    """Accuracy, precision, recall and F0.5 of the entailed class, in percent (Table 3).
+
+    weights: how many pairs each one stands for; 1 each without.
+    """
     labels, called = np.asarray(labels).astype(bool), np.asarray(scores) >= threshold
-    hits = float((labels & called).sum())
-    precision = hits / max(called.sum(), 1)
-    recall = hits / max(labels.sum(), 1)
+    each = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=float)
+    hits, calls, truths = (float(each[some].sum()) for some in (labels & called, called, labels))
+    precision = hits / calls if calls else 0.0
+    recall = hits / truths if truths else 0.0
     return {
-        "accuracy": 100 * float((labels == called).mean()),
+        "accuracy": 100 * float(each[labels == called].sum() / each.sum()),
         "precision": 100 * precision,
         "recall": 100 * recall,
         "f0.5": 100 * f_score(precision, recall),
     }
 
 
-def best_threshold(labels: np.ndarray, scores: np.ndarray) -> float:
-    """The threshold with the highest F0.5 on calibration data, among the scores; larger if tied."""
+def best_threshold(
+    labels: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None
+) -> float:
+    """The threshold with the highest F0.5 on calibration data, among the scores; larger if tied.
+
+    weights: how many pairs each one stands for; 1 each without.
+    """
     order = np.argsort(-np.asarray(scores), kind="stable")
-    sorted_scores, hits = np.asarray(scores)[order], np.cumsum(np.asarray(labels)[order])
+    each = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=float)[order]
+    sorted_scores, hits = np.asarray(scores)[order], np.cumsum(each * np.asarray(labels)[order])
     last = np.r_[np.flatnonzero(np.diff(sorted_scores)), len(order) - 1]  # equal scores go together
-    values = hits[last] / (last + 1 + hits[-1] / 4)  # F0.5 / 1.25, exact: ties stay ties
+    values = hits[last] / (np.cumsum(each)[last] + hits[-1] / 4)  # F0.5 / 1.25
     return float(sorted_scores[last[int(np.argmax(values))]])
 
 

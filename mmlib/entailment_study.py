@@ -6,30 +6,35 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image
 from torch import nn
 
 from mmlib import training
+from mmlib.claims import Estimate, Result, bootstrap_interval, paper_values
 from mmlib.datasets.entailment_pairs import Kind, Samples, joined
 from mmlib.entailment import (
     SPECIAL,
     Batch,
     Classifier,
     Settings,
+    best_threshold,
+    f_score,
     joint_loss,
     predicted,
+    scores_at,
     with_masked,
 )
 from mmlib.entailment_batches import Encoded, Reader, Words, encode, shuffled_batches
-from mmlib.paths import write_atomic
-from mmlib.training import seed_everything
+from mmlib.paths import data_dir, write_atomic
+from mmlib.training import seed_everything, settings_hash
 
 BLOCK = 128  # samples that are scored together
 
@@ -157,7 +162,8 @@ def world_data(settings: Budget, seed: int = 0, workers: int = 1) -> Data:
         rows = np.array([i for i, kind in enumerate(own.samples.kind) if kind != "te"])
         texts = [merged(own.captions[i]) for i in own.scene_of[rows]]
         some = moved(split).take(rows)
-        return replace(some, premise=tuple(texts), kind=("mme",) * len(rows)), rows
+        form: Kind = "mme"
+        return replace(some, premise=tuple(texts), kind=(form,) * len(rows)), rows
 
     test, rows = both("test")
     text = np.array([i for i, kind in enumerate(sets["test"].samples.kind) if kind == "te"])
@@ -319,7 +325,9 @@ def crowd_test(judged: Any, row_of: Mapping[str, int], training: Sequence, seed:
     from mmlib.datasets.overlap import Weights, overlap_score
 
     weights = Weights(training)
-    sides, overlaps, parts, at = [], [], {}, 0
+    sides: list[Samples] = []
+    overlaps: list[str] = []
+    parts, at = {}, 0
     for side, most in zip(judgments.parts(judged), (NEGATIVES // 4, NEGATIVES), strict=True):
         every = judgments.protocol("CF-all", side)
         overlap = np.zeros(len(side))
@@ -346,6 +354,51 @@ def crowd_test(judged: Any, row_of: Mapping[str, int], training: Sequence, seed:
         overlaps += [f"{x:.4f}" for x in overlap[rows]]
         at += len(rows)
     return Test(joined(sides), parts, tuple(overlaps))
+
+
+# --- The papers' own data ------------------------------------------------------------------------
+
+
+def paper_data(settings: Budget) -> Data:
+    """SNLI-VE on Flickr30K's images (`f30k` in the data folder); SICK as text pairs if it is there.
+
+    Trained on SNLI-VE's train and tested on its test split: the paper's own test set was not
+    published. Training images must not be of Flickr8k's test split where its judgments are used.
+    """
+    from mmlib.datasets import judgments, precomputed, sick, snli_ve
+
+    folder = precomputed.find("f30k")
+    splits = {s: precomputed.load(folder, s).images for s in ("train", "dev", "test")}
+    names = tuple(name for own in splits.values() for name in own.ids)
+    row_of = {name: row for row, name in enumerate(names)}
+    captions = {
+        name: texts for own in splits.values()
+        for name, texts in zip(own.ids, own.captions, strict=True)
+    }  # fmt: skip
+    starts = np.cumsum([0, *(len(own.ids) for own in splits.values())])
+
+    def of(split: str) -> Samples:
+        table = snli_ve.read(split)
+        return snli_ve.samples(table[table["image"].isin(row_of)], row_of, captions)
+
+    def mme(split: str) -> Samples:
+        own = of(split)
+        return own.take(np.flatnonzero(np.array(own.kind) == "mme"))
+
+    train = [of("train")]
+    if (data_dir() / sick.NAME).is_dir():
+        train.insert(0, sick.text_text())
+
+    def open_image(row: int) -> Image.Image:
+        at = int(np.searchsorted(starts, row, side="right")) - 1
+        return list(splits.values())[at].open_image(row - int(starts[at]))
+
+    features = np.concatenate([np.asarray(own.features) for own in splits.values()])
+    return Data(
+        "paper", joined(train), mme("dev"), {"SNLI-VE": _plain_test(mme("test"))},
+        standardised(features, np.arange(starts[1])), names,
+        {judgments.merged(texts): tuple(texts) for texts in captions.values()}, open_image,
+    )  # fmt: skip
 
 
 # --- A frozen BERT -------------------------------------------------------------------------------
@@ -645,7 +698,7 @@ def train_system(
     found = {
         name: score(model, arrays.reads(wanted, name), arrays.images, device)
         for name in arrays.encoded["own"]
-        if name not in ("train", "dev")
+        if name != "train"
     }
     if system == FULL and checkpoint is not None:
         write_atomic(weights_path(checkpoint), partial(_save_weights, model))
@@ -712,3 +765,278 @@ def score(
             gates.append(output.gates.cpu().numpy())
     mean = np.concatenate(gates).mean(axis=0).round(4).tolist() if gates else []
     return found, mean
+
+
+# --- Jobs ----------------------------------------------------------------------------------------
+
+
+def training_jobs(
+    arrays: Arrays,
+    settings: Budget,
+    tier: str,
+    seeds: Sequence[int],
+    device: str,
+    systems: Sequence[str] = (),
+) -> list[tuple[dict, dict]]:
+    """Jobs for `training.run_jobs` and `train_system`, one a row and seed; all rows where empty."""
+    data = arrays.fingerprint()
+    return [
+        (
+            {
+                "system": name,
+                "settings": asdict(settings),
+                "seed": seed,
+                "tier": tier,
+                "data": data,
+            },
+            {"arrays": arrays, "device": device},
+        )
+        for name in systems or systems_of(tier)
+        for seed in seeds
+    ]
+
+
+def read_answers(path: Path, settings: Budget) -> tuple[list[tuple[dict, dict]], list[dict]]:
+    """Stored jobs and answers whose full model had these settings; see `training.read_answers`."""
+    return training.read_answers(path, FULL, asdict(settings))
+
+
+# --- Scores --------------------------------------------------------------------------------------
+
+Scores = dict[str, dict[str, np.ndarray]]
+METRICS = ("auc", "ap", "f0.5", "accuracy", "precision", "recall")
+
+
+def collect(jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict]) -> Scores:
+    """row of Table 3 -> test -> (seeds, n) probabilities of entailment.
+
+    A row's answer is that of its merged branch, or of its only one. The full model's other two are
+    "Full, TE branch" and "Full, VE branch": the first reading of Only TE and Only VE.
+    """
+    found: dict[str, dict[str, list]] = {}
+    for (job, _), answer in zip(jobs, answers, strict=True):
+        for test, branches in answer["scores"].items():
+            for branch, values in branches.items():
+                name = job["system"]
+                if branch != ("mm" if "mm" in branches else next(iter(branches))):
+                    if name != FULL:
+                        continue
+                    name = f"{FULL}, {branch.upper()} branch"
+                found.setdefault(name, {}).setdefault(test, []).append(values)
+    return {
+        name: {test: np.array(values) for test, values in tests.items()}
+        for name, tests in found.items()
+    }
+
+
+class Ranked:
+    """Labels sorted by falling score, for figures of weighted or resampled pairs in little time."""
+
+    def __init__(self, labels: np.ndarray, scores: np.ndarray):
+        self.order = np.argsort(-scores, kind="stable")
+        self.labels = labels[self.order].astype(float)
+        ordered = scores[self.order]
+        self.starts = np.r_[0, np.flatnonzero(np.diff(ordered)) + 1]  # of equal scores
+
+    def _sums(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        each = weights[self.order]
+        yes = np.add.reduceat(each * self.labels, self.starts)
+        return yes, np.add.reduceat(each, self.starts) - yes
+
+    def auc(self, weights: np.ndarray) -> float:
+        """Area under the ROC curve, in percent; equal scores count half."""
+        yes, no = self._sums(weights)
+        above = np.cumsum(yes) - yes / 2
+        return 100 * float((no * above).sum() / (yes.sum() * no.sum()))
+
+    def ap(self, weights: np.ndarray) -> float:
+        """Average precision, in percent; equal scores share their precision."""
+        yes, no = self._sums(weights)
+        hits = np.cumsum(yes)
+        precision = hits / np.maximum(hits + np.cumsum(no), 1e-12)
+        return 100 * float((yes * precision).sum() / yes.sum())
+
+
+CALIBRATION = {"crowd": ("crowd", "calibration")}
+
+
+def threshold_of(
+    data: Data, row: Mapping[str, np.ndarray], test: str, part: str, seed: int
+) -> float:
+    """The threshold of best F0.5 on calibration pairs, weighted to the part's share of yes.
+
+    The crowd's has pairs of calibration images; of other tests it is the dev set.
+    """
+    place, name = CALIBRATION.get(test, ("dev", "all"))
+    if place == "dev":
+        labels, scores, base = data.dev.label, row["dev"][seed], np.ones(len(data.dev))
+    else:
+        rows, base = data.tests[place].parts[name]
+        labels, scores = data.tests[place].samples.label[rows], row[place][seed][rows]
+    rows, weights = data.tests[test].parts[part]
+    truth = data.tests[test].samples.label[rows] == 1
+    odds = weights[truth].sum() / weights[~truth].sum()
+    own = base[labels == 1].sum() / base[labels == 0].sum()
+    return best_threshold(labels, scores, np.where(labels == 1, base * odds / own, base))
+
+
+def figures(
+    labels: np.ndarray, scores: np.ndarray, weights: np.ndarray, threshold: float = 0.5
+) -> dict[str, float]:
+    """Every metric of METRICS, in percent."""
+    ranked = Ranked(labels, scores)
+    at = scores_at(labels, scores, threshold, weights)
+    return {"auc": ranked.auc(weights), "ap": ranked.ap(weights), **at}
+
+
+def row_figures(
+    data: Data, row: Mapping[str, np.ndarray], test: str, part: str, tuned: bool = True
+) -> list[dict[str, float]]:
+    """The figures of each training of a row, at its tuned threshold or at 0.5."""
+    rows, weights = data.tests[test].parts[part]
+    labels = data.tests[test].samples.label[rows]
+    found = []
+    for seed, scores in enumerate(row[test]):
+        limit = threshold_of(data, row, test, part, seed) if tuned else 0.5
+        found.append(figures(labels, scores[rows], weights, limit) | {"threshold": limit})
+    return found
+
+
+def contrast(
+    data: Data,
+    scores: Scores,
+    better: str,
+    worse: str,
+    test: str,
+    part: str,
+    metric: str = "f0.5",
+    tuned: bool = True,
+    draws: int = 300,
+) -> Estimate | None:
+    """A metric of one row minus that of another, paired by pair and seed; None where one is absent.
+
+    Interval by bootstrap over images and trainings; thresholds are tuned once, before.
+    """
+    if not {better, worse} <= set(scores) or test not in scores[better]:
+        return None
+    rows, weights = data.tests[test].parts[part]
+    samples = data.tests[test].samples
+    labels = samples.label[rows]
+    count = min(len(scores[name][test]) for name in (better, worse))
+
+    def measures(name: str) -> list[Callable[[np.ndarray], float]]:
+        made: list[Callable[[np.ndarray], float]] = []
+        for seed in range(count):
+            own = scores[name][test][seed][rows]
+            if metric in ("auc", "ap"):
+                made.append(getattr(Ranked(labels, own), metric))
+                continue
+            limit = threshold_of(data, scores[name], test, part, seed) if tuned else 0.5
+            made.append(
+                lambda w, own=own, limit=limit: scores_at(labels, own, limit, w)[metric]  # type: ignore[misc]
+            )
+        return made
+
+    left, right = measures(better), measures(worse)
+
+    def difference(drawn: np.ndarray, trainings: np.ndarray) -> float:
+        each = weights * np.bincount(drawn, minlength=len(rows))
+        return float(np.mean([left[i](each) - right[i](each) for i in trainings]))
+
+    clusters = np.array(samples.group)[rows]
+    return bootstrap_interval(difference, clusters, draws, trainings=count)
+
+
+# --- Tables --------------------------------------------------------------------------------------
+
+
+def table3(data: Data, scores: Scores, test: str, part: str) -> pd.DataFrame:
+    """Table 3 beside ours on one protocol: mean over trainings, "±" their deviation of ROC area.
+
+    Columns of the paper, of ours at threshold 0.5, at the tuned one, and threshold-free ones.
+    """
+    paper = paper_values("entailment", "table3")
+    found = {}
+    for name, row in scores.items():
+        if test not in row:
+            continue
+        tuned, plain = (row_figures(data, row, test, part, how) for how in (True, False))
+        printed = paper.loc[PRINTED[name]] if name in PRINTED else None
+        line: dict[tuple[str, str], float] = {}
+        for column in ("accuracy", "precision", "recall", "F0.5"):
+            line["paper", column] = np.nan if printed is None else float(printed[column])
+        for title, own in (("at 0.5", plain), ("tuned", tuned)):
+            for metric in ("precision", "recall", "f0.5"):
+                line[title, metric] = float(np.mean([one[metric] for one in own]))
+        for metric, title in (("auc", "ROC area"), ("ap", "average precision")):
+            line["no threshold", title] = float(np.mean([one[metric] for one in plain]))
+        areas = [one["auc"] for one in plain]
+        line["no threshold", "±"] = float(np.std(areas, ddof=1)) if len(areas) > 1 else np.nan
+        found[name] = line
+    table = pd.DataFrame.from_dict(found, orient="index").round(1)
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
+    return table
+
+
+def prevalence_table(data: Data) -> pd.DataFrame:
+    """Pairs, entailed pairs and their share of every test, and what always saying yes would get."""
+    rows = {}
+    for test, own in data.tests.items():
+        for part, (at, weights) in own.parts.items():
+            truth = own.samples.label[at] == 1
+            share = float(weights[truth].sum() / weights.sum())
+            rows[test, part] = {
+                "pairs scored": len(at), "stand for": round(float(weights.sum())),
+                "entailed": int(truth.sum()), "entailed, %": round(100 * share, 1),
+                "F0.5 of always yes": round(100 * f_score(share, 1.0), 1),
+            }  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def anchors(data: Data, test: str) -> np.ndarray:
+    """(n,) share of the hypothesis' words that the captions say: nothing is learnt."""
+    from mmlib.datasets.overlap import Weights, overlap_score
+
+    weights = Weights(list(data.merged.values()))
+    samples = data.tests[test].samples
+    return np.array(
+        [
+            overlap_score(data.merged.get(p, (p,)), h, weights)
+            for p, h in zip(samples.premise, samples.hypothesis, strict=True)
+        ]
+    )
+
+
+def errors_by_kind(data: Data, row: Mapping[str, np.ndarray], test: str) -> pd.DataFrame:
+    """How often pairs of each kind are called wrongly (tuned threshold), by what they are.
+
+    In the world the kind is where the hypothesis came from: an edit, another scene, ...
+    """
+    samples = data.tests[test].samples
+    limits = [threshold_of(data, row, test, "all", seed) for seed in range(len(row[test]))]
+    called = np.array([own >= limit for own, limit in zip(row[test], limits, strict=True)])
+    wrong = called != (samples.label == 1)
+    about = np.array(data.tests[test].about)
+    rows: dict[str, dict[str, float]] = {}
+    for kind in dict.fromkeys(about):
+        for truth, title in ((1, "entailed"), (0, "not entailed")):
+            at = (about == kind) & (samples.label == truth)
+            if at.any():
+                rows.setdefault(kind, {})[f"{title}, pairs"] = int(at.sum())
+                rows[kind][f"{title}, wrong %"] = round(100 * float(wrong[:, at].mean()), 1)
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def results(data: Data, scores: Scores, settings: Budget, seeds: Sequence[int]) -> list[Result]:
+    """One `Result` a test, row, metric and seed, thresholds tuned; the anchor without seeds."""
+    used = settings_hash(asdict(settings))
+    rows = []
+    for name, own in scores.items():
+        for test in own:
+            for part in data.tests[test].parts if test in data.tests else ():
+                for seed, found in zip(seeds, row_figures(data, own, test, part), strict=False):
+                    rows += [
+                        Result(name, test, part, metric, found[metric], seed, used)
+                        for metric in METRICS
+                    ]
+    return rows
