@@ -6,7 +6,7 @@ are lost in the text that can be had; the forms here follow its wording and are 
 reconstructed. B is the batch, D the width, R the regions of an image, L the tokens of a text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -264,30 +264,51 @@ class Classifier(nn.Module):
         )
 
     def forward(self, batch: Batch) -> Output:
-        """All branches' logits; those that a sample's kind does not call for are ignored later."""
+        """All branches' logits; in training, where no loss counts for a branch, of no meaning."""
         if self.settings.model == "single":
             return Output({"mm": self.heads["mm"](self.stream(batch))})
         states: dict[str, Tensor] = {}
         attention = gates = None
         if "te" in self.branches:
-            own = self.settings.text == "own"
-            read: dict[str, Tensor] = {"input_ids": batch.pair}
-            if own and self.states is not None:
-                read = {"inputs_embeds": self.states(batch.pair)}
-            states["te"] = (self.text if own else self.words)(
-                **read, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
-            ).last_hidden_state[:, 0]
+            states["te"] = self._only(batch, (0, 2), self._text_state)[0]
         if "ve" in self.branches:
-            image, attention = self.image(batch.images)
-            words = self.words(
-                input_ids=batch.words, attention_mask=batch.words_mask
-            ).last_hidden_state
-            states["ve"] = self.cross(words, batch.words_mask.bool(), image)[:, 0]
+            states["ve"], attention = self._only(batch, (1, 2), self._image_state)
         if "mm" in self.branches:
             states["mm"], te, ve = self.gate(states["te"], states["ve"])
             gates = torch.stack([te.mean(dim=1), ve.mean(dim=1)], dim=1)
         logits = {name: self.heads[name](state) for name, state in states.items()}
         return Output(logits, attention, gates)
+
+    def _only(
+        self, batch: Batch, losses: tuple[int, int], encode: "Callable[[Batch], tuple]"
+    ) -> tuple[Tensor, ...]:
+        """What `encode` makes of samples; in training zeros where neither of two losses counts."""
+        rows = batch.counted[:, losses].any(dim=1).nonzero()[:, 0]
+        if not self.training or len(rows) in (0, len(batch.labels)):
+            return encode(batch)
+        some = encode(Batch(**{name: value[rows] for name, value in vars(batch).items()}))
+        return tuple(
+            one.new_zeros(len(batch.labels), *one.shape[1:]).index_copy(0, rows, one)
+            for one in some
+        )
+
+    def _text_state(self, batch: Batch) -> tuple[Tensor]:
+        """h_te (eq. 1)."""
+        own = self.settings.text == "own"
+        read: dict[str, Tensor] = {"input_ids": batch.pair}
+        if own and self.states is not None:
+            read = {"inputs_embeds": self.states(batch.pair)}
+        out = (self.text if own else self.words)(
+            **read, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
+        )
+        return (out.last_hidden_state[:, 0],)
+
+    def _image_state(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """h_ve (eq. 3) and [CLS]'s attention to regions."""
+        image, attention = self.image(batch.images)
+        words = self.words(input_ids=batch.words, attention_mask=batch.words_mask)
+        state = self.cross(words.last_hidden_state, batch.words_mask.bool(), image)[:, 0]
+        return state, attention
 
 
 def _branches(settings: Settings) -> tuple[str, ...]:
