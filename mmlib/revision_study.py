@@ -567,7 +567,7 @@ def starting_point(
     if collection.tier == "world":
         words = world_words()
         splits = {name: collection.split(name, words) for name in SPLITS}
-        weights = {family: read_weights(WEIGHTS, family) for family in FAMILIES}
+        weights = {family: read_weights(WEIGHTS, family) for family in families}
         history = metadata()["notes"]
     else:
         words = Words.of(collection.texts("train"), budget.min_count)
