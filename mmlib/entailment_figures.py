@@ -62,7 +62,7 @@ def _stack(axis: Axes, blocks: Sequence[Block], inches: float, top: float = 0) -
         axis.annotate(
             block.wrapped(inches), (0, 1), (0, -top - block.gap), "axes fraction", "offset points",
             va="top", color=block.colour, fontsize=block.size, fontweight=block.weight,
-            fontstyle=block.style, linespacing=LEADING * 0.85, annotation_clip=False,
+            fontstyle=block.style, linespacing=1.12, annotation_clip=False,
             parse_math=False,
         )  # fmt: skip
         top += block.height(inches)
@@ -319,7 +319,7 @@ def roc_curves(
             left.plot(called, at["recall"], **mark)
             if (own >= limit).any():
                 right.plot(at["recall"], at["precision"], **mark)
-    left.set(xlabel="not entailed but called so, in %", ylabel="entailed and called so, in %")
+    left.set(xlabel="called entailed, in % of what is not", ylabel="recall in %")
     right.set(xlabel="recall in %", ylabel="precision in %", ylim=(None, 102))
     left.legend(title="ROC area", fontsize=8, title_fontsize=8, loc="lower right")
     marks = "● threshold 0.5" + ("   ○ tuned threshold" if tuned else "")
@@ -517,8 +517,8 @@ def pull_plot(table: pd.DataFrame) -> Figure:
     # Those that agree lie on each other: open marks of different shapes stay to be seen.
     for number, (name, row) in enumerate(shown.iterrows()):
         axis.plot(
-            ratios, row, marker="os^DvPX"[number % 7], linestyle="", markerfacecolor="none",
-            markersize=(7, 10, 6, 5, 12, 9, 4)[number % 7], markeredgewidth=1.5,
+            ratios, row, marker="os^DvPx"[number % 7], linestyle="", markerfacecolor="none",
+            markersize=(11, 11, 7, 5, 15, 9, 5)[number % 7], markeredgewidth=1.5,
             color=COLOURS[number % len(COLOURS)], label=str(name),
         )  # fmt: skip
     axis.set(
@@ -527,6 +527,7 @@ def pull_plot(table: pd.DataFrame) -> Figure:
     )  # fmt: skip
     axis.minorticks_off()
     axis.set_xticks(ratios, [f"{x:g}" for x in ratios])
+    axis.set_yticks(ratios, [f"{x:g}" for x in ratios])
     axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
