@@ -163,19 +163,42 @@ class CrossEncoder(nn.Module):
         return words
 
 
+def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
+    """Let tokens attend to their likes from the start, and know which of two texts these are in.
+
+    Queries equal keys (Trockman and Kolter, Mimetic Initialization, ICML 2023), and the marks of the
+    two texts (of deviation `marks`) are not lost beside words. From BERT's own start, small models
+    spend most of a short training on finding out that equal words have to do with each other.
+    """
+    layers: Any = bert.encoder.layer
+    with torch.no_grad():
+        for own in (layer.attention.self for layer in layers):
+            nn.init.orthogonal_(own.query.weight, gain)
+            own.key.weight.copy_(own.query.weight)
+        bert.embeddings.token_type_embeddings.weight.normal_(0, marks)
+
+
 class FrozenStates(nn.Module):
     """Token states (tokens, W) of a frozen encoder as word embeddings, projected to a width."""
+
+    mean: Tensor
+    scale: Tensor
 
     def __init__(self, states: Tensor, width: int):
         super().__init__()
         self.table = [states]  # in a list: neither trained nor kept in checkpoints
+        some = states[:: max(1, len(states) // 20000)].float()
+        self.register_buffer("mean", some.mean(dim=0))
+        self.register_buffer("scale", some.std(dim=0) + 1e-3)
         self.special = nn.Embedding(len(SPECIAL), width)
         self.project = nn.Linear(states.shape[1], width)
+        nn.init.orthogonal_(self.project.weight)  # near tokens stay near
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids (B, L), the special tokens' first and then the table's rows -> (B, L, width)."""
         rows = (ids - len(SPECIAL)).clamp_min(0)
         found = self.table[0][rows.cpu()].to(ids.device, self.project.weight.dtype)
+        found = (found - self.mean) / self.scale
         special = self.special(ids.clamp_max(len(SPECIAL) - 1))
         return torch.where((ids < len(SPECIAL))[..., None], special, self.project(found))
 

@@ -5,7 +5,7 @@ Table 3, and what is measured on them. `mmlib.revision_study` is the second half
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,15 +28,18 @@ from mmlib.entailment import (
     best_threshold,
     f_score,
     joint_loss,
+    mimetic,
     predicted,
     scores_at,
     with_masked,
 )
 from mmlib.entailment_batches import Encoded, Reader, Words, encode, shuffled_batches
-from mmlib.paths import data_dir, write_atomic
+from mmlib.paths import PACKAGE, data_dir, write_atomic
+from mmlib.revision_study import Collection, Start, standardised
 from mmlib.training import seed_everything, settings_hash
 
 BLOCK = 128  # samples that are scored together
+WORLD_TEXT = PACKAGE / "world" / "text.safetensors"  # by ci/train_world_text.py
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,14 @@ class Budget:
 
 _SMALL = Settings(
     width=64, heads=4, text_layers=2, image_layers=1, words_layers=1, cross_layers=1, dropout=0.0,
-    max_premise=70, max_hypothesis=25,
+    max_premise=90, max_hypothesis=25,
 )  # fmt: skip
-_MIDDLE = replace(_SMALL, width=128, dropout=0.1, max_premise=100, max_hypothesis=30)
+_MIDDLE = replace(_SMALL, width=128, max_premise=100, max_hypothesis=30)
 BUDGETS = {
     "world": Budget(_SMALL, images=1200, epochs=3, batch=32, learning_rate=5e-4),
-    "flickr8k": Budget(_MIDDLE, images=3000, epochs=2, batch=32, learning_rate=5e-4, min_count=3),
+    "flickr8k": Budget(_MIDDLE, images=3000, epochs=1, batch=32, learning_rate=1e-3, min_count=3),
     "flickr8k quick": Budget(
-        replace(_MIDDLE, width=64), images=1000, epochs=1, batch=32, learning_rate=5e-4,
+        replace(_MIDDLE, width=64), images=1000, epochs=1, batch=32, learning_rate=1e-3,
         min_count=3,
     ),
     "paper": Budget(Settings()),
@@ -116,13 +119,6 @@ class Data:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def standardised(images: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Features with the training images' mean 0 and deviation 1 in every dimension, float32."""
-    some = np.asarray(images[train], dtype=np.float32)
-    mean, scale = some.mean(axis=(0, 1)), some.std(axis=(0, 1)) + 1e-3
-    return ((np.asarray(images, dtype=np.float32) - mean) / scale).astype(np.float32)
-
-
 def load(tier: str, settings: Budget, seed: int = 0, workers: int = 0) -> Data:
     """The classifier's data of a tier: "world", "flickr8k" or "paper"."""
     if tier == "world":
@@ -151,7 +147,6 @@ def world_data(settings: Budget, seed: int = 0, workers: int = 1) -> Data:
         for split, n in sizes.items()
     }
     first = dict(zip(sets, np.cumsum([0, *sizes.values()]), strict=False))
-    table = np.concatenate([own.images for own in sets.values()])  # type: ignore[misc]
 
     def moved(split: str) -> Samples:
         own = sets[split].samples
@@ -182,7 +177,7 @@ def world_data(settings: Budget, seed: int = 0, workers: int = 1) -> Data:
     }
     return Data(
         "world", moved("train"), both("val")[0], tests,
-        standardised(table, np.arange(sizes["train"])),
+        standardised([own.images for own in sets.values() if own.images is not None]),
         tuple(f"{split} {i}" for split, n in sizes.items() for i in range(n)), captions, open_image,
         {"told share": sets["test"].told_share()},
     )  # fmt: skip
@@ -257,7 +252,6 @@ def flickr8k_data(settings: Budget, seed: int = 0) -> Data:
     row_of = {name: row for row, name in enumerate(names)}
     captions = [texts for own in splits.values() for texts in own.captions]
     starts = np.cumsum([0, *(len(own.ids) for own in splits.values())])
-    features = np.concatenate([own.features for own in splits.values()])
 
     pairs, known = caption_pairs(captions, _some(int(starts[1]), settings.images, seed), seed)
     origins = sick.Origins()
@@ -296,10 +290,8 @@ def flickr8k_data(settings: Budget, seed: int = 0) -> Data:
         at = int(np.searchsorted(starts, row, side="right")) - 1
         return list(splits.values())[at].open_image(row - int(starts[at]))
 
-    return Data(
-        "flickr8k", train, dev, tests, standardised(features, np.arange(starts[1])), names,
-        known, open_image,
-    )  # fmt: skip
+    features = standardised([own.features for own in splits.values()])
+    return Data("flickr8k", train, dev, tests, features, names, known, open_image)
 
 
 def _some(count: int, wanted: int, seed: int) -> np.ndarray:
@@ -393,10 +385,9 @@ def paper_data(settings: Budget) -> Data:
         at = int(np.searchsorted(starts, row, side="right")) - 1
         return list(splits.values())[at].open_image(row - int(starts[at]))
 
-    features = np.concatenate([np.asarray(own.features) for own in splits.values()])
     return Data(
         "paper", joined(train), mme("dev"), {"SNLI-VE": _plain_test(mme("test"))},
-        standardised(features, np.arange(starts[1])), names,
+        standardised([own.features for own in splits.values()]), names,
         {judgments.merged(texts): tuple(texts) for texts in captions.values()}, open_image,
     )  # fmt: skip
 
@@ -433,10 +424,13 @@ class TokenStates:
         return len(SPECIAL) + len(self.states)
 
 
-def token_states(data: Data, bert: str | Path, cache: Path, most: int = 40) -> TokenStates:
+def token_states(
+    data: Data, bert: str | Path, cache: Path, more: Iterable[str] = (), most: int = 40
+) -> TokenStates:
     """States of all texts of the data by a BERT (folder or hub name), kept in the folder `cache`.
 
-    [CLS] and [SEP] are left out; `most` tokens of a text are read.
+    more: other texts, such as captions that are to be mined. [CLS] and [SEP] are left out; `most`
+    tokens of a text are read.
     """
     from safetensors.numpy import load_file, save_file
 
@@ -447,7 +441,7 @@ def token_states(data: Data, bert: str | Path, cache: Path, most: int = 40) -> T
         one for part in parts for text in part.premise if text
         for one in data.merged.get(text, (text,))
     }  # fmt: skip
-    ordered = sorted(texts)
+    ordered = sorted(texts | set(more))
     digest = hashlib.sha256("\n".join([str(bert), str(most), *ordered]).encode()).hexdigest()[:16]
     path = cache / f"token_states_{digest}.safetensors"
     if not path.exists():
@@ -577,6 +571,8 @@ class Arrays:
         frozen = None if self.states is None else torch.from_numpy(self.states)
         vocabulary = self.sizes["words"] if frozen is not None else max(self.sizes.values())
         model = Classifier(vocabulary, width, regions, settings, states=frozen)
+        if frozen is not None and settings.text == "own" and settings.model in ("both", "te"):
+            mimetic(model.text)
         start(model, self.starts, regions)
         return model
 
@@ -616,6 +612,25 @@ def start(model: nn.Module, weights: Mapping[str, torch.Tensor], regions: int) -
             target[:n] = value[:n]
             copied += 1
     return copied
+
+
+def starts_of(begin: Start) -> dict[str, torch.Tensor]:
+    """Pretrained weights for the parts of a classifier, by their names there.
+
+    VE's are the plainly trained align-then-fuse retriever's (ALBEF's place), a single stream's are
+    the single-stream retriever's; TE's own, in the world, are a small BERT's (`WORLD_TEXT`).
+    """
+    from safetensors.torch import load_file
+
+    found = {
+        name: value
+        for name, value in begin.weights.get("align", {}).items()
+        if name.startswith(("image.", "words.", "cross."))
+    }
+    found |= {f"stream.{name}": value for name, value in begin.weights.get("single", {}).items()}
+    if begin.collection.tier == "world":
+        found |= {name: value.float() for name, value in load_file(WORLD_TEXT).items()}
+    return found
 
 
 def prepare(
@@ -799,6 +814,91 @@ def training_jobs(
 def read_answers(path: Path, settings: Budget) -> tuple[list[tuple[dict, dict]], list[dict]]:
     """Stored jobs and answers whose full model had these settings; see `training.read_answers`."""
     return training.read_answers(path, FULL, asdict(settings))
+
+
+# --- The classifier as a judge -------------------------------------------------------------------
+
+
+def judged_samples(collection: Collection, split: str, pairs: np.ndarray) -> Samples:
+    """Pairs (n, 2) of an image of a split and a flat caption, the image's captions as premise."""
+    image = collection.rows[split][pairs[:, 0]]
+    texts, n = collection.texts(split), len(pairs)
+    form: Kind = "mme"
+    return Samples(
+        tuple(collection.premises[i] for i in image), tuple(texts[c] for c in pairs[:, 1]), image,
+        np.zeros(n, dtype=np.int64), (form,) * n, (split,) * n, tuple(map(str, image)),
+    )  # fmt: skip
+
+
+def judge_jobs(
+    job: Mapping[str, Any],
+    folder: Path,
+    arrays: Arrays,
+    samples: Samples,
+    readers: tuple[Reader, Reader],
+    features: np.ndarray,
+    device: str,
+    pieces: int = 8,
+) -> list[tuple[dict, dict]]:
+    """Jobs that score samples by a trained full model, a piece each.
+
+    job: of the training, finished, whose answer lies in `folder`. readers: TE's own and VE's.
+    """
+    settings = Settings(**job["settings"]["classifier"])
+    encoded = encode(samples, *readers, settings.max_premise, settings.max_hypothesis)
+    order = np.argsort(encoded.pair_length, kind="stable")
+    text = "|".join(samples.hypothesis) + samples.image.tobytes().hex()
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    jobs = []
+    for piece in range(pieces):
+        record = {"judge": training.settings_hash(job), "samples": digest, "piece": piece}
+        jobs.append(
+            (
+                {**record, "pieces": pieces},
+                {
+                    "weights": weights_path(training.job_path(folder, dict(job))),
+                    "arrays": arrays, "settings": settings, "encoded": encoded,
+                    "rows": order[piece::pieces], "features": features, "device": device,
+                },
+            )
+        )  # fmt: skip
+    return jobs
+
+
+def judge(
+    judge: str,
+    samples: str,
+    piece: int,
+    pieces: int,
+    weights: Path,
+    arrays: Arrays,
+    settings: Settings,
+    encoded: Encoded,
+    rows: np.ndarray,
+    features: np.ndarray,
+    device: str,
+    checkpoint: Path | None = None,
+) -> dict[str, Any]:
+    """Probabilities of entailment by the merged branch: the work of one job of `judge_jobs`."""
+    from safetensors.torch import load_model
+
+    model = arrays.model(settings)
+    load_model(model, str(weights))
+    model.to(device).eval()
+    found = np.zeros(len(rows))
+    for start in range(0, len(rows), BLOCK):
+        with torch.no_grad():
+            output = model(encoded.batch(rows[start : start + BLOCK], features, device))
+        found[start : start + BLOCK] = predicted(output)["mm"]
+    return {"rows": rows.tolist(), "p": found.round(4).tolist()}
+
+
+def judged(answers: Sequence[Mapping[str, Any]], count: int) -> np.ndarray:
+    """The probabilities (count,) of all pieces of `judge`."""
+    found = np.zeros(count)
+    for answer in answers:
+        found[answer["rows"]] = answer["p"]
+    return found
 
 
 # --- Scores --------------------------------------------------------------------------------------
