@@ -164,17 +164,21 @@ class CrossEncoder(nn.Module):
 
 
 def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
-    """Let tokens attend to their likes from the start, and know which of two texts these are in.
+    """Let tokens attend to their likes from the start, and see what these have that they have not.
 
-    Queries equal keys (Trockman and Kolter, Mimetic Initialization, ICML 2023), and the marks of the
+    Queries equal keys, and values times the output map are −1 (Trockman and Kolter, Mimetic
+    Initialization, ICML 2023): a layer takes from a token the mean of its likes. The marks of the
     two texts (of deviation `marks`) are not lost beside words. From BERT's own start, small models
     spend most of a short training on finding out that equal words have to do with each other.
     """
     layers: Any = bert.encoder.layer
     with torch.no_grad():
-        for own in (layer.attention.self for layer in layers):
+        for layer in layers:
+            own = layer.attention.self
             nn.init.orthogonal_(own.query.weight, gain)
             own.key.weight.copy_(own.query.weight)
+            nn.init.eye_(own.value.weight)
+            layer.attention.output.dense.weight.copy_(-own.value.weight)
         bert.embeddings.token_type_embeddings.weight.normal_(0, marks)
 
 

@@ -33,9 +33,9 @@ from mmlib.entailment import (
     scores_at,
     with_masked,
 )
-from mmlib.entailment_batches import Encoded, Reader, Words, encode, shuffled_batches
+from mmlib.entailment_batches import Encoded, Reader, encode, shuffled_batches
 from mmlib.paths import PACKAGE, data_dir, write_atomic
-from mmlib.revision_study import Collection, Start, standardised
+from mmlib.revision_study import NOISE, Collection, Start, standardised
 from mmlib.training import seed_everything, settings_hash
 
 BLOCK = 128  # samples that are scored together
@@ -119,10 +119,23 @@ class Data:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load(tier: str, settings: Budget, seed: int = 0, workers: int = 0) -> Data:
-    """The classifier's data of a tier: "world", "flickr8k" or "paper"."""
+IMAGE_NOISE, PARTIAL = NOISE, 0.25
+
+
+def load(
+    tier: str,
+    settings: Budget,
+    seed: int = 0,
+    workers: int = 0,
+    noise: float = IMAGE_NOISE,
+    partial: float = PARTIAL,
+) -> Data:
+    """The classifier's data of a tier: "world", "flickr8k" or "paper".
+
+    noise, partial: the world's dials, see `mmlib.world.hypotheses.entailment_set`.
+    """
     if tier == "world":
-        return world_data(settings, seed, workers or os.cpu_count() or 1)
+        return world_data(settings, seed, workers or os.cpu_count() or 1, noise, partial)
     if tier == "flickr8k":
         return flickr8k_data(settings, seed)
     if tier == "paper":
@@ -130,20 +143,23 @@ def load(tier: str, settings: Budget, seed: int = 0, workers: int = 0) -> Data:
     raise ValueError(f"no tier {tier!r}: use world, flickr8k or paper")
 
 
-IMAGE_NOISE, PARTIAL = 1.0, 0.25
 WORLD_TESTS = {"val": 150, "test": 400}
 
 
-def world_data(settings: Budget, seed: int = 0, workers: int = 1) -> Data:
+def world_data(
+    settings: Budget,
+    seed: int = 0,
+    workers: int = 1,
+    noise: float = IMAGE_NOISE,
+    partial: float = PARTIAL,
+) -> Data:
     """Generated scenes; the test pairs are "ve" and "mme" samples, all read with both premises."""
     from mmlib.world.hypotheses import entailment_set
     from mmlib.world.premises import merged
 
     sizes = {"train": settings.images, **WORLD_TESTS}
     sets = {
-        split: entailment_set(
-            split, n, seed, image_noise=IMAGE_NOISE, partial=PARTIAL, workers=workers
-        )
+        split: entailment_set(split, n, seed, image_noise=noise, partial=partial, workers=workers)
         for split, n in sizes.items()
     }
     first = dict(zip(sets, np.cumsum([0, *sizes.values()]), strict=False))
@@ -392,6 +408,107 @@ def paper_data(settings: Budget) -> Data:
     )  # fmt: skip
 
 
+NOTES = {
+    "world": """*What this world was built to contain.* Scenes whose content is known, drawn as
+pictures; captions that are true and say a part. What follows from a caption or holds in a scene is
+decided by logic. False hypotheses are made by changing one fact, or taken from other scenes, half
+of all pairs each; so how common entailment is among them was set by us. The classifier's text
+branch starts from a small BERT that was trained on sentences of other scenes (no entailment
+labels), and the retrievers from weights trained on other scenes, as the paper's start from
+pretrained ones. What holds here shows how a method behaves where the truth is known, not how well
+it would do on photographs.""",
+    "flickr8k": """*Real photographs, captions and judgments.* Text pairs are SICK's, in both
+directions. Image-text pairs are SICK's that go back to Flickr8k captions, an image's own captions
+as positives, and other images' captions as negatives, of which some are true. The test is what at
+least three people said of test images and captions ("describes the image, possibly with minor
+mistakes", which is more generous than entailment). A BERT, where one is given, stays frozen and
+reads each sentence by itself; layers on top of it read the pair. If it is all-MiniLM-L6-v2, know
+that its own training saw captions of Flickr30K, which contains Flickr8k.""",
+    "paper": """SNLI-VE on Flickr30K's images, as far as its files are in the data folder. The
+paper's own test set was not published; tests are SNLI-VE's.""",
+}
+
+
+def known_fits(collection: Collection) -> np.ndarray | None:
+    """(test images, test captions) bool: true pairs known by logic, or by the crowd's majority.
+
+    Own captions count as true. None where nobody knows. Most of Flickr8k's pairs were not judged.
+    """
+    if "test" in collection.fits:
+        return collection.fits["test"]
+    if collection.judged is None:
+        return None
+    image_of = collection.image_of("test")
+    fits = image_of == np.arange(len(collection.rows["test"]))[:, None]
+    yes = collection.judged_pairs()[collection.judged.label == 1]
+    fits[yes[:, 0], yes[:, 1]] = True
+    return fits
+
+
+def crowd_report() -> pd.Series | None:
+    """Figures of Flickr8k's crowd judgments; None where they are not in the data folder."""
+    from mmlib.datasets import flickr8k, judgments
+
+    if not (data_dir() / flickr8k.NAME).is_dir():
+        return None
+    return pd.Series(judgments.figures(judgments.load())).map(lambda x: f"{x:,.3f}".rstrip("0"))
+
+
+def golden_errors() -> Estimate | None:
+    """Percent of own captions that the crowd rejects, with the Clopper-Pearson interval (C11)."""
+    from scipy.stats import binomtest
+
+    from mmlib.datasets import flickr8k, judgments
+
+    if not (data_dir() / flickr8k.NAME).is_dir():
+        return None
+    found = judgments.figures(judgments.load())
+    rejected, own = int(found["own pairs, no"]), int(found["own pairs"])
+    low, high = binomtest(rejected, own).proportion_ci()
+    return Estimate(100 * rejected / own, 100 * float(low), 100 * float(high))
+
+
+DISAGREE = 0.2
+PAPERS_EFFECTS = {
+    "full − Only TE": ("Ours", "Only TE"), "full − Only VE": ("Ours", "Only VE"),
+    "full − w/o VE data": ("Ours", "w/o VE Data"), "full − w/o TE data": ("Ours", "w/o TE Data"),
+    "full − w/o masking": ("Ours", "w/o Image Masking"), "full − w/o BERT": ("Ours", "w/o BERT"),
+}  # fmt: skip
+
+
+def power_table(data: Data) -> pd.DataFrame:
+    """Smallest difference found with 80 % power, in points, beside the paper's differences of F0.5.
+
+    For a paired test at 5 % of two rows that answer differently on `DISAGREE` of the pairs; pairs
+    of one image are taken for independent and seeds for equal, so the truth is larger.
+    """
+    paper = paper_values("entailment", "table3")["F0.5"].astype(float)
+    rows = {}
+    for test, own in data.tests.items():
+        for part, (at, weights) in own.parts.items():
+            effective = float(weights.sum() ** 2 / (weights**2).sum())
+            found = 100 * (1.96 + 0.84) * np.sqrt(DISAGREE / effective)
+            rows[f"{test}, {part}"] = {"pairs": len(at), "smallest difference": round(found, 1)} | {
+                name: round(float(paper[a] - paper[b]), 1)
+                for name, (a, b) in PAPERS_EFFECTS.items()
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def anchor_table(data: Data) -> pd.DataFrame:
+    """ROC area and average precision of `anchors` on every test and part, in percent."""
+    rows = {}
+    for test, own in data.tests.items():
+        scores = anchors(data, test)
+        for part, (at, weights) in own.parts.items():
+            ranked = Ranked(own.samples.label[at], scores[at])
+            rows[f"{test}, {part}"] = {
+                "ROC area": round(ranked.auc(weights), 1),
+                "average precision": round(ranked.ap(weights), 1),
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
 # --- A frozen BERT -------------------------------------------------------------------------------
 
 
@@ -405,17 +522,20 @@ class TokenStates:
 
     def __init__(self, texts: Sequence[str], states: np.ndarray, lengths: np.ndarray,
                  merged: Mapping[str, tuple[str, ...]]):  # fmt: skip
-        """states: (tokens, W) of all texts after one another; lengths: (texts,) tokens of each."""
+        """states: (tokens, W) of all texts after one another; lengths: (texts,) tokens of each.
+
+        merged: text -> the texts that it was merged from, whose tokens are its own.
+        """
         ends = np.cumsum(lengths) + len(SPECIAL)
         self._span = {
             text: range(int(end - n), int(end))
             for text, end, n in zip(texts, ends, lengths, strict=True)
         }
-        self._merged, self.states = merged, states
+        self.merged, self.states = dict(merged), states
 
     def ids(self, text: str) -> list[int]:
         """Tokens of a text, or of the captions that it was merged from."""
-        parts = (text,) if text in self._span else self._merged.get(text, ())
+        parts = (text,) if text in self._span else self.merged.get(text, ())
         if text and not parts:
             raise ValueError(f"no token states of {text!r}")
         return [i for part in parts for i in self._span[part]]
@@ -463,7 +583,8 @@ class System:
     """A row: what it changes in the classifier, and what it trains on.
 
     changes: of `Settings`. kinds: of the samples. share: of the "mme" samples that are kept.
-    sources: of samples that are left out. apart: one kind after the other, not mixed.
+    sources: of samples that are left out. apart: one kind after the other, not mixed. scratch: TE's
+    own layers learn words themselves where others read a frozen BERT's states.
     """
 
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -471,6 +592,7 @@ class System:
     share: float = 1.0
     sources: tuple[str, ...] = ()
     apart: bool = False
+    scratch: bool = False
 
 
 # Without SNLI-VE the paper's MME data would be CxC's and ECCV's: 65.9k of 595.4k (Table 2).
@@ -487,6 +609,7 @@ SYSTEMS = {
     "w/o VE data, MME kept": System({}, ("te", "mme")),
     "w/o TE data": System({}, ("ve", "mme")),
     "w/o BERT": System({"text": "shared"}),
+    "BERT from scratch": System(scratch=True),
     "Sigmoid": System({"output": "sigmoid"}),
     "Scalar gate": System({"gate": "scalar"}),
     "Separate": System(apart=True),
@@ -500,12 +623,13 @@ PRINTED = {
 }  # fmt: skip
 
 
-def systems_of(tier: str, preset: str = "") -> tuple[str, ...]:
-    """The rows that a run trains."""
+def systems_of(tier: str, preset: str = "", bert: str = "") -> tuple[str, ...]:
+    """The rows that a run trains; bert: the frozen BERT of the text branch, "" for none."""
     if preset == "quick":
         return ("Only TE", "Only VE", "Single stream", FULL)
-    here = tuple(SYSTEMS)
-    return here if tier == "flickr8k" else tuple(n for n in here if n != "w/o caption pairs")
+    out = set() if tier == "flickr8k" else {"w/o caption pairs"}
+    out |= set() if bert else {"BERT from scratch"}
+    return tuple(name for name in SYSTEMS if name not in out)
 
 
 def training_rows(samples: Samples, system: System, seed: int = 0) -> np.ndarray:
@@ -560,18 +684,17 @@ class Arrays:
     states: np.ndarray | None = None
     starts: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
-    def reads(self, settings: Settings, name: str) -> Encoded:
+    def reads(self, settings: Settings, name: str, scratch: bool = False) -> Encoded:
         """A split or test as a classifier with these settings reads it."""
-        own = settings.text == "own" and settings.model in ("both", "te")
+        own = settings.text == "own" and settings.model in ("both", "te") and not scratch
         return self.encoded["own" if own else "words"][name]
 
-    def model(self, settings: Settings) -> Classifier:
+    def model(self, settings: Settings, scratch: bool = False) -> Classifier:
         """A classifier whose parts start from `starts` where there are weights for them."""
         _, regions, width = self.images.shape
-        frozen = None if self.states is None else torch.from_numpy(self.states)
-        vocabulary = self.sizes["words"] if frozen is not None else max(self.sizes.values())
-        model = Classifier(vocabulary, width, regions, settings, states=frozen)
-        if frozen is not None and settings.text == "own" and settings.model in ("both", "te"):
+        states = None if self.states is None or scratch else torch.from_numpy(self.states)
+        model = Classifier(self.sizes["words"], width, regions, settings, states=states)
+        if hasattr(model, "text"):
             mimetic(model.text)
         start(model, self.starts, regions)
         return model
@@ -634,35 +757,39 @@ def starts_of(begin: Start) -> dict[str, torch.Tensor]:
 
 
 def prepare(
-    data: Data,
-    settings: Budget,
-    starts: Mapping[str, torch.Tensor],
-    words: Reader | None = None,
-    own: Reader | None = None,
-) -> Arrays:
-    """The data as arrays.
+    data: Data, settings: Budget, begin: Start, bert: str = "", cache: Path | None = None
+) -> tuple[Arrays, tuple[Reader, Reader]]:
+    """The data as arrays, and the readers of TE's own layers and of VE's words.
 
-    words: reader of VE's text layers, and `own` that of TE's own; by default the words of the
-    training samples. `own` may be `TokenStates`.
+    bert: a BERT (folder or hub name) whose frozen token states TE's own layers read; "" for none.
+    cache: folder for these states.
     """
-    if words is None:
-        texts = [*data.train.hypothesis, *data.train.premise]
-        words = Words.of(dict.fromkeys(texts), settings.min_count)
-    readers = {"own": own or words, "words": words}
+    words: Reader = begin.words
+    own: Reader = words
+    if bert:
+        more = [text for captions in begin.collection.captions for text in captions]
+        own = token_states(data, bert, cache or data_dir(), more)
+        own.merged |= {
+            premise: captions
+            for premise, captions in zip(
+                begin.collection.premises, begin.collection.captions, strict=True
+            )
+        }
     parts = {"train": data.train, "dev": data.dev}
     parts |= {name: test.samples for name, test in data.tests.items()}
     most = settings.classifier.max_premise, settings.classifier.max_hypothesis
-    return Arrays(
+    arrays = Arrays(
         data.train,
         {
-            reader: {name: encode(samples, pair, words, *most) for name, samples in parts.items()}
-            for reader, pair in readers.items()
+            name: {part: encode(samples, pair, words, *most) for part, samples in parts.items()}
+            for name, pair in (("own", own), ("words", words))
         },
         data.images,
-        {name: len(reader) for name, reader in readers.items()},
+        {"own": len(own), "words": len(words)},
         own.states if isinstance(own, TokenStates) else None,
-        dict(starts),
+        starts_of(begin),
     )
+    return arrays, (own, words)
 
 
 def train_system(
@@ -686,13 +813,17 @@ def train_system(
     row = SYSTEMS[system]
     wanted = replace(chosen.classifier, **row.changes)
     seed_everything(seed)
-    model = arrays.model(wanted).to(device)
+    model = arrays.model(wanted, row.scratch).to(device)
     own = training_rows(arrays.samples, row, seed)
     kinds = np.array(arrays.samples.kind)
     groups = [own[kinds[own] == k] for k in ("te", "ve", "mme")] if row.apart else [own]
     full = chosen.epochs * len(arrays.samples) / chosen.batch
     steps = max(1, round(full / PARTS))
-    train, dev = arrays.reads(wanted, "train"), arrays.reads(wanted, "dev")
+
+    def reads(name: str) -> Encoded:
+        return arrays.reads(wanted, name, row.scratch)
+
+    train, dev = reads("train"), reads("dev")
 
     def batches(epoch: int) -> list[np.ndarray]:
         return epoch_batches(train.pair_length, groups, steps, chosen.batch, seed, epoch)
@@ -711,7 +842,7 @@ def train_system(
         checkpoint=checkpoint, optimiser=optimiser, schedule=schedule,
     )  # fmt: skip
     found = {
-        name: score(model, arrays.reads(wanted, name), arrays.images, device)
+        name: score(model, reads(name), arrays.images, device)
         for name in arrays.encoded["own"]
         if name != "train"
     }
@@ -893,12 +1024,30 @@ def judge(
     return {"rows": rows.tolist(), "p": found.round(4).tolist()}
 
 
-def judged(answers: Sequence[Mapping[str, Any]], count: int) -> np.ndarray:
-    """The probabilities (count,) of all pieces of `judge`."""
-    found = np.zeros(count)
-    for answer in answers:
-        found[answer["rows"]] = answer["p"]
-    return found
+def judge_by(
+    job: Mapping[str, Any],
+    folder: Path,
+    arrays: Arrays,
+    readers: tuple[Reader, Reader],
+    collection: Collection,
+    split: str,
+    device: str = "cpu",
+    **run: Any,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """A trained full model: pairs (n, 2) of an image and a flat caption of a split -> p_mm (n,).
+
+    job: of the finished training, whose answer lies in `folder`. run: for `training.run_jobs`.
+    """
+
+    def entailed(pairs: np.ndarray) -> np.ndarray:
+        samples = judged_samples(collection, split, pairs)
+        jobs = judge_jobs(job, folder, arrays, samples, readers, collection.features, device)
+        found = np.zeros(len(pairs))
+        for answer in training.run_jobs(judge, jobs, folder, label="judging", **run):
+            found[answer["rows"]] = answer["p"]
+        return found
+
+    return entailed
 
 
 # --- Scores --------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ BUDGETS = {
         first={
             "dual": Phase(12, 128, 2e-3),
             "align": Phase(3, 64, 1e-3),
-            "single": Phase(8, 12, 1e-3, 1),
+            "single": Phase(3, 12, 1e-3, 1),
         },
         tuned={
             "dual": Phase(1, 64, 5e-4),
