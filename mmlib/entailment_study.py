@@ -18,7 +18,13 @@ from PIL import Image
 from torch import nn
 
 from mmlib import training
-from mmlib.claims import Estimate, Result, bootstrap_interval, paper_values
+from mmlib.claims import (
+    Estimate,
+    Result,
+    bootstrap_interval,
+    crossed_interval,
+    paper_values,
+)
 from mmlib.datasets.entailment_pairs import Kind, Samples, joined
 from mmlib.entailment import (
     SPECIAL,
@@ -1274,6 +1280,46 @@ def errors_by_kind(data: Data, row: Mapping[str, np.ndarray], test: str) -> pd.D
                 rows.setdefault(kind, {})[f"{title}, pairs"] = int(at.sum())
                 rows[kind][f"{title}, wrong %"] = round(100 * float(wrong[:, at].mean()), 1)
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+ERRORS = {"number": "number", "actor": "person or animal", "object": "other thing"}
+
+
+def error_contrasts(data: Data, scores: Scores, test: str = "world") -> dict[str, Estimate]:
+    """C12: how much oftener the full model says yes to false edits than to false foreign captions.
+
+    In percent, at the tuned threshold, over trainings and scenes; the two are independent samples.
+    """
+    row, samples = scores[FULL], data.tests[test].samples
+    about, group = np.array(data.tests[test].about), np.array(samples.group)
+    limits = [threshold_of(data, row, test, "all", seed) for seed in range(len(row[test]))]
+    called = np.array([own >= limit for own, limit in zip(row[test], limits, strict=True)])
+    false = samples.label == 0
+
+    def rate(kind: str) -> Estimate:
+        at = false & (about == kind)
+        return crossed_interval(100.0 * called[:, at], group[at])
+
+    base = rate("foreign")
+    return {title: rate(kind).minus(base) for kind, title in ERRORS.items()}
+
+
+def many_to_many(collection: Collection) -> dict[str, Estimate]:
+    """C10: foreign captions that fit a test image, minus its own captions, mean over images.
+
+    The crowd judged one caption of each image (its third), so its count is taken as many times as
+    images have captions; {} where nobody knows.
+    """
+    fits = known_fits(collection)
+    if fits is None:
+        return {}
+    image_of = collection.image_of("test")
+    own = np.bincount(image_of, minlength=len(fits))
+    foreign = (fits.sum(axis=1) - own).astype(float)
+    if collection.judged is not None:
+        foreign *= own
+    effect = crossed_interval((foreign - own)[None], np.arange(len(own)))
+    return {collection.tier: effect}
 
 
 def results(data: Data, scores: Scores, settings: Budget, seeds: Sequence[int]) -> list[Result]:

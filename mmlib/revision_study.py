@@ -4,6 +4,7 @@ Everything starts from retrievers that were trained plainly before (stage A). Wh
 short fine-tuning from the same weights (stage B): plain, exclusion, weak positives, both, controls.
 """
 
+import gzip
 import hashlib
 import json
 import math
@@ -1081,6 +1082,164 @@ def judges_table(scores: Scores) -> pd.DataFrame:
         for system, own in scores.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
+# --- What the notebook compares and keeps --------------------------------------------------------
+
+
+def budget(tier: str, preset: str = "") -> Budget:
+    """The budget of a tier (and preset "quick"). Raises ValueError for an unknown one."""
+    return training.choose_budget(BUDGETS, tier, preset, {})
+
+
+def comparison_jobs(
+    start: Start, weak: Mapping[str, Weak], seeds: Sequence[int], device: str, quick: bool = False
+) -> list[tuple[dict, dict]]:
+    """The fine-tunings of Tables 4 and 5, and the dual encoder's controls.
+
+    In the world, for time, the other families have only plain and both, and logic's weak set is
+    the dual encoder's alone. quick: plain and both of all families.
+    """
+    own = {name: weak[name] for name in ("classifier",) if name in weak}
+    every, ends = VARIANTS, ("plain", "both")
+    if quick:
+        return tuning_jobs(start, own, seeds, device, variants=ends)
+    others = [family for family in FAMILIES if family != "dual"]
+    world = start.collection.tier == "world"
+    jobs = tuning_jobs(start, weak, seeds, device, families=["dual"], variants=every)
+    jobs += tuning_jobs(start, own, seeds, device, families=["dual"], variants=CONTROLS)
+    return jobs + tuning_jobs(
+        start, own, seeds, device, families=others, variants=ends if world else every
+    )
+
+
+def mining_table(
+    collection: Collection, weak: Mapping[str, Weak], similarity: Any, top: int = TOP
+) -> pd.DataFrame:
+    """Size of each weak set and, where the truth is known, its precision and recall in percent.
+
+    The first row is all candidates: a miner that always says yes.
+    """
+    truth = collection.fits.get("train")
+    pairs = candidates(similarity, collection.image_of("train"), top)
+    sets = {"all candidates": Weak(pairs[:, 0], pairs[:, 1], np.ones(len(pairs))), **weak}
+    rows = {}
+    for name, own in sets.items():
+        rows[name] = {
+            "pairs": len(own),
+            "images with one": len(np.unique(own.image)),
+            "true, %": math.nan if truth is None else round(100 * precision_of(own, truth), 1),
+        }
+        if truth is not None:
+            there = truth[pairs[:, 0], pairs[:, 1]].sum()
+            rows[name]["found of the true, %"] = round(
+                100 * float(truth[own.image, own.caption].sum() / there), 1
+            )
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def called_pairs(
+    answers: Sequence[dict], image_of: np.ndarray, entailed: Callable[[np.ndarray], np.ndarray]
+) -> dict[str, list]:
+    """What a classifier says of all foreign pairs among the best of any answer, JSON-able."""
+    pairs = pairs_in_top(answers, image_of)
+    found = np.asarray(entailed(pairs))
+    return {"pairs": pairs.tolist(), "p": found.round(3).tolist()}
+
+
+def lookup(called: Mapping[str, list]) -> Callable[[np.ndarray], np.ndarray]:
+    """The classifier as a table of `called_pairs`; raises KeyError for another pair."""
+    table = {(i, c): p for (i, c), p in zip(called["pairs"], called["p"], strict=True)}
+    return lambda pairs: np.array([table[i, c] for i, c in np.asarray(pairs).tolist()])
+
+
+def write_record(
+    path: Path, jobs: Sequence[tuple[dict, dict]], answers: Sequence[dict], called: dict
+) -> None:
+    """Keep all answers, and what the classifier said of what they found, in one file."""
+    judge: tuple[dict, dict] = ({"family": "judge"}, {})
+    training.write_answers(path, [judge, *jobs], [called, *answers])
+
+
+def read_record(path: Path, budget: Budget) -> tuple[list[tuple[dict, dict]], list[dict], dict]:
+    """Jobs, answers and judgments of a file of `write_record`.
+
+    Raises DataError where there is none or its trainings had another budget.
+    """
+    if not path.exists():
+        raise DataError(f"there are no stored answers {path}: set results to compute")
+    first, *records = json.loads(gzip.decompress(path.read_bytes()))
+    if records[0]["job"]["budget"] != json.loads(json.dumps(asdict(budget))):
+        raise DataError(f"{path}: its trainings had another budget: set results to compute")
+    return [(r["job"], {}) for r in records], [r["answer"] for r in records], first["answer"]
+
+
+def weakest_gain(scores: Scores, variant: str) -> dict[str, Estimate]:
+    """The gain in RSUM of the family that is weakest before, minus that of the strongest."""
+    gained = gains(scores, variant)
+    if len(gained) < 2:
+        return {}
+    level = {f: float(scores[f"{f}-like, plain"]["rsum"].mean()) for f in gained}
+    low, high = min(level, key=level.__getitem__), max(level, key=level.__getitem__)
+    weights = {}
+    for family, sign in ((low, 1), (high, -1)):
+        weights |= {f"{family}-like, {variant}": sign, f"{family}-like, plain": -sign}
+    return {f"{low} − {high}": contrast(scores, weights)}
+
+
+def before_after(
+    collection: Collection,
+    jobs: Sequence[tuple[dict, dict]],
+    answers: Sequence[dict],
+    fits: np.ndarray | None,
+    family: str = "dual",
+    count: int = 8,
+) -> tuple[int, list, list] | None:
+    """The test image whose best texts gained most true ones by retraining, and these texts.
+
+    Texts as (text, whether it is the image's own, whether it is true of it or None). None where
+    nothing is known or the family was not trained.
+    """
+    named = {(j["variant"], j["maker"]): a for (j, _), a in reversed(
+        list(zip(jobs, answers, strict=True))
+    ) if j["family"] == family and not j["note"]}  # fmt: skip
+    if fits is None or not {("plain", ""), ("both", "classifier")} <= set(named):
+        return None
+    tops = [
+        np.array(named[key]["top"])[:, :count] for key in (("plain", ""), ("both", "classifier"))
+    ]
+    hits = [np.take_along_axis(fits, top, axis=1).sum(axis=1) for top in tops]
+    image = int((hits[1] - hits[0]).argmax())
+    texts, image_of = collection.texts("test"), collection.image_of("test")
+    known = collection.judged is None
+    looked = set() if known else {tuple(p) for p in collection.judged_pairs().tolist()}
+
+    def told(caption: int) -> tuple[str, bool, bool | None]:
+        true = bool(fits[image, caption])
+        sure = known or true or (image, caption) in looked
+        return texts[caption], bool(image_of[caption] == image), true if sure else None
+
+    before, after = ([told(int(c)) for c in top[image]] for top in tops)
+    return image, before, after
+
+
+def sweep_panels(
+    jobs: Sequence[tuple[dict, dict]], scores: Scores, metric: str = "map"
+) -> list[tuple[str, dict[str, dict[float, np.ndarray]], str, bool]]:
+    """The sweeps of `sweep_jobs`: name, curve -> value -> figure of each seed, axis label, log."""
+    ratios: dict[str, dict[float, np.ndarray]] = {}
+    precisions: dict[str, dict[float, np.ndarray]] = {}
+    for job, _ in jobs:
+        kind, _, rest = job["note"].partition(" ")
+        if not kind:
+            continue
+        values = scores[name_of(job)][metric].mean(axis=1)
+        if kind == "λ":
+            ratios.setdefault(f"{job['state']} optimiser", {})[job["ratio"]] = values
+        else:
+            precisions.setdefault(job["variant"], {})[float(rest)] = values
+    panels = [("ratio", ratios, "λ", True), ("precision", precisions, "precision", False)]
+    return [panel for panel in panels if panel[1]]
 
 
 # --- The optimiser's state -----------------------------------------------------------------------
