@@ -28,12 +28,13 @@ from mmlib.claims import Estimate, Result, beside, crossed_interval, paper_value
 from mmlib.datasets import judgments
 from mmlib.datasets.captioned import CaptionedImages
 from mmlib.datasets.judgments import Judged
+from mmlib.datasets.problem import DataError
 from mmlib.entailment import Settings
 from mmlib.entailment_batches import Words, padded
 from mmlib.paths import PACKAGE, write_atomic
 from mmlib.retrieval import average_precision, ranks_of_scores
 from mmlib.retrievers import AlignFuse, DualEncoder, SingleStream, Sizes
-from mmlib.revision import Allowed, State, TwoRates, Weak, alternate, mine, pull
+from mmlib.revision import Allowed, State, TwoRates, Weak, alternate, candidates, mine, pull
 from mmlib.training import seed_everything
 
 SPLITS = ("train", "val", "test")
@@ -1181,7 +1182,7 @@ def weakest_gain(scores: Scores, variant: str) -> dict[str, Estimate]:
         return {}
     level = {f: float(scores[f"{f}-like, plain"]["rsum"].mean()) for f in gained}
     low, high = min(level, key=level.__getitem__), max(level, key=level.__getitem__)
-    weights = {}
+    weights: dict[str | tuple[str, str], float] = {}
     for family, sign in ((low, 1), (high, -1)):
         weights |= {f"{family}-like, {variant}": sign, f"{family}-like, plain": -sign}
     return {f"{low} − {high}": contrast(scores, weights)}
