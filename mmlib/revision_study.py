@@ -60,12 +60,13 @@ TOP = 30  # candidates of each image, and captions of each that an answer keeps
 
 @dataclass(frozen=True)
 class Phase:
-    """One training. captions: of each image that an epoch uses; 0 for all."""
+    """One training. captions: of each image that an epoch uses; steps: of an epoch; 0 for all."""
 
     epochs: int
     batch: int
     rate: float
     captions: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Budget:
 _SMALL = Settings(
     width=64, heads=4, text_layers=1, image_layers=1, words_layers=1, cross_layers=1, dropout=0.0
 )
+_MIDDLE = replace(_SMALL, width=128)
 BUDGETS = {
     "world": Budget(
         _SMALL,
@@ -101,6 +103,53 @@ BUDGETS = {
             "align": Phase(1, 64, 5e-4),
             "single": Phase(1, 12, 2e-4, 1),
         },
+    ),
+    "flickr8k": Budget(
+        _MIDDLE,
+        first={
+            "dual": Phase(3, 128, 1e-3),
+            "align": Phase(2, 64, 5e-4, 2),
+            "single": Phase(1, 12, 1e-3, 1),
+        },
+        tuned={
+            "dual": Phase(1, 128, 3e-4, steps=150),
+            "align": Phase(1, 64, 2e-4, steps=150),
+            "single": Phase(1, 12, 2e-4, steps=120),
+        },
+        space=128,
+        top=8,
+        min_count=3,
+    ),
+    "flickr8k quick": Budget(
+        replace(_MIDDLE, width=64),
+        first={
+            "dual": Phase(3, 128, 1e-3, 2),
+            "align": Phase(1, 64, 5e-4, 1),
+            "single": Phase(1, 12, 1e-3, steps=200),
+        },
+        tuned={
+            "dual": Phase(1, 128, 3e-4, steps=50),
+            "align": Phase(1, 64, 2e-4, steps=50),
+            "single": Phase(1, 12, 2e-4, steps=40),
+        },
+        top=4,
+        min_count=3,
+    ),
+    "paper": Budget(
+        replace(_SMALL, width=256, text_layers=2, image_layers=2, words_layers=2, dropout=0.1),
+        first={
+            "dual": Phase(10, 256, 5e-4),
+            "align": Phase(5, 96, 2e-4),
+            "single": Phase(3, 24, 2e-4),
+        },
+        tuned={
+            "dual": Phase(1, 256, 2e-4),
+            "align": Phase(1, 96, 1e-4),
+            "single": Phase(1, 24, 1e-4),
+        },
+        space=256,
+        top=128,
+        min_count=5,
     ),
 }
 
@@ -288,8 +337,9 @@ def golden_batches(
     if phase.captions:
         images = pd.Series(image_of[rows])
         rows = rows[images.groupby(images).cumcount().to_numpy() < phase.captions]
-    for start in range(0, len(rows) - phase.batch + 1, phase.batch):
-        yield rows[start : start + phase.batch]
+    most = min(len(rows) // phase.batch, phase.steps or len(rows))
+    for step in range(most):
+        yield rows[step * phase.batch : (step + 1) * phase.batch]
 
 
 def make_batch(
