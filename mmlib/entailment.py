@@ -104,15 +104,21 @@ def _config(settings: Settings, layers: int, vocabulary: int, positions: int, **
         num_attention_heads=settings.heads, intermediate_size=4 * settings.width,
         max_position_embeddings=positions, hidden_dropout_prob=settings.dropout,
         attention_probs_dropout_prob=settings.dropout, pad_token_id=PAD,
-        attn_implementation="eager", **more,
+        **{"attn_implementation": "eager", **more},
     )  # fmt: skip
 
 
-def small_bert(settings: Settings, layers: int, vocabulary: int, positions: int) -> "BertModel":
-    """A BERT of the settings' width with fresh weights and no pooler."""
+def small_bert(
+    settings: Settings, layers: int, vocabulary: int, positions: int, seen: bool = False
+) -> "BertModel":
+    """A BERT of the settings' width with fresh weights and no pooler.
+
+    seen: whether it can be asked for its attention, which makes it slower.
+    """
     from transformers import BertModel
 
-    config = _config(settings, layers, vocabulary, positions)
+    attention = "eager" if seen else "sdpa"
+    config = _config(settings, layers, vocabulary, positions, attn_implementation=attention)
     return BertModel(config, add_pooling_layer=False)
 
 
@@ -123,7 +129,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.project = nn.Linear(region_width, settings.width)
         self.first = nn.Parameter(0.02 * torch.randn(settings.width))
-        self.layers = small_bert(settings, settings.image_layers, 1, regions + 1)
+        self.layers = small_bert(settings, settings.image_layers, 1, regions + 1, seen=True)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Regions (B, R, W) -> states (B, 1 + R, D), and [CLS]'s attention to regions (B, R).
