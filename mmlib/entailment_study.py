@@ -733,7 +733,7 @@ def start(model: nn.Module, weights: Mapping[str, torch.Tensor], regions: int) -
                 continue
             target = own[name]
             n = min(len(target), len(value))
-            if n < len(target) and "embeddings" not in name:
+            if len(target) != len(value) and "_embeddings" not in name:
                 continue
             if name.startswith("stream") and "position" in name:
                 n -= regions
