@@ -74,7 +74,9 @@ class Budget:
     """What a tier's retrievers are like and how they are trained.
 
     settings: of all transformers. space: width of the shared space. top: of each query that align
-    and single re-rank. first, tuned: stage A and stage B of each family. ratio: λ.
+    and single re-rank. first, tuned: stage A and stage B of each family; "base" in stage A is a
+    dual encoder out of which align and single grow, where that is not "dual" itself. ratio: λ.
+    min_count: words seen less often in the training captions are unknown.
     """
 
     settings: Settings
@@ -94,14 +96,15 @@ BUDGETS = {
     "world": Budget(
         _SMALL,
         first={
-            "dual": Phase(12, 128, 2e-3),
+            "base": Phase(12, 128, 2e-3),
+            "dual": Phase(4, 128, 2e-3),
             "align": Phase(3, 64, 1e-3),
             "single": Phase(3, 12, 1e-3, 1),
         },
         tuned={
-            "dual": Phase(1, 64, 5e-4),
-            "align": Phase(1, 64, 5e-4),
-            "single": Phase(1, 12, 2e-4, 1),
+            "dual": Phase(1, 64, 1e-3),
+            "align": Phase(1, 32, 3e-4, 2),
+            "single": Phase(1, 8, 2e-4, 1, steps=80),
         },
     ),
     "flickr8k": Budget(
@@ -489,12 +492,14 @@ def pretrain(
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """A family's weights after stage A, and its history. options: see `train`.
 
-    start: weights of the trained dual encoder. Align is that and a fusing encoder on top; a single
-    stream takes over its words and its reading of regions. The hinge of the single stream learns
-    nothing from a start at random, so stage A has `SingleStream.first_loss` in its place.
+    family: also "base", the dual encoder out of which align and single grow. start: its weights.
+    Align is that and a fusing encoder on top; a single stream takes over its words and its reading
+    of regions. From a random start the single stream's hinge learns nothing, so stage A has
+    `SingleStream.first_loss` in its place.
     """
     seed_everything(seed)
-    model = build(family, budget, vocabulary, split).to(options.get("device", "cpu"))
+    kind = "dual" if family == "base" else family
+    model = build(kind, budget, vocabulary, split).to(options.get("device", "cpu"))
     if start is not None:
         model.load_state_dict(dual_parts(family, start), strict=False)
     history = train(model, split, budget.first[family], seed, first=True, **options)
@@ -585,8 +590,8 @@ def as_budget(record: Mapping[str, Any]) -> Budget:
 class Start:
     """Where stage B starts: weights by family, vocabulary, splits as arrays, answers of stage A.
 
-    shortlist: scores (images, captions) of the test pairs by the pretrained dual encoder, of whose
-    best the single stream scores pairs (all would take it minutes; UNITER's authors wait).
+    shortlist: scores (images, captions) of the test pairs by align's two encoders. The single
+    stream scores the best of them, as all would take it minutes.
     """
 
     collection: Collection
@@ -626,13 +631,14 @@ def starting_point(
         splits = {name: collection.split(name, words) for name in SPLITS}
         data = splits["train"].fingerprint()
         weights, history = {}, {}
-        for wave in (["dual"], [family for family in families if family != "dual"]):
+        base = "base" if "base" in budget.first else "dual"
+        for wave in ([base], [family for family in families if family != base]):
             jobs: list[tuple[dict, dict]] = []
             for family in wave:
                 job = {"family": family, "budget": asdict(budget), "vocabulary": len(words),
                        "seed": seed, "data": data}  # fmt: skip
-                jobs.append((job, {"splits": splits, "device": device,
-                                   "start": weights.get("dual")}))  # fmt: skip
+                begin = None if family == "dual" else weights.get(base)
+                jobs.append((job, {"splits": splits, "device": device, "start": begin}))
             answers = training.run_jobs(
                 pretrain_job, jobs, folder, resume=resume, workers=workers, label="stage A"
             )
@@ -640,8 +646,7 @@ def starting_point(
                 path = training.job_path(folder, job).with_suffix(".safetensors")
                 weights[family], history[family] = load_file(path), answer
     start = Start(collection, budget, words, splits, weights, np.zeros(0), history)
-    shortlist, _ = start.retriever("dual").rank(*splits["test"].tensors())
-    return replace(start, shortlist=shortlist)
+    return replace(start, shortlist=similarities(start, "test")[:])
 
 
 # --- Weak sets -----------------------------------------------------------------------------------
@@ -662,8 +667,11 @@ class Cosines:
 
 
 @torch.no_grad()
-def similarities(start: Start, split: str = "train", family: str = "dual") -> Cosines:
-    """Cosines of a split's images and captions by a pretrained dual encoder (or align's)."""
+def similarities(start: Start, split: str = "train", family: str = "align") -> Cosines:
+    """Cosines of a split's images and captions by the encoders of align (or dual) after stage A.
+
+    The paper's candidates are those of its ALBEF.
+    """
     images, ids, lengths = start.splits[split].tensors()
     model = start.retriever(family)
     left = torch.cat([model.image_states(part)[1] for part in images.split(256)])
