@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from mmlib.entailment import CLS, CrossEncoder, ImageEncoder, Settings, places, small_bert
 from mmlib.revision import hard_negatives, hardest_triplet, in_batch_softmax
 
+Top = tuple[int, int]  # texts of each image, images of each text
 BLOCK = 256  # pairs or items that are encoded together
 
 
@@ -82,10 +83,10 @@ class DualEncoder(nn.Module):
 class AlignFuse(DualEncoder):
     """Contrast first, then fuse: ITC, and ITM on hard negatives; ITM re-ranks the best (ALBEF).
 
-    top: how many of ITC's best are re-ranked.
+    top: how many of ITC's best texts of an image, and images of a text, are re-ranked.
     """
 
-    def __init__(self, sizes: Sizes, settings: Settings, top: int = 16, seed: int = 0):
+    def __init__(self, sizes: Sizes, settings: Settings, top: Top = (16, 16), seed: int = 0):
         super().__init__(sizes, settings)
         self.cross = CrossEncoder(settings)
         self.matched = nn.Linear(settings.width, 2)
@@ -193,7 +194,7 @@ class SingleStream(nn.Module):
         ids: Tensor,
         lengths: Tensor,
         shortlist: np.ndarray | None = None,
-        top: int = 16,
+        top: Top = (16, 16),
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores (images, texts) of all pairs, the same for both directions.
 
@@ -234,16 +235,16 @@ def pair_scores(
 
 
 def reranked(
-    scores: np.ndarray, top: int, score: Callable[[np.ndarray], np.ndarray]
+    scores: np.ndarray, top: Top, score: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores (images, texts) to rank texts by and images by, with the `top` of each query anew.
 
-    score: pairs (n, 2) of image and text -> probability (n,). 2 is added, so that they stand above
-    the rest, whose `scores` are at most 1.
+    top: texts of each image, and images of each text. score: pairs (n, 2) of image and text ->
+    probability (n,). 2 is added, so that they stand above the rest, whose `scores` are at most 1.
     """
     both = []
-    for table in (scores, scores.T):
-        best = np.argsort(-table, axis=1, kind="stable")[:, :top]
+    for table, most in zip((scores, scores.T), top, strict=True):
+        best = np.argsort(-table, axis=1, kind="stable")[:, :most]
         rows = np.repeat(np.arange(len(table)), best.shape[1])
         pairs = np.column_stack([rows, best.ravel()])
         both.append(pairs if table is scores else pairs[:, ::-1])

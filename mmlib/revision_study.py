@@ -33,7 +33,7 @@ from mmlib.entailment import Settings
 from mmlib.entailment_batches import Words, padded
 from mmlib.paths import PACKAGE, write_atomic
 from mmlib.retrieval import average_precision, ranks_of_scores
-from mmlib.retrievers import AlignFuse, DualEncoder, SingleStream, Sizes
+from mmlib.retrievers import AlignFuse, DualEncoder, SingleStream, Sizes, Top
 from mmlib.revision import Allowed, State, TwoRates, Weak, alternate, candidates, mine, pull
 from mmlib.training import seed_everything
 
@@ -73,9 +73,10 @@ class Phase:
 class Budget:
     """What a tier's retrievers are like and how they are trained.
 
-    settings: of all transformers. space: width of the shared space. top: of each query that align
-    and single re-rank. first, tuned: stage A and stage B of each family; "base" in stage A is a
-    dual encoder out of which align and single grow, where that is not "dual" itself. ratio: λ.
+    settings: of all transformers. space: width of the shared space. top: texts of each image and
+    images of each text that align and single re-rank. first, tuned: stage A and stage B of each
+    family; "base" in stage A is a dual encoder out of which align and single grow, where that is
+    not "dual" itself. ratio: λ.
     min_count: words seen less often in the training captions are unknown.
     """
 
@@ -83,7 +84,7 @@ class Budget:
     first: Mapping[str, Phase]
     tuned: Mapping[str, Phase]
     space: int = 64
-    top: int = 16
+    top: Top = (2 * TOP, 12)
     ratio: float = 0.1
     min_count: int = 1
 
@@ -120,7 +121,7 @@ BUDGETS = {
             "single": Phase(1, 12, 2e-4, steps=120),
         },
         space=128,
-        top=8,
+        top=(2 * TOP, 8),
         min_count=3,
     ),
     "flickr8k quick": Budget(
@@ -135,7 +136,7 @@ BUDGETS = {
             "align": Phase(1, 64, 2e-4, steps=50),
             "single": Phase(1, 12, 2e-4, steps=40),
         },
-        top=4,
+        top=(TOP, 4),
         min_count=3,
     ),
     "paper": Budget(
@@ -151,7 +152,7 @@ BUDGETS = {
             "single": Phase(1, 24, 1e-4),
         },
         space=256,
-        top=128,
+        top=(128, 128),
         min_count=5,
     ),
 }
@@ -328,8 +329,9 @@ def build(family: str, budget: Budget, vocabulary: int, split: Split) -> Any:
     sizes = Sizes(
         vocabulary, split.images.shape[2], split.images.shape[1], words=WORDS, space=budget.space
     )
-    more = {"top": budget.top} if family == "align" else {}
-    return FAMILIES[family](sizes, budget.settings, **more)
+    if family == "align":
+        return AlignFuse(sizes, budget.settings, budget.top)
+    return FAMILIES[family](sizes, budget.settings)
 
 
 def golden_batches(
@@ -583,7 +585,8 @@ def as_budget(record: Mapping[str, Any]) -> Budget:
         stage: {family: Phase(**own) for family, own in record[stage].items()}
         for stage in ("first", "tuned")
     }
-    return Budget(**{**record, "settings": Settings(**record["settings"]), **phases})
+    changed = {"settings": Settings(**record["settings"]), "top": tuple(record["top"]), **phases}
+    return Budget(**{**record, **changed})
 
 
 @dataclass(frozen=True, eq=False)
@@ -695,10 +698,13 @@ def mined(
     return mine(similarity, collection.image_of(split), entailed, top, threshold)
 
 
-def weak_by_logic(collection: Collection, similarity: Any, top: int = TOP) -> Weak:
-    """The same by the truth, which only the world has."""
-    truth = collection.fits["train"]
-    return mined(collection, similarity, lambda pairs: truth[pairs[:, 0], pairs[:, 1]], top=top)
+def weak_by_logic(collection: Collection, similarity: Any = None, top: int = TOP) -> Weak:
+    """The same by the truth, which only the world has; without a similarity all true pairs."""
+    truth, image_of = collection.fits["train"], collection.image_of("train")
+    if similarity is not None:
+        return mined(collection, similarity, lambda pairs: truth[pairs[:, 0], pairs[:, 1]], top=top)
+    image, caption = np.nonzero(truth & (image_of != np.arange(len(truth))[:, None]))
+    return Weak(image, caption, np.ones(len(image)))
 
 
 def precision_of(weak: Weak, truth: np.ndarray) -> float:
@@ -884,7 +890,7 @@ def fine_tune(
 
 
 def measured(
-    model: Any, split: Split, test: Test, top: int = 16, device: str = "cpu"
+    model: Any, split: Split, test: Test, top: Top = (2 * TOP, 12), device: str = "cpu"
 ) -> dict[str, Any]:
     """What a retriever does on the test pairs, JSON-able.
 
@@ -998,6 +1004,18 @@ def collect(
         for name, each in values.items():
             own.setdefault(name, []).append(100 * each)
     return {s: {m: np.array(v) for m, v in own.items()} for s, own in found.items()}
+
+
+def add_random(scores: Scores, image_of: np.ndarray, seeds: Sequence[int]) -> None:
+    """Add the system "Random": scores drawn at random, measured by recalls."""
+    images = int(image_of.max()) + 1
+    answers = []
+    for seed in seeds:
+        drawn = np.random.default_rng([7, seed]).random((images, len(image_of)), dtype=np.float32)
+        ranks = ranks_of_scores(drawn, image_of)
+        answers.append({"i2t": ranks.image_ranks, "t2i": ranks.caption_ranks})
+    job = {"family": "dual", "variant": "random", "maker": "", "note": ""}
+    (scores["Random"],) = collect([(job, {})] * len(answers), answers, image_of).values()
 
 
 def pairs_in_top(answers: Sequence[dict], image_of: np.ndarray) -> np.ndarray:

@@ -95,7 +95,7 @@ def test_an_entailed_pair_is_no_negative(family, data):
 
 def test_align_fuse_puts_the_reranked_first(data):
     images, ids, lengths = data
-    model = made(AlignFuse, top=2)
+    model = made(AlignFuse, top=(2, 2))
     itc, _ = DualEncoder.rank(model, images, ids, lengths)
     by_image, by_text = model.rank(images, ids, lengths)
     for table, plain in ((by_image, itc), (by_text.T, itc.T)):
