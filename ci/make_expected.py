@@ -27,7 +27,7 @@ from mmlib.runner import default_parameters
 ROOT = Path(__file__).resolve().parent.parent
 # What of the parameters changes no figure.
 IRRELEVANT = {"tier", "device", "out", "resume", "expected", "workers", "results"}
-METRICS = ("AUC", "p@1", "rsum", "t2i_r10", "r10")
+METRICS = ("AUC", "auc", "p@1", "rsum", "t2i_r10", "r10")
 UNTRAINED = ("Random", "Obj Detect", "Obj Detect (best K on test)")
 DERIVED = (
     "errors",
@@ -44,7 +44,7 @@ def chance_levels(table: pd.DataFrame, checked: int) -> dict[str, float]:
         derived = any(word in system for word in (*DERIVED, *absent))
         if system not in UNTRAINED and not derived and metric in METRICS:
             random = table[(table.dataset == dataset) & (table.system == "Random")]
-            chance = 50.0 if metric == "AUC" else random[random.metric == metric].value.mean()
+            chance = 50.0 if metric in ("AUC", "auc") else random[random.metric == metric].value.mean()
             levels[f"{dataset}/{system}/{metric}"] = float(chance)
     return levels
 

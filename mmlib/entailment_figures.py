@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine  # "none" is lost when saved
 from PIL import Image
 
 from mmlib import plots
@@ -101,7 +102,7 @@ def _cards(
     inches = wide - side - 0.35
     lines = [cards[i : i + columns] for i in range(0, len(cards), columns)]
     heights = [max(side, *(_tall(blocks, inches) for _, blocks in own)) + 0.25 for own in lines]
-    figure = plt.figure(figsize=(WIDE, sum(heights)), layout="none")
+    figure = plt.figure(figsize=(WIDE, sum(heights)), layout=PlaceHolderLayoutEngine(True, True))
     for line, own in enumerate(lines):
         for column, (picture, blocks) in enumerate(own):
             left, down = column * wide + 0.05, sum(heights[:line]) + 0.05
@@ -453,7 +454,7 @@ def ranking_sheets(
     side, inches = 2.2, 3.95
     beneath = [Block(f"– {text}", 7.5, GOLDEN, gap=1) for text in own]
     tall = max(side + _tall(beneath, side) + 0.1, *(_tall(sheet, inches) for sheet in sheets))
-    figure = plt.figure(figsize=(WIDE, tall + 0.4), layout="none")
+    figure = plt.figure(figsize=(WIDE, tall + 0.4), layout=PlaceHolderLayoutEngine(True, True))
     first = _axis(figure, 0.05, 0.05, side, side)
     first.imshow(picture)
     _stack(first, beneath, side, top=side * POINT + 5)
