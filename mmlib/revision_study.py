@@ -103,7 +103,7 @@ BUDGETS = {
             "single": Phase(3, 12, 1e-3, 1),
         },
         tuned={
-            "dual": Phase(1, 64, 1e-3),
+            "dual": Phase(1, 64, 5e-4),
             "align": Phase(1, 32, 3e-4, 2),
             "single": Phase(1, 8, 2e-4, 1, steps=80),
         },
@@ -111,9 +111,9 @@ BUDGETS = {
     "flickr8k": Budget(
         _MIDDLE,
         first={
-            "dual": Phase(3, 128, 1e-3),
-            "align": Phase(2, 64, 5e-4, 2),
-            "single": Phase(1, 12, 1e-3, 1),
+            "dual": Phase(8, 128, 1e-3),
+            "align": Phase(3, 64, 5e-4),
+            "single": Phase(2, 12, 1e-3, 1),
         },
         tuned={
             "dual": Phase(1, 128, 3e-4, steps=150),
@@ -785,7 +785,7 @@ def tuning_jobs(
     families: Sequence[str] = tuple(FAMILIES),
     variants: Sequence[str] = VARIANTS,
     ratio: float = 0.0,
-    state: State = "separate",
+    state: State = "shared",
     note: str = "",
 ) -> list[tuple[dict, dict]]:
     """Jobs of `fine_tune` for `training.run_jobs`.
