@@ -172,18 +172,21 @@ def _expected_for(notebook: str, folder: Path, parameters: dict[str, Any]) -> Pa
 
 
 def summary_text(reports: Sequence[NotebookReport]) -> str:
-    """The table printed at the end: time, claims by verdict, figures within tolerance, paths."""
-    blocks = []
+    """What is printed at the end: each notebook's outcome, and one table of all claims."""
+    blocks, table = [], []
     for r in reports:
         verdicts = Counter(c.get("verdict") for c in r.claims)
         told = ", ".join(f"{verdicts[v]} {v}" for v in VERDICTS if verdicts[v]) or "none"
         state = "done" if r.ok else "FAILED"
         lines = [f"{r.notebook}  {state} in {clock(r.seconds)}", f"  claims   {told}"]
-        lines += [f"    {_claim_line(c)}" for c in r.claims if set(c) >= CLAIM_KEYS]
+        known = [c for c in r.claims if set(c) >= CLAIM_KEYS]
+        table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in known]
         lines.append(f"  figures  {_figures_line(r.checks)}")
         lines += [f"  problem  {p.splitlines()[0]}" for p in r.problems]
         lines += [f"  results  {_shown(r.out)}", f"  notebook {_shown(r.executed)}"]
         blocks.append("\n".join(lines))
+    if table:
+        blocks.append("\n".join(["    claim and verdict", *table]))
     return "\n\n".join(blocks)
 
 

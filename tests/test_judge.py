@@ -189,3 +189,7 @@ def test_summary_shows_each_claim_and_why(report, folder, checks):
     assert "supported      structured beats unstructured: +3.2 [+2.1, +4.3] AUC" in told
     assert "not tested     structured beats unstructured (needs stories)" in told
     assert "figures  not compared: 5 seeds, not 3" in told
+    both = judge.summary_text([report, report]).split("claim and verdict\n")
+    assert len(both) == 2  # one table, after all notebooks
+    table = both[1].splitlines()
+    assert len(table) == 4 and all(line.startswith(f"04  {CLAIM['id']}") for line in table)
