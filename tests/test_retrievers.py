@@ -6,7 +6,15 @@ import torch
 from torch.nn import functional as F
 
 from mmlib.entailment import CLS, Settings
-from mmlib.retrievers import AlignFuse, DualEncoder, SingleStream, Sizes, with_cls
+from mmlib.retrievers import (
+    AlignFuse,
+    DualEncoder,
+    SingleStream,
+    Sizes,
+    pair_scores,
+    reranked,
+    with_cls,
+)
 
 FAMILIES = (DualEncoder, AlignFuse, SingleStream)
 SIZES = Sizes(vocabulary=40, region_width=6, regions=5, words=9, space=8)
@@ -131,3 +139,64 @@ def test_the_same_seed_makes_the_same_retriever(data):
     for family in FAMILIES:
         first, second = (made(family).rank(*data)[0] for _ in range(2))
         np.testing.assert_array_equal(first, second)
+
+
+def test_reranked_by_loop():
+    rng = np.random.default_rng(0)
+    scores = np.round(rng.uniform(-1, 1, (5, 7)), 1)  # with ties
+    table = rng.random((5, 7))
+    asked = []
+
+    def score(pairs):
+        asked.extend(map(tuple, pairs))
+        return table[pairs[:, 0], pairs[:, 1]]
+
+    by_image, by_text = reranked(scores, (3, 2), score)
+    wanted = [scores.copy(), scores.copy()]
+    for i in range(5):
+        for c in sorted(range(7), key=lambda c: (-scores[i, c], c))[:3]:
+            wanted[0][i, c] = 2 + table[i, c]
+    for c in range(7):
+        for i in sorted(range(5), key=lambda i: (-scores[i, c], i))[:2]:
+            wanted[1][i, c] = 2 + table[i, c]
+    np.testing.assert_array_equal(by_image, wanted[0])
+    np.testing.assert_array_equal(by_text, wanted[1])
+    assert len(asked) == len(set(asked))  # a pair that both directions want is scored once
+    assert (by_image != by_text).any()
+
+
+def test_pairs_are_scored_in_blocks_of_one_length():
+    rng = np.random.default_rng(1)
+    lengths = torch.from_numpy(rng.integers(1, 9, 30))
+    pairs = np.column_stack([rng.integers(0, 9, 700), rng.integers(0, 30, 700)])
+    blocks = []
+
+    def score(image, text, longest):
+        assert longest == lengths[text].max()
+        blocks.append(len(image))
+        return image * 100.0 + text
+
+    found = pair_scores(pairs, lengths, score)
+    np.testing.assert_array_equal(found, pairs[:, 0] * 100 + pairs[:, 1])
+    assert blocks == [256, 256, 188]
+
+
+def test_the_first_loss_of_the_single_stream_by_hand(data):
+    images, ids, lengths = data
+    model = made(SingleStream)
+    same = torch.eye(4, dtype=torch.bool)
+    same[0, 2] = True
+    rows = [model.logits(i.expand(4, -1, -1), ids, lengths) for i in images]
+    table = torch.stack(rows).detach()
+    right, wrong = [], []
+    softmax = 0.0
+    for k in range(4):
+        right.append(-F.logsigmoid(table[k, k]).item())
+        wrong += [-F.logsigmoid(-table[k, j]).item() for j in range(4) if not same[k, j]]
+        for line, spared in ((table[k], same[k]), (table[:, k], same[:, k])):
+            kept = [j for j in range(4) if j == k or not spared[j]]
+            softmax -= (line[k] - torch.logsumexp(line[kept], 0)).item() / 8
+    wanted = softmax + (np.mean(right) + np.mean(wrong)) / 2
+    assert model.first_loss(images, ids, lengths, same).item() == pytest.approx(wanted, abs=1e-5)
+    everything = torch.ones(4, 4, dtype=torch.bool)
+    assert torch.isfinite(model.first_loss(images, ids, lengths, everything))

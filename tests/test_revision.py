@@ -18,6 +18,7 @@ from scipy.special import log_softmax, softmax
 from scipy.stats import chisquare
 from torch import nn
 
+from mmlib import revision
 from mmlib.datasets import flickr8k
 from mmlib.revision import (
     Allowed,
@@ -66,6 +67,35 @@ def test_candidates_are_the_loop(world, top):
     assert got.shape == (len(wanted), 2)
     assert [tuple(pair) for pair in got.tolist()] == wanted
     np.testing.assert_array_equal(similarity, before)
+
+
+@many
+@given(worlds(), st.integers(1, 10), st.integers(1, 4))
+def test_candidates_of_rows_that_are_made_on_demand(world, top, block):
+    similarity, image_of = world
+    taken = []
+
+    class Lazy:
+        """Rows of the similarities, never all."""
+
+        shape = similarity.shape
+
+        def __len__(self):
+            return len(similarity)
+
+        def __getitem__(self, rows):
+            taken.append(range(len(similarity))[rows])
+            return similarity[rows]
+
+    before = revision.BLOCK
+    revision.BLOCK = block
+    try:
+        got = candidates(Lazy(), image_of, top)
+    finally:
+        revision.BLOCK = before
+    np.testing.assert_array_equal(got, candidates(similarity, image_of, top))
+    assert [i for rows in taken for i in rows] == list(range(len(similarity)))
+    assert max(map(len, taken)) <= block
 
 
 def test_own_captions_are_never_candidates_however_similar():
