@@ -190,6 +190,45 @@ def test_draws_without_a_number_are_left_out():
     assert 1 < found.low < found.effect == 2 < found.high < 3
 
 
+def test_trainings_are_resampled_beside_the_clusters():
+    """One item, so that all spread is that of two trainings: both the worse in a quarter of draws,
+    both the better in another; and of three, which are all the lowest in 1 of 27."""
+    for values in (np.array([1.0, 4.0]), np.array([2.0, 3.0, 7.0])):
+        drawn = []
+
+        def mean_of(items, trainings, values=values, drawn=drawn):
+            drawn.append(trainings)
+            assert items.tolist() == [0]
+            return values[trainings].mean()
+
+        n = len(values)
+        found = bootstrap_interval(mean_of, ["only"], draws=2000, trainings=n)
+        exact = np.repeat([np.mean(some) for some in product(values, repeat=n)], 100)
+        assert found.effect == values.mean()
+        assert (found.low, found.high) == tuple(np.quantile(exact, [0.025, 0.975]))
+        counts = np.bincount(np.concatenate(drawn), minlength=n)
+        assert set(map(len, drawn)) == {n}
+        assert counts / counts.sum() == pytest.approx(np.full(n, 1 / n), abs=0.03)
+        assert min(len(set(one)) for one in map(tuple, drawn)) == 1  # with replacement
+        assert drawn[-1].tolist() == list(range(n))  # the effect is that of all
+
+
+def test_trainings_and_clusters_are_drawn_apart():
+    """Values a_t + b_i: the variances of the two means add up."""
+    rng = np.random.default_rng(0)
+    seeds, items = rng.normal(size=8), rng.normal(size=60)
+
+    def mean_of(rows, trainings):
+        return items[rows].mean() + seeds[trainings].mean()
+
+    found = bootstrap_interval(mean_of, np.arange(60), draws=2000, trainings=8)
+    wanted = 2 * 1.96 * np.sqrt(items.var() / 60 + seeds.var() / 8)
+    assert found.high - found.low == pytest.approx(wanted, rel=0.07)
+    assert found.effect == pytest.approx(items.mean() + seeds.mean())
+    alone = bootstrap_interval(lambda rows: items[rows].mean(), np.arange(60), draws=2000)
+    assert alone.high - alone.low == pytest.approx(2 * 1.96 * np.sqrt(items.var() / 60), rel=0.07)
+
+
 # --- Verdicts --------------------------------------------------------------------------------
 
 

@@ -598,6 +598,137 @@ def test_all_that_is_used_is_trained(form):
     assert still <= {"image.layers.embeddings.word_embeddings.weight"}
 
 
+@pytest.mark.parametrize(
+    "form", [{}, {"text": "shared"}, {"model": "te"}, {"model": "ve"}], ids=str
+)
+@pytest.mark.parametrize(
+    "kinds",
+    [("te", "ve", "mme", "te", "ve"), ("te", "te"), ("ve", "ve"), ("mme", "te"), ("mme", "ve")],
+)
+def test_branches_skipped_in_training_change_no_loss_and_no_gradient(form, kinds):
+    model, batch = model_of(**form), batch_of(some(3, kinds))
+    found = []
+    for training in (True, False):  # in evaluation every branch reads every sample
+        model.train(training).zero_grad()
+        loss = joint_loss(model(batch), batch.labels, batch.counted)
+        loss.backward()
+        grads = {n: p.grad for n, p in model.named_parameters()}
+        found.append((loss.item(), grads))
+    assert found[0][0] == near(found[1][0])
+    for name, grad in found[1][1].items():
+        if grad is not None and grad.any():
+            close(found[0][1][name], grad)
+        elif found[0][1][name] is not None:
+            assert not found[0][1][name].any()
+
+
+def test_a_branch_reads_only_what_counts_for_it_in_training():
+    model, batch = model_of().train(), batch_of(some(3, ("te", "ve", "mme", "te", "ve")))
+    seen = {}
+    for name in ("text", "image"):
+        getattr(model, name).register_forward_hook(
+            lambda _, args, out, name=name: seen.update({name: len(out[0])})
+        )
+    model(batch)
+    assert seen == {"text": 3, "image": 3}  # of five samples
+    seen.clear()
+    model.eval()(batch)
+    assert seen == {"text": 5, "image": 5}
+
+
+def test_a_mimetic_start_compares_words_and_takes_their_likes_away():
+    torch.manual_seed(0)
+    bert = entailment.small_bert(TINY, 2, WORDS, LONGEST)
+    entailment.mimetic(bert, gain=1.5, marks=0.5)
+    for one in bert.encoder.layer:
+        query, key, value = (
+            getattr(one.attention.self, n).weight for n in ("query", "key", "value")
+        )
+        eye = torch.eye(8)
+        close((query @ key.T).detach(), 1.5**2 * eye)
+        close((one.attention.output.dense.weight @ value).detach(), -eye)
+    marks = bert.embeddings.token_type_embeddings.weight
+    assert 0.25 < marks.std().item() < 0.9
+
+
+# --- Token states of a frozen encoder ------------------------------------------------------------
+
+TOKENS, STATE = 30, 6
+
+
+def frozen(**changes):
+    """A classifier over 30 token states, far from standardised, and its samples."""
+    rng = np.random.default_rng(4)
+    states = 2 + 3 * rng.normal(size=(TOKENS, STATE)).astype(np.float16)
+    torch.manual_seed(0)
+    settings_ = replace(TINY, **changes)
+    model = stir(Classifier(WORDS, INNER, REGIONS, settings_, states=torch.from_numpy(states)))
+    samples = some(1)
+    for one in samples:  # TE counts tokens, VE words
+        one["tokens"] = rng.integers(4, 4 + TOKENS, 5 - len(one["hypothesis"])).tolist()
+        one["premise"] = [4 + TOKENS - 1, *one["premise"][1:]] if one["premise"] else []
+    return model, samples, states
+
+
+def token_batch(samples):
+    """`batch_of`, with tokens in the pair in place of the hypothesis' words."""
+    batch = batch_of(samples)
+    pairs = [packed({**one, "hypothesis": one["tokens"]}) for one in samples]
+    ids, kinds = ([row[k] for row in pairs] for k in (0, 1))
+    pair, mask = padded(ids, 0, 3)
+    return replace(batch, pair=pair, pair_mask=mask, pair_type=padded(kinds, 0, 0)[0] % 2)
+
+
+@pytest.mark.parametrize("model", ["both", "te"])
+def test_frozen_states_take_the_place_of_word_embeddings(model):
+    """Token by token: special ones are learnt, others are standardised states, projected."""
+    own, samples, states = frozen(model=model)
+    w, exact = weights(own), states.astype(np.float64)
+    mean, scale = exact.mean(axis=0), exact.std(axis=0, ddof=1) + 1e-3
+    found = logits_of(own, token_batch(samples))
+    for i, one in enumerate(samples):
+        ids, kinds = packed({**one, "hypothesis": one["tokens"]})
+        inputs = [
+            w["states.special.weight"][t] if t < 4
+            else linear(w, "states.project", (exact[t - 4] - mean) / scale)
+            for t in ids
+        ]  # fmt: skip
+        x, _ = encode(w, "text", np.array(inputs), kinds, TINY.text_layers)
+        np.testing.assert_allclose(found["te"][i], mlp(w, "heads.te", x[0]), rtol=1e-4, atol=1e-4)
+        if model == "both":
+            logits, *_ = classify(own, {**one, "premise": []})
+            close(found["ve"][i], logits["ve"])
+
+
+def test_frozen_states_are_neither_trained_nor_kept():
+    own, samples, states = frozen()
+    table = own.states.table[0]
+    assert not {len(value) for value in own.state_dict().values()} & {TOKENS, TOKENS + 4}
+    batch = token_batch(samples)
+    joint_loss(own(batch), batch.labels, batch.counted).backward()
+    assert table.grad is None
+    assert not table.requires_grad
+    assert np.array_equal(table.numpy(), states)
+    for name in ("special.weight", "project.weight", "project.bias"):
+        assert own.states.get_parameter(name).grad.abs().sum() > 0
+    assert own.text.embeddings.word_embeddings.weight.grad is None  # words are not read
+    trained = {name for name, _ in own.named_parameters() if name.startswith("states")}
+    assert trained == {"states.special.weight", "states.project.weight", "states.project.bias"}
+
+
+def test_words_beside_frozen_states_are_still_words():
+    """Where TE shares VE's layers or does not exist, states have no place."""
+    for changes in ({"text": "shared"}, {"model": "ve"}, {"model": "single"}):
+        own, *_ = frozen(**changes)
+        assert not any(name.startswith("states") for name in own.state_dict())
+        torch.manual_seed(0)
+        plain = stir(Classifier(WORDS, INNER, REGIONS, replace(TINY, **changes)))
+        samples = some(2)
+        wanted = logits_of(plain, batch_of(samples))
+        for name, logits in logits_of(own, batch_of(samples)).items():
+            close(logits, wanted[name])
+
+
 def test_predicted_is_the_probability_of_entailed():
     logits = torch.tensor([[0.0, math.log(3)], [5.0, 5.0], [math.log(4), 0]], requires_grad=True)
     got = predicted(Output({"te": logits, "mm": logits.flip(1)}))
@@ -877,6 +1008,65 @@ def test_of_equally_good_thresholds_the_larger_one_is_taken():
         rng = np.random.default_rng(seed)
         labels, scores = rng.integers(0, 2, 40), rng.integers(0, 12, 40) / 12
         assert best_threshold(labels, scores) == threshold_loop(labels, scores)
+
+
+@st.composite
+def weighed(draw):
+    """Labels, scores with many ties, and how many pairs each stands for, also none."""
+    labels, scores = draw(judged())
+    size = {"min_size": len(labels), "max_size": len(labels)}
+    weights_ = np.array(draw(st.lists(st.integers(0, 5), **size)))
+    weights_[draw(st.integers(0, len(labels) - 1))] += 1
+    return labels, scores, weights_
+
+
+@many
+@given(weighed(), st.integers(0, 9))
+def test_weights_are_copies(case, eighth):
+    """A pair of weight 3 counts as three pairs, one of weight 0 not at all."""
+    labels, scores, each = case
+    copies = np.repeat(np.arange(len(labels)), each)
+    called, options = scores >= eighth / 8, {"zero_division": 0, "sample_weight": each}
+    got = scores_at(labels, scores, eighth / 8, each)
+    assert got == near(scores_at(labels[copies], scores[copies], eighth / 8))
+    assert got == near(
+        {
+            "accuracy": 100 * accuracy_score(labels, called, sample_weight=each),
+            "precision": 100 * precision_score(labels, called, **options),
+            "recall": 100 * recall_score(labels, called, **options),
+            "f0.5": 100 * fbeta_score(labels, called, beta=0.5, **options),
+        }
+    )
+    assert scores_at(labels, scores, eighth / 8, each / 7) == near(got)  # of any size
+    assert scores_at(labels, scores, eighth / 8, np.ones(len(labels))) == scores_at(
+        labels, scores, eighth / 8
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(weighed())
+def test_best_threshold_of_weighted_pairs_is_the_best_of_all(case):
+    """In exact fractions over the copies."""
+    labels, scores, each = case
+    values = {}
+    for threshold in set(scores.tolist()):
+        called = scores >= threshold
+        hits = int(each[called & (labels == 1)].sum())
+        below = 4 * int(each[called].sum()) + int(each[labels == 1].sum())
+        values[threshold] = Fraction(5 * hits, below) if below else Fraction(0)
+    best = max(values.values())
+    with np.errstate(invalid="ignore"):
+        got = best_threshold(labels, scores, each)
+    if best:
+        assert got == max(t for t, value in values.items() if value == best)
+    assert best_threshold(labels, scores, np.ones(len(labels))) == best_threshold(labels, scores)
+
+
+def test_weights_move_the_threshold():
+    """One no of weight 1 is worth two yes more; of weight 9 it is not."""
+    labels, scores = np.array([1, 0, 1, 1]), np.array([0.9, 0.8, 0.7, 0.7])
+    assert best_threshold(labels, scores, np.array([1, 1, 1, 1])) == 0.7
+    assert best_threshold(labels, scores, np.array([1, 9, 1, 1])) == 0.9
 
 
 def test_the_threshold_is_the_one_at_which_the_scores_are_best():
