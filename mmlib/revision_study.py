@@ -99,7 +99,7 @@ BUDGETS = {
         first={
             "base": Phase(12, 128, 2e-3),
             "dual": Phase(4, 128, 2e-3),
-            "align": Phase(3, 64, 1e-3),
+            "align": Phase(10, 64, 1e-3),
             "single": Phase(3, 12, 1e-3, 1),
         },
         tuned={
