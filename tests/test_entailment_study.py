@@ -308,6 +308,19 @@ def test_a_judged_image_in_the_training_list_stops_the_study(tmp_path, monkeypat
         es.flickr8k_data(FLICKR)
 
 
+def test_a_judged_image_in_training_stops_the_study_whatever_is_said_of_it(folder, monkeypatch):
+    real = es.caption_pairs
+
+    def more(captions, rows, seed=0):
+        samples, known = real(captions, rows, seed)
+        shown = replace(samples.take([-1]), image=np.array([18]), hypothesis=("Nobody judged it",))
+        return joined([samples, shown]), known
+
+    monkeypatch.setattr(es, "caption_pairs", more)
+    with pytest.raises(ValueError, match=f"shows {EVERY_NAME[18]}, an image of the judgments"):
+        es.flickr8k_data(FLICKR)
+
+
 @pytest.mark.real
 def test_the_real_training_set_is_free_of_judgments(real_data, monkeypatch):
     """By a plain look, and by the guard, which sees all of it and finds a pair put there."""
@@ -739,7 +752,9 @@ def test_rows_have_their_names_and_their_tiers():
     assert set(es.PRINTED) <= set(ROWS)
     assert es.systems_of("flickr8k", bert="a BERT") == tuple(es.SYSTEMS)
     assert set(ROWS) - set(es.systems_of("flickr8k")) == {"BERT from scratch"}
-    assert set(ROWS) - set(es.systems_of("world")) == {"BERT from scratch", "w/o caption pairs"}
+    world = set(es.systems_of("world"))
+    assert set(es.PRINTED) <= world  # every row of the paper's
+    assert not {"BERT from scratch", "w/o caption pairs"} & world
     assert len(es.systems_of("world", "quick")) == 4
 
 
