@@ -118,10 +118,10 @@ BUDGETS = {
         tuned={
             "dual": Phase(1, 128, 3e-4, steps=150),
             "align": Phase(1, 64, 2e-4, steps=150),
-            "single": Phase(1, 12, 2e-4, steps=120),
+            "single": Phase(1, 12, 2e-4, steps=80),
         },
         space=128,
-        top=(2 * TOP, 8),
+        top=(40, 6),
         min_count=3,
     ),
     "flickr8k quick": Budget(
@@ -1150,6 +1150,11 @@ JUDGES = {
     "e10_logic": "E@10, logic", "e30_logic": "E@30, logic", "map": "mAP, logic",
     "judged_map": "mAP, people", "judged_p1": "P@1, people", "rsum": "RSUM",
 }  # fmt: skip
+
+
+def compared(scores: Scores) -> Scores:
+    """The systems of the comparison, without those of the sweeps."""
+    return {name: own for name, own in scores.items() if ", λ" not in name and ", prec" not in name}
 
 
 def judges_table(scores: Scores) -> pd.DataFrame:
