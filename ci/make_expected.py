@@ -34,6 +34,9 @@ DERIVED = (
     "reranked",
     "θ̄",
     "true relations",
+    "shared",
+    "separate",
+    ", precision",  # sweeps of one seed
 )  # the same trainings once more: they would only weigh double
 
 

@@ -333,7 +333,7 @@ def make_expected(
     if unknown:
         raise ValueError(f"a chance level is given for {unknown[0]!r}, but there is no such figure")
     known = means.loc[[name for name in means.index if name in chance]]
-    kind = known.index.str.replace(r"/[^/]*/", "/", regex=True)  # data set and metric
+    kind = known.index.str.replace(r"/.*/", "/", regex=True)  # data set and metric
     weight = known["count"] - 1
     freedom = weight.groupby(kind).transform("sum")
     pooled = np.sqrt(
