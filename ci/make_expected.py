@@ -47,7 +47,9 @@ def chance_levels(table: pd.DataFrame, checked: int) -> dict[str, float]:
         derived = any(word in system for word in (*DERIVED, *absent))
         if system not in UNTRAINED and not derived and metric in METRICS:
             random = table[(table.dataset == dataset) & (table.system == "Random")]
-            chance = 50.0 if metric in ("AUC", "auc") else random[random.metric == metric].value.mean()
+            chance = random[random.metric == metric].value.mean()
+            if metric.lower() == "auc":
+                chance = 50.0
             levels[f"{dataset}/{system}/{metric}"] = float(chance)
     return levels
 
