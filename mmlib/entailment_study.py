@@ -5,6 +5,7 @@ Table 3, and what is measured on them. `mmlib.revision_study` is the second half
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -221,6 +222,7 @@ def caption_pairs(
     captions with the other four as premise (label 1), a random caption of another image and a hard
     one (label 0): that of highest overlap among 50 others, captions that some image of `rows` has
     word for word left out where they are the image's own. Each pair comes as "mme" and as "ve".
+    Raises ValueError for an image of which no other has a caption that it lacks.
     """
     from mmlib.datasets.judgments import merged
     from mmlib.datasets.leaks import normalised
@@ -229,11 +231,14 @@ def caption_pairs(
     rng = np.random.default_rng([seed, 21])
     weights = Weights(captions[i] for i in rows)
     premise, hypothesis, image, label, source, known = [], [], [], [], [], {}
+    all_said = {normalised(text) for i in rows for text in captions[i]}
     for i in rows:
         own = list(captions[i])
         left = int(rng.integers(len(own)))
         rest = tuple(text for k, text in enumerate(own) if k != left)
         said = {normalised(text) for text in own}
+        if said == all_said:
+            raise ValueError(f"image {i}: no other image has a caption that it lacks")
         others: list[str] = []
         while len(others) < HARD_OF + 1:
             j = int(rng.choice(rows))
@@ -635,6 +640,8 @@ def systems_of(tier: str, preset: str = "", bert: str = "") -> tuple[str, ...]:
     if preset == "quick":
         return ("Only TE", "Only VE", "Single stream", FULL)
     out = set() if bert else {"BERT from scratch"}
+    if tier == "paper":
+        out |= {"w/o caption pairs"}  # it makes none
     if tier == "world":  # six minutes hold no more
         out |= {"w/o caption pairs", "w/o VE data, MME kept", "Scalar gate"}
     return tuple(name for name in SYSTEMS if name not in out)
@@ -697,15 +704,18 @@ class Arrays:
         own = settings.text == "own" and settings.model in ("both", "te") and not scratch
         return self.encoded["own" if own else "words"][name]
 
-    def model(self, settings: Settings, scratch: bool = False) -> Classifier:
-        """A classifier whose parts start from `starts` where there are weights for them."""
+    def model(self, settings: Settings, scratch: bool = False) -> tuple[Classifier, frozenset[str]]:
+        """A classifier, and the names of its weights that were there in `starts`."""
         _, regions, width = self.images.shape
-        states = None if self.states is None or scratch else torch.from_numpy(self.states)
+        states = None
+        if self.states is not None and not scratch:
+            with warnings.catch_warnings():  # joblib shares it read-only, and nobody writes
+                warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+                states = torch.from_numpy(self.states)
         model = Classifier(self.sizes["words"], width, regions, settings, states=states)
         if hasattr(model, "text"):
             mimetic(model.text)
-        start(model, self.starts, regions)
-        return model
+        return model, start(model, self.starts, regions)
 
     def fingerprint(self) -> str:
         """A hash of everything that trainings read."""
@@ -722,13 +732,13 @@ class Arrays:
         return digest.hexdigest()[:16]
 
 
-def start(model: nn.Module, weights: Mapping[str, torch.Tensor], regions: int) -> int:
-    """Copy pretrained weights into the parts of a model that they name; how many there were.
+def start(model: nn.Module, weights: Mapping[str, torch.Tensor], regions: int) -> frozenset[str]:
+    """Copy pretrained weights into the parts of a model that they name; the names of these.
 
     Embeddings of words and positions may be of another number: the first ones are copied, and of
     positions of a stream over words and regions also the last ones, which are the regions'.
     """
-    own, copied = model.state_dict(), 0
+    own, copied = model.state_dict(), set()
     with torch.no_grad():
         for name, value in weights.items():
             if name not in own or own[name].shape[1:] != value.shape[1:]:
@@ -741,8 +751,8 @@ def start(model: nn.Module, weights: Mapping[str, torch.Tensor], regions: int) -
                 n -= regions
                 target[-regions:] = value[-regions:]
             target[:n] = value[:n]
-            copied += 1
-    return copied
+            copied.add(name)
+    return frozenset(copied)
 
 
 def starts_of(begin: Start) -> dict[str, torch.Tensor]:
@@ -821,10 +831,12 @@ def train_system(
     row = SYSTEMS[system]
     wanted = replace(chosen.classifier, **row.changes)
     seed_everything(seed)
-    model = arrays.model(wanted, row.scratch).to(device)
+    model, begun = arrays.model(wanted, row.scratch)
+    model.to(device)
     own = training_rows(arrays.samples, row, seed)
     kinds = np.array(arrays.samples.kind)
-    groups = [own[kinds[own] == k] for k in ("te", "ve", "mme")] if row.apart else [own]
+    stages = [own[kinds[own] == k] for k in ("te", "ve", "mme")] if row.apart else [own]
+    groups = [stage for stage in stages if len(stage)]  # a tier may lack a kind
     full = chosen.epochs * len(arrays.samples) / chosen.batch
     steps = max(1, round(full / PARTS))
 
@@ -840,9 +852,9 @@ def train_system(
         batch = train.batch(rows, arrays.images, device)
         return step_loss(model, batch, wanted)
 
-    rate, before = chosen.learning_rate, set(arrays.starts)
+    rate = chosen.learning_rate
     groups_of_rate = [
-        {"params": [p for n, p in model.named_parameters() if (n in before) == old], "lr": own_rate}
+        {"params": [p for n, p in model.named_parameters() if (n in begun) == old], "lr": own_rate}
         for old, own_rate in ((True, rate * chosen.started), (False, rate))
     ]
     optimiser = torch.optim.AdamW(groups_of_rate, rate, weight_decay=chosen.weight_decay)
@@ -1024,7 +1036,7 @@ def judge(
     """Probabilities of entailment by the merged branch: the work of one job of `judge_jobs`."""
     from safetensors.torch import load_model
 
-    model = arrays.model(settings)
+    model, _ = arrays.model(settings)
     load_model(model, str(weights))
     model.to(device).eval()
     found = np.zeros(len(rows))

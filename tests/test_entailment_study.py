@@ -218,6 +218,13 @@ def test_caption_pairs_are_what_they_say(seed):
     assert len(known) == 6
 
 
+@pytest.mark.parametrize("rows", [[0], [0, 1]])
+def test_caption_pairs_without_a_negative_are_refused(rows):
+    alike = [["a dog", "a cat"], ["A dog.", "a cat"]]
+    with pytest.raises(ValueError, match="image 0: no other image"):
+        es.caption_pairs(alike, np.array(rows))
+
+
 def test_caption_pairs_are_drawn_by_their_seed():
     def drawn(seed):
         return es.caption_pairs(SMALL, np.arange(3), seed)[0].hypothesis
@@ -917,7 +924,7 @@ def test_each_classifier_reads_its_own_encoding(arrays):
         arrays, states=np.zeros((50, 3), np.float16), sizes={"own": 54, "words": 13}
     )
     for scratch in (False, True):
-        model = with_states.model(TINY, scratch)
+        model, _ = with_states.model(TINY, scratch)
         assert (model.states is None) == scratch
         assert len(model.text.embeddings.word_embeddings.weight) == 13
 
@@ -946,28 +953,29 @@ def test_a_fingerprint_tells_all_that_trainings_read(data, arrays):
 
 def test_weights_start_where_they_are_named(arrays):
     torch.manual_seed(0)
-    source = arrays.model(TINY)
+    source, _ = arrays.model(TINY)
     names = [name for name in source.state_dict() if name.startswith(("image.", "cross."))]
     weights = {name: torch.randn_like(source.state_dict()[name]) for name in names}
     weights["to_image.weight"] = torch.ones(3)  # a name that the classifier has not
     torch.manual_seed(1)
-    model = arrays.model(TINY)
+    model, _ = arrays.model(TINY)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert es.start(model, weights, REGIONS) == len(names)
+    assert es.start(model, weights, REGIONS) == set(names)
     for name, value in model.state_dict().items():
         assert torch.equal(value, weights.get(name, before[name]))
-    built = replace(arrays, starts=weights).model(TINY)
+    built, begun = replace(arrays, starts=weights).model(TINY)
+    assert begun == set(names)
     assert all(torch.equal(built.state_dict()[name], weights[name]) for name in names)
 
 
 @pytest.mark.parametrize("theirs", [6, 30])
 def test_embeddings_of_another_number_are_copied_from_the_first(arrays, theirs):
-    model = arrays.model(TINY)
+    model, _ = arrays.model(TINY)
     for name in ("word_embeddings", "position_embeddings"):
         name = f"words.embeddings.{name}.weight"
         before = model.state_dict()[name].clone()
         value = torch.randn(theirs, 8)
-        assert es.start(model, {name: value}, REGIONS) == 1
+        assert es.start(model, {name: value}, REGIONS) == {name}
         n = min(theirs, len(before))
         assert torch.equal(model.state_dict()[name], torch.cat([value[:n], before[n:]]))
 
@@ -975,11 +983,11 @@ def test_embeddings_of_another_number_are_copied_from_the_first(arrays, theirs):
 @pytest.mark.parametrize("theirs", [12, 25, 40])
 def test_a_streams_regions_keep_the_last_positions(arrays, theirs):
     """Of 25 positions (12 + 6 + 3 and 4 regions) the last four are the regions'."""
-    model = arrays.model(replace(TINY, model="single"))
+    model, _ = arrays.model(replace(TINY, model="single"))
     name = "stream.layers.embeddings.position_embeddings.weight"
     before, value = model.state_dict()[name].clone(), torch.randn(theirs, 8)
     assert len(before) == 25
-    assert es.start(model, {name: value}, REGIONS) == 1
+    assert es.start(model, {name: value}, REGIONS) == {name}
     found = model.state_dict()[name]
     wanted = before.clone()
     for i in range(min(theirs, 25) - REGIONS):
@@ -993,9 +1001,9 @@ def test_a_streams_regions_keep_the_last_positions(arrays, theirs):
 def test_weights_of_another_width_are_passed_over(arrays, theirs):
     """Smaller or larger, matrices or vectors: a part of a bias is of no use."""
     torch.manual_seed(0)
-    source = arrays.model(replace(TINY, width=theirs))
+    source, _ = arrays.model(replace(TINY, width=theirs))
     torch.manual_seed(1)
-    model = arrays.model(TINY)
+    model, _ = arrays.model(TINY)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     weights = {
         name: torch.randn_like(value) for name, value in source.state_dict().items()
@@ -1004,7 +1012,7 @@ def test_weights_of_another_width_are_passed_over(arrays, theirs):
     assert len(weights) > 60
     copied = es.start(model, weights, REGIONS)
     changed = [n for n, value in model.state_dict().items() if not torch.equal(value, before[n])]
-    assert (copied, changed) == (0, [])
+    assert (copied, changed) == (set(), [])
 
 
 def test_which_weights_a_classifier_starts_from():
@@ -1187,7 +1195,7 @@ def test_rows_with_a_frozen_bert(bert, tmp_path, name):
     """Rows with TE's own layers read its states; their number is no size of a word table."""
     arrays, (own, _) = es.prepare(bert_data(), BUDGET, bert_begin(), str(bert), tmp_path)
     system = es.SYSTEMS[name]
-    model = arrays.model(replace(TINY, **system.changes), system.scratch)
+    model, _ = arrays.model(replace(TINY, **system.changes), system.scratch)
     tables = {len(v) for n, v in model.state_dict().items() if "word_embeddings" in n}
     assert tables <= {1, 8}
     assert 8 < len(own.states)
@@ -1297,7 +1305,7 @@ def test_weights_are_kept_of_the_full_model_alone(trained, arrays, data):
         assert es.weights_path(place).exists() == (name == "Full")
     answer, _, place = trained["Full"]
     torch.manual_seed(99)
-    model = arrays.model(TINY)
+    model, _ = arrays.model(TINY)
     load_model(model, str(es.weights_path(place)))
     for test in ("dev", "crowd", "T", "text"):
         scores, gates = es.score(model, arrays.reads(TINY, test), arrays.images, "cpu")
@@ -1343,7 +1351,7 @@ def test_a_stopped_training_goes_on_to_the_same_end(trained, arrays, tmp_path, m
 def test_pretrained_weights_are_where_a_training_starts(arrays):
     """At a learning rate of almost 0, all answers are those of the given weights."""
     torch.manual_seed(3)
-    source = arrays.model(TINY)
+    source, _ = arrays.model(TINY)
     with torch.no_grad():
         for value in source.parameters():
             value.add_(0.3 * torch.randn_like(value))
@@ -1395,7 +1403,7 @@ def one_by_one(model, encoded, images):
 def stirred(arrays):
     def made(**changes):
         torch.manual_seed(0)
-        model = arrays.model(replace(TINY, **changes))
+        model, _ = arrays.model(replace(TINY, **changes))
         with torch.no_grad():
             for value in model.parameters():
                 value.add_(0.4 * torch.randn_like(value))
@@ -2013,7 +2021,7 @@ def test_a_trained_classifier_judges_pairs_of_a_collection(data, tmp_path):
     own, options = collection_of(), {"workers": 1, "resume": True}
     entailed = es.judge_by(jobs[0][0], tmp_path, arrays, readers, own, "test", **options)
     torch.manual_seed(50)
-    model = arrays.model(TINY)
+    model, _ = arrays.model(TINY)
     load_model(model, str(es.weights_path(job_path(tmp_path, jobs[0][0]))))
     rng = np.random.default_rng(1)
     for pairs in (PAIRS, np.column_stack([rng.integers(3, size=40), rng.integers(5, size=40)])):
