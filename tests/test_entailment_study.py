@@ -1047,7 +1047,7 @@ def test_the_worlds_weights_fit_the_worlds_classifier(world, model):
     settings = replace(es.BUDGETS["world"].classifier, model=model)
     own = es.Arrays(kinds_of(3), {}, world[0].images, {"words": len(words)}, starts=starts)
     torch.manual_seed(0)
-    state = own.model(settings).state_dict()
+    state = own.model(settings)[0].state_dict()
     parts = ("image.", "words.", "cross.", "text.") if model == "both" else ("stream.",)
     wanted = {name for name in starts if name.startswith(parts)}
     given = {name for name in wanted if name in state}
@@ -1205,7 +1205,7 @@ def test_rows_with_a_frozen_bert(bert, tmp_path, name):
     encoded, scores = arrays.reads(model.settings, "T", system.scratch), []
     for states in (arrays.states, arrays.states[::-1].copy()):
         torch.manual_seed(0)
-        model = replace(arrays, states=states).model(model.settings, system.scratch)
+        model, _ = replace(arrays, states=states).model(model.settings, system.scratch)
         scores.append(es.score(model, encoded, arrays.images, "cpu")[0])
     assert (str(scores[0]) == str(scores[1])) == (not has)
     if name in ("Full", "BERT from scratch"):
@@ -1271,7 +1271,7 @@ def test_every_row_trains_and_answers(trained, data, arrays, name):
         "Sigmoid": {"output": "sigmoid"}, "Scalar gate": {"gate": "scalar"},
     }.get(name, {})  # fmt: skip
     torch.manual_seed(0)
-    count = sum(p.numel() for p in arrays.model(settings, es.SYSTEMS[name].scratch).parameters())
+    count = sum(p.numel() for p in arrays.model(settings, es.SYSTEMS[name].scratch)[0].parameters())
     assert answer["parameters"] == count
     if name == "Separate":
         order = ["te", "te", "ve", "ve", "mme", "mme"]
@@ -1367,7 +1367,7 @@ def test_pretrained_weights_learn_at_their_share_of_the_rate(arrays, tmp_path, m
     """The first step of Adam moves each weight by the rate, whatever its gradient."""
     monkeypatch.setattr(es, "PARTS", 1)
     torch.manual_seed(3)
-    source = arrays.model(replace(TINY, dropout=0.0)).state_dict()
+    source = arrays.model(replace(TINY, dropout=0.0))[0].state_dict()
     starts = {name: value for name, value in source.items() if name.startswith(("text", "image"))}
     once = replace(BUDGET, batch=36, weight_decay=0.0, started=0.25, learning_rate=1e-3)
     answer = run(replace(arrays, starts=starts), checkpoint=tmp_path / "a.pt", settings=once)
@@ -1381,7 +1381,7 @@ def test_pretrained_weights_learn_at_their_share_of_the_rate(arrays, tmp_path, m
         moved = (trained[name] - starts[name]).abs()
         assert moved.max() == near(rate, rel=0.01)
     seed_everything(0)
-    model = replace(arrays, starts=starts).model(TINY)
+    model, _ = replace(arrays, starts=starts).model(TINY)
     for name in ("heads.mm.layers.0.weight", "words.encoder.layer.0.output.dense.weight"):
         moved = (trained[name] - model.state_dict()[name]).abs()
         assert moved.max() == near(1e-3, rel=0.01)
