@@ -1,4 +1,4 @@
-"""Write notebooks/expected/<tier>/<number>.json from the results of a finished run.
+"""Write notebooks/expected/<tier>/<number>.json and <number>_claims.json from a finished run.
 
     mmlib run 04 --seeds 5 --out runs/five
     python ci/make_expected.py 04 world --run runs/five --checked 3
@@ -7,11 +7,12 @@ The figures are those of the trained systems, each training once. Tolerances com
 over the run's seeds (`mmlib.claims.make_expected`), for a later run of as many seeds as the
 notebook has by default (--checked). Chance is 50 for AUC and what the system Random got for the
 rest. Other parameters than the defaults (--set preset=quick) become a further set of figures in
-the same file.
+the same file; the claims kept are those of the defaults.
 """
 
 import argparse
 import datetime
+import json
 import platform
 import subprocess
 from pathlib import Path
@@ -102,6 +103,10 @@ def main() -> None:
     )
     target = ROOT / "notebooks" / "expected" / args.tier / f"{args.notebook}.json"
     write_json(target, combined(expected_sets(target) if target.exists() else [], expected, fixed))
+    if not changed:
+        claims = json.loads((args.run / notebook.stem / "claims.json").read_text())
+        record = {"how": how, "notebook": notebook.stem, "claims": claims}
+        write_json(target.with_name(f"{args.notebook}_claims.json"), record)
     print(f"{target}: {len(expected['figures'])} figures, not held: {expected['not_held']}")
 
 
