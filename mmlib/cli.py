@@ -1,4 +1,4 @@
-"""The command line: `mmlib run` executes notebooks, `mmlib data` fetches and checks data sets."""
+"""Run notebooks that replicate papers, report on the run, make a course of them, get their data."""
 
 import argparse
 import ast
@@ -61,6 +61,20 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     run.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
     run.set_defaults(run=_run)
 
+    report = commands.add_parser("report", help="write a finished run as a web site")
+    report.add_argument("folder", type=Path, metavar="RUN", help="such as runs/latest")
+    report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
+    report.set_defaults(run=_report)
+
+    course = commands.add_parser("course", help="write the notebooks for students or for teachers")
+    course.add_argument(
+        "version", choices=("student", "answers"), help="without answers, or without blanks"
+    )
+    course.add_argument("out", type=Path, metavar="DIR", help="a new folder, or an earlier call's")
+    course.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 …; default: all")
+    course.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
+    course.set_defaults(run=_course)
+
     data = commands.add_parser("data", help="list, get, check data sets; extract features")
     if with_data:
         from mmlib.datasets import cli
@@ -87,6 +101,33 @@ def _run(args: argparse.Namespace) -> int:
         runner.link_latest(out)
     print(judge.summary_text(reports))
     return int(not all(report.ok for report in reports))
+
+
+def _report(args: argparse.Namespace) -> int:
+    """`mmlib report`."""
+    summary = args.folder / "summary.json"
+    if not summary.is_file():
+        print(f"mmlib report: no {summary}; name a folder that mmlib run wrote", file=sys.stderr)
+        return 2
+    from mmlib import report
+
+    print(report.write(args.folder, args.out))
+    return 0
+
+
+def _course(args: argparse.Namespace) -> int:
+    """`mmlib course`."""
+    from mmlib import course
+
+    try:
+        notebooks = _select(_notebook_folder(args.notebooks), args.numbers)
+        written = course.write(args.version, args.out, notebooks)
+    except (UsageError, course.CourseError, OSError) as error:
+        print(f"mmlib course: {error}", file=sys.stderr)
+        return 2
+    for path in written:
+        print(path)
+    return 0
 
 
 def _notebook_folder(named: Path | None) -> Path:

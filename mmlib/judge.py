@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -139,8 +140,16 @@ def expected_sets(path: Path) -> list[dict[str, Any]]:
 
 
 def made_with(expected: dict[str, Any], parameters: dict[str, Any]) -> bool:
-    """Whether a set of expected figures was made with the parameters of a run."""
-    return all(parameters.get(k) == v for k, v in expected.get("parameters", {}).items())
+    """Whether a set of expected figures was made with the parameters of a run.
+
+    A model is known by its last name, wherever it lies ("/models/bert-base" is "bert-base").
+    """
+    named = {
+        k: re.split(r"[/\\]", v)[-1] if isinstance(v, str) else v for k, v in parameters.items()
+    }
+    return all(
+        v in (parameters.get(k), named.get(k)) for k, v in expected.get("parameters", {}).items()
+    )
 
 
 def _expected_problems(checks: dict[str, Any], folder: Path, parameters: dict) -> list[str]:
