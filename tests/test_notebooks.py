@@ -12,15 +12,17 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_output
-from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, stdout
+from nbformat.v4 import new_markdown_cell, new_output
+from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, five_exercises, stdout
 
+from mmlib.claims import Estimate, judge
 from mmlib.cli import TIERS
-from mmlib.judge import expected_sets
+from mmlib.judge import claim_problems, expected_sets
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-EXPECTED = sorted((ROOT / "notebooks" / "expected").glob("*/*.json"))
+EXPECTED = sorted((ROOT / "notebooks" / "expected").glob("*/[0-9][0-9].json"))
+RECORDED = sorted((ROOT / "notebooks" / "expected").glob("*/*_claims.json"))
 SPEC = importlib.util.spec_from_file_location("hygiene", ROOT / "ci" / "hygiene.py")
 assert SPEC is not None
 assert SPEC.loader is not None
@@ -52,6 +54,30 @@ def test_expected_figures_say_where_they_come_from(path):
     few = [name for name, figure in content["figures"].items() if figure["seeds"] < 5]
     if path.parent.name == "world":
         assert few == [], "a tolerance comes from at least five seeds"
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_recorded_claims_follow_the_rule(path):
+    content = json.loads(path.read_text())
+    assert content["notebook"] in [notebook.stem for notebook in NOTEBOOKS]
+    assert content["how"] == json.loads(path.with_name(f"{path.stem[:2]}.json").read_text())[
+        "how"
+    ] | ({"note": content["how"]["note"]} if "note" in content["how"] else {})
+    assert claim_problems(content["claims"]) == []
+    for claim in content["claims"]:
+        verdicts = {part["verdict"] for part in claim["parts"].values()}
+        for part in claim["parts"].values():
+            if part["effect"] is not None:
+                estimate = Estimate(part["effect"], part["low"], part["high"])
+                assert part["verdict"] == judge(estimate, claim["margin"]), claim["id"]
+        weakest = claim["parts"][claim["weakest"]] if claim["parts"] else {"effect": None}
+        assert claim["effect"] == weakest["effect"]
+        if claim["why"].startswith("weakest:"):  # only the deciding part was kept
+            assert claim["verdict"] == "supported" or verdicts != {"supported"}
+        elif len(verdicts) == 1:
+            assert claim["verdict"] in verdicts
+        else:
+            assert claim["verdict"] == ("not supported" if verdicts else "not tested")
 
 
 def vacuous(figures: dict) -> list[str]:
@@ -93,6 +119,7 @@ def committed(tmp_path):
         ("print(tier, seeds, device, out, resume, expected)", [], stdout("world 3\n")),
         ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("AUC: within tolerance")),
     )
+    nb.cells += five_exercises(count=5)
     return nb, path
 
 
@@ -185,11 +212,59 @@ def spoil_injected(nb):
     nb.cells[5].metadata["tags"] = ["injected-parameters"]
 
 
+# The first exercise: question 8, blank 9, answer 10, check 11, explanation 12; the last is at 28.
+
+
+def spoil_by_leaving_out_exercises(nb):
+    del nb.cells[8:]
+
+
+def spoil_number_of_exercises(nb):
+    del nb.cells[28:]
+
+
+def spoil_explanation(nb):
+    del nb.cells[12]
+
+
+def spoil_check_of_exercise(nb):
+    nb.cells[11].metadata["tags"] = []
+
+
+def spoil_order(nb):
+    nb.cells[11].metadata["tags"], nb.cells[10].metadata["tags"] = ["answer"], ["check"]
+
+
+def spoil_by_tearing_apart(nb):
+    nb.cells.insert(12, new_markdown_cell("Prose."))
+
+
+def spoil_by_straying(nb):
+    nb.cells[7].metadata["tags"].append("check")
+    nb.cells[7].metadata["jupyter"] = {"source_hidden": True}
+
+
+def spoil_heading(nb):
+    nb.cells[13].source = "### Exercise 2: a title"
+
+
+def spoil_numbering(nb):
+    nb.cells[13].source = "### Exercise 3. A title"
+
+
+def spoil_folding_of_answer(nb):
+    del nb.cells[10].metadata["jupyter"]
+
+
+def spoil_folding_of_check(nb):
+    nb.cells[11].metadata["jupyter"] = {"source_hidden": False}
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (spoil_counts, "execution counts are [1, 7, 3, 4], not 1 to 4"),
-        (spoil_by_not_running, "execution counts are [1, 2, None, 4]"),
+        (spoil_counts, "execution counts are [1, 7, 3, 4, 5"),
+        (spoil_by_not_running, "execution counts are [1, 2, None, 4, 5"),
         (spoil_check_output, "nothing would be compared"),
         (spoil_check_tag, "no cell is tagged nbval-check-output"),
         (spoil_check_text, "0 figures stated to be within tolerance, but 1 are expected"),
@@ -209,6 +284,20 @@ def spoil_injected(nb):
         (spoil_skip, "cell 6: tag nbval-skip"),
         (spoil_marker, "cell 8: a marker of nbval's in a comment"),
         (spoil_injected, "cell 6: tag injected-parameters"),
+        (spoil_by_leaving_out_exercises, "0 exercises; there must be at least 5"),
+        (spoil_number_of_exercises, "4 exercises; there must be at least 5"),
+        (spoil_explanation, "Exercise 1. A title: has no answer (markdown)"),
+        (spoil_check_of_exercise, "Exercise 1. A title: has no check (code)"),
+        (spoil_order, "its cells are exercise (markdown), blank (code), check (code), answer (co"),
+        (
+            spoil_by_tearing_apart,
+            "check (code), a cell without a tag, answer (markdown); they must",
+        ),
+        (spoil_by_straying, "cell 8 is tagged check (code) but stands before the first exercise"),
+        (spoil_heading, "exercises are numbered [1, None, 3, 4, 5]; write"),
+        (spoil_numbering, "exercises are numbered [1, 3, 3, 4, 5]"),
+        (spoil_folding_of_answer, "cell 11: an answer or a check without jupyter.source_hidden"),
+        (spoil_folding_of_check, "cell 12: an answer or a check without jupyter.source_hidden"),
     ],
 )
 def test_each_fault_is_named(committed, spoil, said):
@@ -356,13 +445,15 @@ def test_nbval_notices_a_dead_kernel(verdicts):
 def test_execute_replaces_the_outputs_in_place(tmp_path):
     path = tmp_path / "00_start.ipynb"
     nb = committed_notebook(
+        ("from mmlib import course", [], []),
         (PARAMETERS, ["parameters"], []),
         ("print(tier, seeds, device, out, resume, expected)", [], stdout("old\n")),
     )
+    nb.cells += five_exercises(count=4)
     nbformat.write(nb, path)
     assert hygiene.main(["execute", str(path)]) == 0
     done = nbformat.read(path, as_version=4)
-    assert done.cells[3].outputs[0].text == "world 3 auto  False expected\n"
+    assert done.cells[5].outputs[0].text == "world 3 auto  False expected\n"
     assert [cell.id for cell in done.cells] == [cell.id for cell in nb.cells]
 
 
