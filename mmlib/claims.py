@@ -93,6 +93,12 @@ class Estimate:
     low: float
     high: float
 
+    def times(self, factor: float) -> "Estimate":
+        """In another unit; raises ValueError for a factor that is not positive."""
+        if factor <= 0:
+            raise ValueError(f"a unit is a positive factor, not {factor}")
+        return Estimate(self.effect * factor, self.low * factor, self.high * factor)
+
     def minus(self, other: "Estimate | float") -> "Estimate":
         """The difference to a constant, or to an independent estimate.
 
@@ -272,17 +278,30 @@ def _plain(estimate: Estimate) -> dict[str, float | None]:
     return {k: round(v, 4) if np.isfinite(v) else None for k, v in asdict(estimate).items()}
 
 
-def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
-    """The ledger of a notebook: a row a claim, with the deciding effect and its interval."""
+def recorded_claims(path: Path) -> dict[str, dict]:
+    """The claims of a recorded run by id (`<tier>/<number>_claims.json`), none without the file."""
+    if not path.exists():
+        return {}
+    return {one["id"]: one for one in json.loads(path.read_text(encoding="utf-8"))["claims"]}
+
+
+def claims_table(claims: Sequence[Claim], recorded: Path | None = None) -> pd.DataFrame:
+    """The ledger of a notebook: a row a claim, with the deciding effect and its interval.
+
+    recorded: file of the claims of a recorded run, whose verdicts stand beside these.
+    """
+    before = recorded_claims(recorded) if recorded else {}
     rows = []
     for record in (claim.record() for claim in claims):
         effect = "–"
         if None not in (record["effect"], record["low"], record["high"]):
             effect = "{effect:+.2f} [{low:+.2f}, {high:+.2f}] {unit}".format(**record)
-        rows.append(
-            {"claim": record["claim"], "paper": record["paper"], "tested by": record["comparison"],
-             "effect, 95 % interval": effect, "verdict": record["verdict"], "why": record["why"]}
-        )  # fmt: skip
+        row = {"claim": record["claim"], "paper": record["paper"],
+               "tested by": record["comparison"], "effect, 95 % interval": effect,
+               "verdict": record["verdict"]}  # fmt: skip
+        if before:
+            row["recorded run"] = before.get(record["id"], {}).get("verdict", "–")
+        rows.append({**row, "why": record["why"]})
     return pd.DataFrame(rows, index=pd.Index([claim.id for claim in claims], name="id"))
 
 

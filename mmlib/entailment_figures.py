@@ -134,7 +134,7 @@ def fit_counts(fits: np.ndarray, image_of: np.ndarray) -> Figure:
         axis.axvline(median, color=COLOURS[1], label=f"median {median:g}")
         axis.axvline(most, color=COLOURS[6], linestyle=":", label=f"maximum {most}")
         none = 100 * float((counts == 0).mean())
-        axis.set(xlabel=what, ylabel=of, title=f"{100 - none:.0f} % of {of}: at least one")
+        axis.set(xlabel=what, ylabel=of, title=f"{100 - none:.0f} % of {of} have at least one")
         axis.legend(fontsize=8, loc="upper right", frameon=True, framealpha=0.9, edgecolor="none")
     return figure
 
@@ -320,7 +320,7 @@ def roc_curves(
             left.plot(called, at["recall"], **mark)
             if (own >= limit).any():
                 right.plot(at["recall"], at["precision"], **mark)
-    left.set(xlabel="called entailed, in % of what is not", ylabel="recall in %")
+    left.set(xlabel="false yes in % (false positive rate)", ylabel="recall in %")
     right.set(xlabel="recall in %", ylabel="precision in %", ylim=(None, 102))
     left.legend(title="ROC area", fontsize=8, title_fontsize=8, loc="lower right")
     marks = "● threshold 0.5" + ("   ○ tuned threshold" if tuned else "")

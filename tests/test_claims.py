@@ -1,6 +1,7 @@
 """Intervals that cover what they say, verdicts by the rule, tables, and the check of figures."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -319,6 +320,22 @@ def test_the_ledger_shows_effect_interval_and_verdict():
     assert table["effect, 95 % interval"].tolist() == ["+2.00 [+1.00, +3.00] points", "–", "–"]
     assert table.verdict.tolist() == ["supported", "not tested", "not tested"]
     assert table.index.tolist() == ["c", "c", "c"]
+
+
+def test_a_recorded_runs_verdicts_stand_beside(tmp_path):
+    path = tmp_path / "07_claims.json"
+    assert "recorded run" not in claims_table([claim(UP)], path)
+    other = {"how": {}, "claims": [{"id": "c", "verdict": "opposite"}]}
+    path.write_text(json.dumps(other))
+    table = claims_table([claim(UP), replace(claim(), id="d")], path)
+    assert table["recorded run"].tolist() == ["opposite", "–"]
+    assert table.verdict.tolist() == ["supported", "not tested"]
+
+
+def test_an_estimate_in_another_unit():
+    assert Estimate(6, -3, 12).times(1 / 3) == Estimate(2, -1, 4)
+    with pytest.raises(ValueError, match="positive factor"):
+        Estimate(6, -3, 12).times(-1)
 
 
 # --- Results and tables ----------------------------------------------------------------------

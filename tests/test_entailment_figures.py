@@ -101,7 +101,7 @@ def test_own_pairs_are_not_counted_as_fits():
     said = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in (left, right)]
     assert said == [["median 0", "maximum 2"], ["median 1", "maximum 1"]]
     assert [line.get_xdata()[0] for line in left.lines] == [0, 2]
-    assert left.get_title() == "33 % of captions: at least one"
+    assert left.get_title() == "33 % of captions have at least one"
     assert (fits == before).all()  # the caller's array is as it was
 
 
@@ -232,7 +232,7 @@ def test_curves_have_their_areas_and_thresholds():
     scores = {"perfect": labels * 0.8, "good": good}
     figure = figures.roc_curves(labels, scores, weights, {"good": 0.7})
     left, right = drawn(figure)
-    assert left.get_xlabel() == "called entailed, in % of what is not"
+    assert left.get_xlabel() == "false yes in % (false positive rate)"
     assert (left.get_ylabel(), right.get_xlabel(), right.get_ylabel()) == (
         "recall in %", "recall in %", "precision in %",
     )  # fmt: skip

@@ -1524,13 +1524,18 @@ def test_collect_puts_rows_tests_and_seeds_in_their_places():
         }
 
     three = ("te", "ve", "mm")
-    branches = {"Full": three, "Sigmoid": three, "Only TE": ("te",), "Single stream": ("mm",)}
+    branches = {
+        "Full": three, "w/o BERT": three, "Sigmoid": three, "Only TE": ("te",),
+        "Single stream": ("mm",),
+    }  # fmt: skip
     jobs = [({"system": name, "seed": seed}, {}) for name in branches for seed in (0, 1)]
     answers = [answer(branches[job["system"]], job["seed"] / 2) for job, _ in jobs]
     found = es.collect(jobs, answers)
-    assert set(found) == {*branches, "Full, TE branch", "Full, VE branch"}
-    for name, k in (("Full", 2), ("Full, TE branch", 0), ("Full, VE branch", 1), ("Sigmoid", 2),
-                    ("Only TE", 0), ("Single stream", 0)):  # fmt: skip
+    shown = {"Full, TE branch": 0, "Full, VE branch": 1, "w/o BERT, TE branch": 0}
+    shown["w/o BERT, VE branch"] = 1
+    assert set(found) == {*branches, *shown}
+    for name, k in [("Full", 2), ("Sigmoid", 2), ("Only TE", 0), ("Single stream", 0),
+                    *shown.items()]:  # fmt: skip
         for t, test in enumerate(("dev", "T")):
             wanted = [[seed / 2 + k / 10 + t / 100] * 2 for seed in (0, 1)]
             assert found[name][test] == near(np.array(wanted))
@@ -1701,6 +1706,21 @@ def test_figures_of_each_training(data, tuned):
 # --- Contrasts -----------------------------------------------------------------------------------
 
 
+def test_no_row_is_compared_with_one_that_learned_nothing(data):
+    """The mean area over trainings decides; equal scores are chance."""
+    good = scores_of(data, 2, 1.5, 1)
+    constant = {name: np.full_like(own, 0.5) for name, own in good.items()}
+    half = {name: np.concatenate([own[:1], constant[name][:1]]) for name, own in good.items()}
+    scores = {"A": good, "B": constant, "C": half}
+    assert [es.learned(data, scores, name, "T", "all") for name in "ABCD"] == [
+        True, False, True, False
+    ]  # fmt: skip
+    assert not es.learned(data, scores, "A", "no such test", "all")
+    assert es.contrast(data, scores, "A", "B", "T", "all") is None
+    assert es.contrast(data, scores, "B", "A", "T", "all") is None
+    assert es.contrast(data, scores, "A", "C", "T", "all", draws=5) is not None
+
+
 @pytest.mark.parametrize(
     ("metric", "tuned"), [*((metric, True) for metric in es.METRICS), ("f0.5", False)]
 )
@@ -1868,6 +1888,12 @@ def test_errors_by_kind_by_loops(data):
                 cells += 2
             else:
                 assert pd.isna(table.loc[kind, f"{title}, pairs"])
+    labels, about = test.samples.label, np.array(test.about)
+    for kind in set(about[labels == 0]):
+        at = (labels == 1) | (about == kind)
+        areas = [roc_auc_score(labels[at], row["T"][one][at]) for one in range(3)]
+        assert table.loc[kind, "ROC area"] == near(100 * np.mean(areas), abs=0.06)
+        cells += 1
     assert table.notna().sum().sum() == cells
     assert {False, True} <= {w for wrongs in wanted.values() for w in wrongs}
 
@@ -1956,27 +1982,27 @@ def test_power_by_simulation(data):
     assert table.iloc[0, 2:].tolist() == near([10.0, 8.7, 13.3, 2.8, 0.9, 4.3])
 
 
-def test_error_contrasts_are_rates_of_false_edits_minus_foreign_captions(data):
-    kinds = ["number", "actor", "object", "foreign", "own"]
+def test_error_contrasts_are_rates_of_false_edits_minus_those_of_other_edits(data):
+    kinds = ["number", "actor", "object", "colour", "swap", "foreign", "own"]
     about = tuple(np.random.default_rng(0).choice(kinds, 40))
     samples = data.tests["crowd"].samples
     own = replace(data, tests={"world": es._plain_test(samples, about)})
     row = {**scores_of(data, 2, 0.5), "world": scores_of(data, 2, 0.5)["crowd"]}
     found = es.error_contrasts(own, {"Full": row, "Only TE": {}})
     rates = {}
-    for kind in kinds:
+    for kind in ("number", "actor", "object", ("colour", "swap")):
         called = [
             row["world"][one][i] >= limit_of(own, row, "world", "all", one)
             for one in range(2)
             for i in range(40)
-            if about[i] == kind and samples.label[i] == 0
+            if about[i] in (kind if isinstance(kind, tuple) else (kind,)) and samples.label[i] == 0
         ]
         rates[kind] = 100 * np.mean(called)
     assert len(set(rates.values())) > 2
     titles = {"number": "number", "actor": "person or animal", "object": "other thing"}
     assert set(found) == set(titles.values())
     for kind, title in titles.items():
-        assert found[title].effect == near(rates[kind] - rates["foreign"])
+        assert found[title].effect == near(rates[kind] - rates["colour", "swap"])
         assert found[title].low <= found[title].effect <= found[title].high
 
 

@@ -814,7 +814,47 @@ def test_gains_and_flattery_by_hand():
     assert gained["CLIP"].effect == near(2 * flat.mean())
     assert study.gains(scores, "both (x)", "e30_logic") == {}
     found = study.flattery(scores, "dual", "both (x)")
-    assert found.effect == near((6 - 1) * flat.mean())
+    assert found.effect == near(100 * (6 / 10 - 1 / 20))  # 60 percent more, and 5
+
+
+def test_the_weakest_familys_gain_is_compared_with_each_others():
+    """UNITER is weakest before; it gains 3, CLIP 1 and ALBEF loses 2."""
+    flat = np.ones((2, 6)) * (1 + np.linspace(-0.1, 0.1, 6))
+    levels = {"CLIP": (20, 1), "ALBEF": (30, -2), "UNITER": (10, 3)}
+    scores = {}
+    for family, (plain, gain) in levels.items():
+        scores[f"{family}-like, plain"] = {"rsum": plain * flat}
+        scores[f"{family}-like, both (x)"] = {"rsum": (plain + gain) * flat}
+    found = study.weakest_gain(scores, "both (x)")
+    effects = {name: round(own.effect, 6) for name, own in found.items()}
+    assert effects == {"UNITER": 3, "UNITER − CLIP": 2, "UNITER − ALBEF": 5}
+    del scores["CLIP-like, plain"], scores["ALBEF-like, plain"]
+    assert study.weakest_gain(scores, "both (x)") == {}
+
+
+def test_the_sheet_is_of_the_image_that_gained_most_true_captions_of_others(collection):
+    """Image 0 gains two of its own, image 1 one of another's: the latter is shown."""
+    image_of = collection.image_of("test")
+    images, captions = COUNTS["test"], len(image_of)
+    fits = np.zeros((images, captions), dtype=bool)
+    fits[image_of, np.arange(captions)] = True
+    foreign = int(np.flatnonzero(image_of != 1)[0])
+    fits[1, foreign] = True
+    wrong = [[c for c in range(captions) if not fits[i, c]] for i in range(images)]
+    before = [own[:2] for own in wrong]
+    after = [list(own) for own in before]
+    after[0] = np.flatnonzero(image_of == 0)[:2].tolist()
+    after[1] = [foreign, before[1][1]]
+    jobs, answers = [], []
+    for variant, maker, top in (("plain", "", before), ("both", "classifier", after)):
+        jobs.append(({"family": "dual", "variant": variant, "maker": maker, "note": ""}, {}))
+        answers.append({"top": top})
+    image, first, second = study.before_after(collection, jobs, answers, fits, count=2)
+    assert image == 1
+    assert [true for _, _, true in first] == [False, False]
+    assert second[0] == (collection.texts("test")[foreign], False, True)
+    assert study.before_after(collection, jobs[:1], answers[:1], fits) is None
+    assert study.before_after(collection, jobs, answers, None) is None
 
 
 def test_tables_stand_beside_the_papers(scores):
