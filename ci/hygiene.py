@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 
-from mmlib import runner
+from mmlib import course, runner
 from mmlib.paths import write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +35,9 @@ CHECK_TAG = "nbval-check-output"
 WITHIN = "within tolerance"
 CODE_LINES, ALL_LINES = 15, 25  # a cell's lines of code, and with comments and blank lines
 MEGABYTES = 3
+EXERCISES = 5  # a notebook has at least as many
+HEADING = re.compile(r"### Exercise (\d+)\. \S")
+HIDDEN = {"answer", "check"}  # code cells whose source is folded, and that need no prose before
 PROGRESS = re.compile(r"\d+%\||\d(it/s|s/it)")
 MACHINE = re.compile(r"/(home|Users|root|tmp|var/folders)/|[A-Z]:\\Users|" + re.escape(str(ROOT)))
 ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
@@ -69,13 +72,13 @@ def problems(nb: nbformat.NotebookNode, path: Path) -> list[str]:
     except nbformat.ValidationError as error:
         return [f"not a valid notebook: {error.message}"]
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
-    found = _metadata_problems(nb) + _parameter_problems(nb)
+    found = _metadata_problems(nb) + _parameter_problems(nb) + _exercise_problems(nb.cells)
     found += [p for n, cell in enumerate(nb.cells, 1) for p in _cell_problems(cell, n)]
     counts = [cell.execution_count for cell in code]
     if counts != list(range(1, len(code) + 1)):
         found.append(f"execution counts are {counts}, not 1 to {len(code)}: restart and run all")
     for n, (first, second) in enumerate(zip(nb.cells, nb.cells[1:], strict=False), 1):
-        if first.cell_type == second.cell_type == "code":
+        if first.cell_type == second.cell_type == "code" and not HIDDEN & _tags(second):
             found.append(f"no prose between the code cells {n} and {n + 1}")
     for cell in code[2:]:
         if re.search(r"^(import|from) ", cell.source, re.MULTILINE):
@@ -83,6 +86,10 @@ def problems(nb: nbformat.NotebookNode, path: Path) -> list[str]:
     if path.exists() and path.stat().st_size > MEGABYTES * 1e6:
         found.append(f"larger than {MEGABYTES} MB")
     return found + _check_cell_problems(code, path)
+
+
+def _tags(cell: nbformat.NotebookNode) -> set[str]:
+    return set(cell.metadata.get("tags", []))
 
 
 def _metadata_problems(nb: nbformat.NotebookNode) -> list[str]:
@@ -100,6 +107,22 @@ def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
     found = [f"no parameter {name}" for name in sorted(PARAMETERS - names)]
     unread = sorted(runner.unread_parameters(nb.cells, names))
     return found + [f"the parameter {name} is never read" for name in unread]
+
+
+def _exercise_problems(cells: list[nbformat.NotebookNode]) -> list[str]:
+    """Whether there are enough exercises, each complete, numbered, and with its answer folded."""
+    found = course.form_faults(cells)
+    headings = [HEADING.match(cell.source) for cell in cells if "exercise" in _tags(cell)]
+    if len(headings) < EXERCISES:
+        found.append(f"{len(headings)} exercises; there must be at least {EXERCISES}")
+    numbers = [int(heading[1]) if heading else None for heading in headings]
+    if numbers != list(range(1, len(numbers) + 1)):
+        found.append(f"exercises are numbered {numbers}; write `### Exercise 1. Title`, and so on")
+    for n, cell in enumerate(cells, 1):
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+        if cell.cell_type == "code" and HIDDEN & _tags(cell) and not folded:
+            found.append(f"cell {n}: an answer or a check without jupyter.source_hidden")
+    return found
 
 
 def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:

@@ -66,7 +66,12 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
     report.set_defaults(run=_report)
 
-    course = commands.add_parser("course", help="write the notebooks for students or for teachers")
+    course = commands.add_parser(
+        "course",
+        help="write the notebooks for students or for teachers",
+        description="DIR gets the notebooks and the folder expected that they read. Their results "
+        "go to runs/lab/ beside DIR, or where the parameter out says.",
+    )
     course.add_argument(
         "version", choices=("student", "answers"), help="without answers, or without blanks"
     )
@@ -105,13 +110,14 @@ def _run(args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> int:
     """`mmlib report`."""
-    summary = args.folder / "summary.json"
-    if not summary.is_file():
-        print(f"mmlib report: no {summary}; name a folder that mmlib run wrote", file=sys.stderr)
-        return 2
     from mmlib import report
 
-    print(report.write(args.folder, args.out))
+    try:
+        index = report.write(args.folder, args.out)
+    except (report.ReportError, OSError) as error:
+        print(f"mmlib report: {error}", file=sys.stderr)
+        return 2
+    print(index)
     return 0
 
 

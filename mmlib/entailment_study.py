@@ -428,8 +428,8 @@ of all pairs each; so how common entailment is among them was set by us. The cla
 branch starts from a small BERT that was trained to tell whether two captions are of one scene, on
 other scenes: no label of entailment, but half of the task, which the image branch and the single
 stream do not get. The retrievers start from weights trained on other scenes, as the paper's start
-from pretrained ones. What holds here shows how a method behaves where the truth is known, not how well
-it would do on photographs.""",
+from pretrained ones. What holds here shows how a method behaves where the truth is known, not how
+well it would do on photographs.""",
     "flickr8k": """*Real photographs, captions and judgments.* Text pairs are SICK's, in both
 directions. Image-text pairs are SICK's that go back to Flickr8k captions, an image's own captions
 as positives, and other images' captions as negatives, of which some are true. The test is what at

@@ -1,6 +1,7 @@
-"""What every test shares: one thread, no window system, and the folder of real data."""
+"""What tests share: one thread, no window system, the folder of real data, and a browser."""
 
 import os
+import shutil
 from pathlib import Path
 
 import matplotlib
@@ -10,6 +11,8 @@ import torch
 # Set in this process, not in the environment: notebook kernels started from here keep their own.
 matplotlib.use("Agg")
 torch.set_num_threads(1)
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +35,32 @@ def double():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, driven by Playwright, or a skip that says what is missing."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="no browser test: the package playwright is not installed"
+    )
+    named = os.environ.get("MMLIB_CHROMIUM")
+    path = named or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not path:
+        pytest.skip("no browser test: no Chromium found; MMLIB_CHROMIUM can name one")
+    root = hasattr(os, "geteuid") and os.geteuid() == 0  # Chromium's sandbox refuses root
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(
+            executable_path=path, args=["--no-sandbox"] if root else []
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def committed_site(tmp_path_factory) -> Path:
+    """The report of a run that is made of the committed notebooks and their recorded claims."""
+    from report_runs import committed_run
+
+    from mmlib import report
+
+    return report.write(committed_run(tmp_path_factory.mktemp("committed"))).parent

@@ -1,11 +1,21 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import nbformat
 import pytest
-from tiny_notebooks import CLAIM, PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
+from tiny_notebooks import (
+    CLAIM,
+    PARAMETERS,
+    RESULTS,
+    SETTINGS,
+    five_exercises,
+    judgement,
+    write_notebook,
+)
 
-from mmlib import cli, runner
+from mmlib import cli, report, runner
 
 FIGURE = {"figure": "AUC", "value": 93.0, "expected": 93.5, "tolerance": 1.0, "within": True}
 CHECKS = {
@@ -172,3 +182,92 @@ def test_data_commands_are_there():
     with pytest.raises(SystemExit) as end:
         cli.main(["data", "--help"])
     assert end.value.code == 0
+
+
+# Report
+
+
+def test_report_prints_where_the_site_is(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def write(run, out):
+        asked.append((run, out))
+        return (out or run / "report") / "index.html"
+
+    monkeypatch.setattr(report, "write", write)
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'report' / 'index.html'}\n"
+    assert cli.main(["report", str(tmp_path), "--out", "site"]) == 0
+    assert capsys.readouterr().out == "site/index.html\n"
+    assert asked == [(tmp_path, None), (tmp_path, Path("site"))]
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"), [("none", "there is no folder"), (".", "holds no summary.json")]
+)
+def test_report_of_no_run_is_wrong_usage(tmp_path, capsys, folder, said):
+    assert cli.main(["report", str(tmp_path / folder)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("mmlib report: ")
+    assert said in told
+    assert str(tmp_path / folder) in told
+    assert told.count("\n") == 1
+
+
+# Course
+
+
+@pytest.fixture
+def lessons(notebooks):
+    """The folder of two notebooks, both with exercises."""
+    for path in notebooks.glob("*.ipynb"):
+        nb = nbformat.read(path, as_version=4)
+        nb.cells += five_exercises(count=1)
+        nbformat.write(nb, path)
+    return notebooks
+
+
+def course(lessons, *options):
+    return cli.main(["course", *map(str, options), "--notebooks", str(lessons)])
+
+
+@pytest.mark.parametrize(("version", "without"), [("student", "answer"), ("answers", "blank")])
+def test_course_writes_all_notebooks(lessons, tmp_path, capsys, version, without):
+    out = tmp_path / "lessons" / version
+    assert course(lessons, version, out) == 0
+    paths = [out / "01_one.ipynb", out / "02_two.ipynb"]
+    assert capsys.readouterr().out.splitlines() == list(map(str, paths))
+    for path in paths:
+        cells = nbformat.read(path, as_version=4).cells
+        tags = {tag for cell in cells for tag in cell.metadata.get("tags", [])}
+        assert tags == {"parameters", "exercise", "blank", "answer", "check"} - {without}
+    assert (out / "expected" / "world" / "01.json").read_text() == json.dumps(EXPECTED)
+
+
+def test_course_writes_those_named(lessons, tmp_path, capsys):
+    assert course(lessons, "student", tmp_path / "out", "2") == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'out' / '02_two.ipynb'}\n"
+    assert not (tmp_path / "out" / "01_one.ipynb").exists()
+
+
+def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "essay.txt").write_text("mine")
+    for options, said in (
+        (("student", tmp_path / "new", "03"), "no notebook '03'; there are 01_one, 02_two"),
+        (("student", tmp_path / "out"), "essay.txt is not of this command's making"),
+        (("answers", lessons), "01_one.ipynb is not of this command's making"),
+    ):
+        assert course(lessons, *options) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("mmlib course: ")
+        assert said in told
+        assert told.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_course_knows_two_versions(lessons, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        course(lessons, "teacher", tmp_path / "out")
+    assert end.value.code == 2
+    assert "invalid choice: 'teacher'" in capsys.readouterr().err

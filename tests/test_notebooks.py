@@ -227,8 +227,8 @@ def spoil_explanation(nb):
     del nb.cells[12]
 
 
-def spoil_check_of_exercise(nb):
-    nb.cells[11].metadata["tags"] = []
+def spoil_blank(nb):
+    nb.cells[9].metadata["tags"] = []
 
 
 def spoil_order(nb):
@@ -287,11 +287,11 @@ def spoil_folding_of_check(nb):
         (spoil_by_leaving_out_exercises, "0 exercises; there must be at least 5"),
         (spoil_number_of_exercises, "4 exercises; there must be at least 5"),
         (spoil_explanation, "Exercise 1. A title: has no answer (markdown)"),
-        (spoil_check_of_exercise, "Exercise 1. A title: has no check (code)"),
+        (spoil_blank, "Exercise 1. A title: has no blank (code)"),
         (spoil_order, "its cells are exercise (markdown), blank (code), check (code), answer (co"),
         (
             spoil_by_tearing_apart,
-            "check (code), a cell without a tag, answer (markdown); they must",
+            "check (code), a cell without a tag, answer (markdown); they",
         ),
         (spoil_by_straying, "cell 8 is tagged check (code) but stands before the first exercise"),
         (spoil_heading, "exercises are numbered [1, None, 3, 4, 5]; write"),

@@ -14,6 +14,7 @@ from mmlib import training
 from mmlib.claims import paper_values
 from mmlib.datasets.captioned import CaptionedImages
 from mmlib.datasets.judgments import Judged, ranking
+from mmlib.datasets.problem import DataError
 from mmlib.entailment import Settings, entail_at_k
 from mmlib.entailment_batches import Words
 from mmlib.paths import PACKAGE
@@ -429,6 +430,28 @@ def test_stage_a_is_kept_and_taken_up(start, collection, tmp_path, monkeypatch):
     assert {f: len(h["history"]) for f, h in again.history.items()} == {
         f: p.epochs for f, p in BUDGET.first.items()
     }
+
+
+def test_stage_a_does_not_see_what_the_classifier_learns_from(collection, tmp_path, monkeypatch):
+    """What is left out changes no word and no split of stage B."""
+    rows, seen = collection.rows["train"], []
+
+    def look(function, jobs, folder, **options):
+        seen.extend(data["splits"]["train"] for _, data in jobs)
+        return run_jobs(function, jobs, folder, **options)
+
+    run_jobs = study.training.run_jobs
+    monkeypatch.setattr(study.training, "run_jobs", look)
+    begin = study.starting_point(
+        collection, BUDGET, tmp_path, families=("dual", "align"), leave_out=rows[::2], workers=1
+    )
+    kept = collection.features[rows[1::2]]
+    assert all(len(split.images) == len(kept) for split in seen)
+    assert np.array_equal(np.asarray(seen[0].images), kept)
+    assert len(begin.splits["train"].images) == len(rows)
+    assert begin.words.words == study.Words.of(collection.texts("train"), BUDGET.min_count).words
+    with pytest.raises(DataError, match="every training image is left out"):
+        study.starting_point(collection, BUDGET, tmp_path, leave_out=rows, workers=1)
 
 
 def test_the_budgets_of_stage_a_reach_the_jobs():

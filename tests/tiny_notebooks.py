@@ -73,3 +73,41 @@ def committed_notebook(*cells: tuple[str, list[str], list]) -> nbformat.Notebook
 def stdout(text: str) -> list[nbformat.NotebookNode]:
     """The outputs of a cell that printed `text`."""
     return [new_output("stream", name="stdout", text=text)]
+
+
+def exercise(
+    number: int, answer: str, check: str, blank: str = "", count: int = 1
+) -> list[nbformat.NotebookNode]:
+    """The five cells of an exercise, executed from `count` on; the blank is `answer_N = ...`."""
+    name = f"Exercise {number}"
+    hidden = {"jupyter": {"source_hidden": True}}
+    told = stdout(f"{name}: right.\n")
+    return [
+        new_markdown_cell(f"### {name}. A title\n\nQuestion?", metadata={"tags": ["exercise"]}),
+        new_code_cell(
+            blank or f"answer_{number} = ...",
+            metadata={"tags": ["blank"]},
+            execution_count=count,
+        ),
+        new_code_cell(answer, metadata={"tags": ["answer"], **hidden}, execution_count=count + 1),
+        new_code_cell(
+            check, metadata={"tags": ["check"], **hidden}, outputs=told, execution_count=count + 2
+        ),
+        new_markdown_cell(
+            "<details><summary>Answer</summary>So.</details>", metadata={"tags": ["answer"]}
+        ),
+    ]
+
+
+def five_exercises(count: int) -> list[nbformat.NotebookNode]:
+    """Five exercises about numbers, as committed; the first cell is executed as number `count`."""
+    return [
+        cell
+        for n in range(5)
+        for cell in exercise(
+            n + 1,
+            f"answer_{n + 1} = {n}",
+            f"course.number({n + 1}, answer_{n + 1}, {n}, 0.1)",
+            count=count + 3 * n,
+        )
+    ]

@@ -1,0 +1,491 @@
+"""Checks of exercises, and the students' and teacher's versions of a small notebook."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from nbclient import NotebookClient
+from tiny_notebooks import PARAMETERS, committed_notebook, exercise, five_exercises, stdout
+
+from mmlib import course, runner
+from mmlib.course import CourseError, NoAnswer, WrongAnswer
+
+# Numbers
+
+
+@pytest.mark.parametrize("given", [5, 5.04, np.float32(5), np.int64(5), torch.tensor(5)])
+def test_number_near_the_truth_is_right(given, capsys):
+    course.number(2, given, 5, 0.05)
+    assert capsys.readouterr().out == "Exercise 2: right.\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (50, "50 is not right: chance of AUC"),
+        (5.1, "5.1 is too large."),
+        (-3, "-3 is too small."),
+        (float("inf"), "inf is too large."),
+        (float("nan"), "nan is not a number."),
+        ("5", "'5' is not a number."),
+        (True, "True is not a number."),
+        ([5], "[5] is not a number."),
+        ([[1], [2, 3]], "[[1], [2, 3]] is not a number."),
+        ({}, "{} is not a number."),
+        (len, "<built-in function len> is not a number."),
+        ("x" * 500, f"'{'x' * 118}… is not a number."),
+    ],
+)
+def test_wrong_number_is_told_why(given, said):
+    with pytest.raises(WrongAnswer) as error:
+        course.number(1, given, 5.0, 0.05, wrong={50: "chance of AUC"})
+    assert str(error.value) == f"Exercise 1: {said}"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((1, 2.5), "your value at [1], 2.5, is too large."),
+        ([0, 9], "your value at [0], 0, is too small."),
+        ([1.0, float("nan")], "your value at [1], nan, is not a number."),
+        ([2, 1], "[2, 1] is not right: the other way round"),
+        ([1, 2, 3], "[1, 2, 3] is not a list of 2 numbers."),
+        (1, "1 is not a list of 2 numbers."),
+        ([np.float64(1), "b"], "[1.0, 'b'] is not a list of 2 numbers."),
+    ],
+)
+def test_wrong_place_among_numbers_is_named(given, said):
+    with pytest.raises(WrongAnswer) as error:
+        course.number(1, given, (1, 2), 0.05, wrong={(2, 1): "the other way round"})
+    assert str(error.value) == f"Exercise 1: {said}"
+
+
+def test_numbers_of_any_kind_are_right():
+    for given in (
+        [1, 2],
+        (1.01, 2),
+        np.array([1, 2]),
+        torch.tensor([1.0, 2.0], requires_grad=True),
+    ):
+        course.number(1, given, (1, 2), 0.05)
+    with pytest.raises(WrongAnswer, match=r"not an array of numbers of the shape \(2, 2\)"):
+        course.number(1, [1, 2], np.eye(2), 0.05)
+    with pytest.raises(WrongAnswer, match=r"your value at \[1, 0\], 1, is too large"):
+        course.number(1, np.ones((2, 2)), np.triu(np.ones((2, 2))), 0.05)
+
+
+@pytest.mark.parametrize("truth", [float("nan"), [1, float("inf")], None, "5"])
+def test_truth_that_nothing_equals_is_the_authors_fault(truth):
+    with pytest.raises(ValueError, match="exercise 1: no number to compare with"):
+        course.number(1, 5, truth, 0.05)
+
+
+# Choices
+
+
+def test_choice():
+    wrong = {"Photographs": "they need data", "both": "one is enough"}
+    course.choice(3, " World ", "world", wrong)
+    with pytest.raises(WrongAnswer, match=r"^Exercise 3: it is not 'Photographs': they need data$"):
+        course.choice(3, "photographs", "world", wrong)
+    for given in ("worlds", 3, ["world"]):
+        with pytest.raises(WrongAnswer, match=r"is none of 'Photographs', 'both', 'world'\.$"):
+            course.choice(3, given, "world", wrong)
+
+
+# Functions
+
+
+def total(values):
+    return sum(values)
+
+
+def check_total(given, **how):
+    course.function(4, given, total, [([1, 2],), ([3],), ([],)], **how)
+
+
+def test_right_function_passes_although_it_spoils_its_arguments(capsys):
+    def spoil(values):
+        left = 0.0
+        while values:
+            left += values.pop()
+        return left
+
+    check_total(spoil)
+    assert capsys.readouterr().out == "Exercise 4: right.\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda v: v[0] if v else 0, "for [1, 2] your function returns 1, which is not right."),
+        (lambda v: np.float64(sum(v) if len(v) != 1 else 9), "for [3] your function returns 9.0, "),
+        (lambda v: str(sum(v)), "for [1, 2] your function returns '3', which is not a number."),
+        (lambda v: v, "for [1, 2] your function returns [1, 2], which is not a number."),
+        (lambda v: sum(v) / len(v) * len(v), "for [] your function fails with ZeroDivisionError: "),
+        (lambda: 3, "for [1, 2] your function fails with TypeError: "),
+        (lambda v: None if len(v) > 1 else sum(v), "for [1, 2] your function returns None, which"),
+        (len, "not right: it counts"),
+        (7, "7 is not a function."),
+    ],
+)
+def test_wrong_function_is_told_where(given, said):
+    with pytest.raises(WrongAnswer) as error:
+        check_total(given, wrong={"it multiplies": np.prod, "it counts": len})
+    assert str(error.value).startswith(f"Exercise 4: {said}")
+
+
+@pytest.mark.parametrize(
+    ("mine", "truth", "same"),
+    [
+        (1.0000001, 1, True),
+        (1.1, 1, False),
+        ([1, 2], np.array([1, 2]), True),
+        ([1, 2], (1, 2), True),
+        (torch.tensor([1, 2]), [1, 2], True),
+        ([[0, 1]], [(0, 1)], True),
+        ([(0, 1), (1, 0)], [(0, 1)], False),
+        ({"a": 1.0000001}, {"a": 1}, True),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ({"a": 1}, {"a": 2}, False),
+        ([("a", 1.0000001)], [["a", 1]], True),
+        ([("a", 1)], [("a", 1), ("b", 1)], False),
+        ({1, 2}, {2, 1}, True),
+        ({1}, {2, 1}, False),
+        ("a", "a", True),
+        ("a", "b", False),
+        (True, True, True),
+        (False, True, False),
+        (np.array([True, False]), [True, False], True),
+        (np.array([True]), [True, False], False),
+        (float("nan"), float("nan"), True),
+        (1, "1", False),
+        ([1], "a", False),
+    ],
+)
+def test_what_counts_as_the_same(mine, truth, same):
+    def check():
+        course.function(1, lambda: mine, lambda: truth, [()])
+
+    if same:
+        check()
+    else:
+        with pytest.raises(WrongAnswer, match=r"for no arguments your function returns .* not"):
+            check()
+
+
+def test_function_without_cases_is_the_authors_fault():
+    with pytest.raises(ValueError, match="exercise 1: no cases to try"):
+        course.function(1, total, total, [])
+
+
+# Blanks and messages
+
+
+@pytest.mark.parametrize("given", [..., None, (..., ...), [1, None]])
+def test_blank_is_no_answer(given):
+    said = "^Exercise 6 has no answer yet: put yours in the place of ... in the cell above"
+    with pytest.raises(NoAnswer, match=said):
+        course.number(6, given, 5, 0.05)
+    with pytest.raises(NoAnswer, match=said):
+        course.choice(6, given, "a", {"b": "no"})
+    with pytest.raises(NoAnswer, match=said):
+        course.function(6, given, total, [([1],)])
+    with pytest.raises(NoAnswer, match=said):
+        course.function(6, lambda values: given, total, [([1],), ([2],)])
+
+
+def test_messages_do_not_give_the_answer_away():
+    told = []
+    for check in (
+        lambda: course.number(1, 12, 8765.25, 0.01),
+        lambda: course.number(1, [12, 8765.25], [8765.25, 8765.25], 0.01),
+        lambda: course.function(1, lambda x: x, lambda x: 8765.25, [(1,)]),
+        lambda: course.function(1, lambda x: "a", lambda x: 8765.25, [(1,)]),
+        lambda: course.choice(1, "b", "8765.25", {"b": "it is not"}),
+    ):
+        with pytest.raises(WrongAnswer) as error:
+            check()
+        told.append(str(error.value))
+    assert not any("8765" in message or "\n" in message for message in told)
+
+
+# The versions
+
+CHECKS = {
+    1: ("answer_1 = facts['links']", "course.number(1, answer_1, facts['links'], 0.1)"),
+    2: ("answer_2 = 'AP'", "course.choice(2, answer_2, 'AP', {'DC': 'it lets images repeat'})"),
+    3: (
+        "def twice(x):\n    return 2 * x",
+        "course.function(3, twice, lambda x: 2 * x, [(1,), (2,)], wrong={'a square': square})",
+    ),
+}
+BLANK = "def twice(x):\n    ..."
+READING = "facts = json.loads((Path(expected) / tier / '01.json').read_text())"
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """A notebook with three exercises, and the folder `expected` that it reads."""
+    return write_source(tmp_path / "notebooks")
+
+
+def write_source(folder: Path) -> Path:
+    nb = committed_notebook(
+        ("import json\nfrom pathlib import Path\nfrom mmlib import course", [], []),
+        (PARAMETERS, ["parameters"], []),
+        (READING + "\nprint('before')", [], stdout("before\n")),
+        ("def square(x):\n    return x * x", [], []),
+    )
+    for n, (answer, check) in CHECKS.items():
+        nb.cells += exercise(n, answer, check, blank=BLANK if n == 3 else "", count=2 + 3 * n)
+    nb.cells += committed_notebook(("print('after')", [], stdout("after\n"))).cells
+    path = folder / "01_tiny.ipynb"
+    (folder / "expected" / "world").mkdir(parents=True)
+    (folder / "expected" / "world" / "01.json").write_text('{"links": 5}')
+    (folder / "expected" / ".ipynb_checkpoints").mkdir()
+    (folder / "expected" / ".ipynb_checkpoints" / "01.json").write_text("{}")
+    nbformat.write(nb, path)
+    return path
+
+
+def tags(nb) -> list[str]:
+    found = [cell.metadata.get("tags", []) for cell in nb.cells]
+    return [tag for one in found for tag in one if tag != "parameters"]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def test_students_version_has_no_answers(notebook, tmp_path):
+    source = nbformat.read(notebook, as_version=4)
+    assert course.write("student", tmp_path / "out", [notebook]) == [tmp_path / "out/01_tiny.ipynb"]
+    nb = nbformat.read(tmp_path / "out" / "01_tiny.ipynb", as_version=4)
+    nbformat.validate(nb)
+    assert tags(nb) == ["exercise", "blank", "check"] * 3
+    kept = [cell for cell in source.cells if "answer" not in cell.metadata.get("tags", [])]
+    assert [cell.id for cell in nb.cells] == [cell.id for cell in kept]
+    for cell, before in zip(nb.cells, kept, strict=True):
+        assert cell.source == before.source
+        if cell.cell_type == "code":
+            checks = "check" in cell.metadata.get("tags", [])
+            assert cell.outputs == ([] if checks else before.outputs)
+    assert "Answer" not in (tmp_path / "out" / "01_tiny.ipynb").read_text()
+
+
+def test_teachers_version_has_no_blanks(notebook, tmp_path):
+    course.write("answers", tmp_path / "out", [notebook])
+    nb = nbformat.read(tmp_path / "out" / "01_tiny.ipynb", as_version=4)
+    nbformat.validate(nb)
+    assert tags(nb) == ["exercise", "answer", "check", "answer"] * 3
+    assert [c.outputs[0].text for c in nb.cells if c.metadata.get("tags") == ["check"]] == [
+        f"Exercise {n}: right.\n" for n in (1, 2, 3)
+    ]
+
+
+def test_what_notebooks_read_is_beside_them(notebook, tmp_path):
+    course.write("student", tmp_path / "a" / "out", [notebook])
+    assert files(tmp_path / "a") == [
+        "out/" + name for name in (course.RECORD, "01_tiny.ipynb", "expected/world/01.json")
+    ]
+
+
+def test_committed_notebooks_read_the_folder_that_is_copied():
+    paths = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+    assert paths
+    for path in paths:
+        parameters = runner.default_parameters(nbformat.read(path, as_version=4).cells)
+        assert parameters["expected"] == course.EXPECTED
+
+
+def test_writing_again_takes_newer_notebooks_and_keeps_others(notebook, tmp_path):
+    other = notebook.with_name("02_other.ipynb")
+    other.write_bytes(notebook.read_bytes())
+    out = tmp_path / "out"
+    course.write("student", out, [notebook, other])
+    before = {name: (out / name).read_bytes() for name in files(out)}
+    course.write("student", out, [notebook, other])
+    assert {name: (out / name).read_bytes() for name in files(out)} == before
+
+    notebook.write_text(notebook.read_text().replace("Question?", "Which?"))
+    course.write("student", out, [notebook])
+    assert "Which?" in (out / "01_tiny.ipynb").read_text()
+    assert (out / "02_other.ipynb").read_bytes() == before["02_other.ipynb"]
+
+
+def test_interrupted_writing_can_be_done_again(notebook, tmp_path):
+    course.write("student", tmp_path / "out", [notebook])
+    (tmp_path / "out" / course.RECORD).unlink()
+    course.write("student", tmp_path / "out", [notebook])
+
+
+@pytest.mark.parametrize("name", ["essay.txt", "01_tiny.ipynb", "expected/world/01.json"])
+def test_work_of_others_is_not_touched(notebook, tmp_path, name):
+    out = tmp_path / "out"
+    if name != "essay.txt":
+        course.write("student", out, [notebook])
+    out.mkdir(exist_ok=True)
+    (out / name).write_text("mine")
+    before = {name: (out / name).read_bytes() for name in files(out)}
+    with pytest.raises(CourseError, match=rf"{name} is not of this command's making, or was chan"):
+        course.write("student", out, [notebook])
+    assert {name: (out / name).read_bytes() for name in files(out)} == before
+
+
+def test_the_notebooks_own_folder_is_refused(notebook):
+    before = notebook.read_bytes()
+    with pytest.raises(CourseError, match=r"01_tiny\.ipynb is not of this command's making"):
+        course.write("student", notebook.parent, [notebook])
+    assert notebook.read_bytes() == before
+
+
+def test_hidden_files_are_left_alone(notebook, tmp_path):
+    out = tmp_path / "out"
+    (out / ".git").mkdir(parents=True)
+    (out / ".git" / "HEAD").write_text("mine")
+    course.write("student", out, [notebook])
+    assert (out / ".git" / "HEAD").read_text() == "mine"
+
+
+def test_versions_are_not_mixed(notebook, tmp_path):
+    course.write("answers", tmp_path / "out", [notebook])
+    with pytest.raises(CourseError, match="holds the version 'answers' of a course; name another"):
+        course.write("student", tmp_path / "out", [notebook])
+    (tmp_path / "out" / course.RECORD).write_text("[]")
+    with pytest.raises(CourseError, match=rf"{course.RECORD} cannot be read"):
+        course.write("answers", tmp_path / "out", [notebook])
+
+
+def test_out_must_be_a_folder(notebook, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(CourseError, match="out is not a folder"):
+        course.write("student", tmp_path / "out", [notebook])
+
+
+INVALID = '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]}'
+
+
+@pytest.mark.parametrize("content", ["no JSON", "{}", '{"nbformat": 4, "cells": 3}', INVALID, None])
+def test_what_is_no_notebook_is_named(tmp_path, content):
+    path = tmp_path / "01_bad.ipynb"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(CourseError, match=r"01_bad\.ipynb is not a valid notebook"):
+        course.write("student", tmp_path / "out", [path])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_missing_part_is_named_and_nothing_written(notebook, tmp_path, place):
+    nb = nbformat.read(notebook, as_version=4)
+    start = next(i for i, c in enumerate(nb.cells) if c.source.startswith("### Exercise 2"))
+    del nb.cells[start + place]
+    bad = notebook.with_name("02_bad.ipynb")
+    nbformat.write(nb, bad)
+    with pytest.raises(CourseError) as error:
+        course.write("student", tmp_path / "out", [notebook, bad])
+    if place == 0:  # its cells then seem to be the first exercise's
+        said = "02_bad.ipynb: Exercise 1. A title: its cells are exercise (markdown), "
+    else:
+        said = f"02_bad.ipynb: Exercise 2. A title: has no {course.FORM[place]}"
+    assert str(error.value).startswith(said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_form_of_exercises():
+    good = five_exercises(count=1)
+    prose = committed_notebook(("1", [], [])).cells
+    assert course.form_faults(good) == []
+    assert course.form_faults([*prose, *good[:5], *prose, *good[5:], *prose]) == []
+    assert course.form_faults(prose) == []
+    assert course.form_faults(good[1:5]) == [
+        f"cell {n} is tagged {part} but stands before the first exercise"
+        for n, part in enumerate(course.FORM[1:], 1)
+    ]
+    assert len(course.form_faults([*good[:2], *prose, *good[2:5]])) == 1
+    assert len(course.form_faults([*good[:5], *prose, good[4]])) == 1
+    good[0].source = ""
+    assert course.form_faults(good[:1])[0].startswith("the exercise of cell 1: has no blank (code)")
+
+
+# The versions, executed
+
+FILLED = {
+    "blank": {},
+    "wrong": {1: "answer_1 = 6", 2: "answer_2 = 'dc'", 3: "def twice(x):\n    return x * x"},
+    "right": {n: answer for n, (answer, _) in CHECKS.items()},
+}
+TOLD = {
+    "blank": [
+        f"Exercise {n} has no answer yet: put yours in the place of ... in the cell above, "
+        "and run both cells."
+        for n in (1, 2, 3)
+    ],
+    "wrong": [
+        "Exercise 1: 6 is too large.",
+        "Exercise 2: it is not 'DC': it lets images repeat",
+        "Exercise 3: not right: a square",
+    ],
+    "right": [],
+    "answers": [],
+}
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """The versions, executed elsewhere than the notebooks lie; the students' filled in 3 ways."""
+    folder = tmp_path_factory.mktemp("course")
+    source = write_source(folder / "notebooks")
+    done = {}
+    for name in TOLD:
+        version = "answers" if name == "answers" else "student"
+        [path] = course.write(version, folder / "elsewhere" / name, [source])
+        nb = nbformat.read(path, as_version=4)
+        blanks = [cell for cell in nb.cells if "blank" in cell.metadata.get("tags", [])]
+        for n, answer in FILLED.get(name, {}).items():
+            blanks[n - 1].source = answer
+        where = {"metadata": {"path": str(path.parent)}}
+        done[name] = NotebookClient(nb, allow_errors=True, timeout=60, resources=where).execute()
+    return done
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_only_check_cells_fail_and_say_why(executed, name):
+    failed = [
+        (cell, output)
+        for cell in executed[name].cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+    assert [cell.metadata.get("tags") for cell, _ in failed] == [["check"]] * len(TOLD[name])
+    assert [output.evalue for _, output in failed] == TOLD[name]
+    assert [output.traceback for _, output in failed] == [[line] for line in TOLD[name]]
+    kind = "NoAnswer" if name == "blank" else "WrongAnswer"
+    assert {output.ename for _, output in failed} <= {kind}
+
+
+@pytest.mark.parametrize("name", ["right", "answers"])
+def test_right_answers_are_told_so(executed, name):
+    checks = [cell for cell in executed[name].cells if cell.metadata.get("tags") == ["check"]]
+    assert [[o.text for o in cell.outputs] for cell in checks] == [
+        [f"Exercise {n}: right.\n"] for n in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_every_cell_runs(executed, name):
+    code = [cell for cell in executed[name].cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert code[-1].outputs == stdout("after\n")
+
+
+def test_record_says_what_was_made(notebook, tmp_path):
+    course.write("student", tmp_path / "out", [notebook])
+    record = json.loads((tmp_path / "out" / course.RECORD).read_text())
+    assert record["version"] == "student"
+    assert sorted(record["files"]) == ["01_tiny.ipynb", "expected/world/01.json"]

@@ -1,0 +1,58 @@
+"""The students' version of the real notebooks, executed; `test_lab.py` executes the teacher's.
+
+Trainings are taken from a finished run in JupyterLab's folder, `runs/lab/`, which the regression
+check of the notebooks leaves behind; without one a notebook is skipped.
+"""
+
+from pathlib import Path
+
+import pytest
+from nbclient import NotebookClient
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+
+from mmlib import course, runner
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The students' version of all notebooks."""
+    folder = tmp_path_factory.mktemp("course")
+    course.write("student", folder, NOTEBOOKS)
+    return folder
+
+
+def execute(notebook: Path, out: Path):
+    """The cells of a notebook, executed with the finished trainings in `out`; errors are let be."""
+    parameters = {"resume": True, "out": str(out)}
+    nb = parameterize_notebook(load_notebook_node(str(notebook)), parameters)
+    where = {"metadata": {"path": str(notebook.parent)}}
+    limit = int(runner.TIME_LIMITS["world"])
+    NotebookClient(nb, allow_errors=True, timeout=limit, resources=where).execute()
+    return nb.cells
+
+
+@pytest.mark.finished
+@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
+def test_only_check_cells_without_an_answer_fail(source, folder):
+    out = ROOT / "runs" / "lab" / source.stem
+    if not (out / "results.json").exists():
+        pytest.skip(f"no finished run in runs/lab/{source.stem}: make regression makes one")
+    cells = execute(folder / source.name, out)
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code if cell.source.strip())
+    checks = [cell for cell in code if "check" in cell.metadata.get("tags", [])]
+    assert len(checks) >= 5
+    errors = {
+        cell.id: (output.ename, output.evalue.partition(":")[0])
+        for cell in code
+        for output in cell.outputs
+        if output.output_type == "error"
+    }
+    expected = {
+        cell.id: ("NoAnswer", f"Exercise {n} has no answer yet") for n, cell in enumerate(checks, 1)
+    }
+    assert errors == expected

@@ -1,0 +1,384 @@
+"""README, docs and their kin are true: the ledger, links, commands, names, examples."""
+
+import ast
+import contextlib
+import importlib.util
+import io
+import json
+import pkgutil
+import re
+import shlex
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import bs4
+import mistune
+import nbformat
+import pytest
+import yaml
+from nbformat.v4 import new_markdown_cell, new_notebook
+
+from mmlib import __version__, cli, runner
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
+PAGES = [*(ROOT / name for name in NAMES), *sorted((ROOT / "docs").glob("*.md"))]
+SPEC = importlib.util.spec_from_file_location("readme", ROOT / "ci" / "readme.py")
+readme = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(readme)
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+
+
+# The ledger
+
+
+def claim(name="C1", low=0.5, verdict="supported", parts=1, **more):
+    part = {"effect": 1.0, "low": low, "high": 1.5, "verdict": verdict}
+    own = {f"part {i}": part for i in range(parts)}
+    record = {"id": name, "claim": "A beats B", "paper": "9 > 8", "comparison": "A − B", **part}
+    return record | {"unit": "points", "weakest": "part 0", "why": "", "parts": own} | more
+
+
+NOT_TESTED = claim("C2", None, "not tested", parts=0) | {"effect": None, "high": None}
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A small repository with one notebook, and a function that records claims of a tier."""
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    notebooks = tmp_path / "notebooks"
+    notebooks.mkdir()
+    title = new_markdown_cell("# 04 · Links\n\nText.")
+    nbformat.write(new_notebook(cells=[title]), notebooks / "04_links.ipynb")
+    (tmp_path / "README.md").write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
+
+    def record(tier, *claims, seeds=3):
+        how = {"seeds": list(range(seeds)), "command": "mmlib run 04", "date": "2026-01-02"}
+        path = notebooks / "expected" / tier / "04_claims.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"how": how, "notebook": "04_links", "claims": claims}
+        path.write_text(json.dumps(content))
+
+    return tmp_path, record
+
+
+def rows(text):
+    return [line for line in text.splitlines() if line.startswith("| **")]
+
+
+def test_the_ledger_shows_effect_part_and_verdict_of_each_tier(repository):
+    root, record = repository
+    record("world", claim(parts=2), NOT_TESTED, seeds=1)
+    record("flickr8k", claim(low=-0.25, verdict="not supported"), NOT_TESTED)
+    assert readme.main(["write"]) == 0
+    text = (root / "README.md").read_text()
+    assert rows(text) == [
+        "| **C1** A beats B | 9 > 8 | +1.00 [+0.50, +1.50] points (part 0; 2 of 2 parts) "
+        "| supported | +1.00 [-0.25, +1.50] points | not supported |",
+        "| **C2** A beats B | 9 > 8 | – | not tested | – | not tested |",
+    ]
+    assert "| claim | the paper | picture world, 1 seed | verdict | Flickr8k, 3 seeds |" in text
+    assert "1 supported, 1 not tested | 1 not supported, 1 not tested |" in text
+    assert "### [04 · Links](notebooks/04_links.ipynb)" in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+
+
+def test_check_fails_until_the_ledger_is_written(repository, capsys):
+    _, record = repository
+    record("world", claim())
+    assert readme.main(["check"]) == 1
+    assert "ci/readme.py write" in capsys.readouterr().err
+    readme.main(["write"])
+    assert readme.main(["check"]) == 0
+    record("world", claim(low=0.4))
+    assert readme.main(["check"]) == 1
+
+
+def test_a_bar_in_a_claim_does_not_end_its_cell(repository):
+    root, record = repository
+    record("world", claim(paper="|A|"))
+    readme.main(["write"])
+    assert rows((root / "README.md").read_text())[0].startswith(r"| **C1** A beats B | \|A\| | +1")
+
+
+@pytest.mark.parametrize("text", ["none", "{END} {BEGIN}", "{BEGIN} {END} {BEGIN}"])
+def test_missing_markers_are_refused(repository, text):
+    root, record = repository
+    record("world", claim())
+    (root / "README.md").write_text(text.format(BEGIN=readme.BEGIN, END=readme.END))
+    with pytest.raises(SystemExit, match="ledger: begin"):
+        readme.main(["write"])
+
+
+def test_tiers_must_state_a_claim_in_the_same_words(repository):
+    _, record = repository
+    record("world", claim())
+    record("flickr8k", claim(claim="B beats A"))
+    with pytest.raises(SystemExit, match="C1 in other words"):
+        readme.main(["check"])
+
+
+def test_a_broken_record_is_named(repository):
+    root, record = repository
+    record("world", claim())
+    (root / "notebooks" / "expected" / "world" / "04_claims.json").write_text("{")
+    with pytest.raises(SystemExit, match=r"04_claims\.json"):
+        readme.main(["check"])
+
+
+def test_the_readme_holds_the_recorded_ledger():
+    assert readme.main(["check"]) == 0
+    recorded = Counter()
+    for path in (ROOT / "notebooks" / "expected").glob("*/*_claims.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        recorded |= Counter({(content["notebook"], c["id"]): 1 for c in content["claims"]})
+    assert len(rows((ROOT / "README.md").read_text(encoding="utf-8"))) == len(recorded)
+
+
+def test_the_pictures_have_the_size_of_pictures_for_a_page():
+    pictures = list((ROOT / "docs" / "pictures").glob("*.png"))
+    assert {p.name for p in pictures} == {"world.png", "verdicts.png"}
+    assert all(p.stat().st_size < 200_000 for p in pictures)
+
+
+# Links
+
+
+def soup_of(page):
+    html = mistune.create_markdown(escape=False, plugins=["table"])(page.read_text("utf-8"))
+    return bs4.BeautifulSoup(html, "html.parser")
+
+
+def anchors(page):
+    """The anchors that GitHub gives to a page's headings."""
+    found = []
+    for heading in soup_of(page).find_all(re.compile("^h[1-6]$")):
+        slug = re.sub(r"[^\w\- ]", "", heading.get_text().strip().lower()).replace(" ", "-")
+        found.append(f"{slug}-{found.count(slug)}" if slug in found else slug)
+    return set(found)
+
+
+def broken_links(page):
+    """Relative links of a page that lead nowhere."""
+    soup = soup_of(page)
+    targets = [a["href"] for a in soup.find_all("a")] + [i["src"] for i in soup.find_all("img")]
+    broken = []
+    for target in targets:
+        url = urlparse(target)
+        if url.scheme:
+            continue
+        file = (page.parent / unquote(url.path)).resolve() if url.path else page
+        inside = file.is_relative_to(page.parents[1])  # links out of the clone break elsewhere
+        if not (file.exists() and inside) or (url.fragment and url.fragment not in anchors(file)):
+            broken.append(target)
+    return broken
+
+
+@every_page
+def test_links_and_anchors_lead_somewhere(page):
+    assert broken_links(page) == []
+
+
+@every_page
+def test_every_picture_has_an_alt_text(page):
+    assert all(len(image.get("alt", "")) > 30 for image in soup_of(page).find_all("img"))
+
+
+@every_page
+def test_headings_leave_no_level_out(page):
+    levels = [int(h.name[1]) for h in soup_of(page).find_all(re.compile("^h[1-6]$"))]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(deeper - level <= 1 for level, deeper in pairwise(levels))
+
+
+def test_broken_links_are_found(tmp_path):
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    (tmp_path / "other.md").write_text("# One, two\n\n## Again\n\n## Again\n")
+    good = "[a](../other.md#one-two) [b](../other.md#again-1) [c](#here) [d](https://x.org/y)"
+    bad = "[e](none.md) [f](../other.md#again-2) ![g](none.png) [h](#there) [i](../../)"
+    page.write_text(f"# Here\n\n{good} {bad}\n\n```\n[j](none.md)\n```\n")
+    names = ["none.md", "../other.md#again-2", "#there", "../../", "none.png"]
+    assert broken_links(page) == names
+
+
+# Commands
+
+
+def blocks(page, language):
+    """The code blocks of a language."""
+    return [c.get_text() for c in soup_of(page).find_all("code", class_=f"language-{language}")]
+
+
+def commands(page):
+    """The command lines of a page's shell blocks, and of its longer code spans, as words."""
+    spans = [code.get_text() for code in soup_of(page).find_all("code") if not code.get("class")]
+    lines = [span for span in spans if len(span.split()) > 3 and "\n" not in span]
+    lines = [line for line in lines if re.match(r"(mmlib|make|python ci/)\b", line)]
+    for block in blocks(page, "sh"):
+        lines += block.replace("\\\n", " ").splitlines()
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        while words and re.match(r"\w+=", words[0]):
+            words = words[1:]
+        if words and words[0] != "export":
+            yield words
+
+
+PLACEHOLDERS = {"NAME": "flickr8k", "NAME=VALUE": "tier='world'"}
+KNOWN = {"git", "nvidia-smi", "papermill", "jupyter", "playwright", "pytest", "jupyter-lab"}
+
+
+def command_faults(words):
+    """What is wrong with a command line, or nothing."""
+    first, *rest = [PLACEHOLDERS.get(word, word) for word in words]
+    program = Path(first).name
+    if first.startswith(".venv/bin/") and not (Path(sys.executable).parent / program).exists():
+        return [f"no {first}"]
+    if program == "mmlib":
+        return mmlib_faults(rest)
+    if program == "make":
+        targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        return [f"no target {w}" for w in rest if "=" not in w and w not in targets]
+    if program.startswith("python"):
+        return [] if rest[0].startswith("-") or (ROOT / rest[0]).is_file() else [f"no {rest[0]}"]
+    return [] if program in KNOWN else [f"what is {program}?"]
+
+
+def mmlib_faults(arguments):
+    try:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            args = cli._parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
+    except SystemExit:
+        return [said.getvalue().splitlines()[-1]]
+    if arguments[0] != "run":
+        return []
+    try:
+        given = cli._parameters(args)
+        notebooks = cli._select(ROOT / "notebooks", args.numbers)
+        if args.numbers:
+            for notebook in notebooks:
+                runner.check_parameters(notebook, given)
+    except (cli.UsageError, runner.ParameterError) as error:
+        return [str(error)]
+    return []
+
+
+@every_page
+def test_commands_can_be_given(page):
+    faults = [(words, fault) for words in commands(page) for fault in command_faults(words)]
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("mmlib run 09", "no notebook '09'"),
+        ("mmlib run 04 --tire world", "unrecognized arguments"),
+        ("mmlib run 04 --set sgnal=0", "knows no parameter sgnal"),
+        ("mmlib data get nothing", "invalid choice"),
+        ("mmlib course teacher out", "invalid choice"),
+        ("make tests", "no target tests"),
+        ("python ci/none.py", r"no ci/none\.py"),
+        (".venv/bin/none", r"no \.venv/bin/none"),
+    ],
+)
+def test_faulty_commands_are_found(line, said):
+    (fault,) = command_faults(line.split())
+    assert re.search(said, fault)
+
+
+def test_pages_have_commands():
+    """The reader of commands reads."""
+    assert len(list(commands(ROOT / "docs" / "recipes.md"))) > 10
+    assert len(list(commands(ROOT / "README.md"))) > 5
+
+
+# Names and examples
+
+
+def name_faults(page):
+    """Files and functions that a page names in code and that are not there."""
+    faults = []
+    for code in soup_of(page).find_all("code"):
+        text = code.get_text()
+        path = re.fullmatch(r"(ci|mmlib|tests|notebooks|docs|benchmarks|\.github)/[\w./]*", text)
+        if path and not (ROOT / text).exists():
+            faults.append(text)
+        name = re.fullmatch(r"(mmlib\.)?(\w+(?:\.\w+)*)(\(.*\))?", text)
+        is_file = text.endswith((".py", ".md", ".json"))
+        if name and not is_file and (name[1] or name[2].partition(".")[0] in MODULES):
+            try:
+                pkgutil.resolve_name(f"mmlib.{name[2]}")
+            except (ImportError, AttributeError):
+                faults.append(text)
+    return faults
+
+
+MODULES = {module.name for module in pkgutil.iter_modules([str(ROOT / "mmlib")])}
+
+
+@every_page
+def test_files_and_functions_named_are_there(page):
+    assert name_faults(page) == []
+
+
+def test_wrong_names_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    good = "`ci/readme.py` `links.top_k` `mmlib.links` `claims.judge(effect)` `links.py`"
+    page.write_text(f"{good} `ci/none.py` `links.none` `mmlib.none` `mmlib.links.none`\n")
+    assert name_faults(page) == ["ci/none.py", "links.none", "mmlib.none", "mmlib.links.none"]
+
+
+@every_page
+def test_named_tests_are_there(page):
+    code = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", page.read_text("utf-8"))
+    assert [name for name in named if f"def {name}(" not in code] == []
+
+
+def examples():
+    """Python blocks with the text block that follows, if one does: (page, code, output)."""
+    for page in PAGES:
+        for code in soup_of(page).find_all("code", class_="language-python"):
+            after = code.parent.find_next_sibling()
+            while after is not None and after.name == "p" and after.get_text() == "prints":
+                after = after.find_next_sibling()
+            block = after.find("code") if after is not None and after.name == "pre" else None
+            shown = block is not None and block.get("class") == ["language-text"]
+            yield page, code.get_text(), block.get_text() if shown else None
+
+
+def test_examples_are_python():
+    assert [ast.parse(code) for _, code, _ in examples()]
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [pytest.param(c, o, id=p.stem) for p, c, o in examples() if o is not None],
+)
+def test_examples_print_what_is_shown(code, output):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(code, {})
+    assert said.getvalue() == output
+
+
+def test_examples_with_output_are_found():
+    assert sum(output is not None for _, _, output in examples()) >= 2
+
+
+@every_page
+def test_yaml_is_yaml(page):
+    for block in blocks(page, "yaml"):
+        (job,) = yaml.safe_load(block)["jobs"].values()
+        runs = [shlex.split(step["run"]) for step in job["steps"] if "run" in step]
+        assert [fault for words in runs for fault in command_faults(words)] == []
+
+
+def test_the_changelog_knows_the_version():
+    assert __version__ in (ROOT / "CHANGELOG.md").read_text()
