@@ -39,7 +39,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="execute notebooks and judge their figures")
-    run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 …; default: all")
+    run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
     run.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
     run.add_argument("--seeds", type=int, metavar="N", help="seeds of the main results")
     run.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where to compute")
@@ -76,7 +76,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
         "version", choices=("student", "answers"), help="without answers, or without blanks"
     )
     course.add_argument("out", type=Path, metavar="DIR", help="a new folder, or an earlier call's")
-    course.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 …; default: all")
+    course.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
     course.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
     course.set_defaults(run=_course)
 

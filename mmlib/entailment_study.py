@@ -74,9 +74,9 @@ _SMALL = Settings(
 _MIDDLE = replace(_SMALL, width=128, max_premise=100, max_hypothesis=30)
 BUDGETS = {
     "world": Budget(_SMALL, images=800, epochs=1.0, batch=32, learning_rate=1e-3, started=0.3),
-    "flickr8k": Budget(_MIDDLE, images=3000, epochs=0.7, batch=32, learning_rate=1e-3, started=0.3),
+    "flickr8k": Budget(_MIDDLE, images=3000, epochs=0.7, batch=32, learning_rate=5e-4, started=0.3),
     "flickr8k quick": Budget(
-        replace(_MIDDLE, width=64), images=1000, epochs=1, batch=32, learning_rate=1e-3,
+        replace(_MIDDLE, width=64), images=1000, epochs=1, batch=32, learning_rate=5e-4,
         started=0.3,
     ),
     "paper": Budget(Settings()),
