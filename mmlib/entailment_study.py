@@ -1352,9 +1352,7 @@ def error_contrasts(data: Data, scores: Scores, test: str = "world") -> dict[str
         return crossed_interval(100.0 * called[:, at], group[at])
 
     others = rate(edited & ~np.isin(about, list(ERRORS)))
-    return {
-        title: rate(edited & (about == kind)).minus(others) for kind, title in ERRORS.items()
-    }
+    return {title: rate(edited & (about == kind)).minus(others) for kind, title in ERRORS.items()}
 
 
 def many_to_many(collection: Collection) -> dict[str, Estimate]:

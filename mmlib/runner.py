@@ -10,6 +10,7 @@ import json
 import logging
 import math
 import os
+import platform
 import re
 import shutil
 import signal
@@ -21,6 +22,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -428,6 +430,8 @@ def run_notebooks(
         "ok": all(r.ok for r in reports),
         "mmlib": __version__,
         "python": sys.version.split()[0],
+        "torch": version("torch"),
+        "machine": f"{platform.system()} {platform.machine()}",
         "parameters": parameters,
         "notebooks": [asdict(r) | {"ok": r.ok} for r in reports],
     }
