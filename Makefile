@@ -68,7 +68,8 @@ regression: $(READY)
 	@echo '== regression check of the notebooks'
 	$(BIN)/pytest --nbval-lax notebooks
 	@echo '== the course, and the notebooks in JupyterLab'
-	$(BIN)/pytest -m finished
+	@$(BIN)/pytest -m finished tests/test_course_notebooks.py & course=$$!; \
+	  $(BIN)/pytest -m finished tests/test_lab.py; lab=$$?; wait $$course && exit $$lab
 
 lab: $(READY)
 	$(BIN)/jupyter-lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb

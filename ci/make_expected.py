@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What of the parameters changes no figure.
 IRRELEVANT = {"tier", "device", "out", "resume", "expected", "workers", "results"}
 METRICS = ("AUC", "auc", "p@1", "rsum", "t2i_r10", "r10")
-UNTRAINED = ("Random", "Obj Detect", "Obj Detect (best K on test)")
+UNTRAINED = ("Random", "Untrained", "Obj Detect", "Obj Detect (best K on test)")
 DERIVED = (
     "errors",
     "reranked",
