@@ -6,6 +6,8 @@ READY := .venv/.installed
 # The notebooks start processes of one thread each, so that two cores are not asked for four.
 OMP_NUM_THREADS ?= 1
 export OMP_NUM_THREADS
+# Two files of tests at a time, each in one process; a notebook waits for itself now and then.
+SPREAD := -n 2 --dist loadfile
 # Without its byte code, every kernel and worker compiles PyTorch's sources anew: 12 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -60,13 +62,13 @@ types: $(READY)
 
 unit: $(READY)
 	@echo '== unit tests'
-	$(BIN)/pytest -m 'not finished'
+	$(BIN)/pytest -m 'not finished' $(SPREAD)
 
 # nbval executes the committed notebooks and compares the cells tagged nbval-check-output. What
 # follows takes up their trainings: the students' version, and the teacher's in a real JupyterLab.
 regression: $(READY)
 	@echo '== regression check of the notebooks'
-	$(BIN)/pytest --nbval-lax notebooks
+	$(BIN)/pytest --nbval-lax notebooks $(SPREAD)
 	@echo '== the course, and the notebooks in JupyterLab'
 	@$(BIN)/pytest -m finished tests/test_course_notebooks.py & course=$$!; \
 	  $(BIN)/pytest -m finished tests/test_lab.py; lab=$$?; wait $$course && exit $$lab
