@@ -517,7 +517,7 @@ def names_of(model):
         ({"model": "ve"}, {"words", "image", "cross", "heads"}),
         ({"model": "single"}, {"stream", "heads"}),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)),
 )
 def test_each_model_has_the_parts_it_needs_and_no_others(form, parts):
     model = model_of(**form)
