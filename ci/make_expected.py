@@ -47,10 +47,9 @@ def chance_levels(table: pd.DataFrame, checked: int) -> dict[str, float]:
     for (dataset, system, metric), _ in table.groupby(["dataset", "system", "metric"]):
         derived = any(word in system for word in (*DERIVED, *absent))
         if system not in UNTRAINED and not derived and metric in METRICS:
-            random = table[(table.dataset == dataset) & (table.system == "Random")]
-            chance = random[random.metric == metric].value.mean()
-            if metric.lower() == "auc":
-                chance = 50.0
+            own = (table.dataset == dataset) & (table.metric == metric)
+            random = table[own & (table.system == "Random")].value
+            chance = 50.0 if metric.lower() == "auc" else random.mean()
             levels[f"{dataset}/{system}/{metric}"] = float(chance)
     return levels
 

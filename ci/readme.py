@@ -8,7 +8,6 @@ python ci/readme.py pictures    draw docs/pictures/
 import argparse
 import io
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from typing import Any
 import nbformat
 
 from mmlib.cli import TIERS
-from mmlib.judge import VERDICTS
+from mmlib.judge import VERDICTS, effect_text, verdict_counts
 from mmlib.paths import write_atomic
-from mmlib.report import ReportError, effect_text, recorded_claims
+from mmlib.report import ReportError, recorded_claims
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- ledger: begin -->", "<!-- ledger: end -->"
@@ -62,15 +61,10 @@ def ledger(records: Mapping[str, Mapping[str, Record]]) -> str:
     tiers = [tier for tier in TIERS if any(tier in own for own in records.values())]
     lines = [_row(["notebook", *(TIER_NAMES[tier] for tier in tiers)]), _rule(1 + len(tiers))]
     for notebook, own in records.items():
-        counts = [_counts(own[tier]["claims"]) if tier in own else NONE for tier in tiers]
+        counts = [verdict_counts(own[tier]["claims"]) if tier in own else NONE for tier in tiers]
         lines.append(_row([_link(notebook), *counts]))
     blocks = ["\n".join(lines), *(_table(name, own) for name, own in records.items())]
     return "\n\n".join(blocks)
-
-
-def _counts(claims: Sequence[Record]) -> str:
-    counts = Counter(claim["verdict"] for claim in claims)
-    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
 
 
 def _link(notebook: str) -> str:

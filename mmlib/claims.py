@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mmlib.judge import expected_sets, made_with
+from mmlib.judge import effect_text, expected_sets, made_with
 from mmlib.paths import PACKAGE, write_atomic
 
 Verdict = Literal["supported", "not supported", "opposite", "not tested"]
@@ -278,29 +278,23 @@ def _plain(estimate: Estimate) -> dict[str, float | None]:
     return {k: round(v, 4) if np.isfinite(v) else None for k, v in asdict(estimate).items()}
 
 
-def recorded_claims(path: Path) -> dict[str, dict]:
-    """The claims of a recorded run by id (`<tier>/<number>_claims.json`), none without the file."""
-    if not path.exists():
-        return {}
-    return {one["id"]: one for one in json.loads(path.read_text(encoding="utf-8"))["claims"]}
-
-
 def claims_table(claims: Sequence[Claim], recorded: Path | None = None) -> pd.DataFrame:
     """The ledger of a notebook: a row a claim, with the deciding effect and its interval.
 
-    recorded: file of the claims of a recorded run, whose verdicts stand beside these.
+    recorded: file of the claims of a recorded run (`<tier>/<number>_claims.json`), whose verdicts
+    stand beside these where there is one.
     """
-    before = recorded_claims(recorded) if recorded else {}
+    before = {}
+    if recorded and recorded.exists():
+        kept = json.loads(recorded.read_text(encoding="utf-8"))["claims"]
+        before = {one["id"]: one["verdict"] for one in kept}
     rows = []
     for record in (claim.record() for claim in claims):
-        effect = "–"
-        if None not in (record["effect"], record["low"], record["high"]):
-            effect = "{effect:+.2f} [{low:+.2f}, {high:+.2f}] {unit}".format(**record)
         row = {"claim": record["claim"], "paper": record["paper"],
-               "tested by": record["comparison"], "effect, 95 % interval": effect,
+               "tested by": record["comparison"], "effect, 95 % interval": effect_text(record),
                "verdict": record["verdict"]}  # fmt: skip
         if before:
-            row["recorded run"] = before.get(record["id"], {}).get("verdict", "–")
+            row["recorded run"] = before.get(record["id"], "–")
         rows.append({**row, "why": record["why"]})
     return pd.DataFrame(rows, index=pd.Index([claim.id for claim in claims], name="id"))
 

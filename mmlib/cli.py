@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mmlib import __version__
-from mmlib.paths import PACKAGE
+from mmlib.paths import notebooks_dir
 
 TIERS = ("world", "flickr8k", "paper")
 
@@ -137,11 +137,11 @@ def _course(args: argparse.Namespace) -> int:
 
 
 def _notebook_folder(named: Path | None) -> Path:
-    """The folder of the notebooks: `named`, else the one beside the package, else the one here."""
-    for folder in [named] if named else [PACKAGE.parent / "notebooks", Path("notebooks")]:
-        if folder.is_dir():
-            return folder.resolve()
-    raise UsageError(f"no folder {named or 'notebooks'}: run this in a clone of the repository")
+    """The folder of the notebooks: `named`, else the package's own."""
+    folder = named or notebooks_dir()
+    if not folder.is_dir():
+        raise UsageError(f"no folder {folder}: run this in a clone of the repository")
+    return folder.resolve()
 
 
 def _select(folder: Path, numbers: Sequence[str]) -> list[Path]:

@@ -1181,8 +1181,10 @@ def learned(data: Data, scores: Scores, system: str, test: str, part: str) -> bo
     """Whether a row's mean ROC area is above `LEARNED`; False where it is absent."""
     if test not in scores.get(system, {}):
         return False
-    found = row_figures(data, scores[system], test, part, tuned=False)
-    return float(np.mean([one["auc"] for one in found])) > LEARNED
+    rows, weights = data.tests[test].parts[part]
+    labels = data.tests[test].samples.label[rows]
+    areas = [Ranked(labels, own[rows]).auc(weights) for own in scores[system][test]]
+    return float(np.mean(areas)) > LEARNED
 
 
 def contrast(
@@ -1304,6 +1306,12 @@ def anchors(data: Data, test: str) -> np.ndarray:
     )
 
 
+def _called(data: Data, row: Mapping[str, np.ndarray], test: str) -> np.ndarray:
+    """(seeds, n) whether each training of a row calls a pair entailed, at its tuned threshold."""
+    limits = [threshold_of(data, row, test, "all", seed) for seed in range(len(row[test]))]
+    return row[test] >= np.array(limits)[:, None]
+
+
 def errors_by_kind(data: Data, row: Mapping[str, np.ndarray], test: str) -> pd.DataFrame:
     """How often pairs of each kind are called wrongly (tuned threshold), by what they are.
 
@@ -1311,9 +1319,7 @@ def errors_by_kind(data: Data, row: Mapping[str, np.ndarray], test: str) -> pd.D
     area is that of all entailed pairs against the not entailed ones of the kind.
     """
     samples = data.tests[test].samples
-    limits = [threshold_of(data, row, test, "all", seed) for seed in range(len(row[test]))]
-    called = np.array([own >= limit for own, limit in zip(row[test], limits, strict=True)])
-    wrong = called != (samples.label == 1)
+    wrong = _called(data, row, test) != (samples.label == 1)
     about = np.array(data.tests[test].about)
     rows: dict[str, dict[str, float]] = {}
     for kind in dict.fromkeys(about):
@@ -1322,8 +1328,8 @@ def errors_by_kind(data: Data, row: Mapping[str, np.ndarray], test: str) -> pd.D
             if at.any():
                 rows.setdefault(kind, {})[f"{title}, pairs"] = int(at.sum())
                 rows[kind][f"{title}, wrong %"] = round(100 * float(wrong[:, at].mean()), 1)
-        against = (samples.label == 1) | (about == kind)
         if (about[samples.label == 0] == kind).any():
+            against = (samples.label == 1) | (about == kind)
             areas = [
                 Ranked(samples.label[against], own[against]).auc(np.ones(against.sum()))
                 for own in row[test]
@@ -1344,8 +1350,7 @@ def error_contrasts(data: Data, scores: Scores, test: str = "world") -> dict[str
 
     row, samples = scores[FULL], data.tests[test].samples
     about, group = np.array(data.tests[test].about), np.array(samples.group)
-    limits = [threshold_of(data, row, test, "all", seed) for seed in range(len(row[test]))]
-    called = np.array([own >= limit for own, limit in zip(row[test], limits, strict=True)])
+    called = _called(data, row, test)
     edited = (samples.label == 0) & np.isin(about, list(EDITS))
 
     def rate(at: np.ndarray) -> Estimate:

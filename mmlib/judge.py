@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -180,12 +180,25 @@ def _expected_for(notebook: str, folder: Path, parameters: dict[str, Any]) -> Pa
     return None
 
 
+def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims got each verdict, in words: "2 supported, 1 opposite"; empty for none."""
+    counts = Counter(claim.get("verdict") for claim in claims)
+    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+
+
+def effect_text(claim: Mapping[str, Any]) -> str:
+    """A claim's effect with its interval and unit, in two digits; "–" where it has none."""
+    if any(claim.get(key) is None for key in ("effect", "low", "high")):
+        return "–"
+    numbers = "{effect:+.2f} [{low:+.2f}, {high:+.2f}]".format(**claim)
+    return f"{numbers} {claim.get('unit') or ''}".rstrip()
+
+
 def summary_text(reports: Sequence[NotebookReport]) -> str:
     """What is printed at the end: each notebook's outcome, and one table of all claims."""
     blocks, table = [], []
     for r in reports:
-        verdicts = Counter(c.get("verdict") for c in r.claims)
-        told = ", ".join(f"{verdicts[v]} {v}" for v in VERDICTS if verdicts[v]) or "none"
+        told = verdict_counts(r.claims) or "none"
         state = "done" if r.ok else "FAILED"
         lines = [f"{r.notebook}  {state} in {clock(r.seconds)}", f"  claims   {told}"]
         known = [c for c in r.claims if set(c) >= CLAIM_KEYS]

@@ -13,6 +13,12 @@ def data_dir() -> Path:
     return Path(named).expanduser() if named else PACKAGE.parent / "data"
 
 
+def notebooks_dir() -> Path:
+    """Folder of the notebooks: the one beside the package, else `notebooks` here, if any."""
+    beside = PACKAGE.parent / "notebooks"
+    return beside if beside.is_dir() else Path("notebooks")
+
+
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write` on a temporary file beside `path`, then rename it: no half file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)

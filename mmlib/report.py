@@ -27,10 +27,10 @@ from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 
 from mmlib import __version__
-from mmlib.judge import VERDICTS, claim_problems, clock, within
-from mmlib.paths import PACKAGE
+from mmlib.judge import VERDICTS, claim_problems, clock, effect_text, within
+from mmlib.paths import PACKAGE, notebooks_dir
 from mmlib.report_html import NotebookPage, image_size, render
-from mmlib.runner import ParameterError, default_parameters
+from mmlib.runner import TIME_LIMITS, ParameterError, default_parameters
 
 SITE = PACKAGE / "report_site"
 GENERATOR = '<meta name="generator" content="mmlib report">'  # by which a report is known
@@ -177,8 +177,7 @@ def read_run(folder: Path, expected: Path | None = None) -> Run:
     if not notebooks:
         raise ReportError(f"{folder / 'summary.json'} names no notebook; {again}")
     if expected is None:
-        beside = PACKAGE.parent / "notebooks"
-        expected = (beside if beside.is_dir() else Path("notebooks")) / "expected"
+        expected = notebooks_dir() / "expected"
     return Run(folder, summary, notebooks, recorded_claims(expected, [n.stem for n in notebooks]))
 
 
@@ -245,8 +244,7 @@ def recorded_claims(expected: Path, stems: Sequence[str]) -> dict[str, dict[str,
             raise ReportError(f"{path}: {faults[0]}; {mend}")
         if content["notebook"] in stems:
             recorded.setdefault(path.parent.name, {})[content["notebook"]] = content
-    order = ("world", "flickr8k", "paper")
-    return {t: recorded[t] for t in sorted(recorded, key=lambda t: (*order, t).index(t))}
+    return {t: recorded[t] for t in sorted(recorded, key=lambda t: (*TIME_LIMITS, t).index(t))}
 
 
 # The ledger ---------------------------------------------------------------------------------
@@ -274,14 +272,6 @@ def ledger_rows(run: Run) -> list[dict[str, Any]]:
         for source, tier, stem, claims in sources
         for claim in claims
     ]
-
-
-def effect_text(claim: Mapping[str, Any]) -> str:
-    """An effect with its interval and unit, as the notebooks print it; "–" where it has none."""
-    if any(claim.get(key) is None for key in ("effect", "low", "high")):
-        return "–"
-    numbers = "{effect:+.2f} [{low:+.2f}, {high:+.2f}]".format(**claim)
-    return f"{numbers} {claim.get('unit') or ''}".rstrip()
 
 
 def claim_rows(run: Run, notebook: Notebook) -> list[dict[str, Any]]:

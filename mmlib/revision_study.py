@@ -1280,12 +1280,14 @@ def weakest_gain(scores: Scores, variant: str) -> dict[str, Estimate]:
     level = {f: float(scores[f"{f}-like, plain"]["rsum"].mean()) for f in gained}
     low = min(level, key=level.__getitem__)
     found = {low: gained[low]}
-    for other in gained:
-        weights: dict[str | tuple[str, str], float] = {}
-        for family, sign in ((low, 1), (other, -1)):
-            weights |= {f"{family}-like, {variant}": sign, f"{family}-like, plain": -sign}
-        if other != low:
-            found[f"{low} − {other}"] = contrast(scores, weights)
+    for other in (family for family in gained if family != low):
+        found[f"{low} − {other}"] = contrast(
+            scores,
+            {
+                f"{low}-like, {variant}": 1, f"{low}-like, plain": -1,
+                f"{other}-like, {variant}": -1, f"{other}-like, plain": 1,
+            },
+        )  # fmt: skip
     return found
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 
 # Running a cell before its notebook has a kernel does nothing and says nothing.
 READY = """() =>
@@ -78,3 +79,14 @@ class Lab:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+@contextmanager
+def running_lab(root):
+    """A JupyterLab on a folder, ready, and stopped in the end."""
+    lab = Lab(root)
+    try:
+        lab.wait()
+        yield lab
+    finally:
+        lab.stop()

@@ -8,14 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from finished_runs import NOTEBOOKS, finished, resumed
 from nbclient import NotebookClient
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
 
 from mmlib import course, runner
-
-ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +24,7 @@ def folder(tmp_path_factory):
 
 def execute(notebook: Path, out: Path):
     """The cells of a notebook, executed with the finished trainings in `out`; errors are let be."""
-    parameters = {"resume": True, "out": str(out)}
-    nb = parameterize_notebook(load_notebook_node(str(notebook)), parameters)
+    nb = resumed(notebook, out)
     where = {"metadata": {"path": str(notebook.parent)}}
     limit = int(runner.TIME_LIMITS["world"])
     NotebookClient(nb, allow_errors=True, timeout=limit, resources=where).execute()
@@ -39,11 +34,8 @@ def execute(notebook: Path, out: Path):
 @pytest.mark.finished
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
 def test_only_check_cells_without_an_answer_fail(source, folder, tmp_path):
-    finished = ROOT / "runs" / "lab" / source.stem
-    if not (finished / "results.json").exists():
-        pytest.skip(f"no finished run in runs/lab/{source.stem}: make regression makes one")
     out = tmp_path / source.stem  # a copy, as `test_lab.py` may run beside this
-    shutil.copytree(finished, out)
+    shutil.copytree(finished(source.stem), out)
     cells = execute(folder / source.name, out)
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code if cell.source.strip())

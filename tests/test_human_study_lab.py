@@ -5,7 +5,7 @@ import os
 
 import nbformat
 import pytest
-from jupyter_lab import READY, Lab
+from jupyter_lab import READY, running_lab
 from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 from tiny_notebooks import KERNELSPEC
@@ -49,12 +49,8 @@ def folder(tmp_path):
 
 @pytest.fixture
 def lab(folder):
-    server = Lab(folder)
-    try:
-        server.wait()
+    with running_lab(folder) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def open_notebook(browser, lab, viewport):

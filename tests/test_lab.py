@@ -10,14 +10,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from jupyter_lab import READY, Lab
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
+from finished_runs import NOTEBOOKS, ROOT, finished, resumed
+from jupyter_lab import READY, running_lab
 
 from mmlib import course, runner
 
-ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 DESK = {"width": 1280, "height": 900}
 IDLE = READY.replace("() =>", "").strip()
 DONE = f"""() => {IDLE} &&
@@ -40,14 +37,9 @@ def lab(tmp_path_factory):
     """A JupyterLab on the teacher's version of all notebooks, which take up finished trainings."""
     folder = tmp_path_factory.mktemp("lab") / "notebooks"
     for path in course.write("answers", folder, NOTEBOOKS):
-        parameters = {"resume": True, "out": str(ROOT / "runs" / "lab" / path.stem)}
-        nbformat.write(parameterize_notebook(load_notebook_node(str(path)), parameters), path)
-    server = Lab(folder)
-    try:
-        server.wait()
+        nbformat.write(resumed(path, ROOT / "runs" / "lab" / path.stem), path)
+    with running_lab(folder) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def pictures(notebook: Path) -> int:
@@ -60,8 +52,7 @@ def pictures(notebook: Path) -> int:
 @pytest.mark.finished
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_in_the_browser(source, browser, lab):
-    if not (ROOT / "runs" / "lab" / source.stem / "results.json").exists():
-        pytest.skip(f"no finished run in runs/lab/{source.stem}: make regression makes one")
+    finished(source.stem)
     page = browser.new_page(viewport=DESK)
     page.set_default_timeout(1000 * runner.TIME_LIMITS["world"])
     page.goto(f"{lab.address}/lab/tree/{source.name}?reset&token={lab.token}")

@@ -448,7 +448,11 @@ def test_execute_replaces_the_outputs_in_place(tmp_path):
         ("from mmlib import course", [], []),
         (PARAMETERS, ["parameters"], []),
         ("print(tier, seeds, device, out, resume, expected)", [], stdout("old\n")),
+        ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("old\n")),
     )
+    figures = tmp_path / "expected" / "world" / "00.json"
+    figures.parent.mkdir(parents=True)
+    figures.write_text(json.dumps({"figures": {"AUC": {}}}))
     nb.cells += five_exercises(count=4)
     nbformat.write(nb, path)
     assert hygiene.main(["execute", str(path)]) == 0
