@@ -199,8 +199,8 @@ A claim of the form "A hardly differs from B" has a margin and is
 - supported when the whole interval lies inside ± margin,
 - opposite when the whole interval lies outside,
 - not supported otherwise.
-A claim over several data sets or systems takes the verdict of its weakest part: it is supported
-when every part is, opposite when every part is, and not supported otherwise."""
+A claim over several data sets or systems has a part for each: it is supported when every part is,
+opposite when every part is, and not supported otherwise. The table shows its weakest part."""
 
 
 def judge(estimate: Estimate, margin: float | None = None) -> Verdict:

@@ -339,7 +339,9 @@ def train(
         medr, mrr = float(np.median(ranks)), float((1 / ranks).mean())
         return {"dev_loss": medr - mrr / 2, "dev_medr": medr, "dev_mrr": mrr}
 
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=(0.5, 0.999))
+    optimiser = torch.optim.Adam(
+        model.parameters(), lr=settings.learning_rate, betas=(0.5, 0.999), fused=True
+    )
     return fit(
         model, batches, lambda batch: model.loss(batch, weights), evaluate,
         epochs=settings.epochs, learning_rate=settings.learning_rate, patience=settings.patience,

@@ -1067,7 +1067,7 @@ def train(
     s = model.settings
     model.to(device)
     optimiser = torch.optim.AdamW(
-        _groups(model, s.learning_rate, s.word_rate), weight_decay=s.weight_decay
+        _groups(model, s.learning_rate, s.word_rate), weight_decay=s.weight_decay, fused=True
     )
     fall = int(np.ceil(s.drop_rate_after * s.epochs))
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, [fall], gamma=0.1)

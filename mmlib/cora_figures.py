@@ -16,7 +16,7 @@ from mmlib.cora_study import ERRORS, RATES, SPLITS, Study
 
 
 def describe(study: Study) -> pd.DataFrame:
-    """Size of each split, and what a caption and its parsed graph hold in the mean."""
+    """Size of each split, and what a caption and its parsed graph hold on average."""
     rows = {}
     for split in SPLITS:
         captions, graphs = study.captions(split), study.graphs[split]

@@ -858,7 +858,9 @@ def train_system(
         {"params": [p for n, p in model.named_parameters() if (n in begun) == old], "lr": own_rate}
         for old, own_rate in ((True, rate * chosen.started), (False, rate))
     ]
-    optimiser = torch.optim.AdamW(groups_of_rate, rate, weight_decay=chosen.weight_decay)
+    optimiser = torch.optim.AdamW(
+        groups_of_rate, rate, weight_decay=chosen.weight_decay, fused=True
+    )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda epoch: 1 - epoch / PARTS)
     history = training.fit(
         model, batches, loss, lambda: {"dev_loss": dev_loss(model, dev, arrays.images, device)},

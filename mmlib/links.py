@@ -95,9 +95,10 @@ def best_matching(matrix: np.ndarray, k: int) -> np.ndarray:
     free = min(n, m) - k
     if k < 1 or free < 0:
         raise ValueError(f"a {n} x {m} matrix has no matching with {k} edges")
-    dummies = (n, free) if n <= m else (free, m)
-    padded = np.concatenate([matrix, np.full(dummies, BONUS)], axis=1 if n <= m else 0)
-    row, column = linear_sum_assignment(padded, maximize=True)
+    if free:
+        dummies = (n, free) if n <= m else (free, m)
+        matrix = np.concatenate([matrix, np.full(dummies, BONUS)], axis=1 if n <= m else 0)
+    row, column = linear_sum_assignment(matrix, maximize=True)
     real = (row < n) & (column < m)
     return np.stack([row[real], column[real]], axis=1)
 

@@ -19,6 +19,13 @@ def notebooks_dir() -> Path:
     return beside if beside.is_dir() else Path("notebooks")
 
 
+def cache_dir() -> Path | None:
+    """Folder for what can be made anew: `runs/cache` of a checkout; None where there is none."""
+    root = PACKAGE.parent
+    checkout = (root / "pyproject.toml").is_file() and os.access(root, os.W_OK)
+    return root / "runs" / "cache" if checkout else None
+
+
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write` on a temporary file beside `path`, then rename it: no half file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)

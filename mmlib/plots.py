@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from PIL import Image
 
@@ -48,6 +49,8 @@ def use_style() -> None:
 
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Write a figure as `<folder>/figures/<name>.png` and show it."""
+    if figure.get_layout_engine() is None:  # after savefig, matplotlib would bring its default back
+        figure.set_layout_engine(PlaceHolderLayoutEngine(True, False))
     write_atomic(folder / "figures" / f"{name}.png", figure.savefig)
     plt.show()
 
@@ -195,6 +198,6 @@ def forest(claims: Sequence[Claim]) -> Figure:
             axis.axvspan(-claim.margin, claim.margin, color="#009E73", alpha=0.1)
         axis.set_yticks(range(len(claim.parts)), list(claim.parts), fontsize=8)
         axis.set_ylim(len(claim.parts) - 0.4, -0.6)
-        axis.set_title(f"{claim.claim}: {claim.verdict}", loc="left", fontsize=9)
+        axis.set_title(f"{claim.id}  {claim.claim}: {claim.verdict}", loc="left", fontsize=9)
         axis.set_xlabel(claim.unit, fontsize=8)
     return figure

@@ -458,7 +458,7 @@ def train(
 def _adamw(
     parameters: Sequence[nn.Parameter], rate: float, weight_decay: float
 ) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=weight_decay)
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=weight_decay, fused=True)
 
 
 @torch.no_grad()

@@ -6,16 +6,21 @@ true and say only a part. Results on it show how a method behaves where the trut
 how well it would do on photographs.
 """
 
+import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 from tqdm.auto import tqdm
 
 from mmlib.datasets.captioned import CaptionedImages
+from mmlib.paths import cache_dir, write_atomic
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import Scene
@@ -94,8 +99,14 @@ def see(
     """Draw scenes and look at them: (features, label scores, label names).
 
     features: (scenes, regions, width) float32. Scores and names are None and () for a backbone
-    that is not the world's own.
+    that is not the world's own. What that one saw of many scenes is kept for the next time.
     """
+    kept = _kept(scenes, size) if backbone is None and len(scenes) > 3 * _CHUNK else None
+    if kept is not None and kept.exists():
+        from mmlib.world.backbone import LABELS
+
+        found = load_file(kept)
+        return found["features"], found["scores"], LABELS
     chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
     jobs = Parallel(n_jobs=workers, return_as="generator")(
         delayed(_look)(chunk, size, backbone) for chunk in chunks
@@ -104,7 +115,26 @@ def see(
     features = np.concatenate([one[0] for one in seen])
     if backbone is not None:
         return features, None, ()
-    return features, np.concatenate([one[1] for one in seen]), seen[0][2]
+    scores = np.concatenate([one[1] for one in seen])
+    if kept is not None:
+        for folder in kept.parent.parent.glob("*"):  # what other code has drawn
+            if folder != kept.parent:
+                shutil.rmtree(folder, ignore_errors=True)
+        write_atomic(kept, partial(save_file, {"features": features, "scores": scores}))
+    return features, scores, seen[0][2]
+
+
+def _kept(scenes: Sequence[Scene], size: int) -> Path | None:
+    """Where `see` keeps what it saw of these scenes: `<cache>/pictures/<code>/<scenes>`."""
+    from mmlib.training import source_hash
+    from mmlib.world.backbone import WEIGHTS
+
+    folder = cache_dir()
+    if folder is None:
+        return None
+    code = hashlib.sha256(source_hash().encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
+    drawn = hashlib.sha256(repr((size, tuple(scenes))).encode()).hexdigest()[:32]
+    return folder / "pictures" / code / f"{drawn}.safetensors"
 
 
 def _look(

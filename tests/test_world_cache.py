@@ -1,0 +1,69 @@
+"""What the world's backbone saw is kept, and read again only where nothing changed."""
+
+import numpy as np
+import pytest
+
+from mmlib import world
+from mmlib.world import backbone, see
+from mmlib.world.scenes import sample_scene, split_seeds
+
+SCENES = [sample_scene(seed) for seed in split_seeds("val", 200, 0)]
+
+
+@pytest.fixture
+def looked(monkeypatch, tmp_path):
+    """Pictures looked at; the cache lies in a folder of its own, the drawing is left out."""
+    count = []
+
+    def look(images):
+        count.append(len(images))
+        found = np.array([[image] * 2 for image in images], np.float32)
+        return found[:, None], found, backbone.LABELS
+
+    monkeypatch.setattr(world, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(world, "picture", lambda scenes, size, row: scenes[row].seed % 1000)
+    monkeypatch.setattr(backbone, "look", look)
+    return count
+
+
+def kept(folder):
+    return sorted(path.relative_to(folder).parts for path in folder.rglob("*.safetensors"))
+
+
+def test_what_was_seen_is_not_looked_at_again(looked, tmp_path):
+    first, second = see(SCENES), see(SCENES)
+    assert sum(looked) == 200
+    assert len(kept(tmp_path)) == 1
+    for one, two in zip(first[:2], second[:2], strict=True):
+        np.testing.assert_array_equal(one, two)
+        assert one.dtype == two.dtype == np.float32
+    assert first[2] == second[2] == backbone.LABELS
+    assert first[0][5, 0, 0] == SCENES[5].seed % 1000  # in the order of the scenes
+
+
+def test_other_scenes_and_sizes_are_other_files(looked, tmp_path):
+    see(SCENES)
+    see(SCENES[::-1])
+    see(SCENES, size=64)
+    assert sum(looked) == 600
+    assert len(kept(tmp_path)) == 3
+
+
+def test_other_code_draws_anew_and_takes_the_place(looked, tmp_path, monkeypatch):
+    see(SCENES)
+    before = kept(tmp_path)
+    monkeypatch.setattr("mmlib.training.source_hash", lambda: "other")
+    see(SCENES)
+    assert sum(looked) == 400
+    assert len(kept(tmp_path)) == 1
+    assert kept(tmp_path) != before
+
+
+def test_few_scenes_other_backbones_and_no_checkout_keep_nothing(looked, tmp_path, monkeypatch):
+    see(SCENES[:192])
+    see(SCENES, backbone=lambda images: np.zeros((len(images), 1, 2)))
+    monkeypatch.setattr(world, "cache_dir", lambda: None)
+    see(SCENES)
+    see(SCENES)
+    assert sum(looked) == 192 + 400
+    assert not kept(tmp_path)
