@@ -418,7 +418,7 @@ def images_of(corpus: Corpus, document: Document) -> Figure:
     return plots.show_pictures([_open(corpus, image) for image in document.images], numbers)
 
 
-def one_of_each(study: Study, columns: int = 5) -> Figure:
+def one_of_each(study: Study, columns: int = 4) -> Figure:
     """The first images of one test document of each kind, with a sentence linked to each."""
     images, titles = [], []
     for name, corpus in study.corpora.items():
@@ -431,7 +431,7 @@ def one_of_each(study: Study, columns: int = 5) -> Figure:
             titles.append(f"[{name}] {text}")
         images += [BLANK] * (columns - min(columns, len(document.images)))
         titles += [""] * (len(images) - len(titles))
-    return plots.show_pictures(images, titles, columns, size=1.5)
+    return plots.show_pictures(images, titles, columns, size=1.4)
 
 
 BLANK = Image.new("RGB", (8, 8), "white")

@@ -74,9 +74,9 @@ def show_pictures(
         axis = axes.flat[i]
         axis.imshow(image)
         if titles:
+            wrapped = textwrap.fill(titles[i], min(26, round(16 * size)))
             axis.text(
-                0.5, -0.04, textwrap.fill(titles[i], 26), transform=axis.transAxes,
-                ha="center", va="top", fontsize=8,
+                0.5, -0.04, wrapped, transform=axis.transAxes, ha="center", va="top", fontsize=8,
             )  # fmt: skip
     return figure
 
