@@ -61,12 +61,14 @@ def captioned_images(
         size: side of the pictures in pixels.
         backbone: pictures to (pictures, regions, width) features; the world's own where None,
             which also gives label scores.
-        workers: processes that draw and extract features.
+        workers: processes that write captions, draw and extract features.
     """
     if n < 1:
         raise ValueError(f"n is {n}, but a collection needs at least one picture")
-    scenes = tuple(sample_scene(s) for s in split_seeds(split, n, seed))
-    gold = tuple(captions(scene, seed, captions_per_image) for scene in scenes)
+    written = Parallel(n_jobs=workers)(
+        delayed(_written)(own, seed, captions_per_image) for own in split_seeds(split, n, seed)
+    )
+    scenes, gold = zip(*written, strict=True)
     features, scores, names = see(scenes, size, backbone, workers, desc=f"world {split}")
     return WorldImages(
         name="world",
@@ -80,6 +82,11 @@ def captioned_images(
         scenes=scenes,
         gold=gold,
     )
+
+
+def _written(own: int, seed: int, count: int) -> tuple[Scene, tuple[Caption, ...]]:
+    scene = sample_scene(own)
+    return scene, captions(scene, seed, count)
 
 
 def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial as bind
 
 import numpy as np
+from joblib import Parallel, delayed
 from PIL import Image
 
 from mmlib.datasets.entailment_pairs import KINDS as FORMS
@@ -186,7 +187,7 @@ def entailment_set(
         blanked: probability that a region's features are all 0.
         size: side of the pictures in pixels.
         backbone: pictures to features; the world's own where None.
-        workers: processes that draw the pictures and extract features.
+        workers: processes that write the samples, draw the pictures and extract features.
         see_pictures: whether to do so; without, `images` is None.
 
     Raises:
@@ -200,25 +201,20 @@ def entailment_set(
             f"or image_noise {image_noise} is negative"
         )
     seeds = split_seeds(split, n * _SEEDS, seed)
-    scenes = tuple(sample_scene(s) for s in seeds[::_SEEDS])
-    makers, rows = [], []
-    for row, scene in enumerate(scenes):
-        spare = seeds[row * _SEEDS + 1 : (row + 1) * _SEEDS]
-        maker = _Maker(scene, partial, np.random.default_rng([seed, scene.seed, 9]), spare)
-        makers.append(maker)
-        for k in range(per_scene // 2):
-            form = FORMS[(row * per_scene // 2 + k) % len(FORMS)]
-            maker.rng = np.random.default_rng([seed, scene.seed, 9, k])
-            true, false = maker.pair(form)
-            rows += [(row, form, 1, true), (row, form, 0, false)]
+    written = Parallel(n_jobs=workers)(
+        delayed(_written)(row, seeds[row * _SEEDS : (row + 1) * _SEEDS], seed, partial, per_scene)
+        for row in range(n)
+    )
+    scenes, captions, made = zip(*written, strict=True)
+    rows = [(row, *sample) for row, some in enumerate(made) for sample in some]
     scene_of = np.array([row for row, *_ in rows])
-    texts = [merged(maker.captions) for maker in makers]
+    texts = [merged(some) for some in captions]
     ids = [f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes]
     samples = Samples(
         premise=tuple("" if form == "ve" else texts[row] for row, form, *_ in rows),
-        hypothesis=tuple(made.text for *_, made in rows),
+        hypothesis=tuple(one.text for *_, one, _ in rows),
         image=np.array([-1 if form == "te" else row for row, form, *_ in rows]),
-        label=np.array([label for *_, label, _ in rows]),
+        label=np.array([label for _, _, label, *_ in rows]),
         kind=tuple(form for _, form, *_ in rows),
         source=("world",) * len(rows),
         group=tuple(ids[row] for row in scene_of),
@@ -231,12 +227,30 @@ def entailment_set(
         samples=samples,
         images=images,
         scenes=scenes,
-        captions=tuple(maker.captions for maker in makers),
+        captions=captions,
         scene_of=scene_of,
-        hypotheses=tuple(made for *_, made in rows),
-        follows=np.array([makers[row].follows(made.graph) for row, *_, made in rows]),
+        hypotheses=tuple(one for *_, one, _ in rows),
+        follows=np.array([follows for *_, follows in rows]),
         open_image=bind(picture, scenes, size),
     )
+
+
+def _written(
+    row: int, seeds: Sequence[int], seed: int, partial: float, per_scene: int
+) -> tuple[Scene, tuple[Caption, ...], list[tuple[str, int, Hypothesis, bool]]]:
+    """A picture's scene, captions and samples: form, label, hypothesis, entailed by the captions.
+
+    seeds: of the scene, then of those from which foreign captions may come.
+    """
+    scene = sample_scene(seeds[0])
+    maker = _Maker(scene, partial, np.random.default_rng([seed, scene.seed, 9]), seeds[1:])
+    samples: list[tuple[str, int, Hypothesis, bool]] = []
+    for k in range(per_scene // 2):
+        form = FORMS[(row * per_scene // 2 + k) % len(FORMS)]
+        maker.rng = np.random.default_rng([seed, scene.seed, 9, k])
+        for label, made in zip((1, 0), maker.pair(form), strict=True):
+            samples.append((form, label, made, maker.follows(made.graph)))
+    return scene, maker.captions, samples
 
 
 class _Maker:
