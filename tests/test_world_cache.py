@@ -7,7 +7,10 @@ from mmlib import world
 from mmlib.world import backbone, see
 from mmlib.world.scenes import sample_scene, split_seeds
 
-SCENES = [sample_scene(seed) for seed in split_seeds("val", 200, 0)]
+
+@pytest.fixture(scope="module")
+def scenes():
+    return [sample_scene(seed) for seed in split_seeds("val", 200, 0)]
 
 
 @pytest.fixture
@@ -30,40 +33,42 @@ def kept(folder):
     return sorted(path.relative_to(folder).parts for path in folder.rglob("*.safetensors"))
 
 
-def test_what_was_seen_is_not_looked_at_again(looked, tmp_path):
-    first, second = see(SCENES), see(SCENES)
+def test_what_was_seen_is_not_looked_at_again(scenes, looked, tmp_path):
+    first, second = see(scenes), see(scenes)
     assert sum(looked) == 200
     assert len(kept(tmp_path)) == 1
     for one, two in zip(first[:2], second[:2], strict=True):
         np.testing.assert_array_equal(one, two)
         assert one.dtype == two.dtype == np.float32
     assert first[2] == second[2] == backbone.LABELS
-    assert first[0][5, 0, 0] == SCENES[5].seed % 1000  # in the order of the scenes
+    assert first[0][5, 0, 0] == scenes[5].seed % 1000  # in the order of the scenes
 
 
-def test_other_scenes_and_sizes_are_other_files(looked, tmp_path):
-    see(SCENES)
-    see(SCENES[::-1])
-    see(SCENES, size=64)
+def test_other_scenes_and_sizes_are_other_files(scenes, looked, tmp_path):
+    see(scenes)
+    see(scenes[::-1])
+    see(scenes, size=64)
     assert sum(looked) == 600
     assert len(kept(tmp_path)) == 3
 
 
-def test_other_code_draws_anew_and_takes_the_place(looked, tmp_path, monkeypatch):
-    see(SCENES)
+def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, monkeypatch):
+    see(scenes)
     before = kept(tmp_path)
     monkeypatch.setattr("mmlib.training.source_hash", lambda: "other")
-    see(SCENES)
+    see(scenes)
     assert sum(looked) == 400
     assert len(kept(tmp_path)) == 1
     assert kept(tmp_path) != before
 
 
-def test_few_scenes_other_backbones_and_no_checkout_keep_nothing(looked, tmp_path, monkeypatch):
-    see(SCENES[:192])
-    see(SCENES, backbone=lambda images: np.zeros((len(images), 1, 2)))
+def test_few_scenes_other_backbones_and_no_checkout_keep_nothing(
+    scenes, looked, tmp_path, monkeypatch
+):
+    see(scenes[:192])
+    see(scenes, backbone=lambda images: np.zeros((len(images), 1, 2)))
     monkeypatch.setattr(world, "cache_dir", lambda: None)
-    see(SCENES)
-    see(SCENES)
+    see(scenes)
+    see(scenes)
     assert sum(looked) == 192 + 400
     assert not kept(tmp_path)
