@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from PIL import Image
 from scipy.stats import spearmanr
@@ -38,6 +37,7 @@ from mmlib.links import (
     set_similarity,
     spread,
 )
+from mmlib.parallel import in_processes
 from mmlib.paths import data_dir
 from mmlib.text import read_word_vectors, tokenize, train_word2vec
 from mmlib.training import settings_hash
@@ -150,9 +150,7 @@ def world_documents(seed: int = 0) -> Study:
 
     def write(kind: str, tell: Callable) -> Corpus:
         texts = {
-            split: Parallel(n_jobs=cores)(
-                delayed(tell)(i, split) for i in range(1000 * seed, 1000 * seed + count)
-            )
+            split: list(in_processes(tell, [(1000 * seed + i, split) for i in range(count)], cores))
             for split, count in WORLD_ALBUMS.items()
         }
         pictures = {s: _whole(p) for s, p in picture_scenes(texts, workers=cores).items()}

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -953,12 +954,15 @@ def sweep_jobs(
 ) -> list[tuple[dict, dict]]:
     """λ with shared and with separate optimiser state, and the weak set's precision; the world.
 
-    weak: a set made by logic, of precision 1, of which parts are then flipped.
+    weak: a set made by logic, of precision 1, of which parts are then flipped. Both uses of the
+    whole set at the budget's own λ are in `comparison_jobs`, and `sweep_panels` finds them there.
     """
     jobs = []
     states: tuple[State, State] = ("shared", "separate")
     for state in states:
         for ratio in ratios:
+            if state == "shared" and ratio == start.budget.ratio:
+                continue
             jobs += tuning_jobs(
                 start, {"logic": weak}, seeds, device, families=[family], variants=["both"],
                 ratio=ratio, state=state, note=f"λ {ratio} {state}",
@@ -966,7 +970,7 @@ def sweep_jobs(
     truth = start.collection.fits["train"]
     for precision in precisions:
         worse = {"logic": flipped(weak, truth, precision)}
-        for variant in ("exclusion", "both"):
+        for variant in ("exclusion", "both") if precision < 1 else ("exclusion",):
             jobs += tuning_jobs(
                 start, worse, seeds, device, families=[family], variants=[variant],
                 note=f"precision {precision}",
@@ -1196,7 +1200,7 @@ def comparison_jobs(
     """The fine-tunings of Tables 4 and 5, and the dual encoder's controls.
 
     In the world, for time, the other families have only plain and both, and logic's weak set is
-    the dual encoder's alone. quick: plain and both of all families.
+    the dual encoder's alone, for both uses. quick: plain and both of all families.
     """
     own = {name: weak[name] for name in ("classifier",) if name in weak}
     every, ends = VARIANTS, ("plain", "both")
@@ -1204,8 +1208,9 @@ def comparison_jobs(
         return tuning_jobs(start, own, seeds, device, variants=ends)
     others = [family for family in FAMILIES if family != "dual"]
     world = start.collection.tier == "world"
-    jobs = tuning_jobs(start, weak, seeds, device, families=["dual"], variants=every)
-    jobs += tuning_jobs(start, own, seeds, device, families=["dual"], variants=CONTROLS)
+    rest = {name: some for name, some in weak.items() if name not in own}
+    jobs = tuning_jobs(start, own, seeds, device, families=["dual"], variants=every + CONTROLS)
+    jobs += tuning_jobs(start, rest, seeds, device, families=["dual"], variants=["both"])
     return jobs + tuning_jobs(
         start, own, seeds, device, families=others, variants=ends if world else every
     )
@@ -1330,19 +1335,29 @@ def before_after(
 
 def sweep_panels(
     jobs: Sequence[tuple[dict, dict]], scores: Scores, metric: str = "map"
-) -> list[tuple[str, dict[str, dict[float, np.ndarray]], str, bool]]:
-    """The sweeps of `sweep_jobs`: name, curve -> value -> figure of each seed, axis label, log."""
-    ratios: dict[str, dict[float, np.ndarray]] = {}
-    precisions: dict[str, dict[float, np.ndarray]] = {}
-    for job, _ in jobs:
-        kind, _, rest = job["note"].partition(" ")
-        if not kind:
+) -> list[tuple[str, dict[str, dict[float, list[float]]], str, bool]]:
+    """The sweeps of `sweep_jobs`: name, curve -> value -> figure of each seed, axis label, log.
+
+    jobs, scores: those of `comparison_jobs` as well, whose "both (logic)" is a point of each sweep.
+    """
+    swept = {(job["family"], job["seed"]) for job, _ in jobs if job["note"]}
+    ratios: dict[str, dict[float, list[float]]] = {}
+    precisions: dict[str, dict[float, list[float]]] = {}
+    rows: Counter[str] = Counter()
+    for job, _ in sorted(jobs, key=lambda one: not one[0]["note"]):  # curves in the sweeps' order
+        system = name_of(job)
+        value = float(scores[system][metric][rows[system]].mean())
+        rows[system] += 1
+        if (job["family"], job["seed"]) not in swept:
             continue
-        values = scores[name_of(job)][metric].mean(axis=1)
-        if kind == "λ":
-            ratios.setdefault(f"{job['state']} optimiser", {})[job["ratio"]] = values
-        else:
-            precisions.setdefault(job["variant"], {})[float(rest)] = values
+        kind, _, rest = job["note"].partition(" ")
+        whole = not kind and (job["variant"], job["maker"]) == ("both", "logic")
+        if kind == "λ" or whole:
+            own = ratios.setdefault(f"{job['state']} optimiser", {})
+            own.setdefault(job["ratio"], []).append(value)
+        if kind == "precision" or whole:
+            own = precisions.setdefault(job["variant"], {})
+            own.setdefault(float(rest or 1), []).append(value)
     panels = [("ratio", ratios, "λ", True), ("precision", precisions, "precision", False)]
     return [panel for panel in panels if panel[1]]
 

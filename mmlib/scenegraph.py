@@ -34,6 +34,7 @@ from tqdm.auto import tqdm
 
 from mmlib.datasets.problem import DataError
 from mmlib.grammar import RULES, entry_of
+from mmlib.parallel import in_processes
 from mmlib.paths import write_atomic
 
 if TYPE_CHECKING:
@@ -306,11 +307,8 @@ def _parse_chunks(
 ) -> Iterator[dict[str, Entry]]:
     if workers == 1 or len(chunks) < 2:
         return (_parse_chunk(chunk, nlp) for chunk in chunks)
-    from joblib import Parallel, delayed
-
     # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
-    jobs = (delayed(_parse_chunk)(chunk, nlp) for chunk in chunks)
-    return Parallel(n_jobs=workers, return_as="generator")(jobs)
+    return in_processes(_parse_chunk, [(chunk, nlp) for chunk in chunks], workers)
 
 
 def _parse_chunk(texts: list[str], nlp: "Language | str | Path | None") -> dict[str, Entry]:

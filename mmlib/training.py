@@ -6,7 +6,6 @@ import json
 import math
 import os
 import random
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from mmlib.datasets.problem import DataError
+from mmlib.parallel import in_processes
 from mmlib.paths import PACKAGE, write_atomic
 
 
@@ -177,8 +177,6 @@ def run_jobs(
 
     Returns the answers in the order of `jobs`. Stops at the first failure; what was finished stays.
     """
-    from joblib import Parallel, delayed
-
     folder.mkdir(parents=True, exist_ok=True)
     answers: dict[int, dict[str, Any]] = {}
     waiting = []
@@ -192,13 +190,10 @@ def run_jobs(
         else:
             waiting.append((i, path, job, data))
     workers = workers or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
-    pool = Parallel(n_jobs=min(workers, len(waiting)) or 1, return_as="generator_unordered")
-    finished = pool(delayed(_run_job)(function, *item) for item in waiting)
-    with warnings.catch_warnings():
-        # joblib replaces a worker whose memory has grown, as that of a training does.
-        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-        for i, answer in tqdm(finished, total=len(waiting), desc=label, disable=not waiting):
-            answers[i] = answer
+    calls = [(function, *item) for item in waiting]
+    finished = in_processes(_run_job, calls, min(workers, len(waiting)) or 1, ordered=False)
+    for i, answer in tqdm(finished, total=len(waiting), desc=label, disable=not waiting):
+        answers[i] = answer
     return [answers[i] for i in range(len(jobs))]
 
 

@@ -638,15 +638,56 @@ def test_jobs_of_a_comparison(start, weak):
 
 def test_jobs_of_the_sweeps(start, weak):
     jobs = study.sweep_jobs(start, weak, [0], "cpu")
-    assert len(jobs) == 2 * len(study.RATIOS) + 2 * len(study.PRECISIONS)
+    assert len(jobs) == 2 * len(study.RATIOS) + 2 * len(study.PRECISIONS) - 2
     asked = {(job["state"], job["ratio"]) for job, _ in jobs if job["note"].startswith("λ")}
-    assert asked == {(s, r) for s in ("shared", "separate") for r in study.RATIOS}
+    every = {(s, r) for s in ("shared", "separate") for r in study.RATIOS}
+    assert asked == every - {("shared", BUDGET.ratio)}
     truth = start.collection.fits["train"]
     for job, data in jobs:
         if job["note"].startswith("precision"):
             wanted = float(job["note"].split()[1])
             assert study.precision_of(data["weak"], truth) == near(wanted, abs=0.01)
     assert len({study.name_of(job) for job, _ in jobs}) == len(jobs)
+
+
+def test_jobs_of_the_notebook_train_nothing_twice(start, weak):
+    sets = {"classifier": study.flipped(weak, start.collection.fits["train"], 0.9), "logic": weak}
+    jobs = study.comparison_jobs(start, sets, [0, 1], "cpu")
+    jobs += study.sweep_jobs(start, weak, [0], "cpu")
+    bare = [json.dumps({**job, "note": "", "maker": ""}) for job, _ in jobs]
+    assert len(set(bare)) == len(bare)
+    assert {job["variant"] for job, _ in jobs if job["maker"] == "logic" and not job["note"]} == {
+        "both"
+    }
+
+
+def test_panels_of_the_sweeps(start, weak):
+    """Each point is the mean over images of its seed; the comparison gives one to each sweep."""
+    jobs = study.comparison_jobs(start, {"logic": weak}, [0, 1], "cpu")
+    jobs += study.sweep_jobs(start, weak, [1], "cpu", ratios=(0.1, 1.0), precisions=(1.0, 0.5))
+    rng = np.random.default_rng(0)
+    scores, told = {}, {}
+    for job, _ in jobs:
+        row = rng.random(3)
+        scores.setdefault(study.name_of(job), {"map": []})["map"].append(row)
+        told[study.name_of(job), job["seed"]] = row.mean()
+    scores = {name: {"map": np.array(own["map"])} for name, own in scores.items()}
+    (first, ratios, _, log), (second, precisions, _, linear) = study.sweep_panels(jobs, scores)
+    assert (first, log, second, linear) == ("ratio", True, "precision", False)
+
+    def at(note):
+        return [near(told[f"CLIP-like, {note}", 1])]
+
+    whole = at("both (logic)")
+    assert list(ratios) == ["shared optimiser", "separate optimiser"]
+    assert ratios["shared optimiser"] == {0.1: whole, 1.0: at("both (logic), λ 1.0 shared")}
+    assert ratios["separate optimiser"] == {
+        value: at(f"both (logic), λ {value} separate") for value in (0.1, 1.0)
+    }
+    assert precisions == {
+        "exclusion": {v: at(f"exclusion (logic), precision {v}") for v in (1.0, 0.5)},
+        "both": {1.0: whole, 0.5: at("both (logic), precision 0.5")},
+    }
 
 
 def answer_of(start, family, variant, weak, seed=0, **changes):

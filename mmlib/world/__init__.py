@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from joblib import Parallel, delayed
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 from tqdm.auto import tqdm
 
 from mmlib.datasets.captioned import CaptionedImages
+from mmlib.parallel import in_processes
 from mmlib.paths import cache_dir, write_atomic
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -65,10 +65,8 @@ def captioned_images(
     """
     if n < 1:
         raise ValueError(f"n is {n}, but a collection needs at least one picture")
-    written = Parallel(n_jobs=workers)(
-        delayed(_written)(own, seed, captions_per_image) for own in split_seeds(split, n, seed)
-    )
-    scenes, gold = zip(*written, strict=True)
+    calls = [(own, seed, captions_per_image) for own in split_seeds(split, n, seed)]
+    scenes, gold = zip(*in_processes(_written, calls, workers), strict=True)
     features, scores, names = see(scenes, size, backbone, workers, desc=f"world {split}")
     return WorldImages(
         name="world",
@@ -115,9 +113,7 @@ def see(
         found = load_file(kept)
         return found["features"], found["scores"], LABELS
     chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
-    jobs = Parallel(n_jobs=workers, return_as="generator")(
-        delayed(_look)(chunk, size, backbone) for chunk in chunks
-    )
+    jobs = in_processes(_look, [(chunk, size, backbone) for chunk in chunks], workers)
     seen = list(tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4))
     features = np.concatenate([one[0] for one in seen])
     if backbone is not None:

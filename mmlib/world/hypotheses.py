@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial as bind
 
 import numpy as np
-from joblib import Parallel, delayed
 from PIL import Image
 
 from mmlib.datasets.entailment_pairs import KINDS as FORMS
 from mmlib.datasets.entailment_pairs import Samples
+from mmlib.parallel import in_processes
 from mmlib.world import Backbone, WorldImages, picture, see
 from mmlib.world.captions import Caption
 from mmlib.world.edits import EDITS, GENERAL, Accept, anything, editable, edited, new_draft
@@ -201,11 +201,11 @@ def entailment_set(
             f"or image_noise {image_noise} is negative"
         )
     seeds = split_seeds(split, n * _SEEDS, seed)
-    written = Parallel(n_jobs=workers)(
-        delayed(_written)(row, seeds[row * _SEEDS : (row + 1) * _SEEDS], seed, partial, per_scene)
+    calls = [
+        (row, seeds[row * _SEEDS : (row + 1) * _SEEDS], seed, partial, per_scene)
         for row in range(n)
-    )
-    scenes, captions, made = zip(*written, strict=True)
+    ]
+    scenes, captions, made = zip(*in_processes(_written, calls, workers), strict=True)
     rows = [(row, *sample) for row, some in enumerate(made) for sample in some]
     scene_of = np.array([row for row, *_ in rows])
     texts = [merged(some) for some in captions]
