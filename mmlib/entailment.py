@@ -169,6 +169,19 @@ class CrossEncoder(nn.Module):
         return words
 
 
+def only_first(layer: nn.Module) -> None:
+    """Let a BERT layer make nothing but [CLS]'s state, (B, 1, D), where no other one is read.
+
+    Its self-attention still sees all tokens, so that state is the same; the rest, most of the
+    layer's work, is done for one token.
+    """
+    layer.attention.register_forward_hook(_first)  # type: ignore[union-attr, operator]
+
+
+def _first(attention: nn.Module, inputs: tuple, output: tuple) -> tuple:
+    return (output[0][:, :1], *output[1:])
+
+
 def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
     """Let tokens attend to their likes from the start, and see what these have that they have not.
 
@@ -251,8 +264,9 @@ class Output:
 class Classifier(nn.Module):
     """TE, VE and the gate, or one of them alone, or a single stream (`Settings.model`).
 
-    bert: a pretrained text encoder to take the place of TE's own. Raises ValueError where there is
-    no such place or its width is not `settings.width`.
+    bert: a pretrained text encoder to take the place of TE's own, of which only [CLS]'s last state
+    is left (`only_first`). Raises ValueError where there is no such place or its width is not
+    `settings.width`.
     states: (tokens, W) states of a frozen encoder, which TE's own layers read in place of word
     embeddings; `Batch.pair` then counts these tokens, after the special ones.
     """
@@ -287,8 +301,10 @@ class Classifier(nn.Module):
         if settings.model in ("both", "ve"):
             self.image = ImageEncoder(region_width, regions, settings)
             self.cross = CrossEncoder(settings)
+            only_first(self.cross.layers[-1])
         if settings.model in ("both", "te") and settings.text == "own":
             self.text = bert or small_bert(settings, settings.text_layers, vocabulary, positions)
+            only_first(self.text.encoder.layer[-1])
             self.states = None if states is None else FrozenStates(states, settings.width)
         if settings.model == "both":
             self.gate = Gate(settings.width, settings.gate)
@@ -358,6 +374,7 @@ class SingleStream(nn.Module):
         self.project = nn.Linear(region_width, settings.width)
         layers = settings.words_layers + settings.cross_layers
         self.layers = small_bert(settings, layers, vocabulary, positions + regions)
+        only_first(self.layers.encoder.layer[-1])
 
     def forward(self, batch: Batch) -> Tensor:
         """The state (B, D) of [CLS]."""

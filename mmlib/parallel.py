@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from joblib import Parallel, delayed
+from joblib.externals.loky import process_executor
 
-# joblib replaces a worker whose memory has grown, as that of a training does, and warns of it in a
-# thread of its own.
+GROWTH = 2e9  # bytes that a worker may grow by before joblib replaces it and PyTorch starts anew
+# It warns of that in a thread of its own, but a training that needs much memory is no fault.
 warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
 
 
@@ -21,6 +22,12 @@ def in_processes(
     """
     kind = "generator" if ordered else "generator_unordered"
     found: Iterator[Any] = Parallel(n_jobs=workers, return_as=kind)(
-        delayed(function)(*call) for call in calls
+        delayed(_call)(function, call) for call in calls
     )
     return found
+
+
+def _call(function: Callable[..., Any], call: tuple) -> Any:
+    # Its own limit is 300 MB, less than what PyTorch's modules take once they are imported.
+    process_executor._MAX_MEMORY_LEAK_SIZE = GROWTH
+    return function(*call)

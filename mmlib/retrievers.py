@@ -12,7 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.entailment import CLS, CrossEncoder, ImageEncoder, Settings, places, small_bert
+from mmlib.entailment import (
+    CLS,
+    CrossEncoder,
+    ImageEncoder,
+    Settings,
+    only_first,
+    places,
+    small_bert,
+)
 from mmlib.revision import hard_negatives, hardest_triplet, in_batch_softmax
 
 Top = tuple[int, int]  # texts of each image, images of each text
@@ -38,23 +46,29 @@ def with_cls(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class DualEncoder(nn.Module):
-    """Two encoders and a dot product: symmetric in-batch softmax with a learnt scale (CLIP)."""
+    """Two encoders and a dot product: symmetric in-batch softmax with a learnt scale (CLIP).
 
-    def __init__(self, sizes: Sizes, settings: Settings):
+    fused: whether the states of words and regions are made, (B, 1 + R or L, D), and not [CLS]'s
+    alone, (B, 1, D).
+    """
+
+    def __init__(self, sizes: Sizes, settings: Settings, fused: bool = False):
         super().__init__()
         self.image = ImageEncoder(sizes.region_width, sizes.regions, settings)
         self.words = small_bert(settings, settings.words_layers, sizes.vocabulary, sizes.words + 1)
+        for encoder in () if fused else (self.image.layers, self.words):
+            only_first(encoder.encoder.layer[-1])
         self.to_image = nn.Linear(settings.width, sizes.space)
         self.to_text = nn.Linear(settings.width, sizes.space)
         self.log_scale = nn.Parameter(torch.tensor(1 / 0.07).log())
 
     def image_states(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Regions (B, R, W) -> states (B, 1 + R, D), unit vectors (B, space)."""
+        """Regions (B, R, W) -> states (B, 1 + R, D) or (B, 1, D), unit vectors (B, space)."""
         states, _ = self.image(images)
         return states, F.normalize(self.to_image(states[:, 0]), dim=1)
 
     def text_states(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Ids (B, L), lengths (B,) -> states (B, 1 + L, D), their mask, unit vectors (B, space)."""
+        """Ids (B, L), lengths (B,) -> states, as above, mask (B, 1 + L), unit vectors."""
         both, mask = with_cls(ids, lengths)
         states = self.words(input_ids=both, attention_mask=mask).last_hidden_state
         return states, mask, F.normalize(self.to_text(states[:, 0]), dim=1)
@@ -87,8 +101,9 @@ class AlignFuse(DualEncoder):
     """
 
     def __init__(self, sizes: Sizes, settings: Settings, top: Top = (16, 16), seed: int = 0):
-        super().__init__(sizes, settings)
+        super().__init__(sizes, settings, fused=True)
         self.cross = CrossEncoder(settings)
+        only_first(self.cross.layers[-1])
         self.matched = nn.Linear(settings.width, 2)
         self.top = top
         self.generator = torch.Generator().manual_seed(seed)
@@ -145,6 +160,7 @@ class SingleStream(nn.Module):
         self.layers = small_bert(
             settings, layers, sizes.vocabulary, sizes.words + sizes.regions + 1
         )
+        only_first(self.layers.encoder.layer[-1])
         self.fits = nn.Linear(settings.width, 1)
         self.margin = margin
 

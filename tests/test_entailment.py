@@ -6,6 +6,7 @@ Sections and equations are those of "Revising Image-Text Retrieval via Multi-Mod
 import ast
 import itertools
 import math
+from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -553,6 +554,23 @@ def test_a_text_encoder_can_be_given():
     w = {f"b.{name}": value for name, value in weights(bert).items()}
     wanted = mlp(weights(model), "heads.te", read(w, "b", *packed(one), 3)[0])
     close(logits_of(model, batch_of([one]))["te"][0], wanted)
+
+
+def test_only_first_changes_neither_the_first_state_nor_a_gradient():
+    whole = stir(entailment.small_bert(TINY, 2, WORDS, LONGEST))
+    short = deepcopy(whole)
+    entailment.only_first(short.encoder.layer[-1])
+    ids = torch.randint(4, WORDS, (5, 7), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(7) < torch.tensor([7, 1, 3, 6, 7])[:, None]
+    all_states, first = (
+        bert(input_ids=ids, attention_mask=mask.long()).last_hidden_state for bert in (whole, short)
+    )
+    assert first.shape == (5, 1, TINY.width)
+    close(first.detach(), all_states[:, :1].detach())
+    for states in (all_states, first):
+        states[:, 0].square().sum().backward()
+    for one, other in zip(whole.parameters(), short.parameters(), strict=True):
+        close(one.grad, other.grad)
 
 
 def test_sizes_by_default_are_berts_and_albefs():
