@@ -146,7 +146,7 @@ def test_a_short_training_on_flickr8k_finds_links(real_data, tmp_path):
     from mmlib.datasets import builders, flickr8k
 
     splits = {s: flickr8k.load(s, real_data / "flickr8k") for s in ("train", "val", "test")}
-    coco = builders.coco(splits, {"train": 3192, "val": 66, "test": 132})
+    coco = builders.coco(splits, {"train": 2000, "val": 66, "test": 132})
     how = links_study.budget("flickr8k", epochs=3)
     vectors = links_study.word_vectors(Study({"coco": coco}, None, {}), how)
     arrays = links.prepare(coco, how, vectors)
