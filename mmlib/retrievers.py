@@ -48,15 +48,14 @@ def with_cls(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 class DualEncoder(nn.Module):
     """Two encoders and a dot product: symmetric in-batch softmax with a learnt scale (CLIP).
 
-    fused: whether the states of words and regions are made, (B, 1 + R or L, D), and not [CLS]'s
-    alone, (B, 1, D).
+    alone: make [CLS]'s states alone, (B, 1, D), as nothing here reads those of words and regions.
     """
 
-    def __init__(self, sizes: Sizes, settings: Settings, fused: bool = False):
+    def __init__(self, sizes: Sizes, settings: Settings, alone: bool = False):
         super().__init__()
         self.image = ImageEncoder(sizes.region_width, sizes.regions, settings)
         self.words = small_bert(settings, settings.words_layers, sizes.vocabulary, sizes.words + 1)
-        for encoder in () if fused else (self.image.layers, self.words):
+        for encoder in (self.image.layers, self.words) if alone else ():
             only_first(encoder.encoder.layer[-1])
         self.to_image = nn.Linear(settings.width, sizes.space)
         self.to_text = nn.Linear(settings.width, sizes.space)
@@ -101,7 +100,7 @@ class AlignFuse(DualEncoder):
     """
 
     def __init__(self, sizes: Sizes, settings: Settings, top: Top = (16, 16), seed: int = 0):
-        super().__init__(sizes, settings, fused=True)
+        super().__init__(sizes, settings)
         self.cross = CrossEncoder(settings)
         only_first(self.cross.layers[-1])
         self.matched = nn.Linear(settings.width, 2)

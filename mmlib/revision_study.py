@@ -332,6 +332,8 @@ def build(family: str, budget: Budget, vocabulary: int, split: Split) -> Any:
     )
     if family == "align":
         return AlignFuse(sizes, budget.settings, budget.top)
+    if family == "dual":
+        return DualEncoder(sizes, budget.settings, alone=True)
     return FAMILIES[family](sizes, budget.settings)
 
 

@@ -85,6 +85,21 @@ def test_dual_encoder_by_loop(data):
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
 
 
+def test_a_dual_encoder_of_first_states_alone_does_the_same(data):
+    whole, alone = made(DualEncoder), made(DualEncoder, alone=True)
+    alone.load_state_dict(whole.state_dict())
+    images, *_ = data
+    assert whole.image_states(images)[0].shape[1] == 1 + images.shape[1]
+    assert alone.image_states(images)[0].shape[1] == 1
+    np.testing.assert_allclose(alone.rank(*data)[0], whole.rank(*data)[0], atol=1e-6)
+    same = torch.eye(4, dtype=torch.bool)
+    for model in (whole, alone):
+        model.loss(*data, same).backward()
+    for one, other in zip(whole.parameters(), alone.parameters(), strict=True):
+        if one.grad is not None:
+            torch.testing.assert_close(other.grad, one.grad)
+
+
 @pytest.mark.parametrize("family", [DualEncoder, SingleStream])
 def test_an_entailed_pair_is_no_negative(family, data):
     model = made(family)
