@@ -46,7 +46,11 @@ $(READY): requirements.txt pyproject.toml
 run: $(READY)
 	$(BIN)/mmlib run $(ARGS)
 
-test: lint types unit regression
+# mypy runs beside the unit tests, which leave it some of two cores.
+test: lint
+	@$(MAKE) --no-print-directory types & types=$$!; \
+	  $(MAKE) --no-print-directory unit; unit=$$?; wait $$types && exit $$unit
+	@$(MAKE) --no-print-directory regression
 	@echo '== all tests passed'
 
 lint: $(READY)
