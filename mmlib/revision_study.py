@@ -40,8 +40,8 @@ from mmlib.training import seed_everything
 
 SPLITS = ("train", "val", "test")
 KS = (1, 5, 10)
-FAMILIES: dict[str, type[DualEncoder] | type[SingleStream]] = {
-    "dual": DualEncoder,
+FAMILIES: dict[str, Callable[..., DualEncoder | SingleStream]] = {
+    "dual": partial(DualEncoder, alone=True),
     "align": AlignFuse,
     "single": SingleStream,
 }
@@ -332,8 +332,6 @@ def build(family: str, budget: Budget, vocabulary: int, split: Split) -> Any:
     )
     if family == "align":
         return AlignFuse(sizes, budget.settings, budget.top)
-    if family == "dual":
-        return DualEncoder(sizes, budget.settings, alone=True)
     return FAMILIES[family](sizes, budget.settings)
 
 
