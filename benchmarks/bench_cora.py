@@ -35,9 +35,9 @@ from mmlib.cora import (
     make_batch,
     padded,
 )
-from mmlib.retrieval import Index
+from mmlib.core.ranking import Index
+from mmlib.features.text import Vocabulary, tokenize
 from mmlib.scenegraph import parse
-from mmlib.text import Vocabulary, tokenize
 from mmlib.world.captions import caption
 from mmlib.world.scenes import sample_scene, split_seeds
 

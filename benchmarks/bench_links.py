@@ -20,8 +20,8 @@ from measure import processor
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from mmlib.links import STRUCTURED, SYSTEMS, Batch, LinkModel, Settings, document_loss
-from mmlib.links import set_similarity as of_batch
+from mmlib.papers.links.model import STRUCTURED, SYSTEMS, Batch, LinkModel, Settings, document_loss
+from mmlib.papers.links.model import set_similarity as of_batch
 
 WORDS, WORD_WIDTH, SENTENCE, FEATURES = 2000, 300, 12, 1664
 

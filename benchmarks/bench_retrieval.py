@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from measure import machine, peak_mib, times_ms
 
+from mmlib.core.ranking import Index, rank_images_and_captions, ranks_of_scores, time_search
 from mmlib.cross_attention import time_cross_attention
-from mmlib.retrieval import Index, rank_images_and_captions, ranks_of_scores, time_search
 
 
 def unit_rows(rng: np.random.Generator, count: int, width: int) -> np.ndarray:

@@ -23,8 +23,8 @@ from networkx.utils import graphs_equal
 sys.path.insert(0, str(Path(__file__).parent))  # for those who load this file from elsewhere
 from measure import peak_mib, process_peak_mib, processor
 
-from mmlib.parser import load_english
 from mmlib.scenegraph import graph_of, parse
+from mmlib.scenegraph.parser import load_english
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import nbformat
 
-from mmlib import course, runner
-from mmlib.paths import write_atomic
+from mmlib.core.paths import write_atomic
+from mmlib.suite import course, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}

@@ -22,8 +22,8 @@ import pandas as pd
 import torch
 
 from mmlib.claims import make_expected, write_json
-from mmlib.judge import expected_sets
-from mmlib.runner import default_parameters
+from mmlib.suite.outcomes import expected_sets
+from mmlib.suite.runner import default_parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 # What of the parameters changes no figure.

@@ -14,10 +14,10 @@ from typing import Any
 
 import nbformat
 
-from mmlib.cli import TIERS
-from mmlib.judge import VERDICTS, effect_text, verdict_counts
-from mmlib.paths import write_atomic
-from mmlib.report import ReportError, recorded_claims
+from mmlib.core.paths import write_atomic
+from mmlib.suite.cli import TIERS
+from mmlib.suite.outcomes import VERDICTS, effect_text, verdict_counts
+from mmlib.suite.report import ReportError, recorded_claims
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- ledger: begin -->", "<!-- ledger: end -->"
@@ -113,7 +113,7 @@ def with_ledger(text: str, new: str) -> str:
 
 def draw_pictures(folder: Path, records: Mapping[str, Mapping[str, Record]]) -> None:
     """Scenes of the world with a caption each, and claims as intervals, as small PNG files."""
-    from mmlib import plots
+    from mmlib.core import plots
 
     plots.use_style()
     _save(folder / "world.png", _scenes())
@@ -121,7 +121,7 @@ def draw_pictures(folder: Path, records: Mapping[str, Mapping[str, Record]]) -> 
 
 
 def _scenes() -> Any:
-    from mmlib import plots
+    from mmlib.core import plots
     from mmlib.world.captions import captions
     from mmlib.world.drawing import draw
     from mmlib.world.scenes import sample_scene, split_seeds

@@ -28,7 +28,7 @@ from spacy.util import fix_random_seed
 from thinc.api import use_ops
 from tqdm import tqdm
 
-from mmlib.paths import data_dir
+from mmlib.core.paths import data_dir
 
 WIDTH = 96
 ROWS = {"NORM": 6500, "PREFIX": 1000, "SUFFIX": 2500, "SHAPE": 1000}  # of the embedding tables

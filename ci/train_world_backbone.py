@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from mmlib.paths import PACKAGE, write_atomic
+from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.world import backbone
 from mmlib.world.backbone import HEADS, SIZE, WIDTH, Backbone
 from mmlib.world.drawing import draw

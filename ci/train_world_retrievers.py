@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from mmlib import world
+from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.entailment_batches import Words, padded
-from mmlib.paths import PACKAGE, write_atomic
-from mmlib.retrieval import metrics, ranks_of_scores
 from mmlib.retrievers import DualEncoder
 from mmlib.revision_study import (
     BUDGETS,

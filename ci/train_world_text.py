@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
+from mmlib.core.paths import write_atomic
 from mmlib.entailment import CLS, SEP, Head, small_bert
 from mmlib.entailment_batches import padded
 from mmlib.entailment_study import BUDGETS, WORLD_TEXT
-from mmlib.paths import write_atomic
 from mmlib.revision_study import world_words
 from mmlib.training import seed_everything
 from mmlib.world.captions import captions

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mmlib.judge import effect_text, expected_sets, made_with
-from mmlib.paths import PACKAGE, write_atomic
+from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.suite.outcomes import effect_text, expected_sets, made_with
 
 Verdict = Literal["supported", "not supported", "opposite", "not tested"]
 
@@ -52,8 +52,8 @@ def write_json(path: Path, value: object) -> None:
 
 @cache
 def paper_tables(name: str) -> dict[str, dict]:
-    """The printed tables of a paper ("links", ...) by id, from `mmlib/papers/<name>.json`."""
-    content = json.loads((PACKAGE / "papers" / f"{name}.json").read_text(encoding="utf-8"))
+    """The printed tables of a paper ("links", ...) by id, from `mmlib/papers/<name>/tables.json`."""
+    content = json.loads((PACKAGE / "papers" / name / "tables.json").read_text(encoding="utf-8"))
     return {table["id"]: table for table in content["tables"]}
 
 

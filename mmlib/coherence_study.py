@@ -26,10 +26,16 @@ from mmlib.claims import (
     paper_values,
 )
 from mmlib.coherence import Settings, Split
-from mmlib.datasets.problem import DataError
-from mmlib.datasets.related import RelatedPairs, hold_out
-from mmlib.paths import data_dir
-from mmlib.text import Vocabulary, embedding_matrix, spaced_tokens, tokenize, train_word2vec
+from mmlib.core.errors import DataError
+from mmlib.core.paths import data_dir
+from mmlib.core.related import RelatedPairs, hold_out
+from mmlib.features.text import (
+    Vocabulary,
+    embedding_matrix,
+    spaced_tokens,
+    tokenize,
+    train_word2vec,
+)
 from mmlib.training import seed_everything, settings_hash
 
 SPLITS = ("train", "val", "test")
@@ -152,7 +158,7 @@ def paper_pairs(seed: int = 0) -> dict[str, Pairs]:
 
     `missing` counts the images that are not there, and says why the other collection is left out.
     """
-    from mmlib.datasets import cite, clue
+    from mmlib.data import cite, clue
 
     found: dict[str, Pairs] = {}
     refused = []
@@ -280,7 +286,7 @@ class Pictures:
 
 def resnet50() -> torch.nn.Module:
     """The paper's image network with ImageNet weights, up to its last maps (B, 2048, 7, 7)."""
-    from mmlib.vision import load_backbone
+    from mmlib.features.backbones import load_backbone
 
     return load_backbone("resnet50").trunk.train().requires_grad_(True)
 
@@ -1008,7 +1014,7 @@ def sweeps(scores: Scores, dataset: str, settings: Settings) -> dict[str, dict[f
 
 def clue_report() -> dict[str, Any] | None:
     """What can be counted in Clue's own files; None where they are not in the data folder."""
-    from mmlib.datasets import clue
+    from mmlib.data import clue
 
     return clue.report() if (data_dir() / clue.NAME).is_dir() else None
 
@@ -1026,7 +1032,7 @@ def rates_beside_table2(report: Mapping[str, Any]) -> pd.DataFrame:
 def _clue_text(folder: Path) -> dict[str, pd.DataFrame]:
     """`silver.average_precisions` of Clue's test captions: rows -> table; {} without Clue."""
     from mmlib import silver
-    from mmlib.datasets import clue
+    from mmlib.data import clue
 
     if not folder.is_dir():
         return {}

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.retrieval import metrics, rank_images_and_captions
+from mmlib.core.ranking import metrics, rank_images_and_captions
 from mmlib.training import fit
 
 Form = Literal["printed", "authors"]

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mmlib import plots, scenegraph
+from mmlib import scenegraph
 from mmlib.claims import Estimate
 from mmlib.cora import LIMITS
 from mmlib.cora_study import ERRORS, RATES, SPLITS, Study
+from mmlib.core import plots
 
 
 def describe(study: Study) -> pd.DataFrame:
@@ -59,7 +60,7 @@ def some_captions(study: Study, count: int, split: str = "test") -> list[int]:
 
 def dependency_table(text: str) -> pd.DataFrame:
     """The parse of a caption: each word, its part of speech, what it depends on, and how."""
-    from mmlib.parser import load_english
+    from mmlib.scenegraph.parser import load_english
 
     rows = [(t.text, t.pos_, t.dep_, t.head.text if t.head.i != t.i else "–")
             for t in load_english()(text)]  # fmt: skip

@@ -21,10 +21,10 @@ from mmlib import cora, scenegraph, training
 from mmlib.claims import Estimate, Result, crossed_interval, paper_tables
 from mmlib.claims import beside as side_by_side
 from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.paths import data_dir, write_atomic
-from mmlib.retrieval import best_ranks, metrics, ranks_of_scores
-from mmlib.text import (
+from mmlib.core.paths import data_dir, write_atomic
+from mmlib.core.ranking import best_ranks, metrics, ranks_of_scores
+from mmlib.core.records import CaptionedImages
+from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
     read_word_vectors,
@@ -171,29 +171,29 @@ def load(tier: str, cache: Path | None = None, seed: int = 0, workers: int = 0) 
     """Images, captions and graphs of a tier.
 
     world: drawn here. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` or `coco` in
-    the authors' layout (`mmlib.datasets.precomputed`), with the graphs of its `scene_graph` folder
+    the authors' layout (`mmlib.data.precomputed`), with the graphs of its `scene_graph` folder
     where there are any. cache: file of the parser's graphs. workers: of drawing and parsing; 0: one
     a core.
     """
     cores = workers or os.cpu_count() or 1
     if tier == "world":
         from mmlib import world
+        from mmlib.world.wording import gold_graph
 
         images: dict[str, Any] = {
             split: world.captioned_images(split, n, seed, workers=cores)
             for split, n in WORLD_IMAGES.items()
         }
         gold = {
-            split: [scenegraph.from_world(c) for own in images[split].gold for c in own]
-            for split in SPLITS
+            split: [gold_graph(c) for own in images[split].gold for c in own] for split in SPLITS
         }
         return _parsed(Study(tier, images, {}, gold), cache, cores)
     if tier == "flickr8k":
-        from mmlib.datasets import flickr8k
+        from mmlib.data import flickr8k
 
         return _parsed(Study(tier, {s: flickr8k.load(s) for s in SPLITS}, {}), cache, cores)
     if tier == "paper":
-        from mmlib.datasets import precomputed
+        from mmlib.data import precomputed
 
         folder = precomputed.find("f30k")
         if not folder.is_dir():
@@ -358,7 +358,7 @@ class Preparer:
         return Arrays(splits, vectors=torch.zeros(1, width))
 
     def _frozen(self) -> Any:
-        from mmlib.bert import BertEncoder
+        from mmlib.features.bert import BertEncoder
 
         return BertEncoder.from_pretrained(self.bert, tuning="frozen")
 
@@ -861,7 +861,7 @@ def time_query(preparer: Preparer, captions: Sequence[str]) -> dict[str, float]:
 
     The model has fresh weights, which take the same time as trained ones.
     """
-    from mmlib.parser import load_english
+    from mmlib.scenegraph.parser import load_english
 
     nlp = load_english()
     region_width = preparer.study.images["train"].features.shape[2]

@@ -86,7 +86,7 @@ def time_cross_attention(
     repeats: int = 5,
     seed: int = 0,
 ) -> dict[int, float]:
-    """Median seconds of one query with each number of images, as `mmlib.retrieval.time_search`.
+    """Median seconds of one query with each number of images, as `mmlib.core.ranking.time_search`.
 
     At most 1,024 images of random regions are made (150 MB with the defaults) and scored again and
     again: 10⁵ images would take 15 GB. So reading them from a disk, as most real collections

@@ -7,10 +7,10 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from mmlib.datasets.entailment_pairs import Samples
+from mmlib.core.entailment_pairs import Samples
 from mmlib.entailment import CLS, INDICATORS, SEP, SPECIAL, UNKNOWN, Batch
-from mmlib.text import UNKNOWN as NO_WORD
-from mmlib.text import Vocabulary, tokenize
+from mmlib.features.text import UNKNOWN as NO_WORD
+from mmlib.features.text import Vocabulary, tokenize
 
 RUN = 20  # batches whose samples are sorted by length together, so that little is padded
 

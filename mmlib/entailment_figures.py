@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine  # "none" is lost when saved
 from PIL import Image
 
-from mmlib import plots
 from mmlib.claims import Estimate
-from mmlib.datasets.entailment_pairs import Samples
+from mmlib.core import plots
+from mmlib.core.entailment_pairs import Samples
+from mmlib.core.plots import COLOURS, FALSE, TRUE
 from mmlib.entailment import mask_regions, scores_at
 from mmlib.entailment_study import FULL, Data, Scores, threshold_of
-from mmlib.plots import COLOURS, FALSE, TRUE
 from mmlib.revision import pull
 
 GOLDEN, ENTAILED, OTHER, UNJUDGED = COLOURS[0], TRUE, "#000000", "#888888"

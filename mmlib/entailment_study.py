@@ -26,7 +26,8 @@ from mmlib.claims import (
     crossed_interval,
     paper_values,
 )
-from mmlib.datasets.entailment_pairs import Kind, Samples, joined
+from mmlib.core.entailment_pairs import Kind, Samples, joined
+from mmlib.core.paths import PACKAGE, data_dir, write_atomic
 from mmlib.entailment import (
     SPECIAL,
     Batch,
@@ -41,7 +42,6 @@ from mmlib.entailment import (
     with_masked,
 )
 from mmlib.entailment_batches import Encoded, Reader, encode, shuffled_batches
-from mmlib.paths import PACKAGE, data_dir, write_atomic
 from mmlib.revision_study import NOISE, Collection, Start, standardised
 from mmlib.training import seed_everything, settings_hash
 
@@ -224,9 +224,9 @@ def caption_pairs(
     word for word left out where they are the image's own. Each pair comes as "mme" and as "ve".
     Raises ValueError for an image of which no other has a caption that it lacks.
     """
-    from mmlib.datasets.judgments import merged
-    from mmlib.datasets.leaks import normalised
-    from mmlib.datasets.overlap import Weights, overlap_score
+    from mmlib.data.judgments import merged
+    from mmlib.data.overlap import Weights, overlap_score
+    from mmlib.papers.links.leaks import normalised
 
     rng = np.random.default_rng([seed, 21])
     weights = Weights(captions[i] for i in rows)
@@ -273,7 +273,7 @@ def flickr8k_data(settings: Budget, seed: int = 0) -> Data:
 
     No judged pair and no judged image is in the training set (`judgments.assert_untouched`).
     """
-    from mmlib.datasets import flickr8k, judgments, sick
+    from mmlib.data import flickr8k, judgments, sick
 
     splits = {name: flickr8k.load(name) for name in ("train", "val", "test")}
     names = tuple(name for own in splits.values() for name in own.ids)
@@ -341,8 +341,8 @@ def crowd_test(judged: Any, row_of: Mapping[str, int], training: Sequence, seed:
     are those of the highest word overlap with the image's captions, a model that is not under test.
     `about` keeps the overlap of each pair, an anchor that learns nothing.
     """
-    from mmlib.datasets import judgments
-    from mmlib.datasets.overlap import Weights, overlap_score
+    from mmlib.data import judgments
+    from mmlib.data.overlap import Weights, overlap_score
 
     weights = Weights(training)
     sides: list[Samples] = []
@@ -385,7 +385,7 @@ def paper_data(settings: Budget) -> Data:
     Trained on SNLI-VE's train and tested on its test split: the paper's own test set was not
     published. Training images must not be of Flickr8k's test split where its judgments are used.
     """
-    from mmlib.datasets import judgments, precomputed, sick, snli_ve
+    from mmlib.data import judgments, precomputed, sick, snli_ve
 
     folder = precomputed.find("f30k")
     splits = {s: precomputed.load(folder, s).images for s in ("train", "dev", "test")}
@@ -460,7 +460,7 @@ def known_fits(collection: Collection) -> np.ndarray | None:
 
 def crowd_report() -> pd.Series | None:
     """Figures of Flickr8k's crowd judgments; None where they are not in the data folder."""
-    from mmlib.datasets import flickr8k, judgments
+    from mmlib.data import flickr8k, judgments
 
     if not (data_dir() / flickr8k.NAME).is_dir():
         return None
@@ -471,7 +471,7 @@ def golden_errors() -> Estimate | None:
     """Percent of own captions that the crowd rejects, with the Clopper-Pearson interval (C11)."""
     from scipy.stats import binomtest
 
-    from mmlib.datasets import flickr8k, judgments
+    from mmlib.data import flickr8k, judgments
 
     if not (data_dir() / flickr8k.NAME).is_dir():
         return None
@@ -567,7 +567,7 @@ def token_states(
     """
     from safetensors.numpy import load_file, save_file
 
-    from mmlib.bert import BertEncoder
+    from mmlib.features.bert import BertEncoder
 
     parts = [data.train, data.dev, *(test.samples for test in data.tests.values())]
     texts = {text for part in parts for text in part.hypothesis} | {
@@ -1296,7 +1296,7 @@ def prevalence_table(data: Data) -> pd.DataFrame:
 
 def anchors(data: Data, test: str) -> np.ndarray:
     """(n,) share of the hypothesis' words that the captions say: nothing is learnt."""
-    from mmlib.datasets.overlap import Weights, overlap_score
+    from mmlib.data.overlap import Weights, overlap_score
 
     weights = Weights(list(data.merged.values()))
     samples = data.tests[test].samples

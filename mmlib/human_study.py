@@ -25,7 +25,7 @@ from PIL import Image, ImageOps
 from scipy import optimize, stats
 
 from mmlib.claims import paper_values
-from mmlib.datasets.problem import DataError, Problem
+from mmlib.core.errors import DataError, Problem
 
 # The paper's four answers and "both good", for which its table has a column but its page no button.
 ANSWERS = ("prefer A", "prefer B", "both good", "exactly the same", "neither fits")

@@ -26,14 +26,14 @@ from torch import Tensor, nn
 
 from mmlib import training
 from mmlib.claims import Estimate, Result, beside, crossed_interval, paper_values
-from mmlib.datasets import judgments
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.datasets.judgments import Judged
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.ranking import average_precision, ranks_of_scores
+from mmlib.core.records import CaptionedImages
+from mmlib.data import judgments
+from mmlib.data.judgments import Judged
 from mmlib.entailment import Settings
 from mmlib.entailment_batches import Words, padded
-from mmlib.paths import PACKAGE, write_atomic
-from mmlib.retrieval import average_precision, ranks_of_scores
 from mmlib.retrievers import AlignFuse, DualEncoder, SingleStream, Sizes, Top
 from mmlib.revision import Allowed, State, TwoRates, Weak, alternate, candidates, mine, pull
 from mmlib.training import seed_everything
@@ -254,17 +254,17 @@ def load(
 
     world: drawn here, its features made noisy (`world.hypotheses.noisy`). flickr8k: its
     photographs' features, with the crowd's judgments. paper: `<MMLIB_DATA>/f30k` or `coco` (see
-    `mmlib.datasets.precomputed`). workers: that draw; 0: one a core. sizes: of the world's splits.
+    `mmlib.data.precomputed`). workers: that draw; 0: one a core. sizes: of the world's splits.
     """
     if tier == "world":
         return _world(sizes or WORLD_IMAGES, seed, workers or os.cpu_count() or 1, image_noise)
     if tier == "flickr8k":
-        from mmlib.datasets import flickr8k
+        from mmlib.data import flickr8k
 
         parts = {split: flickr8k.load(split) for split in SPLITS}
         return replace(_collection(tier, parts), judged=judgments.load())
     if tier == "paper":
-        from mmlib.datasets import precomputed
+        from mmlib.data import precomputed
 
         folder = precomputed.find("f30k")
         if not folder.is_dir():

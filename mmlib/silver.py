@@ -30,10 +30,10 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from mmlib.claims import bootstrap_interval, paper_values
-from mmlib.datasets import clue, flickr8k
-from mmlib.datasets.leaks import normalised
-from mmlib.datasets.related import RelatedPairs
-from mmlib.paths import data_dir
+from mmlib.core.paths import data_dir
+from mmlib.core.related import RelatedPairs
+from mmlib.data import clue, flickr8k
+from mmlib.papers.links.leaks import normalised
 
 Rule = Literal["half", "f1", "rate", "drawn"]
 Sharing = Literal["row", "image", "image or text"]

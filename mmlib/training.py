@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from mmlib.datasets.problem import DataError
-from mmlib.parallel import in_processes
-from mmlib.paths import PACKAGE, write_atomic
+from mmlib.core.errors import DataError
+from mmlib.core.parallel import in_processes
+from mmlib.core.paths import PACKAGE, write_atomic
 
 
 def seed_everything(*seeds: int) -> None:

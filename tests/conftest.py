@@ -61,6 +61,6 @@ def committed_site(tmp_path_factory) -> Path:
     """The report of a run that is made of the committed notebooks and their recorded claims."""
     from report_runs import committed_run
 
-    from mmlib import report
+    from mmlib.suite import report
 
     return report.write(committed_run(tmp_path_factory.mktemp("committed"))).parent

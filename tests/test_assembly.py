@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmlib.datasets.assembly import Build, CaptionSource, labels_from_links, pooled
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.datasets.documents import Document
+from mmlib.core.records import CaptionedImages
+from mmlib.papers.links.assembly import Build, CaptionSource, labels_from_links, pooled
+from mmlib.papers.links.documents import Document
 
 
 def split_of(captions, split="train", features=None):

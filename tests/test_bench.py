@@ -10,7 +10,7 @@ import pytest
 import torch
 from oracles import similarity
 
-from mmlib.links import STRUCTURED
+from mmlib.papers.links.model import STRUCTURED
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 

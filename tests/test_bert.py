@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from mmlib.bert import TUNINGS, BertEncoder, tokenize_phrases
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.features.bert import TUNINGS, BertEncoder, tokenize_phrases
 
 transformers = pytest.importorskip("transformers")
 
@@ -493,7 +493,7 @@ def test_a_folder_is_read_without_a_network(folder, monkeypatch):
 
 
 def test_the_module_imports_without_transformers():
-    code = "import sys; sys.modules['transformers'] = None; import mmlib.bert"
+    code = "import sys; sys.modules['transformers'] = None; import mmlib.features.bert"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
 
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib.datasets import builders
-from mmlib.datasets.builders import coco, cohesive, mixed5, stress, unlabelled_articles
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.datasets.document_files import read_corpus, write_corpus
-from mmlib.datasets.documents import SPLITS, cluster_numbers, document_batches
-from mmlib.datasets.leaks import check_leaks, normalised
+from mmlib.core.records import CaptionedImages
+from mmlib.papers.links import builders
+from mmlib.papers.links.builders import coco, cohesive, mixed5, stress, unlabelled_articles
+from mmlib.papers.links.documents import SPLITS, cluster_numbers, document_batches
+from mmlib.papers.links.files import read_corpus, write_corpus
+from mmlib.papers.links.leaks import check_leaks, normalised
 
 THEMES = 12
 
@@ -379,7 +379,7 @@ def test_captions_that_repeat_are_left_out_and_counted(splits):
 
 @pytest.fixture(scope="module")
 def flickr8k(real_data):
-    flickr8k = pytest.importorskip("mmlib.datasets.flickr8k")
+    flickr8k = pytest.importorskip("mmlib.data.flickr8k")
     return {split: flickr8k.load(split, real_data / "flickr8k") for split in SPLITS}
 
 

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 from test_flickr8k import NAMES, edit_line, make
 
-from mmlib.datasets import check as checks
-from mmlib.datasets import cite, clue, flickr8k, sick
-from mmlib.datasets.check import check
-from mmlib.datasets.features import UNREADABLE, open_rgb
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.data import cite, clue, flickr8k, sick
+from mmlib.features.store import UNREADABLE, open_rgb
+from mmlib.suite import check as checks
+from mmlib.suite.check import check
 
 
 def lines(report):
@@ -94,12 +94,16 @@ def test_features(small):
     np.save(small / "features" / "short.npy", array[:7])
     np.save(small / "features" / "own.npy", array[:2])
     (small / "features" / "own.ids.txt").write_text("\n".join(NAMES[:2]))
-    for kind in ("ims", "boxes", "scores"):  # as mmlib.regions writes them: nothing is wrong
+    for kind in (
+        "ims",
+        "boxes",
+        "scores",
+    ):  # as mmlib.features.regions writes them: nothing is wrong
         np.save(small / "features" / f"regions_{kind}.npy", np.zeros_like(array))
     (small / "features" / "regions_ids.txt").write_text("\n".join(NAMES))
     np.save(
         small / "features" / "packed.npy", np.zeros_like(array[:1])
-    )  # as mmlib.datasets.precomputed
+    )  # as mmlib.data.precomputed
     (small / "features" / "packed.ids.txt").write_text(NAMES[0])
     (small / "features" / "packed.json").write_text('{"packed": "regions_ims.npy"}')
     found = lines(check("flickr8k", small))

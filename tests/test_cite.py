@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib.datasets import cite
-from mmlib.datasets.problem import DataError
-from mmlib.paths import data_dir
+from mmlib.core.errors import DataError
+from mmlib.core.paths import data_dir
+from mmlib.data import cite
 
 NO = ["False"] * 7
 

@@ -28,7 +28,7 @@ from mmlib.claims import (
     tolerance,
     write_json,
 )
-from mmlib.paths import PACKAGE
+from mmlib.core.paths import PACKAGE
 
 # --- Intervals -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from tiny_notebooks import (
     write_notebook,
 )
 
-from mmlib import cli, report, runner
+from mmlib.suite import cli, report, runner
 
 FIGURE = {"figure": "AUC", "value": 93.0, "expected": 93.5, "tolerance": 1.0, "within": True}
 CHECKS = {
@@ -157,7 +157,7 @@ def test_latest_is_left_alone_when_it_is_a_folder(notebooks, executed):
 
 def test_real_run_that_fails_has_status_1(notebooks):
     write_notebook(notebooks / "03_bad.ipynb", SETTINGS, "raise ValueError('no data')")
-    command = [sys.executable, "-m", "mmlib.cli", "run", "03", "--notebooks", str(notebooks)]
+    command = [sys.executable, "-m", "mmlib.suite.cli", "run", "03", "--notebooks", str(notebooks)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "03_bad  cell 1/4" in done.stderr  # progress
@@ -167,9 +167,9 @@ def test_real_run_that_fails_has_status_1(notebooks):
 
 def test_help_and_version_load_nothing_heavy():
     code = (
-        "import sys, mmlib.cli\n"
+        "import sys, mmlib.suite.cli\n"
         "for option in ('--version', '--help'):\n"
-        "    try: mmlib.cli.main(['run', '--help'] if option == '--help' else [option])\n"
+        "    try: mmlib.suite.cli.main(['run', '--help'] if option == '--help' else [option])\n"
         "    except SystemExit as end: assert end.code == 0\n"
         "print(sorted({'torch', 'numpy', 'nbformat', 'papermill'} & set(sys.modules)))"
     )

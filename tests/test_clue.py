@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from mmlib.claims import paper_values
-from mmlib.datasets import clue
-from mmlib.datasets.problem import DataError
-from mmlib.datasets.related import hold_out
-from mmlib.paths import data_dir
+from mmlib.core.errors import DataError
+from mmlib.core.paths import data_dir
+from mmlib.core.related import hold_out
+from mmlib.data import clue
 
 URL = "https://x.org/{}.jpg?a=1,2"
 

@@ -8,12 +8,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 
-from mmlib import coherence_figures, plots
+from mmlib import coherence_figures
 from mmlib.claims import paper_values
 from mmlib.coherence import confidence
 from mmlib.coherence_study import REFINED, Pairs
-from mmlib.datasets.related import RelatedPairs
-from mmlib.text import tokenize
+from mmlib.core import plots
+from mmlib.core.related import RelatedPairs
+from mmlib.features.text import tokenize
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -33,10 +33,10 @@ from mmlib.coherence_study import (
     load,
     ranks_record,
 )
-from mmlib.datasets import clue
-from mmlib.datasets.problem import DataError
-from mmlib.datasets.related import RelatedPairs
-from mmlib.text import train_word2vec
+from mmlib.core.errors import DataError
+from mmlib.core.related import RelatedPairs
+from mmlib.data import clue
+from mmlib.features.text import train_word2vec
 
 SIZES = {"train": 220, "val": 60, "test": 120}
 TINY = {"epochs": 2, "width": 32, "word_width": 16, "hidden": 16}
@@ -1344,11 +1344,12 @@ def test_pictures_on_disk_are_fingerprinted_by_name(clue_folder):
 @pytest.mark.parametrize("loss", ["distance", "cosine"])
 def test_the_image_network_gives_one_vector_a_picture(loss):
     """The real ResNet-50, untrained: its last maps, in training mode, with slopes."""
-    from mmlib.vision import load_backbone
+    from mmlib.features.backbones import load_backbone
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "mmlib.vision.load_backbone", lambda name: load_backbone(name, weights="random")
+            "mmlib.features.backbones.load_backbone",
+            lambda name: load_backbone(name, weights="random"),
         )
         network = coherence_study.resnet50()
     assert network.training

@@ -17,7 +17,7 @@ from torch import nn
 
 from mmlib import cora
 from mmlib.cora import GPO, PRESETS, SYSTEMS, GATv2, GraphSet, RelationContext, Settings, Split
-from mmlib.retrieval import metrics, ranks_of_scores
+from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.training import seed_everything
 
 pytestmark = pytest.mark.usefixtures("double")

@@ -7,9 +7,10 @@ import torch
 from matplotlib.colors import to_rgba
 from PIL import Image
 
-from mmlib import cora, cora_figures, cora_study, plots, scenegraph
+from mmlib import cora, cora_figures, cora_study, scenegraph
 from mmlib.claims import Estimate
-from mmlib.datasets.captioned import CaptionedImages
+from mmlib.core import plots
+from mmlib.core.records import CaptionedImages
 
 CAPTIONS = (
     ("a small black dog jumps over a wooden fence", "snow"),

@@ -12,7 +12,7 @@ import torch
 from mmlib import cora, cora_study, scenegraph, training
 from mmlib.claims import paper_tables
 from mmlib.cora_study import Preparer, budget, difference, interval_of, items, load
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
 
 
 @pytest.fixture(scope="module")

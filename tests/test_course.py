@@ -10,8 +10,8 @@ import torch
 from nbclient import NotebookClient
 from tiny_notebooks import PARAMETERS, committed_notebook, exercise, five_exercises, stdout
 
-from mmlib import course, runner
-from mmlib.course import CourseError, NoAnswer, WrongAnswer
+from mmlib.suite import course, runner
+from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer
 
 # Numbers
 

@@ -11,7 +11,7 @@ import pytest
 from finished_runs import NOTEBOOKS, finished, resumed
 from nbclient import NotebookClient
 
-from mmlib import course, runner
+from mmlib.suite import course, runner
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from test_flickr8k import NAMES, edit_line, make
 
-from mmlib.datasets import cli, flickr8k, registry
+from mmlib.data import flickr8k, registry
+from mmlib.suite import data_cli
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def data(tmp_path, monkeypatch):
 
 def mmlib_data(*words):
     parser = argparse.ArgumentParser()
-    cli.register(parser)
+    data_cli.register(parser)
     args = parser.parse_args([str(word) for word in words])
     return args.run(args)
 
@@ -85,9 +86,9 @@ def test_unknown_names_are_wrong_usage(data, capsys):
 
 
 def test_features(data, capsys):
-    from mmlib import vision
+    from mmlib.features import backbones
 
-    assert set(cli.BACKBONES) == set(vision.BACKBONES)
+    assert set(data_cli.BACKBONES) == set(backbones.BACKBONES)
     folder = make(data / "flickr8k")
     words = ("features", "flickr8k", "--backbone", "resnet50", "--weights", "random")
     words += ("--regions", "global", "--device", "cpu", "--labels")
@@ -105,9 +106,9 @@ def test_features(data, capsys):
 
 
 def test_features_of_a_detector(data, capsys):
-    from mmlib import regions
+    from mmlib.features import regions
 
-    assert cli.DETECTOR == regions.NAME
+    assert data_cli.DETECTOR == regions.NAME
     folder = make(data / "flickr8k")
     words = ("features", "flickr8k", "--backbone", "fasterrcnn", "--weights", "random")
     words += ("--side", "32", "--device", "cpu", "--picture", "2")

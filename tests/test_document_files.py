@@ -4,8 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmlib.datasets.document_files import read_corpus, write_corpus
-from mmlib.datasets.documents import unlabelled
+from mmlib.papers.links.documents import unlabelled
+from mmlib.papers.links.files import read_corpus, write_corpus
 
 DOCS = {
     "train": [

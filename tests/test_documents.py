@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmlib.datasets.documents import (
+from mmlib.papers.links.documents import (
     Document,
     cluster_numbers,
     document_batches,

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from mmlib.datasets.download import ArchiveError, DownloadError, download, unpack
+from mmlib.data.download import ArchiveError, DownloadError, download, unpack
 
 BODY = bytes(range(256)) * 4096  # 1 MiB
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -161,7 +161,7 @@ def test_interrupt_leaves_no_file_under_the_final_name(server, tmp_path, monkeyp
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mmlib.datasets.download.os.replace", interrupted)
+    monkeypatch.setattr("mmlib.data.download.os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         download(server.url, tmp_path / "set.bin")
     assert not (tmp_path / "set.bin").exists()

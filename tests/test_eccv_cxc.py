@@ -5,10 +5,10 @@ import json
 import pytest
 from test_snli_ve import split_file
 
-from mmlib.datasets import check as checks
-from mmlib.datasets import eccv_cxc
-from mmlib.datasets.check import check
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.data import eccv_cxc
+from mmlib.suite import check as checks
+from mmlib.suite.check import check
 
 ROW = "COCO_val2014:sentid:{},COCO_val2014_{:012}.jpg,{},{}"
 VAL = [(1, 10, "2.99", "c2i_intrasim"), (2, 10, "5.0", "c2i_original")]

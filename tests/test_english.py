@@ -13,8 +13,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from mmlib.datasets.problem import DataError
-from mmlib.parser import ENGLISH, load_english, pipeline_version
+from mmlib.core.errors import DataError
+from mmlib.scenegraph.parser import ENGLISH, load_english, pipeline_version
 
 FOLDER = Path(__file__).parent.parent
 # What an unambiguous caption must give: the caption, then "word<label<head".
@@ -81,7 +81,7 @@ def test_loads_without_a_network():
         "import socket\n"
         "def refuse(*_): raise OSError('no network')\n"
         "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
-        "from mmlib.parser import load_english\n"
+        "from mmlib.scenegraph.parser import load_english\n"
         "print([t.dep_ for t in load_english()('a dog runs')])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=FOLDER)
@@ -90,7 +90,7 @@ def test_loads_without_a_network():
 
 
 def test_importing_the_loader_imports_no_spacy():
-    code = "import sys, mmlib.parser; sys.exit('spacy' in sys.modules)"
+    code = "import sys, mmlib.scenegraph.parser; sys.exit('spacy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=FOLDER).returncode == 0
 
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmlib.datasets.entailment_pairs import Samples
+from mmlib.core.entailment_pairs import Samples
 from mmlib.entailment_batches import RUN, Words, encode, padded, shuffled_batches
 
 PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3  # as in the docstrings; not taken from the code under test

@@ -10,12 +10,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from mmlib import entailment_figures as figures
-from mmlib import plots, revision_study
+from mmlib import revision_study
 from mmlib.claims import Estimate
-from mmlib.datasets.entailment_pairs import Samples
+from mmlib.core import plots
+from mmlib.core.entailment_pairs import Samples
+from mmlib.core.plots import COLOURS, FALSE, TRUE
 from mmlib.entailment import scores_at
 from mmlib.entailment_study import FULL, PRINTED, SYSTEMS
-from mmlib.plots import COLOURS, FALSE, TRUE
 from mmlib.revision import pull
 
 pytestmark = pytest.mark.filterwarnings("error")

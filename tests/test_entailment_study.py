@@ -34,9 +34,9 @@ from test_sick import pair
 from mmlib import entailment_study as es
 from mmlib import revision_study, training
 from mmlib.claims import paper_values
-from mmlib.datasets import flickr8k, judgments, sick
-from mmlib.datasets.entailment_pairs import Samples, joined
-from mmlib.datasets.problem import DataError
+from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.errors import DataError
+from mmlib.data import flickr8k, judgments, sick
 from mmlib.entailment import Settings
 from mmlib.entailment_batches import Words, encode
 from mmlib.revision_study import Collection, Start
@@ -1131,7 +1131,7 @@ def test_token_states_are_those_of_each_text_alone(bert, tmp_path):
 
 
 def test_token_states_are_kept_in_a_file(bert, tmp_path, monkeypatch):
-    from mmlib.bert import BertEncoder
+    from mmlib.features.bert import BertEncoder
 
     data = bert_data()
     first = es.token_states(data, bert, tmp_path / "cache")

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from mmlib.datasets.features import open_features
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.features.store import open_features
 
 
 def store(folder, array, ids, listing="ids.txt", name="f.npy"):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib.datasets import flickr8k
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.data import flickr8k
 
 NAMES = [f"10{i}_ab{i}.jpg" for i in range(8)]
 SPLIT = {"train": NAMES[:4], "val": NAMES[4:5], "test": [NAMES[6], NAMES[5]]}

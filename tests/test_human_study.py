@@ -17,7 +17,7 @@ from scipy import stats
 
 from mmlib import human_study
 from mmlib.claims import paper_values
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
 from mmlib.human_study import ANSWERS, Question, Study
 
 SYSTEMS = ("CMCM_Story", "CMCA")

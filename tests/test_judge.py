@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_notebooks import CLAIM
 
-from mmlib import judge
+from mmlib.suite import outcomes
 
 EXPECTED = {
     "parameters": {"seeds": 3},
@@ -58,25 +58,25 @@ def report(folder, checks):
     (out / "results.csv").write_text("system,value\nAP,93.5\n")
     for name, content in (("results", [{"value": 93.5}]), ("claims", [CLAIM]), ("checks", checks)):
         (out / f"{name}.json").write_text(json.dumps(content))
-    return judge.NotebookReport("04_links", out.with_suffix(".ipynb"), out)
+    return outcomes.NotebookReport("04_links", out.with_suffix(".ipynb"), out)
 
 
 def problems(report, folder):
-    judge.judge(report, folder, RUN)
+    outcomes.judge(report, folder, RUN)
     return report.problems
 
 
 def test_complete_run_is_good(report, folder):
     assert problems(report, folder) == []
     assert report.ok
-    assert "2/2 within tolerance" in judge.summary_text([report])
+    assert "2/2 within tolerance" in outcomes.summary_text([report])
 
 
 @pytest.mark.parametrize("name", ["results.json", "results.csv", "claims.json", "checks.json"])
 def test_missing_result_is_named(report, folder, name):
     (report.out / name).unlink()
     assert problems(report, folder) == [f"{name} is missing in {report.out}"]
-    assert "FAILED" in judge.summary_text([report])
+    assert "FAILED" in outcomes.summary_text([report])
 
 
 def test_missing_picture_is_named(report, folder):
@@ -101,11 +101,11 @@ def test_empty_or_broken_result_is_named(report, folder, name, text, said):
     found = problems(report, folder)
     assert len(found) == 1
     assert found[0].startswith(said)
-    judge.summary_text([report])
+    outcomes.summary_text([report])
 
 
 def test_unknown_verdict_is_named():
-    assert judge.claim_problems([CLAIM | {"verdict": "yes"}]) == [
+    assert outcomes.claim_problems([CLAIM | {"verdict": "yes"}]) == [
         "claims.json: structure has the verdict 'yes'"
     ]
 
@@ -113,24 +113,24 @@ def test_unknown_verdict_is_named():
 @pytest.mark.parametrize("value", [94.01, 91.99, 0.0, 50.0, math.nan, math.inf, None, "93", True])
 def test_figure_outside_its_tolerance_fails_whatever_the_notebook_says(folder, checks, value):
     checks["figures"][0]["value"] = value
-    found = judge.check_problems(checks, "04_links", folder, RUN)
+    found = outcomes.check_problems(checks, "04_links", folder, RUN)
     assert found == [f"AP/AUC left its tolerance: {value}, expected 93.0 ± 1.0"]
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e3), st.floats(-1e6, 1e6))
 def test_within_is_the_closed_interval(value, tolerance, expected):
-    assert judge.within(value, expected, tolerance) == (abs(value - expected) <= tolerance)
+    assert outcomes.within(value, expected, tolerance) == (abs(value - expected) <= tolerance)
 
 
 def test_figure_that_was_not_compared_fails(folder, checks):
     del checks["figures"][1]
-    found = judge.check_problems(checks, "04_links", folder, RUN)
+    found = outcomes.check_problems(checks, "04_links", folder, RUN)
     assert found == ["AP - NoStruct/AUC is expected but was not compared"]
 
 
 def test_widened_tolerance_fails(folder, checks):
     checks["figures"][0]["tolerance"] = 100.0
-    found = judge.check_problems(checks, "04_links", folder, RUN)
+    found = outcomes.check_problems(checks, "04_links", folder, RUN)
     assert found == ["AP/AUC was not compared with what expected/world/04.json says"]
 
 
@@ -139,14 +139,14 @@ def test_a_run_is_held_to_the_figures_of_its_own_parameters(folder, checks):
     content = json.loads(path.read_text())
     quick = {"parameters": {**content["parameters"], "preset": "quick"}, "figures": {}}
     path.write_text(json.dumps({**content, "variants": [quick]}))
-    assert judge.check_problems(checks, "04_links", folder, RUN) == []
+    assert outcomes.check_problems(checks, "04_links", folder, RUN) == []
     content["parameters"]["preset"] = ""
     quick["figures"] = {
         name: {**figure, "value": figure["value"] - 20}
         for name, figure in content["figures"].items()
     }
     path.write_text(json.dumps({**content, "variants": [quick]}))
-    found = judge.check_problems(checks, "04_links", folder, {**RUN, "preset": "quick"})
+    found = outcomes.check_problems(checks, "04_links", folder, {**RUN, "preset": "quick"})
     assert len(found) == len(content["figures"])
     assert all("was not compared with what" in line for line in found)
 
@@ -162,16 +162,16 @@ def test_a_run_is_held_to_the_figures_of_its_own_parameters(folder, checks):
     ],
 )
 def test_checks_that_say_too_little_fail(folder, checks, change, said):
-    found = judge.check_problems(checks | change, "04_links", folder, RUN)
+    found = outcomes.check_problems(checks | change, "04_links", folder, RUN)
     assert len(found) == 1
     assert found[0].startswith(said)
 
 
 def test_other_parameters_need_not_be_compared(folder, checks):
     untold = checks | {"comparable": False, "why": "5 seeds, not 3", "figures": []}
-    assert judge.check_problems(untold, "04_links", folder, RUN | {"seeds": 5}) == []
-    assert judge.check_problems(untold, "01_other", folder, RUN) == []
-    assert judge.check_problems(untold, "04_links", folder, RUN)[0].startswith(
+    assert outcomes.check_problems(untold, "04_links", folder, RUN | {"seeds": 5}) == []
+    assert outcomes.check_problems(untold, "01_other", folder, RUN) == []
+    assert outcomes.check_problems(untold, "04_links", folder, RUN)[0].startswith(
         "figures not compared, though the run's parameters are those of"
     )
 
@@ -181,15 +181,15 @@ def test_summary_shows_each_claim_and_why(report, folder, checks):
     (report.out / "claims.json").write_text(json.dumps(claims))
     untold = deepcopy(checks) | {"comparable": False, "why": "5 seeds, not 3", "figures": []}
     (report.out / "checks.json").write_text(json.dumps(untold))
-    judge.judge(report, folder, RUN | {"seeds": 5})
+    outcomes.judge(report, folder, RUN | {"seeds": 5})
     report.seconds = 221.4
-    told = judge.summary_text([report])
+    told = outcomes.summary_text([report])
     assert "04_links  done in 3:41" in told
     assert "claims   1 supported, 1 not tested" in told
     assert "supported      structured beats unstructured: +3.2 [+2.1, +4.3] AUC" in told
     assert "not tested     structured beats unstructured (needs stories)" in told
     assert "figures  not compared: 5 seeds, not 3" in told
-    both = judge.summary_text([report, report]).split("claim and verdict\n")
+    both = outcomes.summary_text([report, report]).split("claim and verdict\n")
     assert len(both) == 2  # one table, after all notebooks
     table = both[1].splitlines()
     assert [line[:8] for line in table] == [f"04  {CLAIM['id']}"[:8]] * 4

@@ -14,11 +14,11 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from mmlib.datasets import flickr8k
-from mmlib.datasets import judgments as j
-from mmlib.datasets.entailment_pairs import Samples
-from mmlib.datasets.overlap import Weights, overlap_parts, overlap_score, stems
-from mmlib.datasets.problem import DataError
+from mmlib.core.entailment_pairs import Samples
+from mmlib.core.errors import DataError
+from mmlib.data import flickr8k
+from mmlib.data import judgments as j
+from mmlib.data.overlap import Weights, overlap_parts, overlap_score, stems
 
 NAMES = tuple(f"10{i:02}_ab.jpg" for i in range(12))
 TRAIN, VAL, TEST = NAMES[:1], NAMES[1:2], NAMES[2:]

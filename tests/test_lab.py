@@ -13,7 +13,7 @@ import pytest
 from finished_runs import NOTEBOOKS, ROOT, finished, resumed
 from jupyter_lab import READY, running_lab
 
-from mmlib import course, runner
+from mmlib.suite import course, runner
 
 DESK = {"width": 1280, "height": 900}
 IDLE = READY.replace("() =>", "").strip()

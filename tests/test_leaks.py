@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib.datasets.documents import Corpus, Document
-from mmlib.datasets.leaks import check_leaks, near_duplicates, normalised
+from mmlib.papers.links.documents import Corpus, Document
+from mmlib.papers.links.leaks import check_leaks, near_duplicates, normalised
 
 
 def document(id, images, sources, links=None):

@@ -15,9 +15,9 @@ from oracles import tk as brute_tk
 from scipy.stats import pearsonr
 from sklearn.metrics import roc_auc_score
 
-from mmlib import links
-from mmlib.datasets.documents import Corpus, Document, fixed_batches, unlabelled
-from mmlib.links import SYSTEMS, Batch, Batches, Settings, System, train_system
+from mmlib.papers.links import model
+from mmlib.papers.links.documents import Corpus, Document, fixed_batches, unlabelled
+from mmlib.papers.links.model import SYSTEMS, Batch, Batches, Settings, System, train_system
 from mmlib.training import seed_everything
 
 # --- The printed oracles ---------------------------------------------------------------------
@@ -82,13 +82,13 @@ def block(matrix):
 
 
 def value(matrix, system) -> float:
-    return links.set_similarity(*block(matrix), system).item()
+    return model.set_similarity(*block(matrix), system).item()
 
 
 def gradient(matrix, system) -> np.ndarray:
     cosines, rows, columns = block(matrix)
     cosines.requires_grad_()
-    links.set_similarity(cosines, rows, columns, system).backward()
+    model.set_similarity(cosines, rows, columns, system).backward()
     return cosines.grad.numpy()
 
 
@@ -138,7 +138,7 @@ def test_floor_is_refused_when_only_some_pair_of_the_batch_has_one_image():
     rows = torch.ones(2, 1, 3, dtype=torch.bool)
     columns = torch.tensor([[[True, True], [True, False]]])
     with pytest.raises(ValueError, match="use ceil"):
-        links.set_similarity(cosines, rows, columns, AP_HALVES[1])
+        model.set_similarity(cosines, rows, columns, AP_HALVES[1])
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_floor_is_refused_when_only_some_pair_of_the_batch_has_one_image():
 )  # fmt: skip
 def test_cardinality_is_that_of_the_table(n, m, full, ceil, floor):
     n, m = torch.tensor(n), torch.tensor(m)
-    assert links.cardinality(n, m, half=False) == full
-    assert links.cardinality(n, m, half=True) == ceil
+    assert model.cardinality(n, m, half=False) == full
+    assert model.cardinality(n, m, half=True) == ceil
     if floor is not None:
-        assert links.cardinality(n, m, half=True, rounding="floor") == floor
+        assert model.cardinality(n, m, half=True, rounding="floor") == floor
 
 
 GRADIENTS = [
@@ -180,11 +180,11 @@ a_few = settings(max_examples=60, deadline=None)
 
 
 def top_k_of(matrix, k: int) -> float:
-    return links.top_k(*block(matrix), torch.tensor(k)).item()
+    return model.top_k(*block(matrix), torch.tensor(k)).item()
 
 
 def assignment_of(matrix, k: int, at_most: bool = False) -> float:
-    return links.assignment(*block(matrix), torch.tensor(k), at_most).item()
+    return model.assignment(*block(matrix), torch.tensor(k), at_most).item()
 
 
 @a_few
@@ -200,7 +200,7 @@ def test_similarities_are_those_of_brute_force_at_every_k(matrix):
 @given(ANY_MATRIX)
 def test_best_matching_is_a_matching_of_k_edges_with_the_largest_sum(matrix):
     for k in range(1, min(matrix.shape) + 1):
-        edges = links.best_matching(matrix, k)
+        edges = model.best_matching(matrix, k)
         assert edges.shape == (k, 2)
         assert len(set(edges[:, 0])) == len(set(edges[:, 1])) == k
         assert matrix[edges[:, 0], edges[:, 1]].mean() == pytest.approx(ap(matrix, k)[0])
@@ -231,7 +231,7 @@ def test_exact_and_at_most_forms_agree_without_negative_entries():
 @pytest.mark.parametrize("k", [0, -1, 3])
 def test_a_matching_of_impossible_size_is_refused(k):
     with pytest.raises(ValueError, match=f"2 x 4 matrix has no matching with {k} edges"):
-        links.best_matching(np.zeros((2, 4)), k)
+        model.best_matching(np.zeros((2, 4)), k)
 
 
 def test_the_count_of_matchings_is_known():
@@ -327,7 +327,7 @@ def test_padding_never_matters(system, filler):
     blocks = random_blocks(n=[2, 1, 5, 3], m=[1, 4, 2, 3])
     cosines, rows, columns = padded(blocks, filler)
     cosines.requires_grad_()
-    together = links.set_similarity(cosines, rows, columns, system)
+    together = model.set_similarity(cosines, rows, columns, system)
     together.sum().backward()
     for a, row in enumerate(blocks):
         for b, matrix in enumerate(row):
@@ -343,7 +343,7 @@ def test_each_pair_has_a_k_of_its_own():
     n, m = [2, 1, 5, 3], [1, 4, 2, 3]
     blocks = random_blocks(n, m, seed=1)
     for name, system in ALL.items():
-        found = links.set_similarity(*padded(blocks, 0.0), system).numpy()
+        found = model.set_similarity(*padded(blocks, 0.0), system).numpy()
         wanted = [[similarity(matrix, name) for matrix in row] for row in blocks]
         assert found == pytest.approx(np.array(wanted), abs=1e-6), name
 
@@ -356,7 +356,7 @@ def test_gradients_of_similarities_in_double_precision(system, shape):
     cosines, rows, columns = block(np.random.default_rng(3).uniform(-1, 1, shape))
     cosines.requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda c: links.set_similarity(c, rows, columns, system), (cosines,)
+        lambda c: model.set_similarity(c, rows, columns, system), (cosines,)
     )
 
 
@@ -367,8 +367,8 @@ def test_gradients_of_the_whole_loss_in_double_precision(name, negatives):
     cosines.requires_grad_()
 
     def whole(c):
-        return links.document_loss(
-            links.set_similarity(c, rows, columns, ALL[name]), 0.2, negatives
+        return model.document_loss(
+            model.set_similarity(c, rows, columns, ALL[name]), 0.2, negatives
         )
 
     assert whole(cosines) > 0
@@ -386,7 +386,7 @@ Q = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.5, 0.6], [0.2, 0.4, 0.7]], dtype=torc
      ("mean", [0.05, 0.15, 0], [0, 0.3, 0.05], 0.55 / 3)],
 )  # fmt: skip
 def test_loss_from_document_similarities(negatives, image, sentence, total):
-    assert links.document_loss(Q, 0.2, negatives).item() == pytest.approx(total, abs=1e-12)
+    assert model.document_loss(Q, 0.2, negatives).item() == pytest.approx(total, abs=1e-12)
     assert loss_terms(Q.tolist(), 0.2, negatives) == (
         pytest.approx(image),
         pytest.approx(sentence),
@@ -396,7 +396,7 @@ def test_loss_from_document_similarities(negatives, image, sentence, total):
 @pytest.mark.parametrize("negatives", ["hard", "mean"])
 def test_a_constant_similarity_costs_two_margins(negatives):
     for margin in (0.2, 0.5):
-        found = links.document_loss(torch.full((4, 4), 0.7), margin, negatives)
+        found = model.document_loss(torch.full((4, 4), 0.7), margin, negatives)
         assert found.item() == pytest.approx(2 * margin)
 
 
@@ -424,17 +424,17 @@ LOSSES = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_from_cosines_of_unequal_documents(name):
     wanted, hard, mean = LOSSES[name]
-    found = links.set_similarity(*padded(BLOCKS, 0.0), ALL[name])
+    found = model.set_similarity(*padded(BLOCKS, 0.0), ALL[name])
     assert found.numpy() == pytest.approx(np.array(wanted), abs=1e-7)
-    assert links.document_loss(found, 0.2, "hard").item() == pytest.approx(hard, abs=6e-7)
-    assert links.document_loss(found, 0.2, "mean").item() == pytest.approx(mean, abs=6e-7)
+    assert model.document_loss(found, 0.2, "hard").item() == pytest.approx(hard, abs=6e-7)
+    assert model.document_loss(found, 0.2, "mean").item() == pytest.approx(mean, abs=6e-7)
 
 
 @a_few
 @given(st.integers(2, 5), st.integers(0, 1000), st.sampled_from(["hard", "mean"]))
 def test_loss_is_that_of_the_plain_loop(size, seed, negatives):
     q = np.random.default_rng(seed).uniform(-1, 1, (size, size))
-    found = links.document_loss(torch.from_numpy(q), 0.2, negatives).item()
+    found = model.document_loss(torch.from_numpy(q), 0.2, negatives).item()
     assert found == pytest.approx(loss(q.tolist(), 0.2, negatives))
 
 
@@ -459,18 +459,18 @@ PRINTED = [
 
 @pytest.mark.parametrize(("matrix", "edges", "area", "first", "five"), PRINTED)
 def test_metrics_of_the_printed_documents(matrix, edges, area, first, five):
-    found = links.link_metrics(np.array(matrix), truth(matrix, edges))
+    found = model.link_metrics(np.array(matrix), truth(matrix, edges))
     assert found == pytest.approx({"AUC": 100 * area, "p@1": 100 * first, "p@5": 100 * five})
 
 
-def split_of(matrices, edges) -> links.Split:
-    return links.Split((), (), (), tuple(map(truth, matrices, edges)))
+def split_of(matrices, edges) -> model.Split:
+    return model.Split((), (), (), tuple(map(truth, matrices, edges)))
 
 
 def test_a_score_is_the_mean_over_documents_and_skips_are_none():
     matrices = [np.array(m) for m in (*(p[0] for p in PRINTED), MATRICES["A"], MATRICES["G"])]
     edges = [*(p[1] for p in PRINTED), "", "00"]
-    found = links.evaluate(matrices, split_of(matrices, edges))
+    found = model.evaluate(matrices, split_of(matrices, edges))
     for name, mean in (("AUC", 84.0278), ("p@1", 100.0), ("p@5", 46.25)):
         assert found[name][4:] == [None, None]  # no link, and only links
         assert np.mean(found[name][:4]) == pytest.approx(mean, abs=1e-4)
@@ -478,17 +478,17 @@ def test_a_score_is_the_mean_over_documents_and_skips_are_none():
 
 def test_evaluation_refuses_a_corpus_without_labels():
     with pytest.raises(ValueError, match="no link labels"):
-        links.evaluate([np.zeros((1, 1))], links.Split((), (), (), None))
+        model.evaluate([np.zeros((1, 1))], model.Split((), (), (), None))
 
 
 def test_evaluation_refuses_another_number_of_matrices():
     with pytest.raises(ValueError, match="zip"):
-        links.evaluate([np.array(P4)], split_of([P4, P4], ["00", "00"]))
+        model.evaluate([np.array(P4)], split_of([P4, P4], ["00", "00"]))
 
 
 def test_metrics_refuse_links_of_another_shape():
     with pytest.raises(ValueError, match="scores are"):
-        links.link_metrics(np.zeros((2, 3)), np.eye(3, 2))
+        model.link_metrics(np.zeros((2, 3)), np.eye(3, 2))
 
 
 @a_few
@@ -497,7 +497,7 @@ def test_metrics_are_those_of_scikit_learn_and_of_a_plain_count(shape, seed, tie
     rng = np.random.default_rng(seed)
     scores = rng.uniform(-1, 1, shape).round(0 if ties else 9)
     true = rng.random(shape) < 0.4
-    found = links.link_metrics(scores, true)
+    found = model.link_metrics(scores, true)
     if true.all() or not true.any():
         assert found is None
         return
@@ -510,7 +510,7 @@ def test_metrics_are_those_of_scikit_learn_and_of_a_plain_count(shape, seed, tie
 def test_random_scores_are_at_chance():
     rng = np.random.default_rng(0)
     true = truth(np.zeros((10, 10)), "00 11 22 33 44")  # 5 %
-    each = [links.link_metrics(rng.random((10, 10)), true) for _ in range(2000)]
+    each = [model.link_metrics(rng.random((10, 10)), true) for _ in range(2000)]
     assert np.mean([e["AUC"] for e in each]) == pytest.approx(50, abs=1)
     assert np.mean([e["p@1"] for e in each]) == pytest.approx(5, abs=1.5)
     assert np.mean([e["p@5"] for e in each]) == pytest.approx(5, abs=0.8)
@@ -563,7 +563,7 @@ def word_vectors() -> dict[str, np.ndarray]:
 
 
 def run(system: System, corpus: Corpus | None = None, seed=0, how=HOW, **more) -> dict:
-    arrays = links.prepare(corpus or tiny_corpus(), how, word_vectors())
+    arrays = model.prepare(corpus or tiny_corpus(), how, word_vectors())
     answer = train_system(asdict(system), asdict(how), seed, arrays, **more)
     assert answer.pop("seconds") > 0
     return answer
@@ -612,8 +612,8 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(short, name):
 
 
 def test_matching_the_wrong_way_round_is_seen(answers, monkeypatch):
-    right = links.best_matching
-    monkeypatch.setattr(links, "best_matching", lambda matrix, k: right(-matrix, k))
+    right = model.best_matching
+    monkeypatch.setattr(model, "best_matching", lambda matrix, k: right(-matrix, k))
     wrong = run(SYSTEMS["AP"])
     assert mean_auc(wrong) < mean_auc(answers["AP"]) - 10
     assert np.mean(wrong["p@1"]) < np.mean(answers["AP"]["p@1"]) - 25
@@ -688,11 +688,11 @@ def test_steps_bound_the_batches_of_an_epoch(monkeypatch):
     assert len(drawn) == 1 + 10 + 10
 
 
-@pytest.mark.parametrize(("name", "dev_batches"), [("AP", 2), ("NoStruct", 2 * links.DEV_DRAWS)])
+@pytest.mark.parametrize(("name", "dev_batches"), [("AP", 2), ("NoStruct", 2 * model.DEV_DRAWS)])
 def test_a_stopped_training_goes_on_to_the_same_figures(name, dev_batches, monkeypatch, tmp_path):
     corpus, how, checkpoint = tiny_corpus((30, 12, 6)), replace(HOW, epochs=4), tmp_path / "run.pt"
     whole = run(SYSTEMS[name], corpus, how=how)
-    right, calls = links.document_loss, 0
+    right, calls = model.document_loss, 0
 
     def stop(*arguments):
         nonlocal calls
@@ -702,7 +702,7 @@ def test_a_stopped_training_goes_on_to_the_same_figures(name, dev_batches, monke
         return right(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(links, "document_loss", stop)
+        patch.setattr(model, "document_loss", stop)
         with pytest.raises(KeyboardInterrupt):
             run(SYSTEMS[name], corpus, how=how, checkpoint=checkpoint)
     assert len(torch.load(checkpoint, weights_only=True)["history"]) == 2
@@ -712,7 +712,7 @@ def test_a_stopped_training_goes_on_to_the_same_figures(name, dev_batches, monke
 def test_read_only_arrays_train_without_a_warning(recwarn):
     """Arrays reach a worker process as read-only memory maps."""
     how = replace(HOW, epochs=1)
-    arrays = links.prepare(tiny_corpus((12, 6, 6)), how)
+    arrays = model.prepare(tiny_corpus((12, 6, 6)), how)
     for array in (arrays.ids, arrays.lengths, arrays.embeddings, arrays.features):
         array.flags.writeable = False
     train_system(asdict(SYSTEMS["DC"]), asdict(how), 0, arrays)
@@ -748,23 +748,23 @@ SMALL = replace(HOW, b=2, width=8, word_width=4, max_words=5)
 @pytest.fixture
 def uneven():
     """Arrays of unequal documents, their batches, and a model in evaluation mode."""
-    arrays = links.prepare(uneven_corpus(), SMALL)
+    arrays = model.prepare(uneven_corpus(), SMALL)
     seed_everything(3)
-    model = links.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL).eval()
+    model = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL).eval()
     return arrays, Batches(arrays, "test", "cpu"), model
 
 
 def test_a_batch_of_unequal_documents_equals_each_pair_alone(uneven):
     arrays, source, model = uneven
     cosines, rows, columns = model(source.batch(range(7)))
-    matrices = links.cosine_matrices(model, arrays, "test", "cpu")
+    matrices = model.cosine_matrices(model, arrays, "test", "cpu")
     assert cosines.shape == (7, 7, 3, 4)
     for name, system in ALL.items():
-        together = links.set_similarity(cosines, rows, columns, system)
+        together = model.set_similarity(cosines, rows, columns, system)
         for a in range(7):
             for b in range(7):
                 alone, *masks = model_pair(model, source, a, b)
-                own = links.set_similarity(alone, *masks, system)
+                own = model.set_similarity(alone, *masks, system)
                 assert together[a, b].item() == pytest.approx(own.item(), abs=1e-5), name
     for d, matrix in enumerate(matrices):
         n, m = matrix.shape
@@ -787,10 +787,10 @@ def test_permuting_a_document_permutes_its_matrix():
         sentences=tuple(document.sentences[i] for i in order),
         images=tuple(document.images[j] for j in image_order),
     )
-    arrays = links.prepare(replace(corpus, test=(document, turned)), SMALL)
+    arrays = model.prepare(replace(corpus, test=(document, turned)), SMALL)
     seed_everything(0)
-    model = links.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL)
-    matrix, moved = links.cosine_matrices(model, arrays, "test", "cpu")
+    model = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL)
+    matrix, moved = model.cosine_matrices(model, arrays, "test", "cpu")
     assert moved == pytest.approx(matrix[order][:, image_order], abs=1e-6)
     assert not np.allclose(moved, matrix)
 
@@ -809,9 +809,9 @@ def test_cosines_are_dot_products_of_unit_vectors(uneven):
 def test_the_dev_loss_is_the_training_loss_on_fixed_batches():
     """With a learning rate of 0 the model stays what the seed makes it, so it can be rebuilt."""
     corpus, still = uneven_corpus(), replace(SMALL, learning_rate=0.0, epochs=1)
-    arrays = links.prepare(corpus, still)
+    arrays = model.prepare(corpus, still)
     seed_everything(5)
-    model = links.LinkModel(torch.from_numpy(arrays.embeddings), 6, still).eval()
+    model = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, still).eval()
     source = Batches(arrays, "val", "cpu")
     batches = fixed_batches(corpus.val, 3)
     assert [len(b) for b in batches] == [3, 3, 3]
@@ -823,7 +823,7 @@ def test_the_dev_loss_is_the_training_loss_on_fixed_batches():
         ]
         wanted = np.mean([loss(each) for each in q])
         assert answer["history"][0]["dev_loss"] == pytest.approx(wanted, abs=1e-5), name
-        scores = links.cosine_matrices(model, arrays, "val", "cpu")
+        scores = model.cosine_matrices(model, arrays, "val", "cpu")
         aucs = [
             auc(s, d.link_matrix())
             for s, d in zip(scores, corpus.val, strict=True)
@@ -861,7 +861,7 @@ def test_one_pair_draws_a_sentence_and_an_image_of_each_document(uneven):
 
 
 def test_an_empty_sentence_is_one_unknown_token():
-    arrays = links.prepare(uneven_corpus(), SMALL)
+    arrays = model.prepare(uneven_corpus(), SMALL)
     row = arrays.splits["test"].sentences[1][0]
     assert arrays.lengths[row] == 1
     assert arrays.ids[row].tolist() == [1] + [0] * (arrays.ids.shape[1] - 1)
@@ -870,8 +870,8 @@ def test_an_empty_sentence_is_one_unknown_token():
 def test_the_vocabulary_sees_training_sentences_only():
     corpus = uneven_corpus()
     strange = Document("t", ("ape zebra",), ("1", "2"), (0,), (-1, -1))
-    arrays = links.prepare(replace(corpus, val=(strange,), test=(strange,)), SMALL)
-    plain = links.prepare(corpus, SMALL)
+    arrays = model.prepare(replace(corpus, val=(strange,), test=(strange,)), SMALL)
+    plain = model.prepare(corpus, SMALL)
     assert len(arrays.embeddings) == len(plain.embeddings)
     assert arrays.ids[arrays.splits["test"].sentences[0][0]][1] == 1  # zebra is unknown
 
@@ -879,7 +879,7 @@ def test_the_vocabulary_sees_training_sentences_only():
 def test_prepared_arrays_point_at_the_right_rows():
     corpus = uneven_corpus()
     corpus = replace(corpus, row_of={str(i): 9 - i for i in range(10)})
-    arrays = links.prepare(corpus, SMALL)
+    arrays = model.prepare(corpus, SMALL)
     for name in ("train", "val", "test"):
         split = arrays.splits[name]
         for document, images, matrix in zip(
@@ -896,7 +896,7 @@ def test_features_of_other_splits_do_not_reach_the_training_features():
     moved = corpus.features * 3 + 1
     moved[rows] = corpus.features[rows]
     plain, other = (
-        links.prepare(c, HOW).features[rows] for c in (corpus, replace(corpus, features=moved))
+        model.prepare(c, HOW).features[rows] for c in (corpus, replace(corpus, features=moved))
     )
     assert (plain == other).all()
 
@@ -904,7 +904,7 @@ def test_features_of_other_splits_do_not_reach_the_training_features():
 def test_image_features_are_standardised_by_training_images():
     corpus = tiny_corpus((6, 2, 2))
     corpus = replace(corpus, features=corpus.features * 7 + 3)
-    features = links.prepare(corpus, HOW).features
+    features = model.prepare(corpus, HOW).features
     rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
     assert features[rows].mean(0) == pytest.approx(0, abs=1e-5)
     assert features[rows].std(0).mean() == pytest.approx(1, abs=1e-5)
@@ -915,7 +915,7 @@ def test_image_features_are_standardised_by_training_images():
 
 def test_labels_of_both_sides_reach_the_evaluation():
     document = Document("d", ("x", "y", "z"), ("1", "2", "3"), (-1, -1, 0), (1, -1, 1))
-    arrays = links.prepare(replace(uneven_corpus(), test=(document,)), SMALL)
+    arrays = model.prepare(replace(uneven_corpus(), test=(document,)), SMALL)
     assert np.argwhere(arrays.splits["test"].links[0]).tolist() == [[1, 0], [1, 2], [2, 0]]
 
 
@@ -928,25 +928,25 @@ def test_labels_of_both_sides_reach_the_evaluation():
      ([[1, 2], [-1, -2]], 1)],
 )  # fmt: skip
 def test_spread_is_the_printed_one(vectors, wanted):
-    assert links.spread(np.array(vectors, dtype=float)) == pytest.approx(wanted, abs=6e-7)
+    assert model.spread(np.array(vectors, dtype=float)) == pytest.approx(wanted, abs=6e-7)
 
 
 def test_spread_is_one_less_the_squared_length_of_the_centroid():
     vectors = np.random.default_rng(0).normal(size=(6, 4))
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    assert links.spread(vectors) == pytest.approx(1 - np.linalg.norm(unit.mean(0)) ** 2)
+    assert model.spread(vectors) == pytest.approx(1 - np.linalg.norm(unit.mean(0)) ** 2)
 
 
 def test_a_set_of_zero_vectors_has_a_spread():
-    assert np.isfinite(links.spread(np.zeros((3, 4))))  # sentences of unknown words only
+    assert np.isfinite(model.spread(np.zeros((3, 4))))  # sentences of unknown words only
 
 
 # --- Baselines -------------------------------------------------------------------------------
 
 
 def test_random_matrices_are_seeded_and_fit_the_documents():
-    split = links.prepare(uneven_corpus(), SMALL).splits["test"]
-    first, again, other = (links.random_matrices(split, seed) for seed in (0, 0, 1))
+    split = model.prepare(uneven_corpus(), SMALL).splits["test"]
+    first, again, other = (model.random_matrices(split, seed) for seed in (0, 0, 1))
     assert [m.shape for m in first] == [m.shape for m in split.links]
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     assert not np.allclose(first[6], other[6])
@@ -974,7 +974,7 @@ DETECTION_VECTORS = {
     [(1, [1, 1, 0], [0, 0, 1]), (2, [0.5, 0.5, 0.5], [0, 0, 0.5])],
 )
 def test_object_detection_compares_words_with_names_of_the_likeliest_labels(k, image_a, image_b):
-    (found,) = links.detection_matrices(labelled_corpus(), "test", DETECTION_VECTORS, k)
+    (found,) = model.detection_matrices(labelled_corpus(), "test", DETECTION_VECTORS, k)
     images = np.array([image_b, image_a]) / np.linalg.norm([image_b, image_a], axis=1)[:, None]
     sentences = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])
     assert found == pytest.approx(sentences @ images.T)
@@ -982,7 +982,7 @@ def test_object_detection_compares_words_with_names_of_the_likeliest_labels(k, i
 
 def test_object_detection_without_class_scores_is_refused():
     with pytest.raises(ValueError, match="no class scores"):
-        links.detection_matrices(uneven_corpus(), "test", DETECTION_VECTORS, 1)
+        model.detection_matrices(uneven_corpus(), "test", DETECTION_VECTORS, 1)
 
 
 # --- Regressions -----------------------------------------------------------------------------
@@ -992,7 +992,7 @@ def test_regression_is_that_of_the_normal_equations():
     rng = np.random.default_rng(0)
     predictors = rng.normal(size=(40, 3)) * [1, 5, 0.1] + [0, 3, -2]
     response = predictors @ [1, -0.4, 3] + rng.normal(size=40)
-    found = links.regress(predictors, response)
+    found = model.regress(predictors, response)
     design = np.column_stack([np.ones(40), predictors])
     weights = np.linalg.lstsq(design, response, rcond=None)[0]
     residual = np.square(response - design @ weights).sum()
@@ -1003,13 +1003,13 @@ def test_regression_is_that_of_the_normal_equations():
     assert found.f == pytest.approx(f)
     assert found.coefficients == pytest.approx(weights[1:] * predictors.std(axis=0))
     # One predictor: the F-test is the test of a correlation.
-    one = links.regress(predictors[:, :1], response)
+    one = model.regress(predictors[:, :1], response)
     assert one.p == pytest.approx(pearsonr(predictors[:, 0], response).pvalue)
 
 
 def test_regression_on_noise_is_rejected_as_often_as_it_should():
     rng = np.random.default_rng(1)
-    each = [links.regress(rng.normal(size=(60, 5)), rng.normal(size=60)) for _ in range(300)]
+    each = [model.regress(rng.normal(size=(60, 5)), rng.normal(size=60)) for _ in range(300)]
     assert np.mean([r.p < 0.05 for r in each]) == pytest.approx(0.05, abs=0.04)
     assert np.mean([r.r2 for r in each]) == pytest.approx(100 * 5 / 59, abs=1)
     assert np.mean([r.adjusted_r2 for r in each]) == pytest.approx(0, abs=1)
@@ -1017,18 +1017,18 @@ def test_regression_on_noise_is_rejected_as_often_as_it_should():
 
 def test_too_few_documents_for_a_regression_are_refused():
     with pytest.raises(ValueError, match="3 predictors need more than 4 documents, not 4"):
-        links.regress(np.zeros((4, 3)), np.arange(4.0))
+        model.regress(np.zeros((4, 3)), np.arange(4.0))
 
 
 def test_predictors_are_spread_and_the_components_of_training_means():
     corpus = tiny_corpus((40, 2, 9))
-    found = links.difficulty_predictors(corpus, word_vectors(), components=2)
+    found = model.difficulty_predictors(corpus, word_vectors(), components=2)
     for d, document in enumerate(corpus.test):
         own = corpus.features[corpus.rows(document)]
-        assert found["image spread"][d] == pytest.approx(links.spread(own))
+        assert found["image spread"][d] == pytest.approx(model.spread(own))
         words = [[word_vectors()[w] for w in s.split()] for s in document.sentences]
         assert found["text spread"][d] == pytest.approx(
-            links.spread(np.array([np.mean(w, axis=0) for w in words]))
+            model.spread(np.array([np.mean(w, axis=0) for w in words]))
         )
     means = {
         s: np.array([corpus.features[corpus.rows(d)].mean(0) for d in corpus.split(s)])

@@ -16,8 +16,8 @@ from nbformat.v4 import new_markdown_cell, new_output
 from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, five_exercises, stdout
 
 from mmlib.claims import Estimate, judge
-from mmlib.cli import TIERS
-from mmlib.judge import claim_problems, expected_sets
+from mmlib.suite.cli import TIERS
+from mmlib.suite.outcomes import claim_problems, expected_sets
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

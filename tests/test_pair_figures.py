@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmlib.datasets import pair_figures as figures
-from mmlib.datasets.related import RelatedPairs, grouped_rows, hold_out
+from mmlib.core.related import RelatedPairs, grouped_rows, hold_out
+from mmlib.data import pair_figures as figures
 
 KEYS = list("aaabbcdef")
 

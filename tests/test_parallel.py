@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from mmlib.parallel import in_processes
+from mmlib.core.parallel import in_processes
 
 GROWING = """
 import os, sys, time, warnings
-from mmlib import parallel
+from mmlib.core import parallel
 
 def grow(turn):
     kept = sys.__dict__.setdefault("kept", [])

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib import plots
 from mmlib.claims import Claim, Estimate
+from mmlib.core import plots
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from mmlib import extraction
-from mmlib.datasets import karpathy, precomputed
-from mmlib.datasets.check import check
-from mmlib.datasets.precomputed import load
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.data import karpathy, precomputed
+from mmlib.data.precomputed import load
+from mmlib.features import extraction
 from mmlib.scenegraph import from_authors
+from mmlib.suite.check import check
 
 REGIONS, WIDTH = 3, 4
 N = 4  # images of a split

@@ -21,7 +21,8 @@ import pytest
 import yaml
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from mmlib import __version__, cli, runner
+from mmlib import __version__
+from mmlib.suite import cli, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
@@ -330,9 +331,18 @@ def test_files_and_functions_named_are_there(page):
 
 def test_wrong_names_are_found(tmp_path):
     page = tmp_path / "page.md"
-    good = "`ci/readme.py` `links.top_k` `mmlib.links` `claims.judge(effect)` `links.py`"
-    page.write_text(f"{good} `ci/none.py` `links.none` `mmlib.none` `mmlib.links.none`\n")
-    assert name_faults(page) == ["ci/none.py", "links.none", "mmlib.none", "mmlib.links.none"]
+    good = (
+        "`ci/readme.py` `links.top_k` `mmlib.papers.links.model` `claims.judge(effect)` `links.py`"
+    )
+    page.write_text(
+        f"{good} `ci/none.py` `links.none` `mmlib.none` `mmlib.papers.links.model.none`\n"
+    )
+    assert name_faults(page) == [
+        "ci/none.py",
+        "links.none",
+        "mmlib.none",
+        "mmlib.papers.links.model.none",
+    ]
 
 
 @every_page

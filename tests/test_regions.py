@@ -14,11 +14,11 @@ from torchvision.models.detection import FasterRCNN
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.ops import FrozenBatchNorm2d, box_iou
 
-from mmlib import extraction, regions
-from mmlib.datasets.features import open_features
-from mmlib.datasets.problem import DataError
-from mmlib.regions import COUNT, Detector, draw_boxes, extract, grid_boxes, load_detector
-from mmlib.vision import Backbone
+from mmlib.core.errors import DataError
+from mmlib.features import extraction, regions
+from mmlib.features.backbones import Backbone
+from mmlib.features.regions import COUNT, Detector, draw_boxes, extract, grid_boxes, load_detector
+from mmlib.features.store import open_features
 
 SIDE = 64  # so that a network without training runs in a tenth of a second
 

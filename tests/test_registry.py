@@ -9,11 +9,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from mmlib.datasets import registry
-from mmlib.datasets.download import DownloadError
-from mmlib.datasets.problem import DataError
-from mmlib.datasets.registry import DATA_SETS, DataSet, Remote, get
-from mmlib.paths import PACKAGE
+from mmlib.core.errors import DataError
+from mmlib.core.paths import PACKAGE
+from mmlib.data import registry
+from mmlib.data.download import DownloadError
+from mmlib.data.registry import DATA_SETS, DataSet, Remote, get
 
 
 @pytest.mark.parametrize("item", DATA_SETS.values(), ids=DATA_SETS)

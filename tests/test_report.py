@@ -12,7 +12,7 @@ import report_runs as runs
 import site_checks
 from jinja2 import TemplateError
 
-from mmlib import report, report_html
+from mmlib.suite import report, report_html
 
 NOTEBOOKS = sorted((runs.ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 EQUATION = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$([^$]+?)\$", re.DOTALL)

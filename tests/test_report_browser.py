@@ -6,7 +6,7 @@ import re
 import pytest
 import report_runs as runs
 
-from mmlib import report
+from mmlib.suite import report
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 SHEET = {"width": 688, "height": 980}  # the printed area of A4

@@ -21,9 +21,9 @@ from torchmetrics.retrieval import (
     RetrievalRecall,
 )
 
-from mmlib import retrieval
-from mmlib.datasets.problem import DataError
-from mmlib.retrieval import (
+from mmlib.core import ranking
+from mmlib.core.errors import DataError
+from mmlib.core.ranking import (
     Index,
     average_precision,
     best_ranks,
@@ -336,7 +336,7 @@ def test_blocks_change_nothing(embeddings, block):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 200))
 def test_cosines_of_unit_vectors_are_exact(seed, width):
     rng = np.random.default_rng(seed)
-    a, b = (retrieval._on_grid(unit(rng, width)) for _ in range(2))
+    a, b = (ranking._on_grid(unit(rng, width)) for _ in range(2))
     wanted = math.fsum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
     order = rng.permutation(width)
     assert a @ b == wanted == a[order] @ b[order]
@@ -379,7 +379,7 @@ def test_5000_images_with_25000_captions_fit_in_memory():
         tracemalloc.stop()
     assert peak < 160 * 2**20
     for image in (0, 1234, 4999):
-        scores = retrieval._on_grid(captions) @ retrieval._on_grid(images[image])
+        scores = ranking._on_grid(captions) @ ranking._on_grid(images[image])
         wanted = sorted_ranks(scores.astype(np.float32), [image * 5 + c for c in range(5)], TIES[0])
         assert ranks.own_ranks[image * 5 : image * 5 + 5].tolist() == wanted
 
@@ -421,7 +421,7 @@ def test_folds_that_do_not_fit_are_refused():
 
 def full_sort(images, query, k):
     """Rows and scores by exact cosines and a stable sort."""
-    scores = retrieval._on_grid(images) @ retrieval._on_grid(query)
+    scores = ranking._on_grid(images) @ ranking._on_grid(query)
     order = np.argsort(-scores, kind="stable")[:k]
     return order, scores[order]
 
@@ -430,8 +430,8 @@ def full_sort(images, query, k):
 def first_pass(request, monkeypatch):
     """Both ways of the first pass."""
     if request.param == "floats":
-        monkeypatch.setattr(retrieval, "_codes_work", lambda: False)
-    elif not retrieval._codes_work():
+        monkeypatch.setattr(ranking, "_codes_work", lambda: False)
+    elif not ranking._codes_work():
         pytest.skip("PyTorch's product of codes is missing here; the other way is taken")
     return request.param
 
@@ -459,7 +459,7 @@ def test_search_is_a_full_sort(collection, k, coded):
     images, queries = collection
     with pytest.MonkeyPatch.context() as patch:
         if not coded:
-            patch.setattr(retrieval, "_codes_work", lambda: False)
+            patch.setattr(ranking, "_codes_work", lambda: False)
         index = Index.build(images, [f"i{row}" for row in range(len(images))], dtype=images.dtype)
     many, scores = index.search(queries, k)
     for i, query in enumerate(queries):
@@ -470,7 +470,7 @@ def test_search_is_a_full_sort(collection, k, coded):
         assert ids == many[i]
         assert np.array_equal(alone, wanted)
     coarse, bounds = index._coarse(queries)
-    exact = (retrieval._on_grid(images) @ retrieval._on_grid(queries).T).T
+    exact = (ranking._on_grid(images) @ ranking._on_grid(queries).T).T
     assert (np.abs(coarse - exact) <= bounds).all()
 
 
@@ -486,18 +486,18 @@ def test_a_large_index_scores_few_images_exactly(first_pass):
 
 
 def test_codes_that_a_processor_gets_wrong_are_not_used(monkeypatch):
-    right = retrieval._product
+    right = ranking._product
     for wrong in (
         lambda codes, packed: right(codes, packed).clamp(max=32767),  # 16-bit overflow
         lambda codes, packed: torch.ops.quantized.there_is_no_such_operator(codes),
     ):
-        monkeypatch.setattr(retrieval, "_product", wrong)
-        assert retrieval._codes_work.__wrapped__() is False
+        monkeypatch.setattr(ranking, "_product", wrong)
+        assert ranking._codes_work.__wrapped__() is False
 
 
 def test_codes_alone_would_miss_images():
     """The guarantee rests on the bounds: with none, some of the best images are left out."""
-    if not retrieval._codes_work():
+    if not ranking._codes_work():
         pytest.skip("PyTorch's product of codes is missing here")
     rng = np.random.default_rng(0)
     images, queries = unit(rng, 5000, 32), unit(rng, 50, 32)
@@ -629,7 +629,5 @@ def test_the_benchmark_still_runs_and_checks_its_answers(monkeypatch, capsys):
 
 
 def test_it_needs_no_parser():
-    code = (
-        "import sys, mmlib.retrieval; sys.exit('spacy' in sys.modules or 'gensim' in sys.modules)"
-    )
+    code = "import sys, mmlib.core.ranking; sys.exit('spacy' in sys.modules or 'gensim' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,7 +19,7 @@ from scipy.stats import chisquare
 from torch import nn
 
 from mmlib import revision
-from mmlib.datasets import flickr8k
+from mmlib.data import flickr8k
 from mmlib.revision import (
     Allowed,
     TwoRates,

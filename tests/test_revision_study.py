@@ -12,13 +12,13 @@ from torch import nn
 from mmlib import revision_study as study
 from mmlib import training
 from mmlib.claims import paper_values
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.datasets.judgments import Judged, ranking
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.core.paths import PACKAGE
+from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.core.records import CaptionedImages
+from mmlib.data.judgments import Judged, ranking
 from mmlib.entailment import Settings, entail_at_k
 from mmlib.entailment_batches import Words
-from mmlib.paths import PACKAGE
-from mmlib.retrieval import metrics, ranks_of_scores
 from mmlib.retrievers import DualEncoder, SingleStream
 from mmlib.revision import Weak, pull
 from mmlib.revision_study import Budget, Phase, Split

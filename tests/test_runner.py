@@ -13,7 +13,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
-from mmlib import runner
+from mmlib.suite import runner
 
 WHERE = """\
 import os, sys
@@ -144,7 +144,7 @@ def test_interrupt_ends_the_kernel(folder):
         SETTINGS,
         "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)",
     )
-    command = [sys.executable, "-m", "mmlib.cli", "run", "--notebooks", str(notebook.parent)]
+    command = [sys.executable, "-m", "mmlib.suite.cli", "run", "--notebooks", str(notebook.parent)]
     # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
     run = subprocess.Popen(
         command,

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmlib import scenegraph, trees
-from mmlib.datasets.problem import DataError
-from mmlib.grammar import _Reader
+from mmlib import scenegraph
+from mmlib.core.errors import DataError
 from mmlib.scenegraph import (
     LOST,
     attributes,
@@ -27,7 +26,6 @@ from mmlib.scenegraph import (
     fallback_label,
     fallback_rate,
     from_authors,
-    from_world,
     graph_of,
     items,
     objects,
@@ -37,11 +35,15 @@ from mmlib.scenegraph import (
     relations,
     score,
     to_authors,
+    trees,
     without,
     write_authors,
 )
+from mmlib.scenegraph import graph as graphs
+from mmlib.scenegraph.rules import _Reader
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
+from mmlib.world.wording import gold_graph
 
 HAND = Path(__file__).parent / "data" / "caption_graphs.json"
 
@@ -562,7 +564,7 @@ def test_the_authors_files_need_no_spacy():
 
 @pytest.fixture(scope="module")
 def english():
-    from mmlib.parser import load_english
+    from mmlib.scenegraph.parser import load_english
 
     return load_english()
 
@@ -583,7 +585,7 @@ def test_parse_gives_each_text_its_graph(english):
 
 @pytest.mark.slow
 def test_workers_change_nothing(english, monkeypatch):
-    monkeypatch.setattr(scenegraph, "CHUNK", 2)
+    monkeypatch.setattr(graphs, "CHUNK", 2)
     one, two = parse(TEXTS), parse(TEXTS, workers=2)
     assert all(same(a, b) for a, b in zip(one, two, strict=True))
 
@@ -623,13 +625,13 @@ def test_what_cannot_be_parsed_is_named(text, message):
 def counted(monkeypatch):
     """The texts that are really parsed."""
     texts = []
-    original = scenegraph._parse_chunk
+    original = graphs._parse_chunk
 
     def parse_chunk(chunk, nlp):
         texts.extend(chunk)
         return original(chunk, nlp)
 
-    monkeypatch.setattr(scenegraph, "_parse_chunk", parse_chunk)
+    monkeypatch.setattr(graphs, "_parse_chunk", parse_chunk)
     return texts
 
 
@@ -646,7 +648,7 @@ def test_the_cache_keeps_graphs(tmp_path, counted, monkeypatch):
     assert counted == ["a cat"]
     assert all(same(a, b) for a, b in zip(first, second, strict=False))
     counted.clear()
-    monkeypatch.setattr(scenegraph, "RULES", scenegraph.RULES + 1)
+    monkeypatch.setattr(graphs, "RULES", graphs.RULES + 1)
     parse(TEXTS[:2], cache=cache)
     assert counted == TEXTS[:2]  # of other rules
     counted.clear()
@@ -669,8 +671,8 @@ def test_the_cache_knows_the_pipeline(tmp_path, english, counted):
 
 
 def test_an_interrupted_run_goes_on(tmp_path, counted, monkeypatch):
-    monkeypatch.setattr(scenegraph, "CHUNK", 2)
-    parse_chunk = scenegraph._parse_chunk
+    monkeypatch.setattr(graphs, "CHUNK", 2)
+    parse_chunk = graphs._parse_chunk
 
     def interrupted(chunk, nlp):
         if "a dog" in chunk:
@@ -795,7 +797,7 @@ def world_captions(split, scenes):
 def test_gold_graphs_follow_the_text():
     """Every word of every label stands in the caption, objects in the order of the text."""
     for one in world_captions("train", 300):
-        graph = from_world(one)
+        graph = gold_graph(one)
         text = one.text.lower()
         nodes = objects(graph)
         assert nodes == list(range(len(nodes)))
@@ -813,16 +815,16 @@ def test_gold_graphs_of_groups_places_and_actions():
     pairs = [t for t in texts if "a pair of" in t]
     assert pairs
     for text in pairs:
-        assert any(o.startswith("pair of ") for o in read(from_world(texts[text]))[0]), text
+        assert any(o.startswith("pair of ") for o in read(gold_graph(texts[text]))[0]), text
     for text, one in texts.items():
-        said, related = read(from_world(one))
+        said, related = read(gold_graph(one))
         if text.lower().startswith("two ") and " of " not in text:
             assert "two" in next(iter(said.values())), text
         if "is taking a walk" in text:
             assert any(label.endswith("|taking|walk") for label in related), text
         if " held by a" in text:
             assert any("|held|" in label for label in related), text
-        for phrases in from_world(one).graph["aside"]:
+        for phrases in gold_graph(one).graph["aside"]:
             assert phrases in text.lower()
 
 
@@ -837,7 +839,7 @@ def test_quality_on_the_world(english):
     """F1 at least 0.95 for each kind, on captions of test scenes that no training has seen."""
     made = world_captions("test", 150)
     graphs = parse([one.text for one in made], english)
-    table, errors = score(zip(graphs, map(from_world, made), strict=True))
+    table, errors = score(zip(graphs, map(gold_graph, made), strict=True))
     print(report(table, errors))
     assert (table.loc[["objects", "attributes", "relations"], "F1"] >= 0.95).all(), report(
         table, errors
@@ -856,7 +858,7 @@ def test_quality_on_captions_annotated_by_hand(english):
 
 @pytest.mark.real
 def test_flickr8k_is_parsed(real_data, english):
-    from mmlib.datasets import flickr8k
+    from mmlib.data import flickr8k
 
     some = flickr8k.load("val", real_data / "flickr8k").captions
     graphs = parse([text for own in some[:200] for text in own], english)

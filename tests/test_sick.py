@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_judgments import NAMES, TEST, TRAIN, VAL, caption, write
 
-from mmlib.datasets import flickr8k, sick
-from mmlib.datasets import judgments as j
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.data import flickr8k, sick
+from mmlib.data import judgments as j
 
 
 def pair(number, a, b, ab="entails", ba="neutral", originals=("", ""), part="TRAIN"):

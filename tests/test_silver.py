@@ -12,9 +12,9 @@ from sklearn.metrics import roc_auc_score
 
 from mmlib import silver
 from mmlib.claims import paper_values
-from mmlib.datasets import clue, flickr8k
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.datasets.related import RelatedPairs
+from mmlib.core.records import CaptionedImages
+from mmlib.core.related import RelatedPairs
+from mmlib.data import clue, flickr8k
 
 WORDS = "dog cat boy girl house tree river road hill car boat horse ball field snow".split()
 RELATIONS = ("Visible", "Subjective", "Story")

@@ -5,10 +5,10 @@ import json
 import pytest
 from test_judgments import TEST, write
 
-from mmlib.datasets import check as checks
-from mmlib.datasets import snli_ve
-from mmlib.datasets.check import check
-from mmlib.datasets.problem import DataError
+from mmlib.core.errors import DataError
+from mmlib.data import snli_ve
+from mmlib.suite import check as checks
+from mmlib.suite.check import check
 
 
 def record(photo, label="entailment", key="Flickr30K_ID", **more):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from mmlib.text import (
+from mmlib.features.text import (
     SentenceEncoder,
     Vocabulary,
     embedding_matrix,
@@ -143,7 +143,7 @@ def test_mean_vectors_skip_unknown_words():
 
 TRAIN = """
 import hashlib, numpy as np
-from mmlib.text import train_word2vec
+from mmlib.features.text import train_word2vec
 rng = np.random.default_rng(0)
 pairs = [("cat", "purrs"), ("dog", "barks")]
 sentences = [list(pairs[i % 2]) + [f"w{rng.integers(30)}"] for i in range(400)]

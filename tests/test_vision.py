@@ -10,10 +10,10 @@ import torchvision
 from PIL import Image
 from safetensors.torch import save_file
 
-from mmlib import extraction, vision
-from mmlib.datasets.features import open_features, open_rgb
-from mmlib.datasets.problem import DataError
-from mmlib.vision import extract, feature_name, load_backbone
+from mmlib.core.errors import DataError
+from mmlib.features import backbones, extraction
+from mmlib.features.backbones import extract, feature_name, load_backbone
+from mmlib.features.store import open_features, open_rgb
 
 # Networks
 
@@ -70,7 +70,7 @@ def test_weights_from_a_file(tmp_path, densenet):
     with pytest.raises(DataError, match="not the weights of resnet50"):
         load_backbone("resnet50", tmp_path / "w.pth")
     save_file({"a": torch.arange(3)}, tmp_path / "w.safetensors")
-    assert vision.read_weights(tmp_path / "w.safetensors")["a"].tolist() == [0, 1, 2]
+    assert backbones.read_weights(tmp_path / "w.safetensors")["a"].tolist() == [0, 1, 2]
 
 
 class Evil:
@@ -97,7 +97,7 @@ def test_names_that_do_not_exist(tmp_path):
 
 def test_no_network_says_what_to_do(monkeypatch):
     def refuse(*args, **kwargs):
-        raise vision.urllib.error.URLError("no route")
+        raise backbones.urllib.error.URLError("no route")
 
     monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
     monkeypatch.setenv("TORCH_HOME", "nowhere")
@@ -118,9 +118,9 @@ def tiny(monkeypatch):
             network = torch.nn.Module()
             network.features = torch.nn.Conv2d(3, 8, 32, 32)
             network.classifier = torch.nn.Linear(8, 1000)
-        return vision.Backbone("densenet169", network).eval()
+        return backbones.Backbone("densenet169", network).eval()
 
-    monkeypatch.setattr(vision, "load_backbone", load)
+    monkeypatch.setattr(backbones, "load_backbone", load)
 
 
 @pytest.fixture
@@ -172,9 +172,9 @@ def test_extract_writes_what_the_reader_reads(tmp_path, tiny, pictures):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "f.ids.txt", "f.json", "f.npy", "labels.ids.txt", "labels.json", "labels.npy",
     ]  # fmt: skip
-    network = vision.load_backbone("densenet169", "random")
+    network = backbones.load_backbone("densenet169", "random")
     with torch.inference_mode():
-        pixels = vision.preprocess()(open_rgb(pictures[4][1]))[None]
+        pixels = backbones.preprocess()(open_rgb(pictures[4][1]))[None]
         expected, scores = network(pixels, "grid")
     assert np.allclose(features.rows(["04.jpg"])[0], expected[0], atol=2e-3)
     assert np.allclose(labels.rows(["04.jpg"])[0, 0], scores[0], atol=1e-6)
@@ -200,8 +200,10 @@ def test_resumed_run_ends_with_the_same_bytes(
 def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
     seen = []
-    picture = vision._picture
-    monkeypatch.setattr(vision, "_picture", lambda *image: seen.append(image[0]) or picture(*image))
+    picture = backbones._picture
+    monkeypatch.setattr(
+        backbones, "_picture", lambda *image: seen.append(image[0]) or picture(*image)
+    )
     run(pictures, tmp_path / "out")
     assert sorted(seen) == [f"{i:02}.jpg" for i in range(6, 11)]
     run(pictures, tmp_path / "out")  # finished: nothing to do
@@ -272,7 +274,7 @@ def test_missing_image_doubled_id_and_overflow(tmp_path, tiny, pictures, monkeyp
     def huge(self, images, regions):
         return torch.full((len(images), 16, 8), 1e6), torch.zeros(len(images), 1000)
 
-    monkeypatch.setattr(vision.Backbone, "forward", huge)
+    monkeypatch.setattr(backbones.Backbone, "forward", huge)
     with pytest.raises(DataError, match=r"00\.jpg: its features do not fit float16"):
         run(pictures, tmp_path / "c")
 

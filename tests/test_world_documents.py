@@ -3,8 +3,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from mmlib.datasets.documents import SPLITS
-from mmlib.datasets.world_documents import from_world, picture_scenes, scene_id
+from mmlib.papers.links.documents import SPLITS
+from mmlib.papers.links.world_documents import from_world, picture_scenes, scene_id
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.stories import isolated, organic, story
 

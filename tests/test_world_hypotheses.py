@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from mmlib.datasets.entailment_pairs import KINDS as FORMS
+from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.world import captioned_images, see
 from mmlib.world.backbone import GRID, WIDTH
 from mmlib.world.captions import captions

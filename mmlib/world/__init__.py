@@ -18,9 +18,9 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 from tqdm.auto import tqdm
 
-from mmlib.datasets.captioned import CaptionedImages
-from mmlib.parallel import in_processes
-from mmlib.paths import cache_dir, write_atomic
+from mmlib.core.parallel import in_processes
+from mmlib.core.paths import cache_dir, write_atomic
+from mmlib.core.records import CaptionedImages
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import Scene
@@ -129,13 +129,15 @@ def see(
 
 def _kept(scenes: Sequence[Scene], size: int) -> Path | None:
     """Where `see` keeps what it saw of these scenes: `<cache>/pictures/<code>/<scenes>`."""
-    from mmlib.training import source_hash
+    from mmlib.core.source import source_hash
     from mmlib.world.backbone import WEIGHTS
 
     folder = cache_dir()
     if folder is None:
         return None
-    code = hashlib.sha256(source_hash().encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
+    code = hashlib.sha256(
+        source_hash("mmlib.world.drawing", "mmlib.world.backbone").encode() + WEIGHTS.read_bytes()
+    ).hexdigest()[:16]
     drawn = hashlib.sha256(repr((size, tuple(scenes))).encode()).hexdigest()[:32]
     return folder / "pictures" / code / f"{drawn}.safetensors"
 

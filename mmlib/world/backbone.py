@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import fuse_conv_bn_eval
 
-from mmlib.paths import PACKAGE
+from mmlib.core.paths import PACKAGE
 from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, STYLES, Scene
 
 WEIGHTS = PACKAGE / "world" / "backbone.safetensors"

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 
-from mmlib.datasets.related import RelatedPairs
+from mmlib.core.related import RelatedPairs
 from mmlib.world import picture, see
 from mmlib.world.discourse_cite import cite_text
 from mmlib.world.discourse_clue import clue_text

@@ -15,9 +15,9 @@ from functools import partial as bind
 import numpy as np
 from PIL import Image
 
-from mmlib.datasets.entailment_pairs import KINDS as FORMS
-from mmlib.datasets.entailment_pairs import Samples
-from mmlib.parallel import in_processes
+from mmlib.core.entailment_pairs import KINDS as FORMS
+from mmlib.core.entailment_pairs import Samples
+from mmlib.core.parallel import in_processes
 from mmlib.world import Backbone, WorldImages, picture, see
 from mmlib.world.captions import Caption
 from mmlib.world.edits import EDITS, GENERAL, Accept, anything, editable, edited, new_draft

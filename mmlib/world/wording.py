@@ -24,8 +24,14 @@ PREPOSITIONS = {one for some in RELATION_WORDS.values() for one in some.split(",
 PREPOSITIONS |= {"after", "with"}
 
 
-def as_written(caption: Caption) -> nx.MultiDiGraph:
-    """See `mmlib.scenegraph.from_world`."""
+def gold_graph(caption: Caption) -> nx.MultiDiGraph:
+    """A world caption's gold graph, as a careful reader of its text would write it.
+
+    The world's own graph has a node for each thing ("two dogs" are two nodes) and takes phrases
+    such as "lying on the ground" for one action; here they follow the words, as the rules do. The
+    world does not say what the place and the style belong to: here it is the first object. As
+    another reading is as good, `aside` holds these phrases, and `compare` leaves them out.
+    """
     gold = _Gold(caption)
     order = sorted(range(len(gold.at)), key=gold.at.__getitem__)
     return in_order(gold.graph, {old: new for new, old in enumerate(order)})

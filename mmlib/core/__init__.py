@@ -1,0 +1,1 @@
+"""What every paper builds on: records, errors, training, ranking, evidence, figures."""

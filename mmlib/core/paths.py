@@ -1,0 +1,38 @@
+"""Where things are: one place that reads the environment and knows the folders."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def data_dir() -> Path:
+    """Folder that holds the real data sets: `MMLIB_DATA`, else `data/` beside the package."""
+    named = os.environ.get("MMLIB_DATA")
+    return Path(named).expanduser() if named else PACKAGE.parent / "data"
+
+
+def notebooks_dir() -> Path:
+    """Folder of the notebooks: the one beside the package, else `notebooks` here, if any."""
+    beside = PACKAGE.parent / "notebooks"
+    return beside if beside.is_dir() else Path("notebooks")
+
+
+def cache_dir() -> Path | None:
+    """Folder for what can be made anew: `runs/cache` of a checkout; None where there is none."""
+    root = PACKAGE.parent
+    checkout = (root / "pyproject.toml").is_file() and os.access(root, os.W_OK)
+    return root / "runs" / "cache" if checkout else None
+
+
+def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
+    """Call `write` on a temporary file beside `path`, then rename it: no half file stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays the last part: savers such as np.save append it where it is missing.
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,685 @@
+"""Ranking, recall, and exact search in an index of image embeddings.
+
+Ranks start at 1 and are counted, not sorted: the rank of a relevant item follows from how many
+items score higher and how many score the same. What comes first among equal scores is a rule:
+
+- "pessimistic" (the default): irrelevant items come first, so constant scores earn nothing;
+- "optimistic": relevant items come first;
+- "expected": the mean place over all orders of the equal items.
+
+Cosines are exact. Unit vectors are rounded to multiples of 2⁻²⁶ (finer than float32 at the size of
+their entries), so that each product and each partial sum of a cosine fits float64 without
+rounding. Neither the size of the blocks nor the number of threads nor the linear algebra library
+can then move a rank, and two images with the same embedding always tie.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError
+from mmlib.core.paths import write_atomic
+from mmlib.features.store import open_features
+
+Ties = Literal["pessimistic", "optimistic", "expected"]
+Direction = Literal["i2t", "t2i"]
+Tile = Callable[[slice, slice], np.ndarray]
+
+KS = (1, 5, 10)
+UNIT = 1e-3  # how far the length of a unit vector may be from 1
+GRID = 2.0**26
+
+
+# --- Exact cosines ----------------------------------------------------------------------------
+
+
+def _unit(vectors: np.ndarray, what: str, first: int = 0) -> np.ndarray:
+    """The vectors (n, D) as float32; ValueError names the first that is not of length 1."""
+    vectors = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(vectors, axis=1)
+    wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT))  # so written that NaN is wrong, too
+    if wrong.size:
+        raise ValueError(
+            f"{what}, row {first + wrong[0]}: the vector's length is {lengths[wrong[0]]:.4g}, not "
+            "1 (divide each embedding by its length)"
+        )
+    return vectors
+
+
+def _on_grid(vectors: np.ndarray) -> np.ndarray:
+    """Unit vectors as float64 multiples of 2⁻²⁶: their products are exact in any order."""
+    return np.rint(np.asarray(vectors, dtype=np.float64) * GRID) / GRID
+
+
+def _slices(length: int, block: int) -> Iterator[slice]:
+    if block < 1:
+        raise ValueError(f"block is {block}, but a block holds at least 1 row")
+    return (slice(start, min(start + block, length)) for start in range(0, length, block))
+
+
+# --- Ranks ------------------------------------------------------------------------------------
+
+
+class _Pairs:
+    """Counts, over tiles of a score matrix, what each relevant pair (query, item) has above it."""
+
+    def __init__(self, queries: np.ndarray, own: np.ndarray, ties: Ties) -> None:
+        if ties not in ("pessimistic", "optimistic", "expected"):
+            raise ValueError(f"ties {ties!r} is not known: use pessimistic, optimistic or expected")
+        self.queries, self.own, self.ties = queries, own, ties
+        self.higher = np.zeros(len(own), dtype=np.int64)
+        self.level = np.zeros(len(own), dtype=np.int64)  # higher or the same
+        # The c-th group holds the c-th pair of every query, so that a tile is compared at once.
+        order = np.argsort(queries, kind="stable")
+        nth = _places(queries[order])
+        by_nth = np.argsort(nth, kind="stable")
+        self.groups = np.split(order[by_nth], np.flatnonzero(np.diff(nth[by_nth])) + 1)
+
+    def count(self, tile: np.ndarray, rows: slice) -> None:
+        """Take in the scores (rows, items) of some queries with some items."""
+        for group in self.groups:
+            first, last = np.searchsorted(self.queries[group], (rows.start, rows.stop))
+            pairs = group[first:last]
+            here = self.queries[pairs] - rows.start
+            part = tile if len(here) == len(tile) else tile[here]
+            own = self.own[pairs, None]
+            if self.ties != "pessimistic":
+                self.higher[pairs] += np.count_nonzero(part > own, axis=1)
+            if self.ties != "optimistic":
+                self.level[pairs] += np.count_nonzero(part >= own, axis=1)
+
+    def ranks(self) -> np.ndarray:
+        """The rank of each pair's item in its query's list.
+
+        Equal relevant items of a query take the places left to them one after another.
+        """
+        order = np.lexsort((self.own, self.queries))
+        fresh = np.ones(len(order), dtype=bool)
+        fresh[1:] = np.diff(self.queries[order]) != 0
+        fresh[1:] |= self.own[order][1:] != self.own[order][:-1]
+        run = np.cumsum(fresh) - 1
+        place, size = np.empty_like(self.level), np.empty_like(self.level)
+        place[order] = _places(run) + 1
+        size[order] = np.bincount(run)[run]
+        if self.ties == "pessimistic":
+            return self.level - size + place
+        if self.ties == "optimistic":
+            return self.higher + place
+        irrelevant = self.level - self.higher - size
+        return self.higher + place + irrelevant * place / (size + 1)
+
+
+def _places(ordered: np.ndarray) -> np.ndarray:
+    """0, 1, 2, ... within each run of equal values: [4, 4, 7] -> [0, 1, 0]."""
+    start = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+    return np.arange(len(ordered)) - np.repeat(start, np.diff(start, append=len(ordered)))
+
+
+def pair_ranks(
+    scores: np.ndarray,
+    queries: np.ndarray,
+    items: np.ndarray,
+    *,
+    ties: Ties = "pessimistic",
+    block: int = 1024,
+) -> np.ndarray:
+    """The ranks of relevant items, given as pairs: item `items[p]` answers query `queries[p]`.
+
+    scores (q, g), higher is better; queries, items (p,) integers, any number of pairs a query.
+    Returns (p,) ranks from 1: int64, or float64 for ties="expected".
+    Raises ValueError for scores that are not numbers, pairs outside the matrix or given twice.
+    """
+    scores, queries, items = np.asarray(scores), np.asarray(queries), np.asarray(items)
+    if scores.ndim != 2 or queries.shape != items.shape or queries.ndim != 1:
+        raise ValueError(
+            f"scores {scores.shape}, queries {queries.shape}, items {items.shape}: wanted are "
+            "(q, g), (p,) and (p,)"
+        )
+    for name, index, size in (("query", queries, len(scores)), ("item", items, scores.shape[1])):
+        _check_index(index, size, name)
+    queries, items = queries.astype(np.int64), items.astype(np.int64)
+    if len(np.unique(queries * scores.shape[1] + items)) < len(queries):
+        raise ValueError("the same pair of query and item is given twice")
+    pairs = _Pairs(queries, scores[queries, items], ties)
+    for rows in _slices(len(scores), block):
+        tile = scores[rows]
+        _refuse_nan(tile, rows.start, 0)
+        pairs.count(tile, rows)
+    return pairs.ranks()
+
+
+def best_ranks(
+    scores: np.ndarray,
+    relevant: Sequence[Sequence[int]],
+    *,
+    ties: Ties = "pessimistic",
+    block: int = 1024,
+) -> np.ndarray:
+    """The rank (q,) of each query's best-ranked relevant item.
+
+    scores (q, g), higher is better; relevant: for each query its items, at least one.
+    Raises ValueError as `pair_ranks`, and for a query without a relevant item.
+    """
+    queries, items = _as_pairs(relevant, len(scores))
+    ranks = pair_ranks(scores, queries, items, ties=ties, block=block)
+    return np.minimum.reduceat(ranks, np.flatnonzero(np.diff(queries, prepend=-1)))
+
+
+def average_precision(
+    scores: np.ndarray,
+    relevant: Sequence[Sequence[int]],
+    *,
+    ties: Ties = "pessimistic",
+    block: int = 1024,
+) -> np.ndarray:
+    """Average precision (q,) in [0, 1]: the mean, over relevant items, of the precision there.
+
+    Arguments and errors are those of `best_ranks`; the mean over queries is MAP. With
+    ties="expected" the precision is taken at the mean places, which is not the mean precision.
+    """
+    queries, items = _as_pairs(relevant, len(scores))
+    ranks = pair_ranks(scores, queries, items, ties=ties, block=block)
+    ranks = ranks[np.lexsort((ranks, queries))]
+    return np.bincount(queries, (_places(queries) + 1) / ranks) / np.bincount(queries)
+
+
+def _as_pairs(relevant: Sequence[Sequence[int]], count: int) -> tuple[np.ndarray, np.ndarray]:
+    if len(relevant) != count:
+        raise ValueError(f"{len(relevant)} sets of relevant items for {count} queries")
+    sizes = [len(own) for own in relevant]
+    if not sizes or 0 in sizes:
+        query = sizes.index(0) if sizes else 0
+        raise ValueError(f"query {query} has no relevant item (leave such queries out)")
+    items = np.concatenate([np.asarray(list(own), dtype=np.int64) for own in relevant])
+    return np.repeat(np.arange(count), sizes), items
+
+
+def _check_index(index: np.ndarray, size: int, name: str) -> None:
+    if index.dtype.kind not in "iu":
+        raise ValueError(f"the {name} indices are {index.dtype}, not integers")
+    outside = np.flatnonzero((index < 0) | (index >= size))
+    if outside.size:
+        raise ValueError(
+            f"entry {outside[0]} names {name} {index[outside[0]]}, but there are {size}, "
+            "counted from 0"
+        )
+
+
+def _refuse_nan(tile: np.ndarray, row: int, column: int) -> None:
+    bad = np.argwhere(np.isnan(tile))
+    if len(bad):
+        place = f"row {row + bad[0][0]}, column {column + bad[0][1]}"
+        raise ValueError(f"the score in {place} is not a number (NaN): nothing can be ranked")
+
+
+# --- Images and captions ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Ranks of an image-caption retrieval both ways, from 1.
+
+    image_of (m,): the image of each caption.
+    caption_ranks (m,): caption as query, the rank of its image among the n images.
+    own_ranks (m,): image as query, the rank of each of its own captions among the m captions.
+    image_ranks (n,): image as query, the rank of its best-ranked own caption.
+    """
+
+    image_of: np.ndarray
+    caption_ranks: np.ndarray
+    own_ranks: np.ndarray
+    image_ranks: np.ndarray
+
+
+def ranks_of_scores(
+    scores: np.ndarray,
+    image_of: np.ndarray,
+    *,
+    ties: Ties = "pessimistic",
+    block: int = 1024,
+) -> Ranks:
+    """Rank both ways from a full matrix of scores, as ensembles and reranking need it.
+
+    scores (n, m) of n images with m captions, higher is better; image_of (m,): the image of each
+    caption, at least one caption an image, in any order; block: rows of a tile.
+    Raises ValueError for NaN, and where an image has no caption or a caption no image.
+    """
+    scores, image_of = np.asarray(scores), np.asarray(image_of)
+    if scores.ndim != 2 or image_of.shape != scores.shape[1:]:
+        raise ValueError(f"scores {scores.shape} with image_of {image_of.shape}: not (n, m), (m,)")
+    _check_image_of(image_of, len(scores))
+    own = scores[image_of, np.arange(len(image_of))]
+    return _both_ways(lambda rows, columns: scores[rows, columns], own, image_of, ties, block)
+
+
+def rank_images_and_captions(
+    images: np.ndarray,
+    captions: np.ndarray,
+    image_of: np.ndarray,
+    *,
+    ties: Ties = "pessimistic",
+    block: int = 1024,
+) -> Ranks:
+    """Rank both ways by the cosine of unit embeddings, without the full matrix in memory.
+
+    images (n, D), captions (m, D), each row of length 1; image_of (m,) as in `ranks_of_scores`.
+    A tile of block × 4 block scores is in memory at a time; the ranks do not depend on it.
+    Cosines are exact (see the module's text) and then rounded to float32.
+    Raises ValueError as `ranks_of_scores`, and for rows that are not of length 1.
+    """
+    images, captions = np.asarray(images), np.asarray(captions)
+    image_of = np.asarray(image_of)
+    if images.ndim != 2 or captions.ndim != 2 or images.shape[1] != captions.shape[1]:
+        raise ValueError(f"images {images.shape}, captions {captions.shape}: not (n, D), (m, D)")
+    if image_of.shape != captions.shape[:1]:
+        raise ValueError(f"image_of is {image_of.shape} for {len(captions)} captions")
+    _check_image_of(image_of, len(images))
+    for what, vectors in (("images", images), ("captions", captions)):
+        for rows in _slices(len(vectors), block):
+            _unit(vectors[rows], what, rows.start)
+
+    def tile(rows: slice, columns: slice) -> np.ndarray:
+        return (_on_grid(images[rows]) @ _on_grid(captions[columns]).T).astype(np.float32)
+
+    own = np.concatenate(
+        [
+            np.einsum("cd,cd->c", _on_grid(images[image_of[part]]), _on_grid(captions[part]))
+            for part in _slices(len(captions), block)
+        ]
+    )
+    return _both_ways(tile, own.astype(np.float32), image_of, ties, block)
+
+
+def _check_image_of(image_of: np.ndarray, images: int) -> None:
+    _check_index(image_of, images, "image")
+    lonely = np.flatnonzero(np.bincount(image_of, minlength=images) == 0)
+    if lonely.size or not images:
+        raise ValueError(f"image {lonely[0] if images else 0} has no caption (leave it out)")
+
+
+def _both_ways(tile: Tile, own: np.ndarray, image_of: np.ndarray, ties: Ties, block: int) -> Ranks:
+    """Ranks from tiles (rows, columns) of the score matrix and the scores (m,) of true pairs."""
+    image_of = image_of.astype(np.int64)
+    images, captions = int(image_of.max()) + 1, len(image_of)
+    by_image = _Pairs(image_of, own, ties)
+    by_caption = _Pairs(np.arange(captions), own, ties)
+    for rows in _slices(images, block):
+        for columns in _slices(captions, 4 * block):
+            part = tile(rows, columns)
+            _refuse_nan(part, rows.start, columns.start)
+            by_image.count(part, rows)
+            by_caption.count(part.T, columns)
+    own_ranks = by_image.ranks()
+    by_rank = own_ranks[np.lexsort((own_ranks, image_of))]
+    image_ranks = by_rank[np.flatnonzero(np.diff(np.sort(image_of), prepend=-1))]
+    return Ranks(image_of, by_caption.ranks(), own_ranks, image_ranks)
+
+
+# --- Metrics ----------------------------------------------------------------------------------
+
+
+def hits(ranks: Ranks, k: int, direction: Direction) -> np.ndarray:
+    """Whether each query succeeds at K, as bool: (n,) images for "i2t", (m,) captions for "t2i".
+
+    One value a query, to be resampled for an interval. Captions of one image depend on each other:
+    resample images and take their captions along.
+    """
+    if direction not in ("i2t", "t2i"):
+        raise ValueError(f"direction {direction!r} is not known: use i2t or t2i")
+    return (ranks.image_ranks if direction == "i2t" else ranks.caption_ranks) <= k
+
+
+def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
+    """The field's figures: R@K both ways in percent, RSUM, and median and mean rank.
+
+    Keys: i2t_r1, i2t_r5, i2t_r10, t2i_r1, ..., rsum (the sum of all R@K), i2t_medr, i2t_meanr,
+    t2i_medr, t2i_meanr (ranks from 1).
+
+    The field calls R@K a recall, but it is a hit rate: an image with five captions scores 100 as
+    soon as one of them is in the top K. A reader who takes it for recall, or code that computes
+    the recall, gets other figures (at most 20 for I2T R@1 with five captions): see `true_recall`.
+    Figures of different gallery sizes cannot be compared either: see `folds`.
+    """
+    figures = {
+        f"{direction}_r{k}": 100 * float(hits(ranks, k, direction).mean())
+        for direction in ("i2t", "t2i")
+        for k in ks
+    }
+    figures["rsum"] = sum(figures.values())
+    for direction, places in (("i2t", ranks.image_ranks), ("t2i", ranks.caption_ranks)):
+        figures[f"{direction}_medr"] = float(np.median(places))
+        figures[f"{direction}_meanr"] = float(places.mean())
+    return figures
+
+
+def true_recall(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
+    """Recall in the word's own sense, in percent: the share of an image's captions in the top K.
+
+    Keys: i2t_recall1, i2t_recall5, ...; the mean over images. An image with c captions reaches at
+    most 100 min(K, c) / c, so R@1 is at most 20 with five captions; the field's R@K (`metrics`) is
+    the share of images with at least one such caption. Papers that print one under the name of the
+    other cannot be compared. With one caption an image, and for captions as queries, both agree.
+    """
+    own = np.bincount(ranks.image_of)
+    return {
+        f"i2t_recall{k}": 100
+        * float((np.bincount(ranks.image_of, ranks.own_ranks <= k) / own).mean())
+        for k in ks
+    }
+
+
+def folds(
+    image_of: np.ndarray, images: int, size: int = 1000
+) -> list[tuple[slice, np.ndarray, np.ndarray]]:
+    """Consecutive blocks of `size` images with their captions: MS-COCO's 5-fold 1K protocol.
+
+    image_of (m,): the image of each caption. Returns for each fold its images, the positions (c,)
+    of its captions, and the image (c,) of each within the fold; the figures of the folds are then
+    averaged (`mean_metrics`). A gallery of 1,000 is far easier than one of 5,000, and some released
+    code computes only one of the two: a figure must say which it is.
+    Raises ValueError where the images do not fill the folds.
+    """
+    if size < 1 or images < size or images % size:
+        raise ValueError(f"{images} images do not fill folds of {size} (choose a divisor as size)")
+    image_of = np.asarray(image_of)
+    parts = []
+    for rows in _slices(images, size):
+        captions = np.flatnonzero((image_of >= rows.start) & (image_of < rows.stop))
+        parts.append((rows, captions, image_of[captions] - rows.start))
+    return parts
+
+
+def mean_metrics(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each figure over the folds; ValueError where their names differ."""
+    if not parts or any(part.keys() != parts[0].keys() for part in parts):
+        raise ValueError("there are no folds, or their figures have different names")
+    return {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
+
+
+# --- A first pass over all images, in 8 bits ---------------------------------------------------
+
+CODE, QUERY_CODE = 127, 63  # largest codes; 7 bits for queries, so that no processor overflows
+FINER = 2.0 * QUERY_CODE  # a query's second code counts in steps of this fraction of the first's
+
+
+class _FirstPass:
+    """Approximate scores of all rows for a query, each with a bound on its error.
+
+    With c about the mean row, a row's r = x − c is held as 8-bit codes and a scale: r ≈ r̂. A query
+    is q ≈ q̂, a sum of two codes, which costs no more than one: a search's time goes into reading
+    the rows, here a quarter of the bytes of float32. By Cauchy and Schwarz
+    |x·q − (c·q + r̂·q̂)| ≤ ‖r − r̂‖‖q‖ + ‖r̂‖‖q − q̂‖.
+
+    The product of codes is PyTorch's (FBGEMM). Where that is missing (other processors, a PyTorch
+    that dropped it), r is held as float32 and the first pass is a plain matrix product.
+    """
+
+    def __init__(self, embeddings: np.ndarray, what: str, block: int = 16384) -> None:
+        count, self.width = embeddings.shape
+        self.coded = _codes_work()
+        sample = embeddings[:: -(-count // 4096)]  # any centre is valid; the mean leaves short r
+        self.centre = sample.mean(axis=0, dtype=np.float32)
+        self.parts: list[Any] = []
+        self.errors, self.lengths = np.empty(count, np.float32), np.empty(count, np.float32)
+        bar = tqdm(total=count, desc="index", leave=False, disable=count < 200_000)
+        for rows in _slices(count, block):
+            rest = torch.from_numpy(_unit(embeddings[rows], what, rows.start) - self.centre)
+            packed, held = _pack(rest) if self.coded else (rest, rest)
+            self.parts.append(packed)
+            self.errors[rows] = (rest - held).norm(dim=1)
+            self.lengths[rows] = held.norm(dim=1)
+            bar.update(len(rest))
+        bar.close()
+
+    def __call__(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For unit queries (q, D): scores and bounds on their errors, both (q, rows) float32."""
+        if self.coded:
+            scale = np.abs(queries).max(axis=1, keepdims=True) / QUERY_CODE
+            high = np.rint(queries / scale)
+            low = np.rint((queries - high * scale) / scale * FINER)
+            both = torch.from_numpy(np.concatenate([high, low]))
+            halves = [_product(both, part).numpy().reshape(2, len(high), -1) for part in self.parts]
+            products = [half[0] * scale + half[1] * (scale / FINER) for half in halves]
+            held = (high + low / FINER) * scale
+            missed = np.linalg.norm(queries - held, axis=1, keepdims=True)
+        else:  # NumPy's product: PyTorch's may be set to round to bfloat16
+            products = [queries @ part.numpy().T for part in self.parts]
+            missed = np.zeros((len(queries), 1), dtype=np.float32)
+        scores = np.concatenate(products, axis=1) + (queries @ self.centre)[:, None]
+        # What float32 itself rounds: at most D steps of 2⁻²⁴ a product, and a few beside it.
+        slack = np.float32((2 * self.width + 64) * 2.0**-24)
+        return scores, (1 + UNIT) * self.errors + missed * self.lengths + slack
+
+
+def _pack(part: Tensor) -> tuple[Any, Tensor]:
+    """Rows (n, D) as codes for `_product`, and the values (n, D) that the codes stand for."""
+    scales = part.abs().amax(1).clamp_min(1e-30) / CODE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # deprecated; `_codes_work` sees when it goes
+        coded = torch.quantize_per_channel(
+            part, scales, torch.zeros(len(part), dtype=torch.long), 0, torch.qint8
+        )
+    return torch.ops.quantized.linear_prepack(coded, None), coded.dequantize()
+
+
+def _product(codes: Tensor, packed: Any) -> Tensor:
+    """Whole numbers from −63 to 63 (q, D) times packed rows (n, D): (q, n) float32."""
+    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        codes, 1.0, QUERY_CODE + 1, packed
+    )
+
+
+@cache
+def _codes_work() -> bool:
+    """Whether this PyTorch on this processor multiplies codes rightly, the largest included."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(-CODE, CODE + 1, (40, 96), generator=generator).float()
+    rows[:8], rows[:, 0] = CODE, CODE
+    rows[8:12, 1:] = -CODE
+    codes = torch.randint(-QUERY_CODE, QUERY_CODE + 1, (5, 96), generator=generator).float()
+    codes[0], codes[1] = QUERY_CODE, -QUERY_CODE
+    try:
+        packed, seen = _pack(rows)
+        found = _product(codes, packed)
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return False
+    return torch.equal(seen, rows) and torch.equal(found, codes @ rows.T)
+
+
+# --- The index --------------------------------------------------------------------------------
+
+
+class Index:
+    """Image embeddings to be searched by cosine; the answers are exact.
+
+    A first pass in 8 bits bounds every score; the images that can still be among the best k are
+    scored exactly, from the embeddings as stored. So the answer is that of a full sort, and equal
+    scores come in row order. Making the codes takes a second or so for 100,000 images, at the
+    first search; searching then reads D bytes an image.
+
+    embeddings (n, D), unit rows, float32 or float16, in memory or memory-mapped; ids: n names.
+    """
+
+    def __init__(
+        self, embeddings: np.ndarray, ids: Sequence[str], what: str = "embeddings"
+    ) -> None:
+        if embeddings.ndim != 2 or 0 in embeddings.shape:
+            raise ValueError(f"{what}: {embeddings.shape} is not (images, width) with any images")
+        if embeddings.dtype not in (np.float32, np.float16):
+            raise ValueError(f"{what}: {embeddings.dtype} is neither float32 nor float16")
+        if len(ids) != len(embeddings):
+            raise ValueError(f"{what}: {len(ids)} ids for {len(embeddings)} rows")
+        self.embeddings, self.ids, self.what = embeddings, ids, what
+        self._first: _FirstPass | None = None
+
+    def __len__(self) -> int:
+        """How many images it holds."""
+        return len(self.embeddings)
+
+    @classmethod
+    def build(
+        cls,
+        embeddings: np.ndarray,
+        ids: Sequence[str],
+        path: Path | None = None,
+        dtype: str = "float32",
+    ) -> "Index":
+        """An index over embeddings (n, D) of length 1; with `path` also saved there (`save`).
+
+        dtype: how they are kept, "float32" or "float16" (half the bytes; a cosine moves by about
+        1e-5). Raises ValueError for other shapes, rows not of length 1, ids that do not fit.
+        """
+        if dtype not in ("float32", "float16"):
+            raise ValueError(f"dtype {dtype!r} is not known: use float32 or float16")
+        embeddings = np.asarray(embeddings)
+        index = cls(embeddings.astype(dtype, copy=False), ids)
+        index.prepare()
+        if path:
+            index.save(path)
+        return index
+
+    def save(self, path: Path) -> None:
+        """Write `NAME.npy` and the ids in `NAME.ids.txt`, a line each, as features are stored.
+
+        An interrupted save leaves files without ids, which do not load, never a wrong pairing.
+        Raises ValueError for another suffix, and for ids that are not one line each or not unique.
+        """
+        if path.suffix != ".npy":
+            raise ValueError(f"{path}: an index is stored as an .npy file (name it NAME.npy)")
+        listing = path.with_name(f"{path.stem}.ids.txt")
+        text = "".join(f"{name}\n" for name in self.ids)
+        if text.splitlines() != list(self.ids) or len(set(self.ids)) < len(self):
+            raise ValueError(f"{listing}: ids must be unique and without line breaks")
+        listing.unlink(missing_ok=True)
+        write_atomic(path, lambda part: np.save(part, self.embeddings, allow_pickle=False))
+        write_atomic(listing, lambda part: part.write_text(text, encoding="utf-8"))
+
+    @classmethod
+    def load(cls, path: Path) -> "Index":
+        """Open a saved index, or any feature file of one unit vector an image; memory-mapped.
+
+        Raises DataError for files that cannot be read or whose ids do not fit the rows.
+        """
+        store = open_features(path)
+        ids = sorted(store.row_of, key=store.row_of.__getitem__)
+        if [store.row_of[name] for name in ids] != list(range(len(store.array))):
+            raise DataError(f"{path}: its ids do not name each row once (write the ids anew)")
+        try:
+            return cls(store.array, ids, str(path))
+        except ValueError as error:
+            raise DataError(f"{error} (build the index again)") from error
+
+    def prepare(self) -> "Index":
+        """Make the codes now, not at the first search; ValueError names a row not of length 1."""
+        if self._first is None:
+            self._first = _FirstPass(self.embeddings, self.what)
+        return self
+
+    def search(self, query: np.ndarray, k: int = 10) -> tuple[list, np.ndarray]:
+        """The k images of highest cosine, best first; equal ones in row order.
+
+        query: (D,) or (q, D), of length 1. Returns ids and scores (float64): k of them, or for
+        (q, D) a list of k ids a query and scores (q, k); all images where there are fewer than k.
+        Raises ValueError for other widths, queries not of length 1, k below 1.
+        """
+        queries = np.asarray(query)
+        if queries.ndim not in (1, 2) or queries.shape[-1] != self.embeddings.shape[1]:
+            raise ValueError(
+                f"queries are {queries.shape}, but images have width {self.embeddings.shape[1]}"
+            )
+        rows, scores = self._search(_unit(np.atleast_2d(queries), "query"), k)
+        ids = [[self.ids[row] for row in best] for best in rows]
+        return (ids[0], scores[0]) if queries.ndim == 1 else (ids, scores)
+
+    def _search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        if k < 1:
+            raise ValueError(f"k is {k}, but a search returns at least 1 image")
+        k = min(k, len(self))
+        rows = np.empty((len(queries), k), dtype=np.int64)
+        scores = np.empty((len(queries), k))
+        # At most 2²⁴ scores (64 MB) at a time.
+        for part in _slices(len(queries), max(1, 2**24 // len(self))):
+            with _threads(1 if len(queries) == 1 else torch.get_num_threads()):
+                coarse, bounds = self._coarse(queries[part])
+            for i, query in enumerate(queries[part], part.start):
+                near = self._near(query, coarse[i - part.start], bounds[i - part.start], k)
+                exact = self._exact(query, near)
+                order = np.lexsort((near, -exact))[:k]
+                rows[i], scores[i] = near[order], exact[order]
+        return rows, scores
+
+    def _coarse(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.prepare()
+        assert self._first is not None
+        return self._first(queries)
+
+    def _near(
+        self, query: np.ndarray, coarse: np.ndarray, bounds: np.ndarray, k: int
+    ) -> np.ndarray:
+        """Rows that may be among the best k: those that can reach the k-th of some k rows."""
+        some = torch.from_numpy(coarse).topk(k).indices.numpy()
+        return np.flatnonzero(coarse + bounds >= self._exact(query, some).min())
+
+    def _exact(self, query: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Exact cosines of one query with some rows, in blocks."""
+        query = _on_grid(query)
+        return np.concatenate(
+            [_on_grid(self.embeddings[rows[part]]) @ query for part in _slices(len(rows), 8192)]
+        )
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let PyTorch use so many threads: on a busy machine, one query waits long for a second."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def time_search(
+    sizes: Sequence[int] = (10, 100, 1_000, 10_000, 100_000, 1_000_000),
+    width: int = 1024,
+    repeats: int = 20,
+    seed: int = 0,
+    k: int = 10,
+) -> dict[int, float]:
+    """Median seconds of one search, for each number of random images; codes are made before.
+
+    The embeddings are float16, made in blocks: 10⁶ of width 1,024 take 2 GB and their codes 1 GB.
+    Random directions are the hard case: no image stands out. Raises ValueError for no sizes.
+    """
+    if not sizes or min(sizes) < 1 or repeats < 1:
+        raise ValueError(f"sizes {list(sizes)}, repeats {repeats}: each must be at least 1")
+    rng = np.random.default_rng(seed)
+    images = np.empty((max(sizes), width), dtype=np.float16)
+    for rows in _slices(len(images), 16384):
+        images[rows] = _random_unit(rng, rows.stop - rows.start, width)
+    queries = _random_unit(rng, repeats + 1, width)
+    medians = {}
+    for size in sizes:
+        index = Index(images[:size], [str(row) for row in range(size)]).prepare()
+        times = []
+        for query in queries:
+            start = time.perf_counter()
+            index.search(query, k)
+            times.append(time.perf_counter() - start)
+        medians[size] = float(np.median(times[1:]))  # the first warms up
+    return medians
+
+
+def _random_unit(rng: np.random.Generator, count: int, width: int) -> np.ndarray:
+    vectors = rng.standard_normal((count, width), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -1,0 +1,211 @@
+"""CITE and CITE++: recipe steps with one image and seven coherence relations, Q2 to Q8.
+
+CITE (Alikhani, Nag Chowdhury, de Melo, Stone, NAACL 2019) is public, `data.csv`; CITE++ of paper 01
+(AAAI 2022) holds as many pairs again, in files that its authors share: `q2-8_{train,test}_...csv`.
+The images are RecipeQA's `images-qa`. The name of an image, such as `vanilla-panna_2_0.jpg`, begins
+with its recipe; `stim_id` differs for each annotation and numbers one recipe several times.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from mmlib.claims import paper_values
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import data_dir
+from mmlib.core.related import RelatedPairs, grouped_rows
+from mmlib.data import pair_figures as figures
+from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
+from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+
+NAME = "cite"
+ROWS = 2047
+RELATIONS = ("Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8")
+ANSWERS = tuple(f"{relation.lower()}_resp" for relation in RELATIONS)
+COLUMNS = ("", "Index", "q10_resp", "q1_resp", *ANSWERS, "q9_resp")
+COLUMNS += ("qimg", "stim_id", "stim_txt", "complement")
+PLUS_COLUMNS = ("qimg", "stim_txt", *ANSWERS)
+PLUS_SPLITS = {"train": 3439, "test": 860}
+BATCH = 32
+
+GET = "run `mmlib data get cite`, or set MMLIB_DATA to the folder that holds cite/"
+GET_PLUS = "get CITE++ from the shared folder that the authors' README links, into cite/"
+GET_IMAGES = "put RecipeQA's images into recipeqa/images/ or cite/images-qa/"
+PATTERNS = {
+    **dict.fromkeys(ANSWERS, "True|False"),
+    "qimg": SOMETHING,
+    "stim_txt": SOMETHING,
+}
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """Line, fields and problems of each row of CITE's `data.csv`.
+
+    Q9 and Q10 are answered where Q8 is Yes, and only there.
+    """
+    for row, fields, problems in table_rows(path, COLUMNS, GET, PATTERNS, delimiter="|"):
+        if fields:
+            pattern = "True|False" if fields["q8_resp"] == "True" else ""
+            problems += [
+                Problem(path, row, f"{name} is {fields[name]!r}, not {pattern}", GET)
+                for name in ("q9_resp", "q10_resp")
+                if not re.fullmatch(pattern, fields[name])
+            ]
+        yield row, fields, problems
+
+
+def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:
+    """CITE, without images, split "all".
+
+    folder: the data set's folder; by default `cite` in the data folder.
+    duplicates: keep all 2,047 rows; else the first annotation of each of the 1,553 pairs of image
+    and text (spaces around a text do not count).
+    Raises DataError naming the file, the line and the mend at the first bad row.
+    """
+    pairs = _pairs(_folder(folder) / "data.csv", rows(_folder(folder) / "data.csv"), "all", GET)
+    return pairs if duplicates else pairs.take(first_rows(pair_keys(pairs)))
+
+
+def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
+    """CITE++ as its authors split it, "train" (3,439 pairs) or "test" (860), without images.
+
+    Read by the columns that the authors' code names; we have not seen the files. Errors as `load`.
+    """
+    if split not in PLUS_SPLITS:
+        raise DataError(f"no split {split!r} (choose from {', '.join(PLUS_SPLITS)})")
+    name = f"q2-8_{split}_dis_11-08.csv"
+    places = [_folder(folder) / part / name for part in (".", "RecipeQA")]
+    path = next((place for place in places if place.is_file()), places[0])
+    found = table_rows(path, PLUS_COLUMNS, GET_PLUS, PATTERNS, more=True)
+    return _pairs(path, found, split, GET_PLUS)
+
+
+def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPairs, Missing]:
+    """The pairs whose image is here and can be decoded, with `open_image`; and what is missing.
+
+    split: "train" or "test" of CITE++, or "all" for CITE without its duplicates. Images are looked
+    for by name below `images-qa` and `images` of this folder and of RecipeQA's beside it. Raises
+    DataError where there is none.
+    """
+    folder = _folder(folder)
+    pairs = load(folder) if split == "all" else load_plus(split, folder)
+    homes = (folder, folder / "RecipeQA", folder.parent / "recipeqa")
+    places = [home / name for home in homes for name in ("images-qa", "images")]
+    files = picture_files(place for place in places if place.is_dir())
+    return with_pictures(pairs, files, folder / "images-qa", GET_IMAGES)
+
+
+def _pairs(path: Path, found: Iterable[Row], split: str, mend: str) -> RelatedPairs:
+    records = sound_rows(found, Problem(path, None, "has no rows", mend))
+    images, names = pd.factorize(pd.Series([fields["qimg"] for fields in records]))
+    return RelatedPairs(
+        name=NAME,
+        split=split,
+        texts=tuple(fields["stim_txt"] for fields in records),
+        labels=np.array([[fields[name] == "True" for name in ANSWERS] for fields in records]),
+        relations=RELATIONS,
+        image_of=images.astype(np.int64),
+        image_ids=tuple(names),
+    )
+
+
+def _folder(folder: Path | None) -> Path:
+    return data_dir() / NAME if folder is None else folder
+
+
+# Splits ------------------------------------------------------------------------------------------
+
+
+def pair_keys(pairs: RelatedPairs) -> list[tuple[str, str]]:
+    """(image, text without the spaces around it) of each pair."""
+    texts = (text.strip() for text in pairs.texts)
+    return list(zip(figures.image_names(pairs), texts, strict=True))
+
+
+def first_rows(keys: Sequence) -> np.ndarray:
+    """Rows whose key no earlier row has."""
+    return np.flatnonzero(~pd.Series(list(keys), dtype=object).duplicated())
+
+
+def recipe_of(image: str) -> str:
+    """The recipe in the name of an image; "" for the five that are only numbered."""
+    match = re.fullmatch(r"(.+)_\d+_\d+\.\w+", image)
+    return match[1] if match else ""
+
+
+def recipes(pairs: RelatedPairs) -> np.ndarray:
+    """(pairs,) a number for each pair's recipe; recipes that share a text count as one.
+
+    One recipe was published under two names with other images, so that the names alone would let
+    eight of its texts leak.
+    """
+    recipe, names = pd.factorize(pd.Series([recipe_of(i) for i in figures.image_names(pairs)]))
+    text, texts = pd.factorize(pd.Series([text.strip() for text in pairs.texts]))
+    nodes = len(names) + len(texts)
+    links = coo_array((np.ones(len(pairs)), (recipe, len(names) + text)), shape=(nodes, nodes))
+    _, group = connected_components(links, directed=False)
+    return group[recipe]
+
+
+def split_by_recipe(
+    pairs: RelatedPairs, seed: int = 0, share: float = 0.2
+) -> tuple[RelatedPairs, RelatedPairs]:
+    """Training and test pairs that share no recipe, hence no image and no text.
+
+    share: of the pairs in test. Raises ValueError for a share that leaves one side empty.
+    """
+    kept, held = grouped_rows(recipes(pairs), share, seed)
+    return pairs.take(kept, "train"), pairs.take(held, "test")
+
+
+# Report ------------------------------------------------------------------------------------------
+
+
+def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
+    """Everything about CITE that can be counted without its images.
+
+    rates: shares of positives in the file, without duplicates, as Table 1 prints for CITE++, and
+    what Table 1 implies for the pairs that CITE++ adds; positives: counts; words: vocabulary and
+    lengths in the authors' tokenisation; repeats: pairs that occur several times and what they do
+    to a split of the rows; agreement: of rows that repeat image and text.
+    """
+    pairs, single = load(folder, duplicates=True), load(folder)
+    counts = figures.positives({"CITE": pairs, "CITE, distinct pairs": single})
+    printed = paper_values("coherence", "table1").set_index("question")["positive_rate"]
+    total = sum(PLUS_SPLITS.values())
+    rates = figures.rates(counts)
+    rates.loc["Table 1, CITE++"] = printed.astype(float)
+    rates.loc["implied for the added pairs"] = (
+        printed.astype(float) * total - counts.loc["CITE", list(RELATIONS)]
+    ) / (total - len(pairs))
+    return {
+        "rates": rates,
+        "positives": counts,
+        "words": pd.Series(figures.word_figures(pairs.texts), dtype=object),
+        "repeats": pd.Series(repeats(pairs), dtype=object),
+        "agreement": figures.agreement(pair_keys(pairs), pairs),
+    }
+
+
+def repeats(pairs: RelatedPairs) -> dict[str, float]:
+    """Pairs of image and text that occur more than once, and the harm they do."""
+    keys = pair_keys(pairs)
+    counts = pd.Series(keys, dtype=object).value_counts()
+    leaked, twin = figures.row_split_leak(keys)
+    return {
+        "rows": len(keys),
+        "distinct pairs": len(counts),
+        "rows of pairs that repeat": int(counts[counts > 1].sum()),
+        **{f"pairs that occur {n} times": int((counts == n).sum()) for n in range(2, 5)},
+        "test rows with their pair in train, rows split 80/20": leaked,
+        "the same, deviation over splits": figures.spread_of_leak(keys),
+        "test rows with a twin in test, rows split 80/20": twin,
+        "chance of a repeated pair in a batch of 32": figures.chance_of_repeat(keys, BATCH),
+        "recipes": len({recipe_of(image) for image in pairs.image_ids}),
+        "recipes, joined by shared texts": len(np.unique(recipes(pairs))),
+    }

@@ -1,0 +1,290 @@
+"""Clue: web captions with six coherence relations, in the split of paper 01.
+
+Alikhani, Han, Ravi, Kapadia, Pavlovic, Stone, "Cross-Modal Coherence for Text-to-Image Retrieval",
+AAAI 2022; relations of Alikhani, Sharma, Li, Soricut, Stone, ACL 2020. The authors' files are
+`conceptual_{train,test}_dis.csv`; the images are their owners' and must be fetched by URL.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import data_dir
+from mmlib.core.related import RelatedPairs, grouped_rows
+from mmlib.data import pair_figures as figures
+from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
+from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+
+NAME = "clue"
+SPLITS = {"train": 6047, "test": 1512}
+RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
+COLUMNS = ("", "index", "caption", "url", *RELATIONS, "Other", "When", "How", "Where", "Comment")
+FLAGS = (*RELATIONS, "Other", "When", "How", "Where")
+LAST_HUMAN = 4580  # rows 0 to here of the Clue TSV have human captions, the others a machine's
+POOL, BATCH = 500, 32  # the paper's retrieval range, the authors' batch size
+
+GET = "run `mmlib data get clue`, or set MMLIB_DATA to the folder that holds clue/"
+GET_IMAGES = "fetch the column url into images/<number>.jpg, numbered by img2idxmap.json"
+PATTERNS = {
+    **dict.fromkeys(FLAGS, "0|1"),
+    "index": r"\d+",
+    "caption": SOMETHING,
+    "url": "https?://.+",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class CluePairs(RelatedPairs):
+    """Clue's pairs. index: (pairs,) row of the Clue TSV, from 0, which tells who wrote a caption.
+
+    image_ids are the URLs.
+    """
+
+    index: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def human(self) -> np.ndarray:
+        """(pairs,) bool: captions by people; the others are by captioning models."""
+        return self.index <= LAST_HUMAN
+
+    def take(self, rows: Sequence[int] | np.ndarray, split: str | None = None) -> "CluePairs":
+        """The pairs of some rows, in their order; images stay as they are."""
+        part = super().take(rows, split)
+        index = self.index[np.asarray(rows, dtype=np.int64)]
+        return replace(part, index=index)  # type: ignore[return-value, call-arg]
+
+
+def split_file(split: str, folder: Path) -> Path:
+    """The authors' file of "train" or "test"."""
+    if split not in SPLITS:
+        raise DataError(f"no split {split!r} (choose from {', '.join(SPLITS)})")
+    return folder / f"conceptual_{split}_dis.csv"
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """Line, fields and problems of each row, `How` and `Where` the right way round.
+
+    Source: the two columns are exchanged in the authors' files, in every row, against the Clue TSV.
+    """
+    for row, fields, problems in table_rows(path, COLUMNS, GET, PATTERNS):
+        if fields:
+            fields["How"], fields["Where"] = fields["Where"], fields["How"]
+        yield row, fields, problems
+
+
+def read(split: str, folder: Path | None = None) -> pd.DataFrame:
+    """The table of one split: index, caption, url, the relations and other marks (bool), Comment.
+
+    Raises DataError naming the file, the line and the mend at the first bad row.
+    """
+    path = split_file(split, _folder(folder))
+    records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
+    table = pd.DataFrame(records, columns=list(COLUMNS[1:]))
+    return table.assign(
+        index=table["index"].astype(int), **{flag: table[flag] == "1" for flag in FLAGS}
+    )
+
+
+def load(split: str, folder: Path | None = None) -> CluePairs:
+    """The authors' "train" (6,047 pairs) or "test" (1,512), in file order, without images.
+
+    folder: the data set's folder; by default `clue` in the data folder. Raises DataError as `read`.
+    """
+    table = read(split, folder)
+    image_of, urls = pd.factorize(table["url"])
+    return CluePairs(
+        name=NAME,
+        split=split,
+        texts=tuple(table["caption"]),
+        labels=table[list(RELATIONS)].to_numpy(bool),
+        relations=RELATIONS,
+        image_of=image_of.astype(np.int64),
+        image_ids=tuple(urls),
+        index=table["index"].to_numpy(np.int64),
+    )
+
+
+def load_with_images(split: str, folder: Path | None = None) -> tuple[CluePairs, Missing]:
+    """The pairs whose image is here and can be decoded, with `open_image`; and what is missing.
+
+    The authors' code shows a white picture for a missing one; here its pairs are left out and
+    counted. Images: `images/<number>.jpg` (or .jpeg, .png, .webp), numbers by `img2idxmap.json`.
+    Raises DataError for a missing or damaged map, and where there is no image at all.
+    """
+    folder = _folder(folder)
+    pairs, number_of = load(split, folder), image_numbers(folder)
+    stems = {path.stem: path for path in picture_files(_image_folders(folder)).values()}
+    files = {
+        url: stems[str(number_of[url])]
+        for url in pairs.image_ids
+        if str(number_of.get(url)) in stems
+    }
+    return with_pictures(pairs, files, folder / "images", GET_IMAGES)
+
+
+def image_numbers(folder: Path | None = None) -> dict[str, int]:
+    """URL -> number of its image, from `img2idxmap.json`."""
+    path = _folder(folder) / "img2idxmap.json"
+    if not path.is_file():
+        raise DataError(Problem(path, None, "is missing", GET))
+    try:
+        numbers = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(Problem(path, None, f"is not JSON: {error}", GET)) from error
+    if not isinstance(numbers, dict) or not all(type(n) is int for n in numbers.values()):
+        raise DataError(Problem(path, None, "is not a map of URLs to whole numbers", GET))
+    return numbers
+
+
+def _image_folders(folder: Path) -> list[Path]:
+    return [folder / name for name in ("images", "Images", "imgs") if (folder / name).is_dir()]
+
+
+def _folder(folder: Path | None) -> Path:
+    return data_dir() / NAME if folder is None else folder
+
+
+# Splits ------------------------------------------------------------------------------------------
+
+
+def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarray]:
+    """Test rows with a human caption and an unseen image; those that repeat no training caption.
+
+    In the authors' split 881 rows and 863 of them; no two of either show the same image.
+    """
+    seen, said = set(figures.image_names(train)), set(train.texts)
+    unseen = np.array([url not in seen for url in figures.image_names(test)], dtype=bool)
+    new = np.array([text not in said for text in test.texts], dtype=bool)
+    clean = test.human & unseen
+    return np.flatnonzero(clean), np.flatnonzero(clean & new)
+
+
+def split_by_image(
+    train: CluePairs, test: CluePairs, seed: int = 0, share: float = 0.2
+) -> tuple[CluePairs, CluePairs]:
+    """All pairs split anew into training and test so that no image is in both.
+
+    Captions may still repeat. share: of the pairs in test. Raises ValueError for a share that
+    leaves one side empty.
+    """
+    pairs = joined(train, test)
+    kept, held = grouped_rows(pairs.image_of, share, seed)
+    return pairs.take(kept, "train"), pairs.take(held, "test")
+
+
+def joined(first: CluePairs, second: CluePairs) -> CluePairs:
+    """The pairs of both, one after the other; an image of both is one image. Split "all"."""
+    urls = tuple(dict.fromkeys(first.image_ids + second.image_ids))
+    row = {url: i for i, url in enumerate(urls)}
+    images = [row[url] for part in (first, second) for url in figures.image_names(part)]
+    return replace(
+        first,
+        split="all",
+        texts=first.texts + second.texts,
+        labels=np.concatenate([first.labels, second.labels]),
+        image_of=np.array(images, dtype=np.int64),
+        image_ids=urls,
+        index=np.concatenate([first.index, second.index]),
+        open_image=_either(first, second, urls),
+    )
+
+
+def _either(
+    first: CluePairs, second: CluePairs, urls: Sequence[str]
+) -> Callable[[int], Image.Image] | None:
+    """Opens an image of either, or None where one of them has none."""
+    if first.open_image is None or second.open_image is None:
+        return None
+    opener = dict.fromkeys(second.image_ids, second.open_image)
+    opener |= dict.fromkeys(first.image_ids, first.open_image)
+    own = {url: row for part in (second, first) for row, url in enumerate(part.image_ids)}
+    return lambda row: opener[urls[row]](own[urls[row]])
+
+
+# Report ------------------------------------------------------------------------------------------
+
+
+def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
+    """Everything about Clue that can be counted without its images.
+
+    rates: percent positive in train, test and all; positives: the counts; weights: negatives over
+    positives; words: vocabulary and lengths of the training captions in the authors' tokenisation,
+    and the test's unknown tokens; leaks: images and captions that train and test share; labels:
+    relations a row; correlations: between labels, all rows; agreement: of rows that repeat image
+    and caption, all rows.
+    """
+    train, test = load("train", folder), load("test", folder)
+    every = joined(train, test)
+    counts = figures.positives({"train": train, "test": test, "all": every})
+    share = figures.rates(counts)
+    twins = list(zip(figures.image_names(every), every.texts, strict=True))
+    return {
+        "rates": 100 * share,
+        "positives": counts,
+        "weights": (1 - share) / share,
+        "words": pd.Series(word_figures(train, test), dtype=object),
+        "leaks": pd.Series(leaks(train, test), dtype=object),
+        "labels": pd.Series(label_figures(every), dtype=object),
+        "correlations": figures.correlations(every),
+        "agreement": figures.agreement(twins, every),
+    }
+
+
+def word_figures(train: RelatedPairs, test: RelatedPairs) -> dict[str, float]:
+    """Words and lengths of the training captions, and the test captions' unknown words."""
+    from mmlib.features.text import spaced_tokens
+
+    lengths = np.array([len(spaced_tokens(text)) for text in train.texts])
+    return {
+        **figures.word_figures(train.texts),
+        "texts over 20 tokens": int((lengths > 20).sum()),
+        "texts over 40 tokens": int((lengths > 40).sum()),
+        **figures.unknown_words(train.texts, test.texts),
+    }
+
+
+def label_figures(pairs: RelatedPairs) -> dict[str, float]:
+    """Relations a pair, pairs without any, distinct patterns of labels."""
+    return {
+        "relations a pair": float(pairs.labels.sum(1).mean()),
+        "pairs without a relation": int((~pairs.labels.any(1)).sum()),
+        "label patterns": len(np.unique(pairs.labels, axis=0)),
+    }
+
+
+def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
+    """What training and test share, in rows of test; images within test; repeats within a batch."""
+    urls, seen = figures.image_names(test), figures.image_names(train)
+    image = np.isin(urls, seen)
+    caption = np.isin(test.texts, train.texts)
+    both = set(zip(seen, train.texts, strict=True))
+    clean, strict = clean_rows(test, train)
+    distinct, _ = figures.drawn_with_replacement(len(test), POOL)
+    counts: Mapping[str, int] = pd.Series(urls).value_counts().to_dict()
+    return {
+        "images": len({*urls, *seen}),
+        "test rows": len(test),
+        "image in train": int(image.sum()),
+        "human rows": int(test.human.sum()),
+        "human rows, image in train": int((image & test.human).sum()),
+        "machine rows": int((~test.human).sum()),
+        "machine rows, image in train": int((image & ~test.human).sum()),
+        "caption in train": int(caption.sum()),
+        "image and caption in train": sum(
+            pair in both for pair in zip(urls, test.texts, strict=True)
+        ),
+        "image or caption in train": int((image | caption).sum()),
+        "clean rows": len(clean),
+        "clean rows, caption not in train": len(strict),
+        "rows sharing an image within test": sum(counts[url] > 1 for url in urls),
+        "chance of a same image in a pool of 500": figures.chance_of_twin(urls, POOL),
+        "best R@1 in a pool of 500": figures.best_recall(urls, POOL),
+        "chance of a same image in a batch of 32": figures.chance_of_repeat(seen, BATCH),
+        "distinct pairs in a pool of 500 drawn with replacement": distinct,
+    }

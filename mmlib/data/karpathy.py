@@ -1,0 +1,73 @@
+"""Karpathy's split files: captions and splits of Flickr8k, Flickr30K and MS-COCO in one format.
+
+`dataset_flickr30k.json`, `dataset_coco.json`: Karpathy and Fei-Fei, CVPR 2015. The records below
+follow what the literature does with them: `restval` joins `train`, and of each image's captions
+the first five count.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmlib.core.errors import DataError, Problem
+
+CAPTIONS_EACH = 5
+PARTS = {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}
+AGAIN = "get the file again: `mmlib data get karpathy`"
+
+
+@dataclass(frozen=True)
+class SplitImage:
+    """One image: its file name, its part as written ("restval" too), its first five captions."""
+
+    name: str
+    part: str
+    captions: tuple[str, ...]
+
+
+def read_split(path: Path, split: str) -> tuple[str, list[SplitImage]]:
+    """The name of the data set and the images of "train", "val" or "test", in file order.
+
+    Raises DataError for a split that does not exist, and for the first image that is damaged.
+    """
+    if split not in PARTS:
+        raise DataError(f"no split {split!r} (choose from {', '.join(PARTS)})")
+    found = []
+    for item in read_images(path):
+        if isinstance(item, Problem):
+            raise DataError(item)
+        if item.part in PARTS[split]:
+            found.append(item)
+    if not found:
+        raise DataError(Problem(path, None, f"no image of the split {split!r}", AGAIN))
+    return path.stem.removeprefix("dataset_"), found
+
+
+def read_images(path: Path) -> Iterator[SplitImage | Problem]:
+    """Every image of a split file, or what is wrong with it."""
+    try:
+        images = list(json.loads(path.read_text(encoding="utf-8"))["images"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        yield Problem(path, None, f"no split file: {type(error).__name__} {error}", AGAIN)
+        return
+    names: dict[str, int] = {}
+    for number, image in enumerate(images):
+        try:
+            item = _image(image)
+            if (first := names.setdefault(item.name, number)) != number:
+                raise ValueError(f"{item.name} is image {first} too")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+            yield Problem(path, None, f"image {number}: {what}", AGAIN)
+        else:
+            yield item
+
+
+def _image(image: dict[str, Any]) -> SplitImage:
+    captions = tuple(sentence["raw"].strip() for sentence in image["sentences"][:CAPTIONS_EACH])
+    if len(captions) < CAPTIONS_EACH or not all(captions):
+        full = sum(map(bool, captions))
+        raise ValueError(f"{full} captions of {image['filename']} instead of {CAPTIONS_EACH}")
+    return SplitImage(str(image["filename"]), str(image["split"]), captions)

@@ -1,0 +1,107 @@
+"""Pictures of image-text pairs that users fetched themselves: what is missing is left out."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from PIL import Image
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.related import RelatedPairs
+from mmlib.features.store import open_rgb
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+Pairs = TypeVar("Pairs", bound=RelatedPairs)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The images that a data set has lost here, and what that costs.
+
+    absent: names of images without a file. unreadable: name and reason of those that cannot be
+    decoded. images, pairs: how many there were. pairs_lost: pairs left out with their images.
+    """
+
+    absent: tuple[str, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    images: int
+    pairs: int
+    pairs_lost: int
+
+    @property
+    def lost(self) -> int:
+        """How many images cannot be had."""
+        return len(self.absent) + len(self.unreadable)
+
+    def __str__(self) -> str:
+        """One line for a notebook."""
+        return (
+            f"{len(self.absent)} of {self.images} images missing, {len(self.unreadable)} "
+            f"unreadable: {self.pairs_lost} of {self.pairs} pairs left out"
+        )
+
+
+def picture_files(folders: Iterable[Path]) -> dict[str, Path]:
+    """Pictures below some folders by file name; the first of a name counts."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix.lower() in SUFFIXES:
+                found.setdefault(path.name, path)
+    return found
+
+
+def with_pictures(
+    pairs: Pairs, files: Mapping[str, Path], folder: Path, mend: str
+) -> tuple[Pairs, Missing]:
+    """The pairs whose picture can be decoded, with `open_image`; and what was left out.
+
+    files: image id -> file. The images are numbered anew, in their old order. Every file is decoded
+    once. Raises DataError, naming `folder` and the mend, where not one picture is left.
+    """
+    broken = _unreadable({name: files[name] for name in pairs.image_ids if name in files})
+    absent = tuple(name for name in pairs.image_ids if name not in files)
+    kept = [row for row, name in enumerate(pairs.image_ids) if name in files and name not in broken]
+    new_row = np.full(len(pairs.image_ids), -1)
+    new_row[kept] = np.arange(len(kept))
+    rows = np.flatnonzero(new_row[pairs.image_of] >= 0)
+    missing = Missing(
+        absent, tuple(broken.items()), len(pairs.image_ids), len(pairs), len(pairs) - len(rows)
+    )
+    if not kept:
+        raise DataError(Problem(folder, None, str(missing), mend))
+    paths = [files[pairs.image_ids[row]] for row in kept]
+
+    def open_image(row: int) -> Image.Image:
+        return open_rgb(paths[row])
+
+    left = pairs.take(rows)
+    complete = replace(
+        left,
+        image_of=new_row[left.image_of],
+        image_ids=tuple(pairs.image_ids[row] for row in kept),
+        open_image=open_image,
+    )
+    return complete, missing  # type: ignore[return-value]  # take keeps the kind
+
+
+def _unreadable(files: Mapping[str, Path]) -> dict[str, str]:
+    """Names of the pictures that cannot be decoded completely, and why."""
+    with ThreadPoolExecutor() as pool:
+        reasons = tqdm(
+            pool.map(_why, files.values()), total=len(files), unit="image", desc="decode",
+            disable=None,
+        )  # fmt: skip
+        return {name: why for name, why in zip(files, reasons, strict=True) if why}
+
+
+def _why(path: Path) -> str | None:
+    try:
+        open_rgb(path)
+    except DataError as error:
+        return str(error)
+    return None

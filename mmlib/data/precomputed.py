@@ -1,0 +1,453 @@
+"""Captions and region features of Flickr30K and MS-COCO, in the layouts in which they circulate.
+
+SCAN's (Lee et al., ECCV 2018; VSE++ and VSE∞ too), one folder a data set; `{split}` is train, dev,
+test, or testall:
+
+    {split}_ims.npy     (rows, 36, 2048) float32
+    {split}_caps.txt    a caption a line, five lines an image
+    {split}_ids.txt     an image identifier a line
+    id_mapping.json     identifier -> file name of the photograph (optional)
+
+CORA's (Pham et al., CVPR 2024) has `region_feats/{split}/part{row // 5000}/{row}.npy` in place of
+the array, and `scene_graph/{split}.json`.
+
+Karpathy's split files (`mmlib.data.karpathy`), with a feature file whose ids are the names of
+the photographs, such as `mmlib data features` writes.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import data_dir
+from mmlib.core.records import CaptionedImages
+from mmlib.data import karpathy
+from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
+from mmlib.features.store import open_array, open_features, open_rgb
+
+FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
+CAPTIONS_EACH = 5
+PART = 5000  # files in a folder of CORA's layout
+AGAIN = "get this file again"
+Graph = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Precomputed:
+    """One split.
+
+    images: its captions and features. The features are memory-mapped, as stored.
+    graphs: number of the caption, counted through the split from 0 -> the authors' scene graph
+        (`mmlib.scenegraph.from_authors` reads it), or None where the data have none.
+    """
+
+    images: CaptionedImages
+    graphs: Mapping[int, Graph] | None = None
+
+
+def find(name: str) -> Path:
+    """The folder of "f30k" or "coco" in the data folder; DataError where there is none.
+
+    Looked for as `NAME`, `region_features/NAME` and `region_features/NAME_precomp`.
+    """
+    names = (name, f"region_features/{name}", f"region_features/{name}_precomp")
+    for folder in (data_dir() / each for each in names):
+        if folder.is_dir():
+            return folder
+    where = f"put it into {data_dir() / names[-1]}: `mmlib data get region_features` says how"
+    raise DataError(f"no folder of region features named {name} ({where})")
+
+
+def load(
+    folder: Path,
+    split: str,
+    *,
+    features: Path | None = None,
+    images: Path | None = None,
+    packed: Path | None = None,
+) -> Precomputed:
+    """One split of a folder in any of the three layouts (see the module's text).
+
+    folder: for Karpathy's layout also the `dataset_*.json` itself.
+    split: "train", "val" (or "dev"), "test", or "testall" (all 5,000 test images of MS-COCO).
+    features: the feature file of Karpathy's layout; default: the only `features/*_ims.npy`.
+    images: folder of the photographs; default: `images/` or `Images/` in the folder.
+    packed: folder for the packed features; default: beside those that are packed.
+
+    The arrays of SCAN's layout hold an image once, or once for each caption; the latter are read
+    as one image each. The other layouts are packed once into an array in the split's order, to be
+    memory-mapped from then on; the packing shows its progress and goes on after an interruption.
+
+    Image ids are names of photographs where these are known, else the identifiers. Values are not
+    read, so that a large file opens at once: `mmlib data check region_features` reads all of them.
+
+    Raises DataError that names the file, the row and the mend.
+    """
+    written, split = _file_split(split), "val" if split == "dev" else split
+    if folder.is_file() or not (folder / f"{written}_caps.txt").is_file():
+        return _karpathy(_split_file(folder, written), split, features, images, packed)
+    texts = _Texts(folder, written)
+    array = open_array(texts.ims) if texts.scan else _packed_files(texts, packed)
+    each, step = texts.divide(array)
+    ids, files = texts.image_ids(each)
+    starts = range(0, len(texts.captions), each)
+    return Precomputed(
+        CaptionedImages(
+            name=folder.name,
+            split=split,
+            ids=ids,
+            captions=tuple(tuple(texts.captions[start : start + each]) for start in starts),
+            features=_regions(array)[::step],
+            open_image=_opener(texts.folder, images, files),
+        ),
+        texts.graphs,
+    )
+
+
+def inspect(folder: Path, split: str) -> str:
+    """Read all of one split of a folder in SCAN's or CORA's layout; returns what was counted.
+
+    Raises DataError for the first thing that is wrong: `load` would refuse it, a value is not
+    finite, the rows of one image differ, a scene graph cannot be read.
+    """
+    texts = _Texts(folder, _file_split(split))
+    array = open_array(texts.ims) if texts.scan else _FileRows(texts)
+    each, step = texts.divide(array)
+    ids, _ = texts.image_ids(each)
+    bar = tqdm(range(0, len(array), 50), desc=f"{folder.name} {split}", unit="block", disable=None)
+    for start in bar:  # 50: a multiple of any step
+        block = np.asarray(array[start : start + 50])
+        broken = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
+        if broken.size:
+            what = f"row {start + broken[0]} is not finite"
+            raise DataError(Problem(texts.ims, None, what, AGAIN))
+        same = (block == np.repeat(block[::step], step, axis=0)).reshape(len(block), -1).all(axis=1)
+        if not same.all():
+            what = f"row {start + np.argmin(same)} differs from the first row of its image"
+            raise DataError(Problem(texts.ims, None, what, AGAIN))
+    if texts.graphs is not None:
+        _inspect_graphs(texts)
+    shape = " x ".join(map(str, array.shape[1:]))
+    graphs = ""
+    if texts.graphs is not None:
+        graphs = f", scene graphs ({texts.reworded} captions differ from {texts.caps_file.name})"
+    counts = f"{len(ids)} images, {len(texts.captions)} captions, {shape}{graphs}"
+    return f"{folder.name} {split} {counts}"
+
+
+def _file_split(split: str) -> str:
+    """The split as the files write it."""
+    if split not in FILE_SPLITS:
+        raise DataError(f"no split {split!r} (choose from {', '.join(FILE_SPLITS)})")
+    return FILE_SPLITS[split]
+
+
+def _inspect_graphs(texts: "_Texts") -> None:
+    from mmlib.scenegraph.graph import from_authors
+
+    for number, graph in (texts.graphs or {}).items():
+        try:
+            from_authors(graph)
+        except ValueError as error:
+            what = f'graph "{number}": {error}'
+            raise DataError(Problem(texts.graph_file, None, what, AGAIN)) from error
+
+
+# SCAN's layout and CORA's ------------------------------------------------------------------------
+
+
+class _Texts:
+    """What lies beside the features of one split: captions, identifiers, file names, graphs."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.ims = folder / f"{name}_ims.npy"
+        self.files = folder / "region_feats" / name
+        self.scan = self.ims.is_file()
+        if not self.scan and not self.files.is_dir():
+            what = f"is missing, and so is region_feats/{name}/"
+            raise DataError(Problem(self.ims, None, what, "get the features of this split too"))
+        self.caps_file, self.ids_file = folder / f"{name}_caps.txt", folder / f"{name}_ids.txt"
+        self.captions, self.ids = read_lines(self.caps_file), read_lines(self.ids_file)
+        self.graph_file = folder / "scene_graph" / f"{name}.json"
+        self.graphs: dict[int, Graph] | None = None
+        if self.graph_file.is_file():
+            self.graphs = read_graphs(self.graph_file, len(self.captions))
+            lines, self.captions = self.captions, [g["caption"] for g in self.graphs.values()]
+            self.reworded = sum(a != b for a, b in zip(lines, self.captions, strict=True))
+
+    def divide(self, array: "np.ndarray | _FileRows") -> tuple[int, int]:
+        """Captions an image, and rows of `array` an image.
+
+        The rule of SCAN's loader: as many rows as captions, or a fifth. The same goes for the
+        identifiers, each on its own. With as many of both as captions, identifiers or features that
+        repeat tell whether five rows are one image; else every row is an image with one caption.
+        """
+        captions = len(self.captions)
+        counts = {self.ims: len(array), self.ids_file: len(self.ids)}
+        for path, count in counts.items():
+            if captions not in (count, CAPTIONS_EACH * count):
+                what = f"{count} rows for {captions} captions, which is neither as many nor a fifth"
+                raise DataError(Problem(path, None, what, "get the files of this split again"))
+        once = set(counts.values()) == {captions}
+        if once and len(set(self.ids)) == captions and not self._repeat(array):
+            return 1, 1
+        if captions % CAPTIONS_EACH:
+            what = f"{captions} captions, which is not five an image"
+            raise DataError(Problem(self.caps_file, None, what, AGAIN))
+        return CAPTIONS_EACH, CAPTIONS_EACH * len(array) // captions
+
+    def _repeat(self, array: "np.ndarray | _FileRows") -> bool:
+        """Whether every five rows are the same (by their first region)."""
+        if len(array) % CAPTIONS_EACH:
+            return False
+        rows = range(0, len(array), CAPTIONS_EACH)
+        groups = (np.asarray(array[row : row + CAPTIONS_EACH])[:, :1] for row in rows)
+        same = np.array([(group == group[:1]).all() for group in groups])
+        if same.any() and not same.all():
+            odd = CAPTIONS_EACH * int(np.argmin(same))
+            what = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
+            raise DataError(Problem(self.ims, None, what, AGAIN))
+        return bool(same.all())
+
+    def image_ids(self, each: int) -> tuple[tuple[str, ...], list[str] | None]:
+        """Ids of the images, `each` captions an image, and their files (None: not known)."""
+        step = len(self.ids) * each // len(self.captions)
+        if step > 1 and len(set(self.ids)) < len(self.ids):  # else numbers of captions
+            for row, name in enumerate(self.ids):
+                if name != self.ids[row - row % step]:
+                    what = f"{name} stands among the five rows of {self.ids[row - row % step]}"
+                    raise DataError(Problem(self.ids_file, row + 1, what, AGAIN))
+        files = self._file_names()
+        names = self.ids[::step] if files is None else [files[i] for i in self.ids[::step]]
+        first: dict[str, int] = {}
+        for row, name in enumerate(names):
+            if first.setdefault(name, row) != row:
+                what = f"image {name} stands in line {first[name] * step + 1} too"
+                raise DataError(Problem(self.ids_file, row * step + 1, what, AGAIN))
+        return tuple(names), None if files is None else names
+
+    def _file_names(self) -> dict[str, str] | None:
+        """Identifier -> file name of the photograph."""
+        for path in (self.folder / f"{name}.json" for name in ("id_mapping", "id_mappings")):
+            if path.is_file():
+                mapping = _read_json(path)
+                for row, name in enumerate(self.ids, start=1):
+                    if not isinstance(mapping.get(name), str):
+                        what = f"identifier {name} has no file name in {path.name}"
+                        raise DataError(Problem(self.ids_file, row, what, f"get {path} again"))
+                return mapping
+        return None
+
+
+def read_lines(path: Path) -> list[str]:
+    """Stripped lines of a text file, none of them empty; raises DataError naming the line."""
+    if not path.is_file():
+        raise DataError(Problem(path, None, "is missing", "get the files of this split again"))
+    found = []
+    for row, raw in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
+        try:
+            line = raw.decode("utf-8").strip()
+        except UnicodeDecodeError as error:
+            raise DataError(Problem(path, row, f"not UTF-8: {error}", AGAIN)) from error
+        if not line:
+            raise DataError(Problem(path, row, "is empty", "restore the line"))
+        found.append(line)
+    return found
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(Problem(path, None, f"not JSON: {error}", AGAIN)) from error
+    if not isinstance(content, dict):
+        raise DataError(Problem(path, None, "not a JSON object", AGAIN))
+    return content
+
+
+def read_graphs(path: Path, captions: int) -> dict[int, Graph]:
+    """The authors' `scene_graph` file as it is, by number of the caption, in order.
+
+    Raises DataError for a graph without its caption, a caption without its graph, and an entry
+    that is no graph.
+    """
+    entries = _read_json(path)
+    known = {str(number) for number in range(captions)}
+    for what, keys in (
+        ("has no caption", entries.keys() - known),
+        ("is missing", known - entries.keys()),
+        ("is no scene graph", {k for k, v in entries.items() if not _is_graph(v)}),
+    ):
+        if keys:
+            first = min(keys, key=lambda key: (len(key), key))
+            what = f'graph "{first}" {what} (so {len(keys)} of {captions})'
+            raise DataError(Problem(path, None, what, AGAIN))
+    return {number: entries[str(number)] for number in range(captions)}
+
+
+def _is_graph(entry: object) -> bool:
+    kinds = {"caption": str, "entities": list, "relations": list}
+    return isinstance(entry, dict) and all(
+        isinstance(entry.get(key), kind) for key, kind in kinds.items()
+    )
+
+
+class _FileRows:
+    """The many files of one split in CORA's layout, read as the rows of one array.
+
+    There are as many as captions, or a fifth: the first file beyond a fifth tells.
+    """
+
+    def __init__(self, texts: _Texts) -> None:
+        self.folder, fifth = texts.files, len(texts.captions) // CAPTIONS_EACH
+        self.rows = len(texts.captions) if self.path(fifth).is_file() else fifth
+        self.shape = (self.rows, *self._read(0).shape)
+        self.dtype = np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return np.stack([self.read("", self.path(row)) for row in range(*rows.indices(self.rows))])
+
+    def path(self, row: int) -> Path:
+        """Where that row lies."""
+        return self.folder / f"part{row // PART}" / f"{row}.npy"
+
+    def _read(self, row: int) -> np.ndarray:
+        path = self.path(row)
+        if not path.is_file():
+            what = f"is missing, row {row} of {self.rows}"
+            raise DataError(Problem(path, None, what, f"unpack part{row // PART} again"))
+        array = open_array(path)
+        if array.ndim != 2:
+            what = f"holds {array.shape}, not (regions, width)"
+            raise DataError(Problem(path, None, what, AGAIN))
+        return np.array(array)
+
+    def read(self, name: str, path: Path) -> np.ndarray:
+        """One file, checked against the first."""
+        values = self._read(int(path.stem))
+        if values.shape != self.shape[1:]:
+            what = f"holds {values.shape}, but the first file {self.shape[1:]}"
+            raise DataError(Problem(path, None, what, AGAIN))
+        if not np.isfinite(values).all():
+            raise DataError(Problem(path, None, "is not finite", AGAIN))
+        return values
+
+
+def _packed_files(texts: _Texts, folder: Path | None) -> np.ndarray:
+    files = _FileRows(texts)
+    images = [(str(row), files.path(row)) for row in range(len(files))]
+    out = (folder or texts.files.parent) / f"{texts.name}.npy"
+    return _packed(images, out, files.read, files.shape[1:], files.dtype, {"packed": texts.name})
+
+
+def _packed(
+    images: Images,
+    out: Path,
+    read: Callable[[str, Path], np.ndarray],
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    settings: Mapping[str, Any],
+) -> np.ndarray:
+    """The rows that `read` gives, in the order of `images`, packed into `out` (once)."""
+    batch = 64
+    settings = {**settings, **ids_settings(images)}
+    if out.exists():
+        return finished(images, out, settings, batch).array
+    outputs = {"features": Output(out, shape, dtype)}
+    return fill(
+        images, outputs, settings, read, lambda rows: {"features": np.stack(rows)}, batch=batch
+    ).array
+
+
+def _regions(array: np.ndarray) -> np.ndarray:
+    """(rows, regions, width); one region where there is one vector an image."""
+    return array[:, None] if array.ndim == 2 else array
+
+
+# Karpathy's --------------------------------------------------------------------------------------
+
+
+def _split_file(folder: Path, written: str) -> Path:
+    """The `dataset_*.json` that `folder` is or holds."""
+    found = [folder] if folder.is_file() else sorted(folder.glob("dataset_*.json"))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise DataError(f"{folder}: holds {len(found)} files dataset_*.json (name one of them)")
+    raise DataError(
+        f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
+        "(data/README.md, region_features, shows the layouts)"
+    )
+
+
+def _karpathy(
+    path: Path, split: str, features: Path | None, images: Path | None, packed: Path | None
+) -> Precomputed:
+    name, found = karpathy.read_split(path, split)
+    ids = tuple(image.name for image in found)
+    store = open_features(features or _only_features(path.parent / "features"))
+    array = _packed(
+        [(each, store.path) for each in ids],
+        (packed or store.path.parent) / f"{store.path.stem}.{name}_{split}.npy",
+        lambda each, _: store.rows([each])[0],
+        _regions(store.array).shape[1:],
+        store.array.dtype,
+        {"packed": store.path.name, "source": store.meta},
+    )
+    return Precomputed(
+        CaptionedImages(
+            name=name,
+            split=split,
+            ids=ids,
+            captions=tuple(image.captions for image in found),
+            features=array,
+            open_image=_opener(path.parent, images, ids),
+        )
+    )
+
+
+def _only_features(folder: Path) -> Path:
+    found = sorted(folder.glob("*_ims.npy"))
+    if len(found) != 1:
+        what = f"{len(found)} files *_ims.npy"
+        raise DataError(f"{folder}: {what} (make one with `mmlib data features`, or name it)")
+    return found[0]
+
+
+# Photographs -------------------------------------------------------------------------------------
+
+
+def _opener(
+    folder: Path, images: Path | None, files: Sequence[str] | None
+) -> Callable[[int], Image.Image]:
+    """Row -> its photograph, wherever in the folder of photographs it lies."""
+
+    def open_image(row: int) -> Image.Image:
+        if files is None:
+            what = "is missing, so that the photographs' names are not known"
+            raise DataError(Problem(folder / "id_mapping.json", None, what, "get it too"))
+        for path in _places(folder, images, files[row]):
+            if path.is_file():
+                return open_rgb(path)
+        where = folder / "images" if images is None else images
+        raise DataError(Problem(where / files[row], None, "no such image", "put it there"))
+
+    return open_image
+
+
+def _places(folder: Path, images: Path | None, name: str) -> Iterator[Path]:
+    roots = (folder / "images", folder / "Images") if images is None else (images,)
+    for root in roots:
+        for part in (".", "train2014", "val2014"):  # MS-COCO's own folders
+            yield root / part / name

@@ -1,0 +1,261 @@
+"""SICK: sentence pairs with entailment in both directions, half of them born of Flickr8k captions.
+
+Marelli et al., LREC 2014; the file of twelve columns, which names the sentence that each was made
+from. Two uses: sentence pairs as text-text samples; and triples of an image, its captions and a
+sentence, where the other sentence of the pair is still close to a caption of the image (a small
+SNLI-VE on Flickr8k).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mmlib.core.entailment_pairs import Kind, Samples, joined
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import data_dir
+from mmlib.data import flickr8k
+from mmlib.data.judgments import image_rows, merged
+from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+from mmlib.papers.links.leaks import normalised
+
+NAME = "sick"
+SETS = {"TRAIN": 4439, "TRIAL": 495, "TEST": 4906}
+COLUMNS = (
+    "pair_ID", "sentence_A", "sentence_B", "entailment_label", "relatedness_score",
+    "entailment_AB", "entailment_BA", "sentence_A_original", "sentence_B_original",
+    "sentence_A_dataset", "sentence_B_dataset", "SemEval_set",
+)  # fmt: skip
+PATTERNS = {
+    "entailment_label": "NEUTRAL|ENTAILMENT|CONTRADICTION",
+    "entailment_AB": "A_(neutral|entails|contradicts)_B",
+    "entailment_BA": "B_(neutral|entails|contradicts)_A",
+    "relatedness_score": r"[1-4](\.\d+)?|5(\.0+)?",
+    "SemEval_set": "|".join(SETS),
+    **dict.fromkeys(("sentence_A", "sentence_B"), SOMETHING),
+}
+DIRECTIONS = (("A", "B"), ("B", "A"))
+NEGATIONS = frozenset({"no", "not", "nobody", "none", "nothing", "never", "without", "t"})  # n't
+CLOSE = 0.6
+GET = "run `mmlib data get sick`, or set MMLIB_DATA to the folder that holds sick/"
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """Line, fields and problems of each row of `SICK.txt`; a pair's number must be its own."""
+    row_of: dict[str, int] = {}
+    for row, values, problems in table_rows(
+        path, COLUMNS, GET, PATTERNS, delimiter="\t", quoted=False
+    ):
+        if values and (first := row_of.setdefault(values["pair_ID"], row)) != row:
+            what = f"pair {values['pair_ID']} stands in line {first} too"
+            problems.append(Problem(path, row, what, GET))
+        yield row, values, problems
+
+
+def read(folder: Path | None = None) -> pd.DataFrame:
+    """All pairs in file order, the twelve columns as text.
+
+    folder: by default `sick` in the data folder. Raises DataError naming the file, the line and
+    the mend at the first bad row.
+    """
+    path = (data_dir() / NAME if folder is None else folder) / "SICK.txt"
+    records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
+    return pd.DataFrame(records, columns=list(COLUMNS))
+
+
+def directed(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Each pair read from A to B and then from B to A: two rows a pair, in file order.
+
+    Columns: pair_ID, SemEval_set, premise, hypothesis, answer ("entails", "neutral",
+    "contradicts"), premise_original and hypothesis_original ("" where not made from a caption of
+    Flickr8k or of its sister set).
+    """
+    sides = []
+    for one, two in DIRECTIONS:
+        columns: dict[str, pd.Series] = {"pair_ID": pairs["pair_ID"]}
+        columns["SemEval_set"] = pairs["SemEval_set"]
+        for role, side in (("premise", one), ("hypothesis", two)):
+            columns[role] = pairs[f"sentence_{side}"]
+            flickr = pairs[f"sentence_{side}_dataset"] == "FLICKR"
+            columns[f"{role}_original"] = pairs[f"sentence_{side}_original"].where(flickr, "")
+        columns["answer"] = pairs[f"entailment_{one}{two}"].str.split("_").str[1]
+        sides.append(pd.DataFrame(columns))
+    return pd.concat(sides).sort_index(kind="stable").reset_index(drop=True)
+
+
+class Origins:
+    """Which Flickr8k images a SICK sentence comes from, by the sentence that it was made from."""
+
+    def __init__(self, folder: Path | None = None):
+        """folder: Flickr8k's; by default `flickr8k` in the data folder. Raises DataError."""
+        folder = data_dir() / flickr8k.NAME if folder is None else folder
+        self.captions = flickr8k.read_captions(folder)
+        lists = {split: flickr8k.read_split(split, folder) for split in flickr8k.SPLITS}
+        self.split = {name: split for split, names in lists.items() for name in names}
+        self._images: dict[str, dict[str, None]] = {}
+        for name, texts in self.captions.items():
+            for text in texts:
+                self._images.setdefault(normalised(text), {})[name] = None
+
+    def images(self, original: str) -> tuple[str, ...]:
+        """Images with this caption, in the order of the caption file; case, punctuation apart."""
+        return tuple(self._images.get(normalised(original), ())) if original else ()
+
+    def splits(self, *originals: str) -> set[str]:
+        """Splits ("train", "val", "test", "" for none) of all images with one of these captions."""
+        return {self.split.get(name, "") for text in originals for name in self.images(text)}
+
+
+def text_text(
+    sets: Collection[str] = ("TRAIN",),
+    folder: Path | None = None,
+    leave_out: Collection[str] = (),
+    origins: Origins | None = None,
+) -> Samples:
+    """Pairs of some official sets in both directions, as "te" samples; label 1 for entailment.
+
+    leave_out: drop pairs with a sentence made from a caption of Flickr8k's "train", "val" or "test"
+    images. A training that is tested on those images leaves out val and test; a test on SICK's own
+    TEST after a training on the triples leaves out train. group: the image or, without one, the
+    sentence that the premise was made from. Raises DataError as `read`.
+    """
+    if unknown := set(sets) - SETS.keys():
+        raise DataError(f"no set {unknown.pop()!r} (choose from {', '.join(SETS)})")
+    table = directed(read(folder))
+    table = table[table["SemEval_set"].isin(list(sets))]
+    if leave_out or origins:
+        origins = origins or Origins()
+        table = table[~_touching(table, origins, leave_out)]
+    texts = zip(table["premise"], table["premise_original"], strict=True)
+    group = [_group(premise, original, origins) for premise, original in texts]
+    kind: Kind = "te"
+    return Samples(
+        premise=tuple(table["premise"]),
+        hypothesis=tuple(table["hypothesis"]),
+        image=np.full(len(table), -1),
+        label=(table["answer"] == "entails").to_numpy(np.int64),
+        kind=(kind,) * len(table),
+        source=tuple("SICK " + table["SemEval_set"]),
+        group=tuple(group),
+    )
+
+
+def _touching(table: pd.DataFrame, origins: Origins, splits: Collection[str]) -> np.ndarray:
+    """(rows,) bool: one of the two sentences comes from an image of these splits."""
+    pairs = zip(table["premise_original"], table["hypothesis_original"], strict=True)
+    return np.array([bool(origins.splits(*pair) & set(splits)) for pair in pairs], dtype=bool)
+
+
+def _group(premise: str, original: str, origins: Origins | None) -> str:
+    found = origins.images(original) if origins else ()
+    return found[0] if found else normalised(original or premise)
+
+
+# Triples -----------------------------------------------------------------------------------------
+
+
+def triples(folder: Path | None = None, origins: Origins | None = None) -> pd.DataFrame:
+    """Image, its captions, and a sentence: every direction whose first sentence is still a caption.
+
+    The first sentence's original must be a caption (of the first such image in the caption file),
+    and the sentence must be close to it: token Jaccard 0.6 or more, no negation added. Columns as
+    `directed`, and image, split ("train", "val", "test", "" for none), clean (bool: no image of
+    either sentence's original is in another split). Raises DataError as `read`.
+    """
+    origins = origins or Origins()
+    table = directed(read(folder))
+    near = [_close(*pair) for pair in zip(table["premise"], table["premise_original"], strict=True)]
+    known = [bool(origins.images(original)) for original in table["premise_original"]]
+    table = table[np.array(near) & np.array(known)].reset_index(drop=True)
+    image = [origins.images(original)[0] for original in table["premise_original"]]
+    split = [origins.split.get(name, "") for name in image]
+    pairs = zip(table["premise_original"], table["hypothesis_original"], split, strict=True)
+    clean = [origins.splits(one, two) <= {own} for one, two, own in pairs]
+    return table.assign(image=image, split=split, clean=clean)
+
+
+def _close(sentence: str, original: str) -> bool:
+    one, two = set(normalised(sentence).split()), set(normalised(original).split())
+    return len(one & two) >= CLOSE * len(one | two) and not (one - two) & NEGATIONS
+
+
+def triple_samples(
+    table: pd.DataFrame, captions: Mapping[str, Sequence[str]], row_of: Mapping[str, int]
+) -> Samples:
+    """Triples as "ve" samples (image), then as "mme" samples (image and its merged captions).
+
+    table: rows of `triples`; for training those with split "train" and `clean`. captions: of each
+    image (`Origins.captions`). row_of: image name -> row of the image table. Raises ValueError for
+    an image without a row.
+    """
+    images, n = tuple(table["image"]), len(table)
+    image, label = image_rows(images, row_of), (table["answer"] == "entails").to_numpy(np.int64)
+    hypothesis = tuple(table["hypothesis"])
+    source = tuple("SICK " + table["SemEval_set"])
+
+    def of(kind: Kind, premise: tuple[str, ...]) -> Samples:
+        return Samples(premise, hypothesis, image, label, (kind,) * n, source, images)
+
+    texts = tuple(merged(captions[name]) for name in images)
+    return joined([of("ve", ("",) * n), of("mme", texts)])
+
+
+# Report ------------------------------------------------------------------------------------------
+
+
+def report(folder: Path | None = None, origins: Origins | None = None) -> dict[str, int]:
+    """Counts of SICK and of its ties to Flickr8k."""
+    origins = origins or Origins()
+    pairs, found = read(folder), triples(folder, origins)
+    both = directed(pairs)
+    sentences = set(both["premise"])
+    equal = {text for text in sentences if origins.images(text)}
+    originals = set(both["premise_original"]) - {""}
+    known = {text for text in originals if origins.images(text)}
+    images = {name for text in known for name in origins.images(text)}
+    first = both.iloc[::2]  # A to B: every pair once
+    flickr = first[(first["premise_original"] != "") & (first["hypothesis_original"] != "")]
+    one_image = [
+        bool(set(origins.images(a)) & set(origins.images(b)))
+        for a, b in zip(flickr["premise_original"], flickr["hypothesis_original"], strict=True)
+    ]
+    splits = [origins.split.get(name, "") for name in images]
+    return {
+        "pairs": len(pairs),
+        **{f"label {k}": int(v) for k, v in pairs["entailment_label"].value_counts().items()},
+        **{f"A to B {k}": int(v) for k, v in first["answer"].value_counts().items()},
+        **{f"B to A {k}": int(v) for k, v in both.iloc[1::2]["answer"].value_counts().items()},
+        "directed pairs": len(both),
+        "directed pairs, entailed": int((both["answer"] == "entails").sum()),
+        "sentences": len(sentences),
+        "sentences equal to a caption": len(equal),
+        "pairs with such a sentence": int(
+            (pairs["sentence_A"].isin(equal) | pairs["sentence_B"].isin(equal)).sum()
+        ),
+        "images of such sentences": len({n for text in equal for n in origins.images(text)}),
+        "originals from Flickr": len(originals),
+        "originals equal to a caption": len(known),
+        "images of originals": len(images),
+        **{f"images of originals in {s or 'no split'}": splits.count(s) for s in _splits()},
+        "pairs with both originals from Flickr": len(flickr),
+        "pairs with both originals on one image": sum(one_image),
+        "triples": len(found),
+        **{f"triples {k}": int(v) for k, v in found["answer"].value_counts().items()},
+        "images of triples": found["image"].nunique(),
+        **{f"triples in {s or 'no split'}": int((found["split"] == s).sum()) for s in _splits()},
+        **{f"clean triples in {s}": int(c) for s, c in _clean(found).items()},
+        "train triples from TEST": int(
+            ((found["split"] == "train") & (found["SemEval_set"] == "TEST")).sum()
+        ),
+    }
+
+
+def _splits() -> tuple[str, ...]:
+    return (*flickr8k.SPLITS, "")
+
+
+def _clean(found: pd.DataFrame) -> dict[str, int]:
+    return {
+        split: int(((found["split"] == split) & found["clean"]).sum()) for split in flickr8k.SPLITS
+    }

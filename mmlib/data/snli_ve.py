@@ -1,0 +1,119 @@
+"""SNLI-VE: does a sentence follow from a photograph of Flickr30K?
+
+Xie, Lai, Doran, Kadav, arXiv:1811.10582 and 1901.06706. One JSON record a line; the sentences are
+SNLI's hypotheses, written from one caption of the photograph. Its splits are not Karpathy's: see
+`shared_photos`.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mmlib.core.entailment_pairs import Kind, Samples, joined
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import data_dir
+from mmlib.data.judgments import image_rows, merged
+from mmlib.data.tables import Row, sound_rows
+
+NAME = "snli_ve"
+SPLITS = {"train": 529527, "dev": 17858, "test": 17901}
+LABELS = ("entailment", "neutral", "contradiction")
+IMAGE_KEYS = ("Flickr30K_ID", "Flikr30kID", "Flickr30kID")  # it was renamed over time
+GET = "get the three files that the page of necla-ml/SNLI-VE links, into snli_ve/"
+
+
+def split_file(split: str, folder: Path) -> Path:
+    """The file of "train", "dev" or "test"; raises DataError for another name."""
+    if split not in SPLITS:
+        raise DataError(f"no split {split!r} (choose from {', '.join(SPLITS)})")
+    return folder / f"snli_ve_{split}.jsonl"
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """Line, fields (image, hypothesis, label, caption) and problems of each line.
+
+    image: the photograph's file name in Flickr30K. caption: the one that the hypothesis was
+    written from. A line that cannot be used has no fields.
+    """
+    if not path.is_file():
+        yield 1, None, [Problem(path, None, "is missing", GET)]
+        return
+    with path.open("rb") as file:
+        for row, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    yield row, _fields(line), []
+                except ValueError as error:
+                    yield row, None, [Problem(path, row, str(error), GET)]
+
+
+def _fields(line: bytes) -> dict[str, str]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise ValueError("is not a JSON record")
+    photo = str(next((record[key] for key in IMAGE_KEYS if key in record), "")).removesuffix(".jpg")
+    if not re.fullmatch(r"\d+", photo):
+        raise ValueError(f"{IMAGE_KEYS[0]} is {photo!r}, not a number")
+    if record.get("gold_label") not in LABELS:
+        raise ValueError(f"gold_label is {record.get('gold_label')!r}, not one of {LABELS}")
+    texts = {"hypothesis": record.get("sentence2"), "caption": record.get("sentence1")}
+    for name, text in texts.items():
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"the {name} is {text!r}")
+    return {"image": f"{photo}.jpg", "label": record["gold_label"], **texts}
+
+
+def read(split: str, folder: Path | None = None) -> pd.DataFrame:
+    """One split in file order: image, label, hypothesis, caption (see `rows`).
+
+    folder: by default `snli_ve` in the data folder. Raises DataError at the first bad line.
+    """
+    path = split_file(split, data_dir() / NAME if folder is None else folder)
+    records = sound_rows(rows(path), Problem(path, None, "has no lines", GET))
+    return pd.DataFrame(records)
+
+
+def samples(
+    table: pd.DataFrame,
+    row_of: Mapping[str, int],
+    captions: Mapping[str, Sequence[str]] | None = None,
+) -> Samples:
+    """Rows of `read` as "ve" samples and, with `captions`, after them as "mme" samples.
+
+    row_of: image name -> row of the image table. captions: image name -> its captions, merged to
+    the premise. Neutral and contradiction are both 0. Raises ValueError for an image without a row.
+    """
+    names, hypothesis = tuple(table["image"]), tuple(table["hypothesis"])
+    n, source = len(table), ("SNLI-VE",) * len(table)
+    image, label = image_rows(names, row_of), (table["label"] == "entailment").to_numpy(np.int64)
+
+    def of(kind: Kind, premise: tuple[str, ...]) -> Samples:
+        return Samples(premise, hypothesis, image, label, (kind,) * n, source, names)
+
+    seen = of("ve", ("",) * n)
+    if captions is None:
+        return seen
+    return joined([seen, of("mme", tuple(merged(captions[name]) for name in names))])
+
+
+def shared_photos(one: Iterable[str], two: Iterable[str]) -> set[int]:
+    """Photographs named by both, by Flickr's number at the beginning of the file name.
+
+    Flickr30K's names are that number, Flickr8k's go on after it: the sets share photographs.
+    Raises ValueError for a name without a number.
+    """
+    return {_photo(name) for name in one} & {_photo(name) for name in two}
+
+
+def _photo(name: str) -> int:
+    match = re.match(r"\d+", name)
+    if match is None:
+        raise ValueError(f"{name} does not begin with the number of a photograph")
+    return int(match[0])

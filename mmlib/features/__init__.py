@@ -1,0 +1,1 @@
+"""Frozen networks and texts as arrays: backbones, regions, text encoders."""

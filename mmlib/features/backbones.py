@@ -1,0 +1,249 @@
+"""The frozen networks that make image features, and their extraction, which can be interrupted.
+
+What `extract` writes is read by `open_features`, like every other feature file.
+"""
+
+import functools
+import re
+import urllib.error
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from mmlib.core.errors import DataError
+from mmlib.data.download import file_sha256
+from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
+from mmlib.features.store import FeatureStore, open_rgb
+
+# torchvision is imported where it is used: that takes seconds, which readers of features need not
+# wait for.
+
+Regions = Literal["grid", "global"]
+FloatType = Literal["float16", "float32"]
+
+
+# Networks ----------------------------------------------------------------------------------------
+
+# With the weights of the papers' time: torchvision's first ImageNet weights of each network.
+BACKBONES = ("densenet169", "resnet50")
+
+
+@functools.cache
+def preprocess() -> Callable[[Image.Image], Tensor]:
+    """RGB picture -> normalised (3, 224, 224).
+
+    Resize to 256 x 256 without keeping the aspect, centre crop 224 (Hessel et al. 2019, authors'
+    code); mean and deviation of ImageNet, as torchvision's weights expect.
+    """
+    from torchvision import transforms
+
+    return transforms.Compose(
+        [
+            transforms.Resize((256, 256)),
+            transforms.CenterCrop(224),
+            transforms.ToTensor(),
+            transforms.Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+        ]
+    )
+
+
+class Backbone(nn.Module):
+    """A torchvision classifier cut in two: `trunk` gives the feature map, `head` the classes."""
+
+    def __init__(self, name: str, network: Any) -> None:
+        super().__init__()
+        if name == "densenet169":  # torchvision applies this ReLU in `forward`
+            self.trunk = nn.Sequential(network.features, nn.ReLU())
+            self.head: nn.Linear = network.classifier
+        else:
+            self.trunk = nn.Sequential(*list(network.children())[:-2])
+            self.head = network.fc
+        self.width = self.head.in_features
+
+    def forward(self, images: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
+        """Region features and class probabilities of normalised images (n, 3, 224, 224).
+
+        Regions are (n, 16, width), a 4 x 4 grid in rows from the top left (averages of the last
+        7 x 7 map), or (n, 1, width), the average of the whole map. Probabilities: (n, classes).
+        """
+        maps = self.trunk(images)
+        side = 4 if regions == "grid" else 1
+        pooled = nn.functional.adaptive_avg_pool2d(maps, side).flatten(2).transpose(1, 2)
+        return pooled, self.head(maps.mean(dim=(2, 3))).softmax(dim=1)
+
+
+def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -> Backbone:
+    """A frozen backbone in evaluation mode.
+
+    weights: None for torchvision's ImageNet weights (its cache, else downloaded and checked), a
+        `.safetensors` or `.pth` file with the state dict of the torchvision model, or "random".
+    seed: for random weights only.
+
+    Raises DataError: unknown name, no network, a file that does not fit. Never unpickles code.
+    """
+    if name not in BACKBONES:
+        raise DataError(f"no backbone {name!r} (choose from {', '.join(BACKBONES)})")
+    from torchvision.models import get_model
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = get_model(name, weights=None)
+    if weights != "random":
+        state = pretrained(_default_weights(name)) if weights is None else read_weights(weights)
+        state = {_current_key(key): value for key, value in state.items()}
+        load_state(network, state, f"{weights}: not the weights of {name}")
+    return Backbone(name, network).eval().requires_grad_(False)
+
+
+def load_state(network: nn.Module, state: Mapping[str, Tensor], refusal: str) -> None:
+    """Put `state` into `network`; where it does not fit, a DataError that begins with `refusal`."""
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        raise DataError(f"{refusal}: {error}") from error
+
+
+def _default_weights(name: str) -> Any:
+    from torchvision.models import get_model_weights
+
+    return get_model_weights(name)["IMAGENET1K_V1"] if name in BACKBONES else "unknown"
+
+
+def label_names(name: str) -> tuple[str, ...]:
+    """The names of the 1,000 ImageNet classes in the order of a backbone's outputs."""
+    return tuple(_default_weights(name).meta["categories"])
+
+
+def pretrained(choice: Any) -> Mapping[str, Tensor]:
+    """State dict of one of torchvision's published weights: its cache, else a checked download."""
+    try:
+        return choice.get_state_dict(progress=True, check_hash=True, weights_only=True)
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        folder = Path(torch.hub.get_dir()) / "checkpoints"
+        raise DataError(
+            f"{choice.url}: cannot be downloaded: {error} (fetch it elsewhere and give it with "
+            f"--weights FILE, or put it into {folder})"
+        ) from error
+
+
+def read_weights(path: str | Path) -> Mapping[str, Tensor]:
+    """State dict of a `.safetensors` or `.pth` file; raises DataError. Never unpickles code."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: no such weights file")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: not a file of plain tensors: {reason}") from error
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise DataError(f"{path}: not a state dict (save `model.state_dict()`)")
+    return state
+
+
+def _current_key(key: str) -> str:
+    """Name of a DenseNet parameter today; the published file still has `norm.1` for `norm1`."""
+    return re.sub(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.", r"\1\2.", key)
+
+
+# Extraction --------------------------------------------------------------------------------------
+
+
+def feature_name(backbone: str, regions: Regions, weights: str | Path | None = None) -> str:
+    """The file name without suffix that `mmlib data features` gives: `grid4x4_densenet169`."""
+    kind = {"grid": "grid4x4", "global": "global"}[regions]
+    return f"{kind}_{backbone}" + ("_random" if weights == "random" else "")
+
+
+def extract(
+    images: Images,
+    out: Path,
+    *,
+    backbone: str = "densenet169",
+    regions: Regions = "grid",
+    weights: str | Path | None = None,
+    seed: int = 0,
+    batch: int = 32,
+    device: str = "cpu",
+    labels: Path | None = None,
+    skip_bad: bool = False,
+    dtype: FloatType = "float16",
+) -> FeatureStore:
+    """Write features of `images`, (id, file) pairs, to `out` (`.npy`) with ids and notes.
+
+    `labels`, if given, gets the class probabilities, (images, 1000) float32, in the same form.
+    The run may be killed at any time: called again with the same settings it goes on at the batch
+    where it stopped and ends with the same bytes. Image rows keep the order of `images`;
+    `skip_bad` leaves undecodable ones out and lists them in the notes (`out` with `.json`).
+
+    Raises DataError: undecodable image, doubled id, features that `dtype` cannot hold, another
+    run's unfinished or finished files with other settings.
+    """
+    images = list(images)
+    settings: dict[str, Any] = {
+        "backbone": backbone,
+        "weights": weights_note(weights, seed, lambda: _default_weights(backbone)),
+        "regions": regions,
+        "preprocessing": "resize 256x256 bilinear, centre crop 224, ImageNet mean and deviation",
+        "labels": labels is not None,
+        **run_settings(images, batch, device, dtype),
+    }
+    if out.exists():
+        return finished(images, out, settings, batch)
+    network = load_backbone(backbone, weights, seed).to(device)
+    shape = (16, network.width) if regions == "grid" else (network.width,)
+    outputs = {"features": Output(out, shape, np.dtype(dtype))}
+    if labels is not None:
+        notes = {"label_names": label_names(backbone)}
+        outputs["labels"] = Output(labels, (network.head.out_features,), np.float32, notes)
+
+    @torch.inference_mode()
+    def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
+        features, scores = network(torch.stack(pictures).to(device), regions)
+        return {"features": features.cpu().numpy(), "labels": scores.cpu().numpy()}
+
+    return fill(images, outputs, settings, _picture, compute, batch=batch, skip_bad=skip_bad)
+
+
+def _picture(name: str, path: Path) -> Tensor:
+    return preprocess()(open_picture(path))
+
+
+def open_picture(path: Path) -> Image.Image:
+    """Decode one picture completely; the DataError says what else can be done."""
+    try:
+        return open_rgb(path)
+    except DataError as error:
+        raise DataError(f"{error}; --skip-bad leaves such images out") from error
+
+
+def weights_note(weights: str | Path | None, seed: int, default: Callable[[], Any]) -> str:
+    """Where the weights of a run come from, in words; `default` gives torchvision's own."""
+    if weights == "random":
+        return f"random, seed {seed}: NOT TRAINED, for tests only"
+    if weights is None:
+        return str(default())
+    digest = file_sha256(Path(weights)) if Path(weights).is_file() else "missing"
+    return f"file {Path(weights).name}, SHA-256 {digest}"
+
+
+def run_settings(images: Images, batch: int, device: str, dtype: str) -> dict[str, Any]:
+    """What the bytes of any run depend on (and, faintly, the machine and its threads)."""
+    import torchvision
+
+    return {
+        "dtype": dtype,
+        "batch": batch,
+        "device": device,
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        **ids_settings(images),
+    }

@@ -1,0 +1,363 @@
+"""BERT as an encoder of phrases and sentences, tuned by P-Tuning v2, in part, in full, or not.
+
+P-Tuning v2 (Liu et al., ACL 2022), used by CORA (Pham et al., CVPR 2024), puts N learnable keys and
+values in front of every layer's own. BERT reads them as a cache of N earlier positions, so
+transformers' `DynamicCache` carries them and no attention is rewritten here. peft's prefix tuning
+goes the same way, but always shifts the position ids by N (tokens meet position embeddings they
+were not trained with, and N positions are lost), freezes BERT's last layer and has no N = 0.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError
+
+if TYPE_CHECKING:  # transformers takes seconds to import: only where a BERT is used
+    from transformers import BertModel, PreTrainedTokenizerBase
+
+TUNINGS = ("ptuning", "frozen", "full", "last")
+PRETRAINED_RATE = 0.1  # CORA, supplement: pretrained parts learn at a tenth of the rate
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+class BertEncoder(nn.Module):
+    r"""A BERT whose token states, or their mean, stand for a phrase (CORA).
+
+    tuning: what learns. "ptuning": a prefix of N keys and values at every layer and the last
+        layer; "last": the last layer; "full": everything; "frozen": nothing, and dropout stays off
+        even in training.
+
+    With P-Tuning each head of layer l computes, the prefix being seen from every position,
+
+        softmax(Q [P^K_l; K]^T / sqrt(d)) [P^V_l; V].
+    """
+
+    def __init__(
+        self,
+        model: "BertModel",
+        tuning: str = "ptuning",
+        prefix: int = 24,
+        tokenizer: "PreTrainedTokenizerBase | None" = None,
+    ):
+        """Wrap `model`, which loses its pooler and whose parameters are frozen as `tuning` says.
+
+        prefix: N, read by "ptuning" only; N = 0 is "last". Drawn from torch's generator with the
+            deviation of BERT's own start: the unit deviation of P-Tuning v2's code makes phrases
+            start more alike.
+        tokenizer: needed by `embed_all` and `token_states_all` only.
+
+        Raises ValueError: an unknown tuning, a negative prefix, a tokenizer of another vocabulary.
+        """
+        super().__init__()
+        if tuning not in TUNINGS or prefix < 0:
+            raise ValueError(f"tuning {tuning!r}, prefix {prefix}: use {TUNINGS} and N >= 0")
+        if tokenizer is not None and len(tokenizer) > model.config.vocab_size:
+            raise ValueError(
+                f"the tokenizer has {len(tokenizer)} words, the model {model.config.vocab_size}: "
+                "take both from one folder"
+            )
+        self.bert, self.tuning, self.tokenizer = model, tuning, tokenizer
+        self.bert.pooler = None
+        self.bert.requires_grad_(tuning == "full")
+        if tuning in ("ptuning", "last"):
+            self.bert.encoder.layer[-1].requires_grad_(True)
+        self.prefix = _new_prefix(model, prefix) if tuning == "ptuning" and prefix else None
+        self.train(self.training)
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | Path, tuning: str = "ptuning", prefix: int = 24
+    ) -> "BertEncoder":
+        """A local folder, read without any network, or a BERT of the Hugging Face hub by name.
+
+        Reads config.json, model.safetensors (as float32) and tokenizer.json, nothing else. Raises
+        DataError: a missing folder or file, no network, another architecture than BERT, weights
+        that do not fill the model.
+        """
+        folder = _folder_of(name_or_path)
+        model, tokenizer = _read_folder(folder)
+        try:
+            return cls(model, tuning, prefix, tokenizer)
+        except ValueError as error:
+            raise DataError(f"{folder}: {error}") from error
+
+    @property
+    def width(self) -> int:
+        """Values a token state has."""
+        return self.bert.config.hidden_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.bert.embeddings.word_embeddings.weight.device
+
+    def train(self, mode: bool = True) -> "BertEncoder":
+        """Set training mode; a frozen BERT stays in evaluation mode."""
+        super().train(mode)
+        if self.tuning == "frozen":
+            self.bert.eval()
+        return self
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Ids (B, L) int64 and mask (B, L), 1 at tokens -> states (B, L, width) of the last layer.
+
+        States at padding are of no meaning. Raises ValueError for an L beyond BERT's positions.
+        """
+        positions = self.bert.config.max_position_embeddings
+        if ids.shape[1] > positions:
+            raise ValueError(f"{ids.shape[1]} tokens, but this BERT knows {positions} positions")
+        extra: dict[str, Any] = {}
+        if self.prefix is not None:
+            mask = torch.cat([mask.new_ones(len(mask), self.prefix.shape[-2]), mask], dim=1)
+            extra["past_key_values"] = self._prefix_cache(len(ids))
+        # Given, as BERT would else count on from the prefix.
+        extra["position_ids"] = torch.arange(ids.shape[1], device=ids.device)[None]
+        return self.bert(input_ids=ids, attention_mask=mask, **extra).last_hidden_state
+
+    def _prefix_cache(self, batch: int):
+        """The prefix as what BERT takes for keys and values of earlier positions, in every row."""
+        from transformers import DynamicCache
+
+        cache = DynamicCache()
+        assert self.prefix is not None
+        for layer, (keys, values) in enumerate(self.prefix.unsqueeze(2)):
+            rows = (batch, -1, -1, -1)
+            cache.update(keys.expand(rows), values.expand(rows), layer)
+        return cache
+
+    @staticmethod
+    def pool(states: Tensor, mask: Tensor) -> Tensor:
+        """Mean state (B, width) over the tokens of states (B, L, width), [CLS] and [SEP] included.
+
+        A row without tokens gives zeros.
+        """
+        weights = mask.to(states.dtype)[..., None]
+        return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+
+    def parameter_groups(self, base_rate: float) -> list[dict[str, Any]]:
+        """What learns, for an optimiser: the prefix at `base_rate`, pretrained parts at a tenth."""
+        pretrained = [p for p in self.bert.parameters() if p.requires_grad]
+        groups = [{"params": pretrained, "lr": base_rate * PRETRAINED_RATE}] if pretrained else []
+        if self.prefix is not None:
+            groups.append({"params": [self.prefix], "lr": base_rate})
+        return groups
+
+    def embed_all(
+        self,
+        texts: Sequence[str],
+        batch: int = 64,
+        device: str | None = None,
+        progress: str | None = None,
+        max_tokens: int | None = None,
+    ) -> np.ndarray:
+        """Mean state of every text, (texts, width) float32, computed in evaluation mode.
+
+        batch: texts at a time. device: where to move the encoder first; None to leave it.
+        progress: what to call the progress bar; None for no bar. max_tokens: tokens kept, [CLS] and
+        [SEP] included; None for as many as BERT has positions.
+        """
+        pieces = self._pieces(texts, max_tokens)
+        vectors = np.zeros((len(pieces), self.width), dtype=np.float32)
+
+        def keep(rows: list[int], states: Tensor, mask: Tensor) -> None:
+            vectors[rows] = self.pool(states, mask).float().cpu().numpy()
+
+        self._run_all(pieces, batch, device, progress, keep)
+        return vectors
+
+    def token_states_all(
+        self,
+        texts: Sequence[str],
+        max_tokens: int | None = None,
+        batch: int = 64,
+        device: str | None = None,
+        progress: str | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Token states of every text, (texts, longest, width) float16, and lengths (texts,) int64.
+
+        Zeros after a text's length; [CLS] and [SEP] are tokens. The rest as in `embed_all`.
+        """
+        pieces = self._pieces(texts, max_tokens)
+        lengths = np.array([len(row) for row in pieces], dtype=np.int64)
+        shape = (len(pieces), lengths.max(initial=0), self.width)
+        kept = np.zeros(shape, dtype=np.float16)
+
+        def keep(rows: list[int], states: Tensor, mask: Tensor) -> None:
+            states = torch.where(mask[..., None].bool(), states, 0.0)
+            kept[rows, : states.shape[1]] = states.half().cpu().numpy()
+
+        self._run_all(pieces, batch, device, progress, keep)
+        return kept, lengths
+
+    def _pieces(self, texts: Sequence[str], max_tokens: int | None) -> list[list[int]]:
+        if self.tokenizer is None:
+            raise ValueError("this encoder has no tokenizer: give BertEncoder one")
+        positions = self.bert.config.max_position_embeddings
+        kept = positions if max_tokens is None else min(max_tokens, positions)
+        return _pieces(self.tokenizer, texts, kept)
+
+    @torch.inference_mode()
+    def _run_all(
+        self,
+        pieces: list[list[int]],
+        batch: int,
+        device: str | None,
+        progress: str | None,
+        keep: Callable[[list[int], Tensor, Tensor], None],
+    ) -> None:
+        """Call `keep(rows, states, mask)` on batches of texts of like length, the longest first."""
+        if device is not None:
+            self.to(device)
+        order = sorted(range(len(pieces)), key=lambda row: -len(pieces[row]))
+        was_training = self.training
+        self.eval()
+        try:
+            with tqdm(total=len(order), desc=progress, disable=progress is None) as bar:
+                for start in range(0, len(order), batch):
+                    rows = order[start : start + batch]
+                    ids, mask = _padded([pieces[row] for row in rows])
+                    ids, mask = ids.to(self.device), mask.to(self.device)
+                    keep(rows, self(ids, mask), mask)
+                    bar.update(len(rows))
+        finally:
+            self.train(was_training)
+
+
+def _new_prefix(model: "BertModel", prefix: int) -> nn.Parameter:
+    """Keys and values (layers, 2, heads, N, width of a head) of the model's type and device."""
+    config = model.config
+    heads = config.num_attention_heads
+    shape = (config.num_hidden_layers, 2, heads, prefix, config.hidden_size // heads)
+    values = model.embeddings.word_embeddings.weight.new_empty(shape)
+    return nn.Parameter(nn.init.normal_(values, std=config.initializer_range))
+
+
+# Tokens ------------------------------------------------------------------------------------------
+
+
+def tokenize_phrases(
+    tokenizer: "PreTrainedTokenizerBase", phrases: Sequence[str], max_words: int
+) -> tuple[Tensor, Tensor]:
+    """[CLS] phrase [SEP] as ids (phrases, L) int64, padded with 0, and mask (phrases, L) int64.
+
+    max_words: word pieces kept of a phrase, so that L is at most max_words + 2 and [SEP] stays the
+        last token of a phrase that is cut (CORA's code keeps 6, 3 and 7 of objects, attributes and
+        relations). L is the length of the longest phrase given.
+    """
+    return _padded(_pieces(tokenizer, phrases, max_words + 2))
+
+
+def _pieces(
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], max_tokens: int
+) -> list[list[int]]:
+    if max_tokens < 3:
+        raise ValueError(f"{max_tokens} tokens leave no room for a word between [CLS] and [SEP]")
+    if not texts:
+        return []
+    return tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+
+
+def _padded(pieces: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Ids padded with 0 and their mask, which alone says what is padding: (rows, L) int64 both."""
+    if not pieces:
+        return torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, 0, dtype=torch.int64)
+    rows = [torch.tensor(row, dtype=torch.int64) for row in pieces]
+    return (
+        pad_sequence(rows, batch_first=True),
+        pad_sequence([torch.ones_like(row) for row in rows], batch_first=True),
+    )
+
+
+# Reading -----------------------------------------------------------------------------------------
+
+
+def _folder_of(name_or_path: str | Path) -> Path:
+    """The folder itself, or the hub's files in its cache: fetched where they are not there yet."""
+    folder = Path(name_or_path).expanduser()
+    if folder.is_dir():
+        return folder
+    name = str(name_or_path)
+    if isinstance(name_or_path, Path) or name[:1] in (".", "/", "~") or name.count("/") > 1:
+        raise DataError(f"{folder}: no such folder (name a folder with a BERT, or a hub model)")
+    from huggingface_hub import snapshot_download
+
+    try:  # without a network this gives what the cache has
+        return Path(snapshot_download(name, allow_patterns=list(MODEL_FILES)))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{name}: no such folder here, and it cannot be had from the Hugging Face hub: "
+            f"{_first_line(error)} (check name and network, or fetch config.json, "
+            "model.safetensors and tokenizer.json elsewhere and name their folder)"
+        ) from error
+
+
+def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
+    """Model and tokenizer of a folder; raises DataError where they cannot be read whole."""
+    _check_files(folder)
+    from transformers import AutoConfig, BertModel, PreTrainedTokenizerFast
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if config.model_type != "bert":
+            raise DataError(
+                f"{folder}: a model of type {config.model_type!r}, not a BERT (name a BERT, "
+                "such as bert-base-uncased)"
+            )
+        # The file as it stands: BertTokenizer takes lower case from elsewhere, or from a default.
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+        with _quiet():  # it warns of the heads that are in the file and not wanted here
+            loaded: Any = BertModel.from_pretrained(
+                folder, config=config, add_pooling_layer=False, use_safetensors=True,
+                local_files_only=True, output_loading_info=True,
+            )  # fmt: skip
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{folder}: cannot be read as a BERT: {_first_line(error)} (get it again)"
+        ) from error
+    model, report = loaded
+    if report["missing_keys"]:  # transformers fills these with random numbers
+        raise DataError(
+            f"{folder}: no weights for {min(report['missing_keys'])} and "
+            f"{len(report['missing_keys']) - 1} more (is this the file of another model?)"
+        )
+    return model.float(), tokenizer
+
+
+def _check_files(folder: Path) -> None:
+    missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
+    if not missing:
+        return
+    mend = "put all files of the model there"
+    if "model.safetensors" in missing and (folder / "pytorch_model.bin").is_file():
+        mend = "pytorch_model.bin is a pickle, which is never opened: get the safetensors file"
+    raise DataError(f"{folder}: lacks {', '.join(missing)} ({mend})")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' report and progress bar of loading, then let it speak as before."""
+    from transformers.utils import logging
+
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

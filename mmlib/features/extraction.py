@@ -1,0 +1,249 @@
+"""One array row for every image, computed in batches by work that can be killed and goes on.
+
+`fill` reads files and computes; what it writes is read by `open_features`. The runs that use it:
+`mmlib.features.backbones.extract` (grids), `mmlib.features.regions.extract` (detected regions), and the packing of
+region files in `mmlib.data.precomputed`.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError
+from mmlib.core.paths import write_atomic
+from mmlib.features.store import FeatureStore, ids_file, open_features
+
+Images = Sequence[tuple[str, Path]]  # (id, file)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One array to write: path (`.npy`), the shape of one image's row, its type, its own notes."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype | type
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def ids_settings(images: Images) -> dict[str, Any]:
+    """What a run notes about its images; raises DataError for none, or a doubled id."""
+    if not images:
+        raise DataError("no images to extract features from")
+    if len({name for name, _ in images}) < len(images):
+        raise DataError("an image id occurs twice (ids are file names; give one folder)")
+    digest = hashlib.sha256("\n".join(name for name, _ in images).encode()).hexdigest()
+    return {"images": len(images), "ids_sha256": digest}
+
+
+def finished(images: Images, out: Path, settings: Mapping[str, Any], batch: int) -> FeatureStore:
+    """The features that an earlier call with the same settings has written to `out`.
+
+    Raises DataError where they were made with other settings, or from other files.
+    """
+    store = open_features(out)
+    settings = {**settings, "files_sha256": _chained(images, batch)}
+    if changed := _differences(store.meta, settings):
+        raise DataError(
+            f"{out}: was made with other settings: {changed} (name another file or delete it)"
+        )
+    shutil.rmtree(_work_folder(out), ignore_errors=True)
+    return store
+
+
+def fill(
+    images: Images,
+    outputs: Mapping[str, Output],
+    settings: Mapping[str, Any],
+    read: Callable[[str, Path], Any],
+    compute: Callable[[list[Any]], Mapping[str, np.ndarray]],
+    *,
+    batch: int,
+    skip_bad: bool = False,
+) -> FeatureStore:
+    """Write the `outputs`, one of them "features", of `images`, with their ids and notes.
+
+    read: id, file -> what `compute` takes a list of; raises DataError for a file that is no use.
+    compute: a batch -> its rows by name of the output.
+    settings: all that the bytes of the result depend on; they become part of the notes.
+    skip_bad: leave out the images that `read` refuses, and list them in the notes.
+
+    The run may be killed at any time: called again with the same settings it goes on at the batch
+    where it stopped and ends with the same bytes. Rows keep the order of `images`.
+
+    Raises DataError: a file that `read` refuses, rows that are not finite in their type, another
+    run's unfinished files.
+    """
+    out = outputs["features"].path
+    work = Work(_work_folder(out), settings, len(images), outputs)
+    if work.files != _chained(images[: work.done], batch):
+        raise DataError(f"{work.folder}: images changed since this run began (delete this folder)")
+    bar = tqdm(total=len(images), initial=work.done, unit="image", desc=out.stem, disable=None)
+    with bar, ThreadPoolExecutor() as pool:
+        for start in range(work.done, len(images), batch):
+            chunk = images[start : start + batch]
+            good, bad = _read_all(read, chunk, pool, skip_bad)
+            if good:
+                found = compute(list(good.values()))
+                for name in outputs:
+                    work.write(name, start, found[name], {i: chunk[i][1] for i in good})
+            work.advance(chunk, bad)
+            bar.update(len(chunk))
+    _finish(work, images, outputs)
+    return open_features(out)
+
+
+def _read_all(
+    read: Callable[[str, Path], Any], chunk: Images, pool: ThreadPoolExecutor, skip_bad: bool
+) -> tuple[dict[int, Any], list[str]]:
+    """Position in the chunk -> what was read, and the ids of those that could not be."""
+
+    def attempt(image: tuple[str, Path]) -> Any:
+        try:
+            return read(*image)
+        except DataError as error:
+            return error
+
+    good, bad = {}, []
+    for i, item in enumerate(pool.map(attempt, chunk)):
+        if not isinstance(item, DataError):
+            good[i] = item
+        elif skip_bad:
+            bad.append(chunk[i][0])
+        else:
+            raise item
+    return good, bad
+
+
+def _work_folder(out: Path) -> Path:
+    return out.with_name(f".{out.stem}.partial")
+
+
+def _link(before: str, chunk: Images) -> str:
+    """Hash of these images' names and sizes, chained to the hash of those before them."""
+    sizes = [path.stat().st_size if path.is_file() else -1 for _, path in chunk]
+    listing = [f"{name}\t{size}" for (name, _), size in zip(chunk, sizes, strict=True)]
+    return hashlib.sha256("\n".join([before, *listing]).encode()).hexdigest()
+
+
+def _chained(images: Images, batch: int) -> str:
+    link = ""
+    for start in range(0, len(images), batch):
+        link = _link(link, images[start : start + batch])
+    return link
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    keys = [key for key in new if old.get(key) != new[key]]
+    return ", ".join(f"{key} {old.get(key)!r}, now {new[key]!r}" for key in keys)
+
+
+class Work:
+    """Unfinished arrays in a hidden folder, and how far they are filled."""
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], rows: int, outputs: Mapping[str, Output]
+    ) -> None:
+        self.folder, self.settings = folder, dict(settings)
+        self.state = folder / "progress.json"
+        self.done, self.bad, self.files = 0, list[str](), ""
+        fresh = not self.state.is_file()
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        else:
+            noted = json.loads(self.state.read_text())
+            if changed := _differences(noted["settings"], settings):
+                raise DataError(
+                    f"{folder}: an unfinished run with other settings: {changed} "
+                    "(go on with the old settings, or delete this folder)"
+                )
+            self.done, self.bad, self.files = noted["done"], noted["bad"], noted["files"]
+        self.arrays = {
+            name: np.lib.format.open_memmap(
+                self.file(name),
+                mode="w+" if fresh else "r+",
+                shape=(rows, *output.shape) if fresh else None,
+                dtype=output.dtype if fresh else None,
+            )
+            for name, output in outputs.items()
+        }
+        if fresh:
+            self._note()
+
+    def file(self, name: str) -> Path:
+        """Where the unfinished array of that name lies."""
+        return self.folder / f"{name}.npy"
+
+    def write(self, name: str, start: int, values: np.ndarray, paths: dict[int, Path]) -> None:
+        """Put values, one for each of `paths`, into the rows start + keys of `paths`."""
+        array = self.arrays[name]
+        with np.errstate(over="ignore"):
+            values = values.reshape(len(paths), *array.shape[1:]).astype(array.dtype)
+        broken = np.flatnonzero(~np.isfinite(values).reshape(len(paths), -1).all(axis=1))
+        if broken.size:
+            path = list(paths.values())[broken[0]]
+            raise DataError(f"{path}: its {name} do not fit {array.dtype} (are the weights right?)")
+        array[[start + i for i in paths]] = values
+
+    def advance(self, chunk: Images, bad: list[str]) -> None:
+        """Note that the next images, `chunk`, are on disk."""
+        for array in self.arrays.values():
+            array.flush()
+        self.done, self.bad = self.done + len(chunk), [*self.bad, *bad]
+        self.files = _link(self.files, chunk)
+        self._note()
+
+    def _note(self) -> None:
+        state = {"done": self.done, "bad": self.bad, "files": self.files}
+        _write_text(self.state, json.dumps(state | {"settings": self.settings}))
+
+
+def _finish(work: Work, images: Images, outputs: Mapping[str, Output]) -> None:
+    """Give the filled arrays their names; the features last, since their name means done."""
+    bad = set(work.bad)
+    rows = [row for row, (name, _) in enumerate(images) if name not in bad]
+    ids = "".join(f"{images[row][0]}\n" for row in rows)
+    notes = {**work.settings, "files_sha256": work.files, "skipped": work.bad}
+    for name in sorted(outputs, key=lambda name: name == "features"):
+        output, array = outputs[name], work.arrays.pop(name)
+        _write_text(ids_file(output.path), ids)
+        text = json.dumps({**notes, **output.notes}, indent=1) + "\n"
+        _write_text(output.path.with_suffix(".json"), text)
+        if bad:
+            write_atomic(output.path, functools.partial(copy_rows, array, rows))
+        else:
+            write_atomic(output.path, functools.partial(_link_or_copy, work.file(name)))
+    shutil.rmtree(work.folder, ignore_errors=True)
+
+
+def copy_rows(array: np.ndarray, rows: Sequence[int], path: Path, block: int = 1024) -> None:
+    """Save array[rows] as `path` (`.npy`) without holding more than a block of it in memory."""
+    copy = np.lib.format.open_memmap(
+        path, mode="w+", shape=(len(rows), *array.shape[1:]), dtype=array.dtype
+    )
+    for start in range(0, len(rows), block):
+        copy[start : start + block] = array[rows[start : start + block]]
+    copy.flush()
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """The same file under a second name: no second copy of many gigabytes, where links exist."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -1,0 +1,274 @@
+"""Regions that a detector finds in photographs: torchvision's Faster R-CNN, 36 an image.
+
+CORA, SCAN and their kin use "bottom-up" regions (Anderson et al., CVPR 2018) of a detector that
+needs a framework no longer kept up. This one knows the 90 classes of MS-COCO instead of the 1,600
+of Visual Genome, and its features are 1,024 wide instead of 2,048. What `extract` writes has the
+layout of SCAN's files and is read by `open_features`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor, nn
+
+from mmlib.core.errors import DataError
+from mmlib.core.paths import write_atomic
+from mmlib.features.backbones import (
+    FloatType,
+    load_state,
+    open_picture,
+    pretrained,
+    read_weights,
+    run_settings,
+    weights_note,
+)
+from mmlib.features.extraction import Images, Output, fill, finished
+from mmlib.features.store import FeatureStore, open_features
+
+# torchvision is imported where it is used, as in mmlib.features.backbones.
+
+NAME = "fasterrcnn"
+COUNT = 36  # regions an image, as in all files of this kind
+LONGEST = 100  # times the shorter side; of longer strips torchvision's resizing leaves nothing
+CLASSES = 91  # of MS-COCO, with the background and the numbers that it leaves out
+CLASS_BIAS = "roi_heads.box_predictor.cls_score.bias"
+
+
+class Detector(nn.Module):
+    """A torchvision Faster R-CNN that tells of its best regions, and of all of them the features.
+
+    Every proposal of the network counts once, as the class that it most resembles, with its box
+    moved as that class asks. Non-maximum suppression within the classes; the `count` best remain.
+    Where fewer remain, suppressed proposals follow, best first, and after them the whole picture
+    with score 0, so that there are always `count`. The network's own limit on scores does not
+    apply. Features are taken at the boxes that are returned.
+    """
+
+    def __init__(self, network: Any, count: int = COUNT) -> None:
+        super().__init__()
+        self.network, self.count = network, count
+        self.width = network.roi_heads.box_predictor.cls_score.in_features
+
+    def forward(self, images: list[Tensor]) -> dict[str, Tensor]:
+        """Regions of RGB images (3, h, w) of any sizes, values 0 to 1.
+
+        Returns features (n, count, width), the last layer of the box head; boxes (n, count, 4) as
+        x1, y1, x2, y2 in pixels of the image; scores (n, count), the probability of the class.
+        """
+        net, sizes = self.network, [(int(i.shape[1]), int(i.shape[2])) for i in images]
+        batch, _ = net.transform(images)
+        maps = net.backbone(batch.tensors)
+        proposals, _ = net.rpn(batch, maps)
+        logits, moves = net.roi_heads.box_predictor(self._features(maps, proposals, batch))
+        moved = net.roi_heads.box_coder.decode(moves, proposals)
+        lengths = [len(boxes) for boxes in proposals]
+        found = [
+            self._choose(*each)
+            for each in zip(
+                moved.split(lengths),
+                logits.softmax(dim=1).split(lengths),
+                batch.image_sizes,
+                strict=True,
+            )
+        ]
+        features = self._features(maps, [boxes for boxes, _ in found], batch)
+        boxes = [{"boxes": boxes} for boxes, _ in found]
+        placed = net.transform.postprocess(boxes, batch.image_sizes, sizes)
+        return {
+            "features": features.unflatten(0, (len(images), self.count)),
+            "boxes": torch.stack([one["boxes"] for one in placed]),
+            "scores": torch.stack([scores for _, scores in found]),
+        }
+
+    def _features(self, maps: Mapping[str, Tensor], boxes: list[Tensor], batch: Any) -> Tensor:
+        heads = self.network.roi_heads
+        return heads.box_head(heads.box_roi_pool(maps, boxes, batch.image_sizes))
+
+    def _choose(
+        self, boxes: Tensor, probabilities: Tensor, size: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
+        """Boxes (p, classes, 4) and probabilities (p, classes) -> `count` boxes and scores."""
+        from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
+
+        scores, label = probabilities[:, 1:].max(dim=1)  # class 0 is the background
+        boxes = clip_boxes_to_image(boxes[torch.arange(len(boxes)), label + 1], size)
+        sound = remove_small_boxes(boxes, min_size=1e-2)
+        boxes, scores, label = boxes[sound], scores[sound], label[sound]
+        best = batched_nms(boxes, scores, label, self.network.roi_heads.nms_thresh)
+        order = scores.argsort(descending=True, stable=True)
+        suppressed = order[~torch.isin(order, best)]
+        chosen = torch.cat([best, suppressed])[: self.count]
+        whole = boxes.new_tensor([0, 0, size[1], size[0]]).expand(self.count - len(chosen), 4)
+        boxes = torch.cat([boxes[chosen], whole])
+        return boxes, torch.cat([scores[chosen], scores.new_zeros(len(whole))])
+
+
+def load_detector(
+    weights: str | Path | None = None, seed: int = 0, side: int = 800, count: int = COUNT
+) -> Detector:
+    """A frozen Faster R-CNN (ResNet-50, feature pyramid) in evaluation mode.
+
+    weights: None for torchvision's MS-COCO weights (its cache, else downloaded and checked), a
+        `.safetensors` or `.pth` file with the state dict of the torchvision model (with any number
+        of classes), or "random".
+    seed: for random weights only.
+    side: images are resized to this shorter side; 800 is what torchvision's weights expect, less is
+        faster and coarser.
+
+    Raises DataError: no network, a file that does not fit. Never unpickles code.
+    """
+    from torchvision.models import get_model
+
+    state = None
+    if weights != "random":
+        state = pretrained(_default_weights()) if weights is None else read_weights(weights)
+    classes = len(state[CLASS_BIAS]) if state and CLASS_BIAS in state else CLASSES
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = get_model(
+            "fasterrcnn_resnet50_fpn",
+            weights=None,
+            weights_backbone=None,
+            num_classes=classes,
+            min_size=side,
+            max_size=side * 5 // 3,
+        )
+    if state is not None:
+        load_state(network, state, f"{weights}: not the weights of fasterrcnn_resnet50_fpn")
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.eps = 0.0  # what the published weights were trained with
+    return Detector(network, count).eval().requires_grad_(False)
+
+
+def _default_weights() -> Any:
+    from torchvision.models import get_model_weights
+
+    return get_model_weights("fasterrcnn_resnet50_fpn")["COCO_V1"]
+
+
+def feature_name(weights: str | Path | None = None) -> str:
+    """The file name without suffix that `mmlib data features` gives: `regions36_fasterrcnn_ims`."""
+    return f"regions{COUNT}_{NAME}" + ("_random" if weights == "random" else "") + "_ims"
+
+
+def extract(
+    images: Images,
+    out: Path,
+    *,
+    weights: str | Path | None = None,
+    seed: int = 0,
+    side: int = 800,
+    batch: int = 4,
+    device: str = "cpu",
+    skip_bad: bool = False,
+    dtype: FloatType = "float32",
+) -> FeatureStore:
+    """Write the regions of `images`, (id, file) pairs, in SCAN's layout.
+
+    out: `NAME_ims.npy`, the features (images, 36, 1024). Beside it `NAME_boxes.npy` (images, 36, 4)
+        and `NAME_scores.npy` (images, 36), float32, see `Detector.forward`; `NAME_ids.txt`; notes.
+    batch: is part of the settings, since torchvision pads the images of a batch to one size, which
+        changes the features a little.
+
+    Resumes, and leaves out images, as `mmlib.features.backbones.extract` does; raises DataError as it does.
+    """
+    images, name = list(images), out.stem.removesuffix("_ims")
+    if out.name != f"{name}_ims.npy":
+        raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
+    settings = {
+        "backbone": "fasterrcnn_resnet50_fpn",
+        "weights": weights_note(weights, seed, _default_weights),
+        "regions": f"the {COUNT} best boxes; fc7 of the box head",
+        "side": side,
+        **run_settings(images, batch, device, dtype),
+    }
+    if out.exists():
+        return finished(images, out, settings, batch)
+    detector = load_detector(weights, seed, side).to(device)
+    boxes, scores = (out.with_name(f"{name}_{kind}.npy") for kind in ("boxes", "scores"))
+    outputs = {
+        "features": Output(out, (COUNT, detector.width), np.dtype(dtype)),
+        "boxes": Output(boxes, (COUNT, 4), np.float32, {"values": "x1, y1, x2, y2 in pixels"}),
+        "scores": Output(scores, (COUNT,), np.float32),
+    }
+
+    @torch.inference_mode()
+    def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
+        found = detector([picture.to(device) for picture in pictures])
+        return {name: values.cpu().numpy() for name, values in found.items()}
+
+    return fill(images, outputs, settings, _picture, compute, batch=batch, skip_bad=skip_bad)
+
+
+def _picture(name: str, path: Path) -> Tensor:
+    from torchvision.transforms.functional import to_tensor
+
+    picture = open_picture(path)
+    if max(picture.size) > LONGEST * min(picture.size):
+        what = f"{picture.width} x {picture.height} pixels are too thin a strip for the detector"
+        raise DataError(f"{path}: {what} (--skip-bad leaves such images out)")
+    return to_tensor(picture)
+
+
+# Pictures ----------------------------------------------------------------------------------------
+
+
+def grid_boxes(size: tuple[int, int], cells: int = 16) -> np.ndarray:
+    """What each region of `mmlib.features.backbones.extract` sees of a picture of `size` (width, height).
+
+    (cells, 4) x1, y1, x2, y2 in pixels; cells is 16 (a grid in rows) or 1. The last map has 7 x 7
+    places over the centre crop, and a cell averages two or three of them each way, so that
+    neighbours overlap.
+    """
+    side = round(cells**0.5)
+    ends = [(7 * i // side, -(-7 * (i + 1) // side)) for i in range(side)]
+    boxes = np.array([(left, top, right, low) for top, low in ends for left, right in ends])
+    return (16 + 32 * boxes) / 256 * np.array([*size, *size])
+
+
+def draw_boxes(
+    picture: Image.Image, boxes: np.ndarray, scores: np.ndarray | None = None
+) -> Image.Image:
+    """The picture, enlarged if small, with boxes (n, 4) numbered from 0 and their scores (n,)."""
+    from mmlib.core.plots import COLOURS
+
+    scale = max(1.0, 800 / min(picture.size))
+    drawn = picture.convert("RGB").resize(
+        (round(picture.width * scale), round(picture.height * scale)), Image.Resampling.LANCZOS
+    )
+    pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(14)
+    for row in reversed(range(len(boxes))):  # the first box last, on top
+        colour = COLOURS[row % len(COLOURS)]
+        left, top, right, low = (float(value) * scale for value in boxes[row])
+        pen.rectangle((left, top, max(left, right - 1), max(top, low - 1)), None, colour, 2)
+        text = f"{row}" if scores is None else f"{row}: {scores[row]:.2f}"
+        width = pen.textlength(text, font=font) + 6
+        left, top = min(left, drawn.width - width), min(top, drawn.height - 18)  # stay in sight
+        pen.rectangle((left, top, left + width, top + 18), colour)
+        pen.text((left + 3, top + 1), text, "white", font)
+    return drawn
+
+
+def write_picture(store: FeatureStore, row: int, images: Images) -> Path:
+    """Draw the regions of one row of a feature file into a PNG beside it; returns its path.
+
+    images: (id, file) pairs, among them the row's. Raises DataError for a row that does not exist.
+    """
+    ids = list(store.row_of)
+    if not 0 <= row < len(ids):
+        raise DataError(f"{store.path}: has no row {row} (choose from 0 to {len(ids) - 1})")
+    picture = open_picture(dict(images)[ids[row]])
+    name, scores = store.path.stem.removesuffix("_ims"), None
+    if (boxes_file := store.path.with_name(f"{name}_boxes.npy")).is_file():
+        boxes = open_features(boxes_file).rows([ids[row]])[0]
+        scores = open_features(store.path.with_name(f"{name}_scores.npy")).rows([ids[row]])[0, 0]
+    else:
+        boxes = grid_boxes(picture.size, store.array.shape[1] if store.array.ndim == 3 else 1)
+    path = store.path.with_name(f"{name}_picture{row}.png")
+    write_atomic(path, draw_boxes(picture, boxes, scores).save)
+    return path

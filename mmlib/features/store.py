@@ -1,0 +1,153 @@
+"""One reader for every file of image features.
+
+A feature file is an `.npy` array with one row an image, (images, width) or (images, regions,
+width), and the image ids in row order beside it. Four namings are read: `NAME.npy` with
+`NAME.ids.txt` (what `mmlib.features.backbones.extract` writes), `NAME_ims.npy`, `NAME_boxes.npy` and
+`NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018; what `mmlib.features.regions.extract`
+writes), any `.npy` with `ids.txt` in its folder, and `features.npy` with `id2row.json` (Hessel, Lee
+and Mimno, EMNLP 2019).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from mmlib.core.errors import DataError, Problem
+
+UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
+
+
+def open_rgb(path: Path) -> Image.Image:
+    """Decode one picture completely; raises DataError that names the file."""
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGB")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such image (get the data set again)") from error
+    except UNREADABLE as error:
+        raise DataError(f"{path}: cannot be decoded: {error} (get this image again)") from error
+
+
+@dataclass(frozen=True)
+class FeatureStore:
+    """Image features on disk, looked up by image id.
+
+    path: the `.npy` file.
+    array: (rows, width) or (rows, regions, width), memory-mapped, as stored.
+    row_of: image id -> row.
+    meta: what the extractor noted about backbone and weights; empty for files made elsewhere.
+    """
+
+    path: Path
+    array: np.ndarray
+    row_of: Mapping[str, int]
+    meta: Mapping[str, Any]
+
+    @property
+    def width(self) -> int:
+        """Values a region."""
+        return self.array.shape[-1]
+
+    def rows(self, ids: Sequence[str]) -> np.ndarray:
+        """Features of these images, (len(ids), regions, width) float32; one region if global.
+
+        Raises DataError for an image without a row, and for values that are not finite.
+        """
+        missing = [name for name in ids if name not in self.row_of]
+        if missing:
+            raise DataError(
+                f"{self.path}: no features for image {missing[0]!r}"
+                f"{f' and {len(missing) - 1} more' if missing[1:] else ''} "
+                "(extract them with `mmlib data features`)"
+            )
+        rows = np.fromiter((self.row_of[name] for name in ids), dtype=np.int64, count=len(ids))
+        values = np.asarray(self.array[rows], dtype=np.float32)
+        values = values[:, None, :] if values.ndim == 2 else values
+        broken = np.flatnonzero(~np.isfinite(values).all(axis=(1, 2)))
+        if broken.size:
+            raise DataError(
+                f"{self.path}, row {rows[broken[0]]}: features of image {ids[broken[0]]!r} are "
+                "not finite (extract them again)"
+            )
+        return values
+
+
+def open_features(path: Path) -> FeatureStore:
+    """Open a feature file and the ids beside it (see the module's text for the four namings).
+
+    Raises DataError: missing files, object arrays, ids that do not fit the rows.
+    """
+    array = open_array(path)
+    meta_path = path.with_suffix(".json")
+    meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {}
+    return FeatureStore(path, array, _read_ids(path, len(array)), meta)
+
+
+def open_array(path: Path) -> np.ndarray:
+    """The array of a feature file, (images, width) or (images, regions, width), memory-mapped.
+
+    Raises DataError for a file that is missing or holds something else.
+    """
+    if not path.is_file():
+        mend = "make it with `mmlib data features`, or name one that is there"
+        raise DataError(Problem(path, None, "no such feature file", mend))
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        what = f"not a readable .npy array: {error}"
+        raise DataError(Problem(path, None, what, "get it again")) from error
+    if array.ndim not in (2, 3) or array.dtype.kind != "f":
+        shapes = "(images, width) or (images, regions, width)"
+        what = f"holds {array.dtype} {array.shape}, not floats of shape {shapes}"
+        raise DataError(Problem(path, None, what, ""))
+    return array
+
+
+def ids_file(path: Path) -> Path:
+    """The file of ids that belongs to the feature file `path` alone, by its name."""
+    name, _, kind = path.stem.rpartition("_")
+    scan = name and kind in ("ims", "boxes", "scores")
+    return path.with_name(f"{name}_ids.txt" if scan else f"{path.stem}.ids.txt")
+
+
+def _read_ids(path: Path, rows: int) -> dict[str, int]:
+    own = ids_file(path)
+    for listing in (own, path.with_name("ids.txt")):
+        if listing.is_file():
+            return _ids_in_lines(listing, path, rows)
+    mapping = path.parent / "id2row.json"
+    if not mapping.is_file():
+        raise DataError(f"{path}: no ids beside it (put {own.name}, ids.txt or id2row.json there)")
+    return _ids_in_mapping(mapping, path, rows)
+
+
+def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
+    ids = listing.read_text(encoding="utf-8").splitlines()
+    row_of: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if row_of.setdefault(name, row) != row:
+            raise DataError(f"{listing}, line {row + 1}: id {name!r} occurs twice")
+    if len(ids) != rows:
+        raise DataError(f"{listing}: {len(ids)} ids for {rows} rows of {path.name}")
+    return row_of
+
+
+def _ids_in_mapping(listing: Path, path: Path, rows: int) -> dict[str, int]:
+    try:
+        row_of = json.loads(listing.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{listing}: not JSON: {error} (get it again)") from error
+    if not isinstance(row_of, dict):
+        raise DataError(f"{listing}: not an object that maps image ids to rows")
+    for name, row in row_of.items():
+        if type(row) is not int or not 0 <= row < rows:
+            raise DataError(
+                f"{listing}: image {name!r} has row {row!r}, but {path.name} has rows 0 to "
+                f"{rows - 1}"
+            )
+    return row_of

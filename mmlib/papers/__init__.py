@@ -1,0 +1,1 @@
+"""One room a paper: its data, model, experiment and figures; no room knows another."""

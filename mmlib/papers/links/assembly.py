@@ -1,0 +1,201 @@
+"""What document builders share: choice of captions, shuffling, labels, the finished corpus."""
+
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice, takewhile
+
+import numpy as np
+from PIL import Image
+from scipy.optimize import linear_sum_assignment
+
+from mmlib.core.records import CaptionedImages
+from mmlib.papers.links.documents import SPLITS, Corpus, Document
+from mmlib.papers.links.leaks import check_leaks, normalised
+
+Splits = Mapping[str, CaptionedImages]
+Counts = Mapping[str, int]
+Rows = Collection[int] | np.ndarray
+Group = tuple[int, str, np.ndarray]  # round, cluster, rows of the images
+Sentence = tuple[str, int]  # text, row of the image it was written for (-1 for none)
+
+
+def split_rngs(seed: int, split: str, count: int) -> list[np.random.Generator]:
+    """Streams of their own for each split and use, so that more documents leave the first ones."""
+    return np.random.default_rng((seed, SPLITS.index(split))).spawn(count)
+
+
+def take(groups: Iterator[Group], n_docs: Counts | None, split: str) -> list[Group]:
+    """As many groups as asked for, or all of round 0. Raises ValueError when there are fewer."""
+    wanted = (n_docs or {}).get(split)
+    if wanted is None:
+        return list(takewhile(lambda group: group[0] == 0, groups))
+    taken = list(islice(groups, wanted))
+    if len(taken) < wanted:
+        raise ValueError(f"{split}: {wanted} documents asked for, {len(taken)} can be made")
+    return taken
+
+
+class CaptionSource:
+    """Hands out the captions of one split so that each is used about equally often.
+
+    rows: the usable images: those with a caption, the first where features are identical.
+    """
+
+    def __init__(self, images: CaptionedImages, rng: np.random.Generator) -> None:
+        self.captions = images.captions
+        self.texts = [[normalised(caption) for caption in each] for each in images.captions]
+        self.order = [rng.permutation(len(each)) for each in images.captions]
+        self.used = np.zeros(len(images.ids), dtype=int)
+        seen: set[bytes] = set()
+        rows = []
+        for row, texts in enumerate(self.texts):
+            content = np.asarray(images.features[row]).tobytes()
+            if any(texts) and content not in seen:
+                rows.append(row)
+                seen.add(content)
+        self.rows = np.array(rows, dtype=np.int64)
+
+    def next(self, row: int, taken: Collection[str]) -> str | None:
+        """The next caption of an image whose text is neither empty nor taken, or None."""
+        order = self.order[row]
+        for step in range(len(order)):
+            choice = order[(self.used[row] + step) % len(order)]
+            if self.texts[row][choice] and self.texts[row][choice] not in taken:
+                self.used[row] += step + 1
+                return self.captions[row][choice]
+        return None
+
+    def draw(
+        self, writers: Rows, shown: Rows, count: int, others: Collection[str] = ()
+    ) -> list[Sentence]:
+        """Captions of the writers in turn, up to `count`; a writer without a fitting one is passed.
+
+        No two have the same text, none repeats one of `others`, and none is also a caption of
+        another image that is shown: such a cell would count as unlinked although it is right.
+        """
+        chosen: list[Sentence] = []
+        taken = {normalised(text) for text in others}
+        of_shown = Counter(text for row in shown for text in set(self.texts[row]))
+        shown = set(map(int, shown))
+        for row in map(int, writers):
+            if len(chosen) == count:
+                break
+            own = set(self.texts[row]) if row in shown else ()
+            ambiguous = {text for text in self.texts[row] if of_shown[text] > (text in own)}
+            text = self.next(row, taken | ambiguous)
+            if text is not None:
+                taken.add(normalised(text))
+                chosen.append((text, row))
+        return chosen
+
+
+def labels_from_links(
+    sentences: int, images: int, links: Collection[tuple[int, int]]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sentence and image labels whose union is the links (sentence, image).
+
+    Each node can name one partner; a link is named by its sentence where possible.
+    Raises ValueError when the links cannot be named so.
+    """
+    todo = sorted(set(links))
+    named = np.full(sentences + images, -1)
+    if len(todo) > len(named):
+        raise ValueError(f"{len(todo)} links but {len(named)} sentences and images to name them")
+    cost = np.full((len(todo), len(named)), np.inf)
+    for number, (sentence, image) in enumerate(todo):
+        cost[number, sentence], cost[number, sentences + image] = 0, 1
+    try:
+        chosen = linear_sum_assignment(cost)[1]
+    except ValueError:
+        raise ValueError(
+            "each sentence and each image can name one partner, which does not cover these links"
+        ) from None
+    for (sentence, image), node in zip(todo, chosen, strict=True):
+        named[node] = image if node < sentences else sentence
+    return tuple(named[:sentences].tolist()), tuple(named[sentences:].tolist())
+
+
+class Build:
+    """Collects documents and turns them into a checked corpus."""
+
+    def __init__(self, kind: str, splits: Splits) -> None:
+        missing = [split for split in SPLITS if split not in splits]
+        if missing:
+            raise ValueError(f"{kind} documents need train, val and test; no {missing[0]!r} given")
+        self.kind, self.splits = kind, splits
+        self.documents: dict[str, list[Document]] = {split: [] for split in SPLITS}
+        self.sources: dict[str, tuple[str, ...]] = {}
+        self.dropped = 0
+
+    def add(
+        self,
+        place: tuple[str, int, str, int],
+        shown: Rows,
+        written: list[Sentence],
+        rng: np.random.Generator,
+        links: Collection[tuple[int, int]] | None = None,
+    ) -> None:
+        """Shuffle images and sentences independently, then write the labels.
+
+        place: split, round, cluster, number. links: (sentence, image) indices; where None, each
+        sentence is linked to the image it was written for, if that is shown.
+        """
+        split, turn, cluster, number = place
+        rows = list(map(int, shown))
+        if links is None:
+            links = [(i, rows.index(row)) for i, (_, row) in enumerate(written) if row in rows]
+        image_order, order = rng.permutation(len(rows)), rng.permutation(len(written))
+        new_image, new = np.argsort(image_order), np.argsort(order)
+        sentence_labels, image_labels = labels_from_links(
+            len(written), len(rows), [(int(new[i]), int(new_image[j])) for i, j in links]
+        )
+        ids = self.splits[split].ids
+        document = Document(
+            id=f"{self.kind}-{split}-r{turn}-c{cluster}-{number:04d}",
+            sentences=tuple(written[i][0] for i in order),
+            images=tuple(ids[rows[j]] for j in image_order),
+            sentence_labels=sentence_labels,
+            image_labels=image_labels,
+        )
+        self.documents[split].append(document)
+        self.sources[document.id] = tuple(
+            ids[written[i][1]] if written[i][1] >= 0 else "" for i in order
+        )
+
+    def corpus(self) -> Corpus:
+        """The documents with the features of all three splits. Raises ValueError for a leak."""
+        if self.dropped:
+            warnings.warn(f"{self.kind}: left out {self.dropped} unfilled documents", stacklevel=3)
+        parts = [self.splits[split] for split in SPLITS]
+        uses = Counter(image for part in parts for image in part.ids)
+        twice = [image for image, count in uses.items() if count > 1]
+        if twice:
+            raise ValueError(f"image {twice[0]!r} occurs twice; give it one place in one split")
+        place = {image: (part, row) for part in parts for row, image in enumerate(part.ids)}
+
+        def open_image(image: str) -> Image.Image:
+            part, row = place[image]
+            return part.open_image(row)
+
+        scores = [part.label_scores for part in parts if part.label_scores is not None]
+        corpus = Corpus(
+            name=self.kind,
+            source=parts[0].name,
+            train=tuple(self.documents["train"]),
+            val=tuple(self.documents["val"]),
+            test=tuple(self.documents["test"]),
+            features=np.concatenate([pooled(part) for part in parts]),
+            row_of={image: row for row, image in enumerate(place)},
+            open_image=open_image,
+            label_scores=np.concatenate(scores) if len(scores) == len(parts) else None,
+            label_names=parts[0].label_names,
+            sources=self.sources,
+        )
+        check_leaks(corpus)
+        return corpus
+
+
+def pooled(images: CaptionedImages) -> np.ndarray:
+    """One vector an image, (images, width) float32: the mean over its regions."""
+    return np.asarray(images.features).mean(axis=1, dtype=np.float32)

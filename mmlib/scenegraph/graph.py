@@ -1,0 +1,447 @@
+"""Captions to scene graphs (CORA, Pham et al., CVPR 2024, section 3.1 and the authors' JSON).
+
+A scene graph is a `networkx.MultiDiGraph`:
+
+- `graph.graph`: `text`, the caption; `fallback`, whether nothing was found in it and one node
+  stands for the whole.
+- object nodes 0..n-1 in order of appearance: `type="object"`, `label="construction workers"`.
+- attribute nodes (object, 0), (object, 1), ...: `type="attribute"`, `label="colored"`,
+  `adverbs=("brightly",)`.
+- edges object -> its attribute: `type="attribute"`, `label="has"`; object -> object:
+  `type="relation"`, `label="jump over"`, `words=("jump",)`, `preposition="over"`.
+
+The rules that find them in a dependency tree are in `mmlib.scenegraph.rules`. spaCy is imported only where
+a caption is parsed: graphs from the authors' files need none.
+"""
+
+import json
+import logging
+import re
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import numpy as np
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError
+from mmlib.core.parallel import in_processes
+from mmlib.core.paths import write_atomic
+from mmlib.scenegraph.rules import RULES, entry_of
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+log = logging.getLogger(__name__)
+
+Entry = dict[str, Any]  # one caption's value in the authors' `scene_graph` JSON
+NO_LABEL = "with"  # stands for an empty relation label; the authors draw a word at random
+LONGEST = 100_000  # characters of a text; the parser needs about 1 GB for 100,000 words
+CHUNK = 1000  # texts parsed, and written to the cache, together
+UNUSED = ("ner", "lemmatizer", "trainable_lemmatizer", "senter", "textcat", "entity_linker")
+# fmt: off
+FUNCTION_WORDS = frozenset(
+    "a an the this that these those some any no every each all both i me my we us our you your he "
+    "him his she her it its they them their who what which there here is are was were be been am "
+    "being do does did have has had will would can could should may might must and or but nor if "
+    "so as at by for from in into of off on onto out over to up with without than then too very "
+    "not just only how when where why while it's i'm that's oh".split()
+)
+# fmt: on
+
+
+# --- The authors' JSON ------------------------------------------------------------------------
+
+
+def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
+    """The graph of one entry of the authors' `scene_graph` JSON (spec 2.3).
+
+    Names and attributes are lower-cased; the first element of an attribute is not read; an empty
+    relation label becomes "with"; an entry without entities gives one fallback node.
+
+    Raises ValueError that says what is wrong with the entry.
+    """
+    try:
+        text, entities, relations = entry["caption"], entry["entities"], entry["relations"]
+        graph = nx.MultiDiGraph(text=str(text), fallback=bool(entry.get("fallback", not entities)))
+        place: dict[Any, int] = {}
+        for i, entity in enumerate(entities):
+            if place.setdefault(entity["id"], i) != i:
+                raise ValueError(f"two entities have the id {entity['id']!r}")
+            _add_object(graph, i, entity["name"])
+            for _, label, adverbs in entity["attributes"]:
+                add_attribute(graph, i, _text(label), _words(adverbs))
+        for subject, object_, words, preposition in relations:
+            if subject not in place or object_ not in place:
+                raise ValueError(f"a relation joins {subject!r} and {object_!r}: no such entities")
+            ends = place[subject], place[object_]
+            add_relation(graph, *ends, _words(words), _text(preposition))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a scene graph as the authors write it: {error!r}") from error
+    if not entities:
+        graph.graph["fallback"] = True
+        _add_object(graph, 0, fallback_label(graph.graph["text"]))
+    return graph
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} stands where a text should be")
+    return value.lower()
+
+
+def _words(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} stands where a list of words should be")
+    return [_text(word) for word in value]
+
+
+def _add_object(graph: nx.MultiDiGraph, i: int, name: object) -> None:
+    label = _text(name)
+    if not label.strip():
+        raise ValueError(f"entity {i} has no name")
+    graph.add_node(i, type="object", label=label)
+
+
+def add_attribute(
+    graph: nx.MultiDiGraph, i: int, label: str, adverbs: Sequence[str] = ()
+) -> tuple[int, int]:
+    """Give object i one more attribute; returns its node."""
+    k = 0
+    while (i, k) in graph:
+        k += 1
+    graph.add_node((i, k), type="attribute", label=label, adverbs=tuple(adverbs))
+    graph.add_edge(i, (i, k), type="attribute", label="has")
+    return i, k
+
+
+def add_relation(
+    graph: nx.MultiDiGraph, subject: int, object_: int, words: Sequence[str], preposition: str
+) -> None:
+    """Join two objects; without words and preposition the label is "with"."""
+    if not preposition and not any(words):
+        words, preposition = (), NO_LABEL
+    label = " ".join(word for word in (*words, preposition) if word)
+    graph.add_edge(
+        subject, object_, type="relation", label=label, words=tuple(words), preposition=preposition
+    )
+
+
+def fallback_label(text: str) -> str:
+    """A caption's words without function words; the whole text if none are left."""
+    words = re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text.lower())
+    content = [word for word in words if word not in FUNCTION_WORDS]
+    return " ".join(content) or " ".join(text.lower().split()) or "(nothing)"
+
+
+def objects(graph: nx.MultiDiGraph) -> list[int]:
+    """The object nodes, 0..n-1."""
+    return [i for i, kind in graph.nodes(data="type") if kind == "object"]
+
+
+def attributes(graph: nx.MultiDiGraph, i: int) -> list[tuple[int, int]]:
+    """The attribute nodes of object i."""
+    return [j for j in graph.successors(i) if graph.nodes[j]["type"] == "attribute"]
+
+
+def relations(graph: nx.MultiDiGraph) -> list[tuple[int, int, dict[str, Any]]]:
+    """(subject, object, data of the edge) of each relation."""
+    return [edge for edge in graph.edges(data=True) if edge[2]["type"] == "relation"]
+
+
+def phrase(graph: nx.MultiDiGraph, node: Any) -> str:
+    """The words of a node as the model reads them: an attribute's adverbs follow it (spec 2.3)."""
+    data = graph.nodes[node]
+    return " ".join((data["label"], *data.get("adverbs", ())))
+
+
+def to_authors(graph: nx.MultiDiGraph) -> Entry:
+    """The entry of the authors' JSON; `from_authors` makes an equal graph of it.
+
+    A fallback node is written as an entity, which their loader needs, and marked by a key of ours
+    that it does not read.
+    """
+    entities, count = [], 0
+    for i in objects(graph):
+        said = []
+        for node in attributes(graph, i):
+            data = graph.nodes[node]
+            said.append([count, data["label"], list(data["adverbs"])])
+            count += 1
+        entities.append({"id": i, "name": graph.nodes[i]["label"], "attributes": said})
+    joined = [[s, o, list(d["words"]), d["preposition"]] for s, o, d in relations(graph)]
+    entry = {"caption": graph.graph["text"], "entities": entities, "relations": joined}
+    return entry | ({"fallback": True} if graph.graph["fallback"] else {})
+
+
+def write_authors(graphs: Sequence[nx.MultiDiGraph], path: Path) -> None:
+    """Write a split's graphs as the authors' `{split}.json`; keys are "0", "1", ..."""
+    entries = {str(i): to_authors(graph) for i, graph in enumerate(graphs)}
+    write_atomic(path, lambda temporary: temporary.write_text(json.dumps(entries)))
+
+
+def read_authors(path: Path) -> list[nx.MultiDiGraph]:
+    """Read the authors' `{split}.json`: the graphs in the order of the captions.
+
+    Raises DataError naming the file, the caption and the mend.
+    """
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file (get it again)") from error
+    except ValueError as error:
+        raise DataError(f"{path}: cannot be read: {error} (get it again)") from error
+    if not isinstance(entries, dict) or set(entries) != {str(i) for i in range(len(entries))}:
+        raise DataError(f'{path}: its keys are not "0", "1", ... without a gap (get it again)')
+    graphs = []
+    for i in range(len(entries)):
+        try:
+            graphs.append(from_authors(entries[str(i)]))
+        except ValueError as error:
+            raise DataError(f'{path}, caption "{i}": {error} (mend or remove it)') from error
+    return graphs
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(made := dict(pairs)) != len(pairs):
+        raise ValueError("a key occurs twice in one object")
+    return made
+
+
+# --- Parsing ---------------------------------------------------------------------------------
+
+
+def graph_of(doc: "Doc") -> nx.MultiDiGraph:
+    """The scene graph of a parsed caption; see `mmlib.scenegraph.rules.entry_of` for what counts as what.
+
+    Always has an object: where the rules find none, a fallback node with the caption's content
+    words (the paper's parser fails there).
+    """
+    return from_authors(entry_of(doc))
+
+
+def fallback_rate(graphs: Sequence[nx.MultiDiGraph]) -> float:
+    """Share of graphs in which nothing was found."""
+    return sum(graph.graph["fallback"] for graph in graphs) / len(graphs)
+
+
+def parse(
+    texts: Sequence[str],
+    nlp: "Language | str | Path | None" = None,
+    cache: Path | None = None,
+    workers: int = 1,
+    progress: bool | None = None,
+) -> list[nx.MultiDiGraph]:
+    """The scene graphs of captions, in their order; equal captions have graphs of their own.
+
+    nlp: a spaCy pipeline, or its name or folder; None is the one that mmlib brings along.
+    cache: file that keeps the graphs by text, pipeline and version of the rules; what is parsed
+        is written every 1,000 texts, so that an interrupted run goes on where it was.
+    workers: processes that parse.
+    progress: show a bar; None shows one for more than 1,000 texts.
+
+    Raises ValueError for a text that is no valid Unicode or has more than 100,000 characters.
+    """
+    for i, text in enumerate(texts):
+        _check_text(i, text)
+    entries: dict[str, Entry] = {}
+    version = ""
+    if cache is not None:
+        version = _version(_loaded(nlp))
+        entries = _read_cache(cache, version, texts)
+    missing = [text for text in dict.fromkeys(texts) if text not in entries]
+    chunks = [missing[i : i + CHUNK] for i in range(0, len(missing), CHUNK)]
+    hidden = len(missing) <= CHUNK if progress is None else not progress
+    with tqdm(total=len(missing), desc="parse", leave=False, disable=hidden) as bar:
+        for found in _parse_chunks(chunks, nlp, workers):
+            entries.update(found)
+            if cache is not None:
+                _write_cache(cache, version, found)
+            bar.update(len(found))
+    return [from_authors(entries[text]) for text in texts]
+
+
+def _check_text(i: int, text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"text {i}: character {error.start} is half a character (a lone surrogate): "
+            "read its file as UTF-8 again"
+        ) from error
+    if len(text) > LONGEST:
+        raise ValueError(f"text {i} has {len(text)} characters: a caption has at most {LONGEST}")
+
+
+@lru_cache(maxsize=2)
+def _by_name(name: str | Path | None) -> "Language":
+    from mmlib.scenegraph.parser import load_english
+
+    return load_english(name)
+
+
+def _loaded(nlp: "Language | str | Path | None") -> "Language":
+    return _by_name(nlp) if nlp is None or isinstance(nlp, str | Path) else nlp
+
+
+def _version(nlp: "Language") -> str:
+    from mmlib.scenegraph.parser import pipeline_version
+
+    return f"rules {RULES}, {pipeline_version(nlp)}"
+
+
+def _parse_chunks(
+    chunks: Sequence[list[str]], nlp: "Language | str | Path | None", workers: int
+) -> Iterator[dict[str, Entry]]:
+    if workers == 1 or len(chunks) < 2:
+        return (_parse_chunk(chunk, nlp) for chunk in chunks)
+    # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
+    return in_processes(_parse_chunk, [(chunk, nlp) for chunk in chunks], workers)
+
+
+def _parse_chunk(texts: list[str], nlp: "Language | str | Path | None") -> dict[str, Entry]:
+    pipeline = _loaded(nlp)
+    unused = [name for name in pipeline.pipe_names if name in UNUSED]
+    docs = pipeline.pipe(texts, disable=unused, batch_size=256)
+    return {text: entry_of(doc) for text, doc in zip(texts, docs, strict=True)}
+
+
+# --- The cache -------------------------------------------------------------------------------
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS parsers (id INTEGER PRIMARY KEY, version TEXT UNIQUE);
+CREATE TABLE IF NOT EXISTS graphs (
+    parser INTEGER, text TEXT, entry BLOB, PRIMARY KEY (parser, text)
+) WITHOUT ROWID;
+"""
+
+
+def _read_cache(path: Path, version: str, texts: Iterable[str]) -> dict[str, Entry]:
+    """The entries of these texts that the cache has; a damaged cache is put aside and has none."""
+    if not path.exists():
+        return {}
+    wanted = set(texts)
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            rows = db.execute(
+                "SELECT text, entry FROM graphs JOIN parsers ON parser = id WHERE version = ?",
+                (version,),
+            )
+            # zlib's check sum finds what SQLite does not check
+            found = {t: json.loads(zlib.decompress(packed)) for t, packed in rows if t in wanted}
+            return {text: {"caption": text, **entry} for text, entry in found.items()}
+    except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError) as error:
+        aside = path.with_name(f"{path.name}.damaged")
+        log.warning(
+            "%s: damaged cache of scene graphs (%s); it is made anew, the old file is now %s",
+            path, error, aside.name,
+        )  # fmt: skip
+        path.replace(aside)
+        return {}
+
+
+def _write_cache(path: Path, version: str, entries: Mapping[str, Entry]) -> None:
+    """Add entries in one transaction: all of them or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path, timeout=60)) as db, db:
+        db.executescript(TABLES)
+        db.execute("INSERT OR IGNORE INTO parsers (version) VALUES (?)", (version,))
+        (parser,) = db.execute("SELECT id FROM parsers WHERE version = ?", (version,)).fetchone()
+        rows = ((parser, text, _packed(entry)) for text, entry in entries.items())
+        db.executemany("INSERT OR REPLACE INTO graphs VALUES (?, ?, ?)", rows)
+
+
+def _packed(entry: Entry) -> bytes:
+    kept = {key: value for key, value in entry.items() if key != "caption"}
+    return zlib.compress(json.dumps(kept, separators=(",", ":")).encode())
+
+
+# --- Errors on purpose -------------------------------------------------------------------------
+
+ERRORS = ("tokens", "attribute", "edge")
+LOST = "[UNK]"  # what is left of an object whose only word is dropped
+
+
+def corrupt(
+    graph: nx.MultiDiGraph, kind: str, rate: float, rng: np.random.Generator
+) -> nx.MultiDiGraph:
+    """The graph, with probability `rate` with one parse error of a kind (paper, section 9).
+
+    kind: "tokens", a word of one node or relation is dropped; "attribute", one attribute moves to
+        another object; "edge", one relation moves to another pair of objects; "mixed", one of the
+        three that the graph has room for.
+    The paper does not say how many errors a caption gets; here it is one. A graph in which there
+    is nothing to move stays as it is. `graph.graph["error"]` of the result names what was done,
+    or is None. The given graph is not changed.
+
+    Raises ValueError for another kind or a rate outside [0, 1].
+    """
+    if kind not in (*ERRORS, "mixed") or not 0 <= rate <= 1:
+        raise ValueError(f"no parse error of kind {kind!r} at rate {rate}: see corrupt's docstring")
+    made = graph.copy()
+    made.graph["error"] = None
+    several = len(objects(graph)) > 1
+    room = {
+        "tokens": True,
+        "attribute": several and any(attributes(graph, i) for i in objects(graph)),
+        "edge": several and bool(relations(graph)),
+    }
+    chosen = kind
+    hit, draw = rng.random() < rate, rng.integers(2**31)  # as many draws for each graph
+    if kind == "mixed":
+        possible = [name for name in ERRORS if room[name]]
+        chosen = possible[draw % len(possible)]
+    if not hit or not room[chosen]:
+        return made
+    {"tokens": _drop_token, "attribute": _move_attribute, "edge": _move_edge}[chosen](
+        made, np.random.default_rng(draw)
+    )
+    made.graph["error"] = chosen
+    return made
+
+
+def _drop_token(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
+    """Drop one word of one label; what has no word left is "[UNK]" or "with"."""
+    places: list[tuple[dict[str, Any], str, int]] = []
+    for data in [d for _, d in graph.nodes(data=True)] + [d for _, _, d in relations(graph)]:
+        for field in (
+            ("words", "preposition") if data["type"] == "relation" else ("label", "adverbs")
+        ):
+            value = data.get(field, ())
+            words = value.split() if isinstance(value, str) else value
+            places += [(data, field, k) for k in range(len(words))]
+    data, field, k = places[rng.integers(len(places))]
+    value = data[field]
+    words = value.split() if isinstance(value, str) else list(value)
+    del words[k]
+    data[field] = " ".join(words) if isinstance(value, str) else tuple(words)
+    if data["type"] == "relation":
+        data["label"] = " ".join((*data["words"], data["preposition"])).strip()
+        if not data["label"]:
+            data["label"] = data["preposition"] = NO_LABEL
+    elif not data["label"]:
+        data["label"] = LOST
+
+
+def _move_attribute(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
+    nodes = [node for i in objects(graph) for node in attributes(graph, i)]
+    node = nodes[rng.integers(len(nodes))]
+    others = [i for i in objects(graph) if i != node[0]]
+    data = dict(graph.nodes[node])
+    graph.remove_node(node)
+    add_attribute(graph, others[rng.integers(len(others))], data["label"], data["adverbs"])
+
+
+def _move_edge(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
+    edges = list(graph.edges(keys=True, data=True))
+    edges = [edge for edge in edges if edge[3]["type"] == "relation"]
+    s, o, key, data = edges[rng.integers(len(edges))]
+    pairs = [(a, b) for a in objects(graph) for b in objects(graph) if a != b and (a, b) != (s, o)]
+    graph.remove_edge(s, o, key)
+    graph.add_edge(*pairs[rng.integers(len(pairs))], **data)

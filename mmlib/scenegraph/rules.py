@@ -1,0 +1,570 @@
+"""The rules that read objects, attributes and relations from a caption's dependency tree.
+
+`entry_of` is the whole of it; `mmlib.scenegraph` makes graphs of what it returns. `mmlib.scenegraph.trees` has
+brought the tree into one form before, whatever labels the pipeline has.
+
+The paper (CORA, section 3.1) names four kinds of rules, but gives none; these are our own.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mmlib.scenegraph.trees import (
+    BE,
+    CLOTHES,
+    IN_LABEL,
+    OBLIQUE,
+    RECIPROCAL,
+    SUBJECT,
+    Tree,
+    tree_of,
+)
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+RULES = 2  # raise it with every change of a rule: cached graphs of other rules are not read
+
+# --- Words -----------------------------------------------------------------------------------
+
+# fmt: off
+# Looks happy, gets wet: what is said of the subject is the adjective.
+LINKING = frozenset(
+    "look looks looked looking seem seems seemed seeming appear appears appeared appearing "
+    "get gets got getting become becomes became becoming feel feels feeling stay stays staying "
+    "remain remains remaining turn turns turning go goes".split()
+)
+PARTICLES = frozenset("up down out off on over away back along around about through in by".split())
+NOT_ADVERBS = frozenset(
+    "also too then now just only even so as when where while how why than both".split()
+)
+NOT_ATTRIBUTES = frozenset(
+    "several many few other some any all both various more most such same own certain".split()
+)
+# "a pair of shoes" is one object, with "red" of "a pair of red shoes" as its attribute.
+QUANTITIES = frozenset(
+    "pair pairs couple group groups crowd crowds bunch bunches trio lot lots number team row rows "
+    "container containers "
+    "line lines herd flock pack swarm cup cups glass glasses bottle bottles bowl bowls plate "
+    "plates mug can cans jar bucket basket baskets bag bags box boxes tray pot slice slices piece "
+    "pieces loaf stack stacks pile piles heap set sets handful bouquet cluster patch body sheet "
+    "type kind sort variety bundle bale crew gang party gathering class".split()
+)
+# "a group of men and women": one object, whose members are of two sorts
+COLLECTIVES = frozenset(
+    "pair couple group groups crowd crowds bunch trio team row line gathering number mix".split()
+)
+# Participles after which "by" tells the place.
+POSED = frozenset("parked seated located stopped situated perched placed pitched docked".split())
+WEARING = frozenset("wearing wears wear".split())
+RELATIVE = frozenset("who that which whom whose".split())
+# Pronouns that stand for something one can see; the others make no node.
+SOMEONE = frozenset(
+    "someone somebody something everyone everybody one ones another others other".split()
+)
+# Helps a boy to climb: the boy climbs.
+CONTROL = ("help", "ask", "tell", "teach", "let", "allow", "want", "encourag", "forc", "urg")
+# fmt: on
+ARGUMENT = SUBJECT | OBLIQUE | {"obj", "iobj", "obl:agent", "root", "conj", "appos", "nmod:poss"}
+CLAUSE = frozenset(
+    "root acl acl:relcl advcl advcl:relcl xcomp ccomp conj parataxis csubj dep list appos "
+    "dislocated amod nsubj obl nmod obj".split()
+)
+INSIDE = IN_LABEL | {"amod", "nummod"}
+NEVER_OBJECT = IN_LABEL | frozenset(
+    "fixed case mark cc cc:preconj det aux aux:pass cop punct amod nummod advmod discourse "
+    "reparandum expl compound:prt".split()
+)
+
+
+# --- The rules -------------------------------------------------------------------------------
+
+
+def entry_of(doc: "Doc") -> dict[str, Any]:
+    """What a parsed caption says, as an entry of the authors' `scene_graph` JSON (spec 2.3).
+
+    doc: a text that a spaCy pipeline with a tagger and a parser has read.
+
+    - Objects: nouns with their compounds and names; "pair of shoes", "group of people" are one
+      object. "Someone", "one", "another" count; other pronouns make no node, but a relative
+      pronoun stands for its noun. Places and times ("background", "night") are objects.
+    - Attributes: adjectives, participles, numbers, predicative adjectives and nouns ("is a
+      fireman"), intransitive verbs; coordinated ones apart; each with its adverbs.
+    - Relations: subject - verb - object, subject - verb with preposition - object, noun -
+      preposition - noun. A passive's agent is the subject. An intransitive verb that has such a
+      relation is no attribute in addition. A possessor stands in relation "of".
+    - Conjuncts share subjects, objects and verbs; "young boys and girls" shares the adjective.
+    - Where parsers often err, words decide: clothes belong to the nearest person before them.
+
+    Labels are as written, in lower case; auxiliaries never occur in them. A caption without
+    objects gives empty lists. Raises ValueError if the text has not been parsed.
+    """
+    return {"caption": doc.text, **_Reader(tree_of(doc)).read()}
+
+
+class _Reader:
+    """Reads one tree. Objects go by the token that heads them."""
+
+    def __init__(self, tree: Tree):
+        self.tree = tree
+        self.words, self.pos, self.head = tree.words, tree.pos, tree.head
+        self.role, self.kids = tree.role, tree.kids
+        self.labels: dict[int, str] = {}  # object -> its label
+        self.same: dict[int, int] = {}  # noun that makes no node -> the noun whose object it names
+        self.said: set[int] = set()  # those of them that are said of it: "is a fireman"
+        self.attributes: dict[int, dict[str, tuple[str, list[str]]]] = {}
+        self.relations: dict[tuple[int, int, str], tuple[list[str], str]] = {}
+
+    def read(self) -> dict[str, Any]:
+        self.find_objects()
+        for i in list(self.labels):
+            self.noun(i)
+        for i in list(self.same):
+            self.noun(i)
+        for i in range(len(self.tree)):
+            if self.is_clause(i):
+                self.clause(i)
+        return self.entry()
+
+    def entry(self) -> dict[str, Any]:
+        place = {i: n for n, i in enumerate(self.labels)}
+        count = 0
+        entities = []
+        for i, label in self.labels.items():
+            said = []
+            for text, adverbs in self.attributes.get(i, {}).values():
+                said.append([count, text, adverbs])
+                count += 1
+            entities.append({"id": place[i], "name": label, "attributes": said})
+        relations = [
+            [place[s], place[o], list(words), preposition]
+            for (s, o, _), (words, preposition) in self.relations.items()
+        ]
+        return {"entities": entities, "relations": relations}
+
+    # --- Objects ---
+
+    def find_objects(self) -> None:
+        found = [i for i in range(len(self.tree)) if self.is_object(i)]
+        self.labels = dict.fromkeys(found, "")
+        for i in found:
+            subject = self.subject_of_noun(i)
+            if subject >= 0 and self.whole(subject) != i:
+                self.drop(i, subject)
+                self.said.add(i)
+        for i in list(self.labels):
+            if i in self.labels:
+                self.labels[i] = self.phrase(i) + self.contents(i)
+
+    def is_object(self, i: int) -> bool:
+        role, pos, word = self.role[i], self.pos[i], self.words[i]
+        if role in NEVER_OBJECT or not any(c.isalnum() for c in word):
+            return False
+        if pos in ("NOUN", "PROPN"):
+            return role != "obl:unmarked" or self.pos[self.head[i]] not in ("ADJ", "ADV")
+        if word in SOMEONE:
+            return True
+        if role not in ARGUMENT or any(self.role[k] in ("cop", "nsubj") for k in self.kids[i]):
+            return False
+        if pos == "NUM":
+            return role in ("nsubj", "nsubj:pass", "obj") or (role == "root" and len(self.tree) < 3)
+        if pos == "ADJ":
+            marked = any(self.role[k] in ("det", "case") for k in self.kids[i])
+            return marked and role not in ("root", "conj")
+        return False
+
+    def subject_of_noun(self, i: int) -> int:
+        """The man, if i is "fireman" of "the man is a fireman"; else -1."""
+        if not any(self.role[k] == "cop" for k in self.kids[i]) or self.preposition(i):
+            return -1
+        subjects = self.subjects(i)
+        return subjects[0] if len(subjects) == 1 else -1
+
+    def phrase(self, i: int) -> str:
+        """A word with its compounds and what belongs to these, as written."""
+        parts = [i]
+        for k in self.kids[i]:
+            if self.role[k] in IN_LABEL:
+                parts += self.inside(k)
+        return " ".join(self.words[k] for k in sorted(parts))
+
+    def inside(self, i: int) -> list[int]:
+        """A compound's words: "high school" of "high school students"."""
+        parts = [i]
+        for j in parts:  # grows on the way
+            parts += [k for k in self.kids[j] if self.role[k] in INSIDE]
+        return parts
+
+    def contents(self, i: int) -> str:
+        """ " of shoes" after "pair"; its noun is no object then, but another name of the pair."""
+        text, last = "", i
+        while last >= 0 and self.words[last] in QUANTITIES:
+            nouns = (
+                k
+                for k in self.kids[last]
+                if self.role[k] in OBLIQUE and k in self.labels and self.preposition(k) == "of"
+            )
+            last = next(nouns, -1)
+            if last >= 0:
+                text += f" of {self.phrase(last)}{self.joined(last, i)}"
+                self.drop(last, i)
+        return text
+
+    def joined(self, i: int, quantity: int) -> str:
+        """ " and women" of "a group of men and women"; other conjuncts belong to the group."""
+        text = ""
+        for other in [k for k in self.kids[i] if self.role[k] == "conj"]:
+            if other in self.labels and self.is_bare(other, quantity):
+                text += f" and {self.phrase(other)}"
+                self.drop(other, quantity)
+            else:
+                self.head[other] = quantity
+                self.kids[i].remove(other)
+                self.kids[quantity].append(other)
+        return text
+
+    def is_bare(self, i: int, quantity: int) -> bool:
+        """Whether i is "women" of "a group of men and women"."""
+        plain = not any(self.role[k] in ("det", "amod", "nummod") for k in self.kids[i])
+        return plain and self.words[quantity] in COLLECTIVES
+
+    def drop(self, i: int, whole: int) -> None:
+        del self.labels[i]
+        self.same[i] = whole
+
+    def whole(self, i: int) -> int:
+        """The noun whose object noun i names: itself, or "pair" for "shoes"."""
+        while i in self.same:
+            i = self.same[i]
+        return i
+
+    def preposition(self, i: int) -> str:
+        """The preposition of a noun; a conjunct may have that of the first one."""
+        if i in self.tree.prep:
+            return self.tree.prep[i]
+        case = [k for k in self.kids[i] if self.role[k] == "case" and k < i]
+        if case:
+            return " ".join(self.words[k] for k in case)
+        if self.role[i] == "conj" and self.head[i] in self.labels:
+            return self.preposition(self.head[i])
+        return ""
+
+    # --- What a word stands for ---
+
+    def objects(self, i: int) -> list[int]:
+        """The objects that a noun or pronoun stands for, with its conjuncts."""
+        i = self.whole(i)
+        if i in self.labels:
+            return self.group(i)
+        if self.pos[i] in ("PRON", "DET", "SCONJ") and self.words[i] in RELATIVE:
+            for h in self.tree.above(i):
+                if self.role[h] in ("acl:relcl", "acl", "advcl:relcl") and self.head[h] >= 0:
+                    return self.sharing(self.head[h], h)
+        for k in self.kids[i]:  # "some of the men"
+            if self.role[k] == "nmod" and k in self.labels and self.preposition(k) == "of":
+                return self.group(k)
+        return []
+
+    def group(self, i: int) -> list[int]:
+        """A noun and the nouns coordinated with it."""
+        rest = [k for k in self.kids[i] if self.role[k] == "conj" and not self.is_predicate(k)]
+        return self.unique(j for k in (i, *rest) if (j := self.whole(k)) in self.labels)
+
+    def sharing(self, noun: int, modifier: int) -> list[int]:
+        """The nouns that a clause after `noun` is about: perhaps all that are coordinated.
+
+        In "a man and a woman dancing" the parser may hang the verb on either of them.
+        """
+        noun = self.wearer(noun, modifier)
+        whole = self.whole(noun)
+        if whole not in self.labels:
+            return []
+        first = self.head[noun] if self.role[noun] == "conj" else noun
+        group = self.group(first) if first in self.labels else [whole]
+        if len(group) == 1 or modifier < group[-1] or whole not in (first, group[-1]):
+            return [whole]
+        if not self.is_plain_list(group) or self.is_of_one(modifier):
+            return [group[-1]]
+        shared = whole == first or self.role[modifier] not in OBLIQUE or self.is_plain(whole)
+        return group if shared else [whole]
+
+    def is_of_one(self, modifier: int) -> bool:
+        """Whether a modifier can be said of one thing only: "wearing a hat"."""
+        worn = [k for k in self.kids[modifier] if self.role[k] == "obj"]
+        worn = worn if self.words[modifier] == "wearing" else [modifier]
+        return any(
+            self.words[k] in CLOTHES and any(self.words[d] in ("a", "an") for d in self.kids[k])
+            for k in worn
+        )
+
+    def wearer(self, noun: int, clause: int) -> int:
+        """The man of "a man in a red shirt standing": the parser may hang the verb on the shirt."""
+        if self.role[clause] not in ("acl", "acl:relcl"):
+            return noun
+        first = self.head[noun] if self.role[noun] == "conj" else noun
+        above = self.head[first]
+        who = any(self.words[k] == "who" for k in self.kids[clause])
+        if not who and not (self.role[clause] == "acl" and self.words[clause].endswith("ing")):
+            return noun
+        if self.role[first] == "nmod" and self.preposition(first) == "in":
+            return above if above in self.labels else noun
+        if self.role[first] == "obj" and self.words[above] in WEARING:
+            if self.role[above] == "acl" and self.head[above] in self.labels:
+                return self.head[above]
+        return noun
+
+    def is_plain_list(self, group: list[int]) -> bool:
+        """Whether two conjuncts have no comma between them, and no clause follows the first."""
+        comma = any(self.words[i] == "," for i in range(group[-2], group[-1]))
+        said = ("acl", "acl:relcl", "nmod", "obl", "advcl")
+        return not (comma and len(group) == 2) and not any(
+            self.role[k] in said and k < group[-1] for i in group[:-1] for k in self.kids[i]
+        )
+
+    def subjects(self, i: int, depth: int = 0) -> list[int]:
+        """The objects that clause i is about."""
+        own = [k for k in self.kids[i] if self.role[k] in SUBJECT]
+        if own:
+            return self.unique(j for k in own for j in self.objects(k))
+        role, h = self.role[i], self.head[i]
+        if h < 0 or depth > 20:
+            return []
+        if role == "csubj":  # "a woman wearing a hat is on a horse", the verb taken for a subject
+            before = [k for k in self.kids[h] if self.role[k] in SUBJECT and k < i]
+            return self.unique(j for k in before for j in self.objects(k))
+        if role == "acl" and self.role[h] in ("obj", "obl") and self.is_adverbial(i):
+            return self.subjects(self.head[h], depth + 1)
+        if role in ("acl", "acl:relcl", "amod"):
+            return self.sharing(h, i)
+        if role == "xcomp" and (
+            not self.is_adverbial(i) or self.words[h].startswith(CONTROL)
+        ):  # "watches a dog run", "helps a boy to climb"; but "uses a rope to climb"
+            objects = self.unique(
+                j for k in self.kids[h] if self.role[k] == "obj" for j in self.objects(k)
+            )
+            if objects:
+                return objects
+        if role in ("nsubj", "nsubj:pass", "ccomp"):
+            return []
+        if h in self.labels or h in self.same:
+            return self.sharing(h, i)
+        return self.subjects(h, depth + 1)
+
+    def is_adverbial(self, i: int) -> bool:
+        """Whether a clause starts with "to", "while" and the like."""
+        return any(self.role[k] == "mark" and k < i for k in self.kids[i])
+
+    @staticmethod
+    def unique(objects: Iterable[int]) -> list[int]:
+        return list(dict.fromkeys(objects))
+
+    # --- Attributes and relations ---
+
+    def attribute(self, i: int, text: str, adverbs: Iterable[str] = ()) -> None:
+        if text in NOT_ATTRIBUTES:
+            return
+        adverbs = list(adverbs)
+        self.attributes.setdefault(i, {}).setdefault(" ".join((text, *adverbs)), (text, adverbs))
+
+    def relation(self, subject: int, words: list[str], preposition: str, object_: int) -> None:
+        label = " ".join(word for word in (*words, preposition) if word)
+        if subject != object_ and label:
+            self.relations.setdefault((subject, object_, label), (words, preposition))
+
+    def noun(self, i: int) -> None:
+        """What hangs on a noun: adjectives, numbers, phrases with prepositions, possessors."""
+        whole = self.whole(i)
+        if whole not in self.labels:
+            return
+        if i in self.said:
+            self.attribute(whole, self.phrase(i))  # "the man is a fireman"
+        for k in self.kids[i]:
+            role = self.role[k]
+            if role in ("amod", "nummod"):
+                self.modifier(i, k)
+            elif role == "nmod:poss":
+                for owner in self.objects(k):
+                    self.relation(whole, [], "of", owner)
+            elif role in OBLIQUE and not self.is_predicate(i) and self.whole(k) != whole:
+                self.phrases(self.sharing(i, k), [], k)
+
+    def is_predicate(self, i: int) -> bool:
+        return any(self.role[k] in SUBJECT for k in self.kids[i])
+
+    def modifier(self, noun: int, i: int) -> None:
+        """An adjective, participle or number at a noun, with the ones coordinated with it."""
+        owners = [self.whole(noun)]
+        if self.role[i] == "amod" and i < noun:
+            owners += [k for k in self.group(noun)[1:] if noun in self.labels and self.is_plain(k)]
+        for k in (i, *(c for c in self.kids[i] if self.role[c] == "conj")):
+            if self.is_clause(k) and self.role[k] == "amod":
+                continue  # read as a clause: "a bowl full of fruit"
+            for owner in owners:
+                self.attribute(owner, self.with_measure(k), self.adverbs(k))
+
+    def is_plain(self, i: int) -> bool:
+        """Whether a conjunct has nothing of its own: "girls" of "young boys and girls"."""
+        return not any(self.role[k] in ("det", "amod", "nummod", "nmod:poss") for k in self.kids[i])
+
+    def with_measure(self, i: int) -> str:
+        """ "three year old", where the year is no object; else the word with its compounds."""
+        parts = [i]
+        for k in self.kids[i]:
+            if self.role[k] in ("obl:unmarked", *IN_LABEL) and k < i:
+                parts += self.inside(k)
+        return " ".join(self.words[k] for k in sorted(parts))
+
+    def adverbs(self, i: int) -> list[str]:
+        found = []
+        for k in self.kids[i]:
+            late = self.role[k] == "xcomp" and self.pos[k] == "ADJ" and not self.kids[k]
+            if self.role[k] != "advmod" and not (late and self.words[i] not in LINKING):
+                continue
+            if self.pos[k] not in ("ADV", "ADJ", "ADP", "PART") or self.words[k] in NOT_ADVERBS:
+                continue
+            if not self.is_particle(k):
+                more = [j for j in self.kids[k] if self.role[j] == "advmod"]
+                found.append(" ".join(self.words[j] for j in sorted((k, *more))))
+        return found
+
+    def is_particle(self, i: int) -> bool:
+        if self.role[i] == "compound:prt":
+            return True
+        return self.role[i] == "advmod" and self.words[i] in PARTICLES and self.head[i] < i
+
+    # --- Clauses ---
+
+    def is_clause(self, i: int) -> bool:
+        role, pos = self.role[i], self.pos[i]
+        if role not in CLAUSE:
+            return False
+        if role == "amod":  # "a bowl full of fruit", unlike "a red bowl"
+            return i > self.head[i] and any(self.role[k] in OBLIQUE for k in self.kids[i])
+        if pos == "VERB" or (pos == "AUX" and role not in ("aux", "cop")):
+            return True
+        if i in self.labels or self.words[i] in RECIPROCAL:
+            return self.is_predicate(i)
+        return pos in ("ADJ", "ADV") and (self.is_predicate(i) or role in ("acl", "xcomp", "conj"))
+
+    def clause(self, i: int) -> None:
+        if i in self.labels or self.words[i] in RECIPROCAL:
+            if self.preposition(i):  # "a dog is on the couch"
+                subjects = self.subjects(i)
+                self.phrases(subjects, [], i)
+                for k in self.kids[i]:  # "a dog is on the couch in the room"
+                    if self.role[k] in OBLIQUE:
+                        whose = [i] if self.role[k] == "nmod" and i in self.labels else subjects
+                        self.phrases(whose, [], k)
+        elif self.pos[i] in ("ADJ", "ADV"):
+            self.adjective(i)
+        else:
+            self.verb(i)
+
+    def phrases(self, subjects: Iterable[int], words: list[str], noun: int) -> bool:
+        """Relations "verb preposition" to a noun and its conjuncts; whether there are any."""
+        found = False
+        subjects = list(subjects)
+        if self.words[noun] in RECIPROCAL:
+            return self.reciprocal(subjects, words, f"{self.preposition(noun)} {self.words[noun]}")
+        for o in self.objects(noun):
+            preposition = self.preposition(o) or self.preposition(noun)
+            for s in subjects if preposition else ():
+                self.relation(s, words, preposition, o)
+                found = True
+        return found
+
+    def reciprocal(self, subjects: list[int], words: list[str], preposition: str) -> bool:
+        """ "A dog and a cat next to each other": a relation from the first to each other one."""
+        first = subjects[0] if subjects else -1
+        if first >= 0 and self.role[first] == "conj" and self.head[first] in self.labels:
+            first = self.head[first]
+        others = self.group(first)[1:] if first >= 0 else []
+        for other in others:
+            self.relation(first, words, preposition.strip(), other)
+        return bool(others)
+
+    def adjective(self, i: int) -> None:
+        """A predicative adjective: "is happy", "looks happy", "full of fruit"."""
+        verb = self.head[i]
+        if self.role[i] == "xcomp" and self.words[verb] not in LINKING and not self.kids[i]:
+            return  # an adverb of its verb: "standing still"
+        if self.role[i] == "conj" and self.role[verb] in ("amod", "advmod", "nummod"):
+            return
+        subjects = self.subjects(i)
+        found = bound = False
+        for k in self.kids[i]:
+            if self.role[k] in OBLIQUE:
+                close = self.preposition(k) in ("of", "to", "from", "with", "for", "at")
+                found |= self.phrases(subjects, [self.words[i]] if close else [], k)
+                bound |= found and close
+        if bound:
+            return
+        if self.pos[i] == "ADJ":
+            for subject in subjects:
+                self.attribute(subject, self.with_measure(i), self.adverbs(i))
+        elif not found and any(self.role[k] == "cop" for k in self.kids[i]):  # "close together"
+            before = [k for k in self.kids[i] if self.role[k] == "advmod" and k < i]
+            for subject in subjects:
+                self.attribute(subject, " ".join(self.words[k] for k in (*before, i)))
+
+    def verb(self, i: int) -> None:
+        """A verb with what it takes: relations if that is objects, else an attribute."""
+        subjects = self.subjects(i)
+        words = self.verb_words(i)
+        found = False
+        for k in self.kids[i]:
+            role = self.role[k]
+            if role in ("obl", "obl:agent") and self.is_agent(i, k):
+                for agent in self.objects(k):
+                    for s in subjects:
+                        self.relation(agent, words, "", s)
+                        found = True
+            elif role == "obj" and self.words[k] in RECIPROCAL:
+                found |= self.phrases(subjects, words, k)
+            elif role in ("obj", "iobj"):
+                for o in self.objects(k):
+                    for s in subjects if words else ():
+                        self.relation(s, words, "", o)
+                        found = True
+            elif role in OBLIQUE or role == "obl:agent":
+                found |= self.phrases(subjects, words, k)
+        if self.role[i] == "acl:relcl":
+            found |= self.gap(i, subjects, words)
+        if not found and words and not self.links(i):
+            for subject in subjects:
+                self.attribute(subject, " ".join(words), self.adverbs(i))
+
+    def is_agent(self, verb: int, i: int) -> bool:
+        """Whether "by" names who does it: "held by a boy", but not "parked by a tree"."""
+        if self.preposition(i) != "by" or self.words[verb] in POSED:
+            return False
+        if self.role[i] == "obl:agent":
+            return True
+        return (self.role[verb] == "acl" and not self.words[verb].endswith("ing")) or any(
+            self.role[k] in ("aux:pass", "nsubj:pass") for k in self.kids[verb]
+        )
+
+    def gap(self, i: int, subjects: list[int], words: list[str]) -> bool:
+        """ "The ball (that) the dog catches": the noun is the object."""
+        own = [k for k in self.kids[i] if self.role[k] in SUBJECT]
+        if not own or any(self.role[k] == "obj" for k in self.kids[i]):
+            return False
+        if any(self.words[k] in RELATIVE for k in own):
+            return False
+        for noun in self.sharing(self.head[i], i):
+            for s in subjects:
+                self.relation(s, words, "", noun)
+        return bool(subjects)
+
+    def links(self, i: int) -> bool:
+        """Whether the verb only links an adjective to its subject."""
+        return self.words[i] in LINKING and any(
+            self.role[k] == "xcomp" and self.pos[k] == "ADJ" for k in self.kids[i]
+        )
+
+    def verb_words(self, i: int) -> list[str]:
+        """The verb and its particles; none for a form of "be"."""
+        if self.words[i] in BE:
+            return []
+        particles = [k for k in self.kids[i] if self.is_particle(k)]
+        return [self.words[k] for k in sorted((i, *particles))]

@@ -1,0 +1,1 @@
+"""What runs and shows the notebooks: runner, course, report, checks, command line."""

@@ -1,0 +1,184 @@
+"""Run notebooks that replicate papers, report on the run, make a course of them, get their data."""
+
+import argparse
+import ast
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mmlib import __version__
+from mmlib.core.paths import notebooks_dir
+
+TIERS = ("world", "flickr8k", "paper")
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status: 0 done, 1 something failed, 2 wrong usage."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    args = _parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
+    try:
+        return args.run(args)
+    except KeyboardInterrupt:
+        print("\ninterrupted; --resume takes up what was finished", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _parser(with_data: bool) -> argparse.ArgumentParser:
+    """The parser; the data commands load their libraries only when they are asked for."""
+    parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="execute notebooks and judge their figures")
+    run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
+    run.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
+    run.add_argument("--seeds", type=int, metavar="N", help="seeds of the main results")
+    run.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where to compute")
+    run.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the results (default: runs/TIER; runs/latest then links to it)",
+    )
+    run.add_argument("--resume", action="store_true", help="take up an interrupted run in DIR")
+    run.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other parameter; VALUE is a Python literal, else text",
+    )
+    run.add_argument("--timeout", type=float, metavar="S", help="seconds a notebook may take")
+    run.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
+    run.set_defaults(run=_run)
+
+    report = commands.add_parser("report", help="write a finished run as a web site")
+    report.add_argument("folder", type=Path, metavar="RUN", help="such as runs/latest")
+    report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
+    report.set_defaults(run=_report)
+
+    course = commands.add_parser(
+        "course",
+        help="write the notebooks for students or for teachers",
+        description="DIR gets the notebooks and the folder expected that they read. Their results "
+        "go to runs/lab/ beside DIR, or where the parameter out says.",
+    )
+    course.add_argument(
+        "version", choices=("student", "answers"), help="without answers, or without blanks"
+    )
+    course.add_argument("out", type=Path, metavar="DIR", help="a new folder, or an earlier call's")
+    course.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
+    course.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
+    course.set_defaults(run=_course)
+
+    data = commands.add_parser("data", help="list, get, check data sets; extract features")
+    if with_data:
+        from mmlib.suite import data_cli
+
+        data_cli.register(data)
+    return parser
+
+
+def _run(args: argparse.Namespace) -> int:
+    """`mmlib run`."""
+    from mmlib.suite import outcomes, runner
+
+    try:
+        folder = _notebook_folder(args.notebooks)
+        notebooks = _select(folder, args.numbers)
+        parameters = _parameters(args)
+        out = args.out or folder.parent / "runs" / args.tier
+        timeout = args.timeout or runner.TIME_LIMITS[args.tier]
+        reports = runner.run_notebooks(notebooks, out, parameters, timeout)
+    except (UsageError, runner.ParameterError) as error:
+        print(f"mmlib run: {error}", file=sys.stderr)
+        return 2
+    if args.out is None:
+        runner.link_latest(out)
+    print(outcomes.summary_text(reports))
+    return int(not all(report.ok for report in reports))
+
+
+def _report(args: argparse.Namespace) -> int:
+    """`mmlib report`."""
+    from mmlib.suite import report
+
+    try:
+        index = report.write(args.folder, args.out)
+    except (report.ReportError, OSError) as error:
+        print(f"mmlib report: {error}", file=sys.stderr)
+        return 2
+    print(index)
+    return 0
+
+
+def _course(args: argparse.Namespace) -> int:
+    """`mmlib course`."""
+    from mmlib.suite import course
+
+    try:
+        notebooks = _select(_notebook_folder(args.notebooks), args.numbers)
+        written = course.write(args.version, args.out, notebooks)
+    except (UsageError, course.CourseError, OSError) as error:
+        print(f"mmlib course: {error}", file=sys.stderr)
+        return 2
+    for path in written:
+        print(path)
+    return 0
+
+
+def _notebook_folder(named: Path | None) -> Path:
+    """The folder of the notebooks: `named`, else the package's own."""
+    folder = named or notebooks_dir()
+    if not folder.is_dir():
+        raise UsageError(f"no folder {folder}: run this in a clone of the repository")
+    return folder.resolve()
+
+
+def _select(folder: Path, numbers: Sequence[str]) -> list[Path]:
+    """The notebooks whose names begin with `numbers`, in the order of their names."""
+    known = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    listing = ", ".join(path.stem for path in known) or "none"
+    chosen: set[Path] = set()
+    for number in numbers:
+        found = [path for path in known if path.stem.startswith(number.zfill(2))]
+        if not found or not number:
+            raise UsageError(f"no notebook {number!r}; there are {listing}")
+        chosen.update(found)
+    if not known:
+        raise UsageError(f"no notebook in {folder}")
+    return sorted(chosen) if numbers else known
+
+
+def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+    """The parameters that the options ask for; what is not asked for keeps its default."""
+    if args.seeds is not None and args.seeds < 1:
+        raise UsageError("--seeds must be at least 1")
+    given = {"tier": args.tier, "seeds": args.seeds, "device": args.device}
+    parameters = {name: value for name, value in given.items() if value is not None}
+    if args.resume:
+        parameters["resume"] = True
+    for setting in args.set:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--set {setting}: write NAME=VALUE")
+        if name in parameters or name == "out":
+            raise UsageError(f"--set {name}: use --{name}, once")
+        try:
+            parameters[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            parameters[name] = text
+    return parameters
+
+
+if __name__ == "__main__":
+    sys.exit(main())

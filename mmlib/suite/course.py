@@ -1,0 +1,398 @@
+"""Exercises: checks that say right or wrong and why, and a course's two versions of a notebook.
+
+An exercise is five cells in a row, marked by tags (`FORM`): the question, a blank for the student,
+the worked answer, a check, and the explanation. A check cell calls `number`, `choice` or
+`function`. `write` makes the students' version, which has no answers, and the teacher's, which has
+no blanks.
+
+Results of a notebook go where its parameter `out` says; left empty, to `../runs/lab/` as seen from
+the notebook. So the notebooks of a course in `teaching/week1/` write into `teaching/runs/lab/`, and
+two versions side by side share that folder: run them one after the other, or set `out`.
+"""
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mmlib.core.paths import write_atomic
+
+Version = Literal["student", "answers"]
+FORM = (
+    "exercise (markdown)",
+    "blank (code)",
+    "answer (code)",
+    "check (code)",
+    "answer (markdown)",
+)
+PARTS = {part.split()[0] for part in FORM}
+REMOVED: dict[Version, dict[str, set[str]]] = {  # as nbconvert's TagRemovePreprocessor takes it
+    "student": {"remove_cell_tags": {"answer"}, "remove_all_outputs_tags": {"check"}},
+    "answers": {"remove_cell_tags": {"blank"}},
+}
+EXPECTED = "expected"  # what notebooks read beside them: the default of their parameter `expected`
+RECORD = ".mmlib-course.json"  # what `write` made in a folder
+SHOWN = 120  # characters of a value in a message
+
+
+class _Told(Exception):
+    """An error that a notebook shows as one line, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython shows what this returns in the place of a traceback."""
+        return [str(self)]
+
+
+class NoAnswer(_Told):
+    """The student has not answered yet."""
+
+
+class WrongAnswer(_Told):
+    """The student's answer is wrong; the message says why."""
+
+
+class CourseError(ValueError):
+    """A version of the course that cannot be made."""
+
+
+# Checks -------------------------------------------------------------------------------------
+
+
+def number(
+    exercise: int, given: Any, truth: Any, within: float, wrong: Mapping[Any, str] = {}
+) -> None:
+    """Check a number, or several.
+
+    Args:
+        exercise: the exercise's number.
+        given: the student's answer; where `truth` holds several numbers, a list, tuple or array.
+        truth: the right number, or a list, tuple or array of them.
+        within: how far a right answer may be off, in the unit of `truth`.
+        wrong: typical wrong answers, of the form of `truth`, and why each is wrong.
+
+    Raises:
+        NoAnswer: `given` is `...` or None, or holds one.
+        WrongAnswer: it is not right.
+        ValueError: `truth` is not finite, so no answer could be right.
+    """
+    _need_answer(exercise, given)
+    right = _numbers(truth)
+    if right is None or not np.isfinite(right).all():
+        raise ValueError(f"exercise {exercise}: no number to compare with, but {truth!r}")
+    mine = _numbers(given)
+    if mine is None or mine.shape != right.shape:
+        raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is not {_form(right)}.")
+    near = np.abs(mine - right) <= within
+    if near.all():
+        return _right(exercise)
+    for mistake, reason in wrong.items():
+        if _same(given, mistake, within):
+            raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is not right: {reason}")
+    place = tuple(int(i) for i in np.argwhere(~near)[0])
+    value = f"{mine[place]:.6g}"
+    if place:
+        value = f"your value at {list(place)}, {value},"
+    if np.isnan(mine[place]):
+        raise WrongAnswer(f"Exercise {exercise}: {value} is not a number.")
+    side = "large" if mine[place] > right[place] else "small"
+    raise WrongAnswer(f"Exercise {exercise}: {value} is too {side}.")
+
+
+def choice(exercise: int, given: Any, right: str, wrong: Mapping[str, str]) -> None:
+    """Check a choice among words; case and spaces around do not matter.
+
+    Args:
+        exercise: the exercise's number.
+        given: the student's answer.
+        right: the right option.
+        wrong: the other options, and why it is not that one.
+
+    Raises:
+        NoAnswer: `given` is `...` or None.
+        WrongAnswer: it is another option, or none of them.
+    """
+    _need_answer(exercise, given)
+    options = {option.casefold(): option for option in (right, *wrong)}
+    chosen = options.get(given.strip().casefold()) if isinstance(given, str) else None
+    if chosen is None:
+        listing = ", ".join(repr(option) for option in sorted(options.values()))
+        raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is none of {listing}.")
+    if chosen != right:
+        raise WrongAnswer(f"Exercise {exercise}: it is not {chosen!r}: {wrong[chosen]}")
+    _right(exercise)
+
+
+def function(
+    exercise: int,
+    given: Any,
+    oracle: Callable,
+    cases: Iterable[tuple],
+    within: float = 1e-6,
+    wrong: Mapping[str, Callable] = {},
+) -> None:
+    """Check a function by calling it, and one that is right, on the same cases.
+
+    Numbers, arrays and tensors may be `within` of each other, also inside lists and dicts;
+    anything else must be equal.
+
+    Args:
+        exercise: the exercise's number.
+        given: the student's function; it gets copies of the arguments.
+        oracle: a right one.
+        cases: the arguments of each call.
+        within: how far a number may be off.
+        wrong: reasons, each with a function that makes the typical mistake.
+
+    Raises:
+        NoAnswer: `given` is `...` or None, or returns that in every case.
+        WrongAnswer: it is no function, fails, or returns something else in some case.
+        ValueError: there are no cases, so any function would pass.
+    """
+    _need_answer(exercise, given)
+    cases = list(cases)
+    if not cases:
+        raise ValueError(f"exercise {exercise}: no cases to try")
+    if not callable(given):
+        raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is not a function.")
+    returned = [_try(exercise, given, case) for case in cases]
+    if all(map(_is_blank, returned)):
+        _need_answer(exercise, None)
+    right = [oracle(*copy.deepcopy(case)) for case in cases]
+    differs = [not _same(*pair, within) for pair in zip(returned, right, strict=True)]
+    if not any(differs):
+        return _right(exercise)
+    for reason, mistaken in wrong.items():
+        theirs = [mistaken(*copy.deepcopy(case)) for case in cases]
+        if all(_same(*pair, within) for pair in zip(returned, theirs, strict=True)):
+            raise WrongAnswer(f"Exercise {exercise}: not right: {reason}")
+    first = differs.index(True)
+    told = f"for {_arguments(cases[first])} your function returns {_shown(returned[first])}"
+    mine, truth = _numbers(returned[first]), _numbers(right[first])
+    if truth is not None and (mine is None or mine.shape != truth.shape):
+        raise WrongAnswer(f"Exercise {exercise}: {told}, which is not {_form(truth)}.")
+    raise WrongAnswer(f"Exercise {exercise}: {told}, which is not right.")
+
+
+def _right(exercise: int) -> None:
+    print(f"Exercise {exercise}: right.")
+
+
+def _need_answer(exercise: int, given: Any) -> None:
+    """Raise NoAnswer for a blank."""
+    if _is_blank(given):
+        raise NoAnswer(
+            f"Exercise {exercise} has no answer yet: put yours in the place of ... "
+            "in the cell above, and run both cells."
+        )
+
+
+def _is_blank(given: Any) -> bool:
+    """Whether something is `...` or None, or a list or tuple with such a place."""
+    if isinstance(given, list | tuple):
+        return any(map(_is_blank, given))
+    return given is None or given is ...
+
+
+def _numbers(value: Any) -> np.ndarray | None:
+    """A number or numbers as an array of floats; None for anything else, also truth values."""
+    if hasattr(value, "detach"):  # a tensor, perhaps with a gradient or on a GPU
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError):  # lists of different lengths, for example
+        return None
+    return array.astype(float) if array.dtype.kind in "iuf" else None
+
+
+def _same(mine: Any, truth: Any, within: float) -> bool:
+    """Whether two values are equal, numbers `within` of each other."""
+    right = _numbers(truth)
+    if right is not None:
+        own = _numbers(mine)
+        if own is None or own.shape != right.shape:
+            return False
+        return bool(np.allclose(own, right, rtol=0, atol=within, equal_nan=True))
+    mine, truth = (x.tolist() if hasattr(x, "tolist") else x for x in (mine, truth))
+    if isinstance(truth, Mapping):
+        if not isinstance(mine, Mapping) or mine.keys() != truth.keys():
+            return False
+        return all(_same(mine[key], truth[key], within) for key in truth)
+    if isinstance(truth, list | tuple):
+        if not isinstance(mine, list | tuple) or len(mine) != len(truth):
+            return False
+        return all(_same(*pair, within) for pair in zip(mine, truth, strict=True))
+    return np.array_equal(mine, truth)
+
+
+def _try(exercise: int, given: Callable, case: tuple) -> Any:
+    """What the student's function returns; its failure is a wrong answer."""
+    try:
+        return given(*copy.deepcopy(case))
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise WrongAnswer(
+            f"Exercise {exercise}: for {_arguments(case)} your function fails with {what}"
+        ) from error
+
+
+def _form(numbers: np.ndarray) -> str:
+    """What an answer must look like."""
+    if numbers.ndim == 0:
+        return "a number"
+    if numbers.ndim == 1:
+        return f"a list of {len(numbers)} numbers"
+    return f"an array of numbers of the shape {numbers.shape}"
+
+
+def _arguments(case: tuple) -> str:
+    return ", ".join(_shown(argument) for argument in case) or "no arguments"
+
+
+def _shown(value: Any) -> str:
+    """A value on one line, shortened."""
+    with np.printoptions(precision=4, legacy="1.25"):  # 0.5, not np.float64(0.5)
+        text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+# The form of an exercise --------------------------------------------------------------------
+
+
+def form_faults(cells: Sequence[Any]) -> list[str]:
+    """Exercises that lack a part or have parts out of order: one line each, none when all is well.
+
+    cells: of a notebook.
+    """
+    parts = [_part(cell) for cell in cells]
+    starts = [i for i, part in enumerate(parts) if "exercise" in part.split()]
+    first = starts[0] if starts else len(cells)
+    faults = [
+        f"cell {i} is tagged {part} but stands before the first exercise"
+        for i, part in enumerate(parts[:first], 1)
+        if part
+    ]
+    for start, end in pairwise([*starts, len(cells)]):
+        found = parts[start:end]
+        while not found[-1]:  # prose between exercises
+            found.pop()
+        if tuple(found) == FORM:
+            continue
+        heading = next(iter(cells[start]["source"].splitlines()), "").lstrip("# ")
+        name = heading or f"the exercise of cell {start + 1}"
+        lacking = [part for part in FORM if part not in found]
+        if lacking:
+            faults.append(f"{name}: has no {', no '.join(lacking)}")
+        else:
+            order = ", ".join(part or "a cell without a tag" for part in found)
+            faults.append(f"{name}: its cells are {order}; they must be {', '.join(FORM)}")
+    return faults
+
+
+def _part(cell: Any) -> str:
+    """Which part of an exercise a cell is, as in `FORM`; empty for none."""
+    tags = [tag for tag in cell["metadata"].get("tags", []) if tag in PARTS]
+    return f"{' '.join(tags)} ({cell['cell_type']})" if tags else ""
+
+
+# The versions -------------------------------------------------------------------------------
+
+
+def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
+    """Make one version of notebooks, with the folder `expected` that they read beside them.
+
+    In the students' version the answers and the outputs of checks are gone, in the teacher's the
+    blanks. Every other cell keeps its id and its recorded output. A folder that an earlier call
+    filled may be filled again, also from newer notebooks.
+
+    Args:
+        version: "student" or "answers".
+        out: the folder; hidden files in it are not looked at.
+        notebooks: the notebooks with all parts.
+
+    Returns:
+        The notebooks written.
+
+    Raises:
+        CourseError: a notebook cannot be read or has an incomplete exercise, or `out` holds the
+            other version or a file that is not of an earlier call. Nothing is written then.
+    """
+    files = {Path(path.name): _version(path, version) for path in notebooks}
+    for folder in {path.parent / EXPECTED for path in notebooks}:
+        for path in sorted(folder.rglob("*")):
+            name = Path(EXPECTED) / path.relative_to(folder)
+            if path.is_file() and not _is_hidden(name):
+                files[name] = path.read_bytes()
+    hashes = {name.as_posix(): _hash(content) for name, content in files.items()}
+    known = _known(out, version)
+    _refuse_foreign(out, known, hashes)
+    for name, content in files.items():
+        _save(out / name, content)
+    record = json.dumps({"version": version, "files": known | hashes}, indent=1)
+    _save(out / RECORD, record.encode())
+    return [out / path.name for path in notebooks]
+
+
+def _version(notebook: Path, version: Version) -> bytes:
+    """A version of one notebook, as a file's content."""
+    import nbformat
+    from nbconvert.preprocessors import TagRemovePreprocessor
+
+    try:
+        nb = nbformat.read(notebook, as_version=4)
+        nbformat.validate(nb)
+    except Exception as error:  # nbformat raises whatever a malformed file leads to
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise CourseError(f"{notebook} is not a valid notebook: {what}") from error
+    faults = form_faults(nb.cells)
+    if faults:
+        raise CourseError(f"{notebook.name}: {faults[0]}")
+    nb, _ = TagRemovePreprocessor(**REMOVED[version]).preprocess(nb, {})
+    return (nbformat.writes(nb) + "\n").encode()
+
+
+def _known(out: Path, version: Version) -> dict[str, str]:
+    """Hashes of the files that earlier calls made in `out`."""
+    if out.exists() and not out.is_dir():
+        raise CourseError(f"{out} is not a folder; name another one")
+    try:
+        record = json.loads((out / RECORD).read_text())
+        made, known = record["version"], dict(record["files"])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CourseError(f"{out / RECORD} cannot be read ({error}); name a new folder") from None
+    if made != version:
+        raise CourseError(f"{out} holds the version {made!r} of a course; name another folder")
+    return known
+
+
+def _refuse_foreign(out: Path, known: Mapping[str, str], planned: Mapping[str, str]) -> None:
+    """Raise CourseError for a file in `out` that no call of `write` made as it is."""
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out)
+        if path.is_dir() or _is_hidden(name):
+            continue
+        ours = [made[name.as_posix()] for made in (known, planned) if name.as_posix() in made]
+        if not ours or _hash(path.read_bytes()) not in ours:
+            raise CourseError(
+                f"{path} is not of this command's making, or was changed since; "
+                "name a new folder, or move that file away"
+            )
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _save(path: Path, content: bytes) -> None:
+    write_atomic(path, lambda temporary: temporary.write_bytes(content))
+
+
+def _is_hidden(name: Path) -> bool:
+    """Whether a relative path has a part that begins with a dot, such as .ipynb_checkpoints."""
+    return any(part.startswith(".") for part in name.parts)

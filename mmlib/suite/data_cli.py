@@ -1,0 +1,230 @@
+"""The `mmlib data` commands: list, get, check, features."""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mmlib.core.errors import DataError
+from mmlib.core.paths import data_dir
+from mmlib.data import registry
+from mmlib.features.store import FeatureStore
+
+SHOWN = 50
+DETECTOR = "fasterrcnn"  # as in mmlib.features.regions, and these as in mmlib.features.backbones: importing takes seconds
+BACKBONES = ("densenet169", "resnet50")
+PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+Images = Sequence[tuple[str, Path]]
+Command = Callable[[argparse.Namespace], int]
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Add the data sub-commands to `parser`; each sets `run`, a function of the parsed arguments.
+
+    `run(args)` returns the exit status: 0 done or usable, 1 not.
+    """
+    parser.description = "Data sets are read from the folder named by MMLIB_DATA, else from data/."
+    commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
+
+    listing = commands.add_parser("list", help="the data sets, and which of them are present")
+    listing.set_defaults(run=run_list)
+
+    get = commands.add_parser("get", help="download and unpack a data set")
+    get.add_argument("name", choices=registry.DATA_SETS, metavar="NAME")
+    get.set_defaults(run=run_get)
+
+    checking = commands.add_parser("check", help="say whether a data set is complete and readable")
+    checking.add_argument("name", choices=registry.DATA_SETS, metavar="NAME")
+    checking.add_argument("--folder", type=Path, help="where it lies, if not in the data folder")
+    checking.add_argument("--all", action="store_true", help=f"show more than {SHOWN} problems")
+    checking.set_defaults(run=run_check)
+
+    features = commands.add_parser("features", help="extract image features with a backbone")
+    features.add_argument("name", help="flickr8k, flickr30k, mscoco, or a folder of images")
+    features.add_argument("--backbone", choices=(*BACKBONES, DETECTOR), default="densenet169")
+    features.add_argument(
+        "--regions",
+        choices=("grid", "global"),
+        help=f"a 4 x 4 grid (default) or one vector; {DETECTOR} finds 36 regions of its own",
+    )
+    features.add_argument("--weights", help="a state dict, or `random`; default: torchvision's own")
+    features.add_argument("--labels", action="store_true", help="write class probabilities too")
+    features.add_argument(
+        "--out",
+        type=Path,
+        help="the .npy file; default: features/ beside the images (NAME_ims.npy for SCAN's layout)",
+    )
+    features.add_argument(
+        "--dtype",
+        choices=("float16", "float32"),
+        help=f"default: float16 of a grid, float32 of {DETECTOR}",
+    )
+    features.add_argument("--batch", type=int, help=f"default: 32 for a grid, 4 for {DETECTOR}")
+    features.add_argument(
+        "--side", type=int, default=800, help=f"shorter side of the images that {DETECTOR} sees"
+    )
+    features.add_argument(
+        "--picture", type=int, metavar="ROW", help="draw the regions of this row, from 0, as a PNG"
+    )
+    features.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    features.add_argument("--seed", type=int, default=0, help="of random weights")
+    features.add_argument("--skip-bad", action="store_true", help="leave out undecodable images")
+    features.set_defaults(run=run_features)
+
+
+def _plainly(command: Command) -> Command:
+    """Turn what users can mend into one line on stderr and exit status 1."""
+
+    @functools.wraps(command)
+    def run(args: argparse.Namespace) -> int:
+        try:
+            return command(args)
+        except KeyboardInterrupt:
+            print("\ninterrupted; the same command goes on from here", file=sys.stderr)
+            return 130
+        except (ValueError, OSError) as error:
+            print(f"mmlib data {args.data_command}: {error}", file=sys.stderr)
+            return 1
+
+    return run
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """One line a data set: present or not, how to get it, size, papers, terms."""
+    print(f"data folder: {data_dir()}\n")
+    row = "{:<16} {:<8} {:<8} {:<34} {}"
+    print(row.format("name", "present", "get", "papers", "size"))
+    for item in registry.DATA_SETS.values():
+        present = "yes" if item.present() else "-"
+        how = "program" if item.remotes else "by hand"
+        print(row.format(item.name, present, how, " ".join(item.papers), item.size))
+    print("\nsources, terms and layouts: data/README.md; the picture world needs no data")
+    return 0
+
+
+@_plainly
+def run_get(args: argparse.Namespace) -> int:
+    """Download one data set, after saying whose it is and on what terms."""
+    item = registry.find(args.name)
+    if item.present():
+        print(f"{item.name}: already in {item.folder}; next: mmlib data check {item.name}")
+        return 0
+    print(f"{item.name}: {item.feeds}\nsource: {item.source}\nterms: {item.licence}")
+    print(f"size: {item.size}" + (f"\n{item.how}" if item.how else ""))
+    if not item.remotes:
+        print(f"By hand, into {item.folder}; then: mmlib data check {item.name}")
+        return 1
+    if not all(remote.sha256 for remote in item.remotes):
+        print("no published checksum: lengths are verified, and `check` reads the contents")
+    for path in registry.get(item):
+        print(f"in place: {path}")
+    print(f"next: mmlib data check {item.name}")
+    return 0
+
+
+@_plainly
+def run_check(args: argparse.Namespace) -> int:
+    """Print one line a problem; exit status 0 means usable."""
+    from mmlib.suite.check import check
+
+    report = check(args.name, args.folder)
+    shown = report.problems if args.all else report.problems[:SHOWN]
+    for problem in shown:
+        print(problem)
+    if more := len(report.problems) - len(shown):
+        print(f"... and {more} more (--all shows them)")
+    for note in report.notes:
+        print(f"note: {note}")
+    counts = ", ".join(report.counts) or "nothing counted"
+    verdict = "usable" if report.usable else f"NOT usable, {len(report.problems)} problems"
+    print(f"{report.name}: {verdict}, {counts}")
+    return 0 if report.usable else 1
+
+
+@_plainly
+def run_features(args: argparse.Namespace) -> int:
+    """Extract features of all images of a data set or folder."""
+    from mmlib.features import regions
+
+    folder, paths = _images(args.name)
+    images = [(path.name, path) for path in paths]
+    store = (_detect if args.backbone == DETECTOR else _grid)(args, folder / "features", images)
+    shape = " x ".join(map(str, store.array.shape))
+    print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
+    for skipped in store.meta["skipped"]:
+        print(f"left out: {skipped}")
+    if args.picture is not None:
+        print(f"picture: {regions.write_picture(store, args.picture, images)}")
+    return 0
+
+
+def _detect(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
+    from mmlib.features import regions
+
+    if args.regions or args.labels:
+        raise DataError(f"{DETECTOR} takes neither --regions nor --labels")
+    return regions.extract(
+        images,
+        args.out or folder / f"{regions.feature_name(args.weights)}.npy",
+        weights=args.weights,
+        seed=args.seed,
+        side=args.side,
+        batch=args.batch or 4,
+        device=_device(args.device),
+        skip_bad=args.skip_bad,
+        dtype=args.dtype or "float32",
+    )
+
+
+def _grid(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
+    from mmlib.features import backbones
+
+    kind: backbones.Regions = args.regions or "grid"
+    out = args.out or folder / f"{backbones.feature_name(args.backbone, kind, args.weights)}.npy"
+    mark = "_random" if args.weights == "random" else ""
+    return backbones.extract(
+        images,
+        out,
+        backbone=args.backbone,
+        regions=kind,
+        weights=args.weights,
+        seed=args.seed,
+        batch=args.batch or 32,
+        device=_device(args.device),
+        labels=out.parent / f"labels_{args.backbone}{mark}.npy" if args.labels else None,
+        skip_bad=args.skip_bad,
+        dtype=args.dtype or "float16",
+    )
+
+
+def _images(name: str) -> tuple[Path, list[Path]]:
+    """The folder beside the images that `features/` goes into, and the images."""
+    folder = _image_folder(name)
+    for pattern, home in (("*", folder.parent), ("*/*", folder)):  # MS-COCO has them one deeper
+        found = sorted(p for p in folder.glob(pattern) if p.suffix.lower() in IMAGE_SUFFIXES)
+        if found:
+            return home, found
+    raise DataError(f"{folder}: no images ({', '.join(IMAGE_SUFFIXES)})")
+
+
+def _image_folder(name: str) -> Path:
+    from mmlib.data import flickr8k
+
+    if name == flickr8k.NAME:
+        return flickr8k.image_folder(registry.find(name).folder)
+    if name in PHOTOGRAPHS:
+        return registry.find(name).folder / PHOTOGRAPHS[name]
+    if Path(name).is_dir():
+        return Path(name)
+    known = ", ".join((flickr8k.NAME, *PHOTOGRAPHS))
+    raise DataError(f"{name}: neither {known} nor a folder of images")
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
