@@ -24,7 +24,7 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from mmlib import __version__
 from mmlib.suite import cli, runner
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
 PAGES = [*(ROOT / name for name in NAMES), *sorted((ROOT / "docs").glob("*.md"))]
 SPEC = importlib.util.spec_from_file_location("readme", ROOT / "ci" / "readme.py")

@@ -45,7 +45,7 @@ from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.wording import gold_graph
 
-HAND = Path(__file__).parent / "data" / "caption_graphs.json"
+HAND = Path(__file__).parent / "caption_graphs.json"
 
 
 # --- The rules, on trees made by hand ------------------------------------------------------------
@@ -964,7 +964,7 @@ def test_the_smallest_graph_can_be_drawn():
 
 
 def test_the_benchmark_runs(capsys):
-    path = Path(__file__).parents[1] / "benchmarks" / "bench_scenegraph.py"
+    path = Path(__file__).parents[2] / "benchmarks" / "bench_scenegraph.py"
     spec = importlib.util.spec_from_file_location("bench_scenegraph", path)
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import spacy
 
-CI = Path(__file__).parent.parent / "ci"
+CI = Path(__file__).parents[2] / "ci"
 # word, lemma, UPOS, XPOS, head, label; enough words of each kind for the grammar to draw from
 TREEBANK = [
     "The the DET DT 2 det; nurse nurse NOUN NN 3 nsubj; feeds feed VERB VBZ 0 root; "

@@ -613,7 +613,7 @@ def test_times_of_search_by_size():
 
 
 def test_the_benchmark_still_runs_and_checks_its_answers(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     bench = importlib.import_module("bench_retrieval")
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     bench.main(["--quick"])

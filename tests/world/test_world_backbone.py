@@ -30,7 +30,7 @@ from mmlib.world.drawing import draw
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import COLOURS, KINDS, SETTINGS, Scene, Thing
 
-SCRIPT = Path(__file__).parents[1] / "ci" / "train_world_backbone.py"
+SCRIPT = Path(__file__).parents[2] / "ci" / "train_world_backbone.py"
 
 
 @pytest.fixture(scope="module")

@@ -295,7 +295,7 @@ def test_what_notebooks_read_is_beside_them(notebook, tmp_path):
 
 
 def test_committed_notebooks_read_the_folder_that_is_copied():
-    paths = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+    paths = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
     assert paths
     for path in paths:
         parameters = runner.default_parameters(nbformat.read(path, as_version=4).cells)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-FILE = Path(__file__).parent / "data" / "caption_graphs.json"
+FILE = Path(__file__).parent / "caption_graphs.json"
 CONSTRUCTIONS = """compound pair_of adjective participle predicative number adverb verb_relation
     particle verb_preposition preposition passive_agent conj_objects conj_modifiers conj_verbs
     relative_clause fragment there_is intransitive possessive fallback""".split()

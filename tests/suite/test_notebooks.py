@@ -19,7 +19,7 @@ from mmlib.claims import Estimate, judge
 from mmlib.suite.cli import TIERS
 from mmlib.suite.outcomes import claim_problems, expected_sets
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 EXPECTED = sorted((ROOT / "notebooks" / "expected").glob("*/[0-9][0-9].json"))
 RECORDED = sorted((ROOT / "notebooks" / "expected").glob("*/*_claims.json"))

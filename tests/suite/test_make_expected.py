@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 @pytest.fixture(scope="module")
 def tool():
-    path = Path(__file__).parents[1] / "ci" / "make_expected.py"
+    path = Path(__file__).parents[2] / "ci" / "make_expected.py"
     spec = importlib.util.spec_from_file_location("make_expected", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -12,7 +12,7 @@ from oracles import similarity
 
 from mmlib.papers.links.model import STRUCTURED
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 from mmlib.core.errors import DataError
 from mmlib.scenegraph.parser import ENGLISH, load_english, pipeline_version
 
-FOLDER = Path(__file__).parent.parent
+FOLDER = Path(__file__).parents[2]
 # What an unambiguous caption must give: the caption, then "word<label<head".
 CAPTIONS = {
     "a man in a red shirt is holding a dog by the leash": "man<nsubj<holding shirt<nmod<man "
