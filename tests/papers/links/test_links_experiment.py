@@ -2,7 +2,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from test_links import HOW, tiny_corpus, word_vectors
+from test_links_model import HOW, tiny_corpus, word_vectors
 
 from mmlib import claims
 from mmlib.papers.links import experiment, model
