@@ -1,0 +1,280 @@
+"""Claims of papers and verdicts that know their power, over the effects of `mmlib.core.effects`."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from math import comb, isfinite, prod
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special
+
+from mmlib.core.effects import (
+    LEVEL,
+    Effect,
+    Interval,
+    Pooled,
+    correlation,
+    crossed,
+    difference,
+    over_seeds,
+    pool,
+    slope,
+)
+
+__all__ = [
+    "DECIDED", "RULE", "Claim", "Effect", "Judged", "Pooled", "Verdict", "correlation", "crossed",
+    "difference", "judge", "ledger", "over_seeds", "pool", "slope", "stability", "verdict",
+]  # fmt: skip
+
+Verdict = Literal["supported", "opposite", "negligible", "undecided", "not tested"]
+Kind = Literal["greater", "equivalent"]
+DECIDED = ("supported", "opposite", "negligible")
+POWER = 0.8  # the share of runs that should decide
+MOST_SEEDS = 10_000  # what even this many seeds do not decide, seeds do not decide
+
+RULE = """The rule, fixed before the run. Every claim has a smallest effect of interest, d.
+A claim of the form "A > B" is
+- negligible when the whole 95 % interval of the effect lies between -d and d,
+- else supported when the whole interval lies above 0,
+- else opposite when the whole interval lies below 0,
+- else undecided: this run cannot tell.
+A claim of the form "A hardly differs from B" is
+- supported when the whole interval lies between -d and d,
+- opposite when the whole interval lies above d, or below -d,
+- else undecided.
+A claim tested in several parts (data sets, systems) is judged on their pooled effect. If it says
+"every", it is opposite when any part is, supported when every part is, negligible when every part
+is, and else undecided. A claim for which a part has no effect to measure is not tested.
+An undecided claim comes with the effect that this run would have detected in four runs of five,
+and with the number of seeds that would decide an effect of size d as often."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper and what tests it. Raises ValueError unless `smallest` is above 0.
+
+    claim: the paper's words in short; paper: its figures; contrast: the effect that tests it, in
+    `unit`; smallest: the smallest effect of interest, and why; kind: "greater" for "A > B",
+    "equivalent" for "A hardly differs from B"; every: the claim says "every", so each part counts;
+    effects: (evidence, seeds) -> the effect of each part, or the reason why it is not tested.
+    """
+
+    id: str
+    claim: str
+    paper: str
+    contrast: str
+    unit: str
+    smallest: float
+    why: str
+    kind: Kind = "greater"
+    every: bool = False
+    effects: Callable[[Any, Sequence[int]], Mapping[str, Effect] | str] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.smallest > 0:
+            raise ValueError(f"{self.id}: the smallest effect of interest must be above 0")
+
+
+def verdict(effect_like: Interval, smallest: float, kind: Kind = "greater") -> Verdict:
+    """The verdict of `RULE` on one interval."""
+    low, high = effect_like.low, effect_like.high
+    if not effect_like.finite:
+        return "not tested"
+    if -smallest < low and high < smallest:
+        return "negligible" if kind == "greater" else "supported"
+    if kind == "equivalent":
+        return "opposite" if low > smallest or high < -smallest else "undecided"
+    return "supported" if low > 0 else "opposite" if high < 0 else "undecided"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim and how it fared; `pooled` is None where it is not tested.
+
+    part_verdicts: each part by itself; why: the reason in words; detectable: the smallest effect
+    (for "equivalent": the smallest margin around a true zero) that such a run decides in four of
+    five; seeds_needed: with how many seeds a run decides so at `claim.smallest`, None if with none.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    pooled: Pooled | None
+    part_verdicts: Mapping[str, Verdict]
+    why: str
+    detectable: float | None = None
+    seeds_needed: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """All of it as a JSON-able dict: numbers to six digits, None for what is no number."""
+        told = {k: v for k, v in vars(self.claim).items() if k not in ("effects", "why")}
+        numbers = {key: getattr(self.pooled, key, None) for key in (*SHOWN, "tau")}
+        parts = {
+            name: {k: _plain(v) for k, v in {**asdict(p), "low": p.low, "high": p.high}.items()}
+            | {"verdict": self.part_verdicts[name]}
+            for name, p in (self.pooled.parts.items() if self.pooled else ())
+        }
+        return {
+            **told, "smallest_why": self.claim.why, "verdict": self.verdict, "why": self.why,
+            **{key: _plain(value) for key, value in numbers.items()},
+            "detectable": _plain(self.detectable), "seeds_needed": self.seeds_needed,
+            "parts": parts,
+        }  # fmt: skip
+
+
+SHOWN = ("effect", "low", "high", "se", "df")
+
+
+def _plain(value: float | None) -> float | int | None:
+    """A number for JSON, which has no NaN and no infinity."""
+    if value is None or not isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(f"{value:.6g}")
+
+
+def _decide(
+    claim: Claim, evidence: Any, seeds: Sequence[int]
+) -> tuple[Verdict, Pooled | None, dict[str, Verdict], str]:
+    """The verdict of `RULE`, the pooled effect, the parts' verdicts, and why it is not tested."""
+    parts = claim.effects(evidence, seeds)
+    if isinstance(parts, str) or not parts:
+        return "not tested", None, {}, parts or "this run has nothing to compare"
+    lost = [name for name, part in parts.items() if not part.finite]
+    if lost:
+        return "not tested", None, {}, f"there is no number for {', '.join(lost)}"
+    pooled = pool(parts)
+    each = {name: verdict(part, claim.smallest, claim.kind) for name, part in parts.items()}
+    if not claim.every:
+        return verdict(pooled, claim.smallest, claim.kind), pooled, each, ""
+    found = set(each.values())
+    if "opposite" in found:
+        return "opposite", pooled, each, ""
+    return found.pop() if len(found) == 1 else "undecided", pooled, each, ""
+
+
+def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") -> float:
+    """How often such independent estimates would all be decided.
+
+    For "greater" when their true effects are `smallest`, for "equivalent" when they are 0; by the
+    noncentral t distribution (for "equivalent" a lower bound, from both one-sided tests).
+    """
+
+    def missed(one: Interval) -> float:
+        if one.se == 0:
+            return 0.0
+        return float(special.nctdtr(one.df, smallest / one.se, special.stdtrit(one.df, LEVEL)))
+
+    sides = 1 if kind == "greater" else 2
+    return prod(max(1 - sides * missed(one), 0.0) for one in effects)
+
+
+def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
+    """The detectable effect, and the seeds needed for the smallest effect of interest."""
+
+    def deciding(seeds: int | None = None) -> list[Interval]:
+        then = pooled if seeds is None else pooled.at(seeds)
+        return list(then.parts.values()) if claim.every else [then]
+
+    def enough(seeds: int) -> bool:
+        return power(deciding(seeds), claim.smallest, claim.kind) >= POWER
+
+    high = unit = max(one.se for one in deciding())
+    while unit and power(deciding(), high, claim.kind) < POWER:
+        high *= 2
+
+    def lacking(size: float) -> float:
+        return power(deciding(), size, claim.kind) - POWER
+
+    detectable = float(optimize.brentq(lacking, 0, high, rtol=1e-6)) if unit else 0.0
+    if all(part.per_seed == 0 for part in pooled.parts.values()):  # seeds change nothing
+        now = max(part.seeds for part in pooled.parts.values())
+        return detectable, now if detectable <= claim.smallest else None
+    if not enough(MOST_SEEDS):
+        return detectable, None
+    low, most = 1, MOST_SEEDS  # low is never enough, most is
+    while most - low > 1:
+        middle = (low + most) // 2
+        low, most = (low, middle) if enough(middle) else (middle, most)
+    return detectable, most
+
+
+def judge(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Judged:
+    """The verdict of `RULE` on a claim, from the evidence of these seeds, and its power."""
+    found, pooled, each, why = _decide(claim, evidence, seeds)
+    if pooled is None:
+        return Judged(claim, found, None, each, why)
+    detectable, needed = _prospects(claim, pooled)
+    return Judged(
+        claim, found, pooled, each, _reason(claim, found, each, needed, len(seeds)), detectable,
+        needed,
+    )  # fmt: skip
+
+
+def _reason(
+    claim: Claim, found: Verdict, each: Mapping[str, Verdict], needed: int | None, seeds: int
+) -> str:
+    """Why the verdict is what it is, in a sentence or two."""
+    told = []
+    if len(each) > 1:
+        counts = pd.Series(list(each.values())).value_counts()
+        by = "judged part by part" if claim.every else "judged on the pooled effect"
+        told.append(
+            f"{by}; of {len(each)} parts " + ", ".join(f"{n} {v}" for v, n in counts.items())
+        )
+    if found == "undecided":
+        size = "no difference" if claim.kind == "equivalent" else f"{claim.smallest:g} {claim.unit}"
+        if needed is None:
+            told.append(f"more seeds alone would not decide a true {size}: items or parts are few")
+        elif needed <= seeds:
+            told.append(f"these seeds would mostly decide a true {size}, so this one is in between")
+        else:
+            told.append(f"{needed} seeds would decide a true {size} in four runs of five")
+    return "; ".join(told)
+
+
+def stability(
+    claim: Claim, evidence: Any, seeds: Sequence[int], draws: int = 1000, rng_seed: int = 0
+) -> float:
+    """Share of draws of half the seeds, without replacement, with another verdict than the whole.
+
+    Where there are no more distinct halves than draws (up to 12 seeds for 1,000), each counts once
+    and nothing is random; otherwise a half drawn again is not computed again. A half has less
+    power, so some change is to be expected. NaN below four seeds, whose halves have one seed.
+    """
+    if len(seeds) < 4:
+        return float("nan")
+    whole, half = _decide(claim, evidence, seeds)[0], len(seeds) // 2
+    places: Iterable[tuple[int, ...]] = combinations(range(len(seeds)), half)
+    if comb(len(seeds), half) > draws:
+        rng = np.random.default_rng(rng_seed)
+        drawn = np.argsort(rng.random((draws, len(seeds))), axis=1)[:, :half]
+        places = map(tuple, np.sort(drawn, axis=1).tolist())
+    known: dict[tuple[int, ...], bool] = {}
+    other = []
+    for chosen in places:
+        if chosen not in known:
+            known[chosen] = _decide(claim, evidence, [seeds[i] for i in chosen])[0] != whole
+        other.append(known[chosen])
+    return float(np.mean(other))
+
+
+def ledger(judged: Iterable[Judged | Mapping[str, Any]]) -> pd.DataFrame:
+    """A row a claim, from what `judge` returned or from its records; "–" where there is nothing."""
+    rows = []
+    for one in judged:
+        r = one.record() if isinstance(one, Judged) else one
+        unit, open_ = r["unit"], r["verdict"] == "undecided"
+        interval = "{effect:+.3g} [{low:+.3g}, {high:+.3g}]".format(**r) if r["parts"] else ""
+        rows.append({
+            "id": r["id"], "claim": r["claim"], "paper": r["paper"], "tested by": r["contrast"],
+            "effect, 95 % interval": f"{interval} {unit}" if interval else "–",
+            "sd between parts": f"{r['tau']:.2g}" if len(r["parts"]) > 1 else "–",
+            "smallest of interest": f"{r['smallest']:g} {unit}",
+            "verdict": r["verdict"],
+            "detectable": f"{r['detectable']:.2g} {unit}" if open_ else "–",
+            "seeds needed": ("no number" if r["seeds_needed"] is None else str(r["seeds_needed"]))
+            if open_ else "–",
+            "why": r["why"],
+        })  # fmt: skip
+    return pd.DataFrame(rows).set_index("id", drop=False) if rows else pd.DataFrame()

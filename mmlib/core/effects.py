@@ -1,0 +1,250 @@
+"""Effects with standard errors over seeds and items, and the mean effect of several parts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import hypot, isfinite
+
+import numpy as np
+from scipy import special
+from scipy.stats import rankdata, spearmanr
+from statsmodels.regression.linear_model import OLS
+from statsmodels.stats.meta_analysis import combine_effects
+
+LEVEL = 0.975  # each tail of a 95 % interval keeps 2.5 %
+MOST_GROUPS = 40  # of clusters, for the jackknife
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An effect, its standard error, and Student's degrees of freedom (inf: normal)."""
+
+    effect: float
+    se: float
+    df: float
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval."""
+        return self.effect - float(special.stdtrit(self.df, LEVEL)) * self.se
+
+    @property
+    def high(self) -> float:
+        """Upper end of the 95 % interval."""
+        return 2 * self.effect - self.low
+
+    @property
+    def finite(self) -> bool:
+        """Whether effect and interval are numbers."""
+        return isfinite(self.low) and isfinite(self.high)
+
+
+@dataclass(frozen=True)
+class Effect(Interval):
+    """One estimate with what a prediction for another number of seeds needs.
+
+    per_seed: the variance that one seed alone would bring; of se ** 2, the part per_seed / seeds
+    shrinks with more seeds. 0 where seeds are not known to matter, also when there was only one.
+    """
+
+    per_seed: float = 0.0
+    seeds: int = 1
+
+    def at(self, seeds: int) -> "Effect":
+        """The same effect as another number of seeds would estimate it; df are approximate.
+
+        By Satterthwaite, 1 / df is a sum of squared shares of the variance, each over its own
+        degrees of freedom. The seeds' share has seeds - 1 of them; the rest stays as it is.
+        """
+        if self.per_seed <= 0 or seeds == self.seeds:
+            return replace(self, seeds=seeds)
+        now = self.per_seed / self.seeds
+        then = self.per_seed / seeds
+        variance = max(self.se**2 - now, 0.0) + then
+        inverse = 1 / self.df
+        if self.seeds > 1:
+            inverse -= min((now / self.se**2) ** 2 / (self.seeds - 1), inverse)
+        inverse += (then / variance) ** 2 / max(seeds - 1, 1)
+        df = max(1 / inverse, 1.0) if inverse else np.inf
+        return replace(self, se=variance**0.5, df=df, seeds=seeds)
+
+
+def _numbered(clusters: Iterable) -> tuple[np.ndarray, int]:
+    """Each item's cluster as a number from 0, and how many there are; ValueError below two."""
+    number: dict = {}
+    listed = clusters.tolist() if isinstance(clusters, np.ndarray) else clusters
+    member = [number.setdefault(c, len(number)) for c in listed]
+    if len(number) < 2:
+        raise ValueError("an interval over items needs at least two clusters")
+    return np.array(member), len(number)
+
+
+def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
+    """Mean of values (seeds, items), or (items,) for one seed, over both seeds and items.
+
+    clusters: one name an item; items of one cluster are not independent and count together.
+    Seeds and clusters are crossed random effects: the variance of the mean is taken from the mean
+    squares of the two-way table (Searle, Casella and McCulloch, Variance Components, 1992), the
+    degrees of freedom are Satterthwaite's (Biometrics, 1946). With one seed the interval is over
+    clusters only. Raises ValueError for fewer than two clusters.
+    """
+    values = np.atleast_2d(np.asarray(values, dtype=float))
+    member, count = _numbered(clusters)
+    seeds, items = values.shape
+    if len(member) != items:
+        raise ValueError(f"{items} items, but {len(member)} clusters named")
+    mean = float(values.mean())
+    # Cluster sums, linearised, so that clusters of unequal size still average to the mean.
+    cell = (np.arange(seeds)[:, None] * count + member).ravel()
+    table = np.bincount(cell, (values - mean).ravel(), seeds * count).reshape(seeds, count)
+    table *= count / items
+    of_items = table.mean(0)
+    ms_items = seeds * float(of_items @ of_items) / (count - 1)  # the table's mean is 0
+    if seeds == 1:
+        return Effect(mean, (ms_items / count) ** 0.5, count - 1.0)
+    of_seeds = table.mean(1)
+    ms_seeds = count * float(of_seeds @ of_seeds) / (seeds - 1)
+    ms_rest = float(((table - of_items - of_seeds[:, None]) ** 2).sum())
+    ms_rest /= (seeds - 1) * (count - 1)
+    both = max(ms_seeds + ms_items - ms_rest, ms_seeds, ms_items)
+    parts = (
+        ms_seeds**2 / (seeds - 1)
+        + ms_items**2 / (count - 1)
+        + ms_rest**2 / ((seeds - 1) * (count - 1))
+    )
+    df = max(both**2 / parts, 1.0) if parts else 1.0
+    # Both the seeds themselves and their interplay with clusters average out over seeds.
+    per_seed = min(max(ms_seeds, ms_rest), both) / count
+    return Effect(mean, (both / (seeds * count)) ** 0.5, df, per_seed, seeds)
+
+
+def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
+    """Mean of one value a seed (seeds,), with Student's interval; ValueError below two seeds."""
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        raise ValueError("an interval over seeds needs at least two seeds")
+    variance, n = float(values.var(ddof=1)), len(values)
+    return Effect(float(values.mean()), (variance / n) ** 0.5, n - 1.0, variance, n)
+
+
+def _ranks_without(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """Centred ranks (items, groups) of the rest when one group is left out, whose items get 0."""
+    items = np.arange(len(values))
+    ordered = np.argsort(values, kind="stable")
+    # How many of each group are among the first i values.
+    before = np.zeros((len(values) + 1, groups))
+    before[items + 1, group[ordered]] = 1
+    np.cumsum(before, axis=0, out=before)
+    lower = np.searchsorted(values, values, "left", sorter=ordered)
+    upper = np.searchsorted(values, values, "right", sorter=ordered)
+    ranks = before[lower]
+    ranks += before[upper]
+    ranks *= -0.5
+    ranks += rankdata(values)[:, None]  # ties share their mean rank
+    ranks -= (len(values) - before[-1] + 1) / 2
+    ranks[items, group] = 0
+    return ranks
+
+
+def correlation(x: np.ndarray, y: np.ndarray, clusters: Iterable, minus: float = 0.0) -> Effect:
+    """Spearman's correlation of x and y (items,), less a constant, with an interval over clusters.
+
+    The standard error is the jackknife's that leaves out one cluster at a time, or one of
+    `MOST_GROUPS` groups of clusters (Shao and Tu, The Jackknife and Bootstrap, 1995). Ranks are
+    taken anew each time. Seeds are not in it. A constant gives NaN; ValueError below two clusters.
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    member, count = _numbered(clusters)
+    groups = min(count, MOST_GROUPS)
+    group = member % groups
+    a, b = _ranks_without(x, group, groups), _ranks_without(y, group, groups)
+    both, of_a, of_b = (np.einsum("ng,ng->g", *pair) for pair in ((a, b), (a, a), (b, b)))
+    if not (np.ptp(x) > 0 and np.ptp(y) > 0 and of_a.all() and of_b.all()):
+        return Effect(np.nan, np.nan, groups - 1.0)
+    se = ((groups - 1) * (both / np.sqrt(of_a * of_b)).var()) ** 0.5
+    return Effect(float(spearmanr(x, y).statistic) - minus, float(se), groups - 1.0)
+
+
+def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: Iterable) -> Effect:
+    """Change of the response (items,) with one standard deviation of a predictor, others held.
+
+    predictors (items, p): each is scaled to unit standard deviation; column: which is meant.
+    Least squares with an intercept; the standard error allows for clusters, with clusters - 1
+    degrees of freedom. Seeds are not in it. A constant predictor gives NaN.
+    """
+    table = np.asarray(predictors, dtype=float)
+    member, count = _numbered(clusters)
+    spread = table.std(0, ddof=1)
+    if not np.isfinite(table).all() or not np.isfinite(response).all() or not spread.all():
+        return Effect(np.nan, np.nan, count - 1.0)
+    scaled = np.column_stack([np.ones(len(table)), (table - table.mean(0)) / spread])
+    fit = OLS(response, scaled).fit(cov_type="cluster", cov_kwds={"groups": member}, use_t=True)
+    return Effect(float(fit.params[1 + column]), float(fit.bse[1 + column]), count - 1.0)
+
+
+def difference(a: Effect, b: Effect) -> Effect:
+    """a - b of two independent effects, with Welch's degrees of freedom."""
+    variance = a.se**2 + b.se**2
+    parts = a.se**4 / a.df + b.se**4 / b.df
+    seeds = min((one.seeds for one in (a, b) if one.per_seed > 0), default=min(a.seeds, b.seeds))
+    per_seed = seeds * (a.per_seed / a.seeds + b.per_seed / b.seeds)  # their ratio of seeds stays
+    df = variance**2 / parts if parts else np.inf
+    return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds)
+
+
+@dataclass(frozen=True)
+class Pooled(Interval):
+    """The mean effect of several parts; tau: standard deviation of the true effects of parts."""
+
+    tau: float
+    parts: Mapping[str, Effect]
+
+    def at(self, seeds: int) -> "Pooled":
+        """As another number of seeds would estimate it, for the same parts and the same tau."""
+        return _weigh({name: part.at(seeds) for name, part in self.parts.items()}, self.tau)
+
+    def se_at(self, seeds: int) -> float:
+        """The standard error that another number of seeds would give."""
+        return self.at(seeds).se
+
+
+def _weigh(parts: Mapping[str, Effect], tau: float) -> Pooled:
+    """The mean of parts, each weighted by 1 / (its variance + tau ** 2)."""
+    if len(parts) == 1:
+        [one] = parts.values()
+        return Pooled(one.effect, one.se, one.df, 0.0, parts)
+    variances, effects = _variances(parts)
+    weights = 1 / (variances + tau**2)
+    weights, variance = weights / weights.sum(), float(1 / weights.sum())
+    # Satterthwaite: every part's variance has its own degrees of freedom, tau one less than parts.
+    freedoms = np.array([p.df for p in parts.values()])
+    squares = float(((weights**2 * variances) ** 2 / freedoms).sum())
+    squares += float((weights**2).sum() * tau**2) ** 2 / (len(parts) - 1)
+    df = max(variance**2 / squares, 1.0) if squares else np.inf
+    return Pooled(float(weights @ effects), variance**0.5, df, tau, parts)
+
+
+def _variances(parts: Mapping[str, Effect]) -> tuple[np.ndarray, np.ndarray]:
+    """Variances and effects of the parts; a part without spread gets a tiny variance."""
+    effects = np.array([p.effect for p in parts.values()])
+    errors = np.array([p.se for p in parts.values()])
+    tiny = 1e-6 * float(np.abs(effects).max() + errors.max()) or 1e-12
+    return np.maximum(errors, tiny) ** 2, effects
+
+
+def pool(effects: Mapping[str, Effect]) -> Pooled:
+    """The mean effect of independent parts by a random-effects model; one part is itself.
+
+    tau is Paule and Mandel's (1982), by statsmodels. Degrees of freedom are Satterthwaite's over
+    the parts and tau, so that two parts that differ widely get the wide interval they should.
+    Raises ValueError without parts; a part that is not finite makes the result NaN.
+    """
+    if not effects:
+        raise ValueError("there is nothing to pool")
+    if len(effects) == 1:
+        return _weigh(effects, 0.0)
+    if not all(part.finite for part in effects.values()):
+        return Pooled(np.nan, np.nan, np.inf, np.nan, effects)
+    variances, values = _variances(effects)
+    with np.errstate(all="ignore"):
+        tau2 = combine_effects(values, variances, method_re="pm", maxiter=200).tau2
+    return _weigh(effects, float(tau2) ** 0.5)

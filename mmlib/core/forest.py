@@ -1,0 +1,84 @@
+"""Forest plots: every part of every claim, the pooled effects, and the smallest of interest."""
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mmlib.core.claims import Judged
+
+# Of Okabe and Ito, which readers with colour-blindness can tell apart.
+COLOURS = {
+    "supported": "#009E73",
+    "opposite": "#D55E00",
+    "negligible": "#0072B2",
+    "undecided": "#777777",
+    "not tested": "#777777",
+}
+MANY = 16  # parts; beyond these, lines are half as high and go without names
+
+
+def forest(judged: Iterable[Judged | Mapping[str, Any]], width: float = 8.0) -> Figure:
+    """A panel a tested claim, from what `judge` returned or from its records.
+
+    Thin lines are the parts' 95 % intervals, the diamond below them is the pooled one, the band is
+    the smallest effect of interest on either side of 0. Colours tell the verdicts, of parts by
+    themselves. Claims that are not tested are named below. width: of the figure in inches.
+    """
+    records = [one.record() if isinstance(one, Judged) else one for one in judged]
+    tested = [r for r in records if r["parts"]]
+    untested = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
+    lines = [_lines(r) for r in tested] or [1.0]
+    note = 0.22 * len(untested)
+    # Each panel also needs room for two lines of title and for the name of its axis.
+    heights = [0.19 * n + 1.05 for n in lines]
+    figure, axes = plt.subplots(
+        len(lines), 1, figsize=(width, sum(heights) + note), squeeze=False, layout="constrained",
+        height_ratios=[0.19 * n + 0.2 for n in lines],
+    )  # fmt: skip
+    share = note / (sum(heights) + note)
+    figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))  # type: ignore[union-attr]
+    for axis, record in zip(axes[:, 0], tested, strict=False):
+        _panel(axis, record)
+    if not tested:
+        axes[0, 0].axis("off")
+    figure.text(0.01, 0.004, "\n".join(untested), fontsize=8, color="#555555", va="bottom")
+    return figure
+
+
+def _lines(record: Mapping[str, Any]) -> float:
+    """Height of a panel in lines of text; one part alone is the pooled effect itself."""
+    parts = len(record["parts"])
+    return 1.0 if parts == 1 else 1.3 + parts * (0.5 if parts > MANY else 1.0)
+
+
+def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
+    """One claim: its parts from above, then the pooled effect."""
+    parts = record["parts"] if len(record["parts"]) > 1 else {}
+    step = 0.5 if len(parts) > MANY else 1.0
+    places, names = [], []
+    for i, (name, part) in enumerate(parts.items()):
+        colour = COLOURS[part["verdict"]]
+        axis.plot([part["low"], part["high"]], [i * step] * 2, color=colour, linewidth=1.2)
+        axis.plot(part["effect"], i * step, "o", color=colour, markersize=3.0 if step < 1 else 4.0)
+        if step == 1:
+            places, names = [*places, i * step], [*names, name]
+    y = len(parts) * step + (0.2 if parts else 0)
+    colour = COLOURS[record["verdict"]]
+    corners = [record["low"], record["effect"], record["high"], record["effect"]]
+    axis.fill(corners, [y, y - 0.32, y, y + 0.32], color=colour, linewidth=1.5, zorder=3)
+    label = "pooled" if parts else next(iter(record["parts"]))
+    axis.set_yticks([*places, y], [*names, label], fontsize=8)
+    axis.set_ylim(y + 0.6, -0.6)
+    axis.axvline(0, color="#333333", linewidth=0.8)
+    d = record["smallest"]
+    axis.axvspan(-d, d, color="#E69F00", alpha=0.15, linewidth=0, label=f"± {d:g}")
+    axis.grid(axis="y", visible=False)
+    axis.tick_params(axis="x", labelsize=8)
+    titled = textwrap.shorten(f"{record['id']}  {record['claim']}", 150, placeholder=" …")
+    title = f"{textwrap.fill(titled, 80)}: {record['verdict']}"
+    axis.set_title(title, loc="left", fontsize=9, color=colour)
+    axis.set_xlabel(f"{record['contrast']} ({record['unit']}; band ± {d:g})", fontsize=8)

@@ -1,0 +1,471 @@
+"""Effects that cover the truth, power that comes true, and every branch of the rule."""
+
+import json
+from functools import partial
+from itertools import combinations, product
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from scipy import stats
+
+from mmlib.claims import crossed_interval
+from mmlib.core.claims import (
+    DECIDED,
+    RULE,
+    Claim,
+    Effect,
+    correlation,
+    crossed,
+    difference,
+    judge,
+    ledger,
+    over_seeds,
+    pool,
+    power,
+    slope,
+    stability,
+    verdict,
+)
+from mmlib.core.forest import COLOURS, forest
+
+NORMAL = stats.norm.ppf(0.975)
+PAIRS, UNEQUAL = np.repeat(np.arange(40), 2), np.repeat(np.arange(40), np.arange(40) % 6 + 1)
+
+
+def draw(rng, member, deviations, seeds, mean=0.0):
+    """Values (seeds, items): effects of seed, cluster, their pairing, and the item."""
+    of_seed, of_cluster, of_pair, of_item = deviations
+    clusters = member.max() + 1
+    return (
+        mean
+        + of_seed * rng.normal(size=(seeds, 1))
+        + of_cluster * rng.normal(size=clusters)[member]
+        + of_pair * rng.normal(size=(seeds, clusters))[:, member]
+        + of_item * rng.normal(size=(seeds, len(member)))
+    )
+
+
+def effect_of(low, high):
+    """An effect with this normal interval."""
+    return Effect((low + high) / 2, (high - low) / 2 / NORMAL, np.inf)
+
+
+def claim_of(effects, smallest=1.0, **more):
+    told = {"id": "C1", "claim": "A beats B", "paper": "Table 1: 60 against 50"}
+    told |= {"contrast": "A - B", "unit": "points", "why": "a tenth of the paper's difference"}
+    return Claim(**told, smallest=smallest, effects=effects, **more)
+
+
+def given(parts, **more):
+    return judge(claim_of(lambda evidence, seeds: parts, **more), None, [0])
+
+
+# --- Effects ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5, 20])
+@pytest.mark.parametrize("deviations", [(1, 1, 1, 1), (0, 1, 0, 0.1), (0, 0, 1, 1), (1, 0, 0, 0)])
+def test_crossed_has_the_old_interval(seeds, deviations):
+    values = draw(np.random.default_rng(seeds), UNEQUAL, deviations, seeds, mean=0.7)
+    old, new = crossed_interval(values, UNEQUAL), crossed(values, [f"d{c}" for c in UNEQUAL])
+    assert (new.effect, new.low, new.high) == pytest.approx((old.effect, old.low, old.high))
+    assert new.at(seeds).se == pytest.approx(new.se)
+
+
+@pytest.mark.parametrize("member", [PAIRS, UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize("seeds", [4, 20])
+def test_crossed_covers_the_truth_over_seeds_and_clusters(member, seeds):
+    rng = np.random.default_rng(3)
+    drawn = (draw(rng, member, (0.3, 1, 0.5, 1), seeds) for _ in range(600))
+    found = [crossed(values, member) for values in drawn]
+    assert np.mean([e.low <= 0 <= e.high for e in found]) == pytest.approx(0.95, abs=0.025)
+    # Its standard errors are those of the estimates, neither more nor less.
+    true = np.std([e.effect for e in found])
+    assert np.mean([e.se**2 for e in found]) ** 0.5 == pytest.approx(true, rel=0.1)
+
+
+@pytest.mark.parametrize("then", [2, 12, 48])
+def test_crossed_foresees_the_error_with_another_number_of_seeds(then):
+    """The parts of the variance, against simulated estimates with that number of seeds."""
+    rng, deviations = np.random.default_rng(5), (0.4, 0.6, 1, 1)
+    foreseen = [crossed(draw(rng, PAIRS, deviations, 6), PAIRS).at(then) for _ in range(400)]
+    means = [draw(rng, PAIRS, deviations, then).mean() for _ in range(1500)]
+    assert np.mean([e.se**2 for e in foreseen]) ** 0.5 == pytest.approx(np.std(means), rel=0.08)
+
+
+def test_one_seed_says_nothing_about_more_of_them():
+    one = crossed(draw(np.random.default_rng(0), PAIRS, (1, 1, 1, 1), 1), PAIRS)
+    assert one.per_seed == 0
+    assert one.df == 39
+
+
+def test_over_seeds_is_students_interval():
+    values = np.random.default_rng(1).normal(2, 3, size=7)
+    found = over_seeds(values)
+    expected = stats.t.interval(0.95, 6, values.mean(), stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(expected)
+    assert found.at(28).se == pytest.approx(found.se / 2)
+    assert found.at(28).df == pytest.approx(27)
+    with pytest.raises(ValueError, match="two seeds"):
+        over_seeds([1.0])
+
+
+def bootstrap(statistic, member, draws=400):
+    """Standard deviation of a statistic of items over resampled clusters."""
+    rng, count = np.random.default_rng(0), member.max() + 1
+    of = [np.flatnonzero(member == c) for c in range(count)]
+    rows = (np.concatenate([of[c] for c in rng.integers(count, size=count)]) for _ in range(draws))
+    return np.std([statistic(r) for r in rows])
+
+
+def related(rng, clusters=60, each=9):
+    """Three vectors of items with effects of clusters, the third from the others; the clusters."""
+    member = np.repeat(np.arange(clusters), each)
+    x, z = rng.normal(size=(2, clusters))[:, member] + 0.5 * rng.normal(size=(2, len(member)))
+    noise = rng.normal(size=clusters)[member] + rng.normal(size=len(member))
+    return x, z, 3 * x + 1.5 * z + 2 * noise, member
+
+
+def test_correlation_is_spearmans_with_the_error_of_a_cluster_bootstrap():
+    x, _, y, member = related(np.random.default_rng(2))
+    y = y.round()  # with ties
+    found = correlation(x, y, member, minus=0.1)
+    assert found.effect == pytest.approx(stats.spearmanr(x, y).statistic - 0.1)
+    resampled = bootstrap(lambda rows: stats.spearmanr(x[rows], y[rows]).statistic, member)
+    assert found.se == pytest.approx(resampled, rel=0.2)
+    assert correlation(x, y, np.arange(len(x))).se < 0.8 * found.se  # clusters cost
+
+
+def test_correlations_jackknife_leaves_out_each_cluster_and_ranks_anew():
+    rng = np.random.default_rng(4)
+    x, y, member = rng.integers(5, size=30), rng.integers(5, size=30), np.arange(30) % 7
+    left = [stats.spearmanr(x[member != c], y[member != c]).statistic for c in range(7)]
+    assert correlation(x, y, member).se == pytest.approx((6 / 7 * 7 * np.var(left)) ** 0.5)
+    assert correlation(x, y, member).df == 6
+    assert not correlation(x, np.ones(30), member).finite
+
+
+def test_slope_is_of_scaled_predictors_with_the_error_of_a_cluster_bootstrap():
+    x, z, y, member = related(np.random.default_rng(3))
+    found = slope(np.column_stack([z, 10 * x]), y, 1, member)
+
+    def by_hand(rows):
+        table = np.column_stack([np.ones(len(rows)), z[rows], x[rows] / x.std(ddof=1)])
+        return np.linalg.lstsq(table, y[rows], rcond=None)[0][2]
+
+    assert found.effect == pytest.approx(by_hand(np.arange(len(x))))
+    assert found.se == pytest.approx(bootstrap(by_hand, member), rel=0.2)
+    assert slope(np.column_stack([z, 10 * x]), y, 1, np.arange(len(x))).se < 0.8 * found.se
+    assert not slope(np.column_stack([z, 0 * x]), y, 1, member).finite
+
+
+def test_difference_is_welchs():
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=5), rng.normal(1, 3, size=9)
+    found, welch = difference(over_seeds(a), over_seeds(b)), stats.ttest_ind(a, b, equal_var=False)
+    assert (found.low, found.high) == pytest.approx(tuple(welch.confidence_interval()))
+    assert found.per_seed / found.seeds == pytest.approx(found.se**2)
+    fixed = difference(over_seeds(a), Effect(1.0, 0.1, np.inf))
+    assert (fixed.seeds, fixed.per_seed) == (5, pytest.approx(a.var(ddof=1)))
+
+
+# --- Pooling ---------------------------------------------------------------------------------
+
+
+def paule_mandel(effects, variances):
+    """Mean, its error, and tau, by bisection of the estimating equation."""
+
+    def excess(tau2):
+        w = 1 / (variances + tau2)
+        return (w * (effects - w @ effects / w.sum()) ** 2).sum() - (len(effects) - 1)
+
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    w = 1 / (variances + low)
+    return w @ effects / w.sum(), w.sum() ** -0.5, low**0.5
+
+
+@pytest.mark.parametrize(("parts", "tau"), [(2, 3.0), (3, 4.0), (7, 1.0), (7, 0.0)])
+def test_pool_is_paule_and_mandels(parts, tau):
+    rng = np.random.default_rng(parts)
+    errors = rng.uniform(0.3, 1.5, size=parts)
+    values = 5 + tau * rng.normal(size=parts) + errors * rng.normal(size=parts) * (tau > 0)
+    found = pool({f"{v}": Effect(v, e, 50) for v, e in zip(values, errors, strict=True)})
+    assert (found.effect, found.se, found.tau) == pytest.approx(
+        paule_mandel(values, errors**2), rel=1e-3, abs=1e-6
+    )
+    assert (found.tau > 0) == (tau > 0)
+    assert found.df >= parts - 1 or tau > 0
+
+
+def test_one_part_alone_is_itself():
+    one = over_seeds([1.0, 2.0, 4.0])
+    found = pool({"only": one})
+    assert (found.effect, found.low, found.high, found.tau) == (one.effect, one.low, one.high, 0)
+    assert found.se_at(12) == pytest.approx(one.se / 2)
+
+
+def test_parts_that_differ_widely_get_few_degrees_of_freedom():
+    apart = pool({"a": Effect(0, 0.01, np.inf), "b": Effect(9, 0.01, np.inf)})
+    assert apart.df == pytest.approx(1, abs=0.01)
+    assert apart.low < -40
+    alike = pool({"a": Effect(0, 1, np.inf), "b": Effect(0.5, 1, np.inf)})
+    assert alike.df == np.inf
+    assert alike.se == pytest.approx(0.5**0.5)
+
+
+def test_parts_without_any_spread_can_be_pooled():
+    assert pool({"a": Effect(2, 0, 5), "b": Effect(2, 0, 5)}).effect == pytest.approx(2)
+    zero = pool({"a": Effect(0, 0, 5), "b": Effect(0, 0, 5)})
+    assert zero.effect == 0
+    assert zero.se < 1e-9
+
+
+def test_the_pooled_error_with_other_seeds_keeps_items_and_differences_between_parts():
+    parts = {str(i): Effect(float(i), 1.0, 30, per_seed=2.0, seeds=4) for i in range(5)}
+    found = pool(parts)  # each variance is 1 = 2 / 4 + 0.5
+    assert found.se_at(4) == pytest.approx(found.se)
+    assert found.se_at(40) == pytest.approx(((2 / 40 + 0.5 + found.tau**2) / 5) ** 0.5)
+
+
+# --- The rule --------------------------------------------------------------------------------
+
+GREATER = {
+    (-0.9, 0.9): "negligible", (0.1, 0.9): "negligible", (-0.9, -0.1): "negligible",
+    (0.1, 1.1): "supported", (2, 3): "supported", (-1.1, -0.1): "opposite", (-3, -2): "opposite",
+    (-0.1, 1.1): "undecided", (-1.1, 0.1): "undecided", (-2, 2): "undecided",
+}  # fmt: skip
+EQUIVALENT = {
+    (-0.9, 0.9): "supported", (0.1, 0.9): "supported", (1.1, 3): "opposite",
+    (-3, -1.1): "opposite", (0.5, 1.1): "undecided", (-1.1, 0.5): "undecided",
+    (-2, 2): "undecided",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("interval", "kind", "expected"),
+    [(i, "greater", v) for i, v in GREATER.items()]
+    + [(i, "equivalent", v) for i, v in EQUIVALENT.items()],
+)
+def test_every_branch_of_the_rule(interval, kind, expected):
+    effect = effect_of(*interval)
+    assert verdict(effect, 1.0, kind) == expected
+    found = given({"a": effect}, kind=kind)
+    assert (found.verdict, found.part_verdicts) == (expected, {"a": expected})
+
+
+@pytest.mark.parametrize("kind", ["greater", "equivalent"])
+@pytest.mark.parametrize("lost", [(np.nan, 1, 5), (1, np.nan, 5), (1, np.inf, 5)])
+def test_what_is_not_finite_is_not_tested(kind, lost):
+    assert verdict(Effect(*lost), 1.0, kind) == "not tested"
+    for every in (True, False):
+        found = given({"a": effect_of(2, 3), "b": Effect(*lost)}, kind=kind, every=every)
+        assert (found.verdict, found.pooled) == ("not tested", None)
+        assert "b" in found.why
+
+
+def test_every_needs_every_part():
+    of = {v: effect_of(*i) for i, v in GREATER.items()}
+    for a, b, c in product(of, repeat=3):
+        found = given({"a": of[a], "b": of[b], "c": of[c]}, every=True).verdict
+        kinds = {a, b, c}
+        expected = "opposite" if "opposite" in kinds else "undecided"
+        assert found == (kinds.pop() if len(kinds) == 1 else expected)
+
+
+def test_without_every_the_pooled_effect_decides():
+    parts = {"a": effect_of(1, 5), "b": effect_of(2, 4), "c": effect_of(-0.5, 4)}
+    assert given(parts).verdict == "supported"
+    assert given(parts, every=True).verdict == "undecided"
+
+
+def test_a_baseline_that_learnt_nothing_tests_no_claim():
+    def effects(evidence, seeds):
+        baseline = np.array([evidence["B"][s] for s in seeds])
+        if over_seeds(baseline).low <= 50:
+            return "B learnt nothing: its AUC does not differ from chance"
+        return {"AUC": over_seeds(np.array([evidence["A"][s] for s in seeds]) - baseline)}
+
+    better = {0: 70.0, 1: 71.0, 2: 72.0, 3: 70.5}
+    claim = claim_of(effects)
+    idle = judge(claim, {"A": better, "B": {0: 50.0, 1: 51.0, 2: 49.0, 3: 50.2}}, range(4))
+    assert (idle.verdict, idle.detectable, idle.seeds_needed) == ("not tested", None, None)
+    assert "learnt nothing" in idle.why
+    learnt = {"A": better, "B": {0: 60.0, 1: 60.5, 2: 61.0, 3: 60.2}}
+    assert judge(claim, learnt, range(4)).verdict == "supported"
+    assert given({}).verdict == "not tested"
+
+
+def test_a_claim_names_a_smallest_effect():
+    for wrong in (0, -1, np.nan):
+        with pytest.raises(ValueError, match="smallest effect"):
+            claim_of(lambda e, s: {}, smallest=wrong)
+
+
+def test_the_rule_tells_every_verdict():
+    assert all(word in RULE for word in (*DECIDED, "undecided", "not tested"))
+
+
+# --- Power -----------------------------------------------------------------------------------
+
+
+def test_the_detectable_effect_is_detected_four_times_in_five():
+    rng, n = np.random.default_rng(0), 5
+    found = given({"a": Effect(0, 1 / n**0.5, n - 1, 1.0, n)}, smallest=9.0)
+    means = rng.normal(found.detectable, 1, size=(20000, n))
+    low = means.mean(1) - stats.t.ppf(0.975, n - 1) * means.std(1, ddof=1) / n**0.5
+    assert np.mean(low > 0) == pytest.approx(0.8, abs=0.01)
+    large = given({"a": Effect(0, 1.0, np.inf)}, smallest=9.0)
+    assert large.detectable == pytest.approx(NORMAL + stats.norm.ppf(0.8), rel=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "truth"), [("greater", 0.5), ("equivalent", 0.0)])
+def test_the_seeds_needed_decide_four_times_in_five(kind, truth):
+    """Seeds and clusters random; the pilot knows the true parts of the variance."""
+    rng, deviations, smallest = np.random.default_rng(1), (1.0, 0.4, 0.5, 0.5), 0.5
+    per_seed = 1 + 0.5**2 / 40 + 0.5**2 / 80
+    rest = 0.4**2 / 40
+    pilot = Effect(0, (per_seed / 4 + rest) ** 0.5, 3.2, per_seed, 4)
+    found = given({"a": pilot}, smallest=smallest, kind=kind)
+    assert found.verdict == "undecided"
+    n = found.seeds_needed
+
+    def decided(seeds):
+        drawn = (draw(rng, PAIRS, deviations, seeds, truth) for _ in range(800))
+        return np.mean([verdict(crossed(v, PAIRS), smallest, kind) in DECIDED for v in drawn])
+
+    assert decided(n) == pytest.approx(0.8, abs=0.05)
+    assert decided(n // 2) < 0.65
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_the_seeds_needed_over_parts(every):
+    """Three parts that share one true effect, judged together or each."""
+    rng, smallest = np.random.default_rng(2), 0.5
+    pilot = {str(i): Effect(0.2, 1 / 3**0.5, 2, 1.0, 3) for i in range(3)}
+    n = given(pilot, smallest=smallest, every=every).seeds_needed
+
+    def decided():
+        values = rng.normal(smallest, 1, size=(3, n))
+        return given({str(i): over_seeds(v) for i, v in enumerate(values)}, every=every,
+                     smallest=smallest).verdict in DECIDED  # fmt: skip
+
+    assert np.mean([decided() for _ in range(300)]) == pytest.approx(0.8, abs=0.09)
+    assert power([Effect(0, n**-0.5, n - 1)] * 3, smallest) == pytest.approx(
+        stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, smallest * n**0.5) ** 3
+    )
+
+
+def test_no_number_of_seeds_makes_up_for_few_documents_or_parts():
+    documents = Effect(0, 1.0, 30, per_seed=0.4, seeds=2)  # 0.8 of the variance is theirs
+    assert given({"a": documents}, smallest=2.0).seeds_needed is None
+    assert given({"a": documents}, smallest=2.7).seeds_needed > 2
+    parts = {str(i): Effect(9.0 * i - 9, 0.1, 9, per_seed=0.02, seeds=2) for i in range(3)}
+    few = given(parts, smallest=1.0)
+    assert (few.verdict, few.seeds_needed) == ("undecided", None)
+    assert "more seeds alone" in few.why
+
+
+# --- Stability -------------------------------------------------------------------------------
+
+
+def by_seed(values):
+    """A claim about the mean of one value a seed, which counts how often it is worked out."""
+    calls = []
+
+    def effects(evidence, seeds):
+        calls.append(tuple(seeds))
+        return {"a": over_seeds([values[s] for s in seeds])}
+
+    return claim_of(effects), calls
+
+
+def test_a_clear_claim_is_stable_and_a_borderline_one_is_not():
+    noise = np.random.default_rng(0).normal(size=20)
+    noise = (noise - noise.mean()) / noise.std(ddof=1) * 20**0.5  # the mean's error is 1
+    clear, _ = by_seed(50 + noise)
+    assert stability(clear, None, range(20), draws=200) == 0
+    border, _ = by_seed(stats.t.ppf(0.975, 19) + 0.01 + noise)
+    assert judge(border, None, range(20)).verdict == "supported"
+    share = stability(border, None, range(20), draws=200)
+    assert 0.3 < share < 1
+    assert share == stability(border, None, range(20), draws=200)
+    assert share != stability(border, None, range(20), draws=200, rng_seed=1)
+
+
+def test_few_seeds_are_halved_in_every_way_once():
+    values = dict(zip([3, 5, 8, 9, 11, 12], np.random.default_rng(3).normal(2, 2, 6), strict=True))
+    claim, calls = by_seed(values)
+    share = stability(claim, None, list(values))
+    halves = list(combinations(values, 3))
+    assert calls == [tuple(values), *halves]
+    whole = judge(claim, None, list(values)).verdict
+    expected = np.mean([judge(claim, None, half).verdict != whole for half in halves])
+    assert 0 < share == pytest.approx(expected)
+    assert np.isnan(stability(claim, None, [3, 5, 8]))
+
+
+def test_a_half_drawn_again_is_not_worked_out_again():
+    claim, calls = by_seed(np.random.default_rng(3).normal(0.8, 2, size=12))
+    stability(claim, None, range(12), draws=900)  # of 924 halves
+    assert len(calls) == len(set(calls)) < 700
+    assert all(len(set(half)) == 6 for half in calls[1:])
+
+
+# --- Record, ledger, figure ------------------------------------------------------------------
+
+
+@pytest.fixture
+def several():
+    """Judged claims of all verdicts, with one part, several and many."""
+    of = partial(given, smallest=1.0)
+    many = {f"system {i}": effect_of(i / 9 - 0.5, i / 9 + 2) for i in range(24)}
+    yield [
+        of({"AUC": effect_of(1, 3)}),
+        of({"a": effect_of(-0.2, 4), "b": effect_of(-0.1, 2), "c": effect_of(-9, 1)}, every=True),
+        of(many),
+        of({"a": over_seeds([-0.1, 0.1, 0.0]), "b": Effect(0, 0.1, np.inf)}),
+        of("the baseline learnt nothing"),
+    ]
+    plt.close("all")
+
+
+def test_a_record_is_json_and_holds_all(several):
+    for one in several:
+        record = json.loads(json.dumps(one.record(), allow_nan=False))
+        assert record == one.record()
+        assert {"id", "claim", "verdict", "effect", "low", "high", "unit", "why"} <= set(record)
+        assert record["verdict"] == one.verdict
+        if one.pooled:
+            assert record["effect"] == pytest.approx(one.pooled.effect, rel=1e-5)
+            assert {n: p["verdict"] for n, p in record["parts"].items()} == one.part_verdicts
+            assert list(record["parts"]) == list(one.pooled.parts)
+        else:
+            assert (record["effect"], record["parts"]) == (None, {})
+
+
+def test_the_ledger_is_the_same_from_records(several):
+    table = ledger(several)
+    assert table.equals(ledger([one.record() for one in several]))
+    assert list(table["verdict"]) == [one.verdict for one in several]
+    assert set(table["verdict"]) >= {"supported", "undecided", "negligible", "not tested"}
+    undecided = table[table["verdict"] == "undecided"].iloc[0]
+    assert undecided["seeds needed"] == "no number"
+    assert undecided["detectable"].endswith("points")
+    assert table[table["verdict"] == "not tested"].iloc[0]["effect, 95 % interval"] == "–"
+
+
+def test_the_forest_shows_every_part_in_its_colour(several):
+    figure = forest(several)
+    assert len(figure.axes) == 4
+    for axis, one in zip(figure.axes, several, strict=False):
+        lines = [line for line in axis.lines if line.get_linewidth() == 1.2]
+        parts = one.part_verdicts if len(one.part_verdicts) > 1 else {}
+        assert [line.get_color() for line in lines] == [COLOURS[v] for v in parts.values()]
+        assert "points" in axis.get_xlabel()
+        assert one.verdict in axis.get_title(loc="left")
+    assert "learnt nothing" in figure.texts[0].get_text()
+    assert forest([several[-1]]).texts  # none of them tested
