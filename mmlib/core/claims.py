@@ -25,7 +25,7 @@ from mmlib.core.effects import (
 
 __all__ = [
     "DECIDED", "RULE", "Claim", "Effect", "Judged", "Pooled", "Verdict", "correlation", "crossed",
-    "difference", "judge", "ledger", "over_seeds", "pool", "slope", "stability", "verdict",
+    "difference", "judge", "ledger", "over_seeds", "pool", "power", "slope", "stability", "verdict",
 ]  # fmt: skip
 
 Verdict = Literal["supported", "opposite", "negligible", "undecided", "not tested"]
@@ -139,7 +139,8 @@ def _decide(
     """The verdict of `RULE`, the pooled effect, the parts' verdicts, and why it is not tested."""
     parts = claim.effects(evidence, seeds)
     if isinstance(parts, str) or not parts:
-        return "not tested", None, {}, parts or "this run has nothing to compare"
+        why = parts if isinstance(parts, str) and parts else "this run has nothing to compare"
+        return "not tested", None, {}, why
     lost = [name for name, part in parts.items() if not part.finite]
     if lost:
         return "not tested", None, {}, f"there is no number for {', '.join(lost)}"
@@ -223,13 +224,18 @@ def _reason(
             f"{by}; of {len(each)} parts " + ", ".join(f"{n} {v}" for v, n in counts.items())
         )
     if found == "undecided":
-        size = "no difference" if claim.kind == "equivalent" else f"{claim.smallest:g} {claim.unit}"
+        size = f"an effect of {claim.smallest:g} {claim.unit}"
+        size = "a true zero effect" if claim.kind == "equivalent" else size
         if needed is None:
-            told.append(f"more seeds alone would not decide a true {size}: items or parts are few")
+            told.append(
+                f"more seeds alone would not decide {size}: the items or the parts are too few"
+            )
         elif needed <= seeds:
-            told.append(f"these seeds would mostly decide a true {size}, so this one is in between")
+            told.append(
+                f"these seeds would mostly decide {size}, so the effect is a borderline one"
+            )
         else:
-            told.append(f"{needed} seeds would decide a true {size} in four runs of five")
+            told.append(f"{needed} seeds would decide {size} in four runs of five")
     return "; ".join(told)
 
 
@@ -277,4 +283,4 @@ def ledger(judged: Iterable[Judged | Mapping[str, Any]]) -> pd.DataFrame:
             if open_ else "–",
             "why": r["why"],
         })  # fmt: skip
-    return pd.DataFrame(rows).set_index("id", drop=False) if rows else pd.DataFrame()
+    return pd.DataFrame(rows)

@@ -236,6 +236,8 @@ def pool(effects: Mapping[str, Effect]) -> Pooled:
 
     tau is Paule and Mandel's (1982), by statsmodels. Degrees of freedom are Satterthwaite's over
     the parts and tau, so that two parts that differ widely get the wide interval they should.
+    Parts that share items or trained models are not independent, and the interval would be too
+    narrow: average their values first, and give `crossed` the mean as one part.
     Raises ValueError without parts; a part that is not finite makes the result NaN.
     """
     if not effects:

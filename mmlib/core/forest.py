@@ -30,17 +30,18 @@ def forest(judged: Iterable[Judged | Mapping[str, Any]], width: float = 8.0) -> 
     """
     records = [one.record() if isinstance(one, Judged) else one for one in judged]
     tested = [r for r in records if r["parts"]]
-    untested = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
+    told = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
+    untested = [line for one in told for line in textwrap.wrap(one, round(13 * width))]
     lines = [_lines(r) for r in tested] or [1.0]
     note = 0.22 * len(untested)
     # Each panel also needs room for two lines of title and for the name of its axis.
     heights = [0.19 * n + 1.05 for n in lines]
     figure, axes = plt.subplots(
-        len(lines), 1, figsize=(width, sum(heights) + note), squeeze=False, layout="constrained",
+        len(lines), 1, figsize=(width, sum(heights) + note), squeeze=False,
         height_ratios=[0.19 * n + 0.2 for n in lines],
     )  # fmt: skip
     share = note / (sum(heights) + note)
-    figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))  # type: ignore[union-attr]
+    figure.set_layout_engine("constrained", rect=(0, share, 1, 1 - share))
     for axis, record in zip(axes[:, 0], tested, strict=False):
         _panel(axis, record)
     if not tested:
@@ -59,13 +60,15 @@ def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
     """One claim: its parts from above, then the pooled effect."""
     parts = record["parts"] if len(record["parts"]) > 1 else {}
     step = 0.5 if len(parts) > MANY else 1.0
-    places, names = [], []
+    places: list[float] = []
+    names: list[str] = []
     for i, (name, part) in enumerate(parts.items()):
         colour = COLOURS[part["verdict"]]
         axis.plot([part["low"], part["high"]], [i * step] * 2, color=colour, linewidth=1.2)
         axis.plot(part["effect"], i * step, "o", color=colour, markersize=3.0 if step < 1 else 4.0)
         if step == 1:
-            places, names = [*places, i * step], [*names, name]
+            places.append(i * step)
+            names.append(name)
     y = len(parts) * step + (0.2 if parts else 0)
     colour = COLOURS[record["verdict"]]
     corners = [record["low"], record["effect"], record["high"], record["effect"]]
