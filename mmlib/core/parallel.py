@@ -1,11 +1,13 @@
-"""Work spread over processes, by joblib."""
+"""Work spread over processes of this machine or over a Dask cluster, by joblib."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky import process_executor
+
+from mmlib.core.errors import DataError
 
 GROWTH = 2e9  # bytes that a worker may grow by before joblib replaces it and PyTorch starts anew
 # It warns of that in a thread of its own, but a training that needs much memory is no fault.
@@ -25,6 +27,23 @@ def in_processes(
         delayed(_call)(function, call) for call in calls
     )
     return found
+
+
+def on_cluster(function: Callable[..., Any], calls: Sequence[tuple], address: str) -> Iterator[Any]:
+    """As `in_processes`, unordered, on the workers of a Dask scheduler ("tcp://host:8786").
+
+    A worker that dies gives its calls to the others. Raises DataError where no scheduler answers.
+    """
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise DataError(f"no Dask scheduler answers at {address} ({error})") from None
+    with client, parallel_config(backend="dask", wait_for_workers_timeout=60):
+        yield from Parallel(n_jobs=-1, return_as="generator_unordered", batch_size=1)(
+            delayed(_call)(function, call) for call in calls
+        )
 
 
 def _call(function: Callable[..., Any], call: tuple) -> Any:

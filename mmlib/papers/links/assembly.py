@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from itertools import islice, takewhile
 
 import numpy as np
@@ -12,6 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from mmlib.core.records import CaptionedImages
 from mmlib.papers.links.documents import SPLITS, Corpus, Document
 from mmlib.papers.links.leaks import check_leaks, normalised
+from mmlib.world import WorldImages
+from mmlib.world.logic import satisfies
 
 Splits = Mapping[str, CaptionedImages]
 Counts = Mapping[str, int]
@@ -178,6 +181,7 @@ class Build:
             part, row = place[image]
             return part.open_image(row)
 
+        known = all(isinstance(part, WorldImages) and part.gold for part in parts)
         scores = [part.label_scores for part in parts if part.label_scores is not None]
         corpus = Corpus(
             name=self.kind,
@@ -191,9 +195,24 @@ class Build:
             label_scores=np.concatenate(scores) if len(scores) == len(parts) else None,
             label_names=parts[0].label_names,
             sources=self.sources,
+            recognise=partial(_true_sentences, place, self.sources) if known else None,
         )
         check_leaks(corpus)
         return corpus
+
+
+def _true_sentences(
+    place: Mapping[str, tuple[WorldImages, int]],
+    sources: Mapping[str, tuple[str, ...]],
+    document: Document,
+) -> np.ndarray:
+    """1 where a sentence is true of a picture, (sentences, images): its graph holds in the scene."""
+    graphs = []
+    for sentence, writer in zip(document.sentences, sources[document.id], strict=True):
+        part, row = place[writer]
+        graphs.append(next(c.graph for c in part.gold[row] if c.text == sentence))
+    scenes = [place[image][0].scenes[place[image][1]] for image in document.images]
+    return np.array([[satisfies(scene, graph) for scene in scenes] for graph in graphs], float)
 
 
 def pooled(images: CaptionedImages) -> np.ndarray:

@@ -107,6 +107,8 @@ class Corpus:
     label_scores: (rows, labels) probabilities of a frozen classifier, or None.
     sources: document id -> for each sentence the image it was written for ("" for none);
         empty when the corpus was read from files.
+    recognise: what a reader who knows the pictures would say: document -> (sentences, images), 1
+        where the sentence is true of the picture; None where nobody knows.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Corpus:
     label_scores: np.ndarray | None = None
     label_names: tuple[str, ...] = ()
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    recognise: Callable[[Document], np.ndarray] | None = None
 
     def split(self, name: str) -> tuple[Document, ...]:
         """The documents of "train", "val" or "test"."""

@@ -1,4 +1,4 @@
-"""Paper 04: links between the images and the sentences of a document, learnt from co-occurrence.
+"""The method of paper 04: links between the images and sentences of a document, from co-occurrence.
 
 Hessel, Lee, Mimno: Unsupervised Discovery of Multimodal Links in Multi-image, Multi-sentence
 Documents, EMNLP 2019. A document's sentences S (n of them) and images V (m) give a matrix of
@@ -7,8 +7,9 @@ cosines M (n, m). Training compares whole documents through a set similarity (DC
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -16,21 +17,16 @@ from typing import Literal
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import f as f_distribution
 from scipy.stats import rankdata
-from sklearn.decomposition import PCA
-from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
-from mmlib.features.text import (
-    SentenceEncoder,
-    Vocabulary,
-    embedding_matrix,
-    mean_word_vectors,
-    tokenize,
-)
-from mmlib.papers.links.documents import Corpus, Document, document_batches, fixed_batches
-from mmlib.training import fit, seed_everything
+from mmlib.core.fit import fit, seed_everything, warm_up_cosine
+from mmlib.core.jobs import Answer, Job
+from mmlib.features.gru import PackedGRU
+from mmlib.papers.links.arrays import Arrays, Batch, Batches, Split, fixed_batches, random_batches
+
+Negatives = Literal["hard", "mean"]
 
 # --- Set similarities (Section 3) ------------------------------------------------------------
 
@@ -140,24 +136,43 @@ def _mean_of_largest(values: Tensor, k: Tensor) -> Tensor:
 
 
 def document_loss(
-    similarities: Tensor, margin: float = 0.2, negatives: Literal["hard", "mean"] = "hard"
+    similarities: Tensor, margin: float = 0.2, negatives: Negatives = "hard"
 ) -> Tensor:
     """Hinge loss over a batch of D documents, in both directions (Eq. 1).
 
-    similarities (D, D): sentence set a against image set b; the diagonal is the true documents and
-    everything else a negative. `hard` keeps the largest hinge of each row and column, `mean`
-    averages them. A model that cannot tell documents apart has loss 2 * margin.
+    similarities (..., D, D): sentence set a against image set b; the diagonal is the true documents
+    and everything else a negative. `hard` keeps the largest hinge of each row and column, `mean`
+    averages them. Leading dimensions are averaged. A model that cannot tell documents apart has
+    loss 2 * margin.
     """
-    true = similarities.diagonal()
-    others = ~torch.eye(len(true), dtype=torch.bool, device=true.device)
-    total = true.new_zeros(())
-    for matrix in (similarities, similarities.T):  # other image sets, then other sentence sets
-        hinge = (margin - true.unsqueeze(1) + matrix).clamp(min=0) * others
-        total = (
-            total
-            + (hinge.amax(1) if negatives == "hard" else hinge.sum(1) / (len(true) - 1)).mean()
-        )
+    documents = similarities.shape[-1]
+    others = ~torch.eye(documents, dtype=torch.bool, device=similarities.device)
+    true = similarities.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)  # (..., D, 1)
+    total = similarities.new_zeros(())
+    for matrix in (similarities, similarities.mT):  # other image sets, then other sentence sets
+        hinge = (margin - true + matrix).clamp(min=0) * others  # (..., D, D)
+        worst = hinge.amax(-1) if negatives == "hard" else hinge.sum(-1) / (documents - 1)
+        total = total + worst.mean()
     return total
+
+
+def random_pairs(
+    cosines: Tensor, rows: Tensor, columns: Tensor, draws: int, generator: torch.Generator | None
+) -> Tensor:
+    """NoStruct: the cosine of one random sentence and one random image a document.
+
+    Shapes as in `LinkModel.forward`. Returns (draws, D, D): in each draw a document has one
+    sentence and one image, which meet those of all others.
+    """
+
+    def draw(mask: Tensor) -> Tensor:  # (D, nodes) -> (draws, D)
+        share = torch.rand(draws, len(mask), generator=generator, dtype=torch.double)
+        return (share.to(mask.device) * mask.sum(-1)).long()
+
+    i, j = draw(rows[:, 0]), draw(columns[0])
+    each = torch.arange(len(cosines), device=cosines.device)
+    a, b = each[None, :, None], each[None, None, :]
+    return cosines[a, b, i[:, :, None], j[:, None, :]]
 
 
 # --- Systems and settings --------------------------------------------------------------------
@@ -165,37 +180,53 @@ def document_loss(
 
 @dataclass(frozen=True)
 class System:
-    """A trained row of Tables 2 and 3.
+    """A trained row of Tables 2 and 3, or a variant of one.
 
-    similarity: the set similarity; half: k = q/2 instead of q; rounding: of that half; at_most:
-    AP's printed form; one_pair: NoStruct, one random sentence and image a document; doubled:
-    NoStruct's cosine counts twice, as in the authors' code (DC of a 1 x 1 matrix).
+    similarity: the set similarity; "pair" is NoStruct's. half: k = q/2 instead of q; rounding: of
+    that half; at_most: AP's printed form; doubled: NoStruct's cosine counts twice, as in the
+    authors' code (DC of a 1 x 1 matrix). negatives, b: of the loss, and how many.
     """
 
-    similarity: Literal["DC", "TK", "AP"]
+    system: str
+    similarity: Literal["pair", "DC", "TK", "AP"]
     half: bool = False
     rounding: Literal["ceil", "floor"] = "ceil"
     at_most: bool = False
-    one_pair: bool = False
     doubled: bool = True
+    negatives: Negatives = "mean"
+    b: int = 10
 
 
-SYSTEMS: dict[str, System] = {
-    "NoStruct": System("DC", one_pair=True),
-    "DC": System("DC"),
-    "TK": System("TK"),
-    "TK+½k": System("TK", half=True),
-    "AP": System("AP"),
-    "AP+½k": System("AP", half=True),
-}
-STRUCTURED = ("DC", "TK", "TK+½k", "AP", "AP+½k")
+@dataclass(frozen=True)
+class Settings:
+    """How a system is trained. The defaults are the paper's (Section 4) where it states them.
+
+    width: of the shared space; word_width, max_words, min_count: of the word vectors, a sentence,
+    the vocabulary; dropout: on word channels and image features; schedule: "plateau" divides the
+    rate by 5 after `patience` epochs without a better dev loss, "cosine" lets it rise over the
+    first 5 % of the steps and fall to 0. steps: batches an epoch, 0 for all documents once.
+    draws: NoStruct's random pairs a document and step (1 in the paper).
+    """
+
+    margin: float = 0.2
+    width: int = 1024
+    word_width: int = 300
+    max_words: int = 20
+    min_count: int = 5
+    dropout: float = 0.4
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.0
+    schedule: Literal["plateau", "cosine"] = "plateau"
+    patience: int = 3
+    epochs: int = 50
+    steps: int = 0
+    draws: int = 1
 
 
 def set_similarity(cosines: Tensor, rows: Tensor, columns: Tensor, system: System) -> Tensor:
-    """The document similarity of `system`. Shapes as in `dense_correspondence`."""
+    """The document similarity of a structured system. Shapes as in `dense_correspondence`."""
     if system.similarity == "DC":
-        scale = 1.0 if system.doubled or not system.one_pair else 0.5
-        return scale * dense_correspondence(cosines, rows, columns)
+        return dense_correspondence(cosines, rows, columns)
     lead = cosines.shape[:-2]
     n, m = rows.sum(-1).expand(lead), columns.sum(-1).expand(lead)
     k = cardinality(n, m, system.half, system.rounding)
@@ -204,184 +235,80 @@ def set_similarity(cosines: Tensor, rows: Tensor, columns: Tensor, system: Syste
     return assignment(cosines, rows, columns, k, system.at_most)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How a system is trained. The defaults are the paper's (Section 4) where it states them.
-
-    b: negative documents a batch (the batch has b + 1); width: of the shared space; word_width;
-    max_words: words kept of a sentence; dropout: on word channels and image features; patience:
-    epochs without a better dev loss before the learning rate is divided by 5; steps: batches
-    an epoch, drawn anew each time, 0 for all; warm_up: first epochs that train on mean negatives
-    whatever `negatives` says (0 in the paper).
-    """
-
-    b: int = 10
-    negatives: Literal["hard", "mean"] = "hard"
-    margin: float = 0.2
-    width: int = 1024
-    word_width: int = 300
-    max_words: int = 20
-    min_count: int = 5
-    dropout: float = 0.4
-    learning_rate: float = 1e-4
-    patience: int = 3
-    epochs: int = 50
-    steps: int = 0
-    warm_up: int = 0
-    word2vec: bool = True
-
-
-# --- Documents as arrays ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Split:
-    """The documents of one split as index arrays.
-
-    sentences, images: an int64 array a document, into `Arrays.ids` and `Arrays.features`;
-    links: a bool matrix (n, m) a document, None in a corpus without labels.
-    """
-
-    documents: tuple[Document, ...]
-    sentences: tuple[np.ndarray, ...]
-    images: tuple[np.ndarray, ...]
-    links: tuple[np.ndarray, ...] | None
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """A corpus ready for training: arrays only, so that it travels between processes.
-
-    ids (sentences, longest) and lengths (sentences,): each distinct sentence once;
-    embeddings (words, word_width): where training starts; features (rows, width).
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    embeddings: np.ndarray
-    features: np.ndarray
-    splits: Mapping[str, Split]
-
-
-def prepare(
-    corpus: Corpus,
+def batch_loss(
+    model: "LinkModel",
+    batch: Batch,
+    system: System,
     settings: Settings,
-    vectors: Mapping[str, np.ndarray] | None = None,
-    seed: int = 0,
-) -> Arrays:
-    """Tokenise a corpus and index it. The vocabulary sees training sentences only.
-
-    vectors: word -> (word_width,) to start from; None starts from small random embeddings.
-    Image features are centred and brought to unit overall deviation, both by training images.
-    """
-    texts = {"train": corpus.train, "val": corpus.val, "test": corpus.test}
-    distinct = sorted({s for documents in texts.values() for d in documents for s in d.sentences})
-    row = {sentence: i for i, sentence in enumerate(distinct)}
-    tokens = [tokenize(sentence) for sentence in distinct]
-    seen = (tokens[row[s]] for d in corpus.train for s in d.sentences)
-    vocabulary = Vocabulary.from_sentences(seen, settings.min_count)
-    ids, lengths = vocabulary.encode(tokens, settings.max_words)
-    rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
-    seen_images = corpus.features[rows]
-
-    def index(documents: Sequence[Document]) -> Split:
-        return Split(
-            documents=tuple(documents),
-            sentences=tuple(np.array([row[s] for s in d.sentences]) for d in documents),
-            images=tuple(np.array([corpus.row_of[v] for v in d.images]) for d in documents),
-            links=tuple(d.link_matrix() for d in documents)
-            if all(d.labelled for d in documents)
-            else None,
-        )
-
-    return Arrays(
-        ids=ids.numpy(),
-        lengths=lengths.numpy(),
-        embeddings=embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy(),
-        features=(corpus.features - seen_images.mean(axis=0))
-        / max(float(seen_images.std(axis=0).mean()), 1e-6),
-        splits={name: index(documents) for name, documents in texts.items()},
-    )
+    negatives: Negatives,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """The whole loss of a batch: cosines, document similarities, hinge."""
+    cosines, rows, columns = model(batch)  # (D, D, N, M), (D, 1, N), (1, D, M)
+    if system.similarity == "pair":
+        pairs = random_pairs(cosines, rows, columns, settings.draws, generator)  # (draws, D, D)
+        similarities = 2 * pairs if system.doubled else pairs
+    else:
+        similarities = set_similarity(cosines, rows, columns, system)  # (D, D)
+    return document_loss(similarities, settings.margin, negatives)
 
 
 # --- Encoders --------------------------------------------------------------------------------
 
 
+class SentenceEncoder(nn.Module):
+    """Word embeddings and a one-layer GRU; a sentence is its state after the last word.
+
+    Whole embedding channels are dropped, the same ones for all words of a batch.
+    """
+
+    def __init__(self, words: Tensor, width: int, dropout: float):
+        super().__init__()
+        self.embed = nn.Embedding.from_pretrained(words.clone(), freeze=False)
+        self.drop = nn.Dropout(dropout)
+        self.gru = PackedGRU(words.shape[1], width)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (S, L) and lengths (S,) on the CPU -> unit vectors (S, width)."""
+        words = self.embed.weight  # (vocabulary, E)
+        words = words * self.drop(torch.ones_like(words[:1]))
+        return nn.functional.normalize(self.gru(words, ids, lengths), dim=-1)
+
+
 class LinkModel(nn.Module):
     """A GRU for sentences and one affine map for frozen image features, into one unit sphere."""
 
-    def __init__(self, embeddings: Tensor, feature_width: int, settings: Settings):
+    def __init__(self, words: Tensor, feature_width: int, settings: Settings):
         super().__init__()
-        self.text = SentenceEncoder(embeddings, settings.width, settings.dropout)
+        self.text = SentenceEncoder(words, settings.width, settings.dropout)
         self.drop = nn.Dropout(settings.dropout)
         self.image = nn.Linear(feature_width, settings.width)
 
     def encode_images(self, features: Tensor) -> Tensor:
-        """Features (B, feature_width) -> unit vectors (B, width)."""
+        """Features (V, feature_width) -> unit vectors (V, width)."""
         return nn.functional.normalize(self.image(self.drop(features)), dim=-1)
 
-    def forward(self, batch: "Batch") -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Cosines of all sentences with all images of D documents, padded.
 
         Returns cosines (D, D, N, M), [a, b] being the sentences of a against the images of b,
         with the masks rows (D, 1, N) and columns (1, D, M) that say what is not padding.
         """
-        sentences = _pad(self.text(batch.ids, batch.lengths), batch.n)  # (D, N, width)
-        images = _pad(self.encode_images(batch.features), batch.m)  # (D, M, width)
+        sentences = _pad(self.text(batch.ids, batch.lengths), batch.rows)  # (D, N, width)
+        images = _pad(self.encode_images(batch.features), batch.columns)  # (D, M, width)
         cosines = torch.einsum("and,bmd->abnm", sentences, images)
-        rows, columns = (_mask(sizes).to(cosines.device) for sizes in (batch.n, batch.m))
-        return cosines, rows.unsqueeze(1), columns.unsqueeze(0)
+        return cosines, batch.rows.unsqueeze(1), batch.columns.unsqueeze(0)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """D documents flattened: token ids (sum n, L), lengths (sum n,), features (sum m, F), sizes."""
-
-    ids: Tensor
-    lengths: Tensor
-    features: Tensor
-    n: list[int]
-    m: list[int]
-    warm_up: bool = False
-
-
-def _pad(vectors: Tensor, sizes: list[int]) -> Tensor:
-    return nn.utils.rnn.pad_sequence(vectors.split(sizes), batch_first=True)
-
-
-def _mask(sizes: list[int]) -> Tensor:
-    return torch.arange(max(sizes)) < torch.tensor(sizes).unsqueeze(1)
-
-
-class Batches:
-    """Makes `Batch`es of one split on a device."""
-
-    def __init__(self, arrays: Arrays, split: str, device: str):
-        self.split = arrays.splits[split]
-        # Copies: workers get read-only memory maps, which torch.from_numpy warns about.
-        self.ids = torch.tensor(arrays.ids, device=device)
-        self.lengths = torch.tensor(arrays.lengths)  # stay on the CPU: packing wants them there
-        self.features = torch.tensor(arrays.features, dtype=torch.float32, device=device)
-
-    def batch(self, documents: Sequence[int], one_pair: np.random.Generator | None = None) -> Batch:
-        """The batch of these documents; `one_pair` draws one sentence and one image of each."""
-        sentences = [self.split.sentences[d] for d in documents]
-        images = [self.split.images[d] for d in documents]
-        if one_pair is not None:
-            sentences = [one_pair.choice(s, 1) for s in sentences]
-            images = [one_pair.choice(v, 1) for v in images]
-        text, vision = (torch.from_numpy(np.concatenate(x)) for x in (sentences, images))
-        lengths = self.lengths[text]
-        return Batch(
-            ids=self.ids[text][:, : int(lengths.max())],
-            lengths=lengths,
-            features=self.features[vision],
-            n=[len(s) for s in sentences],
-            m=[len(v) for v in images],
-        )
+def _pad(vectors: Tensor, mask: Tensor) -> Tensor:
+    """Vectors (count, width) -> (D, nodes, width), zero where the mask (D, nodes) is False."""
+    padded = vectors.new_zeros(*mask.shape, vectors.shape[-1])
+    return padded.masked_scatter(mask.unsqueeze(-1), vectors)
 
 
 # --- Evaluation (Section 4) ------------------------------------------------------------------
+
+METRICS = ("AUC", "p@1", "p@5")
 
 
 def link_metrics(scores: np.ndarray, links: np.ndarray) -> dict[str, float] | None:
@@ -407,36 +334,8 @@ def link_metrics(scores: np.ndarray, links: np.ndarray) -> dict[str, float] | No
     }
 
 
-@torch.no_grad()
-def cosine_matrices(model: LinkModel, arrays: Arrays, split: str, device: str) -> list[np.ndarray]:
-    """M (n, m) of every document of a split; each sentence and image is encoded once."""
-    source = Batches(arrays, split, device)
-    model.eval()
-
-    def encode(index: tuple[np.ndarray, ...], encoder) -> tuple[Tensor, np.ndarray]:
-        used, place = np.unique(np.concatenate(index), return_inverse=True)
-        parts = [encoder(torch.from_numpy(p)) for p in np.array_split(used, len(used) // 1024 + 1)]
-        return torch.cat(parts).cpu(), place
-
-    def encode_text(rows: Tensor) -> Tensor:
-        lengths = source.lengths[rows]
-        return model.text(source.ids[rows][:, : int(lengths.max())], lengths)
-
-    texts, text_place = encode(source.split.sentences, encode_text)
-    images, image_place = encode(
-        source.split.images, lambda rows: model.encode_images(source.features[rows])
-    )
-    matrices, s, v = [], 0, 0
-    for sentences, pictures in zip(source.split.sentences, source.split.images, strict=True):
-        n, m = len(sentences), len(pictures)
-        own = texts[text_place[s : s + n]] @ images[image_place[v : v + m]].T
-        matrices.append(own.numpy())
-        s, v = s + n, v + m
-    return matrices
-
-
-def evaluate(matrices: Sequence[np.ndarray], split: Split) -> dict[str, list[float | None]]:
-    """Metrics of each document, in the split's order; None for a document that has to be skipped.
+def evaluate(matrices: Sequence[np.ndarray], split: Split) -> dict[str, np.ndarray]:
+    """Metric -> (documents,), NaN for a document that has to be skipped.
 
     The score of a data set is the mean over its documents (macro), nothing is pooled.
     Raises ValueError on a corpus without labels.
@@ -444,185 +343,98 @@ def evaluate(matrices: Sequence[np.ndarray], split: Split) -> dict[str, list[flo
     if split.links is None:
         raise ValueError("this corpus has no link labels: there is nothing to evaluate against")
     each = [link_metrics(m, y) for m, y in zip(matrices, split.links, strict=True)]
-    return {name: [e[name] if e else None for e in each] for name in ("AUC", "p@1", "p@5")}
+    return {name: np.array([e[name] if e else np.nan for e in each]) for name in METRICS}
+
+
+@torch.no_grad()
+def cosine_matrices(model: LinkModel, arrays: Arrays, split: str, device: str) -> list[np.ndarray]:
+    """M (n, m) of every document of a split; each sentence and image is encoded once."""
+    source = Batches(arrays, split, device)
+    model.eval()
+
+    def encode(nodes: tuple[np.ndarray, ...], encoder: Callable[[np.ndarray], Tensor]) -> list:
+        used, place = np.unique(np.concatenate(nodes), return_inverse=True)
+        parts = [encoder(part) for part in np.array_split(used, len(used) // 1024 + 1)]
+        vectors = torch.cat(parts).float().cpu().numpy()[place]
+        return np.split(vectors, np.cumsum([len(own) for own in nodes])[:-1])
+
+    def encode_images(rows: np.ndarray) -> Tensor:
+        return model.encode_images(source.features[torch.from_numpy(rows).to(device)])
+
+    texts = encode(source.split.sentences, lambda rows: model.text(*source.texts(rows)))
+    images = encode(source.split.images, encode_images)
+    return [s @ v.T for s, v in zip(texts, images, strict=True)]
 
 
 # --- Training --------------------------------------------------------------------------------
 
 
-def train_system(
-    system: Mapping,
-    settings: Mapping,
-    seed: int,
+DEV_DRAWS = 100  # NoStruct's random pairs a document in the dev loss
+
+
+def train(
+    job: Job,
     arrays: Arrays,
     device: str = "cpu",
     checkpoint: Path | None = None,
-    keep_matrices: int = 0,
-    **_names: str,
-) -> dict:
-    """Train one system on one corpus and score its test documents.
+    after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
+) -> tuple[LinkModel, list[dict[str, float]]]:
+    """Train one system on one corpus. Returns the model of the best epoch and the history.
 
-    system, settings: fields of `System` and `Settings`. keep_matrices: how many test documents'
-    cosine matrices to return.
-
-    Returns a JSON-able dict: the test metrics of each document (absent without labels), the
-    `history` of the epochs (dev loss and, with labels, dev AUC), `best_epoch` counted from 1,
-    `seconds` of training, `matrices`.
+    The best epoch is that of the lowest dev loss with averaged negatives, which no link label
+    enters and which means the same in every epoch and for every choice of negatives.
+    History: an epoch's train_loss, dev_loss and, where dev has labels, dev_AUC.
     """
-    kind, how = System(**system), Settings(**settings)
-    started = time.perf_counter()
-    seed_everything(seed)
-    model = LinkModel(torch.tensor(arrays.embeddings), arrays.features.shape[1], how).to(device)
-    train, val = (Batches(arrays, split, device) for split in ("train", "val"))
-    size = how.b + 1
-
-    def loss(batch: Batch) -> Tensor:
-        negatives = "mean" if batch.warm_up else how.negatives
-        cosines, rows, columns = model(batch)
-        similarities = set_similarity(cosines, rows, columns, kind)
-        return document_loss(similarities, how.margin, negatives)
+    system, settings = System(**job.system), Settings(**job.settings)
+    seed_everything(job.seed)
+    model = LinkModel(torch.tensor(arrays.words), arrays.features.shape[1], settings).to(device)
+    training, dev = (Batches(arrays, split, device) for split in ("train", "val"))
+    size = system.b + 1
+    steps = settings.steps or len(training.split) // size
+    optimizer = torch.optim.AdamW(
+        model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+    )
+    schedule: LambdaLR | ReduceLROnPlateau
+    if settings.schedule == "cosine":
+        total = steps * settings.epochs
+        rate = partial(warm_up_cosine, steps=total, warm_up=max(1, total // 20))
+        schedule = LambdaLR(optimizer, rate)
+    else:
+        schedule = ReduceLROnPlateau(
+            optimizer, factor=0.2, patience=settings.patience, threshold=1e-4,
+            threshold_mode="abs", min_lr=1e-7,
+        )  # fmt: skip
+    calm = replace(settings, draws=DEV_DRAWS)
+    fixed = [dev.batch(documents) for documents in fixed_batches(dev.split, size)]
 
     def batches(epoch: int):
-        rng = np.random.default_rng([seed, epoch])
-        every = document_batches(train.split.documents, size, rng)
-        for chosen in islice(every, how.steps or None):
-            batch = train.batch(chosen, rng if kind.one_pair else None)
-            yield replace(batch, warm_up=epoch < how.warm_up)
-
-    # Fixed over the epochs: NoStruct's pairs are drawn once, several times over, to calm its loss.
-    draws = np.random.default_rng([seed, 0]) if kind.one_pair else None
-    dev = [
-        val.batch(chosen, draws)
-        for _ in range(DEV_DRAWS if kind.one_pair else 1)
-        for chosen in fixed_batches(val.split.documents, size)
-    ]
+        rng = np.random.default_rng([job.seed, epoch])
+        for documents in islice(random_batches(training.split, size, rng), steps):
+            yield training.batch(documents)
 
     def dev_figures() -> dict[str, float]:
-        figures = {"dev_loss": float(np.mean([loss(batch).item() for batch in dev]))}
-        if val.split.links is not None:
-            aucs = evaluate(cosine_matrices(model, arrays, "val", device), val.split)["AUC"]
-            figures["dev_AUC"] = float(np.mean([a for a in aucs if a is not None]))
+        pairs = torch.Generator().manual_seed(0)  # NoStruct's dev pairs stay the same
+        losses = [batch_loss(model, batch, system, calm, "mean", pairs) for batch in fixed]
+        figures = {"dev_loss": float(torch.stack(losses).mean())}
+        if dev.split.links is not None:
+            auc = evaluate(cosine_matrices(model, arrays, "val", device), dev.split)["AUC"]
+            figures["dev_AUC"] = float(np.nanmean(auc))
         return figures
 
     history = fit(
-        model, batches, loss, dev_figures, epochs=how.epochs, learning_rate=how.learning_rate,
-        patience=how.patience, seed=seed, checkpoint=checkpoint,
+        model, batches, lambda batch: batch_loss(model, batch, system, settings, system.negatives),
+        dev_figures, epochs=settings.epochs, optimizer=optimizer, schedule=schedule, seed=job.seed,
+        device=device, checkpoint=checkpoint, after_epoch=after_epoch,
     )  # fmt: skip
-    matrices = cosine_matrices(model, arrays, "test", device)
-    labelled = arrays.splits["test"].links is not None
-    return {
-        **(evaluate(matrices, arrays.splits["test"]) if labelled else {}),
-        "history": history,
-        "best_epoch": 1 + int(np.argmin([h["dev_loss"] for h in history])),
-        "seconds": time.perf_counter() - started,
-        "matrices": [m.round(4).tolist() for m in matrices[:keep_matrices]],
-    }
+    return model, history
 
 
-DEV_DRAWS = 5  # of one pair a document, for NoStruct's dev loss
-
-
-# --- Baselines without training (Section 4) --------------------------------------------------
-
-
-def random_matrices(split: Split, seed: int) -> list[np.ndarray]:
-    """Uniform random scores (n, m) for every document: AUC 50, p@C the share of links."""
-    rng = np.random.default_rng(seed)
-    return [
-        rng.random((len(s), len(v))) for s, v in zip(split.sentences, split.images, strict=True)
-    ]
-
-
-def detection_matrices(
-    corpus: Corpus, split: str, vectors: Mapping[str, np.ndarray], k: int
-) -> list[np.ndarray]:
-    """Object Detection: cosines of mean word vectors, of a sentence's words and of label names.
-
-    An image is the mean vector of the names of its k most probable classes (a name of several
-    words is the mean of its words). Raises ValueError where the corpus has no class scores.
-    """
-    if corpus.label_scores is None:
-        raise ValueError(f"{corpus.source} has no class scores: extract them with a classifier")
-    names = mean_word_vectors([tokenize(name) for name in corpus.label_names], vectors)
-    likely = np.argsort(-corpus.label_scores, axis=1, kind="stable")[:, :k]
-    images = _unit(names[likely].mean(axis=1))
-    return [
-        _unit(mean_word_vectors([tokenize(s) for s in d.sentences], vectors))
-        @ images[corpus.rows(d)].T
-        for d in corpus.split(split)
-    ]
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(norms > 0, norms, 1)
-
-
-# --- What makes a document hard (Section 4.1) ------------------------------------------------
-
-
-def spread(vectors: np.ndarray) -> float:
-    """Mean squared distance of the unit vectors (count, width) to their centroid, in [0, 1]."""
-    return float(1 - np.square(_unit(vectors).mean(axis=0)).sum())
-
-
-def difficulty_predictors(
-    corpus: Corpus, vectors: Mapping[str, np.ndarray], components: int = 20
-) -> dict[str, np.ndarray]:
-    """Spread and content of every test document, from vectors that no system has trained.
-
-    Returns "image spread" and "text spread" (documents,), and "image content" and "text content"
-    (documents, components): mean vectors reduced by a PCA fitted on training documents.
-    """
-    table: dict[str, np.ndarray] = {}
-    for side in ("image", "text"):
-        of = {
-            name: [
-                corpus.features[corpus.rows(d)]
-                if side == "image"
-                else mean_word_vectors([tokenize(s) for s in d.sentences], vectors)
-                for d in corpus.split(name)
-            ]
-            for name in ("train", "test")
-        }
-        table[f"{side} spread"] = np.array([spread(v) for v in of["test"]])
-        means = {name: np.array([v.mean(axis=0) for v in of[name]]) for name in of}
-        reduce = PCA(min(components, *means["train"].shape), random_state=0).fit(means["train"])
-        table[f"{side} content"] = reduce.transform(means["test"])
-    return table
-
-
-@dataclass(frozen=True)
-class Regression:
-    """An ordinary least squares fit: R² and adjusted R² in percent, the F-test against a constant.
-
-    coefficients: change of the response for one standard deviation of each predictor.
-    """
-
-    r2: float
-    adjusted_r2: float
-    f: float
-    p: float
-    coefficients: np.ndarray
-
-
-def regress(predictors: np.ndarray, response: np.ndarray) -> Regression:
-    """OLS with intercept of response (N,) on predictors (N, p), each scaled to unit deviation.
-
-    F = (R²/p) / ((1 - R²)/(N - p - 1)). Raises ValueError where N is not above p + 1.
-    """
-    count, p = predictors.shape
-    if count <= p + 1:
-        raise ValueError(f"{p} predictors need more than {p + 1} documents, not {count}")
-    scale = predictors.std(axis=0)
-    scaled = (predictors - predictors.mean(axis=0)) / np.where(scale > 0, scale, 1)
-    fit_ = LinearRegression().fit(scaled, response)
-    r2 = float(fit_.score(scaled, response))
-    f = (r2 / p) / ((1 - r2) / (count - p - 1)) if r2 < 1 else np.inf
-    return Regression(
-        r2=100 * r2,
-        adjusted_r2=100 * (1 - (1 - r2) * (count - 1) / (count - p - 1)),
-        f=f,
-        p=float(f_distribution.sf(f, p, count - p - 1)),
-        coefficients=fit_.coef_,
-    )
+def train_and_score(
+    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None
+) -> Answer:
+    """Train, and score every test document (metrics; nothing where there are no labels)."""
+    started = time.process_time()
+    model, history = train(job, arrays, device, checkpoint)
+    test = arrays.splits["test"]
+    found = evaluate(cosine_matrices(model, arrays, "test", device), test) if test.links else {}
+    return Answer({"test": found}, history, time.process_time() - started)

@@ -1,0 +1,179 @@
+"""Evidence: what recorded runs found, item by item, and how they were made.
+
+`evidence/<tier>/<paper>.parquet` is a tidy table (`mmlib.core.experiment.tidy`) and
+`<paper>.json` beside it a header: source, versions, machine, seeds, settings, CPU seconds.
+Tables, figures and verdicts are computed from it alone.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from mmlib.core.errors import DataError
+from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.source import source_hash
+
+EPOCHS = "epochs"  # the split under which learning curves stand
+VERSIONS = ("torch", "numpy", "scipy", "gensim")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A tidy table and its header.
+
+    table: columns paper, tier, dataset, split, system, the systems' columns, seed, item, cluster,
+    metric, value; header: see `header`.
+    """
+
+    table: pd.DataFrame
+    header: Mapping[str, Any]
+
+    @cached_property
+    def _cubes(self) -> dict[tuple[str, str, str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(dataset, split, system, metric) -> values (seeds, items), seeds, clusters."""
+        columns = ["dataset", "split", "system", "metric"]
+        found = {}
+        for key, rows in self.table.groupby(columns, observed=True, sort=False):
+            wide = rows.pivot(index="seed", columns="item", values="value")
+            cluster = rows.drop_duplicates("item").set_index("item").cluster[wide.columns]
+            found[key] = (wide.to_numpy(float), wide.index.to_numpy(), cluster.to_numpy())
+        return found
+
+    @property
+    def datasets(self) -> list[str]:
+        """Data sets in the order of recording."""
+        return list(dict.fromkeys(self.table.dataset))
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds, in order."""
+        return sorted(int(seed) for seed in self.table.seed.unique())
+
+    def systems(self, dataset: str) -> list[str]:
+        """The systems of a data set, in the order of recording."""
+        return list(dict.fromkeys(self.table.system[self.table.dataset == dataset]))
+
+    def has(self, dataset: str, system: str, metric: str, split: str = "test") -> bool:
+        """Whether there are values."""
+        return (dataset, split, system, metric) in self._cubes
+
+    def values(
+        self,
+        dataset: str,
+        system: str,
+        metric: str,
+        seeds: Sequence[int] | None = None,
+        split: str = "test",
+    ) -> np.ndarray:
+        """Values (seeds, items), float64; NaN for an item that is skipped.
+
+        A system that knows no seed (a closed form) has its one row for every seed.
+        Raises DataError for what was not recorded.
+        """
+        if not self.has(dataset, system, metric, split):
+            raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
+        values, known, _ = self._cubes[dataset, split, system, metric]
+        wanted = self.seeds if seeds is None else list(seeds)
+        if len(known) == 1 and len(self.seeds) > 1:
+            return np.repeat(values, len(wanted), axis=0)
+        row = {int(seed): i for i, seed in enumerate(known)}
+        if missing := [seed for seed in wanted if seed not in row]:
+            raise DataError(f"no evidence of {system} on {dataset} for seed {missing[0]}")
+        return values[[row[seed] for seed in wanted]]
+
+    def clusters(self, dataset: str, split: str = "test") -> np.ndarray:
+        """The cluster of each item of a data set, (items,)."""
+        for (name, own, *_), (_, _, clusters) in self._cubes.items():
+            if (name, own) == (dataset, split):
+                return clusters
+        raise DataError(f"no evidence on {dataset} ({split})")
+
+    def means(self, metric: str, split: str = "test") -> pd.DataFrame:
+        """dataset, system, seed, value: the mean over items of each training."""
+        rows = self.table[(self.table.metric == metric) & (self.table.split == split)]
+        keys = ["dataset", "system", "seed"]
+        return rows.groupby(keys, observed=True, sort=False).value.mean().reset_index()
+
+    def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
+        """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""
+        return self._cubes[dataset, EPOCHS, system, metric][0]
+
+
+def header(**own: Any) -> dict[str, Any]:
+    """How a record was made: commit, versions and machine, and what the caller adds."""
+    return {
+        "commit": _commit(),
+        "versions": {name: version(name) for name in VERSIONS},
+        "python": platform.python_version(),
+        "machine": machine(),
+        **own,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What figures may depend on: processor, instruction set that PyTorch uses, GPU."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "processor": platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+        "gpu": gpu,
+    }
+
+
+def _commit() -> str | None:
+    """The checkout's commit; None outside of one."""
+    call = ["git", "-C", str(PACKAGE.parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def evidence_dir() -> Path:
+    """Folder of the recorded evidence: beside the package."""
+    return PACKAGE.parent / "evidence"
+
+
+def write(folder: Path, paper: str, evidence: Evidence) -> None:
+    """Write table and header of a paper into `folder`, which is of one tier."""
+    table = pa.Table.from_pandas(evidence.table, preserve_index=False)
+    save = partial(pq.write_table, table, compression="zstd", compression_level=19)
+    write_atomic(folder / f"{paper}.parquet", save)
+    text = json.dumps(evidence.header, indent=1, ensure_ascii=False)
+    write_atomic(folder / f"{paper}.json", lambda path: path.write_text(text + "\n", "utf-8"))
+
+
+def read(folder: Path, paper: str, *modules: str) -> Evidence:
+    """The evidence of a paper in a tier's folder.
+
+    modules: of the code that makes it. Raises DataError where there is none, where a file is
+    damaged, and where the code has changed since: an old record is never shown as if current.
+    """
+    path = folder / f"{paper}.parquet"
+    try:
+        head = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        table = pq.read_table(path).to_pandas()
+    except FileNotFoundError:
+        raise DataError(f"{path}: no evidence is recorded (mmlib record makes it)") from None
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise DataError(f"{path}: damaged ({error}); get it again or record anew") from None
+    if modules and head.get("source") != source_hash(*modules):
+        raise DataError(
+            f"{path}: was recorded by other code (commit {head.get('commit')}): "
+            f"{', '.join(modules)} or what it imports has changed since; record anew"
+        )
+    return Evidence(table, head)

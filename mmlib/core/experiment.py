@@ -1,0 +1,240 @@
+"""One experiment engine: a grid of jobs, run side by side, cached, and put into one tidy table.
+
+A job says what is trained or scored, apart from the data that it works on. Its answer holds one
+value an item (a document, a caption) and metric, and the learning curve. A finished job is kept
+under a key made of its identity, its data and the code that its function really imports, so that
+nothing is trained twice and nothing stale is taken for new.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError
+from mmlib.core.parallel import in_processes, on_cluster
+from mmlib.core.paths import cache_dir, write_atomic
+from mmlib.core.source import source_hash
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training or scoring.
+
+    system: a row of columns, among them "system", its name in tables; dataset: what it is trained
+    and tested on; settings: how it is trained. All values are plain data.
+    """
+
+    paper: str
+    tier: str
+    dataset: str
+    system: Mapping[str, Any]
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a job.
+
+    values: split -> metric -> one number an item, NaN where an item has to be skipped;
+    history: one dict an epoch; seconds: of CPU.
+    """
+
+    values: Mapping[str, Mapping[str, np.ndarray]]
+    history: Sequence[Mapping[str, float]] = ()
+    seconds: float = 0.0
+
+
+class Data(Protocol):
+    """What jobs work on: anything with a fingerprint and, for each split, its items' clusters."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that training and evaluation read."""
+
+    def clusters(self, split: str) -> np.ndarray:
+        """The cluster of each item, (items,) int: items of one cluster are not independent."""
+
+
+Function = Callable[..., Answer]
+
+
+def job_key(function: Function, job: Job, data: Data) -> str:
+    """Under which name a job is kept: its identity, its data, its code and PyTorch's version."""
+    parts = [asdict(job), data.fingerprint, source_hash(function.__module__)]
+    text = json.dumps([*parts, torch.__version__.split("+")[0]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def pick_device(name: str) -> str:
+    """ "auto" is a GPU where there is one, else "cpu"; ValueError for a device that is not there."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"no device {name!r}: use auto, cpu, cuda, or cuda:1 and so on") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ValueError(f"no device {name!r}: PyTorch sees {count} GPUs; use auto or cpu")
+    return name
+
+
+def run_jobs(
+    function: Function,
+    jobs: Sequence[Job],
+    data: Mapping[str, Data],
+    *,
+    folder: Path | None = None,
+    device: str = "cpu",
+    workers: int = 0,
+    cluster: str = "",
+    label: str = "jobs",
+    on_answer: Callable[[Job, Answer], object] = lambda job, answer: None,
+) -> list[Answer]:
+    """Answers in the order of `jobs`; what is finished is taken from `folder`.
+
+    function: called as `function(job, data[job.dataset], device=..., checkpoint=...)`; importable
+    by name. folder: where finished jobs lie (the cache of this checkout where None).
+    device: of each job. workers: processes; 0 is one a core of one thread each on "cpu", one a
+    GPU on "cuda". cluster: address of a Dask scheduler in place of processes here.
+    on_answer: told of each finished job, in the order of finishing.
+
+    Stops at the first failure; what was finished stays, and a training that was stopped goes on
+    from its last epoch.
+    """
+    folder = folder or job_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{job_key(function, job, data[job.dataset])}.parquet" for job in jobs]
+    answers = {i: read_answer(path) for i, path in enumerate(paths) if path.exists()}
+    for i, answer in answers.items():
+        on_answer(jobs[i], answer)
+    waiting = [i for i in range(len(jobs)) if i not in answers]
+    devices = _devices(device, workers)
+    calls = [
+        (function, i, jobs[i], data[jobs[i].dataset], devices[n % len(devices)], paths[i])
+        for n, i in enumerate(waiting)
+    ]
+    with tqdm(total=len(waiting), desc=label, disable=not waiting) as bar:
+        for i, answer in _finished(calls, min(len(devices), len(waiting)), cluster):
+            write_answer(paths[i], jobs[i], answer)
+            paths[i].with_suffix(".pt").unlink(missing_ok=True)
+            answers[i] = answer
+            on_answer(jobs[i], answer)
+            bar.update()
+    return [answers[i] for i in range(len(jobs))]
+
+
+def job_folder() -> Path:
+    """Where finished jobs are kept: `jobs` in the checkout's cache, else `mmlib-jobs` here."""
+    cache = cache_dir()
+    return cache / "jobs" if cache else Path("mmlib-jobs")
+
+
+def _devices(device: str, workers: int) -> list[str]:
+    """The device of each worker: every GPU in turn for "cuda", else the one that is named."""
+    if device == "cuda":
+        every = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
+        return [every[n % len(every)] for n in range(workers or len(every))]
+    return [device] * (workers or ((os.cpu_count() or 1) if device == "cpu" else 1))
+
+
+def _finished(calls: list[tuple], workers: int, cluster: str) -> Iterator[tuple[int, Answer]]:
+    if not calls:
+        return iter(())
+    if cluster:
+        return on_cluster(_run, calls, cluster)
+    return in_processes(_run, calls, workers, ordered=False)
+
+
+def _run(
+    function: Function, i: int, job: Job, data: Data, device: str, path: Path
+) -> tuple[int, Answer]:
+    torch.set_num_threads(1)  # several processes of many threads slow each other many times over
+    return i, function(job, data, device=device, checkpoint=path.with_suffix(".pt"))
+
+
+# --- Kept answers ----------------------------------------------------------------------------
+
+
+def write_answer(path: Path, job: Job, answer: Answer) -> None:
+    """Keep an answer as one Parquet file: a row a value, the rest in its metadata."""
+    meta = {"job": asdict(job), "history": list(answer.history), "seconds": answer.seconds}
+    table = pa.Table.from_pandas(_rows(answer), preserve_index=False)
+    table = table.replace_schema_metadata({"mmlib": json.dumps(meta)})
+    write_atomic(path, partial(pq.write_table, table, compression="zstd"))
+
+
+def read_answer(path: Path) -> Answer:
+    """An answer of `write_answer`. Raises DataError, with the mend, for a damaged file."""
+    try:
+        table = pq.read_table(path)
+        meta = json.loads(table.schema.metadata[b"mmlib"])
+        frame = table.to_pandas()
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: not a finished job ({error}); delete it") from None
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for (split, metric), rows in frame.groupby(["split", "metric"], sort=False):
+        values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
+    return Answer(values, meta["history"], meta["seconds"])
+
+
+def _rows(answer: Answer) -> pd.DataFrame:
+    """split, item, metric, value: a row a value, in the items' order."""
+    parts = [
+        pd.DataFrame({
+            "split": split,
+            "item": np.arange(len(values), dtype=np.int32),
+            "metric": metric,
+            "value": np.asarray(values, dtype=np.float32),
+        })
+        for split, metrics in answer.values.items()
+        for metric, values in metrics.items()
+    ]  # fmt: skip
+    columns = ["split", "item", "metric", "value"]
+    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+
+
+# --- The tidy table ----------------------------------------------------------------------------
+
+KEYS = ["paper", "tier", "dataset", "split", "system"]
+
+
+def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:
+    """All values of all jobs: a row a value.
+
+    Columns: paper, tier, dataset, split, system, the systems' other columns, seed, item, cluster,
+    metric, value (float32). The learning curves stand there too: split "epochs", the item being
+    the epoch, counted from 1.
+    """
+    parts = []
+    for job, answer in zip(jobs, answers, strict=True):
+        rows = _rows(answer)
+        clusters = {split: data[job.dataset].clusters(split) for split in answer.values}
+        rows["cluster"] = np.concatenate([
+            np.tile(clusters[split], len(metrics)) for split, metrics in answer.values.items()
+        ] or [np.zeros(0, int)]).astype(np.int32)  # fmt: skip
+        if answer.history:
+            curve = pd.DataFrame(list(answer.history))
+            curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
+            curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
+            rows = pd.concat([rows, curve.astype({"value": np.float32})])
+        row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **job.system}
+        parts.append(rows.assign(**row, seed=job.seed))
+    table = pd.concat(parts, ignore_index=True)
+    own = sorted({name for job in jobs for name in job.system} - {"system"})
+    order = [*KEYS, *own, "seed", "item", "cluster", "metric", "value"]
+    kinds = {name: "category" for name in [*KEYS, "metric"]}
+    return table[order].astype(kinds | {"seed": np.int32, "item": np.int32, "cluster": np.int32})

@@ -1,0 +1,127 @@
+"""What needs no training loop: chance, closed forms, and ceilings that know more than they may.
+
+Floors: Random; Object Detection (Section 4); co-occurrence, a ridge regression from a document's
+mean words to its mean image features, which sees no sentence-image pair. Ceilings: the same
+regression from linked pairs (supervised), and a reader who knows the picture (recogniser).
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import RidgeCV
+
+from mmlib.core.jobs import Answer, Job
+from mmlib.papers.links.arrays import Arrays, Split
+from mmlib.papers.links.model import evaluate
+
+ALPHAS = tuple(10.0**power for power in range(-3, 5))  # of the ridge, by leave-one-out
+MOST_LABELS = 20  # K of Object Detection
+
+
+def score(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None) -> Answer:
+    """The metrics of a baseline on every test document, by the name in its column "baseline"."""
+    started = time.process_time()
+    test = arrays.splits["test"]
+    name = job.system["baseline"]
+    if name == "random":
+        matrices = random_scores(test, job.seed)
+    elif name == "detection":
+        matrices = detection_scores(arrays, "test", labels=best_labels(arrays, job.system["k_by"]))
+    elif name == "recogniser":
+        assert arrays.truth is not None
+        matrices = list(arrays.truth)
+    else:
+        matrices = ridge_scores(arrays, "test", supervised=name == "supervised")
+    return Answer({"test": evaluate(matrices, test)}, seconds=time.process_time() - started)
+
+
+def random_scores(split: Split, seed: int) -> list[np.ndarray]:
+    """Uniform random scores (n, m) of every document: AUC 50, p@C the share of links."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.random((len(s), len(v))) for s, v in zip(split.sentences, split.images, strict=True)
+    ]
+
+
+# --- Object Detection (Section 4) ------------------------------------------------------------
+
+
+def detection_scores(arrays: Arrays, split: str, labels: int) -> list[np.ndarray]:
+    """Cosines of mean word vectors: of a sentence's words, and of an image's label names.
+
+    An image is the mean vector of its `labels` most probable labels. Raises ValueError where the
+    corpus has no label scores.
+    """
+    if arrays.label_scores is None or arrays.label_words is None:
+        raise ValueError("this corpus has no label scores: extract them with a classifier")
+    likely = np.argsort(-arrays.label_scores, axis=1, kind="stable")[:, :labels]
+    images = unit(arrays.label_words[likely].mean(axis=1))  # (images, E)
+    known = arrays.ids > 1  # neither padding nor unknown
+    sums = (arrays.words[arrays.ids] * known[..., None]).sum(axis=1)
+    texts = unit(sums / np.maximum(known.sum(axis=1, keepdims=True), 1))  # (sentences, E)
+    return _products(texts, images, arrays.splits[split])
+
+
+def best_labels(arrays: Arrays, split: str) -> int:
+    """K with the highest AUC on a split: "val" is honest, "test" is how the paper chose it."""
+    by_k = [
+        np.nanmean(evaluate(detection_scores(arrays, split, k), arrays.splits[split])["AUC"])
+        for k in range(1, MOST_LABELS + 1)
+    ]
+    return int(np.argmax(by_k)) + 1
+
+
+# --- Ridge regressions -----------------------------------------------------------------------
+
+
+def ridge_scores(arrays: Arrays, split: str, supervised: bool) -> list[np.ndarray]:
+    """Cosines of what a sentence's words predict and an image's features.
+
+    A linear map from words to image features, fitted on training documents: on one row a document,
+    (mean words, mean features), which no link enters; or, supervised, on one row a link. The
+    strength of the ridge is chosen by leave-one-out on the same rows.
+    """
+    words = word_shares(arrays)  # (sentences, vocabulary)
+    train = arrays.splits["train"]
+    if supervised:
+        assert train.links is not None
+        pairs = [np.argwhere(links) for links in train.links]
+        rows = zip(train.sentences, train.images, pairs, strict=True)
+        both = np.concatenate([np.stack([s[p[:, 0]], v[p[:, 1]]], 1) for s, v, p in rows])
+        x, y = words[both[:, 0]], arrays.features[both[:, 1]]
+    else:
+        x = np.stack([words[s].mean(axis=0) for s in train.sentences])
+        y = np.stack([arrays.features[v].mean(axis=0) for v in train.images])
+    ridge = RidgeCV(ALPHAS).fit(x, y)
+    predicted = unit(ridge.predict(words) - ridge.intercept_)
+    return _products(predicted, unit(arrays.features - ridge.intercept_), arrays.splits[split])
+
+
+def word_shares(arrays: Arrays) -> np.ndarray:
+    """(sentences, vocabulary): the share of each word in a sentence; padding has none."""
+    counts = np.zeros((len(arrays.ids), len(arrays.words)), dtype=np.float32)
+    np.add.at(counts, (np.arange(len(arrays.ids))[:, None], arrays.ids), 1)
+    counts[:, 0] = 0
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors (..., width) at length 1; zero stays zero."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(norms > 0, norms, 1)
+
+
+def _products(texts: np.ndarray, images: np.ndarray, split: Split) -> list[np.ndarray]:
+    return [texts[s] @ images[v].T for s, v in zip(split.sentences, split.images, strict=True)]
+
+
+def spread(vectors: np.ndarray) -> float:
+    """Mean squared distance of the unit vectors (count, width) to their centroid, in [0, 1]."""
+    return float(1 - np.square(unit(vectors).mean(axis=0)).sum())
+
+
+def means(vectors: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean vector of each document, (documents, width)."""
+    return np.stack([vectors[own].mean(axis=0) for own in nodes])

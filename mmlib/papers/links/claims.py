@@ -1,0 +1,203 @@
+"""The twelve claims of paper 04: what the paper says, what tests it, and what would matter.
+
+Declared before the recorded run. A smallest effect of interest of 1 point of AUC is the paper's
+own: it marks results within 1 % of each other as equal.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mmlib.core.claims import Claim, Effect, correlation, crossed, over_seeds, slope
+from mmlib.core.effects import difference
+from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.papers.links.experiment import (
+    STEP_TIME,
+    STRUCTURED,
+
+    auc,
+    strongest_baseline,
+    together,
+)
+
+POINT, POINT_WHY = 1.0, "the paper marks results within 1 % of each other as equal"
+UNIT = "AUC points"
+Effects = Mapping[str, Effect] | str
+Seeds = Sequence[int]
+
+
+def _effect(evidence: Evidence, dataset: str, values: np.ndarray) -> Effect:
+    """The mean of values (seeds, documents) over seeds and documents; NaN documents are skipped."""
+    scored = ~np.isnan(values).any(axis=0)
+    return crossed(values[:, scored], evidence.clusters(dataset)[scored])
+
+
+def _gap(
+    evidence: Evidence, dataset: str, better: Sequence[str], worse: Sequence[str], seeds: Seeds
+) -> Effect:
+    """AUC of systems `better` minus that of `worse`, paired by seed and document."""
+    gap = auc(evidence, dataset, better, seeds) - auc(evidence, dataset, worse, seeds)
+    return _effect(evidence, dataset, gap)
+
+
+def _level(evidence: Evidence, dataset: str, system: str, seeds: Seeds) -> Effect:
+    """A system's AUC above chance."""
+    return _effect(evidence, dataset, auc(evidence, dataset, [system], seeds) - 50)
+
+
+def _structure(evidence: Evidence, seeds: Seeds) -> Effects:
+    found = {}
+    for name in evidence.datasets:
+        control = strongest_baseline(evidence, name)
+        found[f"{name}, over {control}"] = _gap(evidence, name, STRUCTURED, [control], seeds)
+    return found
+
+
+def _no_structure(evidence: Evidence, seeds: Seeds) -> Effects:
+    return {name: _level(evidence, name, "NoStruct", seeds) for name in evidence.datasets}
+
+
+def _stress(evidence: Evidence, seeds: Seeds) -> Effects:
+    if "stress" not in evidence.datasets:
+        return "this tier has no stress documents"
+    control = strongest_baseline(evidence, "stress")
+    return {f"stress, over {control}": _gap(evidence, "stress", ["DC"], [control], seeds)}
+
+
+def _half(evidence: Evidence, seeds: Seeds) -> Effects:
+    halves, full = ("TK+½k", "AP+½k"), ("TK", "AP")
+    return {name: _gap(evidence, name, halves, full, seeds) for name in evidence.datasets}
+
+
+def _organic(evidence: Evidence, seeds: Seeds) -> Effects:
+    there = [name for name in evidence.datasets if name in ("organic", "diy")]
+    if not there:
+        return "this tier has no organic documents"
+    return {name: _gap(evidence, name, ["AP"], ["DC", "TK"], seeds) for name in there}
+
+
+ORDERS = (("coco", "cohesive"), ("mixed5", "cohesive"), ("cohesive", "story"))
+
+
+def _cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
+    levels = {name: _level(evidence, name, "AP", seeds) for name in evidence.datasets}
+    return {
+        f"{a} > {b}": difference(levels[a], levels[b])
+        for a, b in ORDERS
+        if a in levels and b in levels
+    }
+
+
+def _together(evidence: Evidence, seeds: Seeds) -> Effects:
+    if len(seeds) < 2:
+        return "one seed has no spread"
+    return {name: over_seeds(together(evidence, name, seeds)) for name in evidence.datasets}
+
+
+def _same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
+    found = {}
+    for name in evidence.datasets:
+        x, y = (auc(evidence, name, [system], seeds).mean(axis=0) for system in ("DC", "AP"))
+        scored = ~np.isnan(x)
+        clusters = evidence.clusters(name)[scored]
+        found[name] = correlation(x[scored], y[scored], clusters, minus=0.5)
+    return found
+
+
+def _spread(evidence: Evidence, seeds: Seeds) -> Effects:
+    found = {}
+    for name in (n for n in evidence.datasets if n in ("cohesive", "story", "stress")):
+        y = auc(evidence, name, ["AP"], seeds).mean(axis=0)
+        scored = ~np.isnan(y)
+        sides = [evidence.values(name, "Documents", f"{s} spread")[0] for s in ("image", "text")]
+        x = np.column_stack(sides)[scored]
+        for column, side in enumerate(("image", "text")):
+            clusters = evidence.clusters(name)[scored]
+            found[f"{name}, {side}"] = slope(x, y[scored], column, clusters)
+    return found
+
+
+def _variant(evidence: Evidence, pairs: Mapping[str, tuple[str, str]], seeds: Seeds) -> Effects:
+    found = {}
+    for name in evidence.datasets:
+        for words, (variant, control) in pairs.items():
+            if evidence.has(name, variant, "AUC"):
+                found[f"{name}, {words}"] = _gap(evidence, name, [variant], [control], seeds)
+    return found or "no variant was trained"
+
+
+def _hard(evidence: Evidence, seeds: Seeds) -> Effects:
+    pairs = {one: (f"{one}, hard negatives", one) for one in ("DC", "AP")}
+    return _variant(evidence, pairs, seeds)
+
+
+def _more(evidence: Evidence, seeds: Seeds) -> Effects:
+    pairs = {f"b = {b}": (f"AP, b = {b}", "AP") for b in (20, 30)}
+    return _variant(evidence, pairs, seeds)
+
+
+def _faster(evidence: Evidence, seeds: Seeds) -> Effects:
+    found = {}
+    for name in evidence.datasets:
+        if evidence.has(name, STEP_TIME, "ms of DC", EPOCHS):
+            dc, ap = (evidence.curves(name, STEP_TIME, f"ms of {s}")[0] for s in ("DC", "AP"))
+            found[name] = over_seeds(100 * (dc - ap) / np.median(dc))
+    return found or "no step was timed"
+
+
+
+CLAIMS = (
+    Claim(
+        "C1", "matching whole sets beats the baselines", "98.9 > 89.5 (MSCOCO, DC and Obj Detect)",
+        "AUC of DC, TK+½k, AP, AP+½k − the strongest baseline", UNIT, POINT, POINT_WHY,
+        effects=_structure,
+    ),
+    Claim(
+        "C2", "NoStruct beats chance", "87.5 > 49.7 (MSCOCO)", "AUC of NoStruct − 50", UNIT, POINT,
+        POINT_WHY, effects=_no_structure,
+    ),
+    Claim(
+        "C3", "DC stands the stress test", "94.9 > 84.2", "AUC of DC − the strongest baseline",
+        UNIT, POINT, POINT_WHY, effects=_stress,
+    ),
+    Claim(
+        "C4", "half as many links hardly matter", "within 1.2 points in Table 2",
+        "AUC of ½k − full k, mean of TK and AP", UNIT, 1.2,
+        "the largest difference that Table 2 prints", kind="equivalent", effects=_half,
+    ),
+    Claim(
+        "C5", "AP leads on organic documents", "69.3 > 67.9 (TK), 63.5 (DC) on RQA",
+        "AUC of AP − mean of DC and TK", UNIT, POINT, POINT_WHY, effects=_organic,
+    ),
+    Claim(
+        "C6", "cohesion makes it harder", "98.7 > 82.6 > 68.5", "AUC of AP, less − more cohesive",
+        UNIT, POINT, POINT_WHY, every=True, effects=_cohesion,
+    ),
+    Claim(
+        "C7", "the objective and the links improve together", "Fig. 3",
+        "−ρ of dev loss and dev AUC over epochs", "ρ", 0.3, "a weak correlation",
+        effects=_together,
+    ),
+    Claim(
+        "C8", "the same documents are hard for all", "ρ ≥ .89 crowd-labelled, .64 RQA",
+        "ρ of AUC over documents, DC and AP, − 0.5", "ρ", 0.1,
+        "above .5 a correlation is called strong, and a tenth is the least one would name",
+        effects=_same_documents,
+    ),
+    Claim(
+        "C9", "less spread is harder", "R² 42, 23, 16 %; image above text",
+        "slope of AP's AUC on spread", "AUC points per SD", POINT, POINT_WHY, effects=_spread,
+    ),
+    Claim(
+        "C10", "hard negatives are better than averaged ones", "no figures",
+        "AUC of hard − averaged", UNIT, POINT, POINT_WHY, effects=_hard,
+    ),
+    Claim(
+        "C11", "more than 10 negatives hardly matter", "no figures", "AUC of AP, b = 20, 30 − 10",
+        UNIT, POINT, POINT_WHY, kind="equivalent", effects=_more,
+    ),
+    Claim(
+        "C12", "AP is often faster than DC", "no figures", "step time, DC − AP", "% of DC's step",
+        10.0, "a tenth of the time is the least that one would notice", effects=_faster,
+    ),
+)  # fmt: skip
