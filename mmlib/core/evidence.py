@@ -66,6 +66,19 @@ class Evidence:
         """The systems of a data set, in the order of recording."""
         return list(dict.fromkeys(self.table.system[self.table.dataset == dataset]))
 
+    def metrics(self, dataset: str, system: str, split: str = "test") -> list[str]:
+        """The metrics of a system's values."""
+        return [m for name, s, own, m in self._cubes if (name, s, own) == (dataset, split, system)]
+
+    @cached_property
+    def _jobs(self) -> set[tuple[str, str, int]]:
+        rows = self.table[["dataset", "system", "seed"]].drop_duplicates()
+        return set(rows.itertuples(index=False, name=None))
+
+    def has_job(self, dataset: str, system: str, seed: int) -> bool:
+        """Whether a job's values are there."""
+        return (dataset, system, seed) in self._jobs
+
     def has(self, dataset: str, system: str, metric: str, split: str = "test") -> bool:
         """Whether there are values."""
         return (dataset, split, system, metric) in self._cubes

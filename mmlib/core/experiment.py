@@ -10,10 +10,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -23,50 +22,10 @@ import torch
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
+from mmlib.core.jobs import Answer, Data, Job
 from mmlib.core.parallel import in_processes, on_cluster
 from mmlib.core.paths import cache_dir, write_atomic
 from mmlib.core.source import source_hash
-
-
-@dataclass(frozen=True)
-class Job:
-    """One training or scoring.
-
-    system: a row of columns, among them "system", its name in tables; dataset: what it is trained
-    and tested on; settings: how it is trained. All values are plain data.
-    """
-
-    paper: str
-    tier: str
-    dataset: str
-    system: Mapping[str, Any]
-    seed: int
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came of a job.
-
-    values: split -> metric -> one number an item, NaN where an item has to be skipped;
-    history: one dict an epoch; seconds: of CPU.
-    """
-
-    values: Mapping[str, Mapping[str, np.ndarray]]
-    history: Sequence[Mapping[str, float]] = ()
-    seconds: float = 0.0
-
-
-class Data(Protocol):
-    """What jobs work on: anything with a fingerprint and, for each split, its items' clusters."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of all that training and evaluation read."""
-
-    def clusters(self, split: str) -> np.ndarray:
-        """The cluster of each item, (items,) int: items of one cluster are not independent."""
-
 
 Function = Callable[..., Answer]
 
@@ -79,7 +38,7 @@ def job_key(function: Function, job: Job, data: Data) -> str:
 
 
 def pick_device(name: str) -> str:
-    """ "auto" is a GPU where there is one, else "cpu"; ValueError for a device that is not there."""
+    """For "auto" a GPU where there is one, else "cpu". ValueError for a device that is not there."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -233,8 +192,21 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
             rows = pd.concat([rows, curve.astype({"value": np.float32})])
         row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **job.system}
         parts.append(rows.assign(**row, seed=job.seed))
-    table = pd.concat(parts, ignore_index=True)
-    own = sorted({name for job in jobs for name in job.system} - {"system"})
-    order = [*KEYS, *own, "seed", "item", "cluster", "metric", "value"]
-    kinds = {name: "category" for name in [*KEYS, "metric"]}
-    return table[order].astype(kinds | {"seed": np.int32, "item": np.int32, "cluster": np.int32})
+    return canonical(pd.concat(parts, ignore_index=True))
+
+
+def canonical(table: pd.DataFrame) -> pd.DataFrame:
+    """A tidy table with its columns, types and rows in one order, whatever they came in."""
+    known = [*KEYS, "seed", "item", "cluster", "metric", "value"]
+    own = sorted(set(table.columns) - set(known))
+    names = [*KEYS, *own, "metric"]
+    table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]].copy()
+    for name in names:  # a column that only some systems have is missing in the others
+        kept = table[name].astype(object)
+        table[name] = kept.map(str, na_action="ignore").astype("category")
+    for name in ("seed", "item", "cluster"):
+        table[name] = table[name].astype(np.int32)
+    table["value"] = table["value"].astype(np.float32)
+    order = ["dataset", "system", "seed", "split", "metric", "item"]
+    rank = table[order].assign(**{n: table[n].astype(str) for n in order if n in names})
+    return table.loc[rank.sort_values(order, kind="stable").index].reset_index(drop=True)

@@ -61,6 +61,20 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     run.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
     run.set_defaults(run=_run)
 
+    record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
+    _add_paper(record)
+    record.add_argument("--seeds", type=int, default=20, metavar="N", help="seeds 0 to N-1")
+    record.add_argument("--datasets", default="", metavar="A,B", help="some of them, by name")
+    record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
+    record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
+    record.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
+    record.set_defaults(run=_record)
+
+    judge = commands.add_parser("judge", help="tables, figures and verdicts, from evidence alone")
+    _add_paper(judge)
+    judge.add_argument("--out", type=Path, metavar="DIR", help="default: runs/judge/TIER/NUMBER")
+    judge.set_defaults(run=_judge)
+
     report = commands.add_parser("report", help="write a finished run as a web site")
     report.add_argument("folder", type=Path, metavar="RUN", help="such as runs/latest")
     report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
@@ -106,6 +120,46 @@ def _run(args: argparse.Namespace) -> int:
         runner.link_latest(out)
     print(outcomes.summary_text(reports))
     return int(not all(report.ok for report in reports))
+
+
+def _add_paper(command: argparse.ArgumentParser) -> None:
+    """What `record` and `judge` have in common."""
+    command.add_argument("number", metavar="NUMBER", help="of the paper's notebook, such as 04")
+    command.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
+    command.add_argument("--evidence", type=Path, metavar="DIR", help="default: evidence/")
+
+
+def _record(args: argparse.Namespace) -> int:
+    """`mmlib record`."""
+    from mmlib.core.experiment import pick_device
+    from mmlib.suite import record
+
+    try:
+        if args.seeds < 1:
+            raise UsageError("--seeds must be at least 1")
+        found = record.record(
+            args.number, args.tier, range(args.seeds), device=pick_device(args.device),
+            datasets=tuple(filter(None, args.datasets.split(","))), workers=args.workers,
+            cluster=args.cluster, folder=args.evidence,
+        )  # fmt: skip
+    except (ValueError, OSError) as error:
+        print(f"mmlib record: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
+    return 0
+
+
+def _judge(args: argparse.Namespace) -> int:
+    """`mmlib judge`."""
+    from mmlib.suite import record
+
+    out = args.out or Path("runs") / "judge" / args.tier / args.number
+    try:
+        print(record.write_judgement(args.number, args.tier, out, args.evidence))
+    except (ValueError, OSError) as error:
+        print(f"mmlib judge: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -12,9 +12,9 @@ from mmlib.core.claims import Claim, Effect, correlation, crossed, over_seeds, s
 from mmlib.core.effects import difference
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.links.experiment import (
+    DOCUMENTS,
     STEP_TIME,
     STRUCTURED,
-
     auc,
     strongest_baseline,
     together,
@@ -109,7 +109,7 @@ def _spread(evidence: Evidence, seeds: Seeds) -> Effects:
     for name in (n for n in evidence.datasets if n in ("cohesive", "story", "stress")):
         y = auc(evidence, name, ["AP"], seeds).mean(axis=0)
         scored = ~np.isnan(y)
-        sides = [evidence.values(name, "Documents", f"{s} spread")[0] for s in ("image", "text")]
+        sides = [evidence.values(name, DOCUMENTS, f"{s} spread")[0] for s in ("image", "text")]
         x = np.column_stack(sides)[scored]
         for column, side in enumerate(("image", "text")):
             clusters = evidence.clusters(name)[scored]
@@ -143,7 +143,6 @@ def _faster(evidence: Evidence, seeds: Seeds) -> Effects:
             dc, ap = (evidence.curves(name, STEP_TIME, f"ms of {s}")[0] for s in ("DC", "AP"))
             found[name] = over_seeds(100 * (dc - ap) / np.median(dc))
     return found or "no step was timed"
-
 
 
 CLAIMS = (

@@ -20,6 +20,7 @@ from mmlib.features.text import (
 from mmlib.papers.links import builders
 from mmlib.papers.links.arrays import SPLITS, Arrays, Split
 from mmlib.papers.links.documents import Corpus, Document, cluster_numbers
+from mmlib.papers.links.experiment import budget
 from mmlib.papers.links.files import read_corpus
 from mmlib.papers.links.model import Settings
 from mmlib.papers.links.world_documents import from_world, picture_scenes
@@ -236,3 +237,12 @@ def _index(corpus: Corpus, documents: Sequence[Document], row: Mapping[str, int]
         rounds=np.array([d.round for d in documents]),
         clusters=cluster_numbers(documents),
     )
+
+
+def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
+    """The labelled corpora of a study as arrays, each prepared as its budget says."""
+    found = {}
+    for kind, corpus in study.corpora.items():
+        settings = budget(tier, kind)
+        found[kind] = prepare(corpus, settings, word_vectors(corpus, settings))
+    return found

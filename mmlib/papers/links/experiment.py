@@ -1,7 +1,7 @@
 """The experiment of paper 04: systems, budgets, the grid of jobs, and what the evidence says."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from mmlib.core.jobs import Answer, Job
 from mmlib.papers.links import baselines
 from mmlib.papers.links.arrays import Arrays, Batches
 from mmlib.papers.links.baselines import means, spread, word_shares
-from mmlib.papers.links.model import LinkModel, Settings, System, batch_loss
+from mmlib.papers.links.model import LinkModel, Settings, System, batch_loss, train_and_score
 
 PAPER = "links"
 # What makes the evidence: a change to these modules, or to what they import, makes it stale.
@@ -143,13 +143,32 @@ def timings(tier: str, data: Mapping[str, Arrays]) -> list[Job]:
     ]
 
 
-STEP_TIME = "Step time"
+STEP_TIME, DOCUMENTS = "Step time", "Documents"
 REPEATS = 40
 
 
-def time_steps(
+def stages(
+    tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]
+) -> list[tuple[Callable[..., Answer], list[Job], bool]]:
+    """All that evidence needs: functions and their jobs, and whether they may run side by side."""
+    documents = [Job(PAPER, tier, dataset, {"system": DOCUMENTS}, 0) for dataset in data]
+    return [
+        (baselines.score, scorings(tier, data, seeds), True),
+        (describe_documents, documents, True),
+        (train_and_score, trainings(tier, data, seeds), True),
+        (time_steps, timings(tier, data), False),
+    ]
+
+
+def describe_documents(
     job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None
 ) -> Answer:
+    """What may make a test document hard, beside its AUCs: see `difficulty_predictors`."""
+    columns = difficulty_predictors(arrays)
+    return Answer({"test": {name: columns[name].to_numpy() for name in columns}})
+
+
+def time_steps(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None) -> Answer:
     """Milliseconds of training steps of DC and AP on one batch, the two taking turns."""
     settings = Settings(**job.settings)
     model = LinkModel(torch.tensor(arrays.words), arrays.features.shape[1], settings).to(device)
@@ -227,12 +246,17 @@ def difficulty_predictors(arrays: Arrays, components: int = 20) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def difficulty(
-    evidence: Evidence, predictors: Mapping[str, pd.DataFrame], system: str = "AP"
-) -> pd.DataFrame:
+def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What `difficulty_predictors` found, from the evidence."""
+    names = evidence.metrics(dataset, DOCUMENTS)
+    return pd.DataFrame({name: evidence.values(dataset, DOCUMENTS, name)[0] for name in names})
+
+
+def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") -> pd.DataFrame:
     """The paper's regressions of per-document AUC, by statsmodels: a row a corpus and predictors."""
     rows = []
-    for dataset, every in predictors.items():
+    for dataset in datasets:
+        every = predictors(evidence, dataset)
         y = auc(evidence, dataset, [system]).mean(axis=0)
         scored = ~np.isnan(y)
         spreads = ["image spread", "text spread"]
@@ -274,5 +298,3 @@ def together(evidence: Evidence, dataset: str, seeds: Sequence[int]) -> np.ndarr
         )
         each.append([-spearmanr(a, b).statistic for a, b in zip(loss, links, strict=True)])
     return np.mean(each, axis=0)
-
-

@@ -1,0 +1,136 @@
+"""`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from mmlib.core import evidence as records
+from mmlib.core.claims import Judged, judge
+from mmlib.core.errors import DataError
+from mmlib.core.evidence import Evidence, evidence_dir
+from mmlib.core.experiment import canonical, run_jobs, tidy
+from mmlib.core.jobs import Answer, Job
+from mmlib.core.source import source_hash
+
+PAPERS = {"04": "links"}  # the papers that have evidence, by the number of their notebook
+EVERY = 600.0  # seconds after which what is finished is written
+
+
+def record(
+    number: str,
+    tier: str,
+    seeds: Sequence[int],
+    *,
+    datasets: Sequence[str] = (),
+    device: str = "cpu",
+    workers: int = 0,
+    cluster: str = "",
+    folder: Path | None = None,
+    jobs_folder: Path | None = None,
+) -> Evidence:
+    """Run a paper's whole grid for these seeds, and write `<folder>/<tier>/<paper>.parquet`.
+
+    What the file holds of the same code, data and settings is kept, so that seeds can be added
+    later; jobs that are finished are not run again; every ten minutes the file is written anew.
+    Raises DataError for a paper without evidence, and what loading its data raises.
+    """
+    experiment, data_module = room(number, "experiment"), room(number, "data")
+    study = data_module.load_documents(tier, datasets)
+    data = data_module.load_arrays(study, tier)
+    folder = (folder or evidence_dir()) / tier
+    head = records.header(
+        paper=experiment.PAPER, tier=tier, source=source_hash(*experiment.MODULES),
+        data={name: own.fingerprint for name, own in data.items()},
+        settings={name: asdict(experiment.budget(tier, name)) for name in data},
+    )  # fmt: skip
+    kept = _kept(folder, head)
+    done: list[tuple[Job, Answer]] = []
+    written = time.monotonic()
+
+    def write(last: bool = False) -> Evidence | None:
+        nonlocal written
+        if not done or not (last or time.monotonic() - written > EVERY):
+            return None
+        written = time.monotonic()
+        found = _merged(kept, done, data, head)
+        records.write(folder, experiment.PAPER, found)
+        return found
+
+    def on_answer(job: Job, answer: Answer) -> None:
+        done.append((job, answer))
+        write()
+
+    for function, jobs, side_by_side in experiment.stages(tier, data, seeds):
+        run_jobs(
+            function, [job for job in jobs if not _is_kept(job, kept)], data, folder=jobs_folder,
+            device=device, workers=workers if side_by_side else 1, cluster=cluster,
+            label=f"{experiment.PAPER}, {tier}: {function.__name__}", on_answer=on_answer,
+        )  # fmt: skip
+    found = write(last=True) or kept
+    assert found is not None
+    return found
+
+
+def _kept(folder: Path, head: dict[str, Any]) -> Evidence | None:
+    """What is on record of the same code, data and settings; None where there is nothing."""
+    try:
+        old = records.read(folder, head["paper"])
+    except DataError:
+        return None
+    if old.header.get("source") != head["source"]:
+        return None
+    same = [
+        name
+        for name in head["data"]
+        if all(old.header[part].get(name) == head[part][name] for part in ("data", "settings"))
+    ]
+    others = [name for name in old.header["data"] if name not in head["data"]]
+    for part in ("data", "settings"):  # of data sets that this call leaves alone
+        head[part] = {name: old.header[part][name] for name in others} | head[part]
+    rows = old.table[old.table.dataset.isin([*same, *others])]
+    return Evidence(rows, old.header) if len(rows) else None
+
+
+def _is_kept(job: Job, kept: Evidence | None) -> bool:
+    return kept is not None and kept.has_job(job.dataset, job.system["system"], job.seed)
+
+
+def _merged(
+    kept: Evidence | None, done: list[tuple[Job, Answer]], data: Any, head: dict[str, Any]
+) -> Evidence:
+    jobs, answers = zip(*done, strict=True)
+    table, seconds = tidy(jobs, answers, data), sum(answer.seconds for answer in answers)
+    if kept is not None:
+        table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
+        seconds += kept.header.get("cpu_seconds", 0.0)
+    seeds = sorted(int(seed) for seed in table.seed.unique())
+    return Evidence(table, {**head, "seeds": seeds, "cpu_seconds": round(seconds)})
+
+
+def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:
+    """Every claim of a paper, judged from its evidence alone. Raises DataError, see `read`."""
+    found = read(number, tier, folder)
+    return [judge(claim, found, found.seeds) for claim in room(number, "claims").CLAIMS]
+
+
+def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
+    """A paper's evidence. Raises DataError where there is none or the code has changed since."""
+    experiment = room(number, "experiment")
+    found = records.read((folder or evidence_dir()) / tier, experiment.PAPER, *experiment.MODULES)
+    for name, settings in found.header["settings"].items():
+        if settings != asdict(experiment.budget(tier, name)):
+            raise DataError(f"evidence of {tier}, {name}: its settings have changed; record anew")
+    return found
+
+
+def room(number: str, module: str) -> ModuleType:
+    """A module of the paper with this number. Raises DataError for one that has no evidence."""
+    if number not in PAPERS:
+        raise DataError(f"no paper {number!r} has evidence; there is {', '.join(PAPERS)}")
+    return import_module(f"mmlib.papers.{PAPERS[number]}.{module}")
