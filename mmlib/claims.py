@@ -52,7 +52,7 @@ def write_json(path: Path, value: object) -> None:
 
 @cache
 def paper_tables(name: str) -> dict[str, dict]:
-    """The printed tables of a paper ("links", ...) by id, from `mmlib/papers/<name>/tables.json`."""
+    """The printed tables of a paper ("links", ...) by id, from `papers/<name>/tables.json`."""
     content = json.loads((PACKAGE / "papers" / name / "tables.json").read_text(encoding="utf-8"))
     return {table["id"]: table for table in content["tables"]}
 
