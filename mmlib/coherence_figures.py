@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mmlib.claims import paper_values
 from mmlib.coherence import confidence
 from mmlib.coherence_study import REFINED, SPLITS, Pairs, Scores, gaps, is_system
 from mmlib.core import plots
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 
 
 def describe(collections: Mapping[str, Pairs]) -> pd.DataFrame:

@@ -17,18 +17,12 @@ import torch
 from torch import Tensor
 
 from mmlib import coherence, training
-from mmlib.claims import (
-    Estimate,
-    Result,
-    bootstrap_interval,
-    crossed_interval,
-    mean_interval,
-    paper_values,
-)
 from mmlib.coherence import Settings, Split
 from mmlib.core.errors import DataError
+from mmlib.core.intervals import Estimate, bootstrap_interval, crossed_interval, mean_interval
 from mmlib.core.paths import data_dir
 from mmlib.core.related import RelatedPairs, hold_out
+from mmlib.core.tables import Result, paper_values
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,

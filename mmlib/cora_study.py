@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from mmlib import cora, scenegraph, training
-from mmlib.claims import Estimate, Result, crossed_interval, paper_tables
-from mmlib.claims import beside as side_by_side
 from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
+from mmlib.core.intervals import Estimate, crossed_interval
 from mmlib.core.paths import data_dir, write_atomic
 from mmlib.core.ranking import best_ranks, metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
+from mmlib.core.tables import Result, paper_tables
+from mmlib.core.tables import beside as side_by_side
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,

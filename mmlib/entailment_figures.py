@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine  # "none" is lost when saved
 from PIL import Image
 
-from mmlib.claims import Estimate
 from mmlib.core import plots
 from mmlib.core.entailment_pairs import Samples
+from mmlib.core.intervals import Estimate
 from mmlib.core.plots import COLOURS, FALSE, TRUE
 from mmlib.entailment import mask_regions, scores_at
 from mmlib.entailment_study import FULL, Data, Scores, threshold_of

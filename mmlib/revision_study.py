@@ -25,11 +25,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from mmlib import training
-from mmlib.claims import Estimate, Result, beside, crossed_interval, paper_values
 from mmlib.core.errors import DataError
+from mmlib.core.intervals import Estimate, crossed_interval
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import average_precision, ranks_of_scores
 from mmlib.core.records import CaptionedImages
+from mmlib.core.tables import Result, beside, paper_values
 from mmlib.data import judgments
 from mmlib.data.judgments import Judged
 from mmlib.entailment import Settings

@@ -29,11 +29,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from mmlib.claims import bootstrap_interval, paper_values
+from mmlib.core.intervals import bootstrap_interval
 from mmlib.core.paths import data_dir
+from mmlib.core.records import normalised
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.data import clue, flickr8k
-from mmlib.papers.links.leaks import normalised
 
 Rule = Literal["half", "f1", "rate", "drawn"]
 Sharing = Literal["row", "image", "image or text"]

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from mmlib import coherence_figures
-from mmlib.claims import paper_values
 from mmlib.coherence import confidence
 from mmlib.coherence_study import REFINED, Pairs
 from mmlib.core import plots
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.features.text import tokenize
 
 pytestmark = pytest.mark.filterwarnings("error")

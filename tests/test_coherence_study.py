@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from mmlib import claims, coherence, coherence_study, training
-from mmlib.claims import Claim, crossed_interval, judge, paper_values
+from mmlib.claims import Claim, judge
 from mmlib.coherence import Settings
 from mmlib.coherence_study import (
     CLUE_LIKE,
@@ -34,7 +34,9 @@ from mmlib.coherence_study import (
     ranks_record,
 )
 from mmlib.core.errors import DataError
+from mmlib.core.intervals import crossed_interval
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.data import clue
 from mmlib.features.text import train_word2vec
 

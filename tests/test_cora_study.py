@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from mmlib import cora, cora_study, scenegraph, training
-from mmlib.claims import paper_tables
 from mmlib.cora_study import Preparer, budget, difference, interval_of, items, load
 from mmlib.core.errors import DataError
+from mmlib.core.tables import paper_tables
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from PIL import Image
 
 from mmlib import entailment_figures as figures
 from mmlib import revision_study
-from mmlib.claims import Estimate
 from mmlib.core import plots
 from mmlib.core.entailment_pairs import Samples
+from mmlib.core.intervals import Estimate
 from mmlib.core.plots import COLOURS, FALSE, TRUE
 from mmlib.entailment import scores_at
 from mmlib.entailment_study import FULL, PRINTED, SYSTEMS

@@ -11,11 +11,11 @@ from torch import nn
 
 from mmlib import revision_study as study
 from mmlib import training
-from mmlib.claims import paper_values
 from mmlib.core.errors import DataError
 from mmlib.core.paths import PACKAGE
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
+from mmlib.core.tables import paper_values
 from mmlib.data.judgments import Judged, ranking
 from mmlib.entailment import Settings, entail_at_k
 from mmlib.entailment_batches import Words

@@ -11,9 +11,9 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 from mmlib import silver
-from mmlib.claims import paper_values
 from mmlib.core.records import CaptionedImages
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.data import clue, flickr8k
 
 WORDS = "dog cat boy girl house tree river road hill car boat horse ball field snow".split()

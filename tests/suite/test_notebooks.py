@@ -15,9 +15,10 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_output
 from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, five_exercises, stdout
 
-from mmlib.claims import Estimate, judge
+from mmlib.claims import expected_sets, judge
+from mmlib.core.intervals import Estimate
 from mmlib.suite.cli import TIERS
-from mmlib.suite.outcomes import claim_problems, expected_sets
+from mmlib.suite.outcomes import claim_problems
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -14,10 +14,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 from scipy.stats import spearmanr
 
-from mmlib.claims import Estimate, Result, bootstrap_interval, crossed_interval
 from mmlib.core import plots
+from mmlib.core.intervals import Estimate, bootstrap_interval, crossed_interval
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import data_dir
+from mmlib.core.tables import Result
 from mmlib.features.text import read_word_vectors, tokenize, train_word2vec
 from mmlib.papers.links import builders
 from mmlib.papers.links.documents import SPLITS, Corpus, Document, cluster_numbers

@@ -5,9 +5,9 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from mmlib.core.records import normalised
 from mmlib.papers.links.assembly import Build, Sentence, Splits, split_rngs
 from mmlib.papers.links.documents import SPLITS, Corpus
-from mmlib.papers.links.leaks import normalised
 from mmlib.world import Backbone, WorldImages, picture, see
 from mmlib.world.schema import Scene
 
