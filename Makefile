@@ -75,8 +75,8 @@ regression: $(READY)
 	@echo '== regression check of the notebooks'
 	$(BIN)/pytest --nbval-lax notebooks $(SPREAD)
 	@echo '== the course, and the notebooks in JupyterLab'
-	@$(BIN)/pytest -m finished tests/test_course_notebooks.py & course=$$!; \
-	  $(BIN)/pytest -m finished tests/test_lab.py; lab=$$?; wait $$course && exit $$lab
+	@$(BIN)/pytest -m finished tests/suite/test_course_notebooks.py & course=$$!; \
+	  $(BIN)/pytest -m finished tests/suite/test_lab.py; lab=$$?; wait $$course && exit $$lab
 
 lab: $(READY)
 	$(BIN)/jupyter-lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb

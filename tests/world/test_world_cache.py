@@ -55,7 +55,7 @@ def test_other_scenes_and_sizes_are_other_files(scenes, looked, tmp_path):
 def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, monkeypatch):
     see(scenes)
     before = kept(tmp_path)
-    monkeypatch.setattr("mmlib.training.source_hash", lambda: "other")
+    monkeypatch.setattr("mmlib.core.source.source_hash", lambda *modules: "other")
     see(scenes)
     assert sum(looked) == 400
     assert len(kept(tmp_path)) == 1
