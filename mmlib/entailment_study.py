@@ -198,7 +198,7 @@ def world_data(
         "world", moved("train"), both("val")[0], tests,
         standardised([own.images for own in sets.values() if own.images is not None]),
         tuple(f"{split} {i}" for split, n in sizes.items() for i in range(n)), captions, open_image,
-        {"told share": sets["test"].told_share()},
+        {"told share": sets["test"].text_entailed_share()},
     )  # fmt: skip
 
 

@@ -369,7 +369,7 @@ def reliability(classifier: RelationClassifier, pairs: RelatedPairs, bins: int =
     return pd.DataFrame(rows, columns=["relation", "said", "seen", "pairs"])
 
 
-def telling_words(
+def indicative_words(
     classifier: RelationClassifier, train: RelatedPairs, top: int = 8, least: int = 10
 ) -> pd.DataFrame:
     """The words that speak for each relation; rows relation and place, columns word, effect, texts.

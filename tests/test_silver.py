@@ -117,7 +117,7 @@ def test_finds_the_words_that_were_put_in(train, classifier):
     assert (table["low"] > table["chance"]).all()
     assert (table["ROC low"] > 0.8).all()
     assert list(table["positives"]) == list(test.labels.sum(0))
-    words = silver.telling_words(classifier, train, top=1)["word"]
+    words = silver.indicative_words(classifier, train, top=1)["word"]
     assert tuple(words) == MARKS
 
 
