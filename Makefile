@@ -20,7 +20,7 @@ help:
 	@echo 'make run         set up, execute the notebooks, print the summary (ARGS="04 --seeds 5")'
 	@echo 'make test        set up, then lint, types, unit tests, regression check of the notebooks'
 	@echo 'make lab         open the notebooks in JupyterLab'
-	@echo 'make lint        ruff and the rules for notebooks; make types: mypy'
+	@echo 'make lint        ruff, import-linter, the rules for notebooks; make types: mypy'
 	@echo 'make format      let ruff format code and notebooks'
 	@echo 'make notebooks   execute the notebooks in place, for a commit'
 	@echo 'make docs        write the API reference into build/docs/api'
@@ -57,6 +57,7 @@ lint: $(READY)
 	@echo '== lint'
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python ci/hygiene.py check
 	$(BIN)/python ci/readme.py check
 
@@ -74,8 +75,8 @@ regression: $(READY)
 	@echo '== regression check of the notebooks'
 	$(BIN)/pytest --nbval-lax notebooks $(SPREAD)
 	@echo '== the course, and the notebooks in JupyterLab'
-	@$(BIN)/pytest -m finished tests/test_course_notebooks.py & course=$$!; \
-	  $(BIN)/pytest -m finished tests/test_lab.py; lab=$$?; wait $$course && exit $$lab
+	@$(BIN)/pytest -m finished tests/suite/test_course_notebooks.py & course=$$!; \
+	  $(BIN)/pytest -m finished tests/suite/test_lab.py; lab=$$?; wait $$course && exit $$lab
 
 lab: $(READY)
 	$(BIN)/jupyter-lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb

@@ -21,8 +21,8 @@ import nbformat
 import pandas as pd
 import torch
 
-from mmlib.claims import make_expected, write_json
-from mmlib.suite.outcomes import expected_sets
+from mmlib.claims import expected_sets, make_expected
+from mmlib.core.tables import write_json
 from mmlib.suite.runner import default_parameters
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,9 +14,10 @@ from typing import Any
 
 import nbformat
 
+from mmlib.claims import VERDICTS, effect_text
 from mmlib.core.paths import write_atomic
 from mmlib.suite.cli import TIERS
-from mmlib.suite.outcomes import VERDICTS, effect_text, verdict_counts
+from mmlib.suite.outcomes import verdict_counts
 from mmlib.suite.report import ReportError, recorded_claims
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,7 +134,8 @@ def _scenes() -> Any:
 
 def _one_of_each(records: Mapping[str, Mapping[str, Record]]) -> list:
     """The first claim of each verdict that has an effect, of the last notebook, in the world."""
-    from mmlib.claims import Claim, Estimate
+    from mmlib.claims import Claim
+    from mmlib.core.intervals import Estimate
 
     claims = list(records.values())[-1]["world"]["claims"]
     shown = []

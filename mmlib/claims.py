@@ -1,191 +1,33 @@
-"""Results, intervals, verdicts, the paper's tables beside ours, and the check of figures."""
+"""Claims and their verdicts, and the check of a run's figures against the recorded ones."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mmlib.core.paths import PACKAGE, write_atomic
-from mmlib.suite.outcomes import effect_text, expected_sets, made_with
+from mmlib.core.intervals import (  # noqa: F401  some for claims.X in the notebooks
+    Estimate,
+    bootstrap_interval,
+    crossed_interval,
+    mean_interval,
+)
+from mmlib.core.tables import (  # noqa: F401
+    Result,
+    beside,
+    paper_tables,
+    paper_values,
+    save_results,
+    write_json,
+)
 
 Verdict = Literal["supported", "not supported", "opposite", "not tested"]
-
-
-@dataclass(frozen=True)
-class Result:
-    """One figure of one run. `settings` is a hash of how it was obtained."""
-
-    system: str
-    dataset: str
-    split: str
-    metric: str
-    value: float
-    seed: int
-    settings: str
-
-
-def save_results(results: Iterable[Result], folder: Path) -> pd.DataFrame:
-    """Write `results.json` and `results.csv` into a folder; returns the same as a table."""
-    table = pd.DataFrame([asdict(r) for r in results])
-    records = table.to_dict("records")
-    write_json(folder / "results.json", records)
-    write_atomic(folder / "results.csv", lambda path: table.to_csv(path, index=False))
-    return table
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write JSON atomically, with NumPy's numbers as plain ones."""
-    text = json.dumps(
-        value, indent=1, ensure_ascii=False, default=lambda x: x.item(), allow_nan=False
-    )
-    write_atomic(path, lambda p: p.write_text(text + "\n", encoding="utf-8"))
-
-
-# --- The paper's figures ----------------------------------------------------------------------
-
-
-@cache
-def paper_tables(name: str) -> dict[str, dict]:
-    """The printed tables of a paper ("links", ...) by id, from `mmlib/papers/<name>/tables.json`."""
-    content = json.loads((PACKAGE / "papers" / name / "tables.json").read_text(encoding="utf-8"))
-    return {table["id"]: table for table in content["tables"]}
-
-
-def paper_values(name: str, table: str) -> pd.DataFrame:
-    """One printed table: a row a system, a column a metric, as printed."""
-    printed = paper_tables(name)[table]
-    rows = {row["name"]: row["values"] for row in printed["rows"]}
-    return pd.DataFrame.from_dict(rows, orient="index")[printed["columns"]]
-
-
-def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataFrame:
-    """Our results beside the paper's: a row a system, a column pair (paper, ours) a metric.
-
-    ours: columns system, metric, seed, value (one data set). A cell of ours is the mean over
-    seeds with the standard deviation over seeds; "–" stands where there is nothing.
-    """
-    columns = {}
-    for metric in paper.columns:
-        own = ours[ours.metric == metric].groupby("system").value
-        columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))
-        columns[metric, "ours"] = own.agg(
-            lambda v: f"{v.mean():.{digits}f}" + (f" ± {v.std():.{digits}f}" if len(v) > 1 else "")
-        )
-    table = pd.DataFrame(columns)
-    order = [*paper.index, *(s for s in table.index if s not in paper.index)]
-    return table.reindex(order).astype(object).fillna("–")
-
-
-# --- Intervals --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An effect and its 95 % interval."""
-
-    effect: float
-    low: float
-    high: float
-
-    def times(self, factor: float) -> "Estimate":
-        """In another unit; raises ValueError for a factor that is not positive."""
-        if factor <= 0:
-            raise ValueError(f"a unit is a positive factor, not {factor}")
-        return Estimate(self.effect * factor, self.low * factor, self.high * factor)
-
-    def minus(self, other: "Estimate | float") -> "Estimate":
-        """The difference to a constant, or to an independent estimate.
-
-        The interval of the latter is MOVER's (Zou and Donner, Statistics in Medicine, 2008).
-        """
-        if not isinstance(other, Estimate):
-            return Estimate(self.effect - other, self.low - other, self.high - other)
-        effect = self.effect - other.effect
-        down = np.hypot(self.effect - self.low, other.high - other.effect)
-        up = np.hypot(self.high - self.effect, other.effect - other.low)
-        return Estimate(effect, float(effect - down), float(effect + up))
-
-
-def crossed_interval(
-    values: np.ndarray, clusters: Sequence | np.ndarray, level: float = 0.95
-) -> Estimate:
-    """Mean of values (seeds, items) with an interval over both seeds and items.
-
-    clusters: one name an item; items of one cluster are not independent and count together.
-    Seeds and clusters are crossed random effects: the variance of the mean is taken from the mean
-    squares of the two-way table, the degrees of freedom are Satterthwaite's. A few seeds thus cost
-    what a few seeds should. With one seed the interval is over clusters only.
-    """
-    values = np.atleast_2d(np.asarray(values, dtype=float))
-    mean = float(values.mean())
-    names, member = np.unique(np.asarray(clusters), return_inverse=True)
-    seeds, count = len(values), len(names)
-    if count < 2:
-        raise ValueError("an interval over items needs at least two clusters")
-    # Cluster sums, linearised, so that clusters of unequal size still average to the mean.
-    table = np.zeros((seeds, count))
-    np.add.at(table.T, member, (values - mean).T)
-    table *= count / values.shape[1]
-    ms_items = seeds * table.mean(0).var(ddof=1)
-    if seeds == 1:
-        variance, freedom = ms_items / count, count - 1.0
-    else:
-        ms_seeds = count * table.mean(1).var(ddof=1)
-        rest = table - table.mean(0) - table.mean(1)[:, None] + table.mean()
-        ms_rest = (rest**2).sum() / ((seeds - 1) * (count - 1))
-        both = max(ms_seeds + ms_items - ms_rest, ms_seeds, ms_items)
-        variance = both / (seeds * count)
-        parts = (
-            ms_seeds**2 / (seeds - 1)
-            + ms_items**2 / (count - 1)
-            + ms_rest**2 / ((seeds - 1) * (count - 1))
-        )
-        freedom = max(both**2 / parts, 1.0) if parts else 1.0
-    half = float(stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(variance))
-    return Estimate(mean, mean - half, mean + half)
-
-
-def mean_interval(values: np.ndarray, level: float = 0.95) -> Estimate:
-    """Mean of independent values with Student's interval. Raises ValueError for fewer than two."""
-    if len(values) < 2:
-        raise ValueError("an interval needs at least two values")
-    mean = float(np.mean(values))
-    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values))
-    return Estimate(mean, mean - half, mean + half)
-
-
-def bootstrap_interval(
-    statistic: Callable[..., float],
-    clusters: Sequence | np.ndarray,
-    draws: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
-    trainings: int = 0,
-) -> Estimate:
-    """A statistic of items with its percentile interval over resampled clusters.
-
-    statistic: item indices -> number; with `trainings` above 0 it also gets indices of that many
-    trainings, which are resampled too (a few of them show less than their whole spread).
-    clusters: one name an item. Draws that give no number (for example because a resample is
-    constant) are left out.
-    """
-    names, member = np.unique(np.asarray(clusters), return_inverse=True)
-    items = [np.flatnonzero(member == c) for c in range(len(names))]
-    rng = np.random.default_rng(seed)
-
-    def draw() -> float:
-        rows = np.concatenate([items[c] for c in rng.integers(len(names), size=len(names))])
-        return statistic(rows, *([rng.integers(trainings, size=trainings)] if trainings else []))
-
-    low, high = np.nanquantile([draw() for _ in range(draws)], [(1 - level) / 2, (1 + level) / 2])
-    every = [np.arange(trainings)] if trainings else []
-    return Estimate(float(statistic(np.arange(len(member)), *every)), float(low), float(high))
+VERDICTS = get_args(Verdict)
 
 
 # --- Claims -----------------------------------------------------------------------------------
@@ -248,10 +90,14 @@ class Claim:
     @property
     def verdict(self) -> Verdict:
         """The verdict by `RULE`."""
-        verdicts = {judge(part, self.margin) for part in self.parts.values()}
+        verdicts = {self.verdict_of(name) for name in self.parts}
         if len(verdicts) == 1:
             return verdicts.pop()
         return "not supported" if verdicts else "not tested"
+
+    def verdict_of(self, part: str) -> Verdict:
+        """The verdict by `RULE` on one part alone."""
+        return judge(self.parts[part], self.margin)
 
     def record(self) -> dict:
         """The claim as a JSON-able dict; effect and interval are those of the weakest part."""
@@ -260,7 +106,7 @@ class Claim:
             "id": self.id, "claim": self.claim, "paper": self.paper, "verdict": self.verdict,
             "comparison": self.comparison, **_plain(part), "unit": self.unit, "margin": self.margin,
             "weakest": self.weakest, "why": self.why or self._reason(),
-            "parts": {name: {**_plain(p), "verdict": judge(p, self.margin)}
+            "parts": {name: {**_plain(p), "verdict": self.verdict_of(name)}
                       for name, p in self.parts.items()},
         }  # fmt: skip
 
@@ -269,13 +115,21 @@ class Claim:
             return "this run has nothing to compare"
         if len(self.parts) < 2:
             return ""
-        held = [n for n, part in self.parts.items() if judge(part, self.margin) == "supported"]
+        held = [name for name in self.parts if self.verdict_of(name) == "supported"]
         return f"{len(held)} of {len(self.parts)} parts supported; weakest: {self.weakest}"
 
 
 def _plain(estimate: Estimate) -> dict[str, float | None]:
     """An estimate for JSON, which has no NaN and no infinity."""
     return {k: round(v, 4) if np.isfinite(v) else None for k, v in asdict(estimate).items()}
+
+
+def effect_text(claim: Mapping[str, Any]) -> str:
+    """A claim's effect with its interval and unit, in two digits; "–" where it has none."""
+    if any(claim.get(key) is None for key in ("effect", "low", "high")):
+        return "–"
+    numbers = "{effect:+.2f} [{low:+.2f}, {high:+.2f}]".format(**claim)
+    return f"{numbers} {claim.get('unit') or ''}".rstrip()
 
 
 def claims_table(claims: Sequence[Claim], recorded: Path | None = None) -> pd.DataFrame:
@@ -302,6 +156,25 @@ def claims_table(claims: Sequence[Claim], recorded: Path | None = None) -> pd.Da
 # --- Expected figures -------------------------------------------------------------------------
 
 CONFIDENCE = 0.999
+
+
+def expected_sets(path: Path) -> list[dict[str, Any]]:
+    """The sets of expected figures in a file: that of the default parameters, then the variants."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return [content, *content.get("variants", [])]
+
+
+def made_with(expected: dict[str, Any], parameters: dict[str, Any]) -> bool:
+    """Whether a set of expected figures was made with the parameters of a run.
+
+    A model is known by its last name, wherever it lies ("/models/bert-base" is "bert-base").
+    """
+    named = {
+        k: re.split(r"[/\\]", v)[-1] if isinstance(v, str) else v for k, v in parameters.items()
+    }
+    return all(
+        v in (parameters.get(k), named.get(k)) for k, v in expected.get("parameters", {}).items()
+    )
 
 
 def tolerance(

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mmlib.claims import paper_values
 from mmlib.coherence import confidence
 from mmlib.coherence_study import REFINED, SPLITS, Pairs, Scores, gaps, is_system
 from mmlib.core import plots
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 
 
 def describe(collections: Mapping[str, Pairs]) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def correlations(pairs: RelatedPairs) -> pd.DataFrame:
     return pd.DataFrame(pairs.labels.astype(float), columns=names).corr().round(2)
 
 
-def told(pairs: RelatedPairs, row: int) -> str:
+def labelled_text(pairs: RelatedPairs, row: int) -> str:
     """A text with the relations that hold, for a caption below its picture."""
     names = [n for n, holds in zip(pairs.relations, pairs.labels[row], strict=True) if holds]
     return f"{pairs.texts[row]} [{', '.join(names) or 'none'}]"
@@ -60,7 +60,9 @@ def one_of_each(pairs: RelatedPairs) -> Figure:
         rows += holds[:1]
     assert pairs.open_image is not None
     images = [pairs.open_image(int(pairs.image_of[i])) for i in rows]
-    return plots.show_pictures(images, [told(pairs, i) for i in rows], columns=len(rows), size=2.1)
+    return plots.show_pictures(
+        images, [labelled_text(pairs, i) for i in rows], columns=len(rows), size=2.1
+    )
 
 
 def confidence_figure() -> Figure:
@@ -182,7 +184,7 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
             _row(pairs, example, row)
             row[0].set_ylabel(f"{name}\nrank {example['rank']:g}", fontsize=8)
             if k == 0:
-                text = textwrap.shorten(told(pairs, example["text"]), 140)
+                text = textwrap.shorten(labelled_text(pairs, example["text"]), 140)
                 row[0].set_title(text, fontsize=8, loc="left")
     return figure
 

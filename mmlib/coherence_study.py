@@ -17,18 +17,12 @@ import torch
 from torch import Tensor
 
 from mmlib import coherence, training
-from mmlib.claims import (
-    Estimate,
-    Result,
-    bootstrap_interval,
-    crossed_interval,
-    mean_interval,
-    paper_values,
-)
 from mmlib.coherence import Settings, Split
 from mmlib.core.errors import DataError
+from mmlib.core.intervals import Estimate, bootstrap_interval, crossed_interval, mean_interval
 from mmlib.core.paths import data_dir
 from mmlib.core.related import RelatedPairs, hold_out
+from mmlib.core.tables import Result, paper_values
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
@@ -114,12 +108,14 @@ def world_pairs(
             split, count, scheme, seed, signal, workers=cores, see_pictures=like is None
         )
         made[split] = (
-            whole(pairs) if like is None else replace(pairs, features=like.split(split).features)
+            pool_regions(pairs)
+            if like is None
+            else replace(pairs, features=like.split(split).features)
         )
     return Pairs(made["train"], made["val"], made["test"])
 
 
-def whole(pairs: RelatedPairs) -> RelatedPairs:
+def pool_regions(pairs: RelatedPairs) -> RelatedPairs:
     """Mean and maximum over a picture's regions as its one vector: small things fade in a mean."""
     assert pairs.features is not None
     regions = np.asarray(pairs.features, dtype=np.float32)
@@ -140,8 +136,8 @@ def load(tier: str, seed: int = 0, signal: float = 1.0, workers: int = 0) -> dic
     if tier == "flickr8k":
         from mmlib.silver import silver_pairs
 
-        train = whole(silver_pairs("train", captions="all", relations=SILVER))
-        val, test = (whole(silver_pairs(s, relations=SILVER)) for s in ("val", "test"))
+        train = pool_regions(silver_pairs("train", captions="all", relations=SILVER))
+        val, test = (pool_regions(silver_pairs(s, relations=SILVER)) for s in ("val", "test"))
         return {"flickr8k": Pairs(train, val, test)}
     if tier == "paper":
         return paper_pairs(seed)
@@ -179,7 +175,7 @@ def paper_pairs(seed: int = 0) -> dict[str, Pairs]:
     }
 
 
-class Preparer:
+class Preprocessor:
     """Turns a collection into arrays; vocabulary and word vectors are of its training texts.
 
     tokens: the authors' `spaced_tokens` in the tier paper, else lower-cased ones.
@@ -291,11 +287,11 @@ def resnet50() -> torch.nn.Module:
     return load_backbone("resnet50").trunk.train().requires_grad_(True)
 
 
-def preparers(collections: Mapping[str, Pairs], settings: Settings, tier: str) -> dict:
-    """A `Preparer` for each collection. CITE++ has longer texts, and a λ of its own."""
+def preprocessors(collections: Mapping[str, Pairs], settings: Settings, tier: str) -> dict:
+    """A `Preprocessor` for each collection. CITE++ has longer texts, and a λ of its own."""
     own = {"cite++": {"max_words": 200, "strength": 0.13}}
     return {
-        name: Preparer(pairs, replace(settings, **own.get(name, {})), tier)  # type: ignore[arg-type]
+        name: Preprocessor(pairs, replace(settings, **own.get(name, {})), tier)  # type: ignore[arg-type]
         for name, pairs in collections.items()
     }
 
@@ -323,7 +319,7 @@ SWEPT = {"cls": "λ_cls", "max_words": "maximal length"}
 
 
 def training_jobs(
-    preparers: Mapping[str, Preparer],
+    preprocessors: Mapping[str, Preprocessor],
     seeds: Sequence[int],
     device: str,
     systems: Sequence[str] = (),
@@ -337,25 +333,26 @@ def training_jobs(
     settings, such as cls=0.4; the job's name then says so.
     """
     jobs = []
-    for name, preparer in preparers.items():
-        relations = preparer.pairs.relations
-        settings = replace(preparer.settings, **changes)  # type: ignore[arg-type]
-        splits = preparer.splits(settings.max_words)
-        data = fingerprint(preparer, splits)
+    for name, preprocessor in preprocessors.items():
+        relations = preprocessor.pairs.relations
+        settings = replace(preprocessor.settings, **changes)  # type: ignore[arg-type]
+        splits = preprocessor.splits(settings.max_words)
+        data = fingerprint(preprocessor, splits)
         for system in systems or coherence.systems(relations):
             own = coherence.settings_of(system, relations, settings)
-            if not preparer.pairs.train.labels[:, list(own.relations)].any(axis=0).all():
+            if not preprocessor.pairs.train.labels[:, list(own.relations)].any(axis=0).all():
                 continue
             told = "".join(f", {SWEPT[key]} {value}" for key, value in changes.items())
             for seed in seeds:
                 job = {
                     "dataset": name, "system": system + told, "settings": asdict(own),
-                    "seed": seed, "tier": preparer.tier, "data": data, "examples": list(examples),
+                    "seed": seed, "tier": preprocessor.tier, "data": data,
+                    "examples": list(examples),
                 }  # fmt: skip
-                work = {"splits": splits, "embeddings": preparer.embeddings, "device": device,
-                        "image_width": preparer.image_width}  # fmt: skip
-                if system == "CMCA" and preparer.pairs.train.features is not None:
-                    work["evidence"] = preparer.evidence
+                work = {"splits": splits, "embeddings": preprocessor.embeddings, "device": device,
+                        "image_width": preprocessor.image_width}  # fmt: skip
+                if system == "CMCA" and preprocessor.pairs.train.features is not None:
+                    work["evidence"] = preprocessor.evidence
                 jobs.append((job, work))
     return jobs
 
@@ -376,17 +373,17 @@ def systems_of(tier: str, preset: str = "") -> tuple[str, ...]:
 
 def control_jobs(
     collections: Mapping[str, Pairs],
-    made: Mapping[str, Preparer],
+    made: Mapping[str, Preprocessor],
     seeds: Sequence[int],
     preset: str,
     device: str,
     examples: Sequence[int] = (),
 ) -> list[tuple[dict, dict]]:
     """In the world: Fig. 8's sweeps, and CMCA and CMCM where pictures carry no signal."""
-    name, preparer = next(iter(made.items()))
-    if preparer.tier != "world" or preset:
+    name, preprocessor = next(iter(made.items()))
+    if preprocessor.tier != "world" or preset:
         return []
-    own = {name: preparer}
+    own = {name: preprocessor}
     jobs = []
     for value in SWEEP:
         jobs += training_jobs(own, seeds, device, ["CMCM"], cls=value)
@@ -394,20 +391,20 @@ def control_jobs(
         jobs += training_jobs(own, seeds, device, ["CMCM"], max_words=value)
     sizes = {split: len(collections[name].split(split)) for split in SPLITS}
     silent = world_pairs("clue", signal=0.0, sizes=sizes, like=collections[name])
-    blind = {NO_SIGNAL: Preparer(silent, preparer.settings, "world")}
+    blind = {NO_SIGNAL: Preprocessor(silent, preprocessor.settings, "world")}
     return jobs + training_jobs(blind, seeds, device, ["CMCA", "CMCM"])
 
 
-def fingerprint(preparer: Preparer, splits: Mapping[str, Split]) -> str:
+def fingerprint(preprocessor: Preprocessor, splits: Mapping[str, Split]) -> str:
     """A hash of everything that trainings read (of pictures on disk: their names)."""
-    digest = hashlib.sha256(preparer.embeddings.numpy().tobytes())
+    digest = hashlib.sha256(preprocessor.embeddings.numpy().tobytes())
     for name, split in splits.items():
         for part in (split.ids, split.lengths, split.labels, split.image_of):
             digest.update(np.ascontiguousarray(part).tobytes())
         if isinstance(split.images, np.ndarray):
             digest.update(np.ascontiguousarray(split.images).tobytes())
         else:
-            digest.update("|".join(preparer.pairs.split(name).image_ids).encode())
+            digest.update("|".join(preprocessor.pairs.split(name).image_ids).encode())
     return digest.hexdigest()[:16]
 
 
@@ -883,15 +880,15 @@ def precision_table(answers: Mapping[str, list], pairs: Pairs, dataset: str) -> 
     return pd.DataFrame.from_dict(rows, orient="index").astype(float).round(2)
 
 
-def evidence_table(preparer: Preparer) -> pd.DataFrame:
+def evidence_table(preprocessor: Preprocessor) -> pd.DataFrame:
     """Average precision of each relation read off the test pictures alone, beside chance.
 
-    By logistic regressions on the image features (`Preparer.evidence`).
+    By logistic regressions on the image features (`Preprocessor.evidence`).
     """
     from sklearn.metrics import average_precision_score
 
-    labels = preparer.pairs.test.labels
-    no, yes = preparer.evidence["test"]
+    labels = preprocessor.pairs.test.labels
+    no, yes = preprocessor.evidence["test"]
     return pd.DataFrame(
         {
             "chance": labels.mean(axis=0),
@@ -900,7 +897,7 @@ def evidence_table(preparer: Preparer) -> pd.DataFrame:
                 for truth, score in zip(labels.T, (yes - no).T, strict=True)
             ],
         },
-        index=list(preparer.pairs.relations),
+        index=list(preprocessor.pairs.relations),
     ).round(2)
 
 

@@ -10,10 +10,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from mmlib import scenegraph
-from mmlib.claims import Estimate
 from mmlib.cora import LIMITS
 from mmlib.cora_study import ERRORS, RATES, SPLITS, Study
 from mmlib.core import plots
+from mmlib.core.intervals import Estimate
 
 
 def describe(study: Study) -> pd.DataFrame:

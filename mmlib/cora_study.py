@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from mmlib import cora, scenegraph, training
-from mmlib.claims import Estimate, Result, crossed_interval, paper_tables
-from mmlib.claims import beside as side_by_side
 from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
+from mmlib.core.intervals import Estimate, crossed_interval
 from mmlib.core.paths import data_dir, write_atomic
 from mmlib.core.ranking import best_ranks, metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
+from mmlib.core.tables import Result, paper_tables
+from mmlib.core.tables import beside as side_by_side
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
@@ -242,7 +243,7 @@ class Arrays:
         return digest.hexdigest()[:16]
 
 
-class Preparer:
+class Preprocessor:
     """Turns a study into arrays for each kind of text encoder; what they share is made once.
 
     settings: a budget. bert: a local folder or hub name of a BERT, or "" for none. seed: of the
@@ -309,7 +310,7 @@ class Preparer:
 
         return Arrays({s: self.split(s, partial(texts, s)) for s in SPLITS}, embeddings)
 
-    def whole_dev(self) -> Split:
+    def full_dev(self) -> Split:
         """All captions of the dev images as parsed graphs.
 
         Eq. 14's β must be chosen under the conditions of the test: chosen on first captions alone,
@@ -408,7 +409,7 @@ BETAS = np.linspace(0, 1, 21)
 
 
 def training_jobs(
-    preparer: Preparer,
+    preprocessor: Preprocessor,
     systems: Sequence[str],
     seeds: Sequence[int],
     device: str,
@@ -422,34 +423,36 @@ def training_jobs(
     analysed: dict[str, Any] = {}
     if "CORA" in systems:
         analysed = {
-            "dev": preparer.whole_dev(), "damaged": corrupted(preparer), "examples": list(examples),
+            "dev": preprocessor.full_dev(), "damaged": corrupted(preprocessor),
+            "examples": list(examples),
         }  # fmt: skip
     for system in systems:
-        arrays = preparer.arrays(system)
+        arrays = preprocessor.arrays(system)
         base = "CORA" if system == GOLD else system
-        settings = asdict(cora.settings_of(base, preparer.settings))
+        settings = asdict(cora.settings_of(base, preprocessor.settings))
         more = analysed if system == "CORA" else {}
         for seed in seeds:
             job = {
-                "system": system, "settings": settings, "seed": seed, "tier": preparer.study.tier,
+                "system": system, "settings": settings, "seed": seed,
+                "tier": preprocessor.study.tier,
                 "data": arrays.fingerprint(), "analysed": system == "CORA",
             }  # fmt: skip
             jobs.append((job, {"arrays": arrays, "device": device, **more}))
     return jobs
 
 
-def corrupted(preparer: Preparer, seed: int = 0) -> dict[str, GraphSet]:
+def corrupted(preprocessor: Preprocessor, seed: int = 0) -> dict[str, GraphSet]:
     """Test graphs with simulated parse errors (Sec. 9): for "attribute 10" every tenth caption is
     drawn for an error. Kinds: a word dropped, an attribute moved, a relation moved, or one of them.
     A graph without room for its error stays as it is (see `room_for_errors`).
     """
-    graphs = preparer.study.graphs["test"]
+    graphs = preprocessor.study.graphs["test"]
     sets = {}
     for kind in ERRORS:
         for rate in RATES:
             rng = np.random.default_rng([seed, rate])  # the same captions for every kind
             changed = [scenegraph.corrupt(graph, kind, rate / 100, rng) for graph in graphs]
-            sets[f"{kind} {rate}"] = preparer.graph_set(changed)
+            sets[f"{kind} {rate}"] = preprocessor.graph_set(changed)
     return sets
 
 
@@ -568,7 +571,7 @@ def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray)
 
 
 def ensemble_jobs(
-    jobs: Sequence[tuple[dict, dict]], folder: Path, preparer: Preparer
+    jobs: Sequence[tuple[dict, dict]], folder: Path, preprocessor: Preprocessor
 ) -> list[tuple[dict, dict]]:
     """Jobs that average the similarities of CORA's trainings two by two, each seed with the next.
 
@@ -576,7 +579,7 @@ def ensemble_jobs(
     two give one, and n give n, in which each seed stands twice.
     """
     own = [job for job, _ in jobs if job["system"] == "CORA"]
-    image_of = {name: preparer.study.image_of(name) for name in ("val", "test")}
+    image_of = {name: preprocessor.study.image_of(name) for name in ("val", "test")}
     pairs = []
     for i in range(len(own) if len(own) > 2 else len(own) - 1):
         both = own[i], own[(i + 1) % len(own)]
@@ -856,7 +859,7 @@ def entity_table(found: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 # --- Time ----------------------------------------------------------------------------------------
 
 
-def time_query(preparer: Preparer, captions: Sequence[str]) -> dict[str, float]:
+def time_query(preprocessor: Preprocessor, captions: Sequence[str]) -> dict[str, float]:
     """Median seconds to parse and to encode one caption, each alone, after one of each to warm up.
 
     The model has fresh weights, which take the same time as trained ones.
@@ -864,15 +867,17 @@ def time_query(preparer: Preparer, captions: Sequence[str]) -> dict[str, float]:
     from mmlib.scenegraph.parser import load_english
 
     nlp = load_english()
-    region_width = preparer.study.images["train"].features.shape[2]
-    model = cora.build(preparer.settings, region_width, embeddings=preparer.embeddings).eval()
+    region_width = preprocessor.study.images["train"].features.shape[2]
+    model = cora.build(
+        preprocessor.settings, region_width, embeddings=preprocessor.embeddings
+    ).eval()
     taken: dict[str, list[float]] = {"parse": [], "encode": []}
     for caption in captions:
         started = time.perf_counter()
         graph = scenegraph.graph_of(nlp(caption))
         parsed = time.perf_counter()
         with torch.no_grad():
-            model.encode_texts(preparer.graph_set([graph]).batch(np.array([0])))
+            model.encode_texts(preprocessor.graph_set([graph]).batch(np.array([0])))
         taken["parse"].append(parsed - started)
         taken["encode"].append(time.perf_counter() - parsed)
     return {stage: float(np.median(times[1:])) for stage, times in taken.items()}

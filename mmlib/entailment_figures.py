@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine  # "none" is lost when saved
 from PIL import Image
 
-from mmlib.claims import Estimate
 from mmlib.core import plots
 from mmlib.core.entailment_pairs import Samples
+from mmlib.core.intervals import Estimate
 from mmlib.core.plots import COLOURS, FALSE, TRUE
 from mmlib.entailment import mask_regions, scores_at
 from mmlib.entailment_study import FULL, Data, Scores, threshold_of
-from mmlib.revision import pull
+from mmlib.revision import effective_ratio
 
 GOLDEN, ENTAILED, OTHER, UNJUDGED = COLOURS[0], TRUE, "#000000", "#888888"
 LABELS = {1: ("entailed", TRUE), 0: ("not entailed", FALSE)}
@@ -512,7 +512,11 @@ def pull_plot(table: pd.DataFrame) -> Figure:
     ratios = shown.columns.to_numpy(dtype=float)
     fine = np.geomspace(ratios.min(), ratios.max(), 100)
     axis.plot(
-        fine, [pull(x) for x in fine], color="#333333", linewidth=1, label="(λ + β₁) / (1 + λβ₁)"
+        fine,
+        [effective_ratio(x) for x in fine],
+        color="#333333",
+        linewidth=1,
+        label="(λ + β₁) / (1 + λβ₁)",
     )
     axis.plot(fine, fine, color="#333333", linewidth=1, linestyle="--", label="λ, as intended")
     # Those that agree lie on each other: open marks of different shapes stay to be seen.

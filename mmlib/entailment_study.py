@@ -19,15 +19,10 @@ from PIL import Image
 from torch import nn
 
 from mmlib import training
-from mmlib.claims import (
-    Estimate,
-    Result,
-    bootstrap_interval,
-    crossed_interval,
-    paper_values,
-)
 from mmlib.core.entailment_pairs import Kind, Samples, joined
+from mmlib.core.intervals import Estimate, bootstrap_interval, crossed_interval
 from mmlib.core.paths import PACKAGE, data_dir, write_atomic
+from mmlib.core.tables import Result, paper_values
 from mmlib.entailment import (
     SPECIAL,
     Batch,
@@ -203,7 +198,7 @@ def world_data(
         "world", moved("train"), both("val")[0], tests,
         standardised([own.images for own in sets.values() if own.images is not None]),
         tuple(f"{split} {i}" for split, n in sizes.items() for i in range(n)), captions, open_image,
-        {"told share": sets["test"].told_share()},
+        {"told share": sets["test"].text_entailed_share()},
     )  # fmt: skip
 
 
@@ -224,9 +219,9 @@ def caption_pairs(
     word for word left out where they are the image's own. Each pair comes as "mme" and as "ve".
     Raises ValueError for an image of which no other has a caption that it lacks.
     """
+    from mmlib.core.records import normalised
     from mmlib.data.judgments import merged
     from mmlib.data.overlap import Weights, overlap_score
-    from mmlib.papers.links.leaks import normalised
 
     rng = np.random.default_rng([seed, 21])
     weights = Weights(captions[i] for i in rows)

@@ -24,8 +24,8 @@ import pandas as pd
 from PIL import Image, ImageOps
 from scipy import optimize, stats
 
-from mmlib.claims import paper_values
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.tables import paper_values
 
 # The paper's four answers and "both good", for which its table has a column but its page no button.
 ANSWERS = ("prefer A", "prefer B", "both good", "exactly the same", "neither fits")

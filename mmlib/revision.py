@@ -218,7 +218,7 @@ class TwoRates:
         optimiser.step()
 
 
-def pull(ratio: float, beta: float = 0.9) -> float:
+def effective_ratio(ratio: float, beta: float = 0.9) -> float:
     """What a weak gradient moves, as a share of what a golden one does, under a shared Adam.
 
     For alternating steps with a slowly changing second moment: (λ + β₁) / (1 + λβ₁).

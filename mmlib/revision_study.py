@@ -25,17 +25,27 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from mmlib import training
-from mmlib.claims import Estimate, Result, beside, crossed_interval, paper_values
 from mmlib.core.errors import DataError
+from mmlib.core.intervals import Estimate, crossed_interval
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import average_precision, ranks_of_scores
 from mmlib.core.records import CaptionedImages
+from mmlib.core.tables import Result, beside, paper_values
 from mmlib.data import judgments
 from mmlib.data.judgments import Judged
 from mmlib.entailment import Settings
 from mmlib.entailment_batches import Words, padded
 from mmlib.retrievers import AlignFuse, DualEncoder, SingleStream, Sizes, Top
-from mmlib.revision import Allowed, State, TwoRates, Weak, alternate, candidates, mine, pull
+from mmlib.revision import (
+    Allowed,
+    State,
+    TwoRates,
+    Weak,
+    alternate,
+    candidates,
+    effective_ratio,
+    mine,
+)
 from mmlib.training import seed_everything
 
 SPLITS = ("train", "val", "test")
@@ -823,7 +833,7 @@ def tuning_jobs(
                         "family": family, "variant": variant, "maker": maker, "seed": seed,
                         "ratio": ratio or start.budget.ratio, "state": state, "note": note,
                         "budget": asdict(start.budget), "vocabulary": len(start.words),
-                        "data": {**marks, "weak": "" if pairs is None else mark(pairs)},
+                        "data": {**marks, "weak": "" if pairs is None else weak_hash(pairs)},
                     }  # fmt: skip
                     jobs.append((job, {**data, "weak": pairs}))
     return jobs
@@ -837,7 +847,7 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def mark(weak: Weak) -> str:
+def weak_hash(weak: Weak) -> str:
     """A hash of a weak set."""
     digest = hashlib.sha256(np.ascontiguousarray(weak.image, dtype=np.int64).tobytes())
     digest.update(np.ascontiguousarray(weak.caption, dtype=np.int64).tobytes())
@@ -1119,7 +1129,7 @@ def gains(
     return found
 
 
-def flattery(
+def judge_bias(
     scores: Scores, family: str, variant: str, metric: str = "e10", by: str = "logic"
 ) -> Estimate:
     """How much more a variant gains over plain when the miner itself judges E@K than by logic.
@@ -1370,7 +1380,7 @@ OPTIMISERS = (
 )  # fmt: skip
 
 
-def optimiser_pull(optimiser: str, ratio: float, steps: int = 400) -> float:
+def measured_ratio(optimiser: str, ratio: float, steps: int = 400) -> float:
     """What a weak gradient moves a parameter, as a share of what a golden one of its size moves.
 
     Golden and weak gradients of ±1 alternate. Their squares do not depend on the signs, so that
@@ -1405,7 +1415,7 @@ def _way(optimiser: str, ratio: float, sign: float, steps: int) -> float:
 
 
 def optimiser_table(ratios: Sequence[float] = RATIOS) -> pd.DataFrame:
-    """`optimiser_pull` of every optimiser at each λ, and (λ + β₁) / (1 + λβ₁) (`revision.pull`)."""
-    table = {name: [optimiser_pull(name, ratio) for ratio in ratios] for name in OPTIMISERS}
-    table["formula of the shared state"] = [pull(ratio) for ratio in ratios]
+    """`measured_ratio` of every optimiser at each λ, and `effective_ratio`'s formula beside it."""
+    table = {name: [measured_ratio(name, ratio) for ratio in ratios] for name in OPTIMISERS}
+    table["formula of the shared state"] = [effective_ratio(ratio) for ratio in ratios]
     return pd.DataFrame(table, index=pd.Index(ratios, name="λ")).T

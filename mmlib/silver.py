@@ -29,11 +29,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from mmlib.claims import bootstrap_interval, paper_values
+from mmlib.core.intervals import bootstrap_interval
 from mmlib.core.paths import data_dir
+from mmlib.core.records import normalised
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.data import clue, flickr8k
-from mmlib.papers.links.leaks import normalised
 
 Rule = Literal["half", "f1", "rate", "drawn"]
 Sharing = Literal["row", "image", "image or text"]
@@ -368,7 +369,7 @@ def reliability(classifier: RelationClassifier, pairs: RelatedPairs, bins: int =
     return pd.DataFrame(rows, columns=["relation", "said", "seen", "pairs"])
 
 
-def telling_words(
+def indicative_words(
     classifier: RelationClassifier, train: RelatedPairs, top: int = 8, least: int = 10
 ) -> pd.DataFrame:
     """The words that speak for each relation; rows relation and place, columns word, effect, texts.

@@ -12,23 +12,16 @@ from scipy import stats
 from mmlib import claims
 from mmlib.claims import (
     Claim,
-    Estimate,
-    Result,
-    beside,
-    bootstrap_interval,
     check_figures,
     claims_table,
-    crossed_interval,
     judge,
     make_expected,
-    mean_interval,
-    paper_values,
     print_check,
-    save_results,
     tolerance,
-    write_json,
 )
+from mmlib.core.intervals import Estimate, bootstrap_interval, crossed_interval, mean_interval
 from mmlib.core.paths import PACKAGE
+from mmlib.core.tables import Result, beside, paper_values, save_results, write_json
 
 # --- Intervals -------------------------------------------------------------------------------
 
@@ -372,7 +365,7 @@ def test_numpy_numbers_become_plain(tmp_path):
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": 0.5, "b": 3, "c": True}
 
 
-LINKS = json.loads((PACKAGE / "papers" / "links.json").read_text(encoding="utf-8"))
+LINKS = json.loads((PACKAGE / "papers" / "links" / "tables.json").read_text(encoding="utf-8"))
 PRINTED = {table["id"]: table for table in LINKS["tables"]}
 
 

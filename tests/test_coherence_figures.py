@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from mmlib import coherence_figures
-from mmlib.claims import paper_values
 from mmlib.coherence import confidence
 from mmlib.coherence_study import REFINED, Pairs
 from mmlib.core import plots
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.features.text import tokenize
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -92,8 +92,8 @@ def test_relations_are_correlated_two_by_two(pairs):
 
 
 def test_a_text_is_told_with_the_relations_that_hold(pairs):
-    assert coherence_figures.told(pairs, 1) == "I love this man [Visible, Subjective]"
-    assert coherence_figures.told(pairs, 3) == "a cat [none]"
+    assert coherence_figures.labelled_text(pairs, 1) == "I love this man [Visible, Subjective]"
+    assert coherence_figures.labelled_text(pairs, 3) == "a cat [none]"
 
 
 def test_every_relation_of_the_world_says_how_it_is_realised():
@@ -112,7 +112,7 @@ def test_each_relation_gets_a_picture_of_its_own(pairs):
     # Visible: text 0; Subjective: text 1; Story: text 2. Text 1 has Visible, too.
     assert [colour_of(axis) for axis in axes] == [(255, 0, 0), (0, 0, 255), (0, 128, 0)]
     said = [axis.texts[0].get_text().replace("\n", " ") for axis in axes]
-    assert said == [coherence_figures.told(pairs, i) for i in range(3)]
+    assert said == [coherence_figures.labelled_text(pairs, i) for i in range(3)]
     assert len(drawn(coherence_figures.one_of_each(pairs.take([0, 3])))) == 1
 
 
@@ -126,7 +126,8 @@ def test_the_own_picture_is_framed_wherever_it_stands(pairs):
     names = ["CMCM\nrank 1", "CMCA\nrank 3", "CMCM\nrank 2", "CMCA\nrank 3"]
     assert [row[0].get_ylabel() for row in rows] == names
     assert [row[0].get_title(loc="left") for row in rows] == [
-        coherence_figures.told(pairs, 1), "", coherence_figures.told(pairs, 3), "",
+        coherence_figures.labelled_text(pairs, 1), "",
+        coherence_figures.labelled_text(pairs, 3), "",
     ]  # fmt: skip
     red, blue, green = (255, 0, 0), (0, 0, 255), (0, 128, 0)
     assert [[colour_of(axis) for axis in row] for row in rows] == [

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from mmlib import claims, coherence, coherence_study, training
-from mmlib.claims import Claim, crossed_interval, judge, paper_values
+from mmlib.claims import Claim, judge
 from mmlib.coherence import Settings
 from mmlib.coherence_study import (
     CLUE_LIKE,
@@ -27,14 +27,16 @@ from mmlib.coherence_study import (
     REFINED,
     UNREFINED,
     Pairs,
-    Preparer,
+    Preprocessor,
     budget,
     difference,
     load,
     ranks_record,
 )
 from mmlib.core.errors import DataError
+from mmlib.core.intervals import crossed_interval
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.data import clue
 from mmlib.features.text import train_word2vec
 
@@ -50,14 +52,14 @@ def collections():
 
 
 @pytest.fixture(scope="module")
-def preparers(collections):
-    return coherence_study.preparers(collections, budget("world", **TINY), "world")
+def preprocessors(collections):
+    return coherence_study.preprocessors(collections, budget("world", **TINY), "world")
 
 
 @pytest.fixture(scope="module")
-def runs(preparers, tmp_path_factory):
+def runs(preprocessors, tmp_path_factory):
     """Jobs and answers: Base, CMCA, CMCM and CMCM_Meta on Clue's relations, two seeds."""
-    own = {CLUE_LIKE: preparers[CLUE_LIKE]}
+    own = {CLUE_LIKE: preprocessors[CLUE_LIKE]}
     jobs = coherence_study.training_jobs(own, [0, 1], "cpu", ["Base", "CMCM_Meta"])
     jobs += coherence_study.training_jobs(own, [0, 1], "cpu", ["CMCA", "CMCM"], examples=[3, 9])
     folder = tmp_path_factory.mktemp("trainings")
@@ -133,7 +135,7 @@ def test_signal_and_seed_reach_the_world():
 
 def test_a_picture_is_the_mean_and_the_maximum_of_its_regions():
     features = np.array([[[1, 5], [3, -1]], [[0, 0], [4, 2]]], dtype=np.float32)
-    one = coherence_study.whole(related([[1], [0]], features=features))
+    one = coherence_study.pool_regions(related([[1], [0]], features=features))
     assert one.features.tolist() == [[[2, 2, 3, 5]], [[2, 1, 4, 2]]]
 
 
@@ -185,11 +187,11 @@ def test_texts_to_show_cover_different_relations():
 def test_the_vocabulary_is_that_of_the_training_texts():
     pairs = made_pairs()
     pairs = replace(pairs, test=replace(pairs.test, texts=("text zebra 7", *pairs.test.texts[1:])))
-    preparer = Preparer(pairs, budget("world", **TINY), "world")
-    words = preparer.vocabulary.words
+    preprocessor = Preprocessor(pairs, budget("world", **TINY), "world")
+    words = preprocessor.vocabulary.words
     assert words[:2] == ("<pad>", "<unk>")
     assert set(words[2:]) == {w for t in pairs.train.texts for w in t.split()}
-    test = preparer.split("test")
+    test = preprocessor.split("test")
     assert test.ids[0].tolist() == [words.index("text"), 1, words.index("7")]
     assert test.ids[1].tolist() == [words.index("text"), words.index("1"), 0]
     assert test.lengths[:2].tolist() == [3, 2]
@@ -197,28 +199,28 @@ def test_the_vocabulary_is_that_of_the_training_texts():
     assert np.array_equal(test.image_of, pairs.test.image_of)
 
 
-def test_word_vectors_are_those_of_word2vec_with_two_special_rows(collections, preparers):
-    preparer = preparers[CLUE_LIKE]
-    sentences = [preparer.tokens(text) for text in collections[CLUE_LIKE].train.texts]
+def test_word_vectors_are_those_of_word2vec_with_two_special_rows(collections, preprocessors):
+    preprocessor = preprocessors[CLUE_LIKE]
+    sentences = [preprocessor.tokens(text) for text in collections[CLUE_LIKE].train.texts]
     vectors = train_word2vec(sentences, 16, 0, epochs=50, window=10, skip_gram=False)
-    table = preparer.embeddings
+    table = preprocessor.embeddings
     assert table.shape == (len(vectors) + 2, 16)
     assert not table[0].any()
     assert 0.5 < table[1].std() < 2
     for row in (2, 30, len(table) - 1):
-        assert np.array_equal(table[row].numpy(), vectors[preparer.vocabulary.words[row]])
+        assert np.array_equal(table[row].numpy(), vectors[preprocessor.vocabulary.words[row]])
 
 
-def test_features_are_standardised_by_the_training_pictures(collections, preparers):
-    pairs, preparer = collections[CLUE_LIKE], preparers[CLUE_LIKE]
+def test_features_are_standardised_by_the_training_pictures(collections, preprocessors):
+    pairs, preprocessor = collections[CLUE_LIKE], preprocessors[CLUE_LIKE]
     raw = {name: pairs.split(name).features[:, 0] for name in ("train", "test")}
     mean, scale = raw["train"].mean(axis=0), raw["train"].std(axis=0) + 1e-3
     for name, own in raw.items():
-        images = preparer.split(name).images
+        images = preprocessor.split(name).images
         assert images.dtype == np.float32
         assert np.allclose(images, (own - mean) / scale, atol=1e-4)
-    assert preparer.image_width == raw["train"].shape[1]
-    assert np.abs(preparer.split("train").images.mean(axis=0)).max() < 1e-3
+    assert preprocessor.image_width == raw["train"].shape[1]
+    assert np.abs(preprocessor.split("train").images.mean(axis=0)).max() < 1e-3
 
 
 def test_tokens_are_the_authors_in_the_tier_paper_alone():
@@ -227,17 +229,18 @@ def test_tokens_are_the_authors_in_the_tier_paper_alone():
     pairs = replace(pairs, train=train)
     settings = budget("world", **TINY)
     words = {
-        tier: set(Preparer(pairs, settings, tier).vocabulary.words) for tier in ("world", "paper")
+        tier: set(Preprocessor(pairs, settings, tier).vocabulary.words)
+        for tier in ("world", "paper")
     }
     assert {"a", "dog", "here"} <= words["world"]
     assert {"A", "Dog", "here", ",", ".", ""} <= words["paper"]
 
 
-def test_texts_are_cut_after_the_settings_words_or_the_callers(preparers):
-    assert preparers[CLUE_LIKE].split("test", 4).ids.shape[1] == 4
-    assert preparers[CLUE_LIKE].splits(6)["train"].lengths.max() == 6
-    longest = preparers[CLUE_LIKE].splits()["train"].lengths.max()
-    assert 6 < longest <= preparers[CLUE_LIKE].settings.max_words
+def test_texts_are_cut_after_the_settings_words_or_the_callers(preprocessors):
+    assert preprocessors[CLUE_LIKE].split("test", 4).ids.shape[1] == 4
+    assert preprocessors[CLUE_LIKE].splits(6)["train"].lengths.max() == 6
+    longest = preprocessors[CLUE_LIKE].splits()["train"].lengths.max()
+    assert 6 < longest <= preprocessors[CLUE_LIKE].settings.max_words
 
 
 def test_evidence_is_the_log_ratio_of_a_regression_on_the_training_pictures():
@@ -246,11 +249,11 @@ def test_evidence_is_the_log_ratio_of_a_regression_on_the_training_pictures():
     train[:, 2] = True
     shared = np.arange(len(test)) // 2  # two texts a picture
     pairs = Pairs(replace(pairs.train, labels=train), pairs.val, replace(test, image_of=shared))
-    preparer = Preparer(pairs, budget("world", **TINY), "world")
-    found = preparer.evidence
+    preprocessor = Preprocessor(pairs, budget("world", **TINY), "world")
+    found = preprocessor.evidence
     assert set(found) == {"val", "test"}
     assert found["val"].shape == (2, len(pairs.val), 3)
-    images = {name: preparer.split(name).images for name in ("train", "test")}
+    images = {name: preprocessor.split(name).images for name in ("train", "test")}
     for c in range(2):
         model = LogisticRegression(C=0.01, max_iter=1000).fit(images["train"], train[:, c])
         rate = train[:, c].mean()
@@ -266,8 +269,8 @@ def test_evidence_is_the_log_ratio_of_a_regression_on_the_training_pictures():
 # --- Jobs ----------------------------------------------------------------------------------------
 
 
-def test_there_is_a_job_a_collection_system_and_seed(preparers):
-    jobs = coherence_study.training_jobs(preparers, [0, 5], "cpu", examples=[1])
+def test_there_is_a_job_a_collection_system_and_seed(preprocessors):
+    jobs = coherence_study.training_jobs(preprocessors, [0, 5], "cpu", examples=[1])
     told = [(job["dataset"], job["system"], job["seed"]) for job, _ in jobs]
     assert len(told) == len(set(told)) == 2 * (10 + 11)
     assert told[:2] == [(CLUE_LIKE, "Base", 0), (CLUE_LIKE, "Base", 5)]
@@ -276,9 +279,9 @@ def test_there_is_a_job_a_collection_system_and_seed(preparers):
         chosen = Settings(
             **{**again["settings"], "relations": tuple(again["settings"]["relations"])}
         )
-        relations = preparers[job["dataset"]].pairs.relations
+        relations = preprocessors[job["dataset"]].pairs.relations
         expected = coherence.settings_of(
-            job["system"], relations, preparers[job["dataset"]].settings
+            job["system"], relations, preprocessors[job["dataset"]].settings
         )
         assert chosen == expected
         assert again["examples"] == [1]
@@ -295,13 +298,13 @@ def test_systems_of_a_relation_that_never_holds_in_training_are_left_out():
     labels = pairs.train.labels.copy()
     labels[:, 1] = False
     pairs = replace(pairs, train=replace(pairs.train, labels=labels))
-    made = {"made": Preparer(pairs, budget("world", **TINY), "world")}
+    made = {"made": Preprocessor(pairs, budget("world", **TINY), "world")}
     jobs = coherence_study.training_jobs(made, [0], "cpu")
     assert [job["system"] for job, _ in jobs] == ["Base", "CMCA", "CMCM_A", "CMCM_C"]
 
 
-def test_changed_settings_stand_in_the_jobs_and_in_their_names(preparers):
-    own = {CLUE_LIKE: preparers[CLUE_LIKE]}
+def test_changed_settings_stand_in_the_jobs_and_in_their_names(preprocessors):
+    own = {CLUE_LIKE: preprocessors[CLUE_LIKE]}
     ((job, _),) = coherence_study.training_jobs(own, [0], "cpu", ["CMCM"], cls=0.4)
     assert job["system"] == "CMCM, λ_cls 0.4"
     assert job["settings"]["cls"] == 0.4
@@ -328,16 +331,16 @@ def test_a_changed_label_text_image_or_feature_changes_the_fingerprint():
 
     def mark(changed):
         own = replace(pairs, test=replace(test, **changed))
-        preparer = Preparer(own, budget("world", **TINY), "world")
-        return coherence_study.fingerprint(preparer, preparer.splits())
+        preprocessor = Preprocessor(own, budget("world", **TINY), "world")
+        return coherence_study.fingerprint(preprocessor, preprocessor.splits())
 
     marks = [mark(changed) for changed in changes]
     assert len(set(marks)) == len(marks)
     assert mark({}) == marks[0]
 
 
-def test_controls_are_trained_in_the_full_world_only(collections, preparers):
-    jobs = coherence_study.control_jobs(collections, preparers, [0, 1], "", "cpu")
+def test_controls_are_trained_in_the_full_world_only(collections, preprocessors):
+    jobs = coherence_study.control_jobs(collections, preprocessors, [0, 1], "", "cpu")
     systems = [job["system"] for job, _ in jobs if job["seed"] == 1]
     assert systems == [
         *(f"CMCM, λ_cls {value}" for value in coherence_study.SWEEP),
@@ -347,11 +350,11 @@ def test_controls_are_trained_in_the_full_world_only(collections, preparers):
     ]
     assert {job["dataset"] for job, _ in jobs[:-4]} == {CLUE_LIKE}
     assert {job["dataset"] for job, _ in jobs[-4:]} == {NO_SIGNAL}
-    loud, silent = preparers[CLUE_LIKE].splits(), jobs[-1][1]["splits"]
+    loud, silent = preprocessors[CLUE_LIKE].splits(), jobs[-1][1]["splits"]
     assert np.array_equal(loud["test"].images, silent["test"].images)
     assert not np.array_equal(loud["test"].labels, silent["test"].labels)
-    assert coherence_study.control_jobs(collections, preparers, [0], "quick", "cpu") == []
-    photos = {"clue": Preparer(made_pairs(n=9), budget("world", **TINY), "flickr8k")}
+    assert coherence_study.control_jobs(collections, preprocessors, [0], "quick", "cpu") == []
+    photos = {"clue": Preprocessor(made_pairs(n=9), budget("world", **TINY), "flickr8k")}
     assert coherence_study.control_jobs(collections, photos, [0], "", "cpu") == []
     assert coherence_study.systems_of("flickr8k", "quick") == ("CMCA", "CMCM")
     assert coherence_study.systems_of("world") == ()
@@ -399,8 +402,8 @@ def test_heads_are_judged_on_their_own_relations(by_system):
     assert by_system["CMCA"][0]["parameters"] - by_system["Base"][0]["parameters"] == 32 * 34
 
 
-def test_examples_name_the_best_images_and_the_weight_of_each_word(by_system, preparers):
-    lengths = preparers[CLUE_LIKE].split("test").lengths
+def test_examples_name_the_best_images_and_the_weight_of_each_word(by_system, preprocessors):
+    lengths = preprocessors[CLUE_LIKE].split("test").lengths
     assert by_system["Base"][0]["examples"] == []
     for answer in by_system["CMCA"]:
         assert [example["text"] for example in answer["examples"]] == [3, 9]
@@ -688,11 +691,11 @@ def test_the_ceiling_without_evidence_is_the_plain_ranking(hidden_groups):
 # --- Files of answers ----------------------------------------------------------------------------
 
 
-def test_answers_come_back_from_their_file(runs, preparers, tmp_path):
+def test_answers_come_back_from_their_file(runs, preprocessors, tmp_path):
     jobs, answers = runs
     path = tmp_path / "answers.json.gz"
     training.write_answers(path, jobs, answers)
-    again, same = coherence_study.read_answers(path, preparers[CLUE_LIKE].settings)
+    again, same = coherence_study.read_answers(path, preprocessors[CLUE_LIKE].settings)
     assert same == answers
     assert [json.dumps(job) for job, _ in again] == [json.dumps(job) for job, _ in jobs]
     content = path.read_bytes()
@@ -702,8 +705,8 @@ def test_answers_come_back_from_their_file(runs, preparers, tmp_path):
     assert np.array_equal(one[CLUE_LIKE]["CMCM θ̄"]["full"], other[CLUE_LIKE]["CMCM θ̄"]["full"])
 
 
-def test_stored_answers_of_other_settings_are_refused(runs, preparers, tmp_path):
-    path, settings = tmp_path / "answers.json.gz", preparers[CLUE_LIKE].settings
+def test_stored_answers_of_other_settings_are_refused(runs, preprocessors, tmp_path):
+    path, settings = tmp_path / "answers.json.gz", preprocessors[CLUE_LIKE].settings
     with pytest.raises(DataError, match=r"no stored answers .*answers\.json\.gz.*compute"):
         coherence_study.read_answers(path, settings)
     training.write_answers(path, *runs)
@@ -1044,10 +1047,10 @@ def test_the_evidence_table_scores_pictures_alone():
     test = pairs.test.labels.copy()
     test[:, 2] = False  # nothing is there to be found
     pairs = Pairs(replace(pairs.train, labels=train), pairs.val, replace(pairs.test, labels=test))
-    preparer = Preparer(pairs, budget("world", **TINY), "world")
-    table = coherence_study.evidence_table(preparer)
+    preprocessor = Preprocessor(pairs, budget("world", **TINY), "world")
+    table = coherence_study.evidence_table(preprocessor)
     assert table["chance"].tolist() == test.mean(axis=0).round(2).tolist()
-    images = {name: preparer.split(name).images for name in ("train", "test")}
+    images = {name: preprocessor.split(name).images for name in ("train", "test")}
     model = LogisticRegression(C=0.01, max_iter=1000).fit(images["train"], train[:, 0])
     odds = model.decision_function(images["test"])
     expected = average_precision_score(test[:, 0], odds)
@@ -1304,9 +1307,9 @@ def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, tmp_path, 
     monkeypatch.setattr(coherence_study, "resnet50", resnet50)
     collections = load("paper")
     settings = budget("paper", epochs=1, width=16, word_width=8, hidden=8, batch=16)
-    preparers = coherence_study.preparers(collections, settings, "paper")
-    assert "A" in preparers["clue"].vocabulary.words
-    jobs = coherence_study.training_jobs(preparers, [0], "cpu", ["CMCA", "CMCM"], examples=[0])
+    preprocessors = coherence_study.preprocessors(collections, settings, "paper")
+    assert "A" in preprocessors["clue"].vocabulary.words
+    jobs = coherence_study.training_jobs(preprocessors, [0], "cpu", ["CMCA", "CMCM"], examples=[0])
     assert len(jobs) == 2
     answers = training.run_jobs(coherence_study.train_system, jobs, tmp_path, workers=1)
     training.seed_everything(0)
@@ -1332,8 +1335,8 @@ def test_pictures_on_disk_are_fingerprinted_by_name(clue_folder):
     settings = budget("paper", word_width=8)
 
     def mark(pairs):
-        preparer = Preparer(pairs, settings, "paper")
-        return coherence_study.fingerprint(preparer, preparer.splits())
+        preprocessor = Preprocessor(pairs, settings, "paper")
+        return coherence_study.fingerprint(preprocessor, preprocessor.splits())
 
     renamed = tuple(f"{name}.new" for name in pairs.test.image_ids)
     marks = {mark(pairs), mark(replace(pairs, test=replace(pairs.test, image_ids=renamed)))}
@@ -1373,7 +1376,7 @@ def dial():
     settings = budget("world")
     found: dict[float, Mapping] = {}
     for signal, pairs, systems in ((1.0, loud, ["CMCA"]), (0.0, silent, ["CMCA", "CMCM"])):
-        made = {"clue": Preparer(pairs, settings, "world")}
+        made = {"clue": Preprocessor(pairs, settings, "world")}
         jobs = coherence_study.training_jobs(made, [0, 1, 2], "cpu", systems)
         answers = [coherence_study.train_system(**job, **work) for job, work in jobs]
         found[signal] = coherence_study.collect(jobs, answers)["clue"]

@@ -8,8 +8,8 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 
 from mmlib import cora, cora_figures, cora_study, scenegraph
-from mmlib.claims import Estimate
 from mmlib.core import plots
+from mmlib.core.intervals import Estimate
 from mmlib.core.records import CaptionedImages
 
 CAPTIONS = (

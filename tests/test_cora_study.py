@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from mmlib import cora, cora_study, scenegraph, training
-from mmlib.claims import paper_tables
-from mmlib.cora_study import Preparer, budget, difference, interval_of, items, load
+from mmlib.cora_study import Preprocessor, budget, difference, interval_of, items, load
 from mmlib.core.errors import DataError
+from mmlib.core.tables import paper_tables
 
 
 @pytest.fixture(scope="module")
@@ -26,25 +26,25 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def preparer(study):
-    return Preparer(study, budget("world", epochs=2, width=32, word_width=32, batch=32))
+def preprocessor(study):
+    return Preprocessor(study, budget("world", epochs=2, width=32, word_width=32, batch=32))
 
 
 @pytest.fixture(scope="module")
-def answers(preparer, tmp_path_factory):
+def answers(preprocessor, tmp_path_factory):
     """Two trainings of CORA and one of each other system."""
     folder = tmp_path_factory.mktemp("trainings")
-    jobs = cora_study.training_jobs(preparer, ["CORA"], [0, 1], "cpu", examples=[3])
+    jobs = cora_study.training_jobs(preprocessor, ["CORA"], [0, 1], "cpu", examples=[3])
     others = ["VSE∞", "Joint + FC", cora_study.GOLD]
-    jobs += cora_study.training_jobs(preparer, others, [0], "cpu")
+    jobs += cora_study.training_jobs(preprocessor, others, [0], "cpu")
     return jobs, training.run_jobs(cora_study.train_system, jobs, folder, workers=1), folder
 
 
-def test_splits_hold_every_caption_once_and_dev_the_first_of_each_image(study, preparer):
-    arrays = preparer.arrays("CORA")
+def test_splits_hold_every_caption_once_and_dev_the_first_of_each_image(study, preprocessor):
+    arrays = preprocessor.arrays("CORA")
     assert len(arrays.splits["test"].texts) == len(study.captions("test"))
     assert np.array_equal(arrays.splits["val"].image_of, np.arange(40))
-    whole = preparer.whole_dev()
+    whole = preprocessor.full_dev()
     assert np.array_equal(whole.image_of, study.image_of("val"))
     assert len(whole.texts) == len(study.captions("val"))
     assert np.array_equal(arrays.splits["test"].image_of, study.image_of("test"))
@@ -52,22 +52,22 @@ def test_splits_hold_every_caption_once_and_dev_the_first_of_each_image(study, p
     assert study.graphs["test"][7].graph["text"] == study.captions("test")[7]
 
 
-def test_features_are_centred_and_scaled_by_training_images(preparer):
-    features = preparer.arrays("CORA").splits["train"].features
+def test_features_are_centred_and_scaled_by_training_images(preprocessor):
+    features = preprocessor.arrays("CORA").splits["train"].features
     assert np.abs(features.mean(axis=(0, 1))).max() < 1e-4
     # One deviation for all dimensions, as they were before centring.
-    raw = preparer.study.images["train"].features
+    raw = preprocessor.study.images["train"].features
     assert np.allclose(features * raw.std() + raw.mean(axis=(0, 1)), raw, atol=1e-4)
 
 
-def test_word_embeddings_are_spread_out(preparer):
-    assert torch.allclose(preparer.embeddings.mean(dim=0), torch.zeros(32), atol=1e-5)
-    assert torch.allclose(preparer.embeddings.std(dim=0), torch.ones(32), atol=1e-4)
+def test_word_embeddings_are_spread_out(preprocessor):
+    assert torch.allclose(preprocessor.embeddings.mean(dim=0), torch.zeros(32), atol=1e-5)
+    assert torch.allclose(preprocessor.embeddings.std(dim=0), torch.ones(32), atol=1e-4)
 
 
-def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(study, preparer):
-    plain, _ = preparer.tokens(["a dog"])
-    asked = Preparer(study, budget("world", word_width=32, delimiters=True))
+def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(study, preprocessor):
+    plain, _ = preprocessor.tokens(["a dog"])
+    asked = Preprocessor(study, budget("world", word_width=32, delimiters=True))
     ids, lengths = asked.tokens(["a dog"])
     words = asked.vocabulary.words
     assert [words[i] for i in ids[0]] == ["[CLS]", "a", "dog", "[SEP]"]
@@ -75,18 +75,18 @@ def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(study, pr
     assert plain.shape == (1, 2)
 
 
-def test_gold_graphs_are_those_of_the_world(study, preparer):
+def test_gold_graphs_are_those_of_the_world(study, preprocessor):
     assert study.gold is not None
-    gold = preparer.arrays(cora_study.GOLD).splits["test"].texts
+    gold = preprocessor.arrays(cora_study.GOLD).splits["test"].texts
     assert len(gold) == len(study.gold["test"])
     assert cora_study.kind_of("VSE∞") == "sequences"
     assert cora_study.kind_of("CORA, frozen BERT") == "bert graphs"
 
 
-def test_parse_errors_hit_the_same_captions_for_every_kind_and_more_at_higher_rates(preparer):
-    damaged = cora_study.corrupted(preparer)
+def test_parse_errors_hit_the_same_captions_for_every_kind_and_more_at_higher_rates(preprocessor):
+    damaged = cora_study.corrupted(preprocessor)
     assert set(damaged) == {f"{k} {r}" for k in cora_study.ERRORS for r in cora_study.RATES}
-    assert all(len(graphs) == len(preparer.study.graphs["test"]) for graphs in damaged.values())
+    assert all(len(graphs) == len(preprocessor.study.graphs["test"]) for graphs in damaged.values())
 
 
 def test_every_answer_ranks_every_image_and_caption(answers, study):
@@ -102,10 +102,10 @@ def test_every_answer_ranks_every_image_and_caption(answers, study):
     assert 0 <= found[0]["beta"] <= 1
 
 
-def test_answers_come_back_from_their_file(answers, preparer, tmp_path):
+def test_answers_come_back_from_their_file(answers, preprocessor, tmp_path):
     jobs, found, _ = answers
     training.write_answers(tmp_path / "answers.json.gz", jobs, found)
-    again, same = cora_study.read_answers(tmp_path / "answers.json.gz", preparer.settings)
+    again, same = cora_study.read_answers(tmp_path / "answers.json.gz", preprocessor.settings)
     assert same == found
     assert [job for job, _ in again] == [job for job, _ in jobs]
     one, other = (cora_study.collect(j, a) for j, a in ((jobs, found), (again, same)))
@@ -113,13 +113,13 @@ def test_answers_come_back_from_their_file(answers, preparer, tmp_path):
     assert all(np.array_equal(one[n]["caption"], other[n]["caption"]) for n in one)
 
 
-def test_stored_answers_of_another_budget_are_refused(answers, preparer, tmp_path):
+def test_stored_answers_of_another_budget_are_refused(answers, preprocessor, tmp_path):
     path = tmp_path / "answers.json.gz"
     with pytest.raises(DataError, match="no stored answers"):
-        cora_study.read_answers(path, preparer.settings)
+        cora_study.read_answers(path, preprocessor.settings)
     training.write_answers(path, *answers[:2])
     with pytest.raises(DataError, match="had epochs = 2, not 3"):
-        cora_study.read_answers(path, replace(preparer.settings, epochs=3))
+        cora_study.read_answers(path, replace(preprocessor.settings, epochs=3))
 
 
 def test_attention_weights_into_a_node_sum_to_one(answers):
@@ -139,11 +139,11 @@ def test_entities_are_ranked_among_all_of_the_test_captions(answers):
     assert all(len(row) == 5 for row in found["top"])
 
 
-def test_an_ensemble_of_a_training_with_itself_ranks_as_it_does(answers, preparer):
+def test_an_ensemble_of_a_training_with_itself_ranks_as_it_does(answers, preprocessor):
     _, found, folder = answers
     files = sorted(folder.glob("*.npz"))
     assert len(files) == 2
-    image_of = {name: preparer.study.image_of(name) for name in ("val", "test")}
+    image_of = {name: preprocessor.study.image_of(name) for name in ("val", "test")}
     pair = cora_study.ensemble_pair("pair", [0, 0], "", "", [files[0], files[0]], image_of)
     # The similarities were stored in half precision, so near-ties may swap.
     closest = min(
@@ -153,9 +153,9 @@ def test_an_ensemble_of_a_training_with_itself_ranks_as_it_does(answers, prepare
     assert closest < 0.5
 
 
-def test_each_seed_is_averaged_with_the_next(preparer, answers):
+def test_each_seed_is_averaged_with_the_next(preprocessor, answers):
     jobs, found, folder = answers
-    (pair,) = cora_study.ensemble_jobs(jobs, folder, preparer)
+    (pair,) = cora_study.ensemble_jobs(jobs, folder, preprocessor)
     assert pair[0]["seeds"] == [0, 1]
     (answer,) = training.run_jobs(cora_study.ensemble_pair, [pair], folder, workers=1)
     assert answer["caption_ranks"] != found[0]["caption_ranks"]
@@ -163,9 +163,9 @@ def test_each_seed_is_averaged_with_the_next(preparer, answers):
     scores = cora_study.collect([*jobs, pair], [*found, answer])
     assert {"CORA, ensemble of two", "CORA, ensemble of two, reranked"} <= set(scores)
     third = ({**jobs[0][0], "seed": 2}, {})
-    triple = cora_study.ensemble_jobs([*jobs[:2], third], folder, preparer)
+    triple = cora_study.ensemble_jobs([*jobs[:2], third], folder, preprocessor)
     assert [job["seeds"] for job, _ in triple] == [[0, 1], [1, 2], [2, 0]]
-    assert cora_study.ensemble_jobs(jobs[:1], folder, preparer) == []
+    assert cora_study.ensemble_jobs(jobs[:1], folder, preprocessor) == []
 
 
 def test_random_ranks_are_near_chance(study):
@@ -278,13 +278,13 @@ def test_budgets_differ_from_the_paper_only_where_they_say(tier):
     assert bool(changed) == (tier != "paper")
 
 
-def test_unknown_names_are_refused(preparer):
+def test_unknown_names_are_refused(preprocessor):
     with pytest.raises(ValueError, match="no budget 'moon'"):
         budget("moon")
     with pytest.raises(ValueError, match="no tier 'moon'"):
         load("moon")
     with pytest.raises(ValueError, match="no system 'DORA'"):
-        preparer.arrays("DORA")
+        preprocessor.arrays("DORA")
 
 
 @pytest.mark.parametrize(
@@ -325,8 +325,8 @@ def test_entities_are_counted_at_each_rank():
     assert table.loc["most frequent first"].tolist() == [0.0, 50.0, 50.0, 9]
 
 
-def test_a_query_takes_time_to_parse_and_to_encode(study, preparer):
-    taken = cora_study.time_query(preparer, study.captions("test")[:4])
+def test_a_query_takes_time_to_parse_and_to_encode(study, preprocessor):
+    taken = cora_study.time_query(preprocessor, study.captions("test")[:4])
     assert list(taken) == ["parse", "encode"]
     assert all(0 < seconds < 1 for seconds in taken.values())
 

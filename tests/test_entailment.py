@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlib import entailment
-from mmlib.claims import paper_tables, paper_values
+from mmlib.core.tables import paper_tables, paper_values
 from mmlib.entailment import (
     Batch,
     Classifier,

@@ -11,13 +11,13 @@ from PIL import Image
 
 from mmlib import entailment_figures as figures
 from mmlib import revision_study
-from mmlib.claims import Estimate
 from mmlib.core import plots
 from mmlib.core.entailment_pairs import Samples
+from mmlib.core.intervals import Estimate
 from mmlib.core.plots import COLOURS, FALSE, TRUE
 from mmlib.entailment import scores_at
 from mmlib.entailment_study import FULL, PRINTED, SYSTEMS
-from mmlib.revision import pull
+from mmlib.revision import effective_ratio
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -415,7 +415,7 @@ def test_the_formula_lies_on_the_shared_states_marks():
     for name in revision_study.OPTIMISERS:
         assert list(lines[name].get_ydata()) == table.loc[name].tolist()
     x, y = lines["(λ + β₁) / (1 + λβ₁)"].get_data()
-    assert y == pytest.approx([pull(each) for each in x])
+    assert y == pytest.approx([effective_ratio(each) for each in x])
     shared = np.interp(table.columns, x, y)
     assert shared == pytest.approx(table.loc["Adam, shared"].to_numpy(), abs=0.01)
     assert axis.get_xscale() == axis.get_yscale() == "log"

@@ -33,9 +33,9 @@ from test_sick import pair
 
 from mmlib import entailment_study as es
 from mmlib import revision_study, training
-from mmlib.claims import paper_values
 from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.errors import DataError
+from mmlib.core.tables import paper_values
 from mmlib.data import flickr8k, judgments, sick
 from mmlib.entailment import Settings
 from mmlib.entailment_batches import Words, encode

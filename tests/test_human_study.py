@@ -16,8 +16,8 @@ from PIL import Image
 from scipy import stats
 
 from mmlib import human_study
-from mmlib.claims import paper_values
 from mmlib.core.errors import DataError
+from mmlib.core.tables import paper_values
 from mmlib.human_study import ANSWERS, Question, Study
 
 SYSTEMS = ("CMCM_Story", "CMCA")

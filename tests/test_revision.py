@@ -26,11 +26,11 @@ from mmlib.revision import (
     Weak,
     alternate,
     candidates,
+    effective_ratio,
     hard_negatives,
     hardest_triplet,
     in_batch_softmax,
     mine,
-    pull,
     weak_batch,
 )
 
@@ -509,8 +509,8 @@ LIKE = partial(pytest.approx, abs=0.012)
 @pytest.mark.parametrize(("ratio", "wanted"), [(0.1, 0.917), (0.01, 0.902), (0.3, 0.945), (1, 1)])
 def test_a_shared_adam_pulls_far_more_than_the_ratio(ratio, wanted):
     """The printed 0.917 and 0.902; the formula and the simulation agree."""
-    assert pull(ratio) == pytest.approx(wanted, abs=5e-4)
-    assert simulate(maker(ADAM), "shared", ratio) == LIKE(pull(ratio))
+    assert effective_ratio(ratio) == pytest.approx(wanted, abs=5e-4)
+    assert simulate(maker(ADAM), "shared", ratio) == LIKE(effective_ratio(ratio))
 
 
 @pytest.mark.parametrize(
@@ -530,8 +530,10 @@ def test_elsewhere_the_pull_is_the_ratio(make, state, ratio):
 
 
 def test_momentum_carries_weak_gradients_on_like_adam():
-    assert simulate(maker(SGD, momentum=0.9), "shared", 0.1) == LIKE(pull(0.1))
-    assert simulate(maker(ADAM, betas=(0.5, 0.999)), "shared", 0.1) == LIKE(pull(0.1, 0.5))
+    assert simulate(maker(SGD, momentum=0.9), "shared", 0.1) == LIKE(effective_ratio(0.1))
+    assert simulate(maker(ADAM, betas=(0.5, 0.999)), "shared", 0.1) == LIKE(
+        effective_ratio(0.1, 0.5)
+    )
 
 
 def test_a_loss_weight_behaves_the_other_way_round():
@@ -544,18 +546,18 @@ def test_a_loss_weight_behaves_the_other_way_round():
 
 
 def test_pull_is_the_formula():
-    assert pull(0.1) == near(1 / 1.09)
-    assert pull(0.01) == near(0.91 / 1.009)
+    assert effective_ratio(0.1) == near(1 / 1.09)
+    assert effective_ratio(0.01) == near(0.91 / 1.009)
     for ratio in (0.0, 0.03, 0.5, 1.0):
-        assert pull(ratio, 0) == near(ratio)
-        assert pull(1, ratio) == near(1)
+        assert effective_ratio(ratio, 0) == near(ratio)
+        assert effective_ratio(1, ratio) == near(1)
         # The gradient's own step and all that follow: (λ + β) / (1 + λβ), from the sums.
         beta, rates = 0.7, lambda first, second: [first, second] * 200
         weak, golden = (
             sum(rate * beta**k for k, rate in enumerate(rates(*pair)))
             for pair in ((ratio, 1.0), (1.0, ratio))
         )
-        assert pull(ratio, beta) == near(weak / golden)
+        assert effective_ratio(ratio, beta) == near(weak / golden)
 
 
 def test_rates_by_hand():

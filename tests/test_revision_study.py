@@ -11,16 +11,16 @@ from torch import nn
 
 from mmlib import revision_study as study
 from mmlib import training
-from mmlib.claims import paper_values
 from mmlib.core.errors import DataError
 from mmlib.core.paths import PACKAGE
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
+from mmlib.core.tables import paper_values
 from mmlib.data.judgments import Judged, ranking
 from mmlib.entailment import Settings, entail_at_k
 from mmlib.entailment_batches import Words
 from mmlib.retrievers import DualEncoder, SingleStream
-from mmlib.revision import Weak, pull
+from mmlib.revision import Weak, effective_ratio
 from mmlib.revision_study import Budget, Phase, Split
 
 near = pytest.approx
@@ -577,7 +577,7 @@ def test_random_pairs_are_of_the_same_images_and_never_golden(weak):
     np.testing.assert_array_equal(made.image, weak.image)
     assert not (image_of[made.caption] == made.image).any()
     assert len(np.unique(made.caption)) > 20
-    assert study.mark(made) != study.mark(study.random_weak(weak, image_of, 1))
+    assert study.weak_hash(made) != study.weak_hash(study.random_weak(weak, image_of, 1))
 
 
 def test_the_sets_of_each_variant(weak, collection):
@@ -598,7 +598,7 @@ def test_the_sets_of_each_variant(weak, collection):
     none, extra = sets("random weak")
     assert none is None
     np.testing.assert_array_equal(extra.image, weak.image)
-    assert study.mark(extra) != study.mark(weak)
+    assert study.weak_hash(extra) != study.weak_hash(weak)
     with pytest.raises(ValueError, match="no variant 'other'"):
         sets("other")
     for variant in ("exclusion", "weak", "both", "random weak"):
@@ -623,7 +623,7 @@ def test_jobs_of_a_comparison(start, weak):
     for job, data in jobs:
         if job["maker"]:
             assert data["weak"] is sets[job["maker"]]
-            assert job["data"]["weak"] == study.mark(sets[job["maker"]])
+            assert job["data"]["weak"] == study.weak_hash(sets[job["maker"]])
         else:
             assert data["weak"] is None
         assert data["weights"] is start.weights[job["family"]]
@@ -878,7 +878,7 @@ def test_gains_and_flattery_by_hand():
     assert list(gained) == ["CLIP"]
     assert gained["CLIP"].effect == near(2 * flat.mean())
     assert study.gains(scores, "both (x)", "e30_logic") == {}
-    found = study.flattery(scores, "dual", "both (x)")
+    found = study.judge_bias(scores, "dual", "both (x)")
     assert found.effect == near(100 * (6 / 10 - 1 / 20))  # 60 percent more, and 5
 
 
@@ -986,13 +986,15 @@ def test_the_simulation_is_pytorchs(optimiser, ratio):
 def test_what_a_weak_gradient_moves():
     for ratio in study.RATIOS:
         for name in ("Adam, shared", "SGD with momentum, shared"):
-            assert study.optimiser_pull(name, ratio, 2000) == near(pull(ratio), abs=0.003)
+            assert study.measured_ratio(name, ratio, 2000) == near(
+                effective_ratio(ratio), abs=0.003
+            )
         for name in ("Adam, separate", "SGD", "SGD, loss weight", "Adam, shared, loss weight"):
-            assert study.optimiser_pull(name, ratio, 2000) == near(ratio, abs=0.003)
-        assert study.optimiser_pull("Adam, separate, loss weight", ratio) == near(1)
+            assert study.measured_ratio(name, ratio, 2000) == near(ratio, abs=0.003)
+        assert study.measured_ratio("Adam, separate, loss weight", ratio) == near(1)
     table = study.optimiser_table()
     assert list(table.columns) == list(study.RATIOS)
-    assert table.loc["formula of the shared state", 0.1] == near(pull(0.1))
+    assert table.loc["formula of the shared state", 0.1] == near(effective_ratio(0.1))
     assert table.loc["SGD", 0.3] == near(0.3)
 
 

@@ -11,9 +11,9 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 from mmlib import silver
-from mmlib.claims import paper_values
 from mmlib.core.records import CaptionedImages
 from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_values
 from mmlib.data import clue, flickr8k
 
 WORDS = "dog cat boy girl house tree river road hill car boat horse ball field snow".split()
@@ -117,7 +117,7 @@ def test_finds_the_words_that_were_put_in(train, classifier):
     assert (table["low"] > table["chance"]).all()
     assert (table["ROC low"] > 0.8).all()
     assert list(table["positives"]) == list(test.labels.sum(0))
-    words = silver.telling_words(classifier, train, top=1)["word"]
+    words = silver.indicative_words(classifier, train, top=1)["word"]
     assert tuple(words) == MARKS
 
 

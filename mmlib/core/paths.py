@@ -1,5 +1,6 @@
 """Where things are: one place that reads the environment and knows the folders."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,3 +37,9 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -14,7 +15,7 @@ from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from PIL import Image
 
-from mmlib.claims import Claim, Estimate, judge
+from mmlib.core.intervals import Estimate
 from mmlib.core.paths import write_atomic
 
 # Okabe and Ito's colours, which readers with colour-blindness can tell apart.
@@ -26,6 +27,37 @@ VERDICT_COLOURS = {
     "opposite": "#D55E00",
     "not tested": "#dddddd",
 }
+
+
+class Judged(Protocol):
+    """What a forest plot shows of a claim: its parts, and what became of each."""
+
+    @property
+    def id(self) -> str:
+        """Such as C1."""
+
+    @property
+    def claim(self) -> str:
+        """The paper's words in short."""
+
+    @property
+    def parts(self) -> Mapping[str, Estimate]:
+        """Name -> effect."""
+
+    @property
+    def unit(self) -> str:
+        """Of the effects."""
+
+    @property
+    def margin(self) -> float | None:
+        """Within which there is no difference, for claims of none."""
+
+    @property
+    def verdict(self) -> str:
+        """Over all parts."""
+
+    def verdict_of(self, part: str) -> str:
+        """On one part."""
 
 
 def use_style() -> None:
@@ -180,7 +212,7 @@ def ranking(estimates: Mapping[str, Estimate], xlabel: str) -> Figure:
     return figure
 
 
-def forest(claims: Sequence[Claim]) -> Figure:
+def forest(claims: Sequence[Judged]) -> Figure:
     """Every part of every claim as an effect with its interval, coloured by its verdict."""
     rows = [(c, name, part) for c in claims for name, part in c.parts.items()]
     figure, axes = plt.subplots(
@@ -189,8 +221,8 @@ def forest(claims: Sequence[Claim]) -> Figure:
         squeeze=False,
     )  # fmt: skip
     for axis, claim in zip(axes[:, 0], [c for c in claims if c.parts], strict=True):
-        for y, part in enumerate(claim.parts.values()):
-            colour = VERDICT_COLOURS[judge(part, claim.margin)]
+        for y, (name, part) in enumerate(claim.parts.items()):
+            colour = VERDICT_COLOURS[claim.verdict_of(name)]
             axis.plot([part.low, part.high], [y, y], color=colour, linewidth=2.5)
             axis.plot(part.effect, y, "o", color=colour, markersize=5)
         axis.axvline(0, color="#333333", linewidth=0.8)

@@ -1,7 +1,9 @@
-"""The record that every captioned image collection turns into, real or generated."""
+"""The record that every captioned image collection turns into, and a key for equal captions."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from PIL import Image
@@ -29,3 +31,9 @@ class CaptionedImages:
     open_image: Callable[[int], Image.Image]
     label_scores: np.ndarray | None = None
     label_names: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=200_000)
+def normalised(text: str) -> str:
+    """Lower-case words of a sentence without punctuation, to tell whether two sentences agree."""
+    return " ".join(re.findall(r"\w+", text.lower()))

@@ -67,7 +67,10 @@ def _code(path: Path | None) -> str:
 
 def _file(module: str) -> Path | None:
     """The source file of a module of mmlib; None where the name is no module."""
-    path = PACKAGE.joinpath(*module.split(".")[1:])
+    package, *parts = module.split(".")
+    if package != "mmlib":
+        return None
+    path = PACKAGE.joinpath(*parts)
     for file in (path / "__init__.py", path.with_suffix(".py")):
         if file.is_file():
             return file

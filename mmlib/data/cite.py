@@ -15,10 +15,10 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from mmlib.claims import paper_values
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
 from mmlib.core.related import RelatedPairs, grouped_rows
+from mmlib.core.tables import paper_values
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows

@@ -1,6 +1,5 @@
 """Downloads that resume and unpacking that cannot write outside its folder, both atomic."""
 
-import hashlib
 import http.client
 import json
 import os
@@ -16,6 +15,8 @@ from email.message import Message
 from pathlib import Path, PurePosixPath
 
 from tqdm.auto import tqdm
+
+from mmlib.core.paths import file_sha256
 
 CHUNK = 1 << 18
 BROKEN = (TimeoutError, ConnectionError, http.client.HTTPException, urllib.error.URLError)
@@ -155,12 +156,6 @@ def _verify(path: Path, url: str, sha256: str | None, length: int | None, mend: 
         raise DownloadError(f"{path}: {size:,} bytes instead of {length:,} from {url} ({mend})")
     if sha256 is not None and (found := file_sha256(path)) != sha256.lower():
         raise DownloadError(f"{path}: SHA-256 {found} instead of {sha256} from {url} ({mend})")
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unpack(archive: Path, folder: Path, inner: str = "") -> Path:

@@ -20,8 +20,8 @@ import pandas as pd
 from mmlib.core.entailment_pairs import Kind, Samples
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
+from mmlib.core.records import normalised
 from mmlib.data import flickr8k
-from mmlib.papers.links.leaks import normalised
 
 PROTOCOLS = ("CF-all", "CF-balanced", "CF-hard", "CF-unanimous")
 EVERY = 5  # one image of five, by name, is for calibration

@@ -31,7 +31,7 @@ def correlations(pairs: RelatedPairs) -> pd.DataFrame:
 
 
 def word_figures(texts: Sequence[str]) -> dict[str, float]:
-    """Vocabulary and lengths of texts in the authors' tokenisation (`mmlib.features.text.spaced_tokens`).
+    """Vocabulary and lengths of texts in the authors' tokenisation (`features.text.spaced_tokens`).
 
     types counts the empty token; vocabulary adds the entry for unknown words.
     """

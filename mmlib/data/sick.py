@@ -15,10 +15,10 @@ import pandas as pd
 from mmlib.core.entailment_pairs import Kind, Samples, joined
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
+from mmlib.core.records import normalised
 from mmlib.data import flickr8k
 from mmlib.data.judgments import image_rows, merged
 from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
-from mmlib.papers.links.leaks import normalised
 
 NAME = "sick"
 SETS = {"TRAIN": 4439, "TRIAL": 495, "TEST": 4906}

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.data.download import file_sha256
+from mmlib.core.paths import file_sha256
 from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
 from mmlib.features.store import FeatureStore, open_rgb
 

@@ -175,7 +175,7 @@ def extract(
     batch: is part of the settings, since torchvision pads the images of a batch to one size, which
         changes the features a little.
 
-    Resumes, and leaves out images, as `mmlib.features.backbones.extract` does; raises DataError as it does.
+    Resumes, leaves out images and raises DataError as `mmlib.features.backbones.extract` does.
     """
     images, name = list(images), out.stem.removesuffix("_ims")
     if out.name != f"{name}_ims.npy":
@@ -219,7 +219,7 @@ def _picture(name: str, path: Path) -> Tensor:
 
 
 def grid_boxes(size: tuple[int, int], cells: int = 16) -> np.ndarray:
-    """What each region of `mmlib.features.backbones.extract` sees of a picture of `size` (width, height).
+    """What each region of `backbones.extract` sees of a picture of `size` (width, height).
 
     (cells, 4) x1, y1, x2, y2 in pixels; cells is 16 (a grid in rows) or 1. The last map has 7 x 7
     places over the centre crop, and a cell averages two or three of them each way, so that

@@ -2,8 +2,8 @@
 
 A feature file is an `.npy` array with one row an image, (images, width) or (images, regions,
 width), and the image ids in row order beside it. Four namings are read: `NAME.npy` with
-`NAME.ids.txt` (what `mmlib.features.backbones.extract` writes), `NAME_ims.npy`, `NAME_boxes.npy` and
-`NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018; what `mmlib.features.regions.extract`
+`NAME.ids.txt` (what `backbones.extract` writes), `NAME_ims.npy`, `NAME_boxes.npy` and
+`NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018; what `regions.extract`
 writes), any `.npy` with `ids.txt` in its folder, and `features.npy` with `id2row.json` (Hessel, Lee
 and Mimno, EMNLP 2019).
 """

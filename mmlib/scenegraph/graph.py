@@ -10,8 +10,8 @@ A scene graph is a `networkx.MultiDiGraph`:
 - edges object -> its attribute: `type="attribute"`, `label="has"`; object -> object:
   `type="relation"`, `label="jump over"`, `words=("jump",)`, `preposition="over"`.
 
-The rules that find them in a dependency tree are in `mmlib.scenegraph.rules`. spaCy is imported only where
-a caption is parsed: graphs from the authors' files need none.
+The rules that find them in a dependency tree are in `mmlib.scenegraph.rules`. spaCy is imported
+only where a caption is parsed: graphs from the authors' files need none.
 """
 
 import json
@@ -218,7 +218,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def graph_of(doc: "Doc") -> nx.MultiDiGraph:
-    """The scene graph of a parsed caption; see `mmlib.scenegraph.rules.entry_of` for what counts as what.
+    """The scene graph of a parsed caption; `rules.entry_of` says what counts as what.
 
     Always has an object: where the rules find none, a fallback node with the caption's content
     words (the paper's parser fails there).

@@ -1,7 +1,8 @@
 """The rules that read objects, attributes and relations from a caption's dependency tree.
 
-`entry_of` is the whole of it; `mmlib.scenegraph` makes graphs of what it returns. `mmlib.scenegraph.trees` has
-brought the tree into one form before, whatever labels the pipeline has.
+`entry_of` is the whole of it; `mmlib.scenegraph.graph` makes graphs of what it returns.
+`mmlib.scenegraph.trees` has brought the tree into one form before, whatever labels the pipeline
+has.
 
 The paper (CORA, section 3.1) names four kinds of rules, but gives none; these are our own.
 """

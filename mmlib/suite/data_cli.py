@@ -12,7 +12,8 @@ from mmlib.data import registry
 from mmlib.features.store import FeatureStore
 
 SHOWN = 50
-DETECTOR = "fasterrcnn"  # as in mmlib.features.regions, and these as in mmlib.features.backbones: importing takes seconds
+# As in features.regions and features.backbones, whose import takes seconds.
+DETECTOR = "fasterrcnn"
 BACKBONES = ("densenet169", "resnet50")
 PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")

@@ -3,15 +3,15 @@
 import csv
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mmlib.claims import VERDICTS, expected_sets, made_with
+
 RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
-VERDICTS = ("supported", "not supported", "opposite", "not tested")
 CLAIM_KEYS = {"id", "claim", "verdict", "effect", "low", "high", "unit", "why"}
 FIGURE_KEYS = {"figure", "value", "expected", "tolerance", "within"}
 
@@ -133,25 +133,6 @@ def within(value: Any, expected: Any, tolerance: Any) -> bool:
     return abs(value - expected) <= tolerance
 
 
-def expected_sets(path: Path) -> list[dict[str, Any]]:
-    """The sets of expected figures in a file: that of the default parameters, then the variants."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return [content, *content.get("variants", [])]
-
-
-def made_with(expected: dict[str, Any], parameters: dict[str, Any]) -> bool:
-    """Whether a set of expected figures was made with the parameters of a run.
-
-    A model is known by its last name, wherever it lies ("/models/bert-base" is "bert-base").
-    """
-    named = {
-        k: re.split(r"[/\\]", v)[-1] if isinstance(v, str) else v for k, v in parameters.items()
-    }
-    return all(
-        v in (parameters.get(k), named.get(k)) for k, v in expected.get("parameters", {}).items()
-    )
-
-
 def _expected_problems(checks: dict[str, Any], folder: Path, parameters: dict) -> list[str]:
     """Ways in which the figures compared are not those of the expected file."""
     if not checks["expected_file"]:
@@ -184,14 +165,6 @@ def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:
     """How many claims got each verdict, in words: "2 supported, 1 opposite"; empty for none."""
     counts = Counter(claim.get("verdict") for claim in claims)
     return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
-
-
-def effect_text(claim: Mapping[str, Any]) -> str:
-    """A claim's effect with its interval and unit, in two digits; "–" where it has none."""
-    if any(claim.get(key) is None for key in ("effect", "low", "high")):
-        return "–"
-    numbers = "{effect:+.2f} [{low:+.2f}, {high:+.2f}]".format(**claim)
-    return f"{numbers} {claim.get('unit') or ''}".rstrip()
 
 
 def summary_text(reports: Sequence[NotebookReport]) -> str:

@@ -27,8 +27,9 @@ from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 
 from mmlib import __version__
+from mmlib.claims import VERDICTS, effect_text
 from mmlib.core.paths import PACKAGE, notebooks_dir
-from mmlib.suite.outcomes import VERDICTS, claim_problems, clock, effect_text, within
+from mmlib.suite.outcomes import claim_problems, clock, within
 from mmlib.suite.report_html import NotebookPage, image_size, render
 from mmlib.suite.runner import TIME_LIMITS, ParameterError, default_parameters
 

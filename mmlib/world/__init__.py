@@ -67,7 +67,9 @@ def captioned_images(
         raise ValueError(f"n is {n}, but a collection needs at least one picture")
     calls = [(own, seed, captions_per_image) for own in split_seeds(split, n, seed)]
     scenes, gold = zip(*in_processes(_written, calls, workers), strict=True)
-    features, scores, names = see(scenes, size, backbone, workers, desc=f"world {split}")
+    features, scores, names = extract_features(
+        scenes, size, backbone, workers, desc=f"world {split}"
+    )
     return WorldImages(
         name="world",
         split=split,
@@ -94,7 +96,7 @@ def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
     return draw(scenes[row], size)
 
 
-def see(
+def extract_features(
     scenes: Sequence[Scene],
     size: int = 128,
     backbone: Backbone | None = None,
@@ -113,7 +115,7 @@ def see(
         found = load_file(kept)
         return found["features"], found["scores"], LABELS
     chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
-    jobs = in_processes(_look, [(chunk, size, backbone) for chunk in chunks], workers)
+    jobs = in_processes(_extract, [(chunk, size, backbone) for chunk in chunks], workers)
     seen = list(tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4))
     features = np.concatenate([one[0] for one in seen])
     if backbone is not None:
@@ -128,7 +130,7 @@ def see(
 
 
 def _kept(scenes: Sequence[Scene], size: int) -> Path | None:
-    """Where `see` keeps what it saw of these scenes: `<cache>/pictures/<code>/<scenes>`."""
+    """Where features of these scenes are kept: `<cache>/pictures/<code>/<scenes>`."""
     from mmlib.core.source import source_hash
     from mmlib.world.backbone import WEIGHTS
 
@@ -142,7 +144,7 @@ def _kept(scenes: Sequence[Scene], size: int) -> Path | None:
     return folder / "pictures" / code / f"{drawn}.safetensors"
 
 
-def _look(
+def _extract(
     scenes: Sequence[Scene], size: int, backbone: Backbone | None
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
     images = [picture(scenes, size, row) for row in range(len(scenes))]
@@ -150,4 +152,4 @@ def _look(
         return np.asarray(backbone(images), dtype=np.float32), None, ()
     from mmlib.world import backbone as own
 
-    return own.look(images)
+    return own.extract(images)

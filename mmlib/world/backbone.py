@@ -189,7 +189,7 @@ def label_scores(
     return np.concatenate([found[name] for name in LABEL_HEADS], 1), LABELS
 
 
-def look(
+def extract(
     images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """`features` and `label_scores` in one pass: (n, 16, 128), (n, 50) and the 50 labels."""

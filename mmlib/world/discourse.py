@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 
 from mmlib.core.related import RelatedPairs
-from mmlib.world import picture, see
+from mmlib.world import extract_features, picture
 from mmlib.world.discourse_cite import cite_text
 from mmlib.world.discourse_clue import clue_text
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -86,7 +86,9 @@ def related_pairs(
             texts.append(clue_text(scene, told[-1], holds, rng))
         else:
             texts.append(cite_text(scene, holds, rng))
-    features = see(scenes, size, None, workers, f"world {split}")[0] if see_pictures else None
+    features = (
+        extract_features(scenes, size, None, workers, f"world {split}")[0] if see_pictures else None
+    )
     return WorldPairs(
         name=f"world-{scheme}",
         split=split,

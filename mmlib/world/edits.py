@@ -15,7 +15,7 @@ from mmlib.world.captions import Caption
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.habits import HABITAT, PAIRS, PALETTE
 from mmlib.world.logic import CONVERSE
-from mmlib.world.premises import WIDEN, Told, tell, told_part
+from mmlib.world.premises import WIDEN, PartialScene, partial_scene, write_caption
 from mmlib.world.scenes import actions_in, pick
 from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, WATER, Scene
 
@@ -35,7 +35,7 @@ class Draft:
     node_of: {thing: node}, of the scene told.
     """
 
-    told: Told
+    told: PartialScene
     key: int
     detail: int
     widen: float
@@ -51,17 +51,17 @@ class Draft:
         return _draft(replace(self.told, scene=scene), self.key, self.detail, self.widen)
 
 
-def _draft(told: Told, key: int, detail: int, widen: float) -> Draft | None:
-    made = tell(told, np.random.default_rng(key), detail, widen)
+def _draft(told: PartialScene, key: int, detail: int, widen: float) -> Draft | None:
+    made = write_caption(told, np.random.default_rng(key), detail, widen)
     return Draft(told, key, detail, widen, *made) if made else None
 
 
-def new_draft(told: Told, rng: np.random.Generator, general: bool) -> Draft | None:
+def new_draft(told: PartialScene, rng: np.random.Generator, general: bool) -> Draft | None:
     """A caption; where `general` with facts left out and concepts widened."""
     detail = pick(rng, (int(rng.random() < 0.7), 2, 3, 3, 4))
     if general:
-        part = told_part(told.scene, 0.5, rng)
-        told = Told(part.scene, told.place and part.place, told.style and part.style)
+        part = partial_scene(told.scene, 0.5, rng)
+        told = PartialScene(part.scene, told.place and part.place, told.style and part.style)
     return _draft(told, int(rng.integers(2**32)), detail, 0.6 if general else WIDEN)
 
 
@@ -71,7 +71,7 @@ def anything(caption: Caption) -> bool:
 
 
 def edited(
-    told: Told, edit: str, rng: np.random.Generator, accept: Accept = anything
+    told: PartialScene, edit: str, rng: np.random.Generator, accept: Accept = anything
 ) -> tuple[Caption, str] | None:
     """A caption that says one thing otherwise than what is told, and the text that it is made of.
 

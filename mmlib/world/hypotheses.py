@@ -18,13 +18,13 @@ from PIL import Image
 from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
-from mmlib.world import Backbone, WorldImages, picture, see
+from mmlib.world import Backbone, WorldImages, extract_features, picture
 from mmlib.world.captions import Caption
 from mmlib.world.edits import EDITS, GENERAL, Accept, anything, editable, edited, new_draft
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.logic import entails, satisfies
 from mmlib.world.premises import (
-    Told,
+    PartialScene,
     counter_scene,
     joint,
     merged,
@@ -74,7 +74,7 @@ def hypotheses(
     made: list[Hypothesis | None] = []
     for _ in range(each):
         for source in ("own", "general", *EDITS):
-            made.append(_draw(source, Told(scene), scene, rng, anything))
+            made.append(_draw(source, PartialScene(scene), scene, rng, anything))
         if others:
             made.append(_Maker(scene, 1.0, rng, others).foreign("ve"))
     return tuple(dict.fromkeys(one for one in made if one))
@@ -84,7 +84,7 @@ def hypotheses(
 
 
 def _draw(
-    source: str, told: Told, scene: Scene, rng: np.random.Generator, accept: Accept
+    source: str, told: PartialScene, scene: Scene, rng: np.random.Generator, accept: Accept
 ) -> Hypothesis | None:
     """A hypothesis of what is told of the scene: "own", "general" or an edit of an accepted one."""
     if source in EDITS:
@@ -148,7 +148,7 @@ class WorldEntailment:
         """What the captions say of the picture that a sample is about."""
         return tuple(caption.graph for caption in self.captions[self.scene_of[row]])
 
-    def told_share(self) -> float:
+    def text_entailed_share(self) -> float:
         """Of the entailed samples with both sources, the share that the text alone entails."""
         both = np.array([form == "mme" for form in self.samples.kind])
         return float(self.follows[both & (self.samples.label == 1)].mean())
@@ -182,7 +182,7 @@ def entailment_set(
         n: how many pictures, at least 1.
         seed: which list of the split's scenes, 0 to 999.
         image_noise: deviation of Gaussian noise on the region features, which have about 1.
-        partial: how much of the scene the captions leave out, 0 to 1; see `told_part`.
+        partial: how much of the scene the captions leave out, 0 to 1; see `partial_scene`.
         per_scene: samples of each picture, an even number.
         blanked: probability that a region's features are all 0.
         size: side of the pictures in pixels.
@@ -221,7 +221,7 @@ def entailment_set(
     )
     images = None
     if see_pictures:
-        seen = see(scenes, size, backbone, workers, f"world {split}")[0]
+        seen = extract_features(scenes, size, backbone, workers, f"world {split}")[0]
         images = noisy(seen, [scene.seed for scene in scenes], image_noise, blanked)
     return WorldEntailment(
         samples=samples,
@@ -292,14 +292,14 @@ class _Maker:
                     return true, false
         raise AssertionError(f"scene {self.scene.seed}: no hypotheses for {form}")
 
-    def told_to(self, form: str) -> tuple[Told, Accept]:
+    def allowed(self, form: str) -> tuple[PartialScene, Accept]:
         """What a true hypothesis may be about, and which do: for "te" those that are entailed."""
         if form == "te":
             return self.told, lambda caption: self.follows(caption.graph)
-        return Told(self.scene), anything
+        return PartialScene(self.scene), anything
 
     def true(self, form: str) -> Hypothesis | None:
-        told, accept = self.told_to(form)
+        told, accept = self.allowed(form)
         return _draw(pick_weighted(self.rng, _TRUE), told, self.scene, self.rng, accept)
 
     def false(self, form: str) -> Hypothesis | None:
@@ -310,7 +310,7 @@ class _Maker:
         if source == "untold":
             made = self.beside(self.scene).true(form)
             return made and replace(made, edit="untold")
-        told, accept = self.told_to(form)
+        told, accept = self.allowed(form)
         left = dict(_OFTEN)
         while left:
             edit = pick_weighted(self.rng, left)

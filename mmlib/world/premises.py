@@ -1,7 +1,7 @@
 """What captions tell of a scene and what follows from them: the text side of world entailment.
 
 A premise is a few captions of one scene. They are written from the part of it that is told
-(`told_part`), so how much they leave out is a dial. What follows from them is decided by logic.
+(`partial_scene`), so how much they leave out is a dial. What follows from them is decided by logic.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ _FACTS = ("colour", "size", "pattern", "action")
 _UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
 
 
-# --- The told part of a scene ---------------------------------------------------------------------
+# --- Parts of a scene ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Told:
+class PartialScene:
     """A part of a scene, to write captions of: what is not in it, they cannot say.
 
     scene: the things told, in the order of the whole scene, with "" (or None, of actions) for the
@@ -40,7 +40,7 @@ class Told:
     style: bool = True
 
 
-def told_part(scene: Scene, partial: float, rng: np.random.Generator) -> Told:
+def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> PartialScene:
     """The scene without a part of it: the whole at `partial` 0, one thing or more, bare, at 1.
 
     Each thing is left out with probability partial / 2 (but one stays), each fact of a thing, the
@@ -64,10 +64,10 @@ def told_part(scene: Scene, partial: float, rng: np.random.Generator) -> Told:
         if i in place_of and j in place_of and pairs[min(i, j), max(i, j)] >= partial
     )
     part = replace(scene, things=tuple(told), relations=relations)
-    return Told(part, bool(place >= partial), bool(style >= partial))
+    return PartialScene(part, bool(place >= partial), bool(style >= partial))
 
 
-class _Teller(_Writer):
+class _PartialWriter(_Writer):
     """Writes one caption; `widen` is how often it uses a wider concept."""
 
     def __init__(self, scene: Scene, rng: np.random.Generator, widen: float):
@@ -79,8 +79,8 @@ class _Teller(_Writer):
         return pick(self.rng, words.WIDER[kind]) if self.chance(self.widen) else kind
 
 
-def tell(
-    told: Told, rng: np.random.Generator, detail: int = 3, widen: float = WIDEN
+def write_caption(
+    told: PartialScene, rng: np.random.Generator, detail: int = 3, widen: float = WIDEN
 ) -> tuple[Caption, dict[int, int]] | None:
     """A caption of what is told, and which node stands for which thing: {thing: node}.
 
@@ -89,7 +89,7 @@ def tell(
     if not told.place:
         detail = min(detail, 2)  # higher ones end in a place
     for _ in range(_TRIES):
-        writer = _Teller(told.scene, rng, widen)
+        writer = _PartialWriter(told.scene, rng, widen)
         new = writer.caption(detail)
         if (told.place or not new.graph.setting) and (told.style or not new.graph.style):
             return new, writer.node_of
@@ -98,13 +98,13 @@ def tell(
 
 def premise_captions(
     scene: Scene, partial: float, rng: np.random.Generator
-) -> tuple[Told, tuple[Caption, ...]]:
+) -> tuple[PartialScene, tuple[Caption, ...]]:
     """The told part of a scene and one (`partial` 1) to five (0) different captions of it."""
-    told = told_part(scene, partial, rng)
+    told = partial_scene(scene, partial, rng)
     found: dict[str, Caption] = {}
     for detail in (3, 4, 2, 4, 3)[: 1 + round(4 * (1 - partial))]:
         for _ in range(20):
-            new = tell(told, rng, detail)
+            new = write_caption(told, rng, detail)
             if new and (key := new[0].text.lower().rstrip(".")) not in found:
                 found[key] = new[0]
                 break

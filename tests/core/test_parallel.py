@@ -16,20 +16,20 @@ def grow(turn):
     kept = sys.__dict__.setdefault("kept", [])
     parallel.GROWTH = {limit}  # for the next call in this worker
     if turn > 1:  # joblib measures a worker first after its first call
-        kept.append(b"x" * 150_000_000)
+        kept.append(b"x" * 100_000_000)
     time.sleep(0.6)
     return turn, os.getpid()
 
 if {loud}:
     warnings.resetwarnings()
-turns, workers = zip(*parallel.in_processes(grow, [(turn,) for turn in range(8)], 2))
-assert turns == tuple(range(8))
+turns, workers = zip(*parallel.in_processes(grow, [(turn,) for turn in range(12)], 2))
+assert turns == tuple(range(12))
 print(len(set(workers)))
 """
 
 
 def growing(limit, loud=False):
-    """How many workers there were, and what was said, as workers grow by 450 MB each."""
+    """How many workers there were, and what was said, as workers grow by 500 MB each."""
     script = GROWING.format(limit=limit, loud=loud)
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     return int(ran.stdout), ran.stderr
@@ -62,9 +62,9 @@ def test_a_worker_may_grow():
 
 
 def test_a_worker_that_grows_too_much_is_replaced_without_a_word():
-    count, said = growing(2e8)
+    count, said = growing(1.5e8)
     assert count > 2
     assert not said
-    count, said = growing(2e8, loud=True)
+    count, said = growing(1.5e8, loud=True)
     assert count > 2
     assert "A worker stopped" in said

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib.claims import Claim, Estimate
+from mmlib.claims import Claim
 from mmlib.core import plots
+from mmlib.core.intervals import Estimate
 
 
 @pytest.fixture(autouse=True)

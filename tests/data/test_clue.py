@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib.claims import paper_values
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.core.related import hold_out
+from mmlib.core.tables import paper_values
 from mmlib.data import clue
 
 URL = "https://x.org/{}.jpg?a=1,2"

@@ -1,4 +1,4 @@
-"""The hand-annotated caption graphs are well formed (tests/data/README.md has the conventions)."""
+"""The hand-annotated caption graphs are well formed (README.md beside it has the conventions)."""
 
 import copy
 import json

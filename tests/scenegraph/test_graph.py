@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.scenegraph import (
     LOST,
@@ -680,7 +679,7 @@ def test_an_interrupted_run_goes_on(tmp_path, counted, monkeypatch):
         return parse_chunk(chunk, nlp)
 
     with monkeypatch.context() as patch:
-        patch.setattr(scenegraph, "_parse_chunk", interrupted)
+        patch.setattr(graphs, "_parse_chunk", interrupted)
         with pytest.raises(KeyboardInterrupt):
             parse(TEXTS, cache=tmp_path / "graphs.sqlite")
     assert counted == TEXTS[:2]

@@ -15,9 +15,10 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_output
 from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, five_exercises, stdout
 
-from mmlib.claims import Estimate, judge
+from mmlib.claims import expected_sets, judge
+from mmlib.core.intervals import Estimate
 from mmlib.suite.cli import TIERS
-from mmlib.suite.outcomes import claim_problems, expected_sets
+from mmlib.suite.outcomes import claim_problems
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -445,7 +446,7 @@ def test_nbval_notices_a_dead_kernel(verdicts):
 def test_execute_replaces_the_outputs_in_place(tmp_path):
     path = tmp_path / "00_start.ipynb"
     nb = committed_notebook(
-        ("from mmlib import course", [], []),
+        ("from mmlib.suite import course", [], []),
         (PARAMETERS, ["parameters"], []),
         ("print(tier, seeds, device, out, resume, expected)", [], stdout("old\n")),
         ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("old\n")),

@@ -312,16 +312,27 @@ def name_faults(page):
         if path and not (ROOT / text).exists():
             faults.append(text)
         name = re.fullmatch(r"(mmlib\.)?(\w+(?:\.\w+)*)(\(.*\))?", text)
-        is_file = text.endswith((".py", ".md", ".json"))
-        if name and not is_file and (name[1] or name[2].partition(".")[0] in MODULES):
-            try:
-                pkgutil.resolve_name(f"mmlib.{name[2]}")
-            except (ImportError, AttributeError):
-                faults.append(text)
+        if not name or text.endswith((".py", ".md", ".json", ".npy")):
+            continue
+        first, _, rest = name[2].partition(".")
+        places = ["mmlib"] if name[1] else PLACES.get(first, ())
+        if places and not any(is_there(f"{place}.{first}.{rest}") for place in places):
+            faults.append(text)
     return faults
 
 
-MODULES = {module.name for module in pkgutil.iter_modules([str(ROOT / "mmlib")])}
+def is_there(name):
+    try:
+        pkgutil.resolve_name(name.rstrip("."))
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+PLACES = {}  # a module's short name -> the packages that have one
+for module in pkgutil.walk_packages([str(ROOT / "mmlib")], "mmlib."):
+    place, _, short = module.name.rpartition(".")
+    PLACES.setdefault(short, []).append(place)
 
 
 @every_page
@@ -331,23 +342,19 @@ def test_files_and_functions_named_are_there(page):
 
 def test_wrong_names_are_found(tmp_path):
     page = tmp_path / "page.md"
-    good = (
-        "`ci/readme.py` `links.top_k` `mmlib.papers.links.model` `claims.judge(effect)` `links.py`"
-    )
-    page.write_text(
-        f"{good} `ci/none.py` `links.none` `mmlib.none` `mmlib.papers.links.model.none`\n"
-    )
+    good = "`ci/readme.py` `plots.forest` `mmlib.core.plots` `claims.judge(effect)` `links.py`"
+    page.write_text(f"{good} `ci/none.py` `plots.none` `mmlib.none` `mmlib.core.plots.none`\n")
     assert name_faults(page) == [
         "ci/none.py",
-        "links.none",
+        "plots.none",
         "mmlib.none",
-        "mmlib.papers.links.model.none",
+        "mmlib.core.plots.none",
     ]
 
 
 @every_page
 def test_named_tests_are_there(page):
-    code = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    code = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     named = re.findall(r"`(test_\w+)`", page.read_text("utf-8"))
     assert [name for name in named if f"def {name}(" not in code] == []
 

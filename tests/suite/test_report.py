@@ -280,7 +280,7 @@ def test_what_is_a_papers_table(head, source, known):
 
 def test_printed_tables_are_as_transcribed(made):
     soup = page(made[2], "papers.html")
-    content = json.loads((report.PACKAGE / "papers" / "links.json").read_text())
+    content = json.loads((report.PACKAGE / "papers" / "links" / "tables.json").read_text())
     for printed, table in zip(content["tables"], soup.main.find_all("table"), strict=True):
         rows = [[words(c) for c in r.find_all(["th", "td"])] for r in table.tbody.find_all("tr")]
         assert len(rows) == len(printed["rows"])

@@ -321,7 +321,7 @@ def test_settings_and_styles_are_the_exclusive_heads():
 
 def test_one_look_gives_what_two_give():
     images = [draw(sample_scene(seed)) for seed in range(3)]
-    regions, scores, names = backbone.look(images)
+    regions, scores, names = backbone.extract(images)
     assert np.array_equal(regions, backbone.features(images))
     apart, labels = backbone.label_scores(images)
     assert np.array_equal(scores, apart)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mmlib import world
-from mmlib.world import backbone, see
+from mmlib.world import backbone, extract_features
 from mmlib.world.scenes import sample_scene, split_seeds
 
 
@@ -34,7 +34,7 @@ def kept(folder):
 
 
 def test_what_was_seen_is_not_looked_at_again(scenes, looked, tmp_path):
-    first, second = see(scenes), see(scenes)
+    first, second = extract_features(scenes), extract_features(scenes)
     assert sum(looked) == 200
     assert len(kept(tmp_path)) == 1
     for one, two in zip(first[:2], second[:2], strict=True):
@@ -45,18 +45,18 @@ def test_what_was_seen_is_not_looked_at_again(scenes, looked, tmp_path):
 
 
 def test_other_scenes_and_sizes_are_other_files(scenes, looked, tmp_path):
-    see(scenes)
-    see(scenes[::-1])
-    see(scenes, size=64)
+    extract_features(scenes)
+    extract_features(scenes[::-1])
+    extract_features(scenes, size=64)
     assert sum(looked) == 600
     assert len(kept(tmp_path)) == 3
 
 
 def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, monkeypatch):
-    see(scenes)
+    extract_features(scenes)
     before = kept(tmp_path)
-    monkeypatch.setattr("mmlib.training.source_hash", lambda: "other")
-    see(scenes)
+    monkeypatch.setattr("mmlib.core.source.source_hash", lambda *modules: "other")
+    extract_features(scenes)
     assert sum(looked) == 400
     assert len(kept(tmp_path)) == 1
     assert kept(tmp_path) != before
@@ -65,10 +65,10 @@ def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, mon
 def test_few_scenes_other_backbones_and_no_checkout_keep_nothing(
     scenes, looked, tmp_path, monkeypatch
 ):
-    see(scenes[:192])
-    see(scenes, backbone=lambda images: np.zeros((len(images), 1, 2)))
+    extract_features(scenes[:192])
+    extract_features(scenes, backbone=lambda images: np.zeros((len(images), 1, 2)))
     monkeypatch.setattr(world, "cache_dir", lambda: None)
-    see(scenes)
-    see(scenes)
+    extract_features(scenes)
+    extract_features(scenes)
     assert sum(looked) == 192 + 400
     assert not kept(tmp_path)

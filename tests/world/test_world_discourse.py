@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mmlib.world import see, words
+from mmlib.world import extract_features, words
 from mmlib.world.backbone import targets
 from mmlib.world.discourse import (
     HOW,
@@ -188,8 +188,10 @@ def test_taking_rows_keeps_texts_and_told_together(clue):
 
 def test_features_are_those_of_the_pictures():
     pairs = related_pairs("val", 5)
-    np.testing.assert_allclose(pairs.features, see(pairs.scenes)[0], atol=1e-4)
-    np.testing.assert_allclose(pairs.features[3], see([pairs.scenes[3]])[0][0], atol=1e-4)
+    np.testing.assert_allclose(pairs.features, extract_features(pairs.scenes)[0], atol=1e-4)
+    np.testing.assert_allclose(
+        pairs.features[3], extract_features([pairs.scenes[3]])[0][0], atol=1e-4
+    )
     assert pairs.open_image(3).size == (128, 128)
     assert related_pairs("val", 5, see_pictures=False).features is None
 

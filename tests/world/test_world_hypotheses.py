@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from mmlib.core.entailment_pairs import KINDS as FORMS
-from mmlib.world import captioned_images, see
+from mmlib.world import captioned_images, extract_features
 from mmlib.world.backbone import GRID, WIDTH
 from mmlib.world.captions import captions
 from mmlib.world.edits import EDITS, editable, edited
@@ -21,13 +21,13 @@ from mmlib.world.hypotheses import (
 )
 from mmlib.world.logic import entails, satisfies
 from mmlib.world.premises import (
-    Told,
+    PartialScene,
     counter_scene,
     follows,
     joint,
     merged,
+    partial_scene,
     premise_captions,
-    told_part,
 )
 from mmlib.world.scenes import SPLITS, check_scene, sample_scene, scene_key, split_seeds
 from mmlib.world.words import COLOUR_WORDS
@@ -292,9 +292,9 @@ def test_edits_change_one_thing_in_few_words(many):
 def test_an_edit_says_what_its_scene_lacks(scenes):
     rng = np.random.default_rng(1)
     for scene in scenes[:60]:
-        if found := edited(Told(scene), "setting", rng):
+        if found := edited(PartialScene(scene), "setting", rng):
             assert found[0].graph.setting not in (None, scene.setting)
-        if found := edited(Told(scene), "number", rng):
+        if found := edited(PartialScene(scene), "number", rng):
             most = max(Counter(some.concept for some in found[0].graph.nodes).values())
             assert most > 1
 
@@ -322,19 +322,19 @@ def facts_of(told):
 def test_more_partial_leaves_out_the_same_and_more(scenes):
     for scene in scenes[:50]:
         parts = [
-            facts_of(told_part(scene, partial, np.random.default_rng(scene.seed)))
+            facts_of(partial_scene(scene, partial, np.random.default_rng(scene.seed)))
             for partial in (0, 0.3, 0.6, 1)
         ]
-        assert parts[0] == facts_of(Told(scene))
+        assert parts[0] == facts_of(PartialScene(scene))
         assert parts[0] >= parts[1] >= parts[2] >= parts[3]
         assert {name for _, name, _ in parts[3]} == {"kind"}
 
 
 def test_text_alone_entails_the_less_the_more_is_left_out(world):
     told, bare = made(n=30, partial=0), made(n=30, partial=1)
-    assert told.told_share() > world.told_share() + 0.15
-    assert world.told_share() >= bare.told_share()
-    assert bare.told_share() < 0.1
+    assert told.text_entailed_share() > world.text_entailed_share() + 0.15
+    assert world.text_entailed_share() >= bare.text_entailed_share()
+    assert bare.text_entailed_share() < 0.1
     assert [max(map(len, one.captions)) for one in (told, world, bare)] == [5, 3, 1]
 
 
@@ -352,7 +352,7 @@ def test_noise_is_of_the_deviation_asked_for_and_by_picture():
 def test_pictures_are_seen_with_noise():
     plain, worse = (entailment_set("val", 4, image_noise=noise) for noise in (0.0, 1.0))
     assert plain.images.shape == (4, plain.regions, plain.width) == (4, GRID * GRID, WIDTH)
-    np.testing.assert_allclose(plain.images, see(plain.scenes)[0], atol=1e-4)
+    np.testing.assert_allclose(plain.images, extract_features(plain.scenes)[0], atol=1e-4)
     assert (worse.images - plain.images).std() == pytest.approx(1, abs=0.05)
     assert 0.7 < plain.images.std() < 1.4  # so noise is in units of the features' deviation
     assert worse.samples.hypothesis == plain.samples.hypothesis
@@ -400,7 +400,8 @@ def test_bad_arguments_are_named(arguments, named):
 
 def test_false_negatives_are_all_that_logic_finds(monkeypatch):
     monkeypatch.setattr(
-        "mmlib.world.see", lambda scenes, *_, **__: (np.zeros((len(scenes), 1, 1)), None, ())
+        "mmlib.world.extract_features",
+        lambda scenes, *_, **__: (np.zeros((len(scenes), 1, 1)), None, ()),
     )
     images = captioned_images("test", 60)
     found = false_negatives(images)

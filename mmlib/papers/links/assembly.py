@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
-from mmlib.core.records import CaptionedImages
+from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links.documents import SPLITS, Corpus, Document
-from mmlib.papers.links.leaks import check_leaks, normalised
+from mmlib.papers.links.leaks import check_leaks
 from mmlib.world import WorldImages
 from mmlib.world.logic import satisfies
 

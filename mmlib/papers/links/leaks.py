@@ -1,18 +1,11 @@
 """Automatic checks that documents built from captioned images do not give their links away."""
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 
+from mmlib.core.records import normalised
 from mmlib.papers.links.documents import PLACE, SPLITS, Corpus, Document
-
-
-@lru_cache(maxsize=200_000)
-def normalised(text: str) -> str:
-    """Lower-case words of a sentence without punctuation, to tell whether two sentences agree."""
-    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def check_leaks(corpus: Corpus, pictures: bool = False) -> None:

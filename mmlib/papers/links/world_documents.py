@@ -5,10 +5,10 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from mmlib.core.records import normalised
 from mmlib.papers.links.assembly import Build, Sentence, Splits, split_rngs
 from mmlib.papers.links.documents import SPLITS, Corpus
-from mmlib.papers.links.leaks import normalised
-from mmlib.world import Backbone, WorldImages, picture, see
+from mmlib.world import Backbone, WorldImages, extract_features, picture
 from mmlib.world.schema import Scene
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def picture_scenes(
         scenes, captions = _scenes(documents.get(split, ()))
         if not scenes:
             raise ValueError(f"no {split} documents; give each of {', '.join(SPLITS)} some")
-        features, scores, names = see(scenes, size, backbone, workers, desc=f"{split} pictures")
+        features, scores, names = extract_features(
+            scenes, size, backbone, workers, desc=f"{split} pictures"
+        )
         pictures[split] = WorldImages(
             name="world",
             split=split,

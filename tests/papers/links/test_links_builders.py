@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmlib.core.records import CaptionedImages
+from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links import builders
 from mmlib.papers.links.builders import coco, cohesive, mixed5, stress, unlabelled_articles
 from mmlib.papers.links.documents import SPLITS, cluster_numbers, document_batches
 from mmlib.papers.links.files import read_corpus, write_corpus
-from mmlib.papers.links.leaks import check_leaks, normalised
+from mmlib.papers.links.leaks import check_leaks
 
 THEMES = 12
 

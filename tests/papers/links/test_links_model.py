@@ -750,20 +750,20 @@ def uneven():
     """Arrays of unequal documents, their batches, and a model in evaluation mode."""
     arrays = model.prepare(uneven_corpus(), SMALL)
     seed_everything(3)
-    model = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL).eval()
-    return arrays, Batches(arrays, "test", "cpu"), model
+    net = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL).eval()
+    return arrays, Batches(arrays, "test", "cpu"), net
 
 
 def test_a_batch_of_unequal_documents_equals_each_pair_alone(uneven):
-    arrays, source, model = uneven
-    cosines, rows, columns = model(source.batch(range(7)))
-    matrices = model.cosine_matrices(model, arrays, "test", "cpu")
+    arrays, source, net = uneven
+    cosines, rows, columns = net(source.batch(range(7)))
+    matrices = model.cosine_matrices(net, arrays, "test", "cpu")
     assert cosines.shape == (7, 7, 3, 4)
     for name, system in ALL.items():
         together = model.set_similarity(cosines, rows, columns, system)
         for a in range(7):
             for b in range(7):
-                alone, *masks = model_pair(model, source, a, b)
+                alone, *masks = model_pair(net, source, a, b)
                 own = model.set_similarity(alone, *masks, system)
                 assert together[a, b].item() == pytest.approx(own.item(), abs=1e-5), name
     for d, matrix in enumerate(matrices):
@@ -771,11 +771,11 @@ def test_a_batch_of_unequal_documents_equals_each_pair_alone(uneven):
         assert cosines[d, d, :n, :m].detach().numpy() == pytest.approx(matrix, abs=1e-5)
 
 
-def model_pair(model, source, a, b):
+def model_pair(net, source, a, b):
     """Sentences of document a against images of b, without a batch around them."""
     first, second = source.batch([a]), source.batch([b])
     pair = Batch(first.ids, first.lengths, second.features, first.n, second.m)
-    return model(pair)
+    return net(pair)
 
 
 def test_permuting_a_document_permutes_its_matrix():
@@ -789,19 +789,19 @@ def test_permuting_a_document_permutes_its_matrix():
     )
     arrays = model.prepare(replace(corpus, test=(document, turned)), SMALL)
     seed_everything(0)
-    model = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL)
-    matrix, moved = model.cosine_matrices(model, arrays, "test", "cpu")
+    net = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, SMALL)
+    matrix, moved = model.cosine_matrices(net, arrays, "test", "cpu")
     assert moved == pytest.approx(matrix[order][:, image_order], abs=1e-6)
     assert not np.allclose(moved, matrix)
 
 
 def test_cosines_are_dot_products_of_unit_vectors(uneven):
-    _, source, model = uneven
+    _, source, net = uneven
     batch = source.batch([2, 5])
-    text, images = model.text(batch.ids, batch.lengths), model.encode_images(batch.features)
+    text, images = net.text(batch.ids, batch.lengths), net.encode_images(batch.features)
     for vectors in (text, images):
         assert vectors.norm(dim=-1).detach().numpy() == pytest.approx(1, abs=1e-6)
-    cosines, _, _ = model(batch)
+    cosines, _, _ = net(batch)
     n, m = batch.n[0], batch.m[0]
     assert torch.allclose(cosines[0, 1, :n, : batch.m[1]], text[:n] @ images[m:].T, atol=1e-6)
 
@@ -811,19 +811,19 @@ def test_the_dev_loss_is_the_training_loss_on_fixed_batches():
     corpus, still = uneven_corpus(), replace(SMALL, learning_rate=0.0, epochs=1)
     arrays = model.prepare(corpus, still)
     seed_everything(5)
-    model = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, still).eval()
+    net = model.LinkModel(torch.from_numpy(arrays.embeddings), 6, still).eval()
     source = Batches(arrays, "val", "cpu")
     batches = fixed_batches(corpus.val, 3)
     assert [len(b) for b in batches] == [3, 3, 3]
     for name, system in ALL.items():
         answer = train_system(asdict(system), asdict(still), 5, arrays, keep_matrices=99)
         q = [
-            [[similarity(one(model, source, a, b), name) for b in batch] for a in batch]
+            [[similarity(one(net, source, a, b), name) for b in batch] for a in batch]
             for batch in batches
         ]
         wanted = np.mean([loss(each) for each in q])
         assert answer["history"][0]["dev_loss"] == pytest.approx(wanted, abs=1e-5), name
-        scores = model.cosine_matrices(model, arrays, "val", "cpu")
+        scores = model.cosine_matrices(net, arrays, "val", "cpu")
         aucs = [
             auc(s, d.link_matrix())
             for s, d in zip(scores, corpus.val, strict=True)
@@ -832,8 +832,8 @@ def test_the_dev_loss_is_the_training_loss_on_fixed_batches():
         assert answer["history"][0]["dev_AUC"] == pytest.approx(np.mean(aucs), abs=1e-4)
 
 
-def one(model, source, a, b) -> np.ndarray:
-    cosines, _, _ = model_pair(model, source, a, b)
+def one(net, source, a, b) -> np.ndarray:
+    cosines, _, _ = model_pair(net, source, a, b)
     return cosines[0, 0].detach().double().numpy()
 
 

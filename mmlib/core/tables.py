@@ -1,0 +1,73 @@
+"""Tables: a run's results, and the paper's printed figures beside ours."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from mmlib.core.paths import PACKAGE, write_atomic
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure of one run. `settings` is a hash of how it was obtained."""
+
+    system: str
+    dataset: str
+    split: str
+    metric: str
+    value: float
+    seed: int
+    settings: str
+
+
+def save_results(results: Iterable[Result], folder: Path) -> pd.DataFrame:
+    """Write `results.json` and `results.csv` into a folder; returns the same as a table."""
+    table = pd.DataFrame([asdict(r) for r in results])
+    records = table.to_dict("records")
+    write_json(folder / "results.json", records)
+    write_atomic(folder / "results.csv", lambda path: table.to_csv(path, index=False))
+    return table
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write JSON atomically, with NumPy's numbers as plain ones."""
+    text = json.dumps(
+        value, indent=1, ensure_ascii=False, default=lambda x: x.item(), allow_nan=False
+    )
+    write_atomic(path, lambda p: p.write_text(text + "\n", encoding="utf-8"))
+
+
+@cache
+def paper_tables(name: str) -> dict[str, dict]:
+    """The printed tables of a paper ("links", ...) by id, from `papers/<name>/tables.json`."""
+    content = json.loads((PACKAGE / "papers" / name / "tables.json").read_text(encoding="utf-8"))
+    return {table["id"]: table for table in content["tables"]}
+
+
+def paper_values(name: str, table: str) -> pd.DataFrame:
+    """One printed table: a row a system, a column a metric, as printed."""
+    printed = paper_tables(name)[table]
+    rows = {row["name"]: row["values"] for row in printed["rows"]}
+    return pd.DataFrame.from_dict(rows, orient="index")[printed["columns"]]
+
+
+def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataFrame:
+    """Our results beside the paper's: a row a system, a column pair (paper, ours) a metric.
+
+    ours: columns system, metric, seed, value (one data set). A cell of ours is the mean over
+    seeds with the standard deviation over seeds; "–" stands where there is nothing.
+    """
+    columns = {}
+    for metric in paper.columns:
+        own = ours[ours.metric == metric].groupby("system").value
+        columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))
+        columns[metric, "ours"] = own.agg(
+            lambda v: f"{v.mean():.{digits}f}" + (f" ± {v.std():.{digits}f}" if len(v) > 1 else "")
+        )
+    table = pd.DataFrame(columns)
+    order = [*paper.index, *(s for s in table.index if s not in paper.index)]
+    return table.reindex(order).astype(object).fillna("–")

@@ -1,0 +1,109 @@
+"""Hashes of a module's source: what it imports counts, lazily too, and nothing else does."""
+
+import shutil
+
+import pytest
+
+from mmlib.core import source
+from mmlib.core.paths import PACKAGE
+
+MODULE = "mmlib.papers.tiny.model"
+FILES = {
+    "papers/tiny/model.py": "from mmlib.core.used import one\nimport mmlib.data.sets\n",
+    "core/used.py": "def one():\n    from mmlib.features import late\n    return late\n",
+    "features/late.py": "import numpy\n",
+    "data/sets.py": "from mmlib import claims\n",
+    "claims.py": "",
+    "core/other.py": "",
+    "suite/report.py": "from mmlib.papers.tiny import model\n",
+}
+COUNTED = ["papers/tiny/model.py", "core/used.py", "features/late.py", "data/sets.py", "claims.py"]
+
+
+def forget():
+    source.imported_modules.cache_clear()
+    source.source_hash.cache_clear()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A small package in the place of mmlib's."""
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in [tmp_path, *tmp_path.rglob("*/")]:
+        if path.is_dir():
+            (path / "__init__.py").touch()
+    monkeypatch.setattr(source, "PACKAGE", tmp_path)
+    forget()
+    yield tmp_path
+    forget()
+
+
+def change(path):
+    """The hash of `MODULE` before and after a change to a file."""
+    forget()
+    before = source.source_hash(MODULE)
+    path.write_text(path.read_text() + "# changed\n")
+    forget()
+    return before, source.source_hash(MODULE)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_change_in_what_is_imported_changes_the_hash(package, name):
+    before, after = change(package / name)
+    assert before != after
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - COUNTED))
+def test_a_change_elsewhere_does_not(package, name):
+    before, after = change(package / name)
+    assert before == after
+
+
+def test_a_module_stands_for_itself_and_all_that_it_imports(package):
+    names = {"papers.tiny.model", "core.used", "features", "features.late", "data.sets", "claims"}
+    assert source.imported_modules(MODULE) == {"mmlib", *(f"mmlib.{name}" for name in names)}
+
+
+def test_imports_may_go_round(package):
+    (package / "claims.py").write_text("from mmlib.data import sets\n")
+    assert "mmlib.claims" in source.imported_modules("mmlib.data.sets")
+
+
+def test_several_modules_have_one_hash_in_any_order(package):
+    one, two = "mmlib.core.used", "mmlib.core.other"
+    assert source.source_hash(one, two) == source.source_hash(two, one)
+    assert source.source_hash(one, two) != source.source_hash(one)
+
+
+def test_a_build_of_pytorch_does_not_count_but_its_version_does(package, monkeypatch):
+    found = []
+    for version in ("2.15.0", "2.15.0+cpu", "2.16.0"):
+        monkeypatch.setattr(source.torch, "__version__", version)
+        source.source_hash.cache_clear()
+        found.append(source.source_hash(MODULE))
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("name", ["mmlib.none", "mmlib.papers.none", "numpy"])
+def test_an_unknown_module_is_refused(package, name):
+    with pytest.raises(ValueError, match=f"{name} is no module of mmlib"):
+        source.source_hash(name)
+
+
+def test_the_report_is_no_part_of_a_paper(tmp_path, monkeypatch):
+    """The same with a copy of mmlib itself."""
+    copy = tmp_path / "mmlib"
+    ignored = shutil.ignore_patterns("__pycache__", "*.safetensors", "english", "report_site")
+    shutil.copytree(PACKAGE, copy, ignore=ignored)
+    monkeypatch.setattr(source, "PACKAGE", copy)
+    for name, counts in [("suite/report.py", False), ("core/errors.py", True)]:
+        hashes = []
+        for text in ("", "# changed\n"):
+            (copy / name).write_text((copy / name).read_text() + text)
+            forget()
+            hashes.append(source.source_hash("mmlib.papers.links.experiment"))
+        assert (hashes[0] != hashes[1]) == counts, name
+    forget()
