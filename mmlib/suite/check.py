@@ -83,10 +83,9 @@ def check(name: str, folder: Path | None = None) -> Report:
 def _layout(report: Report) -> None:
     """For data sets without a check of their own: are the files there?"""
     item = registry.find(report.name)
-    for patterns in item.layout:
-        if not any(any(report.folder.glob(pattern)) for pattern in patterns.split("|")):
-            mend = f"`mmlib data get {report.name}`" if item.remotes else item.how
-            report.add(report.folder, None, f"nothing named {patterns}", mend)
+    for patterns in item.missing(report.folder):
+        mend = f"`mmlib data get {report.name}`" if item.remotes else item.how
+        report.add(report.folder, None, f"nothing named {patterns}", mend)
     report.counts.append("files present; their contents are not checked")
 
 
