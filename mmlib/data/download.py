@@ -52,9 +52,8 @@ def download(
                 pooch.retrieve(url, sha256, path.name, path.parent, downloader=fetch)
                 return path
             except requests.HTTPError as error:  # an answer, so asking again will not help
-                answer = f"the server answers {error.response.status_code} {error.response.reason}"
                 mend = "the address may have moved; see data/README.md for other ways to get it"
-                failures.append(f"{url}: {answer} ({mend})")
+                failures.append(f"{error} ({mend})")
                 break
             except requests.RequestException as error:
                 if not left:

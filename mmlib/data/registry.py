@@ -68,7 +68,10 @@ def get(item: DataSet) -> list[Path]:
     for remote in item.remotes:
         target = item.folder / remote["path"]
         archive = data_dir() / ".downloads" / Path(urlparse(remote["urls"][0]).path).name
-        sums = {"sha256": remote.get("sha256"), "expected_bytes": remote.get("bytes")}
+        sums: dict[str, Any] = {
+            "sha256": remote.get("sha256"),
+            "expected_bytes": remote.get("bytes"),
+        }
         if not target.is_file() and not (target.is_dir() and any(target.iterdir())):
             if remote.get("archive"):
                 unpack(download(remote["urls"], archive, **sums), target, remote.get("inner", ""))
