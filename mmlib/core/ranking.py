@@ -13,19 +13,16 @@ rounding. Neither the size of the blocks nor the number of threads nor the linea
 can then move a rank, and two images with the same embedding always tie.
 """
 
+import os
+import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
-from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
 from mmlib.core.paths import write_atomic
@@ -406,106 +403,15 @@ def mean_metrics(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
 
 
-# --- A first pass over all images, in 8 bits ---------------------------------------------------
-
-CODE, QUERY_CODE = 127, 63  # largest codes; 7 bits for queries, so that no processor overflows
-FINER = 2.0 * QUERY_CODE  # a query's second code counts in steps of this fraction of the first's
-
-
-class _FirstPass:
-    """Approximate scores of all rows for a query, each with a bound on its error.
-
-    With c about the mean row, a row's r = x − c is held as 8-bit codes and a scale: r ≈ r̂. A query
-    is q ≈ q̂, a sum of two codes, which costs no more than one: a search's time goes into reading
-    the rows, here a quarter of the bytes of float32. By Cauchy and Schwarz
-    |x·q − (c·q + r̂·q̂)| ≤ ‖r − r̂‖‖q‖ + ‖r̂‖‖q − q̂‖.
-
-    The product of codes is PyTorch's (FBGEMM). Where that is missing (other processors, a PyTorch
-    that dropped it), r is held as float32 and the first pass is a plain matrix product.
-    """
-
-    def __init__(self, embeddings: np.ndarray, what: str, block: int = 16384) -> None:
-        count, self.width = embeddings.shape
-        self.coded = _codes_work()
-        sample = embeddings[:: -(-count // 4096)]  # any centre is valid; the mean leaves short r
-        self.centre = sample.mean(axis=0, dtype=np.float32)
-        self.parts: list[Any] = []
-        self.errors, self.lengths = np.empty(count, np.float32), np.empty(count, np.float32)
-        bar = tqdm(total=count, desc="index", leave=False, disable=count < 200_000)
-        for rows in _slices(count, block):
-            rest = torch.from_numpy(_unit(embeddings[rows], what, rows.start) - self.centre)
-            packed, held = _pack(rest) if self.coded else (rest, rest)
-            self.parts.append(packed)
-            self.errors[rows] = (rest - held).norm(dim=1)
-            self.lengths[rows] = held.norm(dim=1)
-            bar.update(len(rest))
-        bar.close()
-
-    def __call__(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For unit queries (q, D): scores and bounds on their errors, both (q, rows) float32."""
-        if self.coded:
-            scale = np.abs(queries).max(axis=1, keepdims=True) / QUERY_CODE
-            high = np.rint(queries / scale)
-            low = np.rint((queries - high * scale) / scale * FINER)
-            both = torch.from_numpy(np.concatenate([high, low]))
-            halves = [_product(both, part).numpy().reshape(2, len(high), -1) for part in self.parts]
-            products = [half[0] * scale + half[1] * (scale / FINER) for half in halves]
-            held = (high + low / FINER) * scale
-            missed = np.linalg.norm(queries - held, axis=1, keepdims=True)
-        else:  # NumPy's product: PyTorch's may be set to round to bfloat16
-            products = [queries @ part.numpy().T for part in self.parts]
-            missed = np.zeros((len(queries), 1), dtype=np.float32)
-        scores = np.concatenate(products, axis=1) + (queries @ self.centre)[:, None]
-        # What float32 itself rounds: at most D steps of 2⁻²⁴ a product, and a few beside it.
-        slack = np.float32((2 * self.width + 64) * 2.0**-24)
-        return scores, (1 + UNIT) * self.errors + missed * self.lengths + slack
-
-
-def _pack(part: Tensor) -> tuple[Any, Tensor]:
-    """Rows (n, D) as codes for `_product`, and the values (n, D) that the codes stand for."""
-    scales = part.abs().amax(1).clamp_min(1e-30) / CODE
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # deprecated; `_codes_work` sees when it goes
-        coded = torch.quantize_per_channel(
-            part, scales, torch.zeros(len(part), dtype=torch.long), 0, torch.qint8
-        )
-    return torch.ops.quantized.linear_prepack(coded, None), coded.dequantize()
-
-
-def _product(codes: Tensor, packed: Any) -> Tensor:
-    """Whole numbers from −63 to 63 (q, D) times packed rows (n, D): (q, n) float32."""
-    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-        codes, 1.0, QUERY_CODE + 1, packed
-    )
-
-
-@cache
-def _codes_work() -> bool:
-    """Whether this PyTorch on this processor multiplies codes rightly, the largest included."""
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randint(-CODE, CODE + 1, (40, 96), generator=generator).float()
-    rows[:8], rows[:, 0] = CODE, CODE
-    rows[8:12, 1:] = -CODE
-    codes = torch.randint(-QUERY_CODE, QUERY_CODE + 1, (5, 96), generator=generator).float()
-    codes[0], codes[1] = QUERY_CODE, -QUERY_CODE
-    try:
-        packed, seen = _pack(rows)
-        found = _product(codes, packed)
-    except (RuntimeError, AttributeError, NotImplementedError):
-        return False
-    return torch.equal(seen, rows) and torch.equal(found, codes @ rows.T)
-
-
 # --- The index --------------------------------------------------------------------------------
 
 
 class Index:
     """Image embeddings to be searched by cosine; the answers are exact.
 
-    A first pass in 8 bits bounds every score; the images that can still be among the best k are
-    scored exactly, from the embeddings as stored. So the answer is that of a full sort, and equal
-    scores come in row order. Making the codes takes a second or so for 100,000 images, at the
-    first search; searching then reads D bytes an image.
+    faiss scores every image from a float16 copy, made at the first search; the images that can
+    still be among the best k are scored exactly, from the embeddings as stored. So the answer is
+    that of a full sort, and equal scores come in row order.
 
     embeddings (n, D), unit rows, float32 or float16, in memory or memory-mapped; ids: n names.
     """
@@ -520,7 +426,7 @@ class Index:
         if len(ids) != len(embeddings):
             raise ValueError(f"{what}: {len(ids)} ids for {len(embeddings)} rows")
         self.embeddings, self.ids, self.what = embeddings, ids, what
-        self._first: _FirstPass | None = None
+        self._copy: Any = None
 
     def __len__(self) -> int:
         """How many images it holds."""
@@ -580,9 +486,14 @@ class Index:
             raise DataError(f"{error} (build the index again)") from error
 
     def prepare(self) -> "Index":
-        """Make the codes now, not at the first search; ValueError names a row not of length 1."""
-        if self._first is None:
-            self._first = _FirstPass(self.embeddings, self.what)
+        """Make the copy now, not at the first search; ValueError names a row not of length 1."""
+        if self._copy is None:
+            faiss, width = _faiss(), self.embeddings.shape[1]
+            kind = faiss.ScalarQuantizer.QT_fp16
+            copy = faiss.IndexScalarQuantizer(width, kind, faiss.METRIC_INNER_PRODUCT)
+            for rows in _slices(len(self), 16384):
+                copy.add(_unit(self.embeddings[rows], self.what, rows.start))
+            self._copy = copy
         return self
 
     def search(self, query: np.ndarray, k: int = 10) -> tuple[list, np.ndarray]:
@@ -604,31 +515,25 @@ class Index:
     def _search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         if k < 1:
             raise ValueError(f"k is {k}, but a search returns at least 1 image")
-        k = min(k, len(self))
-        rows = np.empty((len(queries), k), dtype=np.int64)
-        scores = np.empty((len(queries), k))
-        # At most 2²⁴ scores (64 MB) at a time.
-        for part in _slices(len(queries), max(1, 2**24 // len(self))):
-            with _threads(1 if len(queries) == 1 else torch.get_num_threads()):
-                coarse, bounds = self._coarse(queries[part])
-            for i, query in enumerate(queries[part], part.start):
-                near = self._near(query, coarse[i - part.start], bounds[i - part.start], k)
-                exact = self._exact(query, near)
-                order = np.lexsort((near, -exact))[:k]
-                rows[i], scores[i] = near[order], exact[order]
+        k = near = min(k, len(self))
+        rows, scores = np.empty((len(queries), k), dtype=np.int64), np.empty((len(queries), k))
+        copy, left = self.prepare()._copy, np.arange(len(queries))
+        while left.size:  # until no image that faiss leaves out can be among the best k
+            near = min(2 * near + 16, len(self))
+            unsure = []
+            for i, coarse, found in zip(left, *copy.search(queries[left], near), strict=True):
+                exact = self._exact(queries[i], found)
+                order = np.lexsort((found, -exact))[:k]
+                rows[i], scores[i] = found[order], exact[order]
+                if near < len(self) and coarse[-1] + self._error >= scores[i, -1]:
+                    unsure.append(i)
+            left = np.array(unsure, dtype=np.int64)
         return rows, scores
 
-    def _coarse(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        self.prepare()
-        assert self._first is not None
-        return self._first(queries)
-
-    def _near(
-        self, query: np.ndarray, coarse: np.ndarray, bounds: np.ndarray, k: int
-    ) -> np.ndarray:
-        """Rows that may be among the best k: those that can reach the k-th of some k rows."""
-        some = torch.from_numpy(coarse).topk(k).indices.numpy()
-        return np.flatnonzero(coarse + bounds >= self._exact(query, some).min())
+    @property
+    def _error(self) -> float:
+        """Bound on a coarse score's error: float16 drops 2⁻¹¹ of an entry, float32 2⁻²⁴ a step."""
+        return (1 + UNIT) ** 2 * (2.0**-11 + (2 * self.embeddings.shape[1] + 64) * 2.0**-24)
 
     def _exact(self, query: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Exact cosines of one query with some rows, in blocks."""
@@ -638,15 +543,15 @@ class Index:
         )
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Let PyTorch use so many threads: on a busy machine, one query waits long for a second."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _faiss() -> Any:
+    """The module, with PyTorch's number of threads; imported late, as few need it."""
+    mac = sys.platform == "darwin"  # faiss and PyTorch each bring an OpenMP there, and clash
+    if mac:
+        os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
+    import faiss
+
+    faiss.omp_set_num_threads(1 if mac else torch.get_num_threads())
+    return faiss
 
 
 def time_search(
@@ -656,9 +561,9 @@ def time_search(
     seed: int = 0,
     k: int = 10,
 ) -> dict[int, float]:
-    """Median seconds of one search, for each number of random images; codes are made before.
+    """Median seconds of one search, for each number of random images; copies are made before.
 
-    The embeddings are float16, made in blocks: 10⁶ of width 1,024 take 2 GB and their codes 1 GB.
+    The embeddings are float16, made in blocks: 10⁶ of width 1,024 take 2 GB, and their copy 2 GB.
     Random directions are the hard case: no image stands out. Raises ValueError for no sizes.
     """
     if not sizes or min(sizes) < 1 or repeats < 1:

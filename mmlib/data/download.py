@@ -1,37 +1,33 @@
-"""Downloads that resume and unpacking that cannot write outside its folder, both atomic."""
+"""Downloads by pooch, which resume and try mirrors, and unpacking that stays in its folder."""
 
-import http.client
-import json
 import os
-import re
 import shutil
-import stat
 import tarfile
-import urllib.error
-import urllib.request
 import zipfile
-from collections.abc import Iterable
-from email.message import Message
-from pathlib import Path, PurePosixPath
+import zlib
+from collections.abc import Sequence
+from email.utils import formatdate, parsedate_to_datetime
+from functools import partial
+from pathlib import Path
 
+import pooch
+import requests
 from tqdm.auto import tqdm
 
-from mmlib.core.paths import file_sha256
-
-CHUNK = 1 << 18
-BROKEN = (TimeoutError, ConnectionError, http.client.HTTPException, urllib.error.URLError)
+CHUNK = 1 << 16
+pooch.get_logger().setLevel("WARNING")  # else it prints the checksum of what has none
 
 
 class DownloadError(OSError):
-    """A download that failed; the message names the address and the mend."""
+    """A download that failed; the message names the addresses and the mend."""
 
 
 class ArchiveError(ValueError):
-    """An archive that was refused or is damaged; the message names the member."""
+    """An archive that was refused or is damaged; the message names the mend."""
 
 
 def download(
-    url: str,
+    urls: str | Sequence[str],
     path: Path,
     *,
     sha256: str | None = None,
@@ -39,131 +35,82 @@ def download(
     attempts: int = 3,
     timeout: float = 60.0,
 ) -> Path:
-    """Fetch `url` into the file `path`, going on where an earlier call broke off.
+    """Fetch the file `path` from the first of `urls` that has it whole, and check it.
 
-    The body grows in a hidden file beside `path` and gets its name only when the length that the
-    server announced (or `expected_bytes`) and `sha256`, where given, are right. A server that
-    ignores ranges, or whose file changed meanwhile, is read from the start. A file already at
-    `path` is kept, after its checksum.
+    What a broken connection left is kept beside `path`, and the next attempt or call goes on from
+    there where the server dates its file. A file already at `path` is kept if its checksum is right
+    (or not known), else fetched again.
 
     Raises DownloadError: no such page, broken connection, wrong length, wrong checksum.
     """
-    if path.exists():
-        _verify(path, url, sha256, expected_bytes, "delete it and get it again")
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    for attempt in range(1, attempts + 1):
-        try:
-            _fetch(url, part, expected_bytes, timeout)
-            break
-        except urllib.error.HTTPError as error:  # an answer, so asking again will not help
-            raise DownloadError(
-                f"{url}: the server answers {error.code} {error.reason} "
-                "(the address may have moved; see data/README.md for other ways to get it)"
-            ) from error
-        except BROKEN as error:
-            if attempt == attempts:
-                kept = part.stat().st_size if part.exists() else 0
-                raise DownloadError(
-                    f"{url}: broken off after {kept:,} bytes: {error} "
-                    "(run the same command again to go on from there)"
-                ) from error
-    try:
-        _verify(part, url, sha256, expected_bytes, "the damaged copy is deleted; get it again")
-    except DownloadError:
-        _forget(part)
-        raise
-    os.replace(part, path)
-    _forget(part)
-    return path
+    failures = []
+    for url in [urls] if isinstance(urls, str) else urls:
+        part = path.with_name(f".{pooch.utils.unique_file_name(url)}.part")
+        fetch = partial(_fetch, part=part, expected_bytes=expected_bytes, timeout=timeout)
+        for left in reversed(range(attempts)):
+            try:
+                pooch.retrieve(url, sha256, path.name, path.parent, downloader=fetch)
+                return path
+            except requests.HTTPError as error:  # an answer, so asking again will not help
+                mend = "the address may have moved; see data/README.md for other ways to get it"
+                failures.append(f"{error} ({mend})")
+                break
+            except requests.RequestException as error:
+                if not left:
+                    kept = part.stat().st_size if part.exists() else 0
+                    mend = "run the same command again to go on from there"
+                    failures.append(f"{url}: broken off after {kept:,} bytes: {error} ({mend})")
+            except ValueError as error:  # wrong length or checksum
+                failures.append(f"{url}: {error} (the damaged copy is deleted; get it again)")
+                break
+    raise DownloadError("; ".join(failures))
 
 
-def _fetch(url: str, part: Path, expected_bytes: int | None, timeout: float) -> None:
-    """Bring `part` to full length by one request; raises ConnectionError when it stays short."""
-    have = part.stat().st_size if part.exists() else 0
-    validator = _validator(part, url)
-    if have and validator is None:  # from another address, or nothing to compare with: not safe
-        _forget(part)
-        have = 0
-    request = urllib.request.Request(url, headers={"User-Agent": "mmlib"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-        request.add_header("If-Range", str(validator))
-    try:
-        response = urllib.request.urlopen(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # nothing after what we have
-            if _range_total(error.headers) == have:
-                return
-            _forget(part)
-            raise ConnectionError("the partial file did not fit; starting again") from error
-        raise
-    with response:
-        resumed = response.status == 206 and _range_start(response.headers) == have
-        have = have if resumed else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length is not None else expected_bytes
-        _remember(part, url, response.headers)
+def _fetch(
+    url: str, whole: str, _: object, *, part: Path, expected_bytes: int | None, timeout: float
+) -> None:
+    """Bring `part` to full length by one request and name it `whole`.
+
+    `part` carries the date of the server's file, so that two versions are never joined.
+    """
+    have, dated = (part.stat().st_size, part.stat().st_mtime) if part.exists() else (0, 0.0)
+    headers = {"User-Agent": "mmlib", "Accept-Encoding": "identity"}
+    if have and dated:
+        headers |= {"Range": f"bytes={have}-", "If-Range": formatdate(dated, usegmt=True)}
+    with requests.get(url, headers=headers, timeout=timeout, stream=True) as answer:
+        modified = answer.headers.get("Last-Modified")
+        date = parsedate_to_datetime(modified).timestamp() if modified else 0.0
+        rest = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if answer.status_code == 416 or (
+            answer.status_code == 206 and not (rest and date == dated)
+        ):
+            part.unlink(missing_ok=True)
+            raise requests.ConnectionError("the partial file did not fit; starting again")
+        answer.raise_for_status()
+        have = have if answer.status_code == 206 else 0
+        length = answer.headers.get("Content-Length")
+        total = have + int(length) if length else expected_bytes
         bar = tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=url, disable=None)
-        with bar, part.open("ab" if resumed else "wb") as file:
-            while chunk := response.read(CHUNK):
-                file.write(chunk)
-                bar.update(len(chunk))
+        try:
+            with bar, part.open("ab" if have else "wb") as file:
+                for chunk in answer.iter_content(CHUNK):
+                    file.write(chunk)
+                    bar.update(len(chunk))
+        finally:
+            os.utime(part, (date, date))
     size = part.stat().st_size
-    if total is not None and size < total:
-        raise ConnectionError(f"{size:,} of {total:,} bytes arrived")
-
-
-def _range_start(headers: Message) -> int | None:
-    found = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "")
-    return int(found[1]) if found else None
-
-
-def _range_total(headers: Message) -> int | None:
-    found = re.search(r"/(\d+)$", headers.get("Content-Range") or "")
-    return int(found[1]) if found else None
-
-
-def _sidecar(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
-
-
-def _remember(part: Path, url: str, headers: Message) -> None:
-    """Note which version of the file `part` holds, so that two versions are never joined."""
-    etag = headers.get("ETag") or ""
-    strong = etag if etag and not etag.startswith("W/") else None
-    validator = strong or headers.get("Last-Modified")
-    _sidecar(part).write_text(json.dumps({"url": url, "validator": validator}))
-
-
-def _validator(part: Path, url: str) -> str | None:
-    try:
-        noted = json.loads(_sidecar(part).read_text())
-    except (OSError, ValueError):
-        return None
-    return noted.get("validator") if noted.get("url") == url else None
-
-
-def _forget(part: Path) -> None:
-    part.unlink(missing_ok=True)
-    _sidecar(part).unlink(missing_ok=True)
-
-
-def _verify(path: Path, url: str, sha256: str | None, length: int | None, mend: str) -> None:
-    size = path.stat().st_size
-    if length is not None and size != length:
-        raise DownloadError(f"{path}: {size:,} bytes instead of {length:,} from {url} ({mend})")
-    if sha256 is not None and (found := file_sha256(path)) != sha256.lower():
-        raise DownloadError(f"{path}: SHA-256 {found} instead of {sha256} from {url} ({mend})")
+    os.replace(part, whole)
+    if expected_bytes is not None and size != expected_bytes:
+        raise ValueError(f"{size:,} bytes instead of {expected_bytes:,}")
 
 
 def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
     """Unpack a zip or tar archive (plain or compressed) so that it becomes `folder`.
 
     inner: the folder inside the archive that becomes `folder`; the whole archive when empty.
-    Nothing appears at `folder` until all of it is unpacked. Refused before anything is written:
-    members with absolute names or `..`, links, devices.
+    Nothing appears at `folder` until all of it is unpacked, and nothing is written outside: of a
+    zip, absolute names and `..` lose these parts and links become files; a tar with either is
+    refused.
 
     Raises ArchiveError (refused or damaged), FileExistsError (`folder` is there and not empty).
     """
@@ -174,61 +121,29 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
     scratch.mkdir(parents=True)
     try:
         _extract(archive, scratch)
-        source = scratch / inner
-        if not source.is_dir():
+        if not (scratch / inner).is_dir():
             raise ArchiveError(f"{archive}: no folder {inner}/ inside (is it the right archive?)")
         if folder.exists():
             folder.rmdir()
-        os.replace(source, folder)
+        os.replace(scratch / inner, folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 
 def _extract(archive: Path, scratch: Path) -> None:
-    damaged = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError)
+    bar = partial(tqdm, desc=f"unpack {archive.name}", disable=None)
     try:
         if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as packed:
-                _refuse(archive, ((m.filename, _zip_kind(m)) for m in packed.infolist()))
-                for member in tqdm(packed.infolist(), desc=f"unpack {archive.name}", disable=None):
-                    packed.extract(member, scratch)
-        elif tarfile.is_tarfile(archive):
-            with tarfile.open(archive) as packed:
-                members = packed.getmembers()
-                _read_to_end(packed)
-                _refuse(archive, ((m.name, _tar_kind(m)) for m in members))
-                bar = tqdm(members, desc=f"unpack {archive.name}", disable=None)
-                packed.extractall(scratch, members=bar, filter="data")
+            with zipfile.ZipFile(archive) as zipped:
+                zipped.extractall(scratch, bar(zipped.namelist()))
         else:
-            raise ArchiveError(f"{archive}: neither zip nor tar (delete it and get it again)")
-    except damaged as error:
-        raise ArchiveError(f"{archive}: damaged: {error} (delete it and get it again)") from error
-
-
-def _read_to_end(packed: tarfile.TarFile) -> None:
-    """Read what follows the last member: only there does gzip compare its checksum."""
-    if packed.fileobj is not None:
-        while packed.fileobj.read(CHUNK):
-            pass
-
-
-def _zip_kind(member: zipfile.ZipInfo) -> str:
-    mode = member.external_attr >> 16
-    return "a link" if stat.S_ISLNK(mode) else ""
-
-
-def _tar_kind(member: tarfile.TarInfo) -> str:
-    if member.issym() or member.islnk():
-        return "a link"
-    return "" if member.isfile() or member.isdir() else "neither a file nor a folder"
-
-
-def _refuse(archive: Path, members: Iterable[tuple[str, str]]) -> None:
-    """Raise ArchiveError for the first member that could write outside the target folder."""
-    for name, kind in members:
-        parts = PurePosixPath(name.replace("\\", "/"))
-        if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", name):
-            kind = "outside the folder"
-        if kind:
-            raise ArchiveError(f"{archive}: member {name!r} is {kind} (nothing was unpacked)")
+            with tarfile.open(archive) as packed:
+                packed.extractall(scratch, bar(packed.getmembers()), filter="data")
+                while packed.fileobj and packed.fileobj.read(CHUNK):
+                    pass  # only at the end does gzip compare its checksum
+    except tarfile.FilterError as error:
+        raise ArchiveError(f"{archive}: refused: {error} (get it from its source)") from error
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        what = f"damaged, or neither zip nor tar: {error}".splitlines()[0]  # a line a tar format
+        raise ArchiveError(f"{archive}: {what} (delete it and get it again)") from error

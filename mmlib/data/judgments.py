@@ -209,6 +209,8 @@ def ranking(judged: Judged, scores: np.ndarray) -> pd.DataFrame:
     Equal scores share their ranks: precision at 1 is then the share of yes among the best.
     scores: (n,) higher is better.
     """
+    from sklearn.metrics import average_precision_score  # late: its import takes a second
+
     rows = protocol("CF-all", judged)
     table = pd.DataFrame(
         {
@@ -224,18 +226,10 @@ def ranking(judged: Judged, scores: np.ndarray) -> pd.DataFrame:
             found[name] = {
                 "pairs": len(group),
                 "prevalence": group["label"].mean(),
-                "average_precision": _average_precision(*group[["label", "score"]].to_numpy().T),
+                "average_precision": average_precision_score(group["label"], group["score"]),
                 "precision_at_1": group["label"][best].mean(),
             }
     return pd.DataFrame.from_dict(found, orient="index")
-
-
-def _average_precision(label: np.ndarray, score: np.ndarray) -> float:
-    """scikit-learn's average_precision_score, which takes 10 s for all images."""
-    order = np.argsort(-score, kind="stable")
-    hits = np.cumsum(label[order])
-    last = np.r_[np.flatnonzero(np.diff(score[order])), len(order) - 1]  # of equal scores
-    return float(np.diff(hits[last], prepend=0) @ (hits[last] / (last + 1)) / hits[-1])
 
 
 # Guard -------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pooch
 import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.core.paths import file_sha256
 from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
 from mmlib.features.store import FeatureStore, open_rgb
 
@@ -231,7 +231,7 @@ def weights_note(weights: str | Path | None, seed: int, default: Callable[[], An
         return f"random, seed {seed}: NOT TRAINED, for tests only"
     if weights is None:
         return str(default())
-    digest = file_sha256(Path(weights)) if Path(weights).is_file() else "missing"
+    digest = pooch.file_hash(weights) if Path(weights).is_file() else "missing"
     return f"file {Path(weights).name}, SHA-256 {digest}"
 
 

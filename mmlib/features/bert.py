@@ -243,18 +243,6 @@ def _new_prefix(model: "BertModel", prefix: int) -> nn.Parameter:
 # Tokens ------------------------------------------------------------------------------------------
 
 
-def tokenize_phrases(
-    tokenizer: "PreTrainedTokenizerBase", phrases: Sequence[str], max_words: int
-) -> tuple[Tensor, Tensor]:
-    """[CLS] phrase [SEP] as ids (phrases, L) int64, padded with 0, and mask (phrases, L) int64.
-
-    max_words: word pieces kept of a phrase, so that L is at most max_words + 2 and [SEP] stays the
-        last token of a phrase that is cut (CORA's code keeps 6, 3 and 7 of objects, attributes and
-        relations). L is the length of the longest phrase given.
-    """
-    return _padded(_pieces(tokenizer, phrases, max_words + 2))
-
-
 def _pieces(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], max_tokens: int
 ) -> list[list[int]]:

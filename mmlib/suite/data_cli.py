@@ -98,7 +98,7 @@ def run_list(args: argparse.Namespace) -> int:
     row = "{:<16} {:<8} {:<8} {:<34} {}"
     print(row.format("name", "present", "get", "papers", "size"))
     for item in registry.DATA_SETS.values():
-        present = "yes" if item.present() else "-"
+        present = "-" if item.missing() else "yes"
         how = "program" if item.remotes else "by hand"
         print(row.format(item.name, present, how, " ".join(item.papers), item.size))
     print("\nsources, terms and layouts: data/README.md; the picture world needs no data")
@@ -109,15 +109,15 @@ def run_list(args: argparse.Namespace) -> int:
 def run_get(args: argparse.Namespace) -> int:
     """Download one data set, after saying whose it is and on what terms."""
     item = registry.find(args.name)
-    if item.present():
+    if not item.missing():
         print(f"{item.name}: already in {item.folder}; next: mmlib data check {item.name}")
         return 0
     print(f"{item.name}: {item.feeds}\nsource: {item.source}\nterms: {item.licence}")
-    print(f"size: {item.size}" + (f"\n{item.how}" if item.how else ""))
+    print(f"cite: {item.citation}\nsize: {item.size}" + (f"\n{item.how}" if item.how else ""))
     if not item.remotes:
         print(f"By hand, into {item.folder}; then: mmlib data check {item.name}")
         return 1
-    if not all(remote.sha256 for remote in item.remotes):
+    if not all("sha256" in remote for remote in item.remotes):
         print("no published checksum: lengths are verified, and `check` reads the contents")
     for path in registry.get(item):
         print(f"in place: {path}")

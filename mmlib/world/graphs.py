@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import networkx as nx
-
 from mmlib.world.schema import GROUPS, KINDS
 
 # A concept is a set of kinds; a narrower concept is a subset. Kinds are the narrowest.
@@ -67,32 +65,3 @@ class CaptionGraph:
     style: str | None = None
     setting_words: tuple[str, ...] = field(default=(), compare=False)
     style_words: tuple[str, ...] = field(default=(), compare=False)
-
-    def to_networkx(self, words: bool = False) -> nx.MultiDiGraph:
-        """A typed graph, by the world's names or (`words`) as the text puts it.
-
-        Nodes have `type` ("object" or "attribute") and `label`; an object's node is its position,
-        an attribute's is (position, name). Edges have `label`: a relation, or "has" from an object
-        to its attribute. With `words`, a garment is an object of its own, as for a parser.
-        """
-        graph = nx.MultiDiGraph(setting=self.setting, style=self.style)
-        for i, node in enumerate(self.nodes):
-            graph.add_node(i, type="object", label=node.noun if words else node.concept)
-            wearer = i
-            if words and node.worn:
-                preposition, garment = node.worn
-                graph.add_node((i, "worn"), type="object", label=garment)
-                graph.add_edge(i, (i, "worn"), label=preposition)
-            said = {name: word for name, _, word in node.words}
-            for name, value in sorted(node.facts):
-                worn = words and node.worn and name in ("colour", "pattern")
-                owner = (i, "worn") if worn else wearer
-                label = said.get(name, value) if words else value
-                graph.add_node((i, name), type="attribute", label=label)
-                graph.add_edge(owner, (i, name), label="has")
-        for edge in self.edges:
-            ends = (edge.subject, edge.object)
-            if words and edge.passive:
-                ends = ends[::-1]
-            graph.add_edge(*ends, label=edge.words if words else edge.relation)
-        return graph

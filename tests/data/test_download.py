@@ -8,6 +8,7 @@ import tarfile
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,9 @@ BODY = bytes(range(256)) * 4096  # 1 MiB
 DIGEST = hashlib.sha256(BODY).hexdigest()
 
 
+DATES = ("Wed, 21 Oct 2015 07:28:00 GMT", "Thu, 22 Oct 2015 07:28:00 GMT")
+
+
 class Server(ThreadingHTTPServer):
     """Serves `body`; cuts the first `cuts` answers short, ignores ranges, or changes its file."""
 
@@ -24,7 +28,8 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.body, self.cuts, self.ranges, self.etag = BODY, 0, True, '"v1"'
+        self.body, self.cuts, self.ranges, self.date = BODY, 0, True, DATES[0]
+        self.careless = False  # continues another file than the one that was asked for
         self.asked: list[str | None] = []
 
     @property
@@ -37,27 +42,25 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        server = self.server
+        server, start = self.server, 0
         asked = self.headers.get("Range")
         server.asked.append(asked)
         if not self.path.endswith("set.bin"):
             self.send_error(404)
             return
-        start = 0
-        if asked and server.ranges and self.headers.get("If-Range") == server.etag:
+        same = server.careless or self.headers.get("If-Range") == server.date
+        if asked and server.ranges and same:
             start = int(re.match(r"bytes=(\d+)-", asked)[1])
         if start >= len(server.body):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(server.body)}")
-            self.end_headers()
+            self.send_error(416)
             return
         rest = server.body[start:]
         self.send_response(206 if start else 200)
         if start:
             end = len(server.body) - 1
             self.send_header("Content-Range", f"bytes {start}-{end}/{len(server.body)}")
-        if server.etag:
-            self.send_header("ETag", server.etag)
+        if server.date:
+            self.send_header("Last-Modified", server.date)
         self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
         if server.cuts:
@@ -79,82 +82,59 @@ def names(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_plain_download(server, tmp_path):
-    path = download(server.url, tmp_path / "deep" / "set.bin", sha256=DIGEST)
+def test_a_cut_download_goes_on_within_a_call_and_in_the_next(server, tmp_path):
+    server.cuts = 3
+    with pytest.raises(DownloadError, match=r"broken off after [\d,]+ bytes.*again to go on"):
+        download(server.url, tmp_path / "deep" / "set.bin", attempts=2)
+    assert not (tmp_path / "deep" / "set.bin").exists()
+    path = download(server.url, tmp_path / "deep" / "set.bin", sha256=DIGEST, attempts=2)
     assert path.read_bytes() == BODY
     assert names(path.parent) == ["set.bin"]
+    starts = [int(asked[6:-1]) for asked in server.asked[1:]]
+    assert starts == sorted(set(starts))  # each further on than the one before
+    assert starts[0] > len(BODY) / 3
 
 
-def test_truncated_body_is_resumed_within_one_call(server, tmp_path):
-    server.cuts = 2
-    path = download(server.url, tmp_path / "set.bin", sha256=DIGEST)
-    assert path.read_bytes() == BODY
-    assert server.asked == [None, f"bytes={len(BODY) // 2}-", f"bytes={len(BODY) * 3 // 4}-"]
-
-
-def test_truncated_body_then_a_second_call_goes_on(server, tmp_path):
-    server.cuts = 1
-    with pytest.raises(DownloadError, match=r"524,288 of 1,048,576.*again to go on"):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ranges": False},
+        {"date": None},  # nothing to compare with
+        {"body": BODY[::-1], "date": DATES[1]},
+        {"body": BODY[::-1], "date": DATES[1], "careless": True},
+        {"body": BODY[:99], "date": DATES[1], "careless": True},
+    ],
+)
+def test_two_versions_of_a_file_are_never_joined(server, tmp_path, change):
+    server.cuts, server.date = 1, change.get("date", DATES[0]) and DATES[0]
+    with pytest.raises(DownloadError):
         download(server.url, tmp_path / "set.bin", attempts=1)
-    assert not (tmp_path / "set.bin").exists()
-    download(server.url, tmp_path / "set.bin", attempts=1)
-    assert (tmp_path / "set.bin").read_bytes() == BODY
-    assert server.asked[-1] == "bytes=524288-"
+    vars(server).update(change)
+    assert download(server.url, tmp_path / "set.bin").read_bytes() == server.body
     assert names(tmp_path) == ["set.bin"]
 
 
-def test_server_without_ranges_starts_again(server, tmp_path):
-    server.cuts, server.ranges = 1, False
-    path = download(server.url, tmp_path / "set.bin", sha256=DIGEST)
-    assert path.read_bytes() == BODY
-    assert len(server.asked) == 2
-
-
-def test_two_versions_of_a_file_are_never_joined(server, tmp_path):
-    server.cuts = 1
-    with pytest.raises(DownloadError):
-        download(server.url, tmp_path / "set.bin", attempts=1)
-    server.body, server.etag = BODY[::-1], '"v2"'
-    assert download(server.url, tmp_path / "set.bin").read_bytes() == BODY[::-1]
-
-
-def test_nothing_to_compare_with_means_no_resume(server, tmp_path):
-    server.cuts, server.etag = 1, None
-    assert download(server.url, tmp_path / "set.bin").read_bytes() == BODY
-    assert server.asked == [None, None]
-
-
-def test_complete_partial_file_is_taken(server, tmp_path):
-    server.cuts = 1
-    with pytest.raises(DownloadError):
-        download(server.url, tmp_path / "set.bin", attempts=1)
-    (tmp_path / ".set.bin.part").write_bytes(BODY)  # killed between the last byte and the rename
-    assert download(server.url, tmp_path / "set.bin", sha256=DIGEST).read_bytes() == BODY
-
-
-def test_wrong_checksum_keeps_nothing(server, tmp_path):
-    with pytest.raises(DownloadError, match="SHA-256"):
-        download(server.url, tmp_path / "set.bin", sha256="0" * 64)
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"sha256": "0" * 64}, "SHA256 hash .* does not match.*get it again"),
+        ({"expected_bytes": 99}, "1,048,576 bytes instead of 99"),
+    ],
+)
+def test_a_wrong_file_is_not_kept(server, tmp_path, wanted, message):
+    with pytest.raises(DownloadError, match=message):
+        download(server.url, tmp_path / "set.bin", **wanted)
     assert names(tmp_path) == []
+    assert len(server.asked) == 1
 
 
-def test_wrong_length_keeps_nothing(server, tmp_path):
-    with pytest.raises(DownloadError, match="1,048,576 bytes instead of 99"):
-        download(server.url, tmp_path / "set.bin", expected_bytes=99)
-    assert names(tmp_path) == []
-
-
-def test_not_found(server, tmp_path):
-    with pytest.raises(DownloadError, match="404"):
-        download(server.url.replace("set", "none"), tmp_path / "none.bin")
-    assert names(tmp_path) == []
-    assert len(server.asked) == 1  # a definite answer is not asked for again
-
-
-def test_no_server(tmp_path):
-    with pytest.raises(DownloadError, match="broken off"):
-        download("http://127.0.0.1:9/set.bin", tmp_path / "set.bin", attempts=1)
-    assert names(tmp_path) == []
+def test_mirrors_are_tried_in_turn(server, tmp_path):
+    dead, gone = "http://127.0.0.1:9/set.bin", server.url.replace("set", "none")
+    assert download([gone, dead, server.url], tmp_path / "set.bin").read_bytes() == BODY
+    with pytest.raises(DownloadError, match=r"404 .*other ways.*; .*broken off after 0"):
+        download([gone, dead], tmp_path / "none.bin")
+    assert server.asked == 3 * [None]  # a definite answer is not asked for again
+    assert names(tmp_path) == ["set.bin"]
 
 
 def test_interrupt_leaves_no_file_under_the_final_name(server, tmp_path, monkeypatch):
@@ -174,8 +154,8 @@ def test_file_already_there_is_kept_if_sound(server, tmp_path):
     download(server.url, tmp_path / "set.bin", sha256=DIGEST)
     assert server.asked == []
     (tmp_path / "set.bin").write_bytes(b"other")
-    with pytest.raises(DownloadError, match="delete it"):
-        download(server.url, tmp_path / "set.bin", sha256=DIGEST)
+    download(server.url, tmp_path / "set.bin", sha256=DIGEST)
+    assert (tmp_path / "set.bin").read_bytes() == BODY
 
 
 def make_zip(path, members):
@@ -212,29 +192,33 @@ def test_unpack(tmp_path, make):
 
 
 @pytest.mark.parametrize("make", [make_zip, make_tar])
-@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "C:\\evil"])
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil"])
 def test_archive_may_not_leave_its_folder(tmp_path, make, name):
     archive = make(tmp_path / "x.pack", [("fine", b"1"), (name, b"2")])
-    with pytest.raises(ArchiveError, match="outside the folder"):
-        unpack(archive, tmp_path / "out" / "in")
+    if make is make_tar and name != "/evil":
+        with pytest.raises(ArchiveError, match="refused.*outside"):
+            unpack(archive, tmp_path / "out" / "in")
+        assert names(tmp_path / "out") == []
+    else:  # the part that leads outside is dropped
+        assert (unpack(archive, tmp_path / "out" / "in") / "fine").is_file()
+        assert names(tmp_path / "out") == ["in"]
     assert names(tmp_path) == ["out", "x.pack"]
-    assert names(tmp_path / "out") == []
+    assert not Path("/evil").exists()
 
 
-def test_links_are_refused(tmp_path):
+def test_links_lead_nowhere(tmp_path):
     with tarfile.open(tmp_path / "x.tar", "w") as packed:
         info = tarfile.TarInfo("link")
         info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
         packed.addfile(info)
-    with pytest.raises(ArchiveError, match="a link"):
+    with pytest.raises(ArchiveError, match="refused"):
         unpack(tmp_path / "x.tar", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         entry = zipfile.ZipInfo("link")
         entry.external_attr = 0o120777 << 16
         packed.writestr(entry, "/etc/passwd")
-    with pytest.raises(ArchiveError, match="a link"):
-        unpack(tmp_path / "x.zip", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    assert not (unpack(tmp_path / "x.zip", tmp_path / "out") / "link").is_symlink()
 
 
 @pytest.mark.parametrize("make", [make_zip, make_tar])
@@ -250,7 +234,7 @@ def test_damaged_archive_leaves_nothing(tmp_path, make):
 
 def test_not_an_archive(tmp_path):
     (tmp_path / "page.zip").write_text("<html>sign in</html>")
-    with pytest.raises(ArchiveError, match="neither zip nor tar"):
+    with pytest.raises(ArchiveError, match="neither zip nor tar.*get it again"):
         unpack(tmp_path / "page.zip", tmp_path / "out")
 
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.metrics import (
     average_precision_score,
     fbeta_score,
@@ -387,15 +385,3 @@ def test_the_real_anchor(real, real_data):
 def test_a_judged_record_with_unequal_columns_is_refused(judged):
     with pytest.raises(ValueError, match="the columns differ in length"):
         replace(judged, yes=judged.yes[1:])
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_average_precision_is_scikit_learns(seed):
-    rng = np.random.default_rng(seed)
-    label = rng.integers(0, 2, rng.integers(1, 30))
-    label[rng.integers(len(label))] = 1
-    score = rng.integers(0, rng.integers(1, 20) + 1, len(label)) / 7  # with ties
-    assert j._average_precision(label, score) == pytest.approx(
-        average_precision_score(label, score)
-    )

@@ -1,5 +1,6 @@
 """The registry's records, the page that describes them, and `get` against a server on localhost."""
 
+import hashlib
 import io
 import re
 import threading
@@ -13,20 +14,22 @@ from mmlib.core.errors import DataError
 from mmlib.core.paths import PACKAGE
 from mmlib.data import registry
 from mmlib.data.download import DownloadError
-from mmlib.data.registry import DATA_SETS, DataSet, Remote, get
+from mmlib.data.registry import DATA_SETS, DataSet, get
 
 
 @pytest.mark.parametrize("item", DATA_SETS.values(), ids=DATA_SETS)
 def test_records_are_complete(item):
-    assert set(item.papers) <= set(registry.ALL)
+    assert set(item.papers) <= {"coherence", "entailment", "cora", "links"}
     assert item.papers
     assert item.remotes or item.how
     assert re.match("https?://", item.source)
-    assert all((item.feeds, item.licence, item.size, item.layout))
+    assert all((item.feeds, item.licence, item.citation, item.size, item.layout))
     for remote in item.remotes:
-        assert re.match("https?://[a-z.]+/", remote.url)
-        assert remote.archive or remote.path != "."
-        assert not remote.path.startswith(("/", ".."))
+        assert remote.keys() <= {"urls", "path", "archive", "inner", "sha256", "bytes"}
+        assert all(re.match("https?://[a-z.]+/", url) for url in remote["urls"])
+        assert remote.get("archive") or remote["path"] != "."
+        assert not remote["path"].startswith(("/", ".."))
+        assert re.fullmatch("[0-9a-f]{64}", remote.get("sha256", 64 * "0"))
 
 
 def test_the_page_describes_every_data_set():
@@ -62,12 +65,14 @@ def served(tmp_path, monkeypatch):
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
         yield DataSet(
-            name="toy", papers=("links",), feeds="x", source="x", licence="x", size="x",
-            layout=("labels.csv|captions.csv", "Images/*.jpg"),
-            remotes=(
-                Remote(f"{address}/labels.csv", "labels.csv"),
-                Remote(f"{address}/images.zip", "Images", True, "Flicker8k_Dataset"),
-            ),
+            name="toy", papers=["links"], feeds="x", source="x", licence="x", citation="x",
+            size="x", layout=["labels.csv|captions.csv", "Images/*.jpg"],
+            remotes=[
+                {"urls": [f"{address}/gone.csv", f"{address}/labels.csv"], "path": "labels.csv",
+                 "sha256": hashlib.sha256(b"a,b\n").hexdigest(), "bytes": 4},
+                {"urls": [f"{address}/images.zip"], "path": "Images", "archive": True,
+                 "inner": "Flicker8k_Dataset"},
+            ],
         )  # fmt: skip
         server.shutdown()
 
@@ -77,17 +82,17 @@ def tree(folder):
 
 
 def test_get_downloads_and_unpacks_and_then_has_nothing_to_do(served, tmp_path):
-    assert not served.present()
+    assert served.missing()
     for _ in range(2):
         assert get(served) == [served.folder / "labels.csv", served.folder / "Images"]
         assert tree(tmp_path / "data") == ["toy/Images/1.jpg", "toy/labels.csv"]
-        assert served.present()
+        assert not served.missing()
     (tmp_path / "site" / "images.zip").unlink()
     get(served)  # what is in place is not asked for again
     (served.folder / "labels.csv").unlink()
-    assert not served.present()
+    assert served.missing()
     (served.folder / "captions.csv").write_text("a,b\n")
-    assert served.present()
+    assert not served.missing()
 
 
 def test_a_failing_part_leaves_the_others_and_no_half_folder(served, tmp_path):
@@ -95,7 +100,7 @@ def test_a_failing_part_leaves_the_others_and_no_half_folder(served, tmp_path):
     with pytest.raises(DownloadError, match="404"):
         get(served)
     assert tree(tmp_path / "data") == ["toy/labels.csv"]
-    assert not served.present()
+    assert served.missing()
 
 
 def test_by_hand_says_how():

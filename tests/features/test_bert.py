@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from mmlib.core.errors import DataError
-from mmlib.features.bert import TUNINGS, BertEncoder, tokenize_phrases
+from mmlib.features.bert import TUNINGS, BertEncoder, _padded, _pieces
 
 transformers = pytest.importorskip("transformers")
 
@@ -288,6 +288,10 @@ def test_unknown_tuning_is_refused(tuning, prefix):
 
 
 # Tokens ------------------------------------------------------------------------------------------
+
+
+def tokenize_phrases(tokenizer, phrases, max_words):
+    return _padded(_pieces(tokenizer, phrases, max_words + 2))
 
 
 def test_a_cut_phrase_keeps_sep_last(folder):

@@ -181,26 +181,6 @@ def test_passives_name_the_right_actor(captioned):
             assert CONCEPTS[graph.nodes[edge.subject].concept] & CONCEPTS["person"]
 
 
-def test_graphs_become_networkx():
-    scene = scene_of(thing("man", 0.3, colour="blue", size="large"), thing("ball", 0.7))
-    rng = np.random.default_rng(1)
-    found = False
-    for _ in range(200):
-        one = caption(scene, rng, 3)
-        plain, worded = one.graph.to_networkx(), one.graph.to_networkx(words=True)
-        objects = [d["label"] for _, d in plain.nodes(data=True) if d["type"] == "object"]
-        assert objects == [node.concept for node in one.graph.nodes]
-        facts = [d["label"] for _, d in plain.nodes(data=True) if d["type"] == "attribute"]
-        assert sorted(facts) == sorted(v for node in one.graph.nodes for _, v in node.facts)
-        relations = [label for _, _, label in plain.edges(data="label") if label != "has"]
-        assert relations == [edge.relation for edge in one.graph.edges]
-        if any(node.worn for node in one.graph.nodes):
-            garments = [d["label"] for _, d in worded.nodes(data=True) if d["type"] == "object"]
-            assert set(garments) & set(words.GARMENTS["man"].split())
-            found = True
-    assert found
-
-
 def test_words_cover_the_world():
     assert set(words.WIDER) == set(GROUP_OF)
     assert set(words.NOUNS) == set(CONCEPTS)
