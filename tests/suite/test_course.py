@@ -235,7 +235,7 @@ def notebook(tmp_path):
 
 def write_source(folder: Path) -> Path:
     nb = committed_notebook(
-        ("import json\nfrom pathlib import Path\nfrom mmlib import course", [], []),
+        ("import json\nfrom pathlib import Path\nfrom mmlib.suite import course", [], []),
         (PARAMETERS, ["parameters"], []),
         (READING + "\nprint('before')", [], stdout("before\n")),
         ("def square(x):\n    return x * x", [], []),

@@ -445,7 +445,7 @@ def test_nbval_notices_a_dead_kernel(verdicts):
 def test_execute_replaces_the_outputs_in_place(tmp_path):
     path = tmp_path / "00_start.ipynb"
     nb = committed_notebook(
-        ("from mmlib import course", [], []),
+        ("from mmlib.suite import course", [], []),
         (PARAMETERS, ["parameters"], []),
         ("print(tier, seeds, device, out, resume, expected)", [], stdout("old\n")),
         ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("old\n")),
