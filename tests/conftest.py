@@ -54,13 +54,3 @@ def browser():
         )
         yield chromium
         chromium.close()
-
-
-@pytest.fixture(scope="session")
-def committed_site(tmp_path_factory) -> Path:
-    """The report of a run that is made of the committed notebooks and their recorded claims."""
-    from report_runs import committed_run
-
-    from mmlib.suite import report
-
-    return report.write(committed_run(tmp_path_factory.mktemp("committed"))).parent

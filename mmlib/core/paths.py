@@ -1,6 +1,5 @@
 """Where things are: one place that reads the environment and knows the folders."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -176,7 +176,7 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
         lines = [f"{r.notebook}  {state} in {clock(r.seconds)}", f"  claims   {told}"]
         known = [c for c in r.claims if set(c) >= CLAIM_KEYS]
         table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in known]
-        lines.append(f"  figures  {_figures_line(r.checks)}")
+        lines.append(f"  figures  {figures_line(r.checks)}")
         lines += [f"  problem  {p.splitlines()[0]}" for p in r.problems]
         lines += [f"  results  {_shown(r.out)}", f"  notebook {_shown(r.executed)}"]
         blocks.append("\n".join(lines))
@@ -195,7 +195,7 @@ def _claim_line(claim: dict[str, Any]) -> str:
     return line + (f" ({claim['why']})" if claim["why"] else "")
 
 
-def _figures_line(checks: dict[str, Any]) -> str:
+def figures_line(checks: dict[str, Any]) -> str:
     """How many figures lie within tolerance, or why they were not compared."""
     if not checks.get("comparable"):
         return f"not compared: {checks.get('why') or 'no checks.json'}"
