@@ -38,7 +38,7 @@ def job_key(function: Function, job: Job, data: Data) -> str:
 
 
 def pick_device(name: str) -> str:
-    """For "auto" a GPU where there is one, else "cpu". ValueError for a device that is not there."""
+    """Name a device: "auto" is a GPU where there is one, else the CPU. Raises ValueError."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -11,12 +11,15 @@ from typing import Any
 import pandas as pd
 
 from mmlib.core import evidence as records
-from mmlib.core.claims import Judged, judge
+from mmlib.core.claims import Judged, judge, ledger
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, evidence_dir
 from mmlib.core.experiment import canonical, run_jobs, tidy
+from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
+from mmlib.core.paths import write_atomic
 from mmlib.core.source import source_hash
+from mmlib.core.tables import write_json
 
 PAPERS = {"04": "links"}  # the papers that have evidence, by the number of their notebook
 EVERY = 600.0  # seconds after which what is finished is written
@@ -134,3 +137,23 @@ def room(number: str, module: str) -> ModuleType:
     if number not in PAPERS:
         raise DataError(f"no paper {number!r} has evidence; there is {', '.join(PAPERS)}")
     return import_module(f"mmlib.papers.{PAPERS[number]}.{module}")
+
+
+def write_judgement(number: str, tier: str, out: Path, folder: Path | None = None) -> str:
+    """Write every table, figure and verdict of a paper's evidence into `out`; the ledger as text.
+
+    Nothing is trained and no data is loaded. `out` gets verdicts.json, a CSV file a table and a
+    PNG file a figure.
+    """
+    found = read(number, tier, folder)
+    judged = [judge(claim, found, found.seeds) for claim in room(number, "claims").CLAIMS]
+    tables, figures = room(number, "figures").everything(found)
+    tables["ledger"] = ledger(judged).set_index("id")
+    figures["claims"] = forest(judged)
+    for name, table in tables.items():
+        write_atomic(out / f"{name}.csv", table.to_csv)
+    for name, figure in figures.items():
+        write_atomic(out / f"{name}.png", figure.savefig)
+    write_json(out / "verdicts.json", [one.record() for one in judged])
+    shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]]
+    return f"{shown.to_string()}\n\n{len(found.seeds)} seeds; all of it is in {out}"

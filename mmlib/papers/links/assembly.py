@@ -206,7 +206,7 @@ def _true_sentences(
     sources: Mapping[str, tuple[str, ...]],
     document: Document,
 ) -> np.ndarray:
-    """1 where a sentence is true of a picture, (sentences, images): its graph holds in the scene."""
+    """1 where a sentence's graph holds in a picture's scene, (sentences, images)."""
     graphs = []
     for sentence, writer in zip(document.sentences, sources[document.id], strict=True):
         part, row = place[writer]

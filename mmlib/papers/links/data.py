@@ -123,7 +123,7 @@ def _from_photos(
     photos: Mapping, kinds: Sequence[str] | set[str], counts: Mapping[str, Mapping[str, int]],
     seed: int, per_source: int, unlabelled: bool, sentences: tuple[int, int],
 ) -> Study:  # fmt: skip
-    """The kinds that are built from captioned pictures; `stress` and the articles from `cohesive`."""
+    """The kinds built from captioned pictures; `stress` and the articles from `cohesive`."""
     found: dict[str, Corpus] = {}
     if "coco" in kinds:
         found["coco"] = builders.coco(photos, counts["coco"], seed)

@@ -253,7 +253,7 @@ def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") -> pd.DataFrame:
-    """The paper's regressions of per-document AUC, by statsmodels: a row a corpus and predictors."""
+    """The paper's regressions of per-document AUC: a row a corpus and set of predictors."""
     rows = []
     for dataset in datasets:
         every = predictors(evidence, dataset)
@@ -289,7 +289,7 @@ def agreement(evidence: Evidence, pairs: Sequence[tuple[str, str]]) -> pd.DataFr
 
 
 def together(evidence: Evidence, dataset: str, seeds: Sequence[int]) -> np.ndarray:
-    """Minus Spearman's ρ between dev loss and dev AUC over the epochs, a mean over systems a seed."""
+    """Minus Spearman's ρ of dev loss and dev AUC over epochs, (seeds,): mean over systems."""
     each = []
     for system in STRUCTURED:
         loss, links = (

@@ -1,0 +1,57 @@
+"""Is this run's figure the recorded one? Paired by seed: a training is held to its own record."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from mmlib.core.evidence import Evidence, machine
+
+ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
+CONFIDENCE = 0.999
+Figures = Mapping[tuple[str, str, int, str], float]
+
+
+def check_paired(live: Figures, evidence: Evidence) -> dict[str, Any]:
+    """Hold figures (data set, system, seed, metric) -> mean over items to the recorded ones.
+
+    Where instruction set and PyTorch are those of the record, a figure may differ by rounding;
+    elsewhere by the seeds' spread, each system's own: two draws from it differ by less in 999 of
+    1,000 cases. A figure that is no number, or was not recorded, is outside.
+
+    Returns what goes into checks.json.
+    """
+    same = _is_same(evidence.header)
+    figures = []
+    for (dataset, system, seed, metric), value in live.items():
+        expected, width = float("nan"), 0.0
+        if evidence.has(dataset, system, metric) and seed in evidence.seeds:
+            means = np.nanmean(evidence.values(dataset, system, metric), axis=1)
+            expected = float(means[evidence.seeds.index(seed)])
+            width = ROUNDING if same else max(ROUNDING, spread(means))
+        within = bool(abs(value - expected) <= width)
+        figures.append(
+            {"figure": f"{dataset}/{system}/{metric}, seed {seed}", "within": within,
+             "value": round(value, 3) if np.isfinite(value) else None,
+             "expected": round(expected, 3) if np.isfinite(expected) else None,
+             "tolerance": round(width, 3)}
+        )  # fmt: skip
+    return {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}", "comparable": True,
+            "expected_file": None, "why": "", "figures": figures}  # fmt: skip
+
+
+def spread(means: np.ndarray) -> float:
+    """How far two trainings of one system may lie apart, from the means of its seeds, (seeds,)."""
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(means) - 1)
+    return float(quantile * means.std(ddof=1) * np.sqrt(2))
+
+
+def _is_same(header: Mapping[str, Any]) -> bool:
+    recorded, here = header["machine"], machine()
+    return (
+        recorded["processor"] == here["processor"]
+        and recorded["instructions"] == here["instructions"]
+        and header["versions"]["torch"] == torch.__version__.split("+")[0]
+    )
