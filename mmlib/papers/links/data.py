@@ -17,7 +17,7 @@ from mmlib.features.text import (
     tokenize,
     train_word2vec,
 )
-from mmlib.papers.links import builders
+from mmlib.papers.links import builders, sessions
 from mmlib.papers.links.arrays import SPLITS, Arrays, Split
 from mmlib.papers.links.documents import Corpus, Document, cluster_numbers
 from mmlib.papers.links.experiment import budget
@@ -43,9 +43,10 @@ WORLD_COUNTS = {
     "cohesive": {"train": 3000, "val": 80, "test": 320},
 }
 FLICKR8K_COUNTS = {
-    "coco": {"train": 6384, "val": 132, "test": 330},
+    "coco": {"train": 16800, "val": 132, "test": 330},
     "mixed5": {"train": 2394, "val": 198, "test": 396},
     "cohesive": {"train": 2160, "val": 180, "test": 360},
+    "organic": {"train": 6600, "val": 135, "test": 336},
 }
 STRESS_ROUNDS = 1
 KINDS = {
@@ -130,7 +131,7 @@ def _from_photos(
     if "mixed5" in kinds:
         found["mixed5"] = builders.mixed5(photos, counts["mixed5"], seed)
     if "organic" in kinds:
-        found["organic"] = builders.organic(photos, seed)
+        found["organic"] = sessions.organic(photos, counts["organic"], seed)
     alike = None
     if {"cohesive", "stress"} & set(kinds) or unlabelled:
         alike = found["cohesive"] = builders.cohesive(photos, counts["cohesive"], seed)
@@ -200,7 +201,8 @@ def prepare(
     """Tokenise a corpus and index it. The vocabulary sees training sentences only.
 
     vectors: word -> (word_width,) to start from; None starts from small random embeddings.
-    Image features are centred and brought to unit overall deviation, both by training images.
+    Image features are centred, each divided by its deviation to the power that the settings name,
+    and brought to unit overall deviation, all by training images.
     """
     texts = {split: corpus.split(split) for split in SPLITS}
     distinct = sorted({s for documents in texts.values() for d in documents for s in d.sentences})
@@ -211,14 +213,14 @@ def prepare(
     longest = 50 if corpus.name in LONG else settings.max_words
     ids, lengths = vocabulary.encode(tokens, longest)
     rows = np.unique(np.concatenate([corpus.rows(d) for d in corpus.train]))
-    seen_images = corpus.features[rows]
+    features = corpus.features - corpus.features[rows].mean(axis=0)
+    features /= np.maximum(features[rows].std(axis=0), 1e-6) ** settings.feature_power
     named = vectors is not None and corpus.label_scores is not None
     return Arrays(
         ids=ids.numpy(),
         lengths=lengths.numpy(),
         words=embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy(),
-        features=(corpus.features - seen_images.mean(axis=0))
-        / max(float(seen_images.std(axis=0).mean()), 1e-6),
+        features=features / max(float(features[rows].std(axis=0).mean()), 1e-6),
         splits={split: _index(corpus, documents, row) for split, documents in texts.items()},
         label_scores=corpus.label_scores if named else None,
         label_words=mean_word_vectors([tokenize(name) for name in corpus.label_names], vectors)

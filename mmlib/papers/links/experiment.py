@@ -73,7 +73,18 @@ _WORLD = Settings(
     width=64, word_width=64, min_count=2, dropout=0.1, learning_rate=2e-3, schedule="cosine",
     epochs=10, steps=160, draws=20,
 )  # fmt: skip
-_FLICKR8K = replace(_WORLD, width=128, word_width=100, min_count=5, learning_rate=4e-3, dropout=0.0)
+_FLICKR8K = replace(
+    _WORLD,
+    width=128,
+    word_width=100,
+    min_count=5,
+    learning_rate=5e-3,
+    dropout=0.0,
+    epochs=10,
+    steps=150,
+    draws=10,
+    feature_power=0.5,
+)
 BUDGETS: dict[str, dict[str, Settings]] = {
     "world": {
         "coco": _WORLD,

@@ -205,7 +205,8 @@ class Settings:
     the vocabulary; dropout: on word channels and image features; schedule: "plateau" divides the
     rate by 5 after `patience` epochs without a better dev loss, "cosine" lets it rise over the
     first 5 % of the steps and fall to 0. steps: batches an epoch, 0 for all documents once.
-    draws: NoStruct's random pairs a document and step (1 in the paper).
+    draws: NoStruct's random pairs a document and step (1 in the paper). feature_power: each image
+    feature is divided by its deviation to this power.
     """
 
     margin: float = 0.2
@@ -221,6 +222,7 @@ class Settings:
     epochs: int = 50
     steps: int = 0
     draws: int = 1
+    feature_power: float = 0.0
 
 
 def set_similarity(cosines: Tensor, rows: Tensor, columns: Tensor, system: System) -> Tensor:
