@@ -1,5 +1,6 @@
 """Work spread over processes of this machine or over a Dask cluster, by joblib."""
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -14,6 +15,15 @@ GROWTH = 2e9  # bytes that a worker may grow by before joblib replaces it and Py
 warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
 
 
+# A worker keeps the memory of its tensors instead of asking for it anew in every step: a third less
+# time for a training step of many sentences. Read by the C library when a process starts.
+MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": "2000000000",
+    "MALLOC_TRIM_THRESHOLD_": "2000000000",
+    "MALLOC_TOP_PAD_": "100000000",
+}
+
+
 def in_processes(
     function: Callable[..., Any], calls: Iterable[tuple], workers: int, ordered: bool = True
 ) -> Iterator[Any]:
@@ -22,6 +32,8 @@ def in_processes(
     workers: processes; with 1 all is done in this one. ordered: in the order of `calls`, else in
     that of finishing. An error of one call is raised here, and no further call begins.
     """
+    for name, value in MALLOC.items():
+        os.environ.setdefault(name, value)
     kind = "generator" if ordered else "generator_unordered"
     found: Iterator[Any] = Parallel(n_jobs=workers, return_as=kind)(
         delayed(_call)(function, call) for call in calls

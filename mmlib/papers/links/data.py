@@ -39,8 +39,8 @@ photographs."""
 WORLD_IMAGES = {"train": 3300, "val": 240, "test": 900}
 WORLD_ALBUMS = {"train": 700, "val": 66, "test": 220}
 WORLD_COUNTS = {
-    "coco": {"train": 4400, "val": 64, "test": 240},
-    "cohesive": {"train": 3000, "val": 80, "test": 320},
+    "coco": {"train": 8800, "val": 64, "test": 240},
+    "cohesive": {"train": 5280, "val": 80, "test": 320},
 }
 FLICKR8K_COUNTS = {
     "coco": {"train": 16800, "val": 132, "test": 330},
@@ -48,7 +48,6 @@ FLICKR8K_COUNTS = {
     "cohesive": {"train": 2160, "val": 180, "test": 360},
     "organic": {"train": 6600, "val": 135, "test": 336},
 }
-STRESS_ROUNDS = 1
 KINDS = {
     "world": ("coco", "cohesive", "story", "stress", "organic"),
     "flickr8k": ("coco", "mixed5", "cohesive", "stress", "organic"),
@@ -99,7 +98,7 @@ def _world_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study
             split: _pooled(captioned_images(split, count, seed, workers=cores))
             for split, count in WORLD_IMAGES.items()
         }
-        study = _from_photos(photos, of_photos, WORLD_COUNTS, seed, 3, unlabelled, (30, 50))
+        study = _from_photos(photos, of_photos, WORLD_COUNTS, seed, 3, 3, unlabelled, (30, 50))
         found = dict(study.corpora)
     for kind, write in (("story", stories.story), ("organic", stories.organic)):
         if kind in kinds:
@@ -116,13 +115,13 @@ def _world_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study
 
 def _flickr8k_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study:
     photos = {split: flickr8k.load(split) for split in SPLITS}
-    study = _from_photos(photos, kinds, FLICKR8K_COUNTS, seed, 1, unlabelled, (30, 90))
+    study = _from_photos(photos, kinds, FLICKR8K_COUNTS, seed, 1, 1, unlabelled, (30, 90))
     return replace(study, corpora={kind: study.corpora[kind] for kind in kinds})
 
 
 def _from_photos(
     photos: Mapping, kinds: Sequence[str] | set[str], counts: Mapping[str, Mapping[str, int]],
-    seed: int, per_source: int, unlabelled: bool, sentences: tuple[int, int],
+    seed: int, per_source: int, rounds: int, unlabelled: bool, sentences: tuple[int, int],
 ) -> Study:  # fmt: skip
     """The kinds built from captioned pictures; `stress` and the articles from `cohesive`."""
     found: dict[str, Corpus] = {}
@@ -136,7 +135,7 @@ def _from_photos(
     if {"cohesive", "stress"} & set(kinds) or unlabelled:
         alike = found["cohesive"] = builders.cohesive(photos, counts["cohesive"], seed)
     if "stress" in kinds and alike:
-        some = replace(alike, train=tuple(d for d in alike.train if d.round < STRESS_ROUNDS))
+        some = replace(alike, train=tuple(d for d in alike.train if d.round < rounds))
         found["stress"] = builders.stress(some, photos, per_source=per_source, seed=seed)
     if not (unlabelled and alike):
         return Study(found)
@@ -154,8 +153,7 @@ def _pooled(images: WorldImages) -> WorldImages:
     assert scores is not None, "the world's own backbone gives label scores"
     likely = np.clip(scores, 1e-3, 1 - 1e-3)
     parts = [regions.mean(axis=1), regions.max(axis=1), np.log(likely / (1 - likely))]
-    scaled = [part / part.std(axis=0).mean() for part in parts]  # no part outweighs the others
-    return replace(images, features=np.concatenate(scaled, axis=1)[:, None].astype(np.float32))
+    return replace(images, features=np.concatenate(parts, axis=1)[:, None].astype(np.float32))
 
 
 def _paper_documents(kinds: Sequence[str]) -> Study:
@@ -219,7 +217,8 @@ def prepare(
     return Arrays(
         ids=ids.numpy(),
         lengths=lengths.numpy(),
-        words=embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy(),
+        words=settings.word_scale
+        * embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy(),
         features=features / max(float(features[rows].std(axis=0).mean()), 1e-6),
         splits={split: _index(corpus, documents, row) for split, documents in texts.items()},
         label_scores=corpus.label_scores if named else None,

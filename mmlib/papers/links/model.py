@@ -7,7 +7,7 @@ cosines M (n, m). Training compares whole documents through a set similarity (DC
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -193,7 +193,7 @@ class System:
     rounding: Literal["ceil", "floor"] = "ceil"
     at_most: bool = False
     doubled: bool = True
-    negatives: Negatives = "mean"
+    negatives: Negatives = "hard"
     b: int = 10
 
 
@@ -206,7 +206,8 @@ class Settings:
     rate by 5 after `patience` epochs without a better dev loss, "cosine" lets it rise over the
     first 5 % of the steps and fall to 0. steps: batches an epoch, 0 for all documents once.
     draws: NoStruct's random pairs a document and step (1 in the paper). feature_power: each image
-    feature is divided by its deviation to this power.
+    feature is divided by its deviation to this power. word_scale: word vectors are multiplied by
+    it. warm_up: share of the epochs in which hard negatives are averaged ones (0 in the paper).
     """
 
     margin: float = 0.2
@@ -223,6 +224,8 @@ class Settings:
     steps: int = 0
     draws: int = 1
     feature_power: float = 0.0
+    word_scale: float = 1.0
+    warm_up: float = 0.0
 
 
 def set_similarity(cosines: Tensor, rows: Tensor, columns: Tensor, system: System) -> Tensor:
@@ -409,10 +412,14 @@ def train(
     calm = replace(settings, draws=DEV_DRAWS)
     fixed = [dev.batch(documents) for documents in fixed_batches(dev.split, size)]
 
-    def batches(epoch: int):
+    def batches(epoch: int) -> Iterator[tuple[Batch, Negatives]]:
         rng = np.random.default_rng([job.seed, epoch])
+        early = epoch < settings.warm_up * settings.epochs
         for documents in islice(random_batches(training.split, size, rng), steps):
-            yield training.batch(documents)
+            yield training.batch(documents), "mean" if early else system.negatives
+
+    def loss(batch: tuple[Batch, Negatives]) -> Tensor:
+        return batch_loss(model, batch[0], system, settings, batch[1])
 
     def dev_figures() -> dict[str, float]:
         pairs = torch.Generator().manual_seed(0)  # NoStruct's dev pairs stay the same
@@ -424,8 +431,7 @@ def train(
         return figures
 
     history = fit(
-        model, batches, lambda batch: batch_loss(model, batch, system, settings, system.negatives),
-        dev_figures, epochs=settings.epochs, optimizer=optimizer, schedule=schedule, seed=job.seed,
+        model, batches, loss, dev_figures, epochs=settings.epochs, optimizer=optimizer, schedule=schedule, seed=job.seed,
         device=device, checkpoint=checkpoint, after_epoch=after_epoch,
     )  # fmt: skip
     return model, history
