@@ -160,6 +160,7 @@ def test_interrupt_ends_the_kernel(folder):
     _, told = run.communicate(timeout=120)
     assert run.returncode == 130
     assert "interrupted" in told
+    assert "01_slow  cell 1/4" in told  # progress
     assert _gone(int(pid.read_text()))
 
 
