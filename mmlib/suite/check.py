@@ -6,7 +6,7 @@ Defects that are part of a published data set are notes, not problems.
 import gzip
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from mmlib.data import (
     sick,
     snli_ve,
 )
-from mmlib.data.tables import Row, table_rows
+from mmlib.data.tables import Row
 from mmlib.features.store import UNREADABLE, open_features
 from mmlib.papers.links.files import read_corpus
 
@@ -228,27 +228,6 @@ def _judgments(report: Report) -> None:
 
 
 # Tables ------------------------------------------------------------------------------------------
-
-
-def _rows(
-    report: Report, path: Path, columns: list[str], delimiter: str, quoted: bool = True
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line number and fields of every sound row; the others become problems."""
-    again = f"get it again: `mmlib data get {report.name}`"
-    found = table_rows(path, columns, again, delimiter=delimiter, quoted=quoted)
-    for row, fields, problems in found:
-        report.problems += problems
-        if fields is not None:
-            yield row, fields
-
-
-def _expect(
-    report: Report, path: Path, row: int, fields: dict[str, str], names: Iterable[str], values: str
-) -> None:
-    """Add a problem for each of these fields that does not match the pattern `values`."""
-    for name in names:
-        if not re.fullmatch(values, fields[name]):
-            report.add(path, row, f"{name} is {fields[name]!r}, not {values}")
 
 
 def _expect_rows(report: Report, path: Path, found: int, expected: int) -> None:
