@@ -6,6 +6,7 @@ in one line, that there is no answer yet.
 """
 
 import ast
+import re
 import time
 from queue import Empty
 
@@ -15,6 +16,7 @@ from nbval.plugin import IPyNbFile
 
 # Warnings name temporary files, and vector pictures hold random names.
 NOT_COMPARED = ("stderr", "image/svg+xml", "application/pdf")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -81,14 +83,14 @@ class Exercise(pytest.Item):
             done = kernel.kc.execute_interactive(
                 source, allow_stdin=False, output_hook=lambda _: None, timeout=60
             )["content"]
-            told = "\n".join(done.get("traceback", [])) or "no error"
+            told = COLOUR.sub("", "\n".join(done.get("traceback", []))) or "no error"
             if what != "the check":
-                refused = done["status"] != "ok"
+                failed = done["status"] != "ok"
             else:
                 line = f"{done.get('evalue')}"
                 polite = done.get("traceback") == [line] and line.startswith(self.refusal)
-                refused = not (done.get("ename") == "NoAnswer" and polite)
-            if refused:
+                failed = not (done.get("ename") == "NoAnswer" and polite)
+            if failed:
                 pytest.fail(f"{what} of {self.name}\n\n{source}\n\ngave\n\n{told}", pytrace=False)
 
     def reportinfo(self):

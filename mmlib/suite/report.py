@@ -239,7 +239,7 @@ def overview(run: Run) -> str:
             "notebook": _link(f"{one.stem}.html", one.title),
             "run": f"{'done' if one.told['ok'] else 'failed'} in {clock(one.told['seconds'])}",
             "verdicts": counts(one.told["claims"]) or "none",
-            "figures of the record": html.escape(figures_line(one.told["checks"])),
+            "figures against the record": html.escape(figures_line(one.told["checks"])),
             "tables beside the paper's": "<br>".join(tables),
             "files": "<br>".join(_link(f"{one.stem}/{f.name}", f.name) for f in one.results),
         }
@@ -285,8 +285,9 @@ def _fared(claim: Mapping[str, Any] | None) -> str:
         f"{part}: {effect_text({**how, 'unit': claim['unit']})}, {how['verdict']}"
         for part, how in (claim.get("parts") or {}).items()
     ]
-    lines = [claim["verdict"], effect_text(claim), claim.get("why"), *parts]
-    return "<br>".join(html.escape(" ".join(line.split())) for line in lines if line)
+    lines = [effect_text(claim), claim.get("why"), *parts]
+    told = [html.escape(" ".join(line.split())) for line in lines if line]
+    return "<br>".join([f"<strong>{html.escape(claim['verdict'])}</strong>", *told])
 
 
 def write(run: Path, out: Path | None = None, expected: Path | None = None) -> Path:

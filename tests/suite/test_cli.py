@@ -155,16 +155,6 @@ def test_latest_is_left_alone_when_it_is_a_folder(notebooks, executed):
     assert not (notebooks.parent / "runs" / "latest").is_symlink()
 
 
-def test_real_run_that_fails_has_status_1(notebooks):
-    write_notebook(notebooks / "03_bad.ipynb", SETTINGS, "raise ValueError('no data')")
-    command = [sys.executable, "-m", "mmlib.suite.cli", "run", "03", "--notebooks", str(notebooks)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    assert "03_bad  cell 1/4" in done.stderr  # progress
-    assert "1 | raise ValueError('no data')" in done.stderr
-    assert "03_bad  FAILED" in done.stdout
-
-
 def test_help_and_version_load_nothing_heavy():
     code = (
         "import sys, mmlib.suite.cli\n"
@@ -202,15 +192,10 @@ def test_report_prints_where_the_site_is(tmp_path, monkeypatch, capsys):
     assert asked == [(tmp_path, None), (tmp_path, Path("site"))]
 
 
-@pytest.mark.parametrize(
-    ("folder", "said"), [("none", "there is no folder"), (".", "holds no summary.json")]
-)
-def test_report_of_no_run_is_wrong_usage(tmp_path, capsys, folder, said):
-    assert cli.main(["report", str(tmp_path / folder)]) == 2
+def test_report_of_no_run_is_wrong_usage(tmp_path, capsys):
+    assert cli.main(["report", str(tmp_path)]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("mmlib report: ")
-    assert said in told
-    assert str(tmp_path / folder) in told
+    assert told.startswith(f"mmlib report: {tmp_path / 'summary.json'} cannot be read")
     assert told.count("\n") == 1
 
 

@@ -414,74 +414,39 @@ def test_form_of_exercises():
 
 # The versions, executed
 
-FILLED = {
-    "blank": {},
-    "wrong": {1: "answer_1 = 6", 2: "answer_2 = 'dc'", 3: "def twice(x):\n    return x * x"},
-    "right": {n: answer for n, (answer, _) in CHECKS.items()},
-}
+ANSWERS = {2: "answer_2 = 'dc'", 3: CHECKS[3][0]}  # of a student: a blank, a wrong one, a right one
 TOLD = {
-    "blank": [
-        f"Exercise {n} has no answer yet: put yours in the place of ... in the cell above, "
-        "and run both cells."
-        for n in (1, 2, 3)
-    ],
-    "wrong": [
-        "Exercise 1: 6 is too large.",
-        "Exercise 2: it is not 'DC': it lets images repeat",
-        "Exercise 3: not right: a square",
-    ],
-    "right": [],
-    "answers": [],
+    "student": {
+        1: "Exercise 1 has no answer yet: put yours in the place of ... in the cell above, "
+        "and run both cells.",
+        2: "Exercise 2: it is not 'DC': it lets images repeat",
+    },
+    "answers": {},
 }
 
 
-@pytest.fixture(scope="module")
-def executed(tmp_path_factory):
-    """The versions, executed elsewhere than the notebooks lie; the students' filled in 3 ways."""
-    folder = tmp_path_factory.mktemp("course")
-    source = write_source(folder / "notebooks")
-    done = {}
-    for name in TOLD:
-        version = "answers" if name == "answers" else "student"
-        [path] = course.write(version, folder / "elsewhere" / name, [source])
-        nb = nbformat.read(path, as_version=4)
-        blanks = [cell for cell in nb.cells if "blank" in cell.metadata.get("tags", [])]
-        for n, answer in FILLED.get(name, {}).items():
-            blanks[n - 1].source = answer
-        where = {"metadata": {"path": str(path.parent)}}
-        done[name] = NotebookClient(nb, allow_errors=True, timeout=60, resources=where).execute()
-    return done
-
-
-@pytest.mark.parametrize("name", TOLD)
-def test_only_check_cells_fail_and_say_why(executed, name):
-    failed = [
-        (cell, output)
-        for cell in executed[name].cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if output.output_type == "error"
-    ]
-    assert [cell.metadata.get("tags") for cell, _ in failed] == [["check"]] * len(TOLD[name])
-    assert [output.evalue for _, output in failed] == TOLD[name]
-    assert [output.traceback for _, output in failed] == [[line] for line in TOLD[name]]
-    kind = "NoAnswer" if name == "blank" else "WrongAnswer"
-    assert {output.ename for _, output in failed} <= {kind}
-
-
-@pytest.mark.parametrize("name", ["right", "answers"])
-def test_right_answers_are_told_so(executed, name):
-    checks = [cell for cell in executed[name].cells if cell.metadata.get("tags") == ["check"]]
-    assert [[o.text for o in cell.outputs] for cell in checks] == [
-        [f"Exercise {n}: right.\n"] for n in (1, 2, 3)
-    ]
-
-
-@pytest.mark.parametrize("name", TOLD)
-def test_every_cell_runs(executed, name):
-    code = [cell for cell in executed[name].cells if cell.cell_type == "code"]
+@pytest.mark.parametrize("version", TOLD)
+def test_only_checks_fail_and_say_why_in_one_line(notebook, tmp_path, version):
+    [path] = course.write(version, tmp_path / "elsewhere", [notebook])
+    nb = nbformat.read(path, as_version=4)
+    blanks = [cell for cell in nb.cells if "blank" in cell.metadata.get("tags", [])]
+    for n, answer in ANSWERS.items() if blanks else ():
+        blanks[n - 1].source = answer
+    where = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(nb, allow_errors=True, timeout=60, resources=where).execute()
+    code = [cell for cell in nb.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert code[-1].outputs == stdout("after\n")
+    checks = [cell for cell in code if cell.metadata.get("tags") == ["check"]]
+    for n, cell in enumerate(checks, 1):
+        [output] = cell.outputs
+        if said := TOLD[version].get(n):
+            assert output.ename == ("NoAnswer" if "no answer" in said else "WrongAnswer")
+            assert output.traceback == [output.evalue] == [said]
+        else:
+            assert output.text == f"Exercise {n}: right.\n"
+    others = [o for cell in code if cell not in checks for o in cell.outputs]
+    assert not [output for output in others if output.output_type == "error"]
 
 
 def test_record_says_what_was_made(notebook, tmp_path):

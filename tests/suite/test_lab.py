@@ -18,7 +18,7 @@ DONE = f"""() => {IDLE} &&
     ![...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].some(
         prompt => prompt.textContent.includes("*"))"""
 SEEN = """() => ({
-    heading: document.querySelector(".jp-RenderedMarkdown h1")?.firstChild.textContent,
+    heading: document.querySelector(".jp-RenderedMarkdown h1").textContent.replace("¶", ""),
     unrun: [...document.querySelectorAll(".jp-CodeCell")].filter(
         cell => cell.querySelector(".cm-content")?.textContent.trim() &&
             !/\\d/.test(cell.querySelector(".jp-InputPrompt").textContent)).length,

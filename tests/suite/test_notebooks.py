@@ -13,7 +13,14 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_output
-from tiny_notebooks import KERNELSPEC, PARAMETERS, committed_notebook, five_exercises, stdout
+from tiny_notebooks import (
+    KERNELSPEC,
+    PARAMETERS,
+    committed_notebook,
+    exercise,
+    five_exercises,
+    stdout,
+)
 
 from mmlib.claims import expected_sets, judge
 from mmlib.core.intervals import Estimate
@@ -372,6 +379,18 @@ plt.show()
 """
 
 
+EXERCISES = (  # blank, answer, check; all but the first two are badly made
+    ("answer_1 = ...", "answer_1 = 3", "course.number(1, answer_1, 3, 0.1)"),
+    ("def twice(x):\n    ...", "def twice(x):\n    return 2 * x",
+     "course.function(2, twice, lambda x: 2 * x, [(1,)])"),
+    ("answer_3 = 3", "answer_3 = 3", "course.number(3, answer_3, 3, 0.1)"),
+    ("answer_4 = ...", "three = 3\nanswer_4 = three", "course.number(4, answer_4, three, 0.1)"),
+    ("answer_5 = None + 1", "answer_5 = 3", "course.number(5, answer_5, 3, 0.1)"),
+    ("answer_6 = ...", "answer_6 = 3", "course.number(5, answer_6, 3, 0.1)"),
+    ("answer_7 = ...", "answer_7 = [3]", "course.number(7, len(answer_7), 1, 0.1)"),
+)  # fmt: skip
+
+
 def expected_figures(auc: float, tolerance: float) -> str:
     figures = {
         "coco/AP/AUC": {"value": auc, "tolerance": tolerance},
@@ -408,13 +427,22 @@ def verdicts(tmp_path_factory):
         "dead": [("import os\nos._exit(1)", [], []), ("print(1)", [], stdout("1\n"))],
     }
     for name, cells in notebooks.items():
-        nbformat.write(committed_notebook(*cells), folder / f"{name}.ipynb")
+        nb = committed_notebook(*cells)
+        if name == "dead":
+            nb.cells += exercise(1, "answer_1 = 3", "course.number(1, answer_1, 3, 0.1)", count=3)
+        else:
+            nb.cells += committed_notebook(("from mmlib.suite import course", [], [])).cells
+            for n, (blank, answer, check) in enumerate(EXERCISES, 1):
+                nb.cells += exercise(n, answer, check, blank, count=4 + 3 * n)
+        nbformat.write(nb, folder / f"{name}.ipynb")
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--nbval-lax"]
     command += ["-v", "-p", "no:cacheprovider", "--color=no", f"--rootdir={folder}", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stdout + done.stderr
     cells = re.findall(r"(\w+)::ipynb::Cell (\d) (\w+)", done.stdout)
-    return {(name, int(cell)): outcome for name, cell, outcome in cells} | {"told": done.stdout}
+    tried = re.findall(r"(\w+)\.ipynb::(exercise \d): blank is refused (\w+)", done.stdout)
+    outcomes = {(name, int(cell)): outcome for name, cell, outcome in cells}
+    return outcomes | {(name, n): outcome for name, n, outcome in tried} | {"told": done.stdout}
 
 
 def test_nbval_passes_figures_within_tolerance(verdicts):
@@ -438,28 +466,41 @@ def test_nbval_notices_a_dead_kernel(verdicts):
     assert verdicts["dead", 0] == "FAILED"
     assert verdicts["dead", 1] == "FAILED"
     assert "the kernel died in this cell" in verdicts["told"]
+    assert verdicts["dead", "exercise 1"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome", "said"),
+    [
+        (1, "PASSED", ""),
+        (2, "PASSED", ""),
+        (3, "FAILED", "the check of exercise 3: blank is refused"),
+        (4, "FAILED", "NameError: name 'three' is not defined"),
+        (5, "FAILED", "the blank of exercise 5"),
+        (6, "FAILED", "Exercise 5 has no answer yet"),
+        (7, "FAILED", "TypeError: object of type 'ellipsis' has no len()"),
+    ],
+)
+def test_nbval_then_tries_the_blanks(verdicts, number, outcome, said):
+    assert verdicts["figures", f"exercise {number}"] == outcome
+    assert said in verdicts["told"]
 
 
 # Executing in place
 
 
-def test_execute_replaces_the_outputs_in_place(tmp_path):
-    path = tmp_path / "00_start.ipynb"
-    nb = committed_notebook(
-        ("from mmlib.suite import course", [], []),
-        (PARAMETERS, ["parameters"], []),
-        ("print(tier, seeds, device, out, resume, expected)", [], stdout("old\n")),
-        ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("old\n")),
-    )
-    figures = tmp_path / "expected" / "world" / "00.json"
-    figures.parent.mkdir(parents=True)
-    figures.write_text(json.dumps({"figures": {"AUC": {}}}))
-    nb.cells += five_exercises(count=4)
+def test_execute_replaces_the_outputs_in_place(committed, monkeypatch):
+    nb, path = committed
     nbformat.write(nb, path)
+    done = deepcopy(nb)
+    done.cells[5].outputs = stdout("new\n")
+    done.cells[5].metadata["papermill"] = {}
+    monkeypatch.setattr(hygiene.runner, "execute", lambda _, out, *__: nbformat.write(done, out))
     assert hygiene.main(["execute", str(path)]) == 0
-    done = nbformat.read(path, as_version=4)
-    assert done.cells[5].outputs[0].text == "world 3 auto  False expected\n"
-    assert [cell.id for cell in done.cells] == [cell.id for cell in nb.cells]
+    found = nbformat.read(path, as_version=4)
+    assert found.cells[5].outputs == stdout("new\n")
+    assert [cell.id for cell in found.cells] == [cell.id for cell in nb.cells]
+    assert not found.cells[5].metadata
 
 
 def test_execute_leaves_the_file_when_a_cell_fails(tmp_path, capsys, monkeypatch):
