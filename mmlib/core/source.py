@@ -39,13 +39,18 @@ def imported_modules(module: str) -> frozenset[str]:
 def source_hash(*modules: str) -> str:
     """16 hexadecimal digits of the source of these modules and of all that they import.
 
-    A change to code that they do not import leaves the hash as it is. PyTorch's version counts
-    (without its build: CPU and CUDA builds of one version share results).
+    A change to code that they do not import leaves the hash as it is. Counted too: `NAME.yaml`
+    beside `NAME.py`, and PyTorch's version (without its build: CPU and CUDA builds of one version
+    share results).
     """
     digest = hashlib.sha256(torch.__version__.split("+")[0].encode())
     for name in sorted(set().union(*map(imported_modules, modules))):
         digest.update(name.encode())
-        digest.update(_file(name).read_bytes())  # type: ignore[union-attr]
+        file = _file(name)
+        assert file is not None
+        digest.update(file.read_bytes())
+        if (words := file.with_suffix(".yaml")).is_file():
+            digest.update(words.read_bytes())
     return digest.hexdigest()[:16]
 
 
