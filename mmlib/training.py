@@ -148,7 +148,7 @@ def fit(
 def source_hash() -> str:
     """A hash of mmlib's own code and PyTorch's version: stored results of other code are stale."""
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.yaml")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

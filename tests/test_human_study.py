@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from scipy import stats
@@ -154,6 +154,7 @@ def test_studies_without_sense_are_refused(tmp_path):
             Study(questions, open_image, systems, path)
 
 
+@settings(deadline=None)  # it writes files
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
 def test_any_name_and_key_comes_back_from_the_file(tmp_path_factory, rater, key):
     path = tmp_path_factory.mktemp("study") / "votes.csv"

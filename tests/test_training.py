@@ -305,9 +305,10 @@ def test_another_source_makes_stored_answers_stale(tmp_path, log, monkeypatch):
     assert ran(log) == [1, 2]
 
 
-def test_the_source_hash_sees_every_module(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["module.py", "words.yaml"])
+def test_the_source_hash_sees_every_module(tmp_path, monkeypatch, name):
     (tmp_path / "part").mkdir()
-    module = tmp_path / "part" / "module.py"
+    module = tmp_path / "part" / name
     module.write_text("x = 1\n")
     monkeypatch.setattr(training, "PACKAGE", tmp_path)
     hashes = []

@@ -39,12 +39,27 @@ def imported_modules(module: str) -> frozenset[str]:
 def source_hash(*modules: str) -> str:
     """16 hexadecimal digits of the code of these modules and of all that they import.
 
+<<<<<<< HEAD
     Comments, docstrings and blank lines do not count, and neither does code that is not imported:
     a changed report, or a better explained method, leaves every result valid.
+=======
+    A change to code that they do not import leaves the hash as it is. Counted too: `NAME.yaml`
+    beside `NAME.py`, and PyTorch's version (without its build: CPU and CUDA builds of one version
+    share results).
+>>>>>>> house
     """
     digest = hashlib.sha256()
     for name in sorted(set().union(*map(imported_modules, modules))):
+<<<<<<< HEAD
         digest.update(f"\n{name}\n{_code(_file(name))}".encode())
+=======
+        digest.update(name.encode())
+        file = _file(name)
+        assert file is not None
+        digest.update(file.read_bytes())
+        if (words := file.with_suffix(".yaml")).is_file():
+            digest.update(words.read_bytes())
+>>>>>>> house
     return digest.hexdigest()[:16]
 
 

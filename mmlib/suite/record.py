@@ -44,7 +44,7 @@ def record(
     Raises DataError for a paper without evidence, and what loading its data raises.
     """
     experiment, data_module = room(number, "experiment"), room(number, "data")
-    study = data_module.load_documents(tier, datasets)
+    study = data_module.load_documents(tier, datasets, unlabelled=not datasets)
     data = data_module.load_arrays(study, tier)
     folder = (folder or evidence_dir()) / tier
     head = records.header(

@@ -18,14 +18,14 @@ def looked(monkeypatch, tmp_path):
     """Pictures looked at; the cache lies in a folder of its own, the drawing is left out."""
     count = []
 
-    def look(images):
+    def extract(images):
         count.append(len(images))
         found = np.array([[image] * 2 for image in images], np.float32)
         return found[:, None], found, backbone.LABELS
 
     monkeypatch.setattr(world, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(world, "picture", lambda scenes, size, row: scenes[row].seed % 1000)
-    monkeypatch.setattr(backbone, "look", look)
+    monkeypatch.setattr(backbone, "extract", extract)
     return count
 
 

@@ -203,7 +203,7 @@ def test_workers_only_see(monkeypatch):  # that seeing does not depend on them i
         asked.append(workers)
         return np.zeros((len(scenes), 1, 1), np.float32), None, ()
 
-    monkeypatch.setattr("mmlib.world.discourse.see", blind)
+    monkeypatch.setattr("mmlib.world.discourse.extract_features", blind)
     one, two = (related_pairs("val", 20, workers=workers) for workers in (1, 2))
     assert asked == [1, 2]
     assert one.texts == two.texts

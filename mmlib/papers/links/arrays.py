@@ -40,7 +40,8 @@ class Arrays:
     words (vocabulary, word width): where word embeddings start; features (images, width).
     label_scores (images, labels) and label_words (labels, word width): what a classifier sees in
     an image, and the labels' names as word vectors. truth: for each test document what a reader
-    who knows the picture would score, (n, m). Both are None where there is no such thing.
+    who knows the picture would score, (n, m). All are None where there is no such thing.
+    key: of documents without labels, the sealed links of the test documents (n, m).
     """
 
     ids: np.ndarray
@@ -51,6 +52,7 @@ class Arrays:
     label_scores: np.ndarray | None = None
     label_words: np.ndarray | None = None
     truth: tuple[np.ndarray, ...] | None = None
+    key: tuple[np.ndarray, ...] | None = None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -61,7 +63,7 @@ class Arrays:
         for split in SPLITS:
             own = self.splits[split]
             parts += [*own.sentences, *own.images, *(own.links or ()), own.rounds, own.clusters]
-        for part in [*parts, *(self.truth or ())]:
+        for part in [*parts, *(self.truth or ()), *(self.key or ())]:
             digest.update(
                 f"{part.shape}{part.dtype}".encode() + np.ascontiguousarray(part).tobytes()
             )

@@ -24,6 +24,7 @@ from mmlib.papers.links.experiment import (
     STEP_TIME,
     STRUCTURED,
     auc,
+    labelled,
     strongest_baseline,
     together,
 )
@@ -55,18 +56,18 @@ def _level(evidence: Evidence, dataset: str, system: str, seeds: Seeds) -> Effec
 
 def _structure(evidence: Evidence, seeds: Seeds) -> Effects:
     found = {}
-    for name in evidence.datasets:
+    for name in labelled(evidence):
         control = strongest_baseline(evidence, name)
         found[f"{name}, over {control}"] = _gap(evidence, name, STRUCTURED, [control], seeds)
     return found
 
 
 def _no_structure(evidence: Evidence, seeds: Seeds) -> Effects:
-    return {name: _level(evidence, name, "NoStruct", seeds) for name in evidence.datasets}
+    return {name: _level(evidence, name, "NoStruct", seeds) for name in labelled(evidence)}
 
 
 def _stress(evidence: Evidence, seeds: Seeds) -> Effects:
-    if "stress" not in evidence.datasets:
+    if "stress" not in labelled(evidence):
         return "this tier has no stress documents"
     control = strongest_baseline(evidence, "stress")
     return {f"stress, over {control}": _gap(evidence, "stress", ["DC"], [control], seeds)}
@@ -74,11 +75,11 @@ def _stress(evidence: Evidence, seeds: Seeds) -> Effects:
 
 def _half(evidence: Evidence, seeds: Seeds) -> Effects:
     halves, full = ("TK+½k", "AP+½k"), ("TK", "AP")
-    return {name: _gap(evidence, name, halves, full, seeds) for name in evidence.datasets}
+    return {name: _gap(evidence, name, halves, full, seeds) for name in labelled(evidence)}
 
 
 def _organic(evidence: Evidence, seeds: Seeds) -> Effects:
-    there = [name for name in evidence.datasets if name in ("organic", "diy")]
+    there = [name for name in labelled(evidence) if name in ("organic", "diy")]
     if not there:
         return "this tier has no organic documents"
     return {name: _gap(evidence, name, ["AP"], ["DC", "TK"], seeds) for name in there}
@@ -88,7 +89,7 @@ ORDERS = (("coco", "cohesive"), ("mixed5", "cohesive"), ("cohesive", "story"))
 
 
 def _cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
-    levels = {name: _level(evidence, name, "AP", seeds) for name in evidence.datasets}
+    levels = {name: _level(evidence, name, "AP", seeds) for name in labelled(evidence)}
     return {
         f"{a} > {b}": difference(levels[a], levels[b])
         for a, b in ORDERS
@@ -99,12 +100,12 @@ def _cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
 def _together(evidence: Evidence, seeds: Seeds) -> Effects:
     if len(seeds) < 2:
         return "one seed has no spread"
-    return {name: over_seeds(together(evidence, name, seeds)) for name in evidence.datasets}
+    return {name: over_seeds(together(evidence, name, seeds)) for name in labelled(evidence)}
 
 
 def _same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
     found = {}
-    for name in evidence.datasets:
+    for name in labelled(evidence):
         x, y = (auc(evidence, name, [system], seeds).mean(axis=0) for system in ("DC", "AP"))
         scored = ~np.isnan(x)
         clusters = evidence.clusters(name)[scored]
@@ -114,7 +115,7 @@ def _same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
 
 def _spread(evidence: Evidence, seeds: Seeds) -> Effects:
     found = {}
-    for name in (n for n in evidence.datasets if n in ("cohesive", "story", "stress")):
+    for name in (n for n in labelled(evidence) if n in ("cohesive", "story", "stress")):
         y = auc(evidence, name, ["AP"], seeds).mean(axis=0)
         scored = ~np.isnan(y)
         # One predictor a data set: its parts share documents, and so would the slopes of two.
@@ -125,9 +126,10 @@ def _spread(evidence: Evidence, seeds: Seeds) -> Effects:
 
 
 def _variant(evidence: Evidence, pairs: Sequence[tuple[str, str]], seeds: Seeds) -> Effects:
+    """Gaps of those pairs of systems that were trained on a data set, averaged."""
     found = {}
-    for name in evidence.datasets:
-        there = [pair for pair in pairs if evidence.has(name, pair[0], "AUC")]
+    for name in labelled(evidence):
+        there = [p for p in pairs if all(evidence.has(name, system, "AUC") for system in p)]
         if there:
             variants, controls = zip(*there, strict=True)
             found[name] = _gap(evidence, name, variants, controls, seeds)
@@ -135,8 +137,9 @@ def _variant(evidence: Evidence, pairs: Sequence[tuple[str, str]], seeds: Seeds)
 
 
 def _hard(evidence: Evidence, seeds: Seeds) -> Effects:
-    pairs = [(f"{one}, hard negatives", one) for one in ("DC", "AP")]
-    return _variant(evidence, pairs, seeds)
+    hard = [(f"{one}, hard negatives", one) for one in ("DC", "AP")]
+    averaged = [(one, f"{one}, averaged negatives") for one in ("DC", "AP")]
+    return _variant(evidence, [*hard, *averaged], seeds)
 
 
 def _more(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -146,7 +149,7 @@ def _more(evidence: Evidence, seeds: Seeds) -> Effects:
 
 def _faster(evidence: Evidence, seeds: Seeds) -> Effects:
     found = {}
-    for name in evidence.datasets:
+    for name in labelled(evidence):
         if evidence.has(name, STEP_TIME, "ms of DC", EPOCHS):
             dc, ap = (evidence.curves(name, STEP_TIME, f"ms of {s}")[0] for s in ("DC", "AP"))
             found[name] = over_seeds(100 * (dc - ap) / np.median(dc))

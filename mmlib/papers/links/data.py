@@ -20,7 +20,7 @@ from mmlib.features.text import (
 from mmlib.papers.links import builders, sessions
 from mmlib.papers.links.arrays import SPLITS, Arrays, Split
 from mmlib.papers.links.documents import Corpus, Document, cluster_numbers
-from mmlib.papers.links.experiment import budget
+from mmlib.papers.links.experiment import UNLABELLED, budget
 from mmlib.papers.links.files import read_corpus
 from mmlib.papers.links.model import Settings
 from mmlib.papers.links.world_documents import from_world, picture_scenes
@@ -195,10 +195,12 @@ def prepare(
     settings: Settings,
     vectors: Mapping[str, np.ndarray] | None = None,
     seed: int = 0,
+    key: Mapping[str, np.ndarray] | None = None,
 ) -> Arrays:
     """Tokenise a corpus and index it. The vocabulary sees training sentences only.
 
     vectors: word -> (word_width,) to start from; None starts from small random embeddings.
+    key: document id -> sealed links, of a corpus without labels.
     Image features are centred, each divided by its deviation to the power that the settings name,
     and brought to unit overall deviation, all by training images.
     """
@@ -226,6 +228,7 @@ def prepare(
         if named and vectors is not None
         else None,
         truth=tuple(map(corpus.recognise, corpus.test)) if corpus.recognise else None,
+        key=tuple(key[document.id] for document in corpus.test) if key else None,
     )
 
 
@@ -241,9 +244,11 @@ def _index(corpus: Corpus, documents: Sequence[Document], row: Mapping[str, int]
 
 
 def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
-    """The labelled corpora of a study as arrays, each prepared as its budget says."""
+    """All corpora of a study as arrays, each prepared as its budget says."""
     found = {}
-    for kind, corpus in study.corpora.items():
-        settings = budget(tier, kind)
-        found[kind] = prepare(corpus, settings, word_vectors(corpus, settings))
+    for kind, corpus in {**study.corpora, UNLABELLED: study.unlabelled}.items():
+        if corpus is not None:
+            settings = budget(tier, kind)
+            key = study.key if kind == UNLABELLED else None
+            found[kind] = prepare(corpus, settings, word_vectors(corpus, settings), key=key)
     return found

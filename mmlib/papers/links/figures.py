@@ -26,6 +26,7 @@ from mmlib.papers.links.experiment import (
     SYSTEMS,
     VARIANTS,
     auc,
+    labelled,
     difficulty,
     own_row,
     predictors,
@@ -167,7 +168,7 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
     set, system) -> AUC of a training of this run, a diamond.
     """
     shown = [name for name in SYSTEMS if name != "TK"]
-    sets = evidence.datasets
+    sets = labelled(evidence)
     figure, axes = plt.subplots(1, len(sets), figsize=(2.35 * len(sets), 3.6), squeeze=False)
     for axis, dataset in zip(axes[0], sets, strict=True):
         for x, name in enumerate(shown):
@@ -202,7 +203,7 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
 def objectives(evidence: Evidence, system: str = "AP") -> Figure:
     """Fig. 3: dev loss and dev AUC over epochs, and one over the other; mean and range of seeds."""
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2))
-    for colour, dataset in zip(plots.COLOURS, evidence.datasets, strict=False):
+    for colour, dataset in zip(plots.COLOURS, labelled(evidence), strict=False):
         loss, links = (evidence.curves(dataset, system, key) for key in ("dev_loss", "dev_AUC"))
         epochs = np.arange(1, loss.shape[1] + 1)
         for axis, values in zip(axes, (loss, links), strict=False):
@@ -237,7 +238,7 @@ def difficulty_figure(evidence: Evidence, datasets: Sequence[str], system: str =
 def variants(evidence: Evidence) -> pd.DataFrame:
     """The variants beside what they vary: mean ± deviation over seeds of each metric."""
     rows = {}
-    for dataset in evidence.datasets:
+    for dataset in labelled(evidence):
         if not any(evidence.has(dataset, name, "AUC") for name in VARIANTS):
             continue
         for name in ("NoStruct", "DC", "AP", *VARIANTS):
@@ -252,8 +253,8 @@ def everything(
     evidence: Evidence,
 ) -> tuple[dict[str, pd.DataFrame], dict[str, Figure]]:
     """All tables and all figures that need nothing but evidence, by name."""
-    hard = [name for name in evidence.datasets if name != "coco"]
-    tables = {f"results_{name}": results(evidence, name) for name in evidence.datasets}
+    hard = [name for name in labelled(evidence) if name != "coco"]
+    tables = {f"results_{name}": results(evidence, name) for name in labelled(evidence)}
     tables |= {"difficulty": difficulty(evidence, hard), "variants": variants(evidence)}
     figures = {
         "overview": overview(evidence),

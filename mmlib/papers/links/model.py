@@ -431,8 +431,8 @@ def train(
         return figures
 
     history = fit(
-        model, batches, loss, dev_figures, epochs=settings.epochs, optimizer=optimizer, schedule=schedule, seed=job.seed,
-        device=device, checkpoint=checkpoint, after_epoch=after_epoch,
+        model, batches, loss, dev_figures, epochs=settings.epochs, optimizer=optimizer,
+        schedule=schedule, seed=job.seed, device=device, checkpoint=checkpoint, after_epoch=after_epoch,
     )  # fmt: skip
     return model, history
 
@@ -440,9 +440,14 @@ def train(
 def train_and_score(
     job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None
 ) -> Answer:
-    """Train, and score every test document (metrics; nothing where there are no labels)."""
+    """Train, and score every test document.
+
+    Documents without labels are scored by their sealed key where there is one: nothing before
+    this has read it.
+    """
     started = time.process_time()
     model, history = train(job, arrays, device, checkpoint)
     test = arrays.splits["test"]
+    test = replace(test, links=test.links or arrays.key)
     found = evaluate(cosine_matrices(model, arrays, "test", device), test) if test.links else {}
     return Answer({"test": found}, history, time.process_time() - started)
