@@ -39,33 +39,22 @@ def imported_modules(module: str) -> frozenset[str]:
 def source_hash(*modules: str) -> str:
     """16 hexadecimal digits of the code of these modules and of all that they import.
 
-<<<<<<< HEAD
     Comments, docstrings and blank lines do not count, and neither does code that is not imported:
-    a changed report, or a better explained method, leaves every result valid.
-=======
-    A change to code that they do not import leaves the hash as it is. Counted too: `NAME.yaml`
-    beside `NAME.py`, and PyTorch's version (without its build: CPU and CUDA builds of one version
-    share results).
->>>>>>> house
+    a changed report, or a better explained method, leaves every result valid. `NAME.yaml` beside
+    `NAME.py` counts.
     """
     digest = hashlib.sha256()
     for name in sorted(set().union(*map(imported_modules, modules))):
-<<<<<<< HEAD
-        digest.update(f"\n{name}\n{_code(_file(name))}".encode())
-=======
-        digest.update(name.encode())
         file = _file(name)
         assert file is not None
-        digest.update(file.read_bytes())
+        digest.update(f"\n{name}\n{_code(file)}".encode())
         if (words := file.with_suffix(".yaml")).is_file():
             digest.update(words.read_bytes())
->>>>>>> house
     return digest.hexdigest()[:16]
 
 
-def _code(path: Path | None) -> str:
+def _code(path: Path) -> str:
     """The text of a module without comments, docstrings and blank lines."""
-    assert path is not None
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

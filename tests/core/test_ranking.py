@@ -593,11 +593,7 @@ def test_the_benchmark_still_runs_and_checks_its_answers(monkeypatch, capsys):
 
 
 def test_it_needs_no_parser():
-<<<<<<< HEAD
     code = (
         "import sys, mmlib.core.ranking; sys.exit(bool({'spacy', 'gensim'} & sys.modules.keys()))"
     )
-=======
-    code = "import sys, mmlib.core.ranking; sys.exit(bool({'spacy', 'gensim'} & {*sys.modules}))"
->>>>>>> house
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -16,7 +16,14 @@ from mmlib.core.jobs import Answer, Job
 from mmlib.papers.links import baselines
 from mmlib.papers.links.arrays import Arrays, Batches
 from mmlib.papers.links.baselines import means, spread, word_shares
-from mmlib.papers.links.model import LinkModel, Negatives, Settings, System, batch_loss, train_and_score
+from mmlib.papers.links.model import (
+    LinkModel,
+    Negatives,
+    Settings,
+    System,
+    batch_loss,
+    train_and_score,
+)
 
 PAPER = "links"
 # What makes the evidence: a change to these modules, or to what they import, makes it stale.
@@ -175,7 +182,11 @@ def stages(
     tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]
 ) -> list[tuple[Callable[..., Answer], list[Job], bool]]:
     """All that evidence needs: functions and their jobs, and whether they may run side by side."""
-    documents = [Job(PAPER, tier, dataset, {"system": DOCUMENTS}, 0) for dataset in data if dataset != UNLABELLED]
+    documents = [
+        Job(PAPER, tier, dataset, {"system": DOCUMENTS}, 0)
+        for dataset in data
+        if dataset != UNLABELLED
+    ]
     return [
         (baselines.score, scorings(tier, data, seeds), True),
         (describe_documents, documents, True),

@@ -26,8 +26,8 @@ from mmlib.papers.links.experiment import (
     SYSTEMS,
     VARIANTS,
     auc,
-    labelled,
     difficulty,
+    labelled,
     own_row,
     predictors,
 )
