@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from sklearn.linear_model import RidgeCV
+from sklearn.linear_model import Ridge
 
 from mmlib.core.jobs import Answer, Job
 from mmlib.papers.links.arrays import Arrays, Split
 from mmlib.papers.links.model import evaluate
 
-ALPHAS = tuple(10.0**power for power in range(-3, 5))  # of the ridge, by leave-one-out
+ALPHAS = tuple(10.0 ** (power / 2) for power in range(-6, 5))  # of the ridge
 MOST_LABELS = 20  # K of Object Detection
 
 
@@ -80,23 +80,30 @@ def ridge_scores(arrays: Arrays, split: str, supervised: bool) -> list[np.ndarra
     """Cosines of what a sentence's words predict and an image's features.
 
     A linear map from words to image features, fitted on training documents: on one row a document,
-    (mean words, mean features), which no link enters; or, supervised, on one row a link. The
-    strength of the ridge is chosen by leave-one-out on the same rows.
+    (mean words, mean features), which no link enters; or, supervised, on one row a linked pair.
+    The strength of the ridge is that of the least squared error on the same rows of dev.
     """
     words = word_shares(arrays)  # (sentences, vocabulary)
-    train = arrays.splits["train"]
-    if supervised:
-        assert train.links is not None
-        pairs = [np.argwhere(links) for links in train.links]
-        rows = zip(train.sentences, train.images, pairs, strict=True)
-        both = np.concatenate([np.stack([s[p[:, 0]], v[p[:, 1]]], 1) for s, v, p in rows])
-        x, y = words[both[:, 0]], arrays.features[both[:, 1]]
-    else:
-        x = np.stack([words[s].mean(axis=0) for s in train.sentences])
-        y = np.stack([arrays.features[v].mean(axis=0) for v in train.images])
-    ridge = RidgeCV(ALPHAS).fit(x, y)
+    train, dev = (_rows(arrays, words, part, supervised) for part in ("train", "val"))
+    fitted = [Ridge(alpha).fit(*train) for alpha in ALPHAS]
+    ridge = min(fitted, key=lambda one: np.square(one.predict(dev[0]) - dev[1]).mean())
     predicted = unit(ridge.predict(words) - ridge.intercept_)
     return _products(predicted, unit(arrays.features - ridge.intercept_), arrays.splits[split])
+
+
+def _rows(
+    arrays: Arrays, words: np.ndarray, split: str, supervised: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Words (rows, vocabulary) and features (rows, width) to learn from, or to choose by."""
+    own = arrays.splits[split]
+    if not supervised:
+        return means(words, own.sentences), means(arrays.features, own.images)
+    assert own.links is not None
+    linked = [np.argwhere(links) for links in own.links]
+    nodes = zip(own.sentences, own.images, linked, strict=True)
+    pairs = np.concatenate([np.stack([s[p[:, 0]], v[p[:, 1]]], 1) for s, v, p in nodes])
+    pairs = np.unique(pairs, axis=0)  # a caption and its image meet in many documents
+    return words[pairs[:, 0]], arrays.features[pairs[:, 1]]
 
 
 def word_shares(arrays: Arrays) -> np.ndarray:

@@ -182,11 +182,8 @@ def stages(
     tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]
 ) -> list[tuple[Callable[..., Answer], list[Job], bool]]:
     """All that evidence needs: functions and their jobs, and whether they may run side by side."""
-    documents = [
-        Job(PAPER, tier, dataset, {"system": DOCUMENTS}, 0)
-        for dataset in data
-        if dataset != UNLABELLED
-    ]
+    known = [dataset for dataset in data if dataset != UNLABELLED]
+    documents = [Job(PAPER, tier, dataset, {"system": DOCUMENTS}, 0) for dataset in known]
     return [
         (baselines.score, scorings(tier, data, seeds), True),
         (describe_documents, documents, True),

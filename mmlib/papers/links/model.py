@@ -432,7 +432,8 @@ def train(
 
     history = fit(
         model, batches, loss, dev_figures, epochs=settings.epochs, optimizer=optimizer,
-        schedule=schedule, seed=job.seed, device=device, checkpoint=checkpoint, after_epoch=after_epoch,
+        schedule=schedule, seed=job.seed, device=device, checkpoint=checkpoint,
+        after_epoch=after_epoch,
     )  # fmt: skip
     return model, history
 

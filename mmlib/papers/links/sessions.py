@@ -195,7 +195,7 @@ def _rounds(
 def look_alikes(
     unit: np.ndarray, rows: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Disjoint groups of `rows`: a random one with its nearest free ones, sizes drawn from `sizes`."""
+    """Disjoint groups of `rows`: a random one and its nearest free ones, as many as drawn."""
     free = np.zeros(len(unit), dtype=bool)
     free[rows] = True
     groups = []

@@ -20,7 +20,7 @@ from mmlib.papers.links.sessions import (
 
 
 def fake_split(split, count, rng, start):
-    """Uploads of 1 to 3 photos 40 ids apart, the uploads a million apart; an upload's look alike."""
+    """Uploads of 1 to 3 photos 40 ids apart, uploads a million apart; one's look alike."""
     ids, features, captions, number = [], [], [], start
     while len(ids) < count:
         number += 1_000_000
@@ -101,7 +101,8 @@ def test_every_sentence_belongs_to_one_photo_of_its_document(corpus):
             links = document.link_matrix()
             assert (links.sum(axis=1) == 1).all()
             assert set(document.image_labels) == {-1}  # many-to-one stands on the sentence side
-            assert len(document.sentences) >= 2 and 2 <= len(document.images) <= 6
+            assert len(document.sentences) >= 2
+            assert 2 <= len(document.images) <= 6
             assert links.sum(axis=0).max() < len(CAPTIONS)
             sizes.add((len(document.sentences), len(document.images)))
     assert len(sizes) > 4
@@ -129,7 +130,8 @@ def test_told_gives_at_least_two_captions_and_at_most_three_a_photo():
     rows = np.array([4, 9])
     for _ in range(200):
         times = np.unique(captions_each(rows, rng), return_counts=True)
-        assert 2 <= times[1].sum() <= 6 and times[1].max() <= 3
+        assert 2 <= times[1].sum() <= 6
+        assert times[1].max() <= 3
 
 
 def test_look_alikes_are_disjoint_and_near():
