@@ -27,6 +27,7 @@ from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.source import source_hash
 
 EPOCHS = "epochs"  # the split under which learning curves stand
+COMMON = ("paper", "tier", "dataset", "split", "system", "seed", "item", "cluster", "metric", "value")
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 
@@ -54,7 +55,7 @@ class Evidence:
 
     @property
     def datasets(self) -> list[str]:
-        """Data sets in the order of recording."""
+        """Data sets by name."""
         return list(dict.fromkeys(self.table.dataset))
 
     @property
@@ -63,7 +64,7 @@ class Evidence:
         return sorted(int(seed) for seed in self.table.seed.unique())
 
     def systems(self, dataset: str) -> list[str]:
-        """The systems of a data set, in the order of recording."""
+        """The systems of a data set by name."""
         return list(dict.fromkeys(self.table.system[self.table.dataset == dataset]))
 
     def metrics(self, dataset: str, system: str, split: str = "test") -> list[str]:
@@ -75,6 +76,16 @@ class Evidence:
         rows = self.table[["dataset", "system", "seed"]].drop_duplicates()
         return set(rows.itertuples(index=False, name=None))
 
+    def columns(self) -> dict[tuple[str, str], dict[str, str]]:
+        """(dataset, system) -> the columns that say what the system is, as text."""
+        names = ["system", *(name for name in self.table.columns if name not in COMMON)]
+        rows = self.table.drop_duplicates(["dataset", "system"])
+        told = rows[names].to_dict("records")
+        return {
+            (dataset, row["system"]): {k: v for k, v in row.items() if not pd.isna(v)}
+            for dataset, row in zip(rows.dataset, told, strict=True)
+        }
+
     def has_job(self, dataset: str, system: str, seed: int) -> bool:
         """Whether a job's values are there."""
         return (dataset, system, seed) in self._jobs
@@ -82,6 +93,18 @@ class Evidence:
     def has(self, dataset: str, system: str, metric: str, split: str = "test") -> bool:
         """Whether there are values."""
         return (dataset, split, system, metric) in self._cubes
+
+    @cached_property
+    def _closed(self) -> set[tuple[str, str]]:
+        seeds: dict[tuple[str, str], int] = {}
+        for (dataset, split, system, _), (_, known, _) in self._cubes.items():
+            count = len(known) if split != EPOCHS else 2  # what was trained knows a seed
+            seeds[dataset, system] = max(count, seeds.get((dataset, system), 0))
+        return {key for key, count in seeds.items() if count == 1}
+
+    def is_closed(self, dataset: str, system: str) -> bool:
+        """Whether a system knows no seed: one row of values, and none of a training."""
+        return (dataset, system) in self._closed
 
     def values(
         self,
@@ -100,7 +123,7 @@ class Evidence:
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
         values, known, _ = self._cubes[dataset, split, system, metric]
         wanted = self.seeds if seeds is None else list(seeds)
-        if len(known) == 1 and len(self.seeds) > 1:
+        if self.is_closed(dataset, system):
             return np.repeat(values, len(wanted), axis=0)
         row = {int(seed): i for i, seed in enumerate(known)}
         if missing := [seed for seed in wanted if seed not in row]:
