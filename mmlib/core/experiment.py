@@ -200,7 +200,8 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
     known = [*KEYS, "seed", "item", "cluster", "metric", "value"]
     own = sorted(set(table.columns) - set(known))
     names = [*KEYS, *own, "metric"]
-    table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]].copy()
+    table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]]
+    table = table.reset_index(drop=True)  # tables put together repeat their labels
     for name in names:  # a column that only some systems have is missing in the others
         kept = table[name].astype(object)
         table[name] = kept.map(str, na_action="ignore").astype("category")
