@@ -21,7 +21,8 @@ from mmlib.suite import course, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-PARAMETERS = {"tier", "seeds", "device", "out", "resume", "expected"}
+PARAMETERS = {"tier", "seeds", "device", "out"}
+HELD_BY = ({"resume", "expected"}, {"evidence"})  # expected figures, or recorded evidence
 KEPT_METADATA = {"tags", "jupyter"}
 FORBIDDEN_TAGS = {
     "injected-parameters",
@@ -105,6 +106,8 @@ def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
     except runner.ParameterError as error:
         return [str(error)]
     found = [f"no parameter {name}" for name in sorted(PARAMETERS - names)]
+    if not any(own <= names for own in HELD_BY):
+        found.append("neither the parameters resume and expected, nor evidence")
     unread = sorted(runner.unread_parameters(nb.cells, names))
     return found + [f"the parameter {name} is never read" for name in unread]
 
@@ -174,6 +177,8 @@ def _check_cell_problems(code: list[nbformat.NotebookNode], path: Path) -> list[
         for line in output.text.splitlines()
     ]
     stated = sum(WITHIN in line for line in lines)
+    if "evidence" in runner.default_parameters(code):
+        return [] if 0 < stated == len(lines) else [f"a figure is not stated to be {WITHIN}"]
     expected = [
         json.loads(file.read_text())["figures"]
         for file in (path.parent / "expected" / "world").glob("*.json")

@@ -55,3 +55,12 @@ def _is_same(header: Mapping[str, Any]) -> bool:
         and recorded["instructions"] == here["instructions"]
         and header["versions"]["torch"] == torch.__version__.split("+")[0]
     )
+
+
+def print_check(check: Mapping[str, Any]) -> None:
+    """One line a figure; its words, unlike the numbers, are the same from run to run."""
+    for figure in check["figures"]:
+        if figure["within"]:
+            print(f"{figure['figure']}: within tolerance")
+        else:
+            print("{figure}: {value} is OUTSIDE {expected} ± {tolerance}".format(**figure))

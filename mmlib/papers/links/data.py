@@ -36,11 +36,11 @@ here shows how a method behaves where the truth is known, not how well it would 
 photographs."""
 
 # Pictures of the world, albums of the world, and documents made of them.
-WORLD_IMAGES = {"train": 3300, "val": 240, "test": 900}
-WORLD_ALBUMS = {"train": 700, "val": 66, "test": 220}
+WORLD_IMAGES = {"train": 3300, "val": 240, "test": 1800}
+WORLD_ALBUMS = {"train": 700, "val": 66, "test": 440}
 WORLD_COUNTS = {
-    "coco": {"train": 8800, "val": 64, "test": 240},
-    "cohesive": {"train": 5280, "val": 80, "test": 320},
+    "coco": {"train": 8800, "val": 64, "test": 480},
+    "cohesive": {"train": 5280, "val": 80, "test": 640},
 }
 FLICKR8K_COUNTS = {
     "coco": {"train": 16800, "val": 132, "test": 330},

@@ -23,6 +23,7 @@ from mmlib.papers.links.experiment import (
     FLOORS,
     PAPER,
     PAPER_TABLES,
+    STEP_TIME,
     SYSTEMS,
     VARIANTS,
     auc,
@@ -249,6 +250,18 @@ def variants(evidence: Evidence) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
+def step_times(evidence: Evidence) -> pd.DataFrame:
+    """Median milliseconds of a training step, a row a data set, a column a system."""
+    rows = {}
+    for dataset in labelled(evidence):
+        if evidence.has(dataset, STEP_TIME, "ms of DC", EPOCHS):
+            rows[dataset] = {
+                name: np.median(evidence.curves(dataset, STEP_TIME, f"ms of {name}"))
+                for name in ("DC", "AP")
+            }
+    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
 def everything(
     evidence: Evidence,
 ) -> tuple[dict[str, pd.DataFrame], dict[str, Figure]]:
@@ -256,6 +269,7 @@ def everything(
     hard = [name for name in labelled(evidence) if name != "coco"]
     tables = {f"results_{name}": results(evidence, name) for name in labelled(evidence)}
     tables |= {"difficulty": difficulty(evidence, hard), "variants": variants(evidence)}
+    tables["step_times"] = step_times(evidence)
     figures = {
         "overview": overview(evidence),
         "objectives": objectives(evidence),
