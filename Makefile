@@ -59,7 +59,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python ci/hygiene.py check
-	$(BIN)/python ci/readme.py check
+	$(BIN)/python ci/ledger.py check
 
 types: $(READY)
 	@echo '== types'

@@ -53,12 +53,12 @@ class Evidence:
             found[key] = (wide.to_numpy(float), wide.index.to_numpy(), cluster.to_numpy())
         return found
 
-    @property
+    @cached_property
     def datasets(self) -> list[str]:
         """Data sets by name."""
         return list(dict.fromkeys(self.table.dataset))
 
-    @property
+    @cached_property
     def seeds(self) -> list[int]:
         """All seeds, in order."""
         return sorted(int(seed) for seed in self.table.seed.unique())

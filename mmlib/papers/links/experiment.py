@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 from sklearn.decomposition import PCA
 
 from mmlib.core.evidence import EPOCHS, Evidence
@@ -331,9 +331,16 @@ def together(evidence: Evidence, dataset: str, seeds: Sequence[int]) -> np.ndarr
     """Minus Spearman's ρ of dev loss and dev AUC over epochs, (seeds,): mean over systems."""
     each = []
     for system in STRUCTURED:
-        loss, links = (
-            evidence.values(dataset, system, name, seeds, EPOCHS)
+        a, b = (
+            _centred_ranks(evidence.values(dataset, system, name, seeds, EPOCHS))
             for name in ("dev_loss", "dev_AUC")
         )
-        each.append([-spearmanr(a, b).statistic for a, b in zip(loss, links, strict=True)])
+        with np.errstate(invalid="ignore"):  # a constant curve has no ranks: NaN
+            each.append(-(a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))
     return np.mean(each, axis=0)
+
+
+def _centred_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks in each row, their mean 0."""
+    ranks = rankdata(values, axis=1)
+    return ranks - ranks.mean(axis=1, keepdims=True)

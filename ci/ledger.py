@@ -1,0 +1,257 @@
+"""Write docs/ledger.md, all claims grouped by verdict, or check that it holds what is recorded.
+
+python ci/ledger.py write    from evidence/ and from notebooks/expected/<tier>/<number>_claims.json
+python ci/ledger.py check    exit status 1 where docs/ledger.md says something else
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from mmlib import claims as old
+from mmlib.core import claims as new
+from mmlib.core.errors import DataError
+from mmlib.core.evidence import Evidence
+from mmlib.core.parallel import in_processes
+from mmlib.core.paths import write_atomic
+from mmlib.suite import record
+from mmlib.suite.cli import TIERS
+from mmlib.suite.report import ReportError, recorded_claims
+
+ROOT = Path(__file__).resolve().parent.parent
+TIER_NAMES = {"world": "picture world", "flickr8k": "Flickr8k", "paper": "the paper's data"}
+GROUPS = {
+    "supported": "The whole interval speaks for the claim.",
+    "opposite": "The whole interval speaks against the claim.",
+    "negligible": "Whatever the effect is, it is smaller than what would matter.",
+    "undecided": "The run cannot tell. *Detectable* is the effect that it would have decided in "
+    "four runs of five; *seeds needed*, how many seeds decide the smallest effect of interest as "
+    "often.",
+    "not supported": "The older rule's verdict for all that is neither supported nor opposite. It "
+    "does not tell a small effect from a run too small to see it.",
+    "not tested": "There was nothing to compare, or a control that learnt nothing.",
+}
+COLUMNS = ["claim", "the paper", "tested by", "effect, 95 % interval", "parts"]
+MORE = {"undecided": ["detectable", "seeds needed"], "not tested": ["why"]}
+SOURCES = "Where the figures come from"
+NONE = "–"
+
+HEAD = """# The ledger
+
+All claims, grouped by verdict; within a group by notebook, then by data. `python ci/ledger.py \
+write` makes this page from the records, and `make lint` holds it to them.
+
+The effect of a claim of notebook 04 is pooled over its parts (data sets or pairs of them); *sd* is \
+the estimated spread of the true effects between parts. *Another verdict* is the share of halves of \
+the seeds that give another verdict. Notebooks 00 to 03 show the part that is furthest from the \
+claim, and how many parts are supported. Both rules stand [below](#the-rules). How far to trust a \
+number: [README](../README.md#honest-limits)."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim on one tier's data: where it stands, its verdict, and its cells by column."""
+
+    notebook: str
+    tier: str
+    seeds: int
+    verdict: str
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """How the claims of a notebook and a tier were recorded."""
+
+    notebook: str
+    tier: str
+    told: Sequence[str]  # command, commit, what else
+
+
+def collect(root: Path) -> tuple[list[Entry], list[Source]]:
+    """Everything on record, by notebook and tier. Raises ReportError and DataError."""
+    entries, sources = [], []
+    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        number = path.stem[:2]
+        if number in record.PAPERS:
+            of_tiers = _from_evidence(path.stem, root / "evidence")
+        else:
+            of_tiers = _from_claims(path.stem, root / "notebooks" / "expected")
+        for own, source in of_tiers:
+            entries += own
+            sources.append(source)
+    return entries, sources
+
+
+def _from_evidence(notebook: str, folder: Path) -> list[tuple[list[Entry], Source]]:
+    """Claims judged anew, for each tier that has evidence; a process a tier."""
+    paper = record.room(notebook[:2], "experiment").PAPER
+    tiers = [tier for tier in TIERS if (folder / tier / f"{paper}.parquet").exists()]
+    workers = min(len(tiers), os.cpu_count() or 1)
+    return list(in_processes(_of_tier, [(notebook, tier, folder) for tier in tiers], workers or 1))
+
+
+def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Source]:
+    number = notebook[:2]
+    found = record.read(number, tier, folder)
+    judged = [new.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
+    entries = [
+        Entry(notebook, tier, len(found.seeds), one.verdict, _judged_cells(one, row, found))
+        for one, row in zip(judged, new.ledger(judged).to_dict("records"), strict=True)
+    ]
+    command = f"mmlib record {number} --tier {tier} --seeds {max(found.seeds) + 1}"
+    commit = found.header.get("commit") or "unknown"
+    hours = f"{found.header['cpu_seconds'] / 3600:.1f} CPU hours"
+    return entries, Source(notebook, tier, (command, commit, hours))
+
+
+def _judged_cells(one: new.Judged, row: Mapping[str, str], found: Evidence) -> dict[str, str]:
+    """The cells of a claim of `mmlib.core.claims`; `row` is its row of `claims.ledger`."""
+    parts = ""
+    if one.pooled:
+        parts = str(len(one.pooled.parts))
+        parts += f", sd {row['sd between parts']}" if len(one.pooled.parts) > 1 else ""
+    other = ""
+    if one.verdict in new.DECIDED:
+        share = new.stability(one.claim, found, found.seeds)
+        told = NONE if share != share else f"{100 * share:.0f} %"
+        other = f"another verdict in {told} of halves of the seeds"
+    return {
+        "claim": f"**{row['id']}** {row['claim']}",
+        "the paper": row["paper"],
+        "tested by": row["tested by"],
+        "effect, 95 % interval": row["effect, 95 % interval"],
+        "parts": "; ".join(filter(None, (parts, other))) or NONE,
+        "detectable": row["detectable"],
+        "seeds needed": row["seeds needed"],
+        "why": row["why"] or NONE,
+    }
+
+
+def _from_claims(notebook: str, folder: Path) -> Iterator[tuple[list[Entry], Source]]:
+    """Claims as a notebook's recorded run judged them, by the older rule."""
+    for tier, known in recorded_claims(folder, [notebook]).items():
+        content = known[notebook]
+        how = content["how"]
+        entries = [
+            Entry(notebook, tier, len(how["seeds"]), claim["verdict"], _recorded_cells(claim))
+            for claim in content["claims"]
+        ]
+        yield entries, Source(notebook, tier, (how["command"], how["commit"], how["date"]))
+
+
+def _recorded_cells(claim: Mapping[str, Any]) -> dict[str, str]:
+    """The cells of a claim of `mmlib.claims`."""
+    verdicts = [part["verdict"] for part in claim["parts"].values()]
+    parts = str(len(verdicts)) if verdicts else NONE
+    if len(verdicts) > 1:
+        parts += f"; {claim['weakest']}; {verdicts.count('supported')} supported"
+    elif claim["why"].startswith("weakest: "):  # of several, only the deciding one was kept
+        parts = claim["weakest"]
+    return {
+        "claim": f"**{claim['id']}** {claim['claim']}",
+        "the paper": claim["paper"],
+        "tested by": claim["comparison"],
+        "effect, 95 % interval": old.effect_text(claim),
+        "parts": parts,
+        "why": claim["why"] or NONE,
+    }
+
+
+# --- The page ----------------------------------------------------------------------------------
+
+
+def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
+    """The Markdown of docs/ledger.md."""
+    blocks = [HEAD, _counts(entries, sources)]
+    there = {source.notebook[:2] for source in sources}
+    blocks += [
+        f"Of {number} nothing is recorded yet: `mmlib record {number} --tier world --seeds 20`."
+        for number in record.PAPERS
+        if number not in there
+    ]
+    for verdict, meaning in GROUPS.items():
+        own = [entry for entry in entries if entry.verdict == verdict]
+        if own:
+            blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own)]
+    rows = [
+        [title(s.notebook), TIER_NAMES[s.tier], f"`{s.told[0]}`", f"`{s.told[1][:12]}`", s.told[2]]
+        for s in sources
+    ]
+    blocks += [f"## {SOURCES}", table(["notebook", "data", "command", "commit", ""], rows)]
+    blocks.append("## The rules")
+    for name, rule in (("Notebook 04", new.RULE), ("Notebooks 00 to 03", old.RULE)):
+        blocks += [f"### {name}", f"```text\n{rule}\n```"]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _counts(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
+    """How many claims of each notebook and tier got which verdict."""
+    rows = []
+    for source in sources:
+        own = [e.verdict for e in entries if (e.notebook, e.tier) == (source.notebook, source.tier)]
+        counts = [str(own.count(verdict) or NONE) for verdict in GROUPS]
+        rows.append([title(source.notebook), TIER_NAMES[source.tier], *counts])
+    every = [entry.verdict for entry in entries]
+    rows.append(["all", "", *(str(every.count(verdict) or NONE) for verdict in GROUPS)])
+    return table(["notebook", "data", *GROUPS], rows)
+
+
+def _table(verdict: str, entries: Sequence[Entry]) -> str:
+    """The claims of one verdict."""
+    columns = COLUMNS + MORE.get(verdict, [])
+    if verdict == "not tested":
+        columns = [c for c in columns if c not in ("effect, 95 % interval", "parts")]
+    rows = [
+        [
+            e.notebook[:2],
+            *(e.cells.get(column, NONE) for column in columns),
+            f"{TIER_NAMES[e.tier]}, {e.seeds} seed{'s' * (e.seeds > 1)}",
+        ]
+        for e in entries
+    ]
+    source = f"[data and seeds](#{SOURCES.lower().replace(' ', '-')})"
+    return table(["", *columns, source], rows)
+
+
+def title(notebook: str) -> str:
+    """A link with the notebook's own title."""
+    path = ROOT / "notebooks" / f"{notebook}.ipynb"
+    words = nbformat.read(path, as_version=4).cells[0].source.splitlines()[0].lstrip("# ")
+    return f"[{words}](../notebooks/{path.name})"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; a bar in a cell does not end it."""
+    lines = [columns, *rows]
+    told = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
+    return "\n".join([told[0], "|" + "---|" * len(columns), *told[1:]])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("write", "check"))
+    command = parser.parse_args(arguments).command
+    try:
+        entries, sources = collect(ROOT)
+    except (ReportError, DataError) as error:
+        raise SystemExit(str(error)) from None
+    path, text = ROOT / "docs" / "ledger.md", page(entries, sources)
+    if command == "write":
+        write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        print("docs/ledger.md says something else: python ci/ledger.py write", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
