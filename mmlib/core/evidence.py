@@ -27,6 +27,7 @@ from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.source import source_hash
 
 EPOCHS = "epochs"  # the split under which learning curves stand
+NO_SEED = -1  # the seed of a system that knows none, such as a closed form
 COMMON = ("paper", "tier", "dataset", "split", "system", "seed", "item", "cluster", "metric", "value")
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
@@ -60,8 +61,10 @@ class Evidence:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """All seeds, in order."""
-        return sorted(int(seed) for seed in self.table.seed.unique())
+        """The seeds that every system has which knows one, in order."""
+        rows = self.table[["dataset", "system", "seed"]].drop_duplicates()
+        own = rows[rows.seed != NO_SEED].groupby(["dataset", "system"], observed=True).seed
+        return sorted(map(int, set.intersection(*own.agg(set)))) if own.ngroups else []
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
@@ -94,18 +97,6 @@ class Evidence:
         """Whether there are values."""
         return (dataset, split, system, metric) in self._cubes
 
-    @cached_property
-    def _closed(self) -> set[tuple[str, str]]:
-        seeds: dict[tuple[str, str], int] = {}
-        for (dataset, split, system, _), (_, known, _) in self._cubes.items():
-            count = len(known) if split != EPOCHS else 2  # what was trained knows a seed
-            seeds[dataset, system] = max(count, seeds.get((dataset, system), 0))
-        return {key for key, count in seeds.items() if count == 1}
-
-    def is_closed(self, dataset: str, system: str) -> bool:
-        """Whether a system knows no seed: one row of values, and none of a training."""
-        return (dataset, system) in self._closed
-
     def values(
         self,
         dataset: str,
@@ -123,7 +114,7 @@ class Evidence:
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
         values, known, _ = self._cubes[dataset, split, system, metric]
         wanted = self.seeds if seeds is None else list(seeds)
-        if self.is_closed(dataset, system):
+        if known.tolist() == [NO_SEED]:
             return np.repeat(values, len(wanted), axis=0)
         row = {int(seed): i for i, seed in enumerate(known)}
         if missing := [seed for seed in wanted if seed not in row]:

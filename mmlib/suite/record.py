@@ -117,8 +117,8 @@ def _merged(
     if kept is not None:
         table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
         seconds += kept.header.get("cpu_seconds", 0.0)
-    seeds = sorted(int(seed) for seed in table.seed.unique())
-    return Evidence(table, {**head, "seeds": seeds, "cpu_seconds": round(seconds)})
+    found = Evidence(table, {**head, "cpu_seconds": round(seconds)})
+    return Evidence(table, {**found.header, "seeds": found.seeds})
 
 
 def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:
