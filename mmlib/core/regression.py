@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from scipy import stats
 
-from mmlib.core.evidence import Evidence, machine
+from mmlib.core.evidence import NO_SEED, Evidence, machine
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
 CONFIDENCE = 0.999
@@ -49,7 +49,7 @@ def _means(evidence: Evidence, dataset: str, system: str, metric: str) -> pd.Ser
         return pd.Series(dtype=float)
     means = evidence.means(metric)
     own = means[(means.dataset == dataset) & (means.system == system)].set_index("seed").value
-    if evidence.is_closed(dataset, system):
+    if own.index.tolist() == [NO_SEED]:
         return pd.Series(own.iloc[0], index=evidence.seeds)
     return own
 
