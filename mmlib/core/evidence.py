@@ -27,7 +27,18 @@ from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.source import source_hash
 
 EPOCHS = "epochs"  # the split under which learning curves stand
-COMMON = ("paper", "tier", "dataset", "split", "system", "seed", "item", "cluster", "metric", "value")
+COMMON = (
+    "paper",
+    "tier",
+    "dataset",
+    "split",
+    "system",
+    "seed",
+    "item",
+    "cluster",
+    "metric",
+    "value",
+)
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 

@@ -1,4 +1,4 @@
-"""Documents of several sentences and images: the records, and batches of them.
+"""Documents of several sentences and images: the records.
 
 The label rules are those of the code released with Hessel, Lee and Mimno, "Unsupervised Discovery
 of Multimodal Links in Multi-image, Multi-sentence Documents" (EMNLP 2019). Rows are always
@@ -6,8 +6,7 @@ sentences, columns images.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -133,50 +132,6 @@ class Corpus:
     def rows(self, document: Document) -> np.ndarray:
         """Feature rows of a document's images, (images,) int."""
         return np.array([self.row_of[image] for image in document.images], dtype=np.int64)
-
-
-def _by_round(documents: Sequence[Document]) -> list[list[int]]:
-    rounds = defaultdict(list)
-    for index, document in enumerate(documents):
-        rounds[document.round].append(index)
-    return [rounds[key] for key in sorted(rounds)]
-
-
-def document_batches(
-    documents: Sequence[Document], size: int, rng: np.random.Generator, drop_last: bool = True
-) -> Iterator[list[int]]:
-    """One epoch of batches of `size` document indices, in random order.
-
-    Each batch lies inside one round, so that no image is a source of two of its documents and the
-    other documents are clean negatives. A round's incomplete last batch is dropped (a single
-    left-over document always is). Raises ValueError when no round fills a batch.
-    """
-    batches = []
-    for members in _by_round(documents):
-        order = rng.permutation(members).tolist()
-        batches += [order[start : start + size] for start in range(0, len(order), size)]
-    batches = [b for b in batches if len(b) == size or (not drop_last and len(b) > 1)]
-    if not batches:
-        raise ValueError(f"no round has {size} documents; build more documents or lower the size")
-    for index in rng.permutation(len(batches)):
-        yield batches[index]
-
-
-def fixed_batches(documents: Sequence[Document], size: int) -> list[list[int]]:
-    """The same full pass each time, for the dev loss: batches of `size` inside rounds.
-
-    A round's last batch is filled up from the start of that round, so that every document meets as
-    many negatives; a round with fewer than `size` documents gives one smaller batch, and a lone
-    document, which has no negatives, none.
-    """
-    batches = []
-    for members in _by_round(documents):
-        for start in range(0, len(members), size):
-            batch = members[start : start + size]
-            batch += members[: min(start, size - len(batch))]
-            if len(batch) > 1:
-                batches.append(batch)
-    return batches
 
 
 def cluster_numbers(documents: Sequence[Document]) -> np.ndarray:
