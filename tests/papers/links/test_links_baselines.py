@@ -209,7 +209,10 @@ HOW = Settings(word_width=4, min_count=1, max_words=3)
 def corpus():
     def documents(split, *texts):
         return tuple(
-            Document(f"coco-{split}-r{d}-c00{d}-{d}", text, (str(d), str(d + 3)), (0,) + (-1,) * (len(text) - 1), (-1, -1))
+            Document(
+                f"coco-{split}-r{d}-c00{d}-{d}", text, (str(d), str(d + 3)),
+                (0,) + (-1,) * (len(text) - 1), (-1, -1),
+            )
             for d, text in enumerate(texts)
         )  # fmt: skip
 
