@@ -20,9 +20,12 @@ from measure import processor
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from mmlib.papers.links.model import STRUCTURED, SYSTEMS, Batch, LinkModel, Settings, document_loss
+from mmlib.papers.links.arrays import Batch
+from mmlib.papers.links.experiment import SYSTEMS
+from mmlib.papers.links.model import LinkModel, Settings, document_loss
 from mmlib.papers.links.model import set_similarity as of_batch
 
+STRUCTURED = tuple(name for name in SYSTEMS if name != "NoStruct")
 WORDS, WORD_WIDTH, SENTENCE, FEATURES = 2000, 300, 12, 1664
 
 
@@ -65,8 +68,8 @@ def make_batch(documents: int, n: int, m: int) -> Batch:
         ids=torch.randint(2, WORDS, (sentences, SENTENCE)),
         lengths=torch.full((sentences,), SENTENCE),
         features=torch.randn(images, FEATURES),
-        n=[n] * documents,
-        m=[m] * documents,
+        rows=torch.ones(documents, n, dtype=torch.bool),
+        columns=torch.ones(documents, m, dtype=torch.bool),
     )
 
 
@@ -90,9 +93,10 @@ def compare(name: str, model: LinkModel, batch: Batch, repetitions: int) -> list
         return of_batch(cosines, rows, columns, SYSTEMS[name])
 
     def loop_way(cosines: Tensor) -> Tensor:
-        return of_loop(cosines, batch.n, batch.m, name)
+        n, m = batch.rows.sum(1).tolist(), batch.columns.sum(1).tolist()
+        return of_loop(cosines, n, m, name)
 
-    weights = torch.rand(len(batch.n), len(batch.m))  # a gradient of its own for each pair
+    weights = torch.rand(2 * [len(batch.rows)])  # a gradient of its own for each pair
 
     def similarity(way: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         inputs = cosines.clone().requires_grad_()

@@ -122,7 +122,8 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
 
     def run(name: str) -> None:
         record.record(
-            "04", TIER, range(3), workers=1, folder=folder / name, jobs_folder=folder / f"{name}-jobs"
+            "04", TIER, range(3), workers=1, folder=folder / name,
+            jobs_folder=folder / f"{name}-jobs",
         )  # fmt: skip
 
     record.record(  # what is imported late is imported before the clock starts

@@ -28,7 +28,9 @@ from mmlib.core.source import source_hash
 
 EPOCHS = "epochs"  # the split under which learning curves stand
 NO_SEED = -1  # the seed of a system that knows none, such as a closed form
-COMMON = ("paper", "tier", "dataset", "split", "system", "seed", "item", "cluster", "metric", "value")
+COMMON = tuple(
+    "paper tier dataset split system seed item cluster metric value".split()
+)  # what all tidy tables have
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 

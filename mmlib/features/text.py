@@ -1,4 +1,4 @@
-"""Sentences to tensors: tokens, vocabulary, word vectors, and the recurrent sentence encoder."""
+"""Sentences to tensors: tokens, vocabulary, word vectors."""
 
 import re
 from collections import Counter

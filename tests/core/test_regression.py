@@ -56,7 +56,10 @@ def check_swaps(evidence, datasets):
     every = list(swaps(evidence, datasets))
     assert not any(red({figure: own for figure, own, _ in every}, evidence))
     # The last figure of a pair counts, so each pair of systems is checked by itself.
-    found = [red({figure: other}, evidence)[0] for figure, _, other in every[:: max(1, len(every) // 2000)]]
+    found = [
+        red({figure: other}, evidence)[0]
+        for figure, _, other in every[:: max(1, len(every) // 2000)]
+    ]
     wanted = [abs(own - other) > ROUNDING for _, own, other in every[:: max(1, len(every) // 2000)]]
     assert found == wanted
     assert any(found)

@@ -77,7 +77,9 @@ def test_what_has_changed_is_recorded_anew(tmp_path, monkeypatch, change):
     monkeypatch.setattr(evidence, "source_hash", lambda *modules: found.header["source"])
     anew = {"settings": 2, "data": 2, "source": 4, "system": 4}[change]
     assert len(trained(tmp_path)) == 4 + anew
-    assert not found.table.duplicated(["dataset", "system", "seed", "split", "metric", "item"]).any()
+    assert not found.table.duplicated(
+        ["dataset", "system", "seed", "split", "metric", "item"]
+    ).any()
     pd.testing.assert_frame_equal(record.read("04", "world", tmp_path).table, found.table)
 
 
@@ -100,7 +102,7 @@ def test_no_record_and_a_damaged_one_say_so(tmp_path):
     for broken, content in ((path, b"PAR1"), (path.with_suffix(".json"), b"{")):
         whole = broken.read_bytes()
         broken.write_bytes(content)
-        with pytest.raises(DataError, match="damaged .*get it again or record anew"):
+        with pytest.raises(DataError, match=r"damaged .*get it again or record anew"):
             record.read("04", "world", tmp_path)
         broken.write_bytes(whole)
     path.write_bytes(b"PAR1")

@@ -308,7 +308,8 @@ def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") 
                      "adjusted R²": 100 * fitted.rsquared_adj, "F": fitted.fvalue,
                      "p of F": f"{fitted.f_pvalue:.1g}"}
                 )  # fmt: skip
-    return pd.DataFrame(rows).set_index(["documents", "predictors"]).round(1)
+    columns = ["documents", "predictors", "R² in %", "adjusted R²", "F", "p of F"]
+    return pd.DataFrame(rows, columns=columns).set_index(columns[:2]).round(1)
 
 
 def agreement(evidence: Evidence, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:

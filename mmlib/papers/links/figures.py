@@ -270,9 +270,7 @@ def everything(
     tables = {f"results_{name}": results(evidence, name) for name in labelled(evidence)}
     tables |= {"difficulty": difficulty(evidence, hard), "variants": variants(evidence)}
     tables["step_times"] = step_times(evidence)
-    figures = {
-        "overview": overview(evidence),
-        "objectives": objectives(evidence),
-        "difficulty": difficulty_figure(evidence, hard),
-    }
+    figures = {"overview": overview(evidence), "objectives": objectives(evidence)}
+    if hard:
+        figures["difficulty"] = difficulty_figure(evidence, hard)
     return tables, figures

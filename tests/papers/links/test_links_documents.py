@@ -5,13 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmlib.papers.links.documents import (
-    Document,
-    cluster_numbers,
-    document_batches,
-    fixed_batches,
-    unlabelled,
-)
+from mmlib.papers.links.documents import Document, cluster_numbers, unlabelled
 
 
 def document(sentence_labels, image_labels, id="any"):
@@ -108,47 +102,3 @@ def test_cluster_numbers_keep_documents_of_others_apart():
     documents = [placed(0, 0, 1), placed(0, 1, 2), placed(1, 2, 1)]
     assert cluster_numbers(documents).tolist() == [0, 1, 0]
     assert cluster_numbers([document([0], [0], id="na")] * 3).tolist() == [0, 1, 2]
-
-
-@pytest.fixture
-def rounds():
-    return [placed(r, n) for n, r in enumerate([0] * 25 + [1] * 25 + [2] * 7)]
-
-
-def test_batches_stay_inside_a_round(rounds):
-    batches = list(document_batches(rounds, 11, np.random.default_rng(0)))
-    assert [len(batch) for batch in batches] == [11] * 4
-    assert all(len({rounds[i].round for i in batch}) == 1 for batch in batches)
-    used = [i for batch in batches for i in batch]
-    assert len(set(used)) == len(used)
-
-
-def test_batches_with_the_rest_cover_everything(rounds):
-    batches = list(document_batches(rounds, 11, np.random.default_rng(0), drop_last=False))
-    assert sorted(i for batch in batches for i in batch) == list(range(len(rounds)))
-
-
-def test_batches_follow_the_seed(rounds):
-    first, same, other = (
-        list(document_batches(rounds, 5, np.random.default_rng(seed))) for seed in (1, 1, 2)
-    )
-    assert first == same
-    assert first != other
-
-
-def test_batches_too_large_for_every_round(rounds):
-    with pytest.raises(ValueError, match="no round has 26 documents"):
-        list(document_batches(rounds, 26, np.random.default_rng(0)))
-
-
-def test_fixed_batches_cover_everything_the_same_way(rounds):
-    batches = fixed_batches(rounds, 11)
-    assert batches == fixed_batches(rounds, 11)
-    assert {i for batch in batches for i in batch} == set(range(len(rounds)))
-    assert [len(batch) for batch in batches] == [11] * 3 + [11] * 3 + [7]
-    assert all(len({rounds[i].round for i in batch}) == 1 for batch in batches)
-    assert all(len(set(batch)) == len(batch) for batch in batches)
-
-
-def test_a_lone_document_has_no_negatives():
-    assert fixed_batches([placed(0, 0), placed(0, 1), placed(1, 2)], 2) == [[0, 1]]

@@ -59,7 +59,9 @@ def uneven(seed: int = 0) -> Arrays:
     def split() -> Split:
         sentences = [rng.choice(30, 1 + d % 3, replace=False) for d in range(7)]
         images = [rng.choice(10, 1 + d % 4, replace=False) for d in range(7)]
-        links = [np.arange(len(v)) == 0 * s[:, None] for s, v in zip(sentences, images, strict=True)]
+        links = [
+            np.arange(len(v)) == 0 * s[:, None] for s, v in zip(sentences, images, strict=True)
+        ]
         return Split(
             tuple(sentences), tuple(images), tuple(links), np.arange(7) // 4, np.arange(7)
         )  # fmt: skip
