@@ -136,8 +136,8 @@ def load(tier: str, seed: int = 0, signal: float = 1.0, workers: int = 0) -> dic
     if tier == "flickr8k":
         from mmlib.silver import silver_pairs
 
-        train = pool_regions(silver_pairs("train", captions="all", relations=SILVER))
-        val, test = (pool_regions(silver_pairs(s, relations=SILVER)) for s in ("val", "test"))
+        train = pool_regions(silver_pairs("train", SILVER, captions="all"))
+        val, test = (pool_regions(silver_pairs(s, SILVER)) for s in ("val", "test"))
         return {"flickr8k": Pairs(train, val, test)}
     if tier == "paper":
         return paper_pairs(seed)
@@ -145,7 +145,7 @@ def load(tier: str, seed: int = 0, signal: float = 1.0, workers: int = 0) -> dic
 
 
 CLUE_LIKE, CITE_LIKE = "Clue-like", "CITE-like"
-# Irrelevant is not learnt from Clue: it rests on captions that repeat (`silver.leak_table`).
+# Irrelevant is not learnt from Clue: it rests on captions that repeat.
 SILVER = ("Visible", "Subjective", "Action", "Story", "Meta")
 
 
@@ -1034,7 +1034,7 @@ def _clue_text(folder: Path) -> dict[str, pd.DataFrame]:
     if not folder.is_dir():
         return {}
     train, test = clue.load("train", folder), clue.load("test", folder)
-    classifier = silver.clue_classifier(folder=folder)
+    classifier = silver.clue_classifier(folder)
     clean, _ = clue.clean_rows(test, train)
     rows = {"all test rows": test, "clean rows": test.take(clean)}
     return {name: silver.average_precisions(classifier, some) for name, some in rows.items()}

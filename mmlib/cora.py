@@ -1029,14 +1029,6 @@ def encode(model: Matcher, split: Split, device: str = "cpu", size: int = 256) -
     )
 
 
-def rerank(similarity: np.ndarray, encoded: Encoded, beta: float) -> np.ndarray:
-    """Eq. 14: β s(v, t) + (1 - β) min_k s(v, e_k), similarity and answer (images, captions).
-
-    Raises ValueError for a system without entities.
-    """
-    return mix(similarity, weakest_entity(encoded), beta)
-
-
 def mix(similarity: np.ndarray, weakest: np.ndarray, beta: float) -> np.ndarray:
     """Eq. 14 from both its parts, for one that is mixed with many β; arrays of one shape."""
     return beta * similarity + (1 - beta) * weakest

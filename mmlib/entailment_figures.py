@@ -329,27 +329,6 @@ def roc_curves(
     return figure
 
 
-def row_bars(
-    estimates: Mapping[str, Estimate], xlabel: str, printed: Mapping[str, float] | None = None
-) -> Figure:
-    """`plots.ranking` of the rows of Table 3, with the paper's values as ticks where given.
-
-    printed: row -> the paper's value, on other data than ours; nan or absent, none.
-    """
-    figure = plots.ranking(estimates, xlabel)
-    (axis,) = figure.axes
-    names = [label.get_text() for label in axis.get_yticklabels()]
-    known = {name: v for name, v in (printed or {}).items() if name in names and v == v}
-    if known:
-        axis.plot(
-            list(known.values()), [names.index(name) for name in known], "|", markersize=12,
-            markeredgewidth=2, color=COLOURS[1], label="the paper's, on its own data",
-        )  # fmt: skip
-        axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-        figure.set_figwidth(9)
-    return figure
-
-
 # --- Errors ---------------------------------------------------------------------------------------
 
 

@@ -352,11 +352,11 @@ def seen(images, captions, entities=None, caption_of=None):
 def test_reranking_gives_the_oracle():
     one = seen([[1, 0]], [[0.5, 0]], [[0.4, 0], [0.2, 0]], [0, 0])
     scores = one.images @ one.captions.T
-    assert cora.rerank(scores, one, 0.9) == near(np.array([[0.47]]))
-    assert cora.rerank(scores, one, 1.0) == near(scores)
+    assert cora.mix(scores, cora.weakest_entity(one), 0.9) == near(np.array([[0.47]]))
+    assert cora.mix(scores, cora.weakest_entity(one), 1.0) == near(scores)
     alone = seen([[1, 0]], [[0.5, 0]], [[0.5, 0]], [0])
     for beta in (0.0, 0.3, 1.0):
-        assert cora.rerank(scores, alone, beta) == near(scores)
+        assert cora.mix(scores, cora.weakest_entity(alone), beta) == near(scores)
 
 
 # --- Layers against loops ------------------------------------------------------------------------
@@ -1580,8 +1580,6 @@ def test_systems_without_entities_say_so(single, name):
     assert out.entities is out.caption_of is None
     with pytest.raises(ValueError, match="no entities"):
         cora.weakest_entity(out)
-    with pytest.raises(ValueError, match="no entities"):
-        cora.rerank(out.images @ out.captions.T, out, 0.5)
 
 
 @many
@@ -1592,7 +1590,8 @@ def test_reranking_is_the_loop(owned, beta, seed):
     one = seen(rng.normal(size=(3, 4)), rng.normal(size=(len(owned), 4)),
                rng.normal(size=(len(caption_of), 4)), caption_of)  # fmt: skip
     scores = rng.normal(size=(3, len(owned)))
-    weakest, new = cora.weakest_entity(one), cora.rerank(scores, one, beta)
+    weakest = cora.weakest_entity(one)
+    new = cora.mix(scores, weakest, beta)
     for v in range(3):
         for t in range(len(owned)):
             worst = min(one.images[v] @ e for e, c in zip(one.entities, caption_of, strict=True)

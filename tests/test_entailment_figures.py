@@ -16,7 +16,7 @@ from mmlib.core.entailment_pairs import Samples
 from mmlib.core.intervals import Estimate
 from mmlib.core.plots import COLOURS, FALSE, TRUE
 from mmlib.entailment import scores_at
-from mmlib.entailment_study import FULL, PRINTED, SYSTEMS
+from mmlib.entailment_study import FULL
 from mmlib.revision import effective_ratio
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -276,20 +276,6 @@ def test_a_threshold_that_nothing_reaches_has_no_precision():
         1,
         0,
     ]
-
-
-def test_rows_have_the_papers_value_where_it_is_known():
-    estimates = {name: Estimate(60 + i, 58 + i, 63 + i) for i, name in enumerate(SYSTEMS)}
-    printed = {name: 70.0 + i for i, name in enumerate(PRINTED)} | {"Only VE": float("nan")}
-    (axis,) = drawn(figures.row_bars(estimates, "F0.5 in %", printed | {"elsewhere": 3.0}))
-    names = [label.get_text() for label in axis.get_yticklabels()]
-    assert names == list(SYSTEMS)[::-1]
-    (ticks,) = [line for line in axis.lines if line.get_marker() == "|"]
-    found = dict(zip([names[int(y)] for y in ticks.get_ydata()], ticks.get_xdata(), strict=True))
-    assert found == {name: v for name, v in printed.items() if v == v}
-    (plain,) = drawn(figures.row_bars(estimates, "F0.5 in %"))
-    assert plain.get_legend() is None
-    assert plain.get_xlabel() == "F0.5 in %"
 
 
 # --- Errors ---------------------------------------------------------------------------------------

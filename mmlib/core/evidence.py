@@ -27,6 +27,8 @@ from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.source import source_hash
 
 EPOCHS = "epochs"  # the split under which learning curves stand
+NO_SEED = -1  # the seed of a system that knows none, such as a closed form
+COMMON = ("paper", "tier", "dataset", "split", "system", "seed", "item", "cluster", "metric", "value")
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 
@@ -54,16 +56,18 @@ class Evidence:
 
     @cached_property
     def datasets(self) -> list[str]:
-        """Data sets in the order of recording."""
+        """Data sets by name."""
         return list(dict.fromkeys(self.table.dataset))
 
     @cached_property
     def seeds(self) -> list[int]:
-        """All seeds, in order."""
-        return sorted(int(seed) for seed in self.table.seed.unique())
+        """The seeds that every system has which knows one, in order."""
+        rows = self.table[["dataset", "system", "seed"]].drop_duplicates()
+        own = rows[rows.seed != NO_SEED].groupby(["dataset", "system"], observed=True).seed
+        return sorted(map(int, set.intersection(*own.agg(set)))) if own.ngroups else []
 
     def systems(self, dataset: str) -> list[str]:
-        """The systems of a data set, in the order of recording."""
+        """The systems of a data set by name."""
         return list(dict.fromkeys(self.table.system[self.table.dataset == dataset]))
 
     def metrics(self, dataset: str, system: str, split: str = "test") -> list[str]:
@@ -74,6 +78,16 @@ class Evidence:
     def _jobs(self) -> set[tuple[str, str, int]]:
         rows = self.table[["dataset", "system", "seed"]].drop_duplicates()
         return set(rows.itertuples(index=False, name=None))
+
+    def columns(self) -> dict[tuple[str, str], dict[str, str]]:
+        """(dataset, system) -> the columns that say what the system is, as text."""
+        names = ["system", *(name for name in self.table.columns if name not in COMMON)]
+        rows = self.table.drop_duplicates(["dataset", "system"])
+        told = rows[names].to_dict("records")
+        return {
+            (dataset, row["system"]): {k: v for k, v in row.items() if not pd.isna(v)}
+            for dataset, row in zip(rows.dataset, told, strict=True)
+        }
 
     def has_job(self, dataset: str, system: str, seed: int) -> bool:
         """Whether a job's values are there."""
@@ -100,7 +114,7 @@ class Evidence:
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
         values, known, _ = self._cubes[dataset, split, system, metric]
         wanted = self.seeds if seeds is None else list(seeds)
-        if len(known) == 1 and len(self.seeds) > 1:
+        if known.tolist() == [NO_SEED]:
             return np.repeat(values, len(wanted), axis=0)
         row = {int(seed): i for i, seed in enumerate(known)}
         if missing := [seed for seed in wanted if seed not in row]:

@@ -141,13 +141,13 @@ def read_answer(path: Path) -> Answer:
     try:
         table = pq.read_table(path)
         meta = json.loads(table.schema.metadata[b"mmlib"])
-        frame = table.to_pandas()
+        history, seconds, frame = meta["history"], meta["seconds"], table.to_pandas()
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not a finished job ({error}); delete it") from None
     values: dict[str, dict[str, np.ndarray]] = {}
     for (split, metric), rows in frame.groupby(["split", "metric"], sort=False):
         values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
-    return Answer(values, meta["history"], meta["seconds"])
+    return Answer(values, history, seconds)
 
 
 def _rows(answer: Answer) -> pd.DataFrame:
@@ -201,7 +201,7 @@ def canonical(table: pd.DataFrame) -> pd.DataFrame:
     own = sorted(set(table.columns) - set(known))
     names = [*KEYS, *own, "metric"]
     table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]]
-    table = table.reset_index(drop=True)  # tables put together repeat their labels
+    table = table.reset_index(drop=True)  # joined tables may number their rows alike
     for name in names:  # a column that only some systems have is missing in the others
         kept = table[name].astype(object)
         table[name] = kept.map(str, na_action="ignore").astype("category")

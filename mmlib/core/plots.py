@@ -7,12 +7,10 @@ from typing import Protocol
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
-import networkx as nx
 import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
-from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from PIL import Image
 
 from mmlib.core.intervals import Estimate
@@ -110,55 +108,6 @@ def show_pictures(
             axis.text(
                 0.5, -0.04, wrapped, transform=axis.transAxes, ha="center", va="top", fontsize=8,
             )  # fmt: skip
-    return figure
-
-
-def link_graph(
-    images: Sequence[Image.Image],
-    sentences: Sequence[str],
-    scores: np.ndarray,
-    links: np.ndarray | None,
-    matching: np.ndarray,
-    title: str,
-) -> Figure:
-    """A document as a bipartite graph, as in Fig. 4 of paper 04.
-
-    scores, links (n, m); matching (k, 2): the predicted pairs, which stand in one column each,
-    the most confident first. All edges between the nodes of the matching are drawn, wider for a
-    higher score (negative scores count 0, the rest is scaled to [0, 1]); green is a true link,
-    purple is none, grey means that nobody knows. Predicted edges are opaque.
-    """
-    order = matching[np.argsort(-scores[matching[:, 0], matching[:, 1]], kind="stable")]
-    block = scores[np.ix_(order[:, 0], order[:, 1])].clip(min=0)
-    strength = (block - block.min()) / max(float(np.ptp(block)), 1e-9)
-    graph, k = nx.Graph(), len(order)
-    place = {("s", i): (i, 1) for i in range(k)} | {("v", i): (i, 0) for i in range(k)}
-    graph.add_nodes_from(place)
-    for i in range(k):
-        for j in range(k):
-            true = links is not None and links[order[i, 0], order[j, 1]]
-            graph.add_edge(
-                ("s", i), ("v", j),
-                color=TRUE if true else "#777777" if links is None else FALSE,
-                width=0.5 + 7 * strength[i, j] ** 2,
-                alpha=1.0 if i == j else 0.35 * float(np.sqrt(strength[i, j])),
-            )  # fmt: skip
-    figure, axis = plt.subplots(figsize=(1.9 * k, 4.2))
-    edges = list(graph.edges(data=True))
-    for *edge, look in edges:
-        nx.draw_networkx_edges(
-            graph, place, [tuple(edge)], ax=axis, width=look["width"], alpha=look["alpha"],
-            edge_color=look["color"],
-        )  # fmt: skip
-    for i, (sentence, image) in enumerate(order):
-        axis.add_artist(
-            AnnotationBbox(OffsetImage(images[image].resize((88, 88))), (i, -0.26), pad=0.1)
-        )
-        text = textwrap.shorten(sentences[sentence], 90, placeholder=" …")
-        axis.text(i, 1.05, textwrap.fill(text, 21), ha="center", va="bottom", fontsize=8)
-        axis.text(i, -0.8, f"{scores[sentence, image]:.2f}", ha="center", fontsize=8)
-    axis.set(xlim=(-0.55, k - 0.45), ylim=(-0.85, 1.65), title=title)
-    axis.axis("off")
     return figure
 
 

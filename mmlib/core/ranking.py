@@ -4,8 +4,7 @@ Ranks start at 1 and are counted, not sorted: the rank of a relevant item follow
 items score higher and how many score the same. What comes first among equal scores is a rule:
 
 - "pessimistic" (the default): irrelevant items come first, so constant scores earn nothing;
-- "optimistic": relevant items come first;
-- "expected": the mean place over all orders of the equal items.
+- "optimistic": relevant items come first.
 
 Cosines are exact. Unit vectors are rounded to multiples of 2⁻²⁶ (finer than float32 at the size of
 their entries), so that each product and each partial sum of a cosine fits float64 without
@@ -16,7 +15,7 @@ can then move a rank, and two images with the same embedding always tie.
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +27,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.paths import write_atomic
 from mmlib.features.store import open_features
 
-Ties = Literal["pessimistic", "optimistic", "expected"]
+Ties = Literal["pessimistic", "optimistic"]
 Direction = Literal["i2t", "t2i"]
 Tile = Callable[[slice, slice], np.ndarray]
 
@@ -71,11 +70,10 @@ class _Pairs:
     """Counts, over tiles of a score matrix, what each relevant pair (query, item) has above it."""
 
     def __init__(self, queries: np.ndarray, own: np.ndarray, ties: Ties) -> None:
-        if ties not in ("pessimistic", "optimistic", "expected"):
-            raise ValueError(f"ties {ties!r} is not known: use pessimistic, optimistic or expected")
+        if ties not in ("pessimistic", "optimistic"):
+            raise ValueError(f"ties {ties!r} is not known: use pessimistic or optimistic")
         self.queries, self.own, self.ties = queries, own, ties
-        self.higher = np.zeros(len(own), dtype=np.int64)
-        self.level = np.zeros(len(own), dtype=np.int64)  # higher or the same
+        self.above = np.zeros(len(own), dtype=np.int64)  # higher; if pessimistic, or the same
         # The c-th group holds the c-th pair of every query, so that a tile is compared at once.
         order = np.argsort(queries, kind="stable")
         nth = _places(queries[order])
@@ -90,10 +88,8 @@ class _Pairs:
             here = self.queries[pairs] - rows.start
             part = tile if len(here) == len(tile) else tile[here]
             own = self.own[pairs, None]
-            if self.ties != "pessimistic":
-                self.higher[pairs] += np.count_nonzero(part > own, axis=1)
-            if self.ties != "optimistic":
-                self.level[pairs] += np.count_nonzero(part >= own, axis=1)
+            is_above = part >= own if self.ties == "pessimistic" else part > own
+            self.above[pairs] += np.count_nonzero(is_above, axis=1)
 
     def ranks(self) -> np.ndarray:
         """The rank of each pair's item in its query's list.
@@ -105,15 +101,10 @@ class _Pairs:
         fresh[1:] = np.diff(self.queries[order]) != 0
         fresh[1:] |= self.own[order][1:] != self.own[order][:-1]
         run = np.cumsum(fresh) - 1
-        place, size = np.empty_like(self.level), np.empty_like(self.level)
+        place, size = np.empty_like(self.above), np.empty_like(self.above)
         place[order] = _places(run) + 1
         size[order] = np.bincount(run)[run]
-        if self.ties == "pessimistic":
-            return self.level - size + place
-        if self.ties == "optimistic":
-            return self.higher + place
-        irrelevant = self.level - self.higher - size
-        return self.higher + place + irrelevant * place / (size + 1)
+        return self.above + place - (size if self.ties == "pessimistic" else 0)
 
 
 def _places(ordered: np.ndarray) -> np.ndarray:
@@ -133,7 +124,7 @@ def pair_ranks(
     """The ranks of relevant items, given as pairs: item `items[p]` answers query `queries[p]`.
 
     scores (q, g), higher is better; queries, items (p,) integers, any number of pairs a query.
-    Returns (p,) ranks from 1: int64, or float64 for ties="expected".
+    Returns (p,) ranks from 1, int64.
     Raises ValueError for scores that are not numbers, pairs outside the matrix or given twice.
     """
     scores, queries, items = np.asarray(scores), np.asarray(queries), np.asarray(items)
@@ -155,37 +146,24 @@ def pair_ranks(
     return pairs.ranks()
 
 
-def best_ranks(
-    scores: np.ndarray,
-    relevant: Sequence[Sequence[int]],
-    *,
-    ties: Ties = "pessimistic",
-    block: int = 1024,
-) -> np.ndarray:
+def best_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
     """The rank (q,) of each query's best-ranked relevant item.
 
     scores (q, g), higher is better; relevant: for each query its items, at least one.
     Raises ValueError as `pair_ranks`, and for a query without a relevant item.
     """
     queries, items = _as_pairs(relevant, len(scores))
-    ranks = pair_ranks(scores, queries, items, ties=ties, block=block)
+    ranks = pair_ranks(scores, queries, items)
     return np.minimum.reduceat(ranks, np.flatnonzero(np.diff(queries, prepend=-1)))
 
 
-def average_precision(
-    scores: np.ndarray,
-    relevant: Sequence[Sequence[int]],
-    *,
-    ties: Ties = "pessimistic",
-    block: int = 1024,
-) -> np.ndarray:
+def average_precision(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
     """Average precision (q,) in [0, 1]: the mean, over relevant items, of the precision there.
 
-    Arguments and errors are those of `best_ranks`; the mean over queries is MAP. With
-    ties="expected" the precision is taken at the mean places, which is not the mean precision.
+    Arguments and errors are those of `best_ranks`; the mean over queries is MAP.
     """
     queries, items = _as_pairs(relevant, len(scores))
-    ranks = pair_ranks(scores, queries, items, ties=ties, block=block)
+    ranks = pair_ranks(scores, queries, items)
     ranks = ranks[np.lexsort((ranks, queries))]
     return np.bincount(queries, (_places(queries) + 1) / ranks) / np.bincount(queries)
 
@@ -264,7 +242,6 @@ def rank_images_and_captions(
     captions: np.ndarray,
     image_of: np.ndarray,
     *,
-    ties: Ties = "pessimistic",
     block: int = 1024,
 ) -> Ranks:
     """Rank both ways by the cosine of unit embeddings, without the full matrix in memory.
@@ -294,7 +271,7 @@ def rank_images_and_captions(
             for part in _slices(len(captions), block)
         ]
     )
-    return _both_ways(tile, own.astype(np.float32), image_of, ties, block)
+    return _both_ways(tile, own.astype(np.float32), image_of, "pessimistic", block)
 
 
 def _check_image_of(image_of: np.ndarray, images: int) -> None:
@@ -345,7 +322,7 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
     The field calls R@K a recall, but it is a hit rate: an image with five captions scores 100 as
     soon as one of them is in the top K. A reader who takes it for recall, or code that computes
     the recall, gets other figures (at most 20 for I2T R@1 with five captions): see `true_recall`.
-    Figures of different gallery sizes cannot be compared either: see `folds`.
+    Figures of different gallery sizes cannot be compared either.
     """
     figures = {
         f"{direction}_r{k}": 100 * float(hits(ranks, k, direction).mean())
@@ -373,34 +350,6 @@ def true_recall(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
         * float((np.bincount(ranks.image_of, ranks.own_ranks <= k) / own).mean())
         for k in ks
     }
-
-
-def folds(
-    image_of: np.ndarray, images: int, size: int = 1000
-) -> list[tuple[slice, np.ndarray, np.ndarray]]:
-    """Consecutive blocks of `size` images with their captions: MS-COCO's 5-fold 1K protocol.
-
-    image_of (m,): the image of each caption. Returns for each fold its images, the positions (c,)
-    of its captions, and the image (c,) of each within the fold; the figures of the folds are then
-    averaged (`mean_metrics`). A gallery of 1,000 is far easier than one of 5,000, and some released
-    code computes only one of the two: a figure must say which it is.
-    Raises ValueError where the images do not fill the folds.
-    """
-    if size < 1 or images < size or images % size:
-        raise ValueError(f"{images} images do not fill folds of {size} (choose a divisor as size)")
-    image_of = np.asarray(image_of)
-    parts = []
-    for rows in _slices(images, size):
-        captions = np.flatnonzero((image_of >= rows.start) & (image_of < rows.stop))
-        parts.append((rows, captions, image_of[captions] - rows.start))
-    return parts
-
-
-def mean_metrics(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each figure over the folds; ValueError where their names differ."""
-    if not parts or any(part.keys() != parts[0].keys() for part in parts):
-        raise ValueError("there are no folds, or their figures have different names")
-    return {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
 
 
 # --- The index --------------------------------------------------------------------------------

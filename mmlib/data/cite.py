@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
-from mmlib.core.related import RelatedPairs, grouped_rows
+from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_values
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
@@ -150,17 +150,6 @@ def recipes(pairs: RelatedPairs) -> np.ndarray:
     links = coo_array((np.ones(len(pairs)), (recipe, len(names) + text)), shape=(nodes, nodes))
     _, group = connected_components(links, directed=False)
     return group[recipe]
-
-
-def split_by_recipe(
-    pairs: RelatedPairs, seed: int = 0, share: float = 0.2
-) -> tuple[RelatedPairs, RelatedPairs]:
-    """Training and test pairs that share no recipe, hence no image and no text.
-
-    share: of the pairs in test. Raises ValueError for a share that leaves one side empty.
-    """
-    kept, held = grouped_rows(recipes(pairs), share, seed)
-    return pairs.take(kept, "train"), pairs.take(held, "test")
 
 
 # Report ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from PIL import Image
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
-from mmlib.core.related import RelatedPairs, grouped_rows
+from mmlib.core.related import RelatedPairs
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
@@ -163,19 +163,6 @@ def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarra
     new = np.array([text not in said for text in test.texts], dtype=bool)
     clean = test.human & unseen
     return np.flatnonzero(clean), np.flatnonzero(clean & new)
-
-
-def split_by_image(
-    train: CluePairs, test: CluePairs, seed: int = 0, share: float = 0.2
-) -> tuple[CluePairs, CluePairs]:
-    """All pairs split anew into training and test so that no image is in both.
-
-    Captions may still repeat. share: of the pairs in test. Raises ValueError for a share that
-    leaves one side empty.
-    """
-    pairs = joined(train, test)
-    kept, held = grouped_rows(pairs.image_of, share, seed)
-    return pairs.take(kept, "train"), pairs.take(held, "test")
 
 
 def joined(first: CluePairs, second: CluePairs) -> CluePairs:

@@ -6,7 +6,7 @@ calibration and tests only: `assert_untouched` refuses training samples that hol
 
 `protocol` names four tests, CF-all, CF-balanced, CF-hard and CF-unanimous; `parts` keeps the
 calibration images (every fifth) apart from those of the evaluation. State the prevalence with every
-figure (`prevalence`).
+figure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -190,15 +190,6 @@ def _hardest(judged: Judged, yes: np.ndarray, no: np.ndarray, scores: np.ndarray
     order = no[np.argsort(-scores[no], kind="stable")]
     place = pd.Series(image[order]).groupby(image[order]).cumcount().to_numpy()
     return order[place < wanted.reindex(image[order], fill_value=0).to_numpy()]
-
-
-def prevalence(tests: Mapping[str, Judged]) -> pd.DataFrame:
-    """For each named test: pairs, yes, prevalence, and precision-weighted F0.5 of always-yes."""
-    table = pd.DataFrame(
-        {name: {"pairs": len(test), "yes": int(test.label.sum())} for name, test in tests.items()}
-    ).T
-    share = table["yes"] / table["pairs"]
-    return table.assign(prevalence=share, always_yes_f05=1.25 * share / (0.25 * share + 1))
 
 
 def ranking(judged: Judged, scores: np.ndarray) -> pd.DataFrame:

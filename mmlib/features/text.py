@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 PADDING, UNKNOWN = 0, 1
 
@@ -149,28 +149,3 @@ def mean_word_vectors(
     return np.array([np.mean(k, axis=0) if k else np.zeros(width) for k in known]).reshape(
         -1, width
     )
-
-
-class SentenceEncoder(nn.Module):
-    """Word embeddings and a one-layer GRU; a sentence is its state after the last word.
-
-    Whole embedding channels are dropped, the same ones for all words of a sentence.
-    """
-
-    def __init__(self, embeddings: Tensor, width: int, dropout: float):
-        super().__init__()
-        self.embed = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False)
-        self.gru = nn.GRU(embeddings.shape[1], width, batch_first=True)
-        self.dropout = dropout
-
-    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Ids (B, L) int64 and lengths (B,) on any device -> unit vectors (B, width)."""
-        words = self.embed(ids)  # (B, L, E)
-        if self.training and self.dropout:
-            kept = nn.functional.dropout(torch.ones_like(words[:, :1]), self.dropout)
-            words = words * kept
-        packed = nn.utils.rnn.pack_padded_sequence(
-            words, lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        _, last = self.gru(packed)  # (1, B, width): padding never enters
-        return nn.functional.normalize(last[0], dim=-1)

@@ -14,10 +14,8 @@ from mmlib.scenegraph.graph import (
     objects,
     parse,
     phrase,
-    read_authors,
     relations,
     to_authors,
-    write_authors,
 )
 from mmlib.scenegraph.score import compare, confusions, items, score, without
 
@@ -38,10 +36,8 @@ __all__ = [
     "objects",
     "parse",
     "phrase",
-    "read_authors",
     "relations",
     "score",
     "to_authors",
     "without",
-    "write_authors",
 ]

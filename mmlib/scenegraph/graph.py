@@ -29,9 +29,7 @@ import networkx as nx
 import numpy as np
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError
 from mmlib.core.parallel import in_processes
-from mmlib.core.paths import write_atomic
 from mmlib.scenegraph.rules import RULES, entry_of
 
 if TYPE_CHECKING:
@@ -178,40 +176,6 @@ def to_authors(graph: nx.MultiDiGraph) -> Entry:
     joined = [[s, o, list(d["words"]), d["preposition"]] for s, o, d in relations(graph)]
     entry = {"caption": graph.graph["text"], "entities": entities, "relations": joined}
     return entry | ({"fallback": True} if graph.graph["fallback"] else {})
-
-
-def write_authors(graphs: Sequence[nx.MultiDiGraph], path: Path) -> None:
-    """Write a split's graphs as the authors' `{split}.json`; keys are "0", "1", ..."""
-    entries = {str(i): to_authors(graph) for i, graph in enumerate(graphs)}
-    write_atomic(path, lambda temporary: temporary.write_text(json.dumps(entries)))
-
-
-def read_authors(path: Path) -> list[nx.MultiDiGraph]:
-    """Read the authors' `{split}.json`: the graphs in the order of the captions.
-
-    Raises DataError naming the file, the caption and the mend.
-    """
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file (get it again)") from error
-    except ValueError as error:
-        raise DataError(f"{path}: cannot be read: {error} (get it again)") from error
-    if not isinstance(entries, dict) or set(entries) != {str(i) for i in range(len(entries))}:
-        raise DataError(f'{path}: its keys are not "0", "1", ... without a gap (get it again)')
-    graphs = []
-    for i in range(len(entries)):
-        try:
-            graphs.append(from_authors(entries[str(i)]))
-        except ValueError as error:
-            raise DataError(f'{path}, caption "{i}": {error} (mend or remove it)') from error
-    return graphs
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(made := dict(pairs)) != len(pairs):
-        raise ValueError("a key occurs twice in one object")
-    return made
 
 
 # --- Parsing ---------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ def record(
         data={name: own.fingerprint for name, own in data.items()},
         settings={name: asdict(experiment.budget(tier, name)) for name in data},
     )  # fmt: skip
-    kept = _kept(folder, head)
+    stages = experiment.stages(tier, data, seeds)
+    kept = _kept(folder, head, [job for _, jobs, _ in stages for job in jobs])
     done: list[tuple[Job, Answer]] = []
     written = time.monotonic()
 
@@ -69,7 +70,7 @@ def record(
         done.append((job, answer))
         write()
 
-    for function, jobs, side_by_side in experiment.stages(tier, data, seeds):
+    for function, jobs, side_by_side in stages:
         run_jobs(
             function, [job for job in jobs if not _is_kept(job, kept)], data, folder=jobs_folder,
             device=device, workers=workers if side_by_side else 1, cluster=cluster,
@@ -80,8 +81,8 @@ def record(
     return found
 
 
-def _kept(folder: Path, head: dict[str, Any]) -> Evidence | None:
-    """What is on record of the same code, data and settings; None where there is nothing."""
+def _kept(folder: Path, head: dict[str, Any], jobs: Sequence[Job]) -> Evidence | None:
+    """What is on record of the same code, data, settings and systems; None where nothing is."""
     try:
         old = records.read(folder, head["paper"])
     except DataError:
@@ -97,6 +98,10 @@ def _kept(folder: Path, head: dict[str, Any]) -> Evidence | None:
     for part in ("data", "settings"):  # of data sets that this call leaves alone
         head[part] = {name: old.header[part][name] for name in others} | head[part]
     rows = old.table[old.table.dataset.isin([*same, *others])]
+    now = {(job.dataset, job.system["system"]): job.system for job in jobs}
+    for key, own in old.columns().items():
+        if key in now and own != {name: str(value) for name, value in now[key].items()}:
+            rows = rows[~((rows.dataset == key[0]) & (rows.system == key[1]))]
     return Evidence(rows, old.header) if len(rows) else None
 
 
@@ -112,8 +117,8 @@ def _merged(
     if kept is not None:
         table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
         seconds += kept.header.get("cpu_seconds", 0.0)
-    seeds = sorted(int(seed) for seed in table.seed.unique())
-    return Evidence(table, {**head, "seeds": seeds, "cpu_seconds": round(seconds)})
+    found = Evidence(table, {**head, "cpu_seconds": round(seconds)})
+    return Evidence(table, {**found.header, "seeds": found.seeds})
 
 
 def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:

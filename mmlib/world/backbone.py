@@ -139,23 +139,6 @@ def _maps(images: Sequence[Image.Image], batch: int, device: str) -> Iterator[Te
             yield network.map(to_input(pixels, device))
 
 
-def features(images: Sequence[Image.Image], batch: int = 64, device: str = "cpu") -> np.ndarray:
-    """Region features of world pictures.
-
-    Args:
-        images: n pictures; those that are not 128 x 128 RGB are converted.
-        batch: pictures at a time; changes speed and memory only.
-        device: where the network runs, such as "cpu" or "cuda".
-
-    Returns:
-        (n, 16, 128) float32: a 4 x 4 grid, row by row from the top left, from the last convolution.
-        The mean over the regions is a picture's global feature.
-    """
-    network, parts = load(device), [np.empty((0, GRID * GRID, WIDTH), np.float32)]
-    parts += [network.regions(found).cpu().numpy() for found in _maps(images, batch, device)]
-    return np.concatenate(parts)
-
-
 def scores(
     images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
 ) -> dict[str, np.ndarray]:
@@ -177,22 +160,17 @@ def _likely(network: Backbone, activations: Tensor) -> dict[str, np.ndarray]:
     }
 
 
-def label_scores(
-    images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """What the network sees: kinds, colours and settings.
-
-    Returns:
-        (n, 50) float32 probabilities and the 50 labels, single English words.
-    """
-    found = scores(images, batch, device)
-    return np.concatenate([found[name] for name in LABEL_HEADS], 1), LABELS
-
-
 def extract(
     images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """`features` and `label_scores` in one pass: (n, 16, 128), (n, 50) and the 50 labels."""
+    """What the network sees in world pictures, `batch` at a time.
+
+    Pictures that are not 128 x 128 RGB are converted. Returns:
+        (n, 16, 128) float32: a 4 x 4 grid, row by row from the top left, from the last convolution;
+            the mean over the regions is a picture's global feature.
+        (n, 50) float32 probabilities of kinds, colours and settings.
+        The 50 labels, single English words.
+    """
     network, regions, heads = load(device), [], []
     for activations in _maps(images, batch, device):
         regions.append(network.regions(activations).cpu().numpy())

@@ -1,6 +1,5 @@
 """Scenes as pictures: drawn with Pillow, far to near, in one of four styles."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import hypot
 from random import Random
@@ -76,15 +75,6 @@ def _check_names(scene: Scene) -> None:
         if name not in known:
             options = ", ".join(known)
             raise ValueError(f"scene {scene.seed}: {what} {name!r} is not one of {options}")
-
-
-def contact_sheet(scenes: Sequence[Scene], columns: int = 8, size: int = 128) -> Image.Image:
-    """Many scenes on one sheet, row by row, with a thin white margin."""
-    step, rows = size + 4, -(-len(scenes) // columns)
-    sheet = Image.new("RGB", (columns * step + 4, rows * step + 4), (255, 255, 255))
-    for i, scene in enumerate(scenes):
-        sheet.paste(draw(scene, size), (4 + i % columns * step, 4 + i // columns * step))
-    return sheet
 
 
 def _height(thing: Thing) -> float:

@@ -33,7 +33,6 @@ from mmlib.world.premises import (
 from mmlib.world.scenes import pick, pick_weighted, sample_scene, split_seeds
 from mmlib.world.schema import KINDS, Scene
 
-SOURCES = ("own", "general", "foreign", "untold", *EDITS)
 _TRUE = {"own": 1 - GENERAL, "general": GENERAL}  # where hypotheses that shall be true come from
 # and those that shall be false, where there are any; of edits, those first that are seldom possible
 _FALSE = {"foreign": 0.3, "edit": 0.7}
@@ -47,7 +46,8 @@ _MATCHES = 15  # true hypotheses tried to match a false one
 class Hypothesis:
     """A sentence, what it says, and whether that is so in the scene that it is about.
 
-    edit: one of SOURCES. original: the true caption that was edited, "" where there is none.
+    edit: "own", "general", "foreign", "untold" or one of EDITS. original: the true caption that was
+    edited, "" where there is none.
     """
 
     text: str
@@ -136,17 +136,13 @@ class WorldEntailment:
 
     @property
     def edits(self) -> tuple[str, ...]:
-        """Each sample's source, one of SOURCES."""
+        """Each sample's source: an edit, "own", "general", "foreign" or "untold"."""
         return tuple(one.edit for one in self.hypotheses)
 
     @property
     def graphs(self) -> tuple[CaptionGraph, ...]:
         """What each hypothesis says."""
         return tuple(one.graph for one in self.hypotheses)
-
-    def premise_graphs(self, row: int) -> tuple[CaptionGraph, ...]:
-        """What the captions say of the picture that a sample is about."""
-        return tuple(caption.graph for caption in self.captions[self.scene_of[row]])
 
     def text_entailed_share(self) -> float:
         """Of the entailed samples with both sources, the share that the text alone entails."""

@@ -14,7 +14,7 @@ import numpy as np
 from mmlib.world import words
 from mmlib.world.captions import Caption, _Writer
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Edge, Node
-from mmlib.world.logic import SUBJECT_DOES, closure, entails, satisfies
+from mmlib.world.logic import SUBJECT_DOES, closure, satisfies
 from mmlib.world.scenes import action_relations, check_scene, derive_relations, pick
 from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, SIZES, STYLES, Scene
 
@@ -165,11 +165,6 @@ def _different(a: Node, b: Node) -> bool:
     return not CONCEPTS[a.concept] & CONCEPTS[b.concept] or any(
         facts.get(name, value) != value for name, value in b.facts
     )
-
-
-def follows(captions: Sequence[CaptionGraph], hypothesis: CaptionGraph) -> bool:
-    """Whether the hypothesis follows from captions of one scene. Sound, as `logic.entails` is."""
-    return any(entails(graph, hypothesis) for graph in joint(captions))
 
 
 # --- What does not --------------------------------------------------------------------------------

@@ -79,18 +79,6 @@ def organic(seed: int, split: str = "train") -> WorldDocument:
             )
 
 
-def documents(kind: str, split: str, n: int, seed: int = 0) -> tuple[WorldDocument, ...]:
-    """n documents of a split. kind: "story", "isolated" (the same albums) or "organic".
-
-    The same seed gives the same albums for "story" and "isolated"; seeds are 0 to 999.
-    """
-    if kind not in ("story", "isolated", "organic"):
-        raise ValueError(f"kind {kind!r} is not one of story, isolated, organic")
-    make = organic if kind == "organic" else story
-    made = [make(seed * 10**6 + i, split) for i in range(n)]
-    return tuple(isolated(one, seed) if kind == "isolated" else one for one in made)
-
-
 def _rng(seed: int, split: str, purpose: int) -> np.random.Generator:
     if split not in SPLITS:
         raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")

@@ -1,5 +1,4 @@
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -18,23 +17,6 @@ def test_save_leaves_a_picture_that_opens(tmp_path):
     plots.save(plots.show_pictures([Image.new("RGB", (8, 8))] * 3, ["a", "b", "c"]), tmp_path, "x")
     with Image.open(tmp_path / "figures" / "x.png") as picture:
         assert min(picture.size) > 50
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_link_graph_draws_every_edge_and_colours_true_links(known):
-    scores = np.array([[0.9, 0.1], [0.2, -0.5], [0.3, 0.4]])
-    links = np.array([[True, False], [False, False], [False, False]]) if known else None
-    images = [Image.new("RGB", (8, 8))] * 2
-    figure = plots.link_graph(
-        images, ["a", "b", "c"], scores, links, np.array([[2, 1], [0, 0]]), "t"
-    )
-    colours = [edges.get_color() for edges in figure.axes[0].collections]
-    assert len(colours) == 4
-    hexes = {plots.mpl.colors.to_hex(c[0][:3]).upper() for c in colours}
-    assert hexes == ({plots.TRUE, plots.FALSE} if known else {"#777777"})
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert texts[0] == "a"  # the most confident pair comes first
-    assert "0.90" in texts
 
 
 def test_axes_are_named():

@@ -2,7 +2,6 @@
 
 import csv
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -71,18 +70,6 @@ def test_recipes_are_read_from_image_names_and_joined_by_texts(small):
     assert groups[3] == groups[4]  # the numbered ones
     assert groups[5] == groups[6]  # the soup of two names
     assert len(set(groups)) == 4
-
-
-def test_a_split_shares_no_recipe(small):
-    pairs = cite.load(small)
-    for seed in range(6):
-        train, test = cite.split_by_recipe(pairs, seed, share=0.3)
-        assert (train.split, test.split) == ("train", "test")
-        assert sorted(train.texts + test.texts) == sorted(pairs.texts)
-        assert not set(train.image_of) & set(test.image_of)
-        assert not set(train.texts) & set(test.texts)
-        again = cite.split_by_recipe(pairs, seed, share=0.3)[1]
-        assert again.image_of.tolist() == test.image_of.tolist()
 
 
 @pytest.mark.parametrize(
@@ -264,17 +251,3 @@ def test_real_agreement(real):
     assert (found["pairs"] == 571).all()
     assert found["agreement"].tolist() == [0.90, 0.94, 0.86, 0.90, 0.94, 0.87, 0.92]
     assert found["kappa"].tolist() == [0.57, 0.45, 0.54, 0.60, 0.41, 0.74, 0.79]
-
-
-@pytest.mark.real
-def test_real_split_by_recipe(folder):
-    pairs = cite.load(folder)
-    train, test = cite.split_by_recipe(pairs, seed=0)
-    assert len(train) + len(test) == 1553
-    assert len(test) == pytest.approx(311, abs=15)
-    images = [{part.image_ids[i] for i in part.image_of} for part in (train, test)]
-    assert not images[0] & images[1]
-    assert not {text.strip() for text in train.texts} & {text.strip() for text in test.texts}
-    assert not {cite.recipe_of(i) for i in images[0]} & {cite.recipe_of(i) for i in images[1]}
-    other = cite.split_by_recipe(pairs, seed=1)[1]
-    assert not np.array_equal(other.image_of, test.image_of)

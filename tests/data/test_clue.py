@@ -3,7 +3,6 @@
 import csv
 import json
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -193,22 +192,6 @@ def test_clean_rows_are_human_and_unseen(small):
     assert strict.tolist() == [1]  # "a cat ." is a training caption
 
 
-def test_a_new_split_shares_no_image(small):
-    train, test = clue.load("train", small), clue.load("test", small)
-    new = clue.split_by_image(train, test, seed=1, share=0.4)
-    assert [part.split for part in new] == ["train", "test"]
-    assert sorted(new[0].texts + new[1].texts) == sorted(train.texts + test.texts)
-    shown = [{part.image_ids[i] for i in part.image_of} for part in new]
-    assert not shown[0] & shown[1]
-    for part in new:  # every pair keeps its own labels and index
-        for i, text in enumerate(part.texts):
-            whole = train if text in train.texts and part.index[i] in train.index else test
-            j = whole.texts.index(text)
-            assert part.index[i] == whole.index[j]
-            assert part.labels[i].tolist() == whole.labels[j].tolist()
-            assert part.image_ids[part.image_of[i]] == whole.image_ids[whole.image_of[j]]
-
-
 def test_the_report_counts_what_is_there(small):
     found = clue.report(small)
     assert found["rates"].loc["train", "Visible"] == 50
@@ -324,8 +307,3 @@ def test_real_clean_rows_and_splits(folder):
     kept, held = hold_out(train, 0.1, seed=0)
     assert len(held) == pytest.approx(605, abs=5)
     assert not set(kept.image_of) & set(held.image_of)
-    new_train, new_test = clue.split_by_image(train, test, seed=0)
-    assert len(new_train) + len(new_test) == 7559
-    assert len(new_test) == pytest.approx(1512, abs=5)
-    assert not set(new_train.image_of) & set(new_test.image_of)
-    assert np.array_equal(clue.split_by_image(train, test, seed=0)[1].index, new_test.index)

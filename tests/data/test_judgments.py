@@ -106,16 +106,6 @@ def test_what_a_protocol_refuses(judged):
             j.protocol("CF-hard", judged, scores=scores)
 
 
-def test_prevalence_and_the_score_of_always_yes(judged):
-    tests = {name: judged.take(j.protocol(name, judged)) for name in ("CF-all", "CF-balanced")}
-    table = j.prevalence(tests)
-    assert table["pairs"].tolist() == [9, 6]
-    assert table["yes"].tolist() == [3, 3]
-    for name, test in tests.items():
-        always = fbeta_score(test.label, np.ones(len(test)), beta=0.5)
-        assert table.loc[name, "always_yes_f05"] == pytest.approx(always)
-
-
 def test_ranking_of_each_image(judged):
     table = j.ranking(judged, np.array([9, 1, 2, 3, 9, 2, 2, 1, 0, 0, 0.0]))
     assert table.index.tolist() == [TEST[0], TEST[1]]  # the others have no yes
@@ -300,18 +290,10 @@ def test_the_real_figures_are_those_of_the_specification(real):
 
 
 @pytest.mark.real
-def test_the_real_parts_and_prevalences(real, real_data):
+def test_the_real_parts(real, real_data):
     cross = real.take(real.cross)
     sizes = [(len(p), int(p.label.sum())) for p in (*j.parts(cross), *j.parts(cross, strict=True))]
     assert sizes == [(9482, 375), (37093, 1610), (1875, 65), (29868, 1355)]
-    _, others = j.parts(real)
-    tests = {name: others.take(j.protocol(name, others)) for name in ("CF-all", "CF-balanced")}
-    assert j.prevalence(tests)["pairs"].tolist() == [37071, 3220]
-    whole = j.prevalence(
-        {name: real.take(j.protocol(name, real)) for name in ("CF-all", "CF-balanced")}
-    )
-    assert whole["prevalence"].round(3).tolist() == [0.043, 0.5]
-    assert whole["always_yes_f05"].round(3).tolist() == [0.053, 0.556]
     with pytest.raises(DataError, match="CrowdFlowerAnnotations"):
         j.load(real_data / "sick")
 

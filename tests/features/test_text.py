@@ -9,10 +9,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from mmlib.features.text import (
-    SentenceEncoder,
     Vocabulary,
     embedding_matrix,
     mean_word_vectors,
@@ -190,72 +188,3 @@ def test_word_vectors_are_read_from_both_formats(binary, tmp_path):
     table.save_word2vec_format(str(path), binary=binary)
     found = read_word_vectors(path, ["dog", "Été", "zebra"])
     assert {word: v.tolist() for word, v in found.items()} == {"dog": [3, 4, 5], "Été": [6, 7, 8]}
-
-
-# --- Sentence encoder ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def encoder():
-    torch.manual_seed(0)
-    return SentenceEncoder(torch.randn(20, 6), width=5, dropout=0.5).eval()
-
-
-IDS = torch.tensor([[3, 4, 5, 6], [7, 8, 0, 0], [1, 0, 0, 0]])
-LENGTHS = torch.tensor([4, 2, 1])
-
-
-def test_a_sentence_is_a_unit_vector(encoder):
-    vectors = encoder(IDS, LENGTHS)
-    assert vectors.shape == (3, 5)
-    assert vectors.norm(dim=-1).tolist() == pytest.approx([1, 1, 1])
-
-
-def test_padding_never_enters_a_sentence(encoder):
-    together = encoder(IDS, LENGTHS)
-    for i, length in enumerate(LENGTHS):
-        alone = encoder(IDS[i : i + 1, :length], LENGTHS[i : i + 1])
-        assert torch.allclose(together[i], alone[0], atol=1e-6)
-    noisy = torch.where(IDS == 0, 9, IDS)  # another word behind the end
-    assert torch.equal(encoder(noisy, LENGTHS), together)
-    wide = nn.functional.pad(IDS, (0, 3))
-    assert torch.allclose(encoder(wide, LENGTHS), together, atol=1e-6)
-
-
-def test_a_sentence_is_the_state_after_its_last_word(encoder):
-    states, _ = encoder.gru(encoder.embed(IDS[:1]))
-    wanted = nn.functional.normalize(states[0, -1], dim=-1)
-    assert torch.allclose(encoder(IDS[:1], LENGTHS[:1])[0], wanted, atol=1e-6)
-
-
-def test_word_order_matters(encoder):
-    turned = encoder(IDS[:1].flip(1), LENGTHS[:1])
-    assert not torch.allclose(turned, encoder(IDS[:1], LENGTHS[:1]), atol=1e-3)
-
-
-def test_dropout_takes_whole_channels_the_same_for_all_words(encoder):
-    encoder.train()
-    seen = []
-    encoder.gru.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    ids = torch.full((400, 4), 3)
-    encoder(ids, torch.full((400,), 4))
-    words, _ = nn.utils.rnn.pad_packed_sequence(seen[0], batch_first=True)
-    dropped = words == 0
-    assert (dropped == dropped[:, :1]).all()  # one mask for all words of a sentence
-    assert not (dropped == dropped[:1]).all()  # another for another sentence
-    assert dropped.float().mean().item() == pytest.approx(0.5, abs=0.05)
-    kept = (words / encoder.embed(ids))[~dropped]
-    assert kept.detach().numpy() == pytest.approx(2)  # 1 / (1 - p) keeps the mean
-    encoder.eval()
-    assert torch.equal(encoder(IDS, LENGTHS), encoder(IDS, LENGTHS))
-
-
-def test_embeddings_are_trained_and_the_given_table_is_not_touched():
-    table = torch.randn(20, 6)
-    before = table.clone()
-    encoder = SentenceEncoder(table, width=5, dropout=0.0)
-    encoder(IDS, LENGTHS)[:, 0].sum().backward()
-    used = encoder.embed.weight.grad.abs().sum(1) > 0
-    assert used.nonzero().flatten().tolist() == [1, 3, 4, 5, 6, 7, 8]  # never padding
-    torch.optim.SGD(encoder.parameters(), lr=1.0).step()
-    assert torch.equal(table, before)

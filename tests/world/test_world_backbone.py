@@ -18,8 +18,7 @@ from mmlib.world.backbone import (
     OVERALL,
     Backbone,
     accuracy,
-    features,
-    label_scores,
+    extract,
     load,
     record,
     scores,
@@ -31,6 +30,10 @@ from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import COLOURS, KINDS, SETTINGS, Scene, Thing
 
 SCRIPT = Path(__file__).parents[2] / "ci" / "train_world_backbone.py"
+
+
+def features(images, **settings) -> np.ndarray:
+    return extract(images, **settings)[0]
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +85,6 @@ def test_two_calls_agree(pictures):
     assert (features(pictures[:8]) == features(pictures[:8])).all()
 
 
-def test_no_pictures_give_no_rows():
-    assert features([]).shape == (0, 16, 128)
-    values, names = label_scores([])
-    assert values.shape == (0, len(names))
-
-
 def test_other_sizes_and_modes_are_converted(scenes):
     large, grey = draw(scenes[0], 256), draw(scenes[0]).convert("L")
     own = features([draw(scenes[0])])
@@ -105,7 +102,7 @@ def test_regions_run_row_by_row_from_the_top_left(row, column):
 
 
 def test_labels_are_plain_words(pictures):
-    values, names = label_scores(pictures[:10])
+    _, values, names = extract(pictures[:10])
     assert names == LABELS == KINDS + COLOURS + SETTINGS
     assert all(name.isalpha() and name.islower() for name in names)
     assert values.shape == (10, 50)
@@ -317,12 +314,3 @@ def test_grey_pictures_are_not_asked_for_colours(script):
 
 def test_settings_and_styles_are_the_exclusive_heads():
     assert set(OVERALL) == {"setting", "style"}
-
-
-def test_one_look_gives_what_two_give():
-    images = [draw(sample_scene(seed)) for seed in range(3)]
-    regions, scores, names = backbone.extract(images)
-    assert np.array_equal(regions, backbone.features(images))
-    apart, labels = backbone.label_scores(images)
-    assert np.array_equal(scores, apart)
-    assert names == labels

@@ -1,7 +1,6 @@
 import hashlib
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -16,14 +15,12 @@ from mmlib.world.scenes import (
     check_scene,
     compose,
     derive_relations,
-    differences,
     hidden,
     new_thing,
     sample_scene,
     scene_key,
     split_of,
     split_seeds,
-    twin,
 )
 from mmlib.world.schema import (
     ACTIONS,
@@ -275,38 +272,7 @@ def test_the_key_ignores_order_and_small_moves(scenes):
     assert scene_key(replace(turned, things=painted)) != scene_key(scene)
 
 
-# --- Twins and casts ---
-
-
-@pytest.mark.parametrize("changes", [1, 2, 3])
-def test_twins_differ_in_just_so_many_facts(scenes, changes):
-    kinds = set()
-    for scene in scenes[:30]:
-        if len(scene.things) < 2:
-            continue
-        other = twin(scene, 3, changes)
-        check_scene(other)
-        assert len(differences(scene, other)) == changes
-        assert split_of(other) == split_of(scene)
-        assert other == twin(scene, 3, changes)
-        kinds |= {fact.split(".")[-1] for fact in differences(scene, other)}
-    assert {"colour", "style"} <= kinds
-
-
-def test_a_twin_can_be_had_for_each_sort_of_fact(scenes):
-    for what in ("colour", "kind", "pattern", "size", "action", "position", "setting", "style"):
-        made = 0
-        for scene in scenes[:40]:
-            with suppress(ValueError):  # one tree has no other action
-                other = twin(scene, 1, of=(what,))
-                assert [fact.split(".")[-1] for fact in differences(scene, other)] == [what]
-                made += 1
-            if made == 2:
-                break
-        assert made == 2, what
-    tower = Scene((thing("tower", y=0.6),), (), "desert", "photo", 1)
-    with pytest.raises(ValueError, match="no twin"):
-        twin(tower, 1, of=("action",))
+# --- Casts ---
 
 
 def test_a_cast_is_placed_as_told():

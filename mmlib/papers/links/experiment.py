@@ -11,7 +11,7 @@ import torch
 from scipy.stats import rankdata, spearmanr
 from sklearn.decomposition import PCA
 
-from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.core.jobs import Answer, Job
 from mmlib.papers.links import baselines
 from mmlib.papers.links.arrays import Arrays, Batches
@@ -160,7 +160,7 @@ def scorings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> lis
                 row["baseline"] == "recogniser" and arrays.truth is None
             )
             if not lacking:
-                own = seeds if row["baseline"] == "random" else seeds[:1]
+                own = seeds if row["baseline"] == "random" else [NO_SEED]
                 jobs += [Job(PAPER, tier, dataset, row, seed) for seed in own]
     return jobs
 
@@ -168,7 +168,7 @@ def scorings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> lis
 def timings(tier: str, data: Mapping[str, Arrays]) -> list[Job]:
     """A job for each data set: how long a training step takes."""
     return [
-        Job(PAPER, tier, dataset, {"system": STEP_TIME}, 0, asdict(budget(tier, dataset)))
+        Job(PAPER, tier, dataset, {"system": STEP_TIME}, NO_SEED, asdict(budget(tier, dataset)))
         for dataset in data
         if dataset != UNLABELLED
     ]
@@ -183,7 +183,7 @@ def stages(
 ) -> list[tuple[Callable[..., Answer], list[Job], bool]]:
     """All that evidence needs: functions and their jobs, and whether they may run side by side."""
     known = [dataset for dataset in data if dataset != UNLABELLED]
-    documents = [Job(PAPER, tier, dataset, {"system": DOCUMENTS}, 0) for dataset in known]
+    documents = [Job(PAPER, tier, dataset, {"system": DOCUMENTS}, NO_SEED) for dataset in known]
     return [
         (baselines.score, scorings(tier, data, seeds), True),
         (describe_documents, documents, True),

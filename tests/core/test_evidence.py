@@ -1,0 +1,101 @@
+"""Evidence: what was recorded comes back, by data set, system, seed and item."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from tiny_jobs import DATA, jobs
+
+from mmlib.core import evidence
+from mmlib.core.errors import DataError
+from mmlib.core.evidence import Evidence
+from mmlib.core.experiment import tidy
+from mmlib.core.jobs import Answer
+
+
+def answer(seed, size, items, epochs=3):
+    values = 100.0 * size + 10 * seed + np.arange(items)
+    history = [{"dev_loss": 1 / (e + 1 + seed)} for e in range(epochs)]
+    return Answer({"test": {"AUC": values, "p@1": -values}}, history)
+
+
+@pytest.fixture(scope="module")
+def found() -> Evidence:
+    """Systems a and b of three seeds; c, a closed form, of one; d, trained once so far."""
+    grid, data = jobs(range(3)), DATA
+    answers = [answer(j.seed, j.system["size"], data[j.dataset].items) for j in grid]
+    more = jobs([0], ["c"], ["odd"]) + jobs([1], ["d"], ["odd"])
+    extra = [answer(0, 5, 5, epochs=0), answer(1, 6, 5)]
+    head = evidence.header(paper="tiny", tier="world", source="x", seeds=[0, 1, 2])
+    return Evidence(tidy(grid + more, answers + extra, data), head)
+
+
+def test_values_are_those_of_their_system_seed_and_item(found):
+    assert found.datasets == ["even", "odd"]
+    assert found.systems("odd") == ["a", "b", "c", "d"]
+    assert found.systems("even") == ["a", "b"]
+    assert found.seeds == [0, 1, 2]
+    assert found.metrics("odd", "a") == ["AUC", "p@1"]
+    values = found.values("odd", "b", "AUC")
+    assert values.tolist() == [[100 + 10 * s + i for i in range(5)] for s in range(3)]
+    assert found.values("odd", "b", "p@1", [2, 0]).tolist() == (-values[[2, 0]]).tolist()
+    assert found.clusters("odd").tolist() == [0, 0, 1, 1, 2]
+    assert found.curves("even", "a", "dev_loss")[1] == pytest.approx([1 / 2, 1 / 3, 1 / 4])
+    assert found.has("odd", "a", "dev_loss", "epochs")
+    assert not found.has("even", "c", "AUC")
+    assert found.has_job("odd", "d", 1)
+    assert not found.has_job("odd", "d", 0)
+    means = found.means("AUC").set_index(["dataset", "system", "seed"]).value
+    assert means["odd", "b", 2] == pytest.approx(122)
+    assert found.columns()["even", "b"] == {"system": "b", "size": "1"}
+
+
+def test_a_closed_form_stands_for_every_seed_and_a_training_for_its_own(found):
+    assert found.values("odd", "c", "AUC").shape == (3, 5)
+    assert found.values("odd", "c", "AUC", [2]).tolist() == [[500 + i for i in range(5)]]
+    assert found.values("odd", "d", "AUC", [1]).tolist() == [[610 + i for i in range(5)]]
+    with pytest.raises(DataError, match="no evidence of d on odd for seed 0"):
+        found.values("odd", "d", "AUC")
+
+
+def test_what_was_not_recorded_is_refused(found):
+    for arguments in (("odd", "e", "AUC"), ("moon", "a", "AUC"), ("odd", "a", "p@9")):
+        with pytest.raises(DataError, match=f"no evidence of {arguments[2]} of {arguments[1]}"):
+            found.values(*arguments)
+    with pytest.raises(DataError, match="of a on odd for seed 7"):
+        found.values("odd", "a", "AUC", [7])
+    with pytest.raises(DataError, match="no evidence on moon"):
+        found.clusters("moon")
+
+
+def test_a_round_trip_changes_nothing(found, tmp_path):
+    evidence.write(tmp_path, "tiny", found)
+    again = evidence.read(tmp_path, "tiny")
+    pd.testing.assert_frame_equal(again.table, found.table)
+    assert again.header == found.header
+    evidence.write(tmp_path / "twice", "tiny", again)
+    for name in ("tiny.parquet", "tiny.json"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
+
+
+def test_a_record_of_other_code_is_refused_with_the_reason(found, tmp_path, monkeypatch):
+    evidence.write(tmp_path, "tiny", found)
+    monkeypatch.setattr(evidence, "source_hash", lambda *modules: "x")
+    assert len(evidence.read(tmp_path, "tiny", "mmlib.core.fit").table)
+    monkeypatch.setattr(evidence, "source_hash", lambda *modules: "y")
+    with pytest.raises(DataError, match=r"other code \(commit .*\): mmlib.core.fit or what it"):
+        evidence.read(tmp_path, "tiny", "mmlib.core.fit")
+    assert len(evidence.read(tmp_path, "tiny").table)
+
+
+def test_an_interrupted_write_leaves_the_old_record(found, tmp_path, monkeypatch):
+    evidence.write(tmp_path, "tiny", found)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def half(table, path, **how):
+        path.write_bytes(b"PAR1")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evidence.pq, "write_table", half)
+    with pytest.raises(KeyboardInterrupt):
+        evidence.write(tmp_path, "tiny", found)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -1,0 +1,240 @@
+"""The engine: what is kept under which key, who runs it, and what becomes of a failure."""
+
+import itertools
+import json
+from dataclasses import replace
+
+import distributed
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tiny_jobs
+import torch
+from tiny_jobs import DATA, Numbers, jobs
+
+from mmlib.core import experiment, source
+from mmlib.core.errors import DataError
+from mmlib.core.experiment import canonical, job_key, pick_device, read_answer, run_jobs, tidy
+from mmlib.core.jobs import Answer
+
+
+@pytest.fixture(autouse=True)
+def known_source(monkeypatch):
+    """The tests' own module counts as one whose source does not change."""
+    monkeypatch.setattr(experiment, "source_hash", lambda *modules: "tiny")
+
+
+def trained(folder):
+    """Which jobs have been trained so far."""
+    return (folder / "log").read_text().splitlines() if (folder / "log").exists() else []
+
+
+def run(folder, grid=None, data=DATA, **how):
+    grid = grid or jobs()
+    return tidy(grid, run_jobs(tiny_jobs.train, grid, data, folder=folder, **how), data)
+
+
+# --- Keys ----------------------------------------------------------------------------------------
+
+
+def test_every_part_of_a_job_is_in_its_key():
+    job, data = jobs()[0], DATA["odd"]
+    changed = [
+        replace(job, **{name: "other"}) for name in ("paper", "tier", "dataset")
+    ] + [
+        replace(job, seed=1),
+        replace(job, system={**job.system, "size": 7}),
+        replace(job, settings={**job.settings, "epochs": 9}),
+    ]  # fmt: skip
+    keys = [job_key(tiny_jobs.train, one, data) for one in (job, *changed)]
+    keys.append(job_key(tiny_jobs.train, job, Numbers("other data")))
+    assert len(set(keys)) == len(keys) == 8
+    assert job_key(tiny_jobs.train, replace(job, system=dict(job.system)), data) == keys[0]
+    swapped = dict(reversed(job.settings.items()))
+    assert job_key(tiny_jobs.train, replace(job, settings=swapped), data) == keys[0]
+
+
+def test_the_version_of_pytorch_is_in_the_key_and_its_build_is_not(monkeypatch):
+    keys = []
+    for version in ("2.15.0", "2.15.0+cpu", "2.16.0"):
+        monkeypatch.setattr(torch, "__version__", version)
+        keys.append(job_key(tiny_jobs.train, jobs()[0], DATA["odd"]))
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_code_that_is_imported_is_in_the_key_and_other_code_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "source_hash", source.source_hash)
+    monkeypatch.setattr(source, "PACKAGE", tmp_path)
+
+    def model():
+        pass
+
+    model.__module__ = "mmlib.model"
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "model.py").write_text("from mmlib.used import one\n")
+    keys = []
+    for used, unused in (("one = 1", ""), ("one = 1", "two = 2"), ("one = 2", "two = 2")):
+        (tmp_path / "used.py").write_text(used)
+        (tmp_path / "unused.py").write_text(unused)
+        source.imported_modules.cache_clear()
+        source.source_hash.cache_clear()
+        keys.append(job_key(model, jobs()[0], DATA["odd"]))
+    source.imported_modules.cache_clear()
+    source.source_hash.cache_clear()
+    assert keys[0] == keys[1] != keys[2]
+
+
+# --- Running -------------------------------------------------------------------------------------
+
+
+def test_finished_jobs_are_not_run_again(tmp_path):
+    first = run(tmp_path, workers=1)
+    assert len(trained(tmp_path)) == 8
+    told = []
+    again = run(tmp_path, workers=1, on_answer=lambda job, answer: told.append(job))
+    assert len(trained(tmp_path)) == 8
+    assert told == jobs()
+    pd.testing.assert_frame_equal(again, first)
+    run(tmp_path, jobs(range(3)), workers=1)
+    assert trained(tmp_path)[8:] == ["odd a 2", "odd b 2", "even a 2", "even b 2"]
+    run(tmp_path, data={**DATA, "odd": Numbers("new", 5)}, workers=1)
+    assert len(trained(tmp_path)) == 12 + 4  # odd numbers only
+
+
+def test_the_same_seed_gives_the_same_answer_here_and_in_processes(tmp_path):
+    here = run(tmp_path / "here", workers=1)
+    pd.testing.assert_frame_equal(run(tmp_path / "again", workers=1), here)
+    pd.testing.assert_frame_equal(run(tmp_path / "processes", workers=2), here)
+    other = run(tmp_path / "other", jobs([5]), workers=1)
+    assert not set(other[other.metric == "AUC"].value.dropna()) & set(here.value)
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_table_as_processes_do(tmp_path):
+    here = run(tmp_path / "here", workers=1)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        found = run(tmp_path / "cluster", cluster=cluster.scheduler_address)
+    pd.testing.assert_frame_equal(found, here)
+    # What a cluster has finished is taken from the same folder.
+    pd.testing.assert_frame_equal(run(tmp_path / "cluster", cluster="tcp://no:1"), here)
+
+
+def test_an_unreachable_scheduler_is_one_clear_error(tmp_path, monkeypatch):
+    right = distributed.Client
+    monkeypatch.setattr(distributed, "Client", lambda address, timeout: right(address, timeout=0.3))
+    for address in ("tcp://127.0.0.1:1", "nonsense://x"):
+        with pytest.raises(DataError, match=f"no Dask scheduler answers at {address}"):
+            run(tmp_path, cluster=address)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_first_failure_stops_the_rest_and_what_is_finished_stays(tmp_path, workers):
+    grid = jobs(range(8), data=["odd"], pause=0.05)
+    whole = run(tmp_path / "whole", grid, workers=1)
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "stop").write_text("b")
+    with pytest.raises(ValueError, match="b broke off"):
+        run(folder, grid, workers=workers)
+    (folder / "stop").unlink()
+    done = trained(folder)
+    assert set(done) < {f"odd a {seed}" for seed in range(8)}  # less than would have gone well
+    kept = list(folder.glob("*.parquet"))
+    assert len(kept) <= len(done)
+    assert list(folder.glob("*.pt"))  # what broke off goes on from its last epoch
+    pd.testing.assert_frame_equal(run(folder, grid, workers=1), whole)
+    assert len(trained(folder)) == len(done) + len(grid) - len(kept)
+    assert len(list(folder.glob("*.parquet"))) == len(grid)
+    assert not list(folder.glob("*.pt"))
+
+
+def test_devices_are_checked_and_dealt_out(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert pick_device("auto") == pick_device("cpu") == "cpu"
+    with pytest.raises(ValueError, match=r"no device 'cuda:9': PyTorch sees 0 GPUs; use auto or"):
+        pick_device("cuda:9")
+    with pytest.raises(ValueError, match="no device 'moon': use auto, cpu, cuda"):
+        pick_device("moon")
+    assert experiment._devices("cpu", 3) == ["cpu"] * 3
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("auto") == "cuda"
+    assert pick_device("cuda:1") == "cuda:1"
+    assert experiment._devices("cuda", 0) == ["cuda:0", "cuda:1"]
+    assert experiment._devices("cuda", 3) == ["cuda:0", "cuda:1", "cuda:0"]
+    assert experiment._devices("cuda:1", 0) == ["cuda:1"]
+
+
+# --- Kept answers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "text", "no metadata", "other metadata"])
+def test_a_damaged_job_file_says_which_to_delete(tmp_path, damage):
+    run(tmp_path, jobs([0], ["a"], ["odd"]), workers=1)
+    (path,) = tmp_path.glob("*.parquet")
+    if damage.endswith("metadata"):
+        meta = {"mmlib": json.dumps({"history": []})} if damage.startswith("other") else None
+        pq.write_table(pq.read_table(path).replace_schema_metadata(meta), path)
+    else:
+        content = {"empty": b"", "half": path.read_bytes()[:700], "text": b"PAR1 no PAR1"}
+        path.write_bytes(content[damage])
+    with pytest.raises(DataError, match=rf"{path.name}: not a finished job .*delete it") as told:
+        run(tmp_path, jobs([0], ["a"], ["odd"]), workers=1)
+    assert "\n" not in str(told.value)
+    path.unlink()
+    assert len(run(tmp_path, jobs([0], ["a"], ["odd"]), workers=1))
+
+
+def test_answers_come_back_as_they_went(tmp_path):
+    values = {"test": {"b": np.array([0.5, np.nan]), "a": np.array([1.0, 2.0])}, "val": {}}
+    answer = Answer(values, [{"dev_loss": 0.1 + 0.2}], 3.25)
+    experiment.write_answer(tmp_path / "x.parquet", jobs()[0], answer)
+    found = read_answer(tmp_path / "x.parquet")
+    assert list(found.values["test"]) == ["b", "a"]
+    assert np.array_equal(found.values["test"]["b"], values["test"]["b"], equal_nan=True)
+    assert (found.history, found.seconds) == ([{"dev_loss": 0.1 + 0.2}], 3.25)
+    experiment.write_answer(tmp_path / "x.parquet", jobs()[0], Answer({}, [], 0.0))
+    assert read_answer(tmp_path / "x.parquet").values == {}
+
+
+# --- The tidy table ----------------------------------------------------------------------------
+
+
+def test_the_table_has_a_row_a_value_in_one_order_whatever_they_came_in(tmp_path):
+    grid = jobs()
+    answers = run_jobs(tiny_jobs.train, grid, DATA, folder=tmp_path, workers=1)
+    table = tidy(grid, answers, DATA)
+    for order in itertools.islice(itertools.permutations(range(8)), 1, 5000, 997):
+        parts = [grid[i] for i in order], [answers[i] for i in order]
+        pd.testing.assert_frame_equal(tidy(*parts, DATA), table)
+    halves = [tidy(grid[part], answers[part], DATA) for part in (slice(3, 8), slice(3))]
+    joined = canonical(pd.concat([half.astype(object) for half in halves]))
+    pd.testing.assert_frame_equal(joined, table)
+    own = table[(table.dataset == "odd") & (table.system == "b") & (table.seed == 1)]
+    assert set(own["size"]) == {"1"}
+    values = own[(own.split == "test") & (own.metric == "p@1")]
+    assert values.item.tolist() == [0, 1, 2, 3, 4]
+    assert values.cluster.tolist() == [0, 0, 1, 1, 2]
+    found = answers[grid.index(next(j for j in grid if (j.dataset, j.seed) == ("odd", 1)
+                                    and j.system["system"] == "b"))]  # fmt: skip
+    assert np.array_equal(
+        values.value, np.float32(found.values["test"]["p@1"]), equal_nan=True
+    )  # fmt: skip
+    curve = own[(own.split == "epochs") & (own.metric == "dev_loss")]
+    assert curve.item.tolist() == [1, 2, 3]
+    assert curve.value.to_numpy() == pytest.approx([h["dev_loss"] for h in found.history])
+    assert len(table) == 4 * (5 + 6) * 2 + 8 * 3 * 2
+
+
+def test_a_column_that_only_some_systems_have_is_missing_in_the_others():
+    grid = [replace(jobs()[0], system={"system": name, own: 1}) for name, own in ("ab", "cd")]
+    answers = [Answer({"test": {"AUC": np.zeros(5)}}), Answer({}, [{"ms": 1.0}])]
+    table = tidy(grid, answers, DATA)
+    assert table.groupby("system", observed=True)["b"].count().tolist() == [5, 0]
+    assert table.groupby("system", observed=True)["d"].count().tolist() == [0, 1]
+    assert pa.Table.from_pandas(table).num_rows == 6

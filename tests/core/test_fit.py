@@ -1,0 +1,180 @@
+"""The training loop: seeds, schedules, the best epoch, and stopping and going on."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
+
+from mmlib.core.fit import fit, seed_everything, still_improving, warm_up_cosine
+from mmlib.core.paths import write_atomic
+
+EPOCHS, STEPS = 5, 3
+
+
+class Stopped(Exception):
+    """Stands for the power cut."""
+
+
+def run(checkpoint=None, seed=0, plateau=False, stop=(), **more):
+    """A network with dropout, trained on noise; `stop`: (place, epoch) where it breaks off."""
+    seed_everything(seed)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+    data = torch.randn(STEPS, 6, 4, generator=torch.Generator().manual_seed(1))
+    optimizer = torch.optim.AdamW(net.parameters(), 0.05)
+    schedule = (
+        ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+        if plateau
+        else LambdaLR(optimizer, lambda step: warm_up_cosine(step, EPOCHS * STEPS, 2))
+    )
+    now = {"epoch": 0}
+
+    def place(name):
+        if stop == (name, now["epoch"]):
+            raise Stopped
+
+    def batches(epoch):
+        now["epoch"] = epoch
+        for batch in data[torch.randperm(STEPS)]:  # follows the seed, as dropout does
+            yield batch
+            place("batch")
+
+    def evaluate():
+        place("evaluate")
+        assert not net.training
+        assert not torch.is_grad_enabled()
+        return {"dev_loss": net(data[0]).square().mean(), "rate": optimizer.param_groups[0]["lr"]}
+
+    history = fit(
+        net, batches, lambda batch: (net(batch) - batch.sum(1, keepdim=True)).square().mean(),
+        more.pop("evaluate", evaluate), epochs=EPOCHS, optimizer=optimizer, schedule=schedule,
+        seed=seed, checkpoint=checkpoint, after_epoch=lambda history: place("after"), **more,
+    )  # fmt: skip
+    return net, history
+
+
+def same(a, b) -> bool:
+    states = a[0].state_dict(), b[0].state_dict()
+    return a[1] == b[1] and all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+    assert same(run(), run())
+    assert not same(run(), run(seed=1))
+
+
+@pytest.mark.parametrize("plateau", [False, True])
+@pytest.mark.parametrize("epoch", range(EPOCHS))
+@pytest.mark.parametrize("place", ["batch", "evaluate", "after"])
+def test_a_stopped_training_goes_on_to_identical_weights(tmp_path, place, epoch, plateau):
+    whole, path = run(plateau=plateau), tmp_path / "run.pt"
+    with pytest.raises(Stopped):
+        run(path, plateau=plateau, stop=(place, epoch))
+    kept = epoch + (place == "after")
+    assert path.exists() == (kept > 0)
+    if kept:
+        assert len(torch.load(path, weights_only=True)["history"]) == kept
+    assert same(run(path, plateau=plateau), whole)
+    assert same(run(path, plateau=plateau), whole)  # nothing is left to train
+    assert [p.name for p in tmp_path.iterdir()] == ["run.pt"]
+
+
+def test_checkpoints_are_read_on_whatever_device_there_is(tmp_path, monkeypatch):
+    with pytest.raises(Stopped):
+        run(tmp_path / "run.pt", stop=("after", 1))
+    right, seen = torch.load, []
+
+    def load(path, **how):
+        seen.append(how)
+        return right(path, **how)
+
+    monkeypatch.setattr(torch, "load", load)
+    run(tmp_path / "run.pt", device="cpu")
+    assert seen == [{"map_location": "cpu", "weights_only": True}]
+
+
+def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss():
+    losses = iter([0.5, 0.3, 0.4, 0.3, 0.6])
+    seen = []
+
+    def fixed():
+        return {"dev_loss": next(losses)}
+
+    def note(net):
+        seen.append({key: value.clone() for key, value in net.state_dict().items()})
+
+    seed_everything(0)
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    history = fit(
+        net, lambda epoch: [torch.ones(1, 2)], lambda batch: net(batch).sum(), fixed, epochs=5,
+        optimizer=optimizer, schedule=LambdaLR(optimizer, lambda step: 1.0), seed=0,
+        after_epoch=lambda history: note(net),
+    )  # fmt: skip
+    assert [h["dev_loss"] for h in history] == [0.5, 0.3, 0.4, 0.3, 0.6]
+    assert torch.equal(net.weight, seen[1]["weight"])  # of equal ones the first
+    assert not torch.equal(net.weight, seen[3]["weight"])
+    assert not net.training
+
+
+def test_a_loss_that_is_no_number_ends_the_training_with_its_epoch():
+    with pytest.raises(FloatingPointError, match="epoch 1: not a number"):
+        run(evaluate=lambda: {"dev_loss": math.nan})
+
+
+def test_half_precision_is_near_full_precision():
+    full, half = (run(bf16=bf16)[1] for bf16 in (False, True))
+    assert half != full
+    assert half[0]["train_loss"] == pytest.approx(full[0]["train_loss"], rel=0.05)
+
+
+def test_the_rate_of_a_plateau_falls_and_that_of_a_cosine_ends_at_zero():
+    rates = [h["rate"] for h in run()[1]]
+    assert rates[0] < 0.05
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == pytest.approx(0, abs=1e-9)
+    losses = iter([1.0, 2.0, 2.0, 0.5, 0.4])
+    seen = []
+    run(plateau=True, evaluate=lambda: {"dev_loss": next(losses), "x": seen.append(1) or 0})
+    assert len(seen) == EPOCHS
+
+
+def test_the_warm_up_is_linear_and_then_half_a_cosine():
+    found = [warm_up_cosine(step, 24, 4) for step in range(25)]
+    assert found[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert found[4] == 1
+    assert found[14] == pytest.approx(0.5)
+    assert found[24] == pytest.approx(0)
+    assert all(a >= b for a, b in zip(found[4:], found[5:], strict=False))
+    assert warm_up_cosine(0, 1, 1) == 1
+    assert warm_up_cosine(1, 1, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("losses", "early"),
+    [
+        ([1.0, 0.5, 0.3, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.249], False),  # flat
+        ([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], True),  # a straight line
+        ([1.0, 0.5, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9], False),  # overfits
+        ([1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.47], True),  # 3 of 53 hundredths
+        ([1.0, 1.1, 1.2, 1.3, 1.4], False),  # never learned
+        ([1.0], True),  # nobody can tell
+    ],
+)
+def test_a_curve_that_still_falls_is_flagged(losses, early):
+    assert still_improving(losses) is early
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file.txt"
+    write_atomic(path, lambda p: p.write_text("old"))
+
+    def half(partial):
+        partial.write_text("ne")
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        write_atomic(path, half)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,122 @@
+"""The check of a run's figures sees one system in another's place."""
+
+import json
+from itertools import permutations
+
+import numpy as np
+import pytest
+from tiny_jobs import DATA, jobs
+
+from mmlib.core import evidence as records
+from mmlib.core import regression
+from mmlib.core.evidence import Evidence, evidence_dir, header
+from mmlib.core.experiment import tidy
+from mmlib.core.jobs import Answer
+from mmlib.core.regression import ROUNDING, check_paired, spread
+
+LEVELS = {"a": 50.0, "b": 60.0, "c": 60.1, "closed": 55.0}
+RECORDED = evidence_dir() / "world" / "links.parquet"
+
+
+def made_up() -> Evidence:
+    """Four systems; a's seeds lie far apart, the others' close together."""
+    rng = np.random.default_rng(0)
+    grid = jobs(range(10), tuple(LEVELS)[:3], ["even"]) + jobs([0], ["closed"], ["even"])
+    answers = []
+    for job in grid:
+        name = job.system["system"]
+        level = LEVELS[name] + {"a": 3.0, "closed": 0.0}.get(name, 0.02) * rng.normal()
+        values = np.append(level + rng.normal(size=5) - 0, np.nan)
+        values[:5] += level - np.nanmean(values)
+        history = [] if name == "closed" else [{"dev_loss": 1.0}]
+        answers.append(Answer({"test": {"AUC": values}}, history))
+    return Evidence(tidy(grid, answers, DATA), header(paper="tiny", tier="world"))
+
+
+def red(live, evidence) -> list[bool]:
+    return [not figure["within"] for figure in check_paired(live, evidence)["figures"]]
+
+
+def means(evidence, dataset, system, metric="AUC") -> dict[int, float]:
+    values = np.nanmean(evidence.values(dataset, system, metric), axis=1)
+    return dict(zip(evidence.seeds, values, strict=True))
+
+
+def swaps(evidence, datasets):
+    """(figure to check, its own value, another system's value of the same seed)."""
+    for dataset in datasets:
+        names = [s for s in evidence.systems(dataset) if evidence.has(dataset, s, "AUC")]
+        own = {name: means(evidence, dataset, name) for name in names}
+        for one, other in permutations(names, 2):
+            for seed in evidence.seeds:
+                yield (dataset, one, seed, "AUC"), own[one][seed], own[other][seed]
+
+
+def check_swaps(evidence, datasets):
+    every = list(swaps(evidence, datasets))
+    assert not any(red({figure: own for figure, own, _ in every}, evidence))
+    # The last figure of a pair counts, so each pair of systems is checked by itself.
+    found = [red({figure: other}, evidence)[0] for figure, _, other in every[:: max(1, len(every) // 2000)]]
+    wanted = [abs(own - other) > ROUNDING for _, own, other in every[:: max(1, len(every) // 2000)]]
+    assert found == wanted
+    assert any(found)
+
+
+def test_every_swap_of_systems_that_differ_turns_the_check_red():
+    check_swaps(made_up(), ["even"])
+
+
+@pytest.mark.skipif(not RECORDED.is_file(), reason="no evidence of the world is recorded")
+def test_every_swap_in_the_record_turns_the_check_red(monkeypatch):
+    evidence = records.read(RECORDED.parent, "links")
+    monkeypatch.setattr(regression, "machine", lambda: evidence.header["machine"])
+    monkeypatch.setattr(regression.torch, "__version__", evidence.header["versions"]["torch"])
+    check_swaps(evidence, [name for name in evidence.datasets if name != "unlabelled"])
+
+
+@pytest.mark.parametrize("what", ["instructions", "processor", "torch"])
+def test_elsewhere_each_systems_own_spread_counts(what):
+    evidence = made_up()
+    head = json.loads(json.dumps(evidence.header))
+    head["versions" if what == "torch" else "machine"][what] = "other"
+    elsewhere = Evidence(evidence.table, head)
+    for name in LEVELS:
+        own = np.array(list(means(evidence, "even", name).values()))
+        width = max(ROUNDING, spread(own))
+        for off, outside in ((0.99 * width, False), (1.01 * width, True)):
+            for sign in (-1, 1):
+                figure = {("even", name, 3, "AUC"): own[3] + sign * off}
+                assert red(figure, elsewhere) == [outside]
+                assert red(figure, evidence) == [off > ROUNDING]
+    assert spread(np.full(10, 55.0)) == 0
+    assert spread(np.array(list(means(evidence, "even", "a").values()))) > 10
+    assert spread(np.array(list(means(evidence, "even", "b").values()))) < ROUNDING
+
+
+def test_two_trainings_lie_apart_by_less_than_the_spread_in_999_of_1000():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4000, 12))
+    outside = [abs(one[-1] - one[-2]) > spread(one[:10]) for one in draws]
+    assert np.mean(outside) < 0.004
+
+
+def test_no_number_and_what_was_not_recorded_are_outside():
+    evidence = made_up()
+    own = means(evidence, "even", "a")
+    live = {
+        ("even", "a", 0, "AUC"): float("nan"),
+        ("even", "a", 77, "AUC"): own[0],
+        ("even", "z", 0, "AUC"): own[0],
+        ("odd", "a", 0, "AUC"): own[0],
+        ("even", "a", 0, "p@1"): own[0],
+        ("even", "a", 1, "AUC"): own[1],
+        ("even", "closed", 5, "AUC"): 55.0,
+    }
+    assert red(live, evidence) == [True] * 5 + [False] * 2
+    told = check_paired(live, evidence)
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["figures"][0]["value"] is None
+    assert told["figures"][2]["expected"] is None
+    some = evidence.table[(evidence.table.system != "a") | (evidence.table.seed < 2)]
+    partial = Evidence(some, evidence.header)
+    assert red({("even", "a", 5, "AUC"): own[5]}, partial) == [True]

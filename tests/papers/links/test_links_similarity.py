@@ -1,0 +1,429 @@
+"""Set similarities, loss and metrics of paper 04, against printed oracles and brute force."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as stnp
+from oracles import ap, ap_at_most, auc, dc, loss, precision, similarity
+from oracles import sizes as brute_k
+from oracles import tk as brute_tk
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+
+from mmlib.papers.links import model
+from mmlib.papers.links.arrays import Split
+from mmlib.papers.links.experiment import SYSTEMS
+from mmlib.papers.links.model import System
+
+# --- The printed oracles ---------------------------------------------------------------------
+
+MATRICES = {
+    "A": [[0.9, 0.1, 0.3], [0.8, 0.7, 0.2], [0.4, 0.6, 0.5]],
+    "B": [[0.6, -0.2, 0.1, 0.5], [0.7, 0.3, -0.4, -0.1]],
+    "C": [[0.2, 0.8, -0.1], [0.5, 0.9, -0.3], [-0.4, 0.1, -0.2], [0.7, 0.3, -0.6], [0, -0.5, -0.7]],
+    "D": [[0.90, 0.80], [0.85, 0.10]],
+    "E": [[-0.1, -0.5], [-0.3, -0.2]],
+    "F": [
+        [0.50, 0.10, 0.00, -0.10, 0.20],
+        [0.45, 0.40, 0.10, 0.00, -0.20],
+        [0.05, 0.35, 0.30, 0.10, 0.00],
+        [-0.10, 0.00, 0.25, 0.20, 0.15],
+        [0.10, -0.20, 0.05, 0.15, -0.05],
+    ],
+    "G": [[0.3]],
+    "H": [[-0.2, 0.4, 0.1]],
+    "I": [[0.6, -0.3], [0.5, -0.1], [0.1, -0.4], [-0.2, -0.6]],
+    "J": [[0.9, 0.2], [0.2, -0.9]],
+}
+
+# DC, TK, TK½ ceil, TK½ floor; None where floor(q / 2) = 0.
+SUMS = {
+    "A": (1.466667, 1.466667, 1.650000, 1.800000),
+    "B": (1.050000, 1.250000, 1.400000, 1.400000),
+    "C": (1.000000, 1.300000, 1.650000, 1.800000),
+    "D": (1.725000, 1.725000, 1.800000, 1.800000),
+    "E": (-0.300000, -0.300000, -0.200000, -0.200000),
+    "F": (0.660000, 0.660000, 0.833333, 0.925000),
+    "G": (0.600000, 0.600000, 0.600000, None),
+    "H": (0.500000, 0.800000, 0.800000, None),
+    "I": (0.500000, 0.800000, 1.200000, 1.200000),
+    "J": (1.100000, 1.100000, 1.800000, 1.800000),
+}
+
+# AP, AP½ ceil, AP½ floor, AP in the paper's "at most" form: value and edges.
+ASSIGNMENTS = {
+    "A": ((0.7, "00 11 22"), (0.8, "00 11"), (0.9, "00"), (0.7, "00 11 22")),
+    "B": ((0.6, "03 10"), (0.7, "10"), (0.7, "10"), (0.6, "03 10")),
+    "C": ((0.5, "02 11 30"), (0.8, "11 30"), (0.9, "11"), (0.8, "11 30")),
+    "D": ((0.825, "01 10"), (0.9, "00"), (0.9, "00"), (0.825, "01 10")),
+    "E": ((-0.15, "00 11"), (-0.1, "00"), (-0.1, "00"), (0.0, "")),
+    "F": ((0.3, "00 11 22 34 43"), (0.4, "00 11 22"), (0.45, "00 11"), (0.3, "00 11 22 34 43")),
+    "G": ((0.3, "00"), (0.3, "00"), None, (0.3, "00")),
+    "H": ((0.4, "01"), (0.4, "01"), None, (0.4, "01")),
+    "I": ((0.25, "00 11"), (0.6, "00"), (0.6, "00"), (0.6, "00")),
+    "J": ((0.2, "01 10"), (0.9, "00"), (0.9, "00"), (0.9, "00")),
+}
+
+DC, TK, AP = System("DC", "DC"), System("TK", "TK"), System("AP", "AP")
+TK_HALVES = (replace(TK, half=True), replace(TK, half=True, rounding="floor"))
+AP_HALVES = (replace(AP, half=True), replace(AP, half=True, rounding="floor"))
+AT_MOST = replace(AP, at_most=True)
+ALL = {name: one for name, one in SYSTEMS.items() if name != "NoStruct"}
+FORMS = {**ALL, "AP at most": AT_MOST}
+
+
+def block(matrix):
+    """A single matrix as the similarities take it: cosines and two masks without padding."""
+    cosines = torch.tensor(np.array(matrix), dtype=torch.float64)
+    return cosines, *(torch.ones(size, dtype=torch.bool) for size in cosines.shape)
+
+
+def value(matrix, system) -> float:
+    return model.set_similarity(*block(matrix), system).item()
+
+
+def gradient(matrix, system) -> np.ndarray:
+    cosines, rows, columns = block(matrix)
+    cosines.requires_grad_()
+    model.set_similarity(cosines, rows, columns, system).backward()
+    return cosines.grad.numpy()
+
+
+def edges_of(text: str) -> list[list[int]]:
+    return [[int(pair[0]), int(pair[1])] for pair in text.split()]
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_similarities_give_the_printed_values_and_edges(name):
+    matrix = MATRICES[name]
+    for system, wanted in zip((DC, TK, *TK_HALVES), SUMS[name], strict=True):
+        if wanted is not None:
+            assert value(matrix, system) == pytest.approx(wanted, abs=6e-7)
+    for system, wanted in zip((AP, *AP_HALVES, AT_MOST), ASSIGNMENTS[name], strict=True):
+        if wanted is not None:
+            assert value(matrix, system) == pytest.approx(wanted[0], abs=1e-9)
+            slope = gradient(matrix, system)
+            assert np.argwhere(slope).tolist() == edges_of(wanted[1])
+            assert slope[slope != 0] == pytest.approx(1 / max(1, len(edges_of(wanted[1]))))
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_the_brute_force_itself_gives_the_printed_values(name):
+    matrix = MATRICES[name]
+    n, m = np.shape(matrix)
+    assert dc(matrix) == pytest.approx(SUMS[name][0], abs=6e-7)
+    assert brute_tk(matrix, min(n, m)) == pytest.approx(SUMS[name][1], abs=6e-7)
+    full, half, _, at_most = ASSIGNMENTS[name]
+    assert ap(matrix, min(n, m))[1] == edges_of(full[1])
+    assert ap(matrix, brute_k(n, m, half=True))[1] == edges_of(half[1])
+    assert ap_at_most(matrix, min(n, m))[1] == edges_of(at_most[1])
+
+
+GRADIENTS = [
+    ("A", DC, [[2 / 3, 0, 0], [1 / 3, 1 / 3, 0], [0, 1 / 3, 1 / 3]]),
+    ("A", TK, [[2 / 3, 0, 0], [1 / 3, 1 / 3, 0], [0, 1 / 3, 1 / 3]]),
+    ("A", TK_HALVES[0], [[1, 0, 0], [1 / 2, 1 / 2, 0], [0, 0, 0]]),
+    ("A", AP, np.eye(3) / 3),
+    ("A", AP_HALVES[0], np.diag([1 / 2, 1 / 2, 0])),
+    ("C", DC, [[0, 0.2, 1 / 3], [0, 8 / 15, 0], [0, 0.2, 0], [8 / 15, 0, 0], [0.2, 0, 0]]),
+    ("C", TK, [[0, 1 / 3, 1 / 3], [0, 2 / 3, 0], [0, 0, 0], [2 / 3, 0, 0], [0, 0, 0]]),
+    ("C", AP, [[0, 0, 1 / 3], [0, 1 / 3, 0], [0, 0, 0], [1 / 3, 0, 0], [0, 0, 0]]),
+]
+
+
+@pytest.mark.parametrize(("name", "system", "wanted"), GRADIENTS)
+def test_gradients_are_the_printed_ones(name, system, wanted):
+    assert gradient(MATRICES[name], system) == pytest.approx(np.array(wanted), abs=1e-7)
+
+
+@pytest.mark.parametrize("system", [TK_HALVES[1], AP_HALVES[1]])
+def test_floor_of_half_an_edge_is_refused_even_for_one_pair_of_a_batch(system):
+    rows = torch.ones(2, 1, 3, dtype=torch.bool)
+    columns = torch.tensor([[[True, True], [True, False]]])
+    with pytest.raises(ValueError, match=r"floor.*use ceil"):
+        model.set_similarity(torch.rand(2, 2, 3, 2), rows, columns, system)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "full", "ceil", "floor"),
+    [(10, 10, 10, 5, 5), (50, 5, 5, 3, 2), (15, 16, 15, 8, 7), (6, 8, 6, 3, 3), (4, 1, 1, 1, None)],
+)
+def test_cardinality_is_that_of_the_table(n, m, full, ceil, floor):
+    n, m = torch.tensor(n), torch.tensor(m)
+    assert model.cardinality(n, m, half=False) == full
+    assert model.cardinality(n, m, half=True) == ceil
+    if floor is not None:
+        assert model.cardinality(n, m, half=True, rounding="floor") == floor
+
+
+# --- Against brute force ---------------------------------------------------------------------
+
+ENTRIES = st.integers(-100, 100).map(lambda hundredths: hundredths / 100)
+SHAPES = stnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=5)
+ANY_MATRIX = SHAPES.flatmap(lambda shape: stnp.arrays(np.float64, shape, elements=ENTRIES))
+a_few = settings(max_examples=40, deadline=None)
+
+
+def top_k_of(matrix, k: int) -> float:
+    return model.top_k(*block(matrix), torch.tensor(k)).item()
+
+
+def assignment_of(matrix, k: int) -> float:
+    return model.assignment(*block(matrix), torch.tensor(k)).item()
+
+
+@a_few
+@given(ANY_MATRIX)
+def test_similarities_are_those_of_brute_force_at_every_k(matrix):
+    assert value(matrix, DC) == pytest.approx(dc(matrix), abs=1e-6)
+    for k in range(1, min(matrix.shape) + 1):
+        best = ap(matrix, k)[0]
+        assert top_k_of(matrix, k) == pytest.approx(brute_tk(matrix, k), abs=1e-6)
+        assert assignment_of(matrix, k) == pytest.approx(best, abs=1e-12)
+        edges = model.best_matching(matrix, k)
+        assert edges.shape == (k, 2)
+        assert len(set(edges[:, 0])) == len(set(edges[:, 1])) == k
+        assert matrix[edges[:, 0], edges[:, 1]].mean() == pytest.approx(best)
+
+
+@a_few
+@given(ANY_MATRIX, st.booleans())
+def test_the_at_most_form_is_that_of_brute_force(matrix, half):
+    k = brute_k(*matrix.shape, half)
+    system = replace(AT_MOST, half=half)
+    mean, edges = ap_at_most(matrix, k)
+    # Where several matchings tie in their sum, only the sum is fixed; a zero edge may be left out.
+    found = np.argwhere(gradient(matrix, system))
+    assert matrix[found[:, 0], found[:, 1]].sum() == pytest.approx(mean * len(edges))
+    assert len(found) <= k
+    own = matrix[found[:, 0], found[:, 1]].mean() if len(found) else 0
+    assert value(matrix, system) == pytest.approx(own, abs=1e-6)
+    positive = np.abs(matrix) + 0.01
+    assert value(positive, system) == pytest.approx(value(positive, replace(AP, half=half)))
+
+
+@pytest.mark.parametrize("k", [0, -1, 3])
+def test_a_matching_of_impossible_size_is_refused(k):
+    with pytest.raises(ValueError, match=f"2 x 4 matrix has no matching with {k} edges"):
+        model.best_matching(np.zeros((2, 4)), k)
+
+
+@a_few
+@given(ANY_MATRIX, st.randoms(use_true_random=False), st.floats(0.1, 1), st.floats(-1, 1))
+def test_order_direction_scale_and_shift(matrix, random, scale, shift):
+    n, m = matrix.shape
+    rows, columns = random.sample(range(n), n), random.sample(range(m), m)
+    for name, system in ALL.items():
+        own, times = value(matrix, system), 1 if name.startswith("AP") else 2
+        for other, wanted in (
+            (matrix[rows][:, columns], own),
+            (matrix.T, own),
+            (scale * matrix, scale * own),
+            (matrix + shift, own + times * shift),
+        ):
+            assert value(other, system) == pytest.approx(wanted, abs=1e-6), name
+        assert gradient(matrix, system).sum() == pytest.approx(times, abs=1e-6), name
+
+
+@a_few
+@given(ANY_MATRIX)
+def test_k_orders_the_similarities(matrix):
+    ks = range(1, min(matrix.shape) + 1)
+    top, matched = ([f(matrix, k) for k in ks] for f in (top_k_of, assignment_of))
+    slack = 1e-6
+    assert all(t >= value(matrix, DC) - slack for t in top)
+    assert all(b <= a + slack for each in (top, matched) for a, b in pairwise(each))
+    assert all(a <= t / 2 + slack for a, t in zip(matched, top, strict=True))
+    assert matched[0] == pytest.approx(top[0] / 2) == pytest.approx(matrix.max(), abs=1e-6)
+    if matrix.shape[0] == matrix.shape[1]:
+        assert value(matrix, TK) == pytest.approx(value(matrix, DC))
+
+
+# --- Padded batches --------------------------------------------------------------------------
+
+
+def padded(blocks, filler=0.0):
+    """Blocks [a][b] (n_a, m_b) as padded cosines (D, D, N, M) and masks (D, 1, N), (1, D, M)."""
+    n, m = [len(row[0]) for row in blocks], [len(b[0]) for b in blocks[0]]
+    cosines = torch.full((len(n), len(m), max(n), max(m)), filler, dtype=torch.float64)
+    for a, row in enumerate(blocks):
+        for b, matrix in enumerate(row):
+            cosines[a, b, : n[a], : m[b]] = torch.tensor(np.array(matrix))
+    rows = torch.arange(max(n)) < torch.tensor(n).unsqueeze(1)
+    columns = torch.arange(max(m)) < torch.tensor(m).unsqueeze(1)
+    return cosines, rows.unsqueeze(1), columns.unsqueeze(0)
+
+
+def random_blocks(n, m, seed=0):
+    rng = np.random.default_rng(seed)
+    return [[rng.uniform(-1, 1, (a, b)) for b in m] for a in n]
+
+
+@pytest.mark.parametrize("filler", [0.0, 9.0, -9.0, float("nan")])
+@pytest.mark.parametrize("name", FORMS)
+def test_padding_never_matters_and_each_pair_has_a_k_of_its_own(name, filler):
+    blocks = random_blocks(n=[2, 1, 5, 3], m=[1, 4, 2, 3])
+    cosines, rows, columns = padded(blocks, filler)
+    cosines.requires_grad_()
+    together = model.set_similarity(cosines, rows, columns, FORMS[name])
+    together.sum().backward()
+    for a, row in enumerate(blocks):
+        for b, matrix in enumerate(row):
+            wanted = (
+                ap_at_most(matrix, min(matrix.shape))[0]
+                if name == "AP at most"
+                else similarity(matrix, name)
+            )
+            assert together[a, b].item() == pytest.approx(wanted, abs=1e-6)
+            slope = cosines.grad[a, b]
+            n, m = matrix.shape
+            assert slope[:n, :m].numpy() == pytest.approx(gradient(matrix, FORMS[name]), abs=1e-6)
+            assert not slope[n:].any()
+            assert not slope[:, m:].any()
+
+
+@pytest.mark.parametrize("negatives", ["hard", "mean"])
+@pytest.mark.parametrize("name", FORMS)
+def test_gradients_in_double_precision(name, negatives):
+    cosines, rows, columns = padded(random_blocks([2, 3, 2], [2, 1, 3], seed=4))
+    cosines.requires_grad_()
+
+    def alike(c):
+        return model.set_similarity(c, rows, columns, FORMS[name])
+
+    def whole(c):
+        return model.document_loss(alike(c), 0.2, negatives)
+
+    assert whole(cosines) > 0
+    assert torch.autograd.gradcheck(alike, (cosines,))
+    assert torch.autograd.gradcheck(whole, (cosines,))
+
+
+# --- Loss ------------------------------------------------------------------------------------
+
+Q = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.5, 0.6], [0.2, 0.4, 0.7]], dtype=torch.float64)
+SIZES = ([2, 1, 2], [1, 2, 2])
+COSINES = np.array(
+    [
+        [0.40, 0.30, 0.35, -0.10, 0.30],
+        [0.20, 0.10, 0.50, 0.40, -0.20],
+        [0.10, 0.45, -0.30, 0.50, 0.00],
+        [-0.20, 0.30, 0.10, 0.40, 0.25],
+        [0.40, -0.10, 0.55, 0.30, 0.35],
+    ]
+)
+BLOCKS = [np.split(rows, [1, 3], axis=1) for rows in np.split(COSINES, [2, 3])]
+LOSSES = {
+    "DC": ([[0.7, 0.825, 0.7], [0.2, 0.525, 0.75], [0.5, 0.85, 0.75]], 0.591667, 0.437500),
+    "TK": ([[0.8, 0.825, 0.7], [0.2, 0.9, 1.0], [0.8, 0.85, 0.75]], 0.541667, 0.375000),
+    "TK+½k": ([[0.8, 1.0, 0.8], [0.2, 0.9, 1.0], [0.8, 1.1, 0.8]], 0.733333, 0.516667),
+    "AP": ([[0.4, 0.4, 0.35], [0.1, 0.45, 0.5], [0.4, 0.425, 0.375]], 0.466667, 0.350000),
+    "AP+½k": ([[0.4, 0.5, 0.4], [0.1, 0.45, 0.5], [0.4, 0.55, 0.4]], 0.566667, 0.425000),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss_from_cosines_of_unequal_documents(name):
+    wanted, hard, mean = LOSSES[name]
+    found = model.set_similarity(*padded(BLOCKS), ALL[name])
+    assert found.numpy() == pytest.approx(np.array(wanted), abs=1e-7)
+    assert model.document_loss(found, 0.2, "hard").item() == pytest.approx(hard, abs=6e-7)
+    assert model.document_loss(found, 0.2, "mean").item() == pytest.approx(mean, abs=6e-7)
+
+
+@pytest.mark.parametrize(("negatives", "total"), [("hard", 1 / 3), ("mean", 0.55 / 3)])
+def test_loss_from_document_similarities(negatives, total):
+    assert model.document_loss(Q, 0.2, negatives).item() == pytest.approx(total, abs=1e-12)
+    for margin in (0.2, 0.5):  # a model that tells nothing apart costs two margins
+        found = model.document_loss(torch.full((4, 4), 0.7), margin, negatives)
+        assert found.item() == pytest.approx(2 * margin)
+
+
+@a_few
+@given(st.integers(2, 5), st.integers(0, 1000), st.sampled_from(["hard", "mean"]))
+def test_loss_is_that_of_the_plain_loop_and_draws_are_averaged(size, seed, negatives):
+    q = np.random.default_rng(seed).uniform(-1, 1, (3, size, size))
+    each = [loss(one.tolist(), 0.2, negatives) for one in q]
+    assert model.document_loss(torch.from_numpy(q), 0.2, negatives).item() == pytest.approx(
+        np.mean(each)
+    )
+
+
+# --- NoStruct --------------------------------------------------------------------------------
+
+
+def test_random_pairs_are_those_of_a_loop_and_uniform():
+    n, m, draws = [2, 1, 5, 3], [1, 4, 2, 3], 4000
+    cosines, rows, columns = padded(random_blocks(n, m, seed=2), float("nan"))
+    found = model.random_pairs(cosines, rows, columns, draws, torch.Generator().manual_seed(0))
+    assert found.shape == (draws, 4, 4)
+    for one in found[:200].numpy():
+        own = [np.argwhere(cosines[a, a].numpy() == one[a, a])[0] for a in range(4)]
+        for a, b in np.ndindex(4, 4):  # the same sentence and image meet all other documents
+            assert one[a, b] == cosines[a, b, own[a][0], own[b][1]]
+    for a in range(4):
+        counts = found[:, a, a].unique(return_counts=True)[1].numpy()
+        assert len(counts) == n[a] * m[a]
+        if len(counts) > 1:
+            assert stats.chisquare(counts).pvalue > 1e-3
+    again = model.random_pairs(cosines, rows, columns, draws, torch.Generator().manual_seed(0))
+    assert torch.equal(found, again)
+
+
+# --- Metrics ---------------------------------------------------------------------------------
+
+
+def truth(matrix, edges: str) -> np.ndarray:
+    found = np.zeros(np.shape(matrix), dtype=bool)
+    for i, j in edges_of(edges):
+        found[i, j] = True
+    return found
+
+
+PRINTED = [
+    (MATRICES["A"], "00 11 22", 15 / 18, 1, 3 / 5),
+    (MATRICES["B"], "10 03", 11 / 12, 1, 2 / 5),
+    (MATRICES["C"], "10 11 30", 34 / 36, 1, 3 / 5),
+    ([[0.5, 0.5], [0.2, 0.5]], "00", 2 / 3, 1, 1 / 4),
+]
+
+
+def test_a_score_is_the_mean_over_documents_and_skips_are_nan():
+    matrices = [np.array(m) for m in (*(p[0] for p in PRINTED), MATRICES["A"], MATRICES["G"])]
+    edges = [*(p[1] for p in PRINTED), "", "00"]  # no link, and only links
+    links = tuple(map(truth, matrices, edges))
+    split = Split((), (), links, np.array([]), np.array([]))
+    found = model.evaluate(matrices, split)
+    for i, (_, _, area, first, five) in enumerate(PRINTED):
+        each = {name: values[i] for name, values in found.items()}
+        assert each == pytest.approx({"AUC": 100 * area, "p@1": 100 * first, "p@5": 100 * five})
+    for name, mean in (("AUC", 84.0278), ("p@1", 100.0), ("p@5", 46.25)):
+        assert np.isnan(found[name][4:]).all()
+        assert np.nanmean(found[name]) == pytest.approx(mean, abs=1e-4)
+    with pytest.raises(ValueError, match="zip"):
+        model.evaluate(matrices[:2], split)
+    with pytest.raises(ValueError, match="no link labels"):
+        model.evaluate(matrices, replace(split, links=None))
+    with pytest.raises(ValueError, match="scores are"):
+        model.link_metrics(np.zeros((2, 3)), np.eye(3, 2))
+
+
+@a_few
+@given(SHAPES, st.integers(0, 10_000), st.booleans())
+def test_metrics_are_those_of_scikit_learn_and_of_a_plain_count(shape, seed, ties):
+    rng = np.random.default_rng(seed)
+    scores = rng.uniform(-1, 1, shape).round(0 if ties else 9)
+    true = rng.random(shape) < 0.4
+    found = model.link_metrics(scores, true)
+    if true.all() or not true.any():
+        assert found is None
+        return
+    assert found["AUC"] == pytest.approx(100 * roc_auc_score(true.ravel(), scores.ravel()))
+    assert found["AUC"] == pytest.approx(auc(scores, true))
+    assert found["p@1"] == pytest.approx(precision(scores, true, 1))
+    assert found["p@5"] == pytest.approx(precision(scores, true, 5))

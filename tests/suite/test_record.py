@@ -1,0 +1,132 @@
+"""Recording evidence: what is kept, what is refused, and a run that is killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny_jobs
+from tiny_jobs import Numbers, Settings
+
+from mmlib.core import evidence, experiment
+from mmlib.core.errors import DataError
+from mmlib.suite import cli, record
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    """`mmlib record` knows the tests' own paper."""
+    monkeypatch.setattr(experiment, "source_hash", lambda *modules: "tiny")
+    monkeypatch.setattr(record, "room", tiny_jobs.room())
+
+
+def make(folder, seeds=range(2), datasets=(), **more):
+    return record.record(
+        "04", tiny_jobs.TIER, seeds, datasets=datasets, workers=1, folder=folder,
+        jobs_folder=more.pop("jobs_folder", folder / "jobs"), **more,
+    )  # fmt: skip
+
+
+def trained(folder):
+    return (folder / "jobs" / "log").read_text().splitlines()
+
+
+def test_what_is_recorded_is_read_back(tmp_path):
+    found = make(tmp_path)
+    again = record.read("04", "world", tmp_path)
+    pd.testing.assert_frame_equal(again.table, found.table)
+    assert again.header == json.loads(json.dumps(found.header))
+    assert again.header["settings"]["odd"] == {"epochs": 3, "pause": 0.0}
+    assert again.header["data"] == {"odd": "odd", "even": "even"}
+    assert (again.header["seeds"], again.header["cpu_seconds"]) == ([0, 1], 12)
+    assert {"commit", "versions", "machine", "python", "source"} <= set(again.header)
+
+
+def test_seeds_and_data_sets_are_added_to_what_is_kept(tmp_path):
+    whole = make(tmp_path / "whole", range(3))
+    other = tmp_path / "parts"
+    make(other, range(1), ["odd"])
+    make(other, range(2), ["odd"], jobs_folder=tmp_path / "lost")  # only the file knows seed 0
+    make(other, range(3), ["even"])
+    found = make(other, range(3), jobs_folder=other / "jobs")
+    pd.testing.assert_frame_equal(found.table, whole.table)
+    same = [{**one.header, "commit": None} for one in (found, whole)]
+    assert same[0] == same[1]
+    assert len(trained(other)) == 2 + 6 + 2  # seed 1 of odd was trained elsewhere
+    pd.testing.assert_frame_equal(make(other, range(3)).table, whole.table)
+    assert len(trained(other)) == 10
+
+
+@pytest.mark.parametrize("change", ["settings", "data", "source", "system"])
+def test_what_has_changed_is_recorded_anew(tmp_path, monkeypatch, change):
+    make(tmp_path, range(1))
+    if change == "settings":
+        monkeypatch.setattr(record, "room", tiny_jobs.room({"odd": Settings(epochs=4)}))
+    elif change == "data":
+        data = {**tiny_jobs.DATA, "odd": Numbers("odd, other", 5)}
+        monkeypatch.setattr(record, "room", tiny_jobs.room(data=data))
+    elif change == "source":
+        monkeypatch.setattr(record, "source_hash", lambda *modules: "other")
+        monkeypatch.setattr(experiment, "source_hash", lambda *modules: "other")
+    else:  # two systems trade their other columns
+        monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("b", "a")))
+    found = make(tmp_path, range(1))
+    monkeypatch.setattr(evidence, "source_hash", lambda *modules: found.header["source"])
+    anew = {"settings": 2, "data": 2, "source": 4, "system": 4}[change]
+    assert len(trained(tmp_path)) == 4 + anew
+    assert not found.table.duplicated(["dataset", "system", "seed", "split", "metric", "item"]).any()
+    pd.testing.assert_frame_equal(record.read("04", "world", tmp_path).table, found.table)
+
+
+def test_a_record_of_other_code_or_other_settings_is_refused(tmp_path, monkeypatch):
+    make(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(evidence, "source_hash", lambda *modules: "changed")
+        with pytest.raises(DataError, match=r"other code \(commit .*mmlib.core.fit or what it imp"):
+            record.read("04", "world", tmp_path)
+    monkeypatch.setattr(record, "room", tiny_jobs.room({"even": Settings(epochs=9)}))
+    with pytest.raises(DataError, match="even: its settings have changed; record anew"):
+        record.read("04", "world", tmp_path)
+
+
+def test_no_record_and_a_damaged_one_say_so(tmp_path):
+    with pytest.raises(DataError, match="no evidence is recorded"):
+        record.read("04", "world", tmp_path)
+    make(tmp_path, range(1))
+    path = tmp_path / "world" / "tiny.parquet"
+    for broken, content in ((path, b"PAR1"), (path.with_suffix(".json"), b"{")):
+        whole = broken.read_bytes()
+        broken.write_bytes(content)
+        with pytest.raises(DataError, match="damaged .*get it again or record anew"):
+            record.read("04", "world", tmp_path)
+        broken.write_bytes(whole)
+    path.write_bytes(b"PAR1")
+    assert len(make(tmp_path, range(1)).table)  # recording does not read what it cannot
+
+
+def test_the_command_line_tells_an_unusable_device_in_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(record, "record", lambda *arguments, **more: pytest.fail("it ran"))
+    for arguments in (["--device", "cuda:99"], ["--seeds", "0"]):
+        assert cli.main(["record", "04", *arguments]) == 2
+        told = capsys.readouterr().err.strip()
+        assert told.startswith("mmlib record: ")
+        assert "\n" not in told
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_recording_killed_twenty_times_ends_in_the_same_table(tmp_path):
+    script = Path(tiny_jobs.__file__)
+    ran = subprocess.run(
+        [sys.executable, script, tmp_path, "20"], capture_output=True, text=True, check=True,
+        timeout=300,
+    )  # fmt: skip
+    hit, kept = map(int, ran.stdout.split())
+    assert hit >= 15  # the others came to an end first
+    assert kept > 0
+    for file in ("tiny.parquet", "tiny.json"):
+        whole, killed = (tmp_path / name / "world" / file for name in ("whole", "killed"))
+        assert whole.read_bytes() == killed.read_bytes()
