@@ -120,8 +120,8 @@ def _judged_cells(one: new.Judged, row: Mapping[str, str], found: Evidence) -> d
     other = ""
     if one.verdict in new.DECIDED:
         share = new.stability(one.claim, found, found.seeds)
-        told = NONE if share != share else f"{100 * share:.0f} %"
-        other = f"another verdict in {told} of halves of the seeds"
+        if share == share:  # NaN below four seeds
+            other = f"another verdict in {100 * share:.0f} % of halves of the seeds"
     return {
         "claim": f"**{row['id']}** {row['claim']}",
         "the paper": row["paper"],
