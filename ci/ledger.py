@@ -47,11 +47,11 @@ HEAD = """# The ledger
 All claims, grouped by verdict; within a group by notebook, then by data. `python ci/ledger.py \
 write` makes this page from the records, and `make lint` holds it to them.
 
-The effect of a claim of notebook 04 is pooled over its parts (data sets or pairs of them); *sd* is \
-the estimated spread of the true effects between parts. *Another verdict* is the share of halves of \
-the seeds that give another verdict. Notebooks 00 to 03 show the part that is furthest from the \
-claim, and how many parts are supported. Both rules stand [below](#the-rules). How far to trust a \
-number: [README](../README.md#honest-limits)."""
+The effect of a claim of notebook 04 is pooled over its parts (data sets or pairs of them); *sd* \
+is the estimated spread of the true effects between parts. *Another verdict* is the share of \
+halves of the seeds that give another verdict. Notebooks 00 to 03 show the part that is furthest \
+from the claim, and how many parts are supported. Both rules stand [below](#the-rules). How far to \
+trust a number: [README](../README.md#honest-limits)."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def _judged_cells(one: new.Judged, row: Mapping[str, str], found: Evidence) -> d
     other = ""
     if one.verdict in new.DECIDED:
         share = new.stability(one.claim, found, found.seeds)
-        told = NONE if share != share else f"{100 * share:.0f} %"
-        other = f"another verdict in {told} of halves of the seeds"
+        if share == share:  # NaN below four seeds
+            other = f"another verdict in {100 * share:.0f} % of halves of the seeds"
     return {
         "claim": f"**{row['id']}** {row['claim']}",
         "the paper": row["paper"],

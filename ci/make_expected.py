@@ -1,7 +1,9 @@
 """Write notebooks/expected/<tier>/<number>.json and <number>_claims.json from a finished run.
 
-    mmlib run 04 --seeds 5 --out runs/five
-    python ci/make_expected.py 04 world --run runs/five --checked 3
+    mmlib run 01 --seeds 5 --out runs/five
+    python ci/make_expected.py 01 world --run runs/five --checked 3
+
+For notebooks that compute their claims; a paper with evidence is recorded by `mmlib record`.
 
 The figures are those of the trained systems, each training once. Tolerances come from the spread
 over the run's seeds (`mmlib.claims.make_expected`), for a later run of as many seeds as the
@@ -64,7 +66,7 @@ def combined(before: list[dict], new: dict, defaults: dict) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("notebook", help="its number, such as 04")
+    parser.add_argument("notebook", help="its number, such as 01")
     parser.add_argument("tier", choices=["world", "flickr8k"])
     parser.add_argument("--run", type=Path, required=True, help="folder of the finished run")
     parser.add_argument("--checked", type=int, required=True, help="seeds of the checked runs")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence as records
-from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.core.experiment import canonical
 from mmlib.core.source import source_hash
 from mmlib.papers.links import experiment
@@ -43,9 +43,9 @@ def make(
             add(dataset, system, seed, EPOCHS, "dev_loss", 1 / np.arange(1, 7))
             add(dataset, system, seed, EPOCHS, "dev_AUC", np.arange(6) + rng.normal(size=6))
         for side in ("image", "text"):
-            add(dataset, DOCUMENTS, 0, "test", f"{side} spread", rng.normal(size=items))
+            add(dataset, DOCUMENTS, NO_SEED, "test", f"{side} spread", rng.normal(size=items))
         for system, ms in (("DC", 10), ("AP", 12)):
-            add(dataset, STEP_TIME, 0, EPOCHS, f"ms of {system}", ms + rng.random(8))
+            add(dataset, STEP_TIME, NO_SEED, EPOCHS, f"ms of {system}", ms + rng.random(8))
     head = records.header(
         paper=PAPER, tier=tier, source=source_hash(*experiment.MODULES), seeds=list(range(seeds)),
         settings={name: asdict(experiment.budget(tier, name)) for name in datasets},
