@@ -273,10 +273,6 @@ class GraphSet:
     def __len__(self) -> int:
         return len(self.starts["objects"]) - 1
 
-    def richness(self) -> np.ndarray:
-        """Attributes plus relations of each caption (captions,): its semantic richness (Sec. 9)."""
-        return np.diff(self.starts["attributes"]) + np.diff(self.starts["relations"])
-
     def batch(
         self,
         rows: np.ndarray,

@@ -196,9 +196,7 @@ def load(tier: str, cache: Path | None = None, seed: int = 0, workers: int = 0) 
     if tier == "paper":
         from mmlib.data import precomputed
 
-        folder = precomputed.find("f30k")
-        if not folder.is_dir():
-            folder = precomputed.find("coco")
+        folder = precomputed.find("f30k", "coco")
         parts = {"train": "train", "val": "dev", "test": "test"}
         loaded = {s: precomputed.load(folder, part) for s, part in parts.items()}
         study = Study(tier, {s: one.images for s, one in loaded.items()}, {})

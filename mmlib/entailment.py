@@ -264,9 +264,6 @@ class Output:
 class Classifier(nn.Module):
     """TE, VE and the gate, or one of them alone, or a single stream (`Settings.model`).
 
-    bert: a pretrained text encoder to take the place of TE's own, of which only [CLS]'s last state
-    is left (`only_first`). Raises ValueError where there is no such place or its width is not
-    `settings.width`.
     states: (tokens, W) states of a frozen encoder, which TE's own layers read in place of word
     embeddings; `Batch.pair` then counts these tokens, after the special ones.
     """
@@ -277,19 +274,9 @@ class Classifier(nn.Module):
         region_width: int,
         regions: int,
         settings: Settings,
-        bert: "BertModel | None" = None,
         states: Tensor | None = None,
     ):
         super().__init__()
-        if bert is not None and (
-            bert.config.hidden_size != settings.width
-            or settings.text == "shared"
-            or settings.model not in ("both", "te")
-        ):
-            raise ValueError(
-                f"a BERT of width {bert.config.hidden_size} has no place in {settings}: it takes "
-                "TE's own, at the same width"
-            )
         self.settings, self.branches = settings, _branches(settings)
         positions = settings.max_premise + settings.max_hypothesis + 3
         if settings.model == "single":
@@ -303,7 +290,7 @@ class Classifier(nn.Module):
             self.cross = CrossEncoder(settings)
             only_first(self.cross.layers[-1])
         if settings.model in ("both", "te") and settings.text == "own":
-            self.text = bert or small_bert(settings, settings.text_layers, vocabulary, positions)
+            self.text = small_bert(settings, settings.text_layers, vocabulary, positions)
             only_first(self.text.encoder.layer[-1])
             self.states = None if states is None else FrozenStates(states, settings.width)
         if settings.model == "both":

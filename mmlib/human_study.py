@@ -505,21 +505,6 @@ def detectable_effect(n: int, power: float = 0.95, level: float = 0.05) -> float
     return float(optimize.brentq(lambda d: t_power(d, n, level) - power, 0, bound))
 
 
-def needed(effect: float, power: float = 0.95, level: float = 0.05) -> int:
-    """The smallest number of scores that finds an effect (Cohen's d) with the given power."""
-    _check_power(power, level)
-    if effect == 0:
-        raise ValueError("no number of scores finds an effect of 0")
-    low, high = 1, 2  # `low` is too few
-    while t_power(abs(effect), high, level) < power:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = t_power(abs(effect), middle, level) >= power
-        low, high = (low, middle) if enough else (middle, high)
-    return high
-
-
 def _check_power(power: float, level: float) -> None:
     if not 0 < level < power < 1:
         raise ValueError(f"level {level} and power {power} must be in order within (0, 1)")

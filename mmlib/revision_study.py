@@ -276,9 +276,7 @@ def load(
     if tier == "paper":
         from mmlib.data import precomputed
 
-        folder = precomputed.find("f30k")
-        if not folder.is_dir():
-            folder = precomputed.find("coco")
+        folder = precomputed.find("f30k", "coco")
         names = {"train": "train", "val": "dev", "test": "test"}
         return _collection(tier, {s: precomputed.load(folder, n).images for s, n in names.items()})
     raise ValueError(f"no tier {tier!r}: use world, flickr8k or paper")

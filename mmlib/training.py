@@ -5,29 +5,20 @@ import hashlib
 import json
 import math
 import os
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
+from mmlib.core.fit import seed_everything
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, write_atomic
-
-
-def seed_everything(*seeds: int) -> None:
-    """Seed Python, NumPy and PyTorch from one or more integers."""
-    state = int(np.random.SeedSequence(seeds).generate_state(1)[0])
-    random.seed(state)
-    np.random.seed(state)  # noqa: NPY002  libraries that still use the global generator
-    torch.manual_seed(state)
 
 
 def pick_device(name: str) -> str:

@@ -541,21 +541,6 @@ def test_shared_text_layers_are_one_and_the_same():
     assert own - shared == sum(p.numel() for p in model_of().text.parameters())
 
 
-def test_a_text_encoder_can_be_given():
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(vocab_size=WORDS, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
-                        intermediate_size=16, max_position_embeddings=40)  # fmt: skip
-    bert = stir(BertModel(config))
-    model = Classifier(WORDS, INNER, REGIONS, TINY, bert).eval()
-    assert model.text is bert
-    assert {id(p) for p in bert.parameters()} <= {id(p) for p in model.parameters()}
-    (one,) = some(9, ["mme"])
-    w = {f"b.{name}": value for name, value in weights(bert).items()}
-    wanted = mlp(weights(model), "heads.te", read(w, "b", *packed(one), 3)[0])
-    close(logits_of(model, batch_of([one]))["te"][0], wanted)
-
-
 def test_only_first_changes_neither_the_first_state_nor_a_gradient():
     whole = stir(entailment.small_bert(TINY, 2, WORDS, LONGEST))
     short = deepcopy(whole)

@@ -17,15 +17,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-
-from mmlib.core.errors import DataError
-from mmlib.core.paths import write_atomic
-from mmlib.features.store import open_features
 
 Ties = Literal["pessimistic", "optimistic"]
 Direction = Literal["i2t", "t2i"]
@@ -365,16 +360,16 @@ class Index:
     embeddings (n, D), unit rows, float32 or float16, in memory or memory-mapped; ids: n names.
     """
 
-    def __init__(
-        self, embeddings: np.ndarray, ids: Sequence[str], what: str = "embeddings"
-    ) -> None:
+    def __init__(self, embeddings: np.ndarray, ids: Sequence[str]) -> None:
         if embeddings.ndim != 2 or 0 in embeddings.shape:
-            raise ValueError(f"{what}: {embeddings.shape} is not (images, width) with any images")
+            raise ValueError(
+                f"embeddings: {embeddings.shape} is not (images, width) with any images"
+            )
         if embeddings.dtype not in (np.float32, np.float16):
-            raise ValueError(f"{what}: {embeddings.dtype} is neither float32 nor float16")
+            raise ValueError(f"embeddings: {embeddings.dtype} is neither float32 nor float16")
         if len(ids) != len(embeddings):
-            raise ValueError(f"{what}: {len(ids)} ids for {len(embeddings)} rows")
-        self.embeddings, self.ids, self.what = embeddings, ids, what
+            raise ValueError(f"{len(ids)} ids for {len(embeddings)} rows")
+        self.embeddings, self.ids = embeddings, ids
         self._copy: Any = None
 
     def __len__(self) -> int:
@@ -382,57 +377,9 @@ class Index:
         return len(self.embeddings)
 
     @classmethod
-    def build(
-        cls,
-        embeddings: np.ndarray,
-        ids: Sequence[str],
-        path: Path | None = None,
-        dtype: str = "float32",
-    ) -> "Index":
-        """An index over embeddings (n, D) of length 1; with `path` also saved there (`save`).
-
-        dtype: how they are kept, "float32" or "float16" (half the bytes; a cosine moves by about
-        1e-5). Raises ValueError for other shapes, rows not of length 1, ids that do not fit.
-        """
-        if dtype not in ("float32", "float16"):
-            raise ValueError(f"dtype {dtype!r} is not known: use float32 or float16")
-        embeddings = np.asarray(embeddings)
-        index = cls(embeddings.astype(dtype, copy=False), ids)
-        index.prepare()
-        if path:
-            index.save(path)
-        return index
-
-    def save(self, path: Path) -> None:
-        """Write `NAME.npy` and the ids in `NAME.ids.txt`, a line each, as features are stored.
-
-        An interrupted save leaves files without ids, which do not load, never a wrong pairing.
-        Raises ValueError for another suffix, and for ids that are not one line each or not unique.
-        """
-        if path.suffix != ".npy":
-            raise ValueError(f"{path}: an index is stored as an .npy file (name it NAME.npy)")
-        listing = path.with_name(f"{path.stem}.ids.txt")
-        text = "".join(f"{name}\n" for name in self.ids)
-        if text.splitlines() != list(self.ids) or len(set(self.ids)) < len(self):
-            raise ValueError(f"{listing}: ids must be unique and without line breaks")
-        listing.unlink(missing_ok=True)
-        write_atomic(path, lambda part: np.save(part, self.embeddings, allow_pickle=False))
-        write_atomic(listing, lambda part: part.write_text(text, encoding="utf-8"))
-
-    @classmethod
-    def load(cls, path: Path) -> "Index":
-        """Open a saved index, or any feature file of one unit vector an image; memory-mapped.
-
-        Raises DataError for files that cannot be read or whose ids do not fit the rows.
-        """
-        store = open_features(path)
-        ids = sorted(store.row_of, key=store.row_of.__getitem__)
-        if [store.row_of[name] for name in ids] != list(range(len(store.array))):
-            raise DataError(f"{path}: its ids do not name each row once (write the ids anew)")
-        try:
-            return cls(store.array, ids, str(path))
-        except ValueError as error:
-            raise DataError(f"{error} (build the index again)") from error
+    def build(cls, embeddings: np.ndarray, ids: Sequence[str]) -> "Index":
+        """An index over embeddings (n, D), ready to be searched; ValueError as `prepare`."""
+        return cls(np.asarray(embeddings).astype(np.float32, copy=False), ids).prepare()
 
     def prepare(self) -> "Index":
         """Make the copy now, not at the first search; ValueError names a row not of length 1."""
@@ -441,7 +388,7 @@ class Index:
             kind = faiss.ScalarQuantizer.QT_fp16
             copy = faiss.IndexScalarQuantizer(width, kind, faiss.METRIC_INNER_PRODUCT)
             for rows in _slices(len(self), 16384):
-                copy.add(_unit(self.embeddings[rows], self.what, rows.start))
+                copy.add(_unit(self.embeddings[rows], "embeddings", rows.start))
             self._copy = copy
         return self
 

@@ -75,12 +75,11 @@ def grouped_rows(
 
 
 def hold_out(
-    pairs: RelatedPairs, share: float = 0.1, seed: int = 0, groups: np.ndarray | None = None
+    pairs: RelatedPairs, share: float = 0.1, seed: int = 0
 ) -> tuple[RelatedPairs, RelatedPairs]:
-    """Training and validation pairs that share no image, or no group where `groups` are given.
+    """Training and validation pairs that share no image.
 
-    groups: (pairs,) a key each, such as the recipe. Raises ValueError for a share that leaves one
-    side empty.
+    Raises ValueError for a share that leaves one side empty.
     """
-    rows, held = grouped_rows(pairs.image_of if groups is None else groups, share, seed)
+    rows, held = grouped_rows(pairs.image_of, share, seed)
     return pairs.take(rows, "train"), pairs.take(held, "val")

@@ -12,13 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
 from mmlib.core.related import RelatedPairs
-from mmlib.core.tables import paper_values
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
@@ -31,7 +28,6 @@ COLUMNS = ("", "Index", "q10_resp", "q1_resp", *ANSWERS, "q9_resp")
 COLUMNS += ("qimg", "stim_id", "stim_txt", "complement")
 PLUS_COLUMNS = ("qimg", "stim_txt", *ANSWERS)
 PLUS_SPLITS = {"train": 3439, "test": 860}
-BATCH = 32
 
 GET = "run `mmlib data get cite`, or set MMLIB_DATA to the folder that holds cite/"
 GET_PLUS = "get CITE++ from the shared folder that the authors' README links, into cite/"
@@ -138,63 +134,20 @@ def recipe_of(image: str) -> str:
     return match[1] if match else ""
 
 
-def recipes(pairs: RelatedPairs) -> np.ndarray:
-    """(pairs,) a number for each pair's recipe; recipes that share a text count as one.
-
-    One recipe was published under two names with other images, so that the names alone would let
-    eight of its texts leak.
-    """
-    recipe, names = pd.factorize(pd.Series([recipe_of(i) for i in figures.image_names(pairs)]))
-    text, texts = pd.factorize(pd.Series([text.strip() for text in pairs.texts]))
-    nodes = len(names) + len(texts)
-    links = coo_array((np.ones(len(pairs)), (recipe, len(names) + text)), shape=(nodes, nodes))
-    _, group = connected_components(links, directed=False)
-    return group[recipe]
-
-
 # Report ------------------------------------------------------------------------------------------
 
 
-def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
-    """Everything about CITE that can be counted without its images.
-
-    rates: shares of positives in the file, without duplicates, as Table 1 prints for CITE++, and
-    what Table 1 implies for the pairs that CITE++ adds; positives: counts; words: vocabulary and
-    lengths in the authors' tokenisation; repeats: pairs that occur several times and what they do
-    to a split of the rows; agreement: of rows that repeat image and text.
-    """
-    pairs, single = load(folder, duplicates=True), load(folder)
-    counts = figures.positives({"CITE": pairs, "CITE, distinct pairs": single})
-    printed = paper_values("coherence", "table1").set_index("question")["positive_rate"]
-    total = sum(PLUS_SPLITS.values())
-    rates = figures.rates(counts)
-    rates.loc["Table 1, CITE++"] = printed.astype(float)
-    rates.loc["implied for the added pairs"] = (
-        printed.astype(float) * total - counts.loc["CITE", list(RELATIONS)]
-    ) / (total - len(pairs))
-    return {
-        "rates": rates,
-        "positives": counts,
-        "words": pd.Series(figures.word_figures(pairs.texts), dtype=object),
-        "repeats": pd.Series(repeats(pairs), dtype=object),
-        "agreement": figures.agreement(pair_keys(pairs), pairs),
-    }
-
-
-def repeats(pairs: RelatedPairs) -> dict[str, float]:
-    """Pairs of image and text that occur more than once, and the harm they do."""
-    keys = pair_keys(pairs)
-    counts = pd.Series(keys, dtype=object).value_counts()
-    leaked, twin = figures.row_split_leak(keys)
-    return {
-        "rows": len(keys),
+def report(folder: Path | None = None) -> dict[str, pd.Series]:
+    """What is counted of CITE: rates of positives, words in the authors' tokenisation, repeats."""
+    pairs = load(folder, duplicates=True)
+    counts = pd.Series(pair_keys(pairs), dtype=object).value_counts()
+    repeats = {
         "distinct pairs": len(counts),
         "rows of pairs that repeat": int(counts[counts > 1].sum()),
-        **{f"pairs that occur {n} times": int((counts == n).sum()) for n in range(2, 5)},
-        "test rows with their pair in train, rows split 80/20": leaked,
-        "the same, deviation over splits": figures.spread_of_leak(keys),
-        "test rows with a twin in test, rows split 80/20": twin,
-        "chance of a repeated pair in a batch of 32": figures.chance_of_repeat(keys, BATCH),
         "recipes": len({recipe_of(image) for image in pairs.image_ids}),
-        "recipes, joined by shared texts": len(np.unique(recipes(pairs))),
+    }
+    return {
+        "rates": figures.rates(figures.positives({"CITE": pairs})).loc["CITE"],
+        "words": pd.Series(figures.word_figures(pairs.texts), dtype=object),
+        "repeats": pd.Series(repeats, dtype=object),
     }

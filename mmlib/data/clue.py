@@ -6,13 +6,12 @@ AAAI 2022; relations of Alikhani, Sharma, Li, Soricut, Stone, ACL 2020. The auth
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
@@ -27,7 +26,6 @@ RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
 COLUMNS = ("", "index", "caption", "url", *RELATIONS, "Other", "When", "How", "Where", "Comment")
 FLAGS = (*RELATIONS, "Other", "When", "How", "Where")
 LAST_HUMAN = 4580  # rows 0 to here of the Clue TSV have human captions, the others a machine's
-POOL, BATCH = 500, 32  # the paper's retrieval range, the authors' batch size
 
 GET = "run `mmlib data get clue`, or set MMLIB_DATA to the folder that holds clue/"
 GET_IMAGES = "fetch the column url into images/<number>.jpg, numbered by img2idxmap.json"
@@ -165,61 +163,23 @@ def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarra
     return np.flatnonzero(clean), np.flatnonzero(clean & new)
 
 
-def joined(first: CluePairs, second: CluePairs) -> CluePairs:
-    """The pairs of both, one after the other; an image of both is one image. Split "all"."""
-    urls = tuple(dict.fromkeys(first.image_ids + second.image_ids))
-    row = {url: i for i, url in enumerate(urls)}
-    images = [row[url] for part in (first, second) for url in figures.image_names(part)]
-    return replace(
-        first,
-        split="all",
-        texts=first.texts + second.texts,
-        labels=np.concatenate([first.labels, second.labels]),
-        image_of=np.array(images, dtype=np.int64),
-        image_ids=urls,
-        index=np.concatenate([first.index, second.index]),
-        open_image=_either(first, second, urls),
-    )
-
-
-def _either(
-    first: CluePairs, second: CluePairs, urls: Sequence[str]
-) -> Callable[[int], Image.Image] | None:
-    """Opens an image of either, or None where one of them has none."""
-    if first.open_image is None or second.open_image is None:
-        return None
-    opener = dict.fromkeys(second.image_ids, second.open_image)
-    opener |= dict.fromkeys(first.image_ids, first.open_image)
-    own = {url: row for part in (second, first) for row, url in enumerate(part.image_ids)}
-    return lambda row: opener[urls[row]](own[urls[row]])
-
-
 # Report ------------------------------------------------------------------------------------------
 
 
 def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
-    """Everything about Clue that can be counted without its images.
+    """What is counted of Clue without its images.
 
-    rates: percent positive in train, test and all; positives: the counts; weights: negatives over
-    positives; words: vocabulary and lengths of the training captions in the authors' tokenisation,
-    and the test's unknown tokens; leaks: images and captions that train and test share; labels:
-    relations a row; correlations: between labels, all rows; agreement: of rows that repeat image
-    and caption, all rows.
+    rates: percent positive in train, test and all; words: vocabulary and lengths of the training
+    captions in the authors' tokenisation, and the test's unknown tokens; leaks: images and captions
+    that train and test share.
     """
     train, test = load("train", folder), load("test", folder)
-    every = joined(train, test)
-    counts = figures.positives({"train": train, "test": test, "all": every})
-    share = figures.rates(counts)
-    twins = list(zip(figures.image_names(every), every.texts, strict=True))
+    counts = figures.positives({"train": train, "test": test})
+    counts.loc["all"] = counts.sum()
     return {
-        "rates": 100 * share,
-        "positives": counts,
-        "weights": (1 - share) / share,
+        "rates": 100 * figures.rates(counts),
         "words": pd.Series(word_figures(train, test), dtype=object),
         "leaks": pd.Series(leaks(train, test), dtype=object),
-        "labels": pd.Series(label_figures(every), dtype=object),
-        "correlations": figures.correlations(every),
-        "agreement": figures.agreement(twins, every),
     }
 
 
@@ -236,24 +196,13 @@ def word_figures(train: RelatedPairs, test: RelatedPairs) -> dict[str, float]:
     }
 
 
-def label_figures(pairs: RelatedPairs) -> dict[str, float]:
-    """Relations a pair, pairs without any, distinct patterns of labels."""
-    return {
-        "relations a pair": float(pairs.labels.sum(1).mean()),
-        "pairs without a relation": int((~pairs.labels.any(1)).sum()),
-        "label patterns": len(np.unique(pairs.labels, axis=0)),
-    }
-
-
 def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
-    """What training and test share, in rows of test; images within test; repeats within a batch."""
+    """What training and test share, in rows of test."""
     urls, seen = figures.image_names(test), figures.image_names(train)
     image = np.isin(urls, seen)
     caption = np.isin(test.texts, train.texts)
     both = set(zip(seen, train.texts, strict=True))
     clean, strict = clean_rows(test, train)
-    distinct, _ = figures.drawn_with_replacement(len(test), POOL)
-    counts: Mapping[str, int] = pd.Series(urls).value_counts().to_dict()
     return {
         "images": len({*urls, *seen}),
         "test rows": len(test),
@@ -269,9 +218,4 @@ def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
         "image or caption in train": int((image | caption).sum()),
         "clean rows": len(clean),
         "clean rows, caption not in train": len(strict),
-        "rows sharing an image within test": sum(counts[url] > 1 for url in urls),
-        "chance of a same image in a pool of 500": figures.chance_of_twin(urls, POOL),
-        "best R@1 in a pool of 500": figures.best_recall(urls, POOL),
-        "chance of a same image in a batch of 32": figures.chance_of_repeat(seen, BATCH),
-        "distinct pairs in a pool of 500 drawn with replacement": distinct,
     }

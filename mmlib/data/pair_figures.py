@@ -1,9 +1,7 @@
 """What can be counted about image-text pairs with relations, without their images."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import combinations
-from math import ceil, comb, perm
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,11 +21,6 @@ def positives(parts: Mapping[str, RelatedPairs]) -> pd.DataFrame:
 def rates(counts: pd.DataFrame) -> pd.DataFrame:
     """Share of positives of each relation, from the table of `positives`."""
     return counts.drop(columns="pairs").div(counts["pairs"], axis=0)
-
-
-def correlations(pairs: RelatedPairs) -> pd.DataFrame:
-    """Pearson correlation between the labels of every two relations."""
-    return pd.DataFrame(pairs.labels.astype(float), columns=list(pairs.relations)).corr()
 
 
 def word_figures(texts: Sequence[str]) -> dict[str, float]:
@@ -71,102 +64,3 @@ def unknown_words(train: Sequence[str], test: Sequence[str]) -> dict[str, int]:
 def image_names(pairs: RelatedPairs) -> list[str]:
     """The name of each pair's image."""
     return [pairs.image_ids[row] for row in pairs.image_of]
-
-
-def chance_of_repeat(keys: Sequence[Hashable], size: int) -> float:
-    """Chance that `size` rows, drawn without replacement, hold some key twice. Exact.
-
-    Here and below, all rows are meant where there are fewer than `size`.
-    """
-    counts = Counter(keys)
-    size = min(size, len(keys))
-    ways = [1] + [0] * size  # ways[k]: choices of k rows of different keys
-    for count in counts.values():
-        for k in range(size, 0, -1):
-            ways[k] += ways[k - 1] * count
-    return 1 - ways[size] / comb(counts.total(), size)
-
-
-def chance_of_twin(keys: Sequence[Hashable], size: int) -> float:
-    """Expected share of the rows in a random pool of `size` whose key another row there has."""
-    size = min(size, len(keys))
-    return float(np.mean([1 - _fellows(left, 0, len(keys), size) for left in _left(keys)]))
-
-
-def best_recall(keys: Sequence[Hashable], size: int) -> float:
-    """Largest R@1 in a random pool of `size` where rows of one key are told apart by chance."""
-    size, total = min(size, len(keys)), 0.0
-    for left in _left(keys):
-        chances = [_fellows(left, k, len(keys), size) for k in range(min(left + 1, size))]
-        total += sum(chance / (k + 1) for k, chance in enumerate(chances))
-    return total / len(keys)
-
-
-def drawn_with_replacement(rows: int, size: int) -> tuple[float, float]:
-    """Expected distinct rows in a pool drawn with replacement, and share of draws with a twin.
-
-    As in the authors' scripts behind Table 7 of paper 01.
-    """
-    return rows * (1 - (1 - 1 / rows) ** size), 1 - (1 - 1 / rows) ** (size - 1)
-
-
-def _left(keys: Sequence[Hashable]) -> list[int]:
-    """For each row, how many other rows have its key."""
-    counts = Counter(keys)
-    return [counts[key] - 1 for key in keys]
-
-
-def _fellows(left: int, k: int, rows: int, size: int) -> float:
-    """Chance that k of a pool row's `left` fellows are among its size - 1 neighbours."""
-    return comb(left, k) * comb(rows - 1 - left, size - 1 - k) / comb(rows - 1, size - 1)
-
-
-def row_split_leak(keys: Sequence[Hashable], share: float = 0.2) -> tuple[float, float]:
-    """Expected shares of test rows with a twin in training, and within test, if rows are split.
-
-    share: of the rows that are test rows, drawn at random. Exact expectations.
-    """
-    rows, held = len(keys), _held(keys, share)
-    leaked = [1 - perm(held - 1, left) / perm(rows - 1, left) for left in _left(keys)]
-    return float(np.mean(leaked)), chance_of_twin(keys, held)
-
-
-def spread_of_leak(keys: Sequence[Hashable], share: float = 0.2, splits: int = 10_000) -> float:
-    """Standard deviation over random splits of what `row_split_leak` expects; seeded."""
-    rng = np.random.default_rng(0)
-    key_of = pd.factorize(pd.Series(list(keys), dtype=object))[0]
-    held = _held(keys, share)
-    leaked = np.empty(splits)
-    for i in range(splits):
-        order = rng.permutation(key_of)
-        seen = np.zeros(len(key_of), dtype=bool)
-        seen[order[held:]] = True
-        leaked[i] = seen[order[:held]].mean()
-    return float(leaked.std())
-
-
-def _held(keys: Sequence[Hashable], share: float) -> int:
-    """Rows of the test part: at least the share."""
-    return ceil(share * len(keys) - 1e-9)
-
-
-def agreement(keys: Sequence[Hashable], pairs: RelatedPairs) -> pd.DataFrame:
-    """How often two annotations of the same key agree: a row a relation.
-
-    Columns: pairs of rows with equal keys, agreement (share with equal labels), kappa. The chance
-    level of kappa takes one rate for both annotations, as their order means nothing (Scott 1955);
-    kappa is not a number where all labels are equal.
-    """
-    rows_of: dict[Hashable, list[int]] = {}
-    for row, key in enumerate(keys):
-        rows_of.setdefault(key, []).append(row)
-    found = [twin for rows in rows_of.values() for twin in combinations(rows, 2)]
-    twins = np.array(found, dtype=np.int64).reshape(-1, 2)
-    table = pd.DataFrame({"pairs": len(twins)}, index=list(pairs.relations))
-    if not found:
-        return table.assign(agreement=np.nan, kappa=np.nan)
-    labels = pairs.labels[twins]  # (twins, 2, relations)
-    equal, rate = (labels[:, 0] == labels[:, 1]).mean(0), labels.mean((0, 1))
-    chance = rate**2 + (1 - rate) ** 2
-    kappa = np.where(chance < 1, (equal - chance) / np.maximum(1 - chance, 1e-12), np.nan)
-    return table.assign(agreement=equal, kappa=kappa)

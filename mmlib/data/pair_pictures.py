@@ -32,11 +32,6 @@ class Missing:
     pairs: int
     pairs_lost: int
 
-    @property
-    def lost(self) -> int:
-        """How many images cannot be had."""
-        return len(self.absent) + len(self.unreadable)
-
     def __str__(self) -> str:
         """One line for a notebook."""
         return (

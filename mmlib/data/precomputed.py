@@ -52,17 +52,18 @@ class Precomputed:
     graphs: Mapping[int, Graph] | None = None
 
 
-def find(name: str) -> Path:
-    """The folder of "f30k" or "coco" in the data folder; DataError where there is none.
+def find(*names: str) -> Path:
+    """The folder of the first of `names` ("f30k", "coco") in the data folder; DataError for none.
 
     Looked for as `NAME`, `region_features/NAME` and `region_features/NAME_precomp`.
     """
-    names = (name, f"region_features/{name}", f"region_features/{name}_precomp")
-    for folder in (data_dir() / each for each in names):
-        if folder.is_dir():
-            return folder
-    where = f"put it into {data_dir() / names[-1]}: `mmlib data get region_features` says how"
-    raise DataError(f"no folder of region features named {name} ({where})")
+    for name in names:
+        for place in (name, f"region_features/{name}", f"region_features/{name}_precomp"):
+            if (data_dir() / place).is_dir():
+                return data_dir() / place
+    last = data_dir() / f"region_features/{names[0]}_precomp"
+    where = f"put it into {last}: `mmlib data get region_features` says how"
+    raise DataError(f"no folder of region features named {' or '.join(names)} ({where})")
 
 
 def load(

@@ -282,9 +282,7 @@ def _cite(report: Report) -> None:
     if report.usable:
         tables = cite.report(report.folder)
         words, repeats = tables["words"], tables["repeats"]
-        rates = ", ".join(
-            f"{name} {rate:.3f}" for name, rate in tables["rates"].loc["CITE"].items()
-        )
+        rates = ", ".join(f"{name} {rate:.3f}" for name, rate in tables["rates"].items())
         report.notes += [
             f"share of Yes: {rates}",
             f"vocabulary: {words['types']} types with the empty token",

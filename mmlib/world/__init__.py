@@ -28,6 +28,7 @@ from mmlib.world.schema import Scene
 __all__ = ["WorldImages", "captioned_images", "picture", "see"]
 
 Backbone = Callable[[Sequence[Image.Image]], np.ndarray]
+SIZE = 128  # side of a picture, in pixels
 _CHUNK = 64  # pictures drawn and looked at together; fixed, so that workers change no figure
 
 
@@ -44,8 +45,6 @@ def captioned_images(
     n: int,
     seed: int = 0,
     captions_per_image: int = 5,
-    size: int = 128,
-    backbone: Backbone | None = None,
     workers: int = 1,
 ) -> WorldImages:
     """n captioned pictures of a split ("train", "val", "test", "backbone").
@@ -58,25 +57,20 @@ def captioned_images(
         n: how many, at least 1.
         seed: which list of the split's scenes, 0 to 999.
         captions_per_image: captions of each picture.
-        size: side of the pictures in pixels.
-        backbone: pictures to (pictures, regions, width) features; the world's own where None,
-            which also gives label scores.
         workers: processes that write captions, draw and extract features.
     """
     if n < 1:
         raise ValueError(f"n is {n}, but a collection needs at least one picture")
     calls = [(own, seed, captions_per_image) for own in split_seeds(split, n, seed)]
     scenes, gold = zip(*in_processes(_written, calls, workers), strict=True)
-    features, scores, names = extract_features(
-        scenes, size, backbone, workers, desc=f"world {split}"
-    )
+    features, scores, names = extract_features(scenes, workers=workers, desc=f"world {split}")
     return WorldImages(
         name="world",
         split=split,
         ids=tuple(f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes),
         captions=tuple(tuple(caption.text for caption in some) for some in gold),
         features=features,
-        open_image=partial(picture, scenes, size),
+        open_image=partial(picture, scenes, SIZE),
         label_scores=scores,
         label_names=names,
         scenes=scenes,
@@ -98,7 +92,7 @@ def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
 
 def extract_features(
     scenes: Sequence[Scene],
-    size: int = 128,
+    size: int = SIZE,
     backbone: Backbone | None = None,
     workers: int = 1,
     desc: str = "pictures",

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 
 from mmlib.core.related import RelatedPairs
-from mmlib.world import extract_features, picture
+from mmlib.world import SIZE, extract_features, picture
 from mmlib.world.discourse_cite import cite_text
 from mmlib.world.discourse_clue import clue_text
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -48,7 +48,6 @@ def related_pairs(
     scheme: str = "clue",
     seed: int = 0,
     signal: float = 1.0,
-    size: int = 128,
     workers: int = 1,
     see_pictures: bool = True,
 ) -> WorldPairs:
@@ -63,7 +62,6 @@ def related_pairs(
         scheme: whose relations, "clue" or "cite".
         seed: which list of the split's scenes, 0 to 999.
         signal: how much the picture tells of the relations, from 0 (nothing) to 1.
-        size: side of the pictures in pixels.
         workers: processes that draw the pictures and extract features.
         see_pictures: whether to extract features; without, they are None.
 
@@ -86,9 +84,9 @@ def related_pairs(
             texts.append(clue_text(scene, told[-1], holds, rng))
         else:
             texts.append(cite_text(scene, holds, rng))
-    features = (
-        extract_features(scenes, size, None, workers, f"world {split}")[0] if see_pictures else None
-    )
+    features = None
+    if see_pictures:
+        features = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
     return WorldPairs(
         name=f"world-{scheme}",
         split=split,
@@ -98,7 +96,7 @@ def related_pairs(
         image_of=np.arange(n),
         image_ids=tuple(f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes),
         features=features,
-        open_image=partial(picture, scenes, size),
+        open_image=partial(picture, scenes, SIZE),
         scenes=scenes,
         told=tuple(told),
     )

@@ -18,7 +18,7 @@ from PIL import Image
 from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
-from mmlib.world import Backbone, WorldImages, extract_features, picture
+from mmlib.world import SIZE, WorldImages, extract_features, picture
 from mmlib.world.captions import Caption
 from mmlib.world.edits import EDITS, GENERAL, Accept, anything, editable, edited, new_draft
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
@@ -158,8 +158,6 @@ def entailment_set(
     partial: float = 0.5,
     per_scene: int = 6,
     blanked: float = 0.0,
-    size: int = 128,
-    backbone: Backbone | None = None,
     workers: int = 1,
     see_pictures: bool = True,
 ) -> WorldEntailment:
@@ -181,8 +179,6 @@ def entailment_set(
         partial: how much of the scene the captions leave out, 0 to 1; see `partial_scene`.
         per_scene: samples of each picture, an even number.
         blanked: probability that a region's features are all 0.
-        size: side of the pictures in pixels.
-        backbone: pictures to features; the world's own where None.
         workers: processes that write the samples, draw the pictures and extract features.
         see_pictures: whether to do so; without, `images` is None.
 
@@ -217,7 +213,7 @@ def entailment_set(
     )
     images = None
     if see_pictures:
-        seen = extract_features(scenes, size, backbone, workers, f"world {split}")[0]
+        seen = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
         images = noisy(seen, [scene.seed for scene in scenes], image_noise, blanked)
     return WorldEntailment(
         samples=samples,
@@ -227,7 +223,7 @@ def entailment_set(
         scene_of=scene_of,
         hypotheses=tuple(one for *_, one, _ in rows),
         follows=np.array([follows for *_, follows in rows]),
-        open_image=bind(picture, scenes, size),
+        open_image=bind(picture, scenes, SIZE),
     )
 
 

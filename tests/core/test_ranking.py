@@ -21,7 +21,6 @@ from torchmetrics.retrieval import (
 )
 
 from mmlib.core import ranking
-from mmlib.core.errors import DataError
 from mmlib.core.ranking import (
     Index,
     average_precision,
@@ -392,7 +391,7 @@ def collections(draw):
 @given(collections(), st.integers(1, 70))
 def test_search_is_a_full_sort(collection, k):
     images, queries = collection
-    index = Index.build(images, [f"i{row}" for row in range(len(images))], dtype=images.dtype)
+    index = Index(images, [f"i{row}" for row in range(len(images))]).prepare()
     many, scores = index.search(queries, k)
     for i, query in enumerate(queries):
         order, wanted = full_sort(images, query, k)
@@ -421,70 +420,12 @@ def test_a_large_index_scores_few_images_exactly(monkeypatch, twins, most):
     assert max(scored) <= most
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_saved_and_loaded_it_answers_the_same(tmp_path, dtype):
-    rng = np.random.default_rng(0)
-    images, queries = unit(rng, 300, 48), unit(rng, 4, 48)
-    ids = [f"photo {row}.jpg" for row in range(300)]
-    built = Index.build(images, ids, tmp_path / "new" / "flickr.npy", dtype)
-    loaded = Index.load(tmp_path / "new" / "flickr.npy")
-    assert isinstance(loaded.embeddings, np.memmap)
-    assert loaded.embeddings.dtype == dtype
-    assert loaded.ids == ids
-    assert len(loaded) == 300
-    for ours, theirs in zip(built.search(queries, 7), loaded.search(queries, 7), strict=True):
-        assert np.array_equal(ours, theirs)
-    names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert names == ["flickr.ids.txt", "flickr.npy"]
-    loaded.save(tmp_path / "new" / "flickr.npy")  # over itself
-    assert (
-        Index.load(tmp_path / "new" / "flickr.npy").search(queries)[0] == built.search(queries)[0]
-    )
-
-
-def test_an_interrupted_save_does_not_pair_wrongly(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    path = tmp_path / "index.npy"
-    Index.build(unit(rng, 5, 8), list("abcde"), path)
-    other = Index.build(unit(rng, 5, 8), list("edcba"))
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "save", stop)
-    with pytest.raises(KeyboardInterrupt):
-        other.save(path)
-    with pytest.raises(DataError, match="no ids beside it"):
-        Index.load(path)
-    assert [p.name for p in tmp_path.iterdir()] == ["index.npy"]
-
-
-def test_files_that_are_no_index_are_refused(tmp_path):
-    rng = np.random.default_rng(0)
-    with pytest.raises(DataError, match="no such feature file"):
-        Index.load(tmp_path / "none.npy")
-    np.save(tmp_path / "regions.npy", np.zeros((2, 3, 4), np.float32))
-    (tmp_path / "regions.ids.txt").write_text("a\nb\n")
-    with pytest.raises(DataError, match=r"regions\.npy: \(2, 3, 4\) is not \(images, width\)"):
-        Index.load(tmp_path / "regions.npy")
-    np.save(tmp_path / "long.npy", 3 * unit(rng, 2, 4))
-    (tmp_path / "long.ids.txt").write_text("a\nb\n")
-    with pytest.raises(ValueError, match=r"long\.npy, row 0: the vector's length is 3, not 1"):
-        Index.load(tmp_path / "long.npy").search(unit(rng, 4))
-    (tmp_path / "sub").mkdir()
-    np.save(tmp_path / "sub" / "features.npy", unit(rng, 2, 4))
-    (tmp_path / "sub" / "id2row.json").write_text('{"a": 0, "b": 0}')
-    with pytest.raises(DataError, match="do not name each row once"):
-        Index.load(tmp_path / "sub" / "features.npy")
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda x, i: Index.build(x, i[1:]), "4 ids for 5 rows"),
         (lambda x, i: Index.build(x[0], i), r"\(8,\) is not \(images, width\)"),
         (lambda x, i: Index.build(x[:0], []), r"\(0, 8\) is not"),
-        (lambda x, i: Index.build(x, i, dtype="int8"), "dtype 'int8' is not known"),
         (lambda x, i: Index(x.astype(np.float64), i), "float64 is neither"),
         (lambda x, i: Index.build(2 * x, i), "row 0: the vector's length is 2, not 1"),
         (lambda x, i: Index.build(x, i).search(x[0, 1:]), "images have width 8"),
@@ -496,14 +437,6 @@ def test_files_that_are_no_index_are_refused(tmp_path):
 def test_what_an_index_cannot_hold_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(unit(np.random.default_rng(0), 5, 8), list("abcde"))
-
-
-@pytest.mark.parametrize("ids", [["a", "b\nc"], ["a", "a"], ["a", "b\x85"]])
-def test_ids_that_a_list_of_lines_cannot_hold_are_refused(tmp_path, ids):
-    images = unit(np.random.default_rng(0), 2, 8)
-    with pytest.raises(ValueError, match="unique and without line breaks"):
-        Index.build(images, ids, tmp_path / "index.npy")
-    assert not list(tmp_path.iterdir())
 
 
 def test_fewer_images_than_asked_for_and_threads_left_alone():

@@ -62,14 +62,9 @@ def test_duplicates_are_left_out_unless_asked_for(small):
     assert len(set(cite.pair_keys(pairs))) == 7
 
 
-def test_recipes_are_read_from_image_names_and_joined_by_texts(small):
+def test_recipes_are_read_from_image_names():
     names = ["vanilla-panna_2_0.jpg", "salad-2_10_0.png", "1.png", "my_cake_1_0.jpg"]
     assert [cite.recipe_of(name) for name in names] == ["vanilla-panna", "salad-2", "", "my_cake"]
-    groups = cite.recipes(cite.load(small, duplicates=True)).tolist()
-    assert groups[0] == groups[1] == groups[2]  # pie
-    assert groups[3] == groups[4]  # the numbered ones
-    assert groups[5] == groups[6]  # the soup of two names
-    assert len(set(groups)) == 4
 
 
 @pytest.mark.parametrize(
@@ -162,7 +157,7 @@ def test_pairs_without_an_image_are_left_out_and_counted(tmp_path, place):
     assert pairs.image_of.tolist() == [0, 1, 1]
     assert pairs.open_image(1).size == (40, 30)
     assert missing.absent == ("pie_2_0.jpg",)
-    assert (missing.lost, missing.pairs_lost, missing.pairs) == (1, 1, 4)
+    assert (missing.pairs_lost, missing.pairs) == (1, 4)
 
     (tmp_path / place / "tea_1_0.jpg").write_bytes(b"no picture")
     pairs, missing = cite.load_with_images("train", tmp_path / "cite")
@@ -184,13 +179,10 @@ def test_no_image_at_all_is_an_error(tmp_path):
 
 def test_the_report_counts_what_is_there(small):
     found = cite.report(small)
-    assert found["positives"].loc["CITE", "Q2"] == 1
-    assert found["rates"].loc["CITE, distinct pairs", "Q2"] == pytest.approx(1 / 7)
-    repeats = found["repeats"]
-    assert (repeats["rows"], repeats["distinct pairs"]) == (8, 7)
-    assert repeats["rows of pairs that repeat"] == 2
-    assert (repeats["recipes"], repeats["recipes, joined by shared texts"]) == (5, 4)
-    assert found["agreement"]["agreement"].tolist() == [0, 1, 1, 1, 1, 1, 0]
+    assert found["rates"]["Q2"] == 1 / 8
+    assert found["repeats"].to_dict() == {
+        "distinct pairs": 7, "rows of pairs that repeat": 2, "recipes": 5,
+    }  # fmt: skip
 
 
 # --- The real file -------------------------------------------------------------------------------
@@ -212,42 +204,12 @@ def real(folder):
 @pytest.mark.real
 def test_real_rates(real):
     rates = real["rates"].round(3)
-    assert rates.loc["CITE"].tolist() == [0.830, 0.058, 0.211, 0.131, 0.056, 0.492, 0.201]
-    printed = [0.821, 0.115, 0.329, 0.193, 0.158, 0.588, 0.313]
-    assert rates.loc["Table 1, CITE++"].tolist() == printed
-    implied = [0.813, 0.167, 0.436, 0.249, 0.251, 0.675, 0.415]
-    assert rates.loc["implied for the added pairs"].tolist() == implied
-    counts = [1699, 119, 432, 269, 115, 1007, 411, 2047]
-    assert real["positives"].loc["CITE"].tolist() == counts
-
-
-@pytest.mark.real
-def test_real_words(real):
-    words = real["words"]
-    assert words["types"] == 4898
-    assert words["types without the empty token"] == 4897
-    assert words["types lower-cased"] == 4211
-    assert words["tokens"] == 58666
-    assert round(words["mean length"], 1) == 28.7
-    assert words["longest"] == 157
+    assert rates.tolist() == [0.830, 0.058, 0.211, 0.131, 0.056, 0.492, 0.201]
+    assert real["words"]["types"] == 4898
 
 
 @pytest.mark.real
 def test_real_repeats(real):
-    repeats = real["repeats"]
-    assert (repeats["rows"], repeats["distinct pairs"]) == (2047, 1553)
-    assert repeats["rows of pairs that repeat"] == 919
-    assert [repeats[f"pairs that occur {n} times"] for n in (2, 3, 4)] == [364, 53, 8]
-    # For a test part of 410 rows: exact expectations, and the deviation of 10,000 draws.
-    found = [value for name, value in repeats.items() if "80/20" in name or "deviation" in name]
-    assert [round(100 * value, 1) for value in found] == [37.5, 2.2, 10.7]
-    assert round(100 * repeats["chance of a repeated pair in a batch of 32"], 1) == 12.7
-    assert repeats["recipes"] == 260
-
-
-@pytest.mark.real
-def test_real_agreement(real):
-    found = real["agreement"].round(2)
-    assert (found["pairs"] == 571).all()
-    assert found["agreement"].tolist() == [0.90, 0.94, 0.86, 0.90, 0.94, 0.87, 0.92]
-    assert found["kappa"].tolist() == [0.57, 0.45, 0.54, 0.60, 0.41, 0.74, 0.79]
+    assert real["repeats"].to_dict() == {
+        "distinct pairs": 1553, "rows of pairs that repeat": 919, "recipes": 260,
+    }  # fmt: skip

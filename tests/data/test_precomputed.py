@@ -431,6 +431,7 @@ def test_find(tmp_path, monkeypatch):
     for place in ("region_features/f30k_precomp", "region_features/f30k", "f30k"):
         (tmp_path / place).mkdir(parents=True)
         assert precomputed.find("f30k") == tmp_path / place
+        assert precomputed.find("coco", "f30k") == tmp_path / place
 
 
 def problems(report):

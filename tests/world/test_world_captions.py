@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mmlib.world import captioned_images, words
+from mmlib.world.backbone import extract
 from mmlib.world.captions import DETAILS, caption, captions
 from mmlib.world.graphs import CONCEPTS
 from mmlib.world.logic import satisfies
@@ -204,13 +205,9 @@ def test_impossible_requests_are_refused():
 # --- The collection ---
 
 
-def look(images):
-    return np.stack([np.asarray(i.resize((4, 4)), dtype=np.float32).reshape(4, 12) for i in images])
-
-
 def test_captioned_images():
-    made = captioned_images("val", 70, captions_per_image=2, size=32, backbone=look)
-    assert made.features.shape == (70, 4, 12)
+    made = captioned_images("val", 70, captions_per_image=2)
+    assert made.features.shape == (70, 16, 128)
     assert made.features.dtype == np.float32
     assert made.ids[12] == "world-val-000012"
     assert len(set(made.ids)) == 70
@@ -218,17 +215,17 @@ def test_captioned_images():
     assert all(
         satisfies(s, c.graph) for s, some in zip(made.scenes, made.gold, strict=True) for c in some
     )
-    np.testing.assert_array_equal(look([made.open_image(66)])[0], made.features[66])
-    fewer = captioned_images("val", 3, captions_per_image=2, size=32, backbone=look)
+    np.testing.assert_allclose(extract([made.open_image(66)])[0][0], made.features[66], atol=1e-4)
+    fewer = captioned_images("val", 3, captions_per_image=2)
     assert fewer.captions == made.captions[:3]
-    np.testing.assert_array_equal(fewer.features, made.features[:3])
-    other = captioned_images("val", 3, seed=1, size=32, backbone=look)
+    np.testing.assert_allclose(fewer.features, made.features[:3], atol=1e-4)
+    other = captioned_images("val", 3, seed=1)
     assert not set(other.ids) & set(made.ids)
     with pytest.raises(ValueError, match="at least one"):
         captioned_images("val", 0)
 
 
 def test_workers_change_nothing():
-    one, two = (captioned_images("test", 66, size=16, backbone=look, workers=w) for w in (1, 2))
+    one, two = (captioned_images("test", 66, workers=w) for w in (1, 2))
     np.testing.assert_array_equal(one.features, two.features)
     assert one.captions == two.captions
