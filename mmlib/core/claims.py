@@ -109,7 +109,9 @@ class Judged:
     def record(self) -> dict[str, Any]:
         """All of it as a JSON-able dict: numbers to six digits, None for what is no number."""
         told = {k: v for k, v in vars(self.claim).items() if k not in ("effects", "why")}
-        numbers = {key: getattr(self.pooled, key, None) for key in (*SHOWN, "tau")}
+        one, deciding = self._deciding()
+        numbers = {key: getattr(one, key, None) for key in SHOWN}
+        numbers["tau"] = getattr(self.pooled, "tau", None)
         parts = {
             name: {k: _plain(v) for k, v in {**asdict(p), "low": p.low, "high": p.high}.items()}
             | {"verdict": self.part_verdicts[name]}
@@ -119,8 +121,15 @@ class Judged:
             **told, "smallest_why": self.claim.why, "verdict": self.verdict, "why": self.why,
             **{key: _plain(value) for key, value in numbers.items()},
             "detectable": _plain(self.detectable), "seeds_needed": self.seeds_needed,
-            "parts": parts,
+            "deciding": deciding, "parts": parts,
         }  # fmt: skip
+
+    def _deciding(self) -> tuple[Interval | None, str]:
+        """The effect that a record shows: the pooled one, or, of "every", the lowest part."""
+        if self.pooled is None or not self.claim.every or len(self.pooled.parts) < 2:
+            return self.pooled, ""
+        name = min(self.pooled.parts, key=lambda part: self.pooled.parts[part].low)  # type: ignore[union-attr]
+        return self.pooled.parts[name], name
 
 
 SHOWN = ("effect", "low", "high", "se", "df")
@@ -272,6 +281,7 @@ def ledger(judged: Iterable[Judged | Mapping[str, Any]]) -> pd.DataFrame:
         r = one.record() if isinstance(one, Judged) else one
         unit, open_ = r["unit"], r["verdict"] == "undecided"
         interval = "{effect:+.3g} [{low:+.3g}, {high:+.3g}]".format(**r) if r["parts"] else ""
+        interval = f"{r['deciding']}: {interval}" if r.get("deciding") else interval
         rows.append({
             "id": r["id"], "claim": r["claim"], "paper": r["paper"], "tested by": r["contrast"],
             "effect, 95 % interval": f"{interval} {unit}" if interval else "–",

@@ -71,10 +71,14 @@ def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
             names.append(name)
     y = len(parts) * step + (0.2 if parts else 0)
     colour = COLOURS[record["verdict"]]
-    corners = [record["low"], record["effect"], record["high"], record["effect"]]
-    axis.fill(corners, [y, y - 0.32, y, y + 0.32], color=colour, linewidth=1.5, zorder=3)
-    label = "pooled" if parts else next(iter(record["parts"]))
-    axis.set_yticks([*places, y], [*names, label], fontsize=8)
+    if parts and record["every"]:  # each part counts, and none is pooled
+        y -= step
+    else:
+        corners = [record["low"], record["effect"], record["high"], record["effect"]]
+        axis.fill(corners, [y, y - 0.32, y, y + 0.32], color=colour, linewidth=1.5, zorder=3)
+        places.append(y)
+        names.append("pooled" if parts else next(iter(record["parts"])))
+    axis.set_yticks(places, names, fontsize=8)
     axis.set_ylim(y + 0.6, -0.6)
     axis.axvline(0, color="#333333", linewidth=0.8)
     d = record["smallest"]

@@ -150,7 +150,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 def _mean_and_deviation(evidence: Evidence, dataset: str, system: str, metric: str) -> str:
     means = np.nanmean(evidence.values(dataset, system, metric), axis=1)
-    spread = f" ± {means.std(ddof=1):.1f}" if len(means) > 1 and means.std() > 0 else ""
+    spread = f" ± {means.std(ddof=1):.1f}" if len(means) > 1 and means.std() > 1e-6 else ""
     return f"{means.mean():.1f}{spread}"
 
 
@@ -197,7 +197,8 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
         axis.set_xticks(range(len(shown)), shown, rotation=60, ha="right", fontsize=8)
         axis.set_title(dataset, fontsize=10)
     axes[0, 0].set_ylabel("test AUC in %")
-    axes[0, -1].legend(fontsize=7, loc="best")
+    lines, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=len(names), fontsize=8)
     return figure
 
 
