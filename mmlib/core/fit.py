@@ -90,7 +90,7 @@ def fit(
         history.append(figures)
         if checkpoint:
             parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-            state = {name: part.state_dict() for name, part in parts.items()}
+            state = {name: part.state_dict() for name, part in parts.items()}  # type: ignore[attr-defined]
             state |= {"history": history, "best": best}
             write_atomic(checkpoint, partial(torch.save, state))
         after_epoch(history)

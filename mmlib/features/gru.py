@@ -28,7 +28,7 @@ class PackedGRU(nn.GRU):
         )  # how many sentences have a first, second, ... word
         tokens = torch.cat([ids[:size, step] for step, size in enumerate(sizes)])
         with torch.autocast(words.device.type, enabled=False):
-            table = torch.addmm(self.bias_ih_l0, words.float(), self.weight_ih_l0.T)
+            table = torch.addmm(self.bias_ih_l0, words.float(), self.weight_ih_l0.T)  # type: ignore[arg-type]
             inputs = nn.functional.embedding(tokens, table)
             last = _Recurrence.apply(inputs, self.weight_hh_l0, self.bias_hh_l0, sizes)
         return last[order.argsort().to(last.device)]

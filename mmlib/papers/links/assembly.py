@@ -202,16 +202,20 @@ class Build:
 
 
 def _true_sentences(
-    place: Mapping[str, tuple[WorldImages, int]],
+    place: Mapping[str, tuple[CaptionedImages, int]],
     sources: Mapping[str, tuple[str, ...]],
     document: Document,
 ) -> np.ndarray:
     """1 where a sentence's graph holds in a picture's scene, (sentences, images)."""
-    graphs = []
+    graphs, scenes = [], []
     for sentence, writer in zip(document.sentences, sources[document.id], strict=True):
         part, row = place[writer]
+        assert isinstance(part, WorldImages)
         graphs.append(next(c.graph for c in part.gold[row] if c.text == sentence))
-    scenes = [place[image][0].scenes[place[image][1]] for image in document.images]
+    for image in document.images:
+        part, row = place[image]
+        assert isinstance(part, WorldImages)
+        scenes.append(part.scenes[row])
     return np.array([[satisfies(scene, graph) for scene in scenes] for graph in graphs], float)
 
 

@@ -112,7 +112,7 @@ def document_graph(
         )  # fmt: skip
     for i, (sentence, image) in enumerate(order):
         picture = open_image(corpus, document.images[image]).resize((88, 88))
-        axis.add_artist(AnnotationBbox(OffsetImage(picture), (i, -0.26), pad=0.1))
+        axis.add_artist(AnnotationBbox(OffsetImage(np.asarray(picture)), (i, -0.26), pad=0.1))
         text = textwrap.fill(
             textwrap.shorten(document.sentences[sentence], 90, placeholder=" …"), 21
         )
