@@ -103,10 +103,10 @@ def test_the_checks_find_what_they_look_for(tmp_path, added, said):
 def test_overview(site):
     soup = page(site, "index.html")
     told = words(soup.main)
-    assert "1 supported, 1 not supported, 1 opposite, 1 not tested" in told
+    assert "1 supported, 1 opposite, 1 not supported, 1 not tested" in told
     found = rows(soup.main.table)
     assert found[0] == [
-        "01 · Links & more", "done in 3:07", "1 supported, 1 not supported, 1 opposite, "
+        "01 · Links & more", "done in 3:07", "1 supported, 1 opposite, 1 not supported, "
         "1 not tested", "1/2 within tolerance", "2. Tables",
         "results.json results.csv claims.json checks.json",
     ]  # fmt: skip

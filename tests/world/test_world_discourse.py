@@ -199,7 +199,7 @@ def test_features_are_those_of_the_pictures():
 def test_workers_only_see(monkeypatch):  # that seeing does not depend on them is tested there
     asked = []
 
-    def blind(scenes, size, backbone, workers, desc):
+    def blind(scenes, workers, desc):
         asked.append(workers)
         return np.zeros((len(scenes), 1, 1), np.float32), None, ()
 

@@ -7,7 +7,7 @@ import pytest
 from statsmodels.api import OLS, add_constant
 
 from mmlib.core.claims import DECIDED, judge, ledger
-from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.core.experiment import canonical
 from mmlib.papers.links import experiment, figures
 from mmlib.papers.links.claims import CLAIMS
@@ -39,12 +39,13 @@ def planted(
     rng = np.random.default_rng(1)
     parts = []
 
-    def add(dataset, system, split, metric, values, items=None):
+    def add(dataset, system, split, metric, values, closed=True):
         values = np.atleast_2d(values)
         count = values.shape[1]
         parts.append(pd.DataFrame({
             "paper": "links", "tier": "world", "dataset": dataset, "split": split,
-            "system": system, "seed": np.repeat(np.arange(len(values)), count),
+            "system": system,
+            "seed": NO_SEED if closed else np.repeat(np.arange(len(values)), count),
             "item": np.tile(np.arange(count) + (split == EPOCHS), len(values)),
             "cluster": np.tile(np.arange(count), len(values)), "metric": metric,
             "value": values.ravel(),
@@ -68,13 +69,13 @@ def planted(
             values = values + 0.2 * rng.normal(size=(runs, 1))
             values[:, 3] = np.nan  # a document to skip
             for metric in metrics:
-                add(dataset, system, "test", metric, values)
+                add(dataset, system, "test", metric, values, closed)
             if level > -16 and not closed:
                 curve = np.geomspace(1, 0.001, EPOCH_COUNT) + 0.003 * rng.normal(
                     size=(runs, EPOCH_COUNT)
                 )
-                add(dataset, system, EPOCHS, "dev_loss", np.sort(curve)[:, ::-1])
-                add(dataset, system, EPOCHS, "dev_AUC", 80 - rising * 30 * curve)
+                add(dataset, system, EPOCHS, "dev_loss", np.sort(curve)[:, ::-1], closed)
+                add(dataset, system, EPOCHS, "dev_AUC", 80 - rising * 30 * curve, closed)
         if timed:
             dc = 10 + 0.1 * rng.normal(size=(1, 40))
             add(dataset, experiment.STEP_TIME, EPOCHS, "ms of DC", dc)
