@@ -7,7 +7,7 @@ from tiny_jobs import DATA, jobs
 
 from mmlib.core import evidence
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence
+from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer
 
@@ -23,7 +23,7 @@ def found() -> Evidence:
     """Systems a and b of three seeds; c, a closed form, of one; d, trained once so far."""
     grid, data = jobs(range(3)), DATA
     answers = [answer(j.seed, j.system["size"], data[j.dataset].items) for j in grid]
-    more = jobs([0], ["c"], ["odd"]) + jobs([1], ["d"], ["odd"])
+    more = jobs([NO_SEED], ["c"], ["odd"]) + jobs([1], ["d"], ["odd"])
     extra = [answer(0, 5, 5, epochs=0), answer(1, 6, 5)]
     head = evidence.header(paper="tiny", tier="world", source="x", seeds=[0, 1, 2])
     return Evidence(tidy(grid + more, answers + extra, data), head)
@@ -33,9 +33,9 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.datasets == ["even", "odd"]
     assert found.systems("odd") == ["a", "b", "c", "d"]
     assert found.systems("even") == ["a", "b"]
-    assert found.seeds == [0, 1, 2]
+    assert found.seeds == [1]  # d has no other yet
     assert found.metrics("odd", "a") == ["AUC", "p@1"]
-    values = found.values("odd", "b", "AUC")
+    values = found.values("odd", "b", "AUC", range(3))
     assert values.tolist() == [[100 + 10 * s + i for i in range(5)] for s in range(3)]
     assert found.values("odd", "b", "p@1", [2, 0]).tolist() == (-values[[2, 0]]).tolist()
     assert found.clusters("odd").tolist() == [0, 0, 1, 1, 2]
@@ -50,11 +50,11 @@ def test_values_are_those_of_their_system_seed_and_item(found):
 
 
 def test_a_closed_form_stands_for_every_seed_and_a_training_for_its_own(found):
-    assert found.values("odd", "c", "AUC").shape == (3, 5)
+    assert found.values("odd", "c", "AUC", range(3)).shape == (3, 5)
     assert found.values("odd", "c", "AUC", [2]).tolist() == [[500 + i for i in range(5)]]
     assert found.values("odd", "d", "AUC", [1]).tolist() == [[610 + i for i in range(5)]]
     with pytest.raises(DataError, match="no evidence of d on odd for seed 0"):
-        found.values("odd", "d", "AUC")
+        found.values("odd", "d", "AUC", [0])
 
 
 def test_what_was_not_recorded_is_refused(found):

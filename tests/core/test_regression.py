@@ -9,7 +9,7 @@ from tiny_jobs import DATA, jobs
 
 from mmlib.core import evidence as records
 from mmlib.core import regression
-from mmlib.core.evidence import Evidence, evidence_dir, header
+from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir, header
 from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer
 from mmlib.core.regression import ROUNDING, check_paired, spread
@@ -21,7 +21,7 @@ RECORDED = evidence_dir() / "world" / "links.parquet"
 def made_up() -> Evidence:
     """Four systems; a's seeds lie far apart, the others' close together."""
     rng = np.random.default_rng(0)
-    grid = jobs(range(10), tuple(LEVELS)[:3], ["even"]) + jobs([0], ["closed"], ["even"])
+    grid = jobs(range(10), tuple(LEVELS)[:3], ["even"]) + jobs([NO_SEED], ["closed"], ["even"])
     answers = []
     for job in grid:
         name = job.system["system"]
