@@ -47,11 +47,10 @@ def _means(evidence: Evidence, dataset: str, system: str, metric: str) -> pd.Ser
     """Seed -> mean over the test items; a closed form has its one figure for every seed."""
     if not evidence.has(dataset, system, metric):
         return pd.Series(dtype=float)
-    means = evidence.means(metric)
-    own = means[(means.dataset == dataset) & (means.system == system)].set_index("seed").value
-    if own.index.tolist() == [NO_SEED]:
-        return pd.Series(own.iloc[0], index=evidence.seeds)
-    return own
+    values, seeds, _ = evidence._cubes[dataset, "test", system, metric]
+    own = np.nanmean(values, axis=1)
+    closed = seeds.tolist() == [NO_SEED]
+    return pd.Series(own[0], index=evidence.seeds) if closed else pd.Series(own, index=seeds)
 
 
 def spread(means: np.ndarray) -> float:
