@@ -123,7 +123,10 @@ def _merged(
 
 def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:
     """Every claim of a paper, judged from its evidence alone. Raises DataError, see `read`."""
-    found = read(number, tier, folder)
+    return _judged(number, read(number, tier, folder))
+
+
+def _judged(number: str, found: Evidence) -> list[Judged]:
     return [judge(claim, found, found.seeds) for claim in room(number, "claims").CLAIMS]
 
 
@@ -151,7 +154,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     PNG file a figure.
     """
     found = read(number, tier, folder)
-    judged = [judge(claim, found, found.seeds) for claim in room(number, "claims").CLAIMS]
+    judged = _judged(number, found)
     tables, figures = room(number, "figures").everything(found)
     tables["ledger"] = ledger(judged).set_index("id")
     figures["claims"] = forest(judged)
