@@ -5,13 +5,15 @@ import random
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from mmlib.core.errors import DataError
 from mmlib.core.paths import write_atomic
 
 
@@ -40,26 +42,31 @@ def fit(
     optimizer: torch.optim.Optimizer,
     schedule: LRScheduler | ReduceLROnPlateau,
     seed: int,
+    keep: Literal["best", "last"] = "best",
     device: str = "cpu",
     bf16: bool = False,
     checkpoint: Path | None = None,
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
 ) -> list[dict[str, float]]:
-    """Train; the model ends with the weights of the epoch of lowest "dev_loss".
+    """Train; the model ends with the weights of its best epoch, or of its last.
 
     batches: epoch -> its batches, a function of the epoch alone. loss: batch -> scalar.
     evaluate: -> figures of the epoch, among them "dev_loss". schedule: stepped with every batch;
-    a plateau rule with every epoch's dev loss.
+    a plateau rule with every epoch's dev loss. keep: "best" is the epoch of lowest dev loss.
     bf16: forward passes in bfloat16 (autocast). checkpoint: written after every epoch and read at
     the start where it exists, on whatever device, so that a run that was stopped ends with the
     figures of one that was not. after_epoch: is shown the history, to draw it, say.
 
-    Returns one dict an epoch. Raises FloatingPointError when the loss is no longer a number.
+    Returns one dict an epoch. Raises FloatingPointError when the loss is no longer a number,
+    DataError for a damaged checkpoint.
     """
     history: list[dict[str, float]] = []
     best = {name: value.clone() for name, value in model.state_dict().items()}
     if checkpoint and checkpoint.exists():
-        saved = torch.load(checkpoint, map_location=device, weights_only=True)
+        try:
+            saved = torch.load(checkpoint, map_location=device, weights_only=True)
+        except (RuntimeError, EOFError, UnpicklingError) as error:
+            raise DataError(f"{checkpoint}: damaged; delete it to begin anew ({error})") from None
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         schedule.load_state_dict(saved["schedule"])
@@ -94,7 +101,8 @@ def fit(
             state |= {"history": history, "best": best}
             write_atomic(checkpoint, partial(torch.save, state))
         after_epoch(history)
-    model.load_state_dict(best)
+    if keep == "best":
+        model.load_state_dict(best)
     model.eval()
     return history
 

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,15 +59,18 @@ class Arrays:
     def fingerprint(self) -> str:
         """A hash of everything that training, baselines and evaluation read."""
         digest = hashlib.sha256()
-        parts = [self.ids, self.lengths, self.words, self.features]
-        parts += [x for x in (self.label_scores, self.label_words) if x is not None]
-        for split in SPLITS:
-            own = self.splits[split]
-            parts += [*own.sentences, *own.images, *(own.links or ()), own.rounds, own.clusters]
-        for part in [*parts, *(self.truth or ()), *(self.key or ())]:
-            digest.update(
-                f"{part.shape}{part.dtype}".encode() + np.ascontiguousarray(part).tobytes()
-            )
+        parts: dict[str, Any] = vars(self) | {
+            f"{split} {name}": part
+            for split in SPLITS
+            for name, part in vars(self.splits[split]).items()
+        }
+        del parts["splits"]
+        for name, part in parts.items():
+            arrays = () if part is None else (part,) if isinstance(part, np.ndarray) else part
+            digest.update(f"{name} {len(arrays)}".encode())
+            for array in arrays:
+                digest.update(f"{array.shape}{array.dtype}".encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:16]
 
     def clusters(self, split: str) -> np.ndarray:

@@ -93,7 +93,7 @@ BUDGETS: dict[str, dict[str, Settings]] = {
         "coco": replace(_WORLD, steps=120),
         "cohesive": _WORLD,
         "story": _WORLD,
-        "stress": replace(_WORLD, steps=40),
+        "stress": replace(_WORLD, steps=100),
         "organic": replace(_WORLD, steps=60),
         UNLABELLED: replace(_WORLD, steps=20),
     },

@@ -384,10 +384,12 @@ def train(
     checkpoint: Path | None = None,
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
 ) -> tuple[LinkModel, list[dict[str, float]]]:
-    """Train one system on one corpus. Returns the model of the best epoch and the history.
+    """Train one system on one corpus. Returns the model and the history.
 
-    The best epoch is that of the lowest dev loss with averaged negatives, which no link label
-    enters and which means the same in every epoch and for every choice of negatives.
+    Under the cosine schedule the model is that of the last epoch: the rate has come to 0, and
+    nothing is chosen. NoStruct's dev loss says little about links, and choosing by it took early
+    epochs. Under the paper's plateau rule it is that of the lowest dev loss with averaged
+    negatives, which no link label enters and which means the same in every epoch.
     History: an epoch's train_loss, dev_loss and, where dev has labels, dev_AUC.
     """
     system, settings = System(**job.system), Settings(**job.settings)
@@ -400,7 +402,8 @@ def train(
         model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
     schedule: LambdaLR | ReduceLROnPlateau
-    if settings.schedule == "cosine":
+    cosine = settings.schedule == "cosine"
+    if cosine:
         total = steps * settings.epochs
         rate = partial(warm_up_cosine, steps=total, warm_up=max(1, total // 20))
         schedule = LambdaLR(optimizer, rate)
@@ -433,7 +436,7 @@ def train(
     history = fit(
         model, batches, loss, dev_figures, epochs=settings.epochs, optimizer=optimizer,
         schedule=schedule, seed=job.seed, device=device, checkpoint=checkpoint,
-        after_epoch=after_epoch,
+        after_epoch=after_epoch, keep="last" if cosine else "best",
     )  # fmt: skip
     return model, history
 
