@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,12 +129,24 @@ def trainings(
         Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
         for seed in seeds
         for dataset, arrays in data.items()
-        for system in systems_of(tier, dataset, arrays, variants)
+        for system in systems_of(tier, dataset, arrays.square, variants)
     ]
 
 
-def systems_of(tier: str, dataset: str, arrays: Arrays, variants: bool = True) -> list[System]:
-    """What is trained on a data set: the table's systems, and variants that differ from them."""
+def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
+    """The columns of each system, trained or not, that may be on record of a data set."""
+    trained = [asdict(one) for one in systems_of(tier, dataset)]
+    others = [{"system": STEP_TIME}, {"system": DOCUMENTS}]
+    return {row["system"]: row for row in (*trained, *FLOORS, *CEILINGS, *others)}
+
+
+def systems_of(
+    tier: str, dataset: str, square: bool = False, variants: bool = True
+) -> list[System]:
+    """What is trained on a data set: the table's systems, and variants that differ from them.
+
+    square: of documents with as many sentences as images, where TK is the same as DC.
+    """
     hard = tier == "paper" or dataset in HARD[tier]
     usual: Negatives = "hard" if hard else "mean"
     main = [replace(one, negatives=usual) for one in SYSTEMS.values()]
@@ -146,7 +159,7 @@ def systems_of(tier: str, dataset: str, arrays: Arrays, variants: bool = True) -
         for name, one in VARIANTS.items()
         if name in names and ("negatives" not in name or other in name)
     ]
-    return [one for one in main if not (one.system == "TK" and arrays.square)] + more
+    return [one for one in main if not (one.system == "TK" and square)] + more
 
 
 def scorings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Job]:
