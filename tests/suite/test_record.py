@@ -94,7 +94,7 @@ def test_a_record_of_other_code_or_other_settings_is_refused(tmp_path, monkeypat
         record.read("04", "world", tmp_path)
     for systems in (("b", "a"), ("a", "c")):  # other columns, and one that is no more
         monkeypatch.setattr(record, "room", tiny_jobs.room(systems=systems))
-        with pytest.raises(DataError, match=r"odd: \w has changed; record anew"):
+        with pytest.raises(DataError, match=r"even: \w has changed; record anew"):
             record.read("04", "world", tmp_path)
 
 
