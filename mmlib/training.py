@@ -13,23 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from mmlib.core.device import pick_device as pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.fit import seed_everything
-from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, write_atomic
-
-
-def pick_device(name: str) -> str:
-    """Turn "auto" into "cuda" where there is one, else "cpu"; refuse a device that is not there."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cpu", "cuda"):
-        raise ValueError(f"device {name!r} is not known: use auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda is asked for, but PyTorch sees no GPU: use auto or cpu")
-    return name
 
 
 def choose_budget(
@@ -85,10 +73,12 @@ def fit(
         threshold_mode="abs",
         min_lr=1e-7,
     )
+    from tqdm.auto import tqdm  # late, as joblib below: a bare machine with PyTorch can train
+
     history: list[dict[str, float]] = []
     best = {name: value.clone() for name, value in model.state_dict().items()}
     if checkpoint and checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
+        saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
         model.load_state_dict(saved["model"])
         optimiser.load_state_dict(saved["optimiser"])
         (schedule or plateau).load_state_dict(saved["schedule"])
@@ -100,15 +90,16 @@ def fit(
         # Each epoch is seeded by its number: a resumed run needs no generator states.
         seed_everything(seed, epoch)
         model.train()
-        total, count = 0.0, 0
+        losses: list[Tensor] = []  # read once an epoch: each look at a GPU's figure waits for it
         for batch in batches(epoch):
             value = loss(batch)
-            if not torch.isfinite(value):
-                raise FloatingPointError(f"the loss is {value.item()} in epoch {epoch}")
             optimiser.zero_grad(set_to_none=True)
             value.backward()
             optimiser.step()
-            total, count = total + value.item(), count + 1
+            losses.append(value.detach())
+        train_loss = sum(torch.stack(losses).tolist()) / len(losses) if losses else 0.0
+        if not math.isfinite(train_loss):
+            raise FloatingPointError(f"the loss is {train_loss} in epoch {epoch}")
         model.eval()
         with torch.no_grad():
             figures = {name: float(value) for name, value in evaluate().items()}
@@ -121,7 +112,7 @@ def fit(
             plateau.step(figures["dev_loss"])
         if figures["dev_loss"] < min((h["dev_loss"] for h in history), default=math.inf):
             best = {name: value.clone() for name, value in model.state_dict().items()}
-        history.append({"train_loss": total / max(count, 1), "learning_rate": rate, **figures})
+        history.append({"train_loss": train_loss, "learning_rate": rate, **figures})
         if checkpoint:
             state = {
                 "model": model.state_dict(), "optimiser": optimiser.state_dict(),
@@ -168,6 +159,10 @@ def run_jobs(
 
     Returns the answers in the order of `jobs`. Stops at the first failure; what was finished stays.
     """
+    from tqdm.auto import tqdm
+
+    from mmlib.core.parallel import in_processes
+
     folder.mkdir(parents=True, exist_ok=True)
     answers: dict[int, dict[str, Any]] = {}
     waiting = []
