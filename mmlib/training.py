@@ -73,8 +73,6 @@ def fit(
         threshold_mode="abs",
         min_lr=1e-7,
     )
-    from tqdm.auto import tqdm  # late, as joblib below: a bare machine with PyTorch can train
-
     history: list[dict[str, float]] = []
     best = {name: value.clone() for name, value in model.state_dict().items()}
     if checkpoint and checkpoint.exists():
@@ -83,10 +81,12 @@ def fit(
         optimiser.load_state_dict(saved["optimiser"])
         (schedule or plateau).load_state_dict(saved["schedule"])
         history, best = saved["history"], saved["best"]
-    bar = tqdm(
-        range(epochs), initial=len(history), desc=progress, disable=progress is None, leave=False
-    )
-    for epoch in range(len(history), epochs):
+    left: Iterable[int] = range(len(history), epochs)
+    if progress:
+        from tqdm.auto import tqdm  # late, as below: PyTorch alone can train
+
+        left = tqdm(left, initial=len(history), total=epochs, desc=progress, leave=False)
+    for epoch in left:
         # Each epoch is seeded by its number: a resumed run needs no generator states.
         seed_everything(seed, epoch)
         model.train()
@@ -119,8 +119,6 @@ def fit(
                 "schedule": (schedule or plateau).state_dict(), "history": history, "best": best,
             }  # fmt: skip
             write_atomic(checkpoint, partial(torch.save, state))
-        bar.update()
-    bar.close()
     model.load_state_dict(best)
     model.eval()
     return history

@@ -682,6 +682,13 @@ def token_batch(samples):
     return replace(batch, pair=pair, pair_mask=mask, pair_type=padded(kinds, 0, 0)[0] % 2)
 
 
+def test_frozen_states_go_to_the_device_and_into_no_checkpoint():
+    own, _, states = frozen(model="te")
+    assert not any("table" in name for name in own.state_dict())
+    assert own.states.table.shape == states.shape
+    assert own.to("meta").states.table.is_meta
+
+
 @pytest.mark.parametrize("model", ["both", "te"])
 def test_frozen_states_take_the_place_of_word_embeddings(model):
     """Token by token: special ones are learnt, others are standardised states, projected."""

@@ -1,8 +1,8 @@
 """One training on several processes or GPUs: `torchrun --nproc-per-node 2 script.py`.
 
 A contrastive loss needs every embedding of its batch. So each process encodes its share of a
-batch's rows, all get the embeddings of all, and each computes the whole loss. Random numbers and
-figures are those of one process, up to rounding.
+batch's rows, all get the embeddings of all, and each computes the whole loss. Figures are those of
+one process, up to rounding.
 """
 
 import os
@@ -52,8 +52,9 @@ class _Gather(torch.autograd.Function):
 def shared(encoders: Sequence[nn.Module]) -> Iterator[None]:
     """Let each process encode every so many-th row of what these modules are given.
 
-    An encoder takes tensors of B rows and returns (B, D), each row of its own row alone (so no
-    batch norm). All processes must call it, with the same rows.
+    An encoder takes tensors of B rows and returns (B, D), each row made of its own row alone: no
+    batch norm; where it drops values row by row, one process would have dropped others. All
+    processes must call it, with the same rows.
     """
     counts: list[int] = []
 
