@@ -682,13 +682,6 @@ def token_batch(samples):
     return replace(batch, pair=pair, pair_mask=mask, pair_type=padded(kinds, 0, 0)[0] % 2)
 
 
-def test_frozen_states_go_to_the_device_and_into_no_checkpoint():
-    own, _, states = frozen(model="te")
-    assert not any("table" in name for name in own.state_dict())
-    assert own.states.table.shape == states.shape
-    assert own.to("meta").states.table.is_meta
-
-
 @pytest.mark.parametrize("model", ["both", "te"])
 def test_frozen_states_take_the_place_of_word_embeddings(model):
     """Token by token: special ones are learnt, others are standardised states, projected."""
@@ -712,7 +705,7 @@ def test_frozen_states_take_the_place_of_word_embeddings(model):
 
 def test_frozen_states_are_neither_trained_nor_kept():
     own, samples, states = frozen()
-    table = own.states.table[0]
+    table = own.states.table
     assert not {len(value) for value in own.state_dict().values()} & {TOKENS, TOKENS + 4}
     batch = token_batch(samples)
     joint_loss(own(batch), batch.labels, batch.counted).backward()
@@ -724,6 +717,7 @@ def test_frozen_states_are_neither_trained_nor_kept():
     assert own.text.embeddings.word_embeddings.weight.grad is None  # words are not read
     trained = {name for name, _ in own.named_parameters() if name.startswith("states")}
     assert trained == {"states.special.weight", "states.project.weight", "states.project.bias"}
+    assert own.to("meta").states.table.is_meta  # they go where the model goes
 
 
 def test_words_beside_frozen_states_are_still_words():
