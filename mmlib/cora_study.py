@@ -246,10 +246,12 @@ class Preprocessor:
 
     settings: a budget. bert: a local folder or hub name of a BERT, or "" for none. seed: of the
     word vectors, which are trained on the training captions (word2vec), or read from
-    `<MMLIB_DATA>/glove/glove.6B.<word_width>d.txt` where that file is there.
+    `<MMLIB_DATA>/glove/glove.6B.<word_width>d.txt` where that file is there. device: of the BERT.
     """
 
-    def __init__(self, study: Study, settings: Settings, bert: str = "", seed: int = 0):
+    def __init__(
+        self, study: Study, settings: Settings, bert: str = "", seed: int = 0, device: str = "cpu"
+    ):
         self.study, self.settings = study, settings
         train = study.images["train"].features
         sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
@@ -267,7 +269,7 @@ class Preprocessor:
         table = embedding_matrix(self.vocabulary, settings.word_width, seed, vectors)
         # word2vec's vectors share a large part and are short: all phrases would look alike.
         self.embeddings = (table - table.mean(dim=0)) / table.std(dim=0)
-        self.bert = bert
+        self.bert, self.device = bert, device
         self._made: dict[str, Arrays] = {}
 
     def tokens(self, phrases: Sequence[str], most: int = 40) -> tuple[Tensor, Tensor]:
@@ -359,7 +361,7 @@ class Preprocessor:
     def _frozen(self) -> Any:
         from mmlib.features.bert import BertEncoder
 
-        return BertEncoder.from_pretrained(self.bert, tuning="frozen")
+        return BertEncoder.from_pretrained(self.bert, tuning="frozen").to(self.device)
 
     def arrays(self, system: str) -> Arrays:
         """The arrays that a system of `cora.SYSTEMS`, or "CORA, gold graphs", reads; cached."""

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import torch
 from tqdm.auto import tqdm
 
+from mmlib.core.device import pick_device as pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.jobs import Answer, Data, Job
 from mmlib.core.parallel import in_processes, on_cluster
@@ -36,20 +37,6 @@ def job_key(function: Function, job: Job, data: Data) -> str:
     parts = [asdict(job), data.fingerprint, source_hash(function.__module__)]
     text = json.dumps([*parts, torch.__version__.split("+")[0]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def pick_device(name: str) -> str:
-    """Name a device: "auto" is a GPU where there is one, else the CPU. Raises ValueError."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"no device {name!r}: use auto, cpu, cuda, or cuda:1 and so on") from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise ValueError(f"no device {name!r}: PyTorch sees {count} GPUs; use auto or cpu")
-    return name
 
 
 def run_jobs(
