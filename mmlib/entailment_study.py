@@ -785,7 +785,7 @@ def prepare(
     own: Reader = words
     if bert:
         more = [text for captions in begin.collection.captions for text in captions]
-        own = token_states(data, bert, cache or data_dir(), more)
+        own = token_states(data, bert, cache or data_dir(), more, device=begin.device)
         own.merged |= {
             premise: captions
             for premise, captions in zip(
