@@ -156,6 +156,7 @@ def _rows(answer: Answer) -> pd.DataFrame:
 
 # --- The tidy table ----------------------------------------------------------------------------
 
+SECONDS = "CPU seconds"
 KEYS = ["paper", "tier", "dataset", "split", "system"]
 
 
@@ -164,7 +165,7 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
 
     Columns: paper, tier, dataset, split, system, the systems' other columns, seed, item, cluster,
     metric, value (float32). The learning curves stand there too: split "epochs", the item being
-    the epoch, counted from 1.
+    the epoch, counted from 1; and what each job took: split "job".
     """
     parts = []
     for job, answer in zip(jobs, answers, strict=True):
@@ -178,6 +179,14 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
             curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
             curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
             rows = pd.concat([rows, curve.astype({"value": np.float32})])
+        spent = {
+            "split": "job",
+            "item": 0,
+            "cluster": 0,
+            "metric": SECONDS,
+            "value": answer.seconds,
+        }
+        rows = pd.concat([rows, pd.DataFrame([spent]).astype({"value": np.float32})])
         row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
         parts.append(rows.assign(**row, seed=job.seed))
     return canonical(pd.concat(parts, ignore_index=True))

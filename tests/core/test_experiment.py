@@ -16,7 +16,14 @@ from tiny_jobs import DATA, Numbers, jobs
 
 from mmlib.core import experiment, source
 from mmlib.core.errors import DataError
-from mmlib.core.experiment import canonical, job_key, read_answer, run_jobs, tidy
+from mmlib.core.experiment import (
+    SECONDS,
+    canonical,
+    job_key,
+    read_answer,
+    run_jobs,
+    tidy,
+)
 from mmlib.core.jobs import Answer
 
 
@@ -219,13 +226,14 @@ def test_the_table_has_a_row_a_value_in_one_order_whatever_they_came_in(tmp_path
     curve = own[(own.split == "epochs") & (own.metric == "dev_loss")]
     assert curve.item.tolist() == [1, 2, 3]
     assert curve.value.to_numpy() == pytest.approx([h["dev_loss"] for h in found.history])
-    assert len(table) == 4 * (5 + 6) * 2 + 8 * 3 * 2
+    assert len(table) == 4 * (5 + 6) * 2 + 8 * 3 * 2 + 8
+    assert set(table.value[table.metric == SECONDS]) == {1.5}
 
 
 def test_a_column_that_only_some_systems_have_is_missing_in_the_others():
     grid = [replace(jobs()[0], system={"system": name, own: 1}) for name, own in ("ab", "cd")]
     answers = [Answer({"test": {"AUC": np.zeros(5)}}), Answer({}, [{"ms": 1.0}])]
     table = tidy(grid, answers, DATA)
-    assert table.groupby("system", observed=True)["b"].count().tolist() == [5, 0]
-    assert table.groupby("system", observed=True)["d"].count().tolist() == [0, 1]
-    assert pa.Table.from_pandas(table).num_rows == 6
+    assert table.groupby("system", observed=True)["b"].count().tolist() == [6, 0]
+    assert table.groupby("system", observed=True)["d"].count().tolist() == [0, 2]
+    assert pa.Table.from_pandas(table).num_rows == 8
