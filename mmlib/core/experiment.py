@@ -78,6 +78,8 @@ def run_jobs(
         for i, answer in _finished(calls, min(len(devices), len(waiting)), cluster):
             write_answer(paths[i], jobs[i], answer)
             paths[i].with_suffix(".pt").unlink(missing_ok=True)
+            for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
+                half.unlink(missing_ok=True)
             answers[i] = answer
             on_answer(jobs[i], answer)
             bar.update()

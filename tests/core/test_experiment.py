@@ -148,6 +148,8 @@ def test_the_first_failure_stops_the_rest_and_what_is_finished_stays(tmp_path, w
     with pytest.raises(ValueError, match="b broke off"):
         run(folder, grid, workers=workers)
     (folder / "stop").unlink()
+    half = experiment.job_key(tiny_jobs.train, grid[-1], DATA["odd"])
+    (folder / f".{half}.99.partial.pt").write_bytes(b"of a worker that was killed")
     done = trained(folder)
     assert set(done) < {f"odd a {seed}" for seed in range(8)}  # less than would have gone well
     kept = list(folder.glob("*.parquet"))
