@@ -42,10 +42,12 @@ WORLD_COUNTS = {
     "coco": {"train": 8800, "val": 64, "test": 480},
     "cohesive": {"train": 5280, "val": 80, "test": 640},
 }
+# Five rounds of other groups and captions: with 1,079 instead of 5,395 documents, DC's test AUC on
+# stress was 71.7 instead of 86.1 (600 steps, one seed).
 FLICKR8K_COUNTS = {
     "coco": {"train": 16800, "val": 132, "test": 330},
-    "mixed5": {"train": 2394, "val": 198, "test": 396},
-    "cohesive": {"train": 2160, "val": 180, "test": 360},
+    "mixed5": {"train": 5985, "val": 198, "test": 396},
+    "cohesive": {"train": 5400, "val": 180, "test": 360},
     "organic": {"train": 6600, "val": 135, "test": 336},
 }
 KINDS = {
@@ -115,7 +117,7 @@ def _world_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study
 
 def _flickr8k_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study:
     photos = {split: flickr8k.load(split) for split in SPLITS}
-    study = _from_photos(photos, kinds, FLICKR8K_COUNTS, seed, 1, 1, unlabelled, (30, 90))
+    study = _from_photos(photos, kinds, FLICKR8K_COUNTS, seed, 3, 5, unlabelled, (30, 90))
     return replace(study, corpora={kind: study.corpora[kind] for kind in kinds})
 
 
