@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from tqdm.auto import tqdm
 
 from mmlib.core import experiment as engine
 from mmlib.core.fit import fit, seed_everything
@@ -121,6 +123,8 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
 
     Prints how many kills hit a recording that was under way.
     """
+    # tqdm's own lock is one of all forked processes: whoever is killed with it stops the others.
+    tqdm.set_lock(threading.RLock())
     engine.source_hash = lambda *modules: "tiny"
     record.EVERY = 0.0  # the file is written with every answer
     slow = Settings(epochs=3, pause=0.01)

@@ -128,7 +128,7 @@ def test_a_recording_killed_twenty_times_ends_in_the_same_table(tmp_path):
     script = Path(tiny_jobs.__file__)
     ran = subprocess.run(
         [sys.executable, script, tmp_path, "20"], capture_output=True, text=True, check=True,
-        timeout=300,
+        timeout=900,
     )  # fmt: skip
     hit, kept = map(int, ran.stdout.split())
     assert hit >= 15  # the others came to an end first
