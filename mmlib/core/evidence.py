@@ -130,11 +130,17 @@ class Evidence:
                 return clusters
         raise DataError(f"no evidence on {dataset} ({split})")
 
-    def means(self, metric: str, split: str = "test") -> pd.DataFrame:
-        """dataset, system, seed, value: the mean over items of each training."""
-        rows = self.table[(self.table.metric == metric) & (self.table.split == split)]
-        keys = ["dataset", "system", "seed"]
-        return rows.groupby(keys, observed=True, sort=False).value.mean().reset_index()
+    def means(self, dataset: str, system: str, metric: str, split: str = "test") -> pd.Series:
+        """Seed -> mean over items; empty where there are no values.
+
+        A system that knows no seed has its one figure for every seed.
+        """
+        if not self.has(dataset, system, metric, split):
+            return pd.Series(dtype=float)
+        values, seeds, _ = self._cubes[dataset, split, system, metric]
+        own = np.nanmean(values, axis=1)
+        closed = seeds.tolist() == [NO_SEED]
+        return pd.Series(own[0], index=self.seeds) if closed else pd.Series(own, index=seeds)
 
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy import stats
 
-from mmlib.core.evidence import NO_SEED, Evidence, machine
+from mmlib.core.evidence import Evidence, machine
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
 CONFIDENCE = 0.999
@@ -28,7 +27,7 @@ def check_paired(live: Figures, evidence: Evidence) -> dict[str, Any]:
     figures = []
     for (dataset, system, seed, metric), value in live.items():
         expected, width = float("nan"), 0.0
-        means = _means(evidence, dataset, system, metric)
+        means = evidence.means(dataset, system, metric)
         if seed in means.index:
             expected = float(means[seed])
             width = ROUNDING if same else max(ROUNDING, spread(means.to_numpy()))
@@ -41,16 +40,6 @@ def check_paired(live: Figures, evidence: Evidence) -> dict[str, Any]:
         )  # fmt: skip
     return {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}", "comparable": True,
             "expected_file": None, "why": "", "figures": figures}  # fmt: skip
-
-
-def _means(evidence: Evidence, dataset: str, system: str, metric: str) -> pd.Series:
-    """Seed -> mean over the test items; a closed form has its one figure for every seed."""
-    if not evidence.has(dataset, system, metric):
-        return pd.Series(dtype=float)
-    values, seeds, _ = evidence._cubes[dataset, "test", system, metric]
-    own = np.nanmean(values, axis=1)
-    closed = seeds.tolist() == [NO_SEED]
-    return pd.Series(own[0], index=evidence.seeds) if closed else pd.Series(own, index=seeds)
 
 
 def spread(means: np.ndarray) -> float:

@@ -53,7 +53,7 @@ def record(
         settings={name: asdict(experiment.budget(tier, name)) for name in data},
     )  # fmt: skip
     stages = experiment.stages(tier, data, seeds)
-    kept = _kept(folder, head, [job for _, jobs, _ in stages for job in jobs])
+    kept = _kept(folder, head, experiment)
     done: list[tuple[Job, Answer]] = []
     written = time.monotonic()
 
@@ -81,8 +81,11 @@ def record(
     return found
 
 
-def _kept(folder: Path, head: dict[str, Any], jobs: Sequence[Job]) -> Evidence | None:
-    """What is on record of the same code, data, settings and systems; None where nothing is."""
+def _kept(folder: Path, head: dict[str, Any], experiment: ModuleType) -> Evidence | None:
+    """What is on record of the same code, data, settings and systems; None where nothing is.
+
+    Data sets that this call leaves alone stay as they are.
+    """
     try:
         old = records.read(folder, head["paper"])
     except DataError:
@@ -95,14 +98,23 @@ def _kept(folder: Path, head: dict[str, Any], jobs: Sequence[Job]) -> Evidence |
         if all(old.header[part].get(name) == head[part][name] for part in ("data", "settings"))
     ]
     others = [name for name in old.header["data"] if name not in head["data"]]
-    for part in ("data", "settings"):  # of data sets that this call leaves alone
+    for part in ("data", "settings"):
         head[part] = {name: old.header[part][name] for name in others} | head[part]
     rows = old.table[old.table.dataset.isin([*same, *others])]
-    now = {(job.dataset, job.system["system"]): job.system for job in jobs}
-    for key, own in old.columns().items():
-        if key in now and own != as_text(now[key]):
-            rows = rows[~((rows.dataset == key[0]) & (rows.system == key[1]))]
+    for dataset, system in _changed(old, head["tier"], experiment):
+        if dataset in same:
+            rows = rows[~((rows.dataset == dataset) & (rows.system == system))]
     return Evidence(rows, old.header) if len(rows) else None
+
+
+def _changed(found: Evidence, tier: str, experiment: ModuleType) -> list[tuple[str, str]]:
+    """(data set, system) for those on record that are no longer what they were."""
+    now = {dataset: experiment.systems(tier, dataset) for dataset in found.datasets}
+    return [
+        (dataset, system)
+        for (dataset, system), columns in found.columns().items()
+        if columns != as_text(now[dataset].get(system, {}))
+    ]
 
 
 def _is_kept(job: Job, kept: Evidence | None) -> bool:
@@ -140,10 +152,8 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     for name, settings in found.header["settings"].items():
         if settings != asdict(experiment.budget(tier, name)):
             raise DataError(f"evidence of {tier}, {name}: its settings have changed; record anew")
-    for (dataset, name), own in found.columns().items():
-        now = experiment.systems(tier, dataset).get(name)
-        if now is None or own != as_text(now):
-            raise DataError(f"evidence of {tier}, {dataset}: {name} has changed; record anew")
+    for dataset, system in _changed(found, tier, experiment):
+        raise DataError(f"evidence of {tier}, {dataset}: {system} has changed; record anew")
     return found
 
 

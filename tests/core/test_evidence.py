@@ -44,8 +44,9 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert not found.has("even", "c", "AUC")
     assert found.has_job("odd", "d", 1)
     assert not found.has_job("odd", "d", 0)
-    means = found.means("AUC").set_index(["dataset", "system", "seed"]).value
-    assert means["odd", "b", 2] == pytest.approx(122)
+    assert found.means("odd", "b", "AUC").to_dict() == {0: 102, 1: 112, 2: 122}
+    assert found.means("odd", "c", "AUC").to_dict() == {1: 502}  # a closed form: for every seed
+    assert found.means("odd", "e", "AUC").empty
     assert found.columns()["even", "a"] == {"system": "a", "size": "1"}
     assert found.columns()["even", "b"] == {"system": "b"}
 

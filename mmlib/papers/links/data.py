@@ -100,7 +100,7 @@ def _world_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study
             split: _pooled(captioned_images(split, count, seed, workers=cores))
             for split, count in WORLD_IMAGES.items()
         }
-        study = _from_photos(photos, of_photos, WORLD_COUNTS, seed, 3, 3, unlabelled, (30, 50))
+        study = _from_photos(photos, of_photos, WORLD_COUNTS, seed, 3, unlabelled, (30, 50))
         found = dict(study.corpora)
     for kind, write in (("story", stories.story), ("organic", stories.organic)):
         if kind in kinds:
@@ -117,13 +117,13 @@ def _world_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study
 
 def _flickr8k_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study:
     photos = {split: flickr8k.load(split) for split in SPLITS}
-    study = _from_photos(photos, kinds, FLICKR8K_COUNTS, seed, 3, 5, unlabelled, (30, 90))
+    study = _from_photos(photos, kinds, FLICKR8K_COUNTS, seed, 5, unlabelled, (30, 90))
     return replace(study, corpora={kind: study.corpora[kind] for kind in kinds})
 
 
 def _from_photos(
     photos: Mapping, kinds: Sequence[str] | set[str], counts: Mapping[str, Mapping[str, int]],
-    seed: int, per_source: int, rounds: int, unlabelled: bool, sentences: tuple[int, int],
+    seed: int, rounds: int, unlabelled: bool, sentences: tuple[int, int],
 ) -> Study:  # fmt: skip
     """The kinds built from captioned pictures; `stress` and the articles from `cohesive`."""
     found: dict[str, Corpus] = {}
@@ -138,7 +138,7 @@ def _from_photos(
         alike = found["cohesive"] = builders.cohesive(photos, counts["cohesive"], seed)
     if "stress" in kinds and alike:
         some = replace(alike, train=tuple(d for d in alike.train if d.round < rounds))
-        found["stress"] = builders.stress(some, photos, per_source=per_source, seed=seed)
+        found["stress"] = builders.stress(some, photos, per_source=3, seed=seed)
     if not (unlabelled and alike):
         return Study(found)
     few = replace(alike, train=alike.train[:330], val=alike.val[:66], test=alike.test[:110])

@@ -318,12 +318,12 @@ def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") 
             x = sm.add_constant(every.loc[scored, chosen].to_numpy())
             if scored.sum() > x.shape[1]:
                 fitted = sm.OLS(y[scored], x).fit()
-                a_deviation = fitted.params[1:] * x[:, 1:].std(axis=0, ddof=1)
+                slopes = fitted.params[1:] * x[:, 1:].std(axis=0, ddof=1)
                 rows.append(
                     {"documents": dataset, "predictors": name, "R² in %": 100 * fitted.rsquared,
                      "adjusted R²": 100 * fitted.rsquared_adj, "F": fitted.fvalue,
                      "p of F": f"{fitted.f_pvalue:.1g}",
-                     **{f"slope, {side}": a_deviation[i] for i, side in enumerate(spreads)}}
+                     **{f"slope, {side}": slopes[i] for i, side in enumerate(spreads)}}
                 )  # fmt: skip
     columns = ["documents", "predictors", "R² in %", "adjusted R²", "F", "p of F"]
     columns += [f"slope, {side}" for side in spreads]
