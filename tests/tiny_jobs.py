@@ -50,11 +50,16 @@ DATA = {"odd": Numbers("odd", 5), "even": Numbers("even", 6)}
 def jobs(seeds: Sequence[int] = range(2), systems=("a", "b"), data=DATA, **settings) -> list[Job]:
     how = asdict(Settings(**settings))
     return [
-        Job(PAPER, TIER, name, {"system": system, "size": i}, seed, how)
+        Job(PAPER, TIER, name, row, seed, how)
         for seed in seeds
         for name in data
-        for i, system in enumerate(systems)
+        for row in rows(systems)
     ]
+
+
+def rows(systems: Sequence[str] = ("a", "b")) -> list[dict]:
+    """The columns of some systems; the first has a number that the others lack."""
+    return [{"system": one} | ({} if i else {"size": 1}) for i, one in enumerate(systems)]
 
 
 def train(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
@@ -68,7 +73,7 @@ def train(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
     seed_everything(job.seed)
     line = torch.nn.Linear(2, 1).to(device)
     optimizer = torch.optim.SGD(line.parameters(), 0.1)
-    wanted = torch.arange(float(data.items)) / data.items + job.system["size"]
+    wanted = torch.arange(float(data.items)) / data.items + job.system.get("size", 0)
 
     def after_epoch(history: list) -> None:
         time.sleep(job.settings["pause"])
@@ -113,6 +118,7 @@ def room(
     settings = settings or {}
     experiment = SimpleNamespace(
         PAPER=PAPER, MODULES=MODULES, budget=lambda tier, name: settings.get(name, Settings()),
+        systems=lambda tier, name: {row["system"]: row for row in rows(**grid)},
         stages=lambda tier, found, seeds: [
             (alone if timed else train, [
                 job for name in found

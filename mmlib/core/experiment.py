@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -195,9 +196,14 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
             curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
             curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
             rows = pd.concat([rows, curve.astype({"value": np.float32})])
-        row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **job.system}
+        row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
         parts.append(rows.assign(**row, seed=job.seed))
     return canonical(pd.concat(parts, ignore_index=True))
+
+
+def as_text(system: Mapping[str, Any]) -> dict[str, str]:
+    """A system's columns as a table has them: beside systems without a number it were a float."""
+    return {name: str(value) for name, value in system.items()}
 
 
 def canonical(table: pd.DataFrame) -> pd.DataFrame:

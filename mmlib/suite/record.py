@@ -14,7 +14,7 @@ from mmlib.core import evidence as records
 from mmlib.core.claims import Judged, judge, ledger
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, evidence_dir
-from mmlib.core.experiment import canonical, run_jobs, tidy
+from mmlib.core.experiment import as_text, canonical, run_jobs, tidy
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.parallel import connect
@@ -105,7 +105,7 @@ def _kept(folder: Path, head: dict[str, Any], jobs: Sequence[Job]) -> Evidence |
     rows = old.table[old.table.dataset.isin([*same, *others])]
     now = {(job.dataset, job.system["system"]): job.system for job in jobs}
     for key, own in old.columns().items():
-        if key in now and own != {name: str(value) for name, value in now[key].items()}:
+        if key in now and own != as_text(now[key]):
             rows = rows[~((rows.dataset == key[0]) & (rows.system == key[1]))]
     return Evidence(rows, old.header) if len(rows) else None
 
@@ -136,12 +136,18 @@ def _judged(number: str, found: Evidence) -> list[Judged]:
 
 
 def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
-    """A paper's evidence. Raises DataError where there is none or the code has changed since."""
+    """A paper's evidence. Raises DataError where there is none, and where code, settings or the
+    columns of a system have changed since.
+    """
     experiment = room(number, "experiment")
     found = records.read((folder or evidence_dir()) / tier, experiment.PAPER, *experiment.MODULES)
     for name, settings in found.header["settings"].items():
         if settings != asdict(experiment.budget(tier, name)):
             raise DataError(f"evidence of {tier}, {name}: its settings have changed; record anew")
+    for (dataset, name), own in found.columns().items():
+        now = experiment.systems(tier, dataset).get(name)
+        if now is None or own != as_text(now):
+            raise DataError(f"evidence of {tier}, {dataset}: {name} has changed; record anew")
     return found
 
 

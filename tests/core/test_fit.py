@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
+from mmlib.core.errors import DataError
 from mmlib.core.fit import fit, seed_everything, still_improving, warm_up_cosine
 from mmlib.core.paths import write_atomic
 
@@ -95,7 +96,18 @@ def test_checkpoints_are_read_on_whatever_device_there_is(tmp_path, monkeypatch)
     assert seen == [{"map_location": "cpu", "weights_only": True}]
 
 
-def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss():
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    path = tmp_path / "run.pt"
+    run(path)
+    whole = path.read_bytes()
+    for damaged in (b"", b"no checkpoint", whole[: len(whole) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"run\.pt: damaged; delete it"):
+            run(path)
+
+
+@pytest.mark.parametrize(("keep", "epoch"), [("best", 1), ("last", 4)])
+def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss_or_its_last(keep, epoch):
     losses = iter([0.5, 0.3, 0.4, 0.3, 0.6])
     seen = []
 
@@ -111,11 +123,11 @@ def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss():
     history = fit(
         net, lambda epoch: [torch.ones(1, 2)], lambda batch: net(batch).sum(), fixed, epochs=5,
         optimizer=optimizer, schedule=LambdaLR(optimizer, lambda step: 1.0), seed=0,
-        after_epoch=lambda history: note(net),
+        keep=keep, after_epoch=lambda history: note(net),
     )  # fmt: skip
     assert [h["dev_loss"] for h in history] == [0.5, 0.3, 0.4, 0.3, 0.6]
-    assert torch.equal(net.weight, seen[1]["weight"])  # of equal ones the first
-    assert not torch.equal(net.weight, seen[3]["weight"])
+    same = [torch.equal(net.weight, state["weight"]) for state in seen]
+    assert same == [i == epoch for i in range(5)]  # of equally good ones the first
     assert not net.training
 
 

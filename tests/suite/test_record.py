@@ -95,6 +95,10 @@ def test_a_record_of_other_code_or_other_settings_is_refused(tmp_path, monkeypat
     monkeypatch.setattr(record, "room", tiny_jobs.room({"even": Settings(epochs=9)}))
     with pytest.raises(DataError, match="even: its settings have changed; record anew"):
         record.read("04", "world", tmp_path)
+    for systems in (("b", "a"), ("a", "c")):  # other columns, and one that is no more
+        monkeypatch.setattr(record, "room", tiny_jobs.room(systems=systems))
+        with pytest.raises(DataError, match=r"even: \w has changed; record anew"):
+            record.read("04", "world", tmp_path)
 
 
 def test_no_record_and_a_damaged_one_say_so(tmp_path):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,12 +129,24 @@ def trainings(
         Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
         for seed in seeds
         for dataset, arrays in data.items()
-        for system in systems_of(tier, dataset, arrays, variants)
+        for system in systems_of(tier, dataset, arrays.square, variants)
     ]
 
 
-def systems_of(tier: str, dataset: str, arrays: Arrays, variants: bool = True) -> list[System]:
-    """What is trained on a data set: the table's systems, and variants that differ from them."""
+def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
+    """The columns of each system, trained or not, that may be on record of a data set."""
+    trained = [asdict(one) for one in systems_of(tier, dataset)]
+    others = [{"system": STEP_TIME}, {"system": DOCUMENTS}]
+    return {row["system"]: row for row in (*trained, *FLOORS, *CEILINGS, *others)}
+
+
+def systems_of(
+    tier: str, dataset: str, square: bool = False, variants: bool = True
+) -> list[System]:
+    """What is trained on a data set: the table's systems, and variants that differ from them.
+
+    square: of documents with as many sentences as images, where TK is the same as DC.
+    """
     hard = tier == "paper" or dataset in HARD[tier]
     usual: Negatives = "hard" if hard else "mean"
     main = [replace(one, negatives=usual) for one in SYSTEMS.values()]
@@ -146,7 +159,7 @@ def systems_of(tier: str, dataset: str, arrays: Arrays, variants: bool = True) -
         for name, one in VARIANTS.items()
         if name in names and ("negatives" not in name or other in name)
     ]
-    return [one for one in main if not (one.system == "TK" and arrays.square)] + more
+    return [one for one in main if not (one.system == "TK" and square)] + more
 
 
 def scorings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Job]:
@@ -292,34 +305,48 @@ def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") -> pd.DataFrame:
-    """The paper's regressions of per-document AUC: a row a corpus and set of predictors."""
-    rows = []
+    """The paper's regressions of per-document AUC: a row a corpus and set of predictors.
+
+    A slope is the change of AUC, in points, with one standard deviation of the predictor.
+    """
+    rows, spreads = [], ["image spread", "text spread"]
     for dataset in datasets:
         every = predictors(evidence, dataset)
         y = auc(evidence, dataset, [system]).mean(axis=0)
         scored = ~np.isnan(y)
-        spreads = ["image spread", "text spread"]
         for name, chosen in (("spread", spreads), ("spread + content", list(every))):
             x = sm.add_constant(every.loc[scored, chosen].to_numpy())
             if scored.sum() > x.shape[1]:
                 fitted = sm.OLS(y[scored], x).fit()
+                a_deviation = fitted.params[1:] * x[:, 1:].std(axis=0, ddof=1)
                 rows.append(
                     {"documents": dataset, "predictors": name, "R² in %": 100 * fitted.rsquared,
                      "adjusted R²": 100 * fitted.rsquared_adj, "F": fitted.fvalue,
-                     "p of F": f"{fitted.f_pvalue:.1g}"}
+                     "p of F": f"{fitted.f_pvalue:.1g}",
+                     **{f"slope, {side}": a_deviation[i] for i, side in enumerate(spreads)}}
                 )  # fmt: skip
     columns = ["documents", "predictors", "R² in %", "adjusted R²", "F", "p of F"]
+    columns += [f"slope, {side}" for side in spreads]
     return pd.DataFrame(rows, columns=columns).set_index(columns[:2]).round(1)
 
 
 def agreement(evidence: Evidence, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """Spearman's ρ of per-document AUC between systems, and between two halves of AP's seeds."""
+    """Spearman's ρ of per-document AUC, means over seeds, between systems and halves of AP's seeds.
+
+    "DC–AP, one seed": the mean of single seeds' ρ, which is what one training each would show.
+    """
     rows = {}
     for dataset in labelled(evidence):
         row = {}
         for a, b in pairs:
-            x, y = (auc(evidence, dataset, [one]).mean(axis=0) for one in (a, b))
-            row[f"{a}–{b}"] = spearmanr(x, y, nan_policy="omit").statistic
+            x, y = (auc(evidence, dataset, [one]) for one in (a, b))
+            both = x.mean(axis=0), y.mean(axis=0)
+            row[f"{a}–{b}"] = spearmanr(*both, nan_policy="omit").statistic
+            if (a, b) == ("DC", "AP"):
+                single = [
+                    spearmanr(*one, nan_policy="omit").statistic for one in zip(x, y, strict=True)
+                ]
+                row["DC–AP, one seed"] = np.mean(single)
         own = auc(evidence, dataset, ["AP"])
         if len(own) > 1:
             halves = own[::2].mean(axis=0), own[1::2].mean(axis=0)

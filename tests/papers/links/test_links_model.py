@@ -117,6 +117,14 @@ def test_hard_negatives_wait_for_the_end_of_the_warm_up(few):
     assert losses["warm"][1] > losses["mean"][1]
 
 
+@pytest.mark.parametrize(("schedule", "keep"), [("cosine", "last"), ("plateau", "best")])
+def test_only_a_plateau_rule_chooses_an_epoch(few, monkeypatch, schedule, keep):
+    asked = []
+    monkeypatch.setattr(model, "fit", lambda *arguments, **more: asked.append(more["keep"]) or [])
+    train(job(TRAINED["DC"], replace(SHORT, schedule=schedule)), few)
+    assert asked == [keep]
+
+
 def test_steps_bound_the_batches_of_an_epoch(few, monkeypatch):
     drawn = []
     right = Batches.batch
