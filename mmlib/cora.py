@@ -8,7 +8,7 @@ Graphs of a batch are flat: all its objects in one list, all attributes and rela
 with indices that tie them, so that nothing loops over nodes or pads pairs of nodes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -232,7 +232,7 @@ class GraphSet:
 
     def __init__(
         self,
-        graphs: Sequence[nx.MultiDiGraph],
+        graphs: Iterable[nx.MultiDiGraph],
         tokens: Callable[[Sequence[str]], tuple[Tensor, Tensor]],
         mask_id: int | None = None,
     ):

@@ -83,7 +83,8 @@ def on_cluster(
     from distributed import wait
 
     with connect(address) as client:
-        left, doing = iter(calls), set()
+        left = iter(calls)
+        doing: set[Any] = set()
         while True:
             # Two calls a worker are sent at a time: calls carry their data, which may be large.
             room = 2 * max(len(client.nthreads()), 1) if side_by_side else 1
