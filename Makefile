@@ -92,7 +92,7 @@ docs: $(READY)
 	@echo '== build/docs/api/index.html'
 
 bench: $(READY)
-	@for script in benchmarks/*.py; do \
+	@for script in benchmarks/measure.py benchmarks/bench_*.py; do \
 	  echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
 	done
 

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from mmlib import cora, scenegraph, training
 from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
+from mmlib.core.files import file_fingerprint
 from mmlib.core.intervals import Estimate, crossed_interval
 from mmlib.core.paths import data_dir, write_atomic
 from mmlib.core.ranking import best_ranks, metrics, ranks_of_scores
 from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import Result, paper_tables
 from mmlib.core.tables import beside as side_by_side
-from mmlib.features.store import file_fingerprint
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
@@ -249,10 +249,12 @@ class Preprocessor:
 
     settings: a budget. bert: a local folder or hub name of a BERT, or "" for none. seed: of the
     word vectors, which are trained on the training captions (word2vec), or read from
-    `<MMLIB_DATA>/glove/glove.6B.<word_width>d.txt` where that file is there.
+    `<MMLIB_DATA>/glove/glove.6B.<word_width>d.txt` where that file is there. device: of the BERT.
     """
 
-    def __init__(self, study: Study, settings: Settings, bert: str = "", seed: int = 0):
+    def __init__(
+        self, study: Study, settings: Settings, bert: str = "", seed: int = 0, device: str = "cpu"
+    ):
         self.study, self.settings = study, settings
         train = study.images["train"].features
         if not isinstance(train, np.memmap):  # features of a file are taken as they are
@@ -271,7 +273,7 @@ class Preprocessor:
         table = embedding_matrix(self.vocabulary, settings.word_width, seed, vectors)
         # word2vec's vectors share a large part and are short: all phrases would look alike.
         self.embeddings = (table - table.mean(dim=0)) / table.std(dim=0)
-        self.bert = bert
+        self.bert, self.device = bert, device
         self._made: dict[str, Arrays] = {}
 
     def tokens(self, phrases: Sequence[str], most: int = 40) -> tuple[Tensor, Tensor]:
@@ -363,7 +365,7 @@ class Preprocessor:
     def _frozen(self) -> Any:
         from mmlib.features.bert import BertEncoder
 
-        return BertEncoder.from_pretrained(self.bert, tuning="frozen")
+        return BertEncoder.from_pretrained(self.bert, tuning="frozen").to(self.device)
 
     def arrays(self, system: str) -> Arrays:
         """The arrays that a system of `cora.SYSTEMS`, or "CORA, gold graphs", reads; cached."""

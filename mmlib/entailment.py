@@ -204,12 +204,13 @@ def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
 class FrozenStates(nn.Module):
     """Token states (tokens, W) of a frozen encoder as word embeddings, projected to a width."""
 
+    table: Tensor
     mean: Tensor
     scale: Tensor
 
     def __init__(self, states: Tensor, width: int):
         super().__init__()
-        self.table = [states]  # in a list: neither trained nor kept in checkpoints
+        self.register_buffer("table", states, persistent=False)  # not kept in checkpoints
         some = states[:: max(1, len(states) // 20000)].float()
         self.register_buffer("mean", some.mean(dim=0))
         self.register_buffer("scale", some.std(dim=0) + 1e-3)
@@ -220,7 +221,7 @@ class FrozenStates(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Ids (B, L), the special tokens' first and then the table's rows -> (B, L, width)."""
         rows = (ids - len(SPECIAL)).clamp_min(0)
-        found = self.table[0][rows.cpu()].to(ids.device, self.project.weight.dtype)
+        found = self.table[rows].to(self.project.weight.dtype)
         found = (found - self.mean) / self.scale
         special = self.special(ids.clamp_max(len(SPECIAL) - 1))
         return torch.where((ids < len(SPECIAL))[..., None], special, self.project(found))

@@ -553,12 +553,13 @@ class TokenStates:
 
 
 def token_states(
-    data: Data, bert: str | Path, cache: Path, more: Iterable[str] = (), most: int = 40
-) -> TokenStates:
+    data: Data, bert: str | Path, cache: Path, more: Iterable[str] = (), most: int = 40,
+    device: str = "cpu",
+) -> TokenStates:  # fmt: skip
     """States of all texts of the data by a BERT (folder or hub name), kept in the folder `cache`.
 
     more: other texts, such as captions that are to be mined. [CLS] and [SEP] are left out; `most`
-    tokens of a text are read.
+    tokens of a text are read. device: where the BERT computes.
     """
     from safetensors.numpy import load_file, save_file
 
@@ -575,7 +576,9 @@ def token_states(
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
         encoder = BertEncoder.from_pretrained(bert, "frozen")
-        states, lengths = encoder.token_states_all(ordered, most + 2, progress="token states")
+        states, lengths = encoder.token_states_all(
+            ordered, most + 2, device=device, progress="token states"
+        )
         inner = [row[1 : n - 1] for row, n in zip(states, lengths, strict=True)]
         kept = {"states": np.concatenate(inner), "lengths": lengths - 2}
         write_atomic(path, lambda p: save_file(kept, p))
@@ -782,7 +785,7 @@ def prepare(
     own: Reader = words
     if bert:
         more = [text for captions in begin.collection.captions for text in captions]
-        own = token_states(data, bert, cache or data_dir(), more)
+        own = token_states(data, bert, cache or data_dir(), more, device=begin.device)
         own.merged |= {
             premise: captions
             for premise, captions in zip(

@@ -199,7 +199,8 @@ class SingleStream(nn.Module):
     def _table(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
         """The logits (B, B) of all pairs of a batch."""
         n = len(images)
-        image, text = torch.arange(n).repeat_interleave(n), torch.arange(n).repeat(n)
+        rows = torch.arange(n, device=images.device)
+        image, text = rows.repeat_interleave(n), rows.repeat(n)
         return self.logits(images[image], ids[text], lengths[text]).view(n, n)
 
     @torch.no_grad()

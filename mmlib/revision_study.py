@@ -417,7 +417,7 @@ def train(
     optimisers = {"golden": rates.golden, "weak": rates.weak}
     history: list[dict[str, float]] = []
     if checkpoint and checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
+        saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
         model.load_state_dict(saved["model"])
         for name, optimiser in optimisers.items():
             optimiser.load_state_dict(saved[name])
@@ -432,7 +432,7 @@ def train(
         if isinstance(model, AlignFuse):
             model.generator.manual_seed(int(rng.integers(2**31)))
         model.train()
-        losses: dict[bool, list[float]] = {False: [], True: []}
+        losses: dict[bool, list[Tensor]] = {False: [], True: []}  # read once an epoch, not a step
         batches = alternate(
             golden_batches(split.image_of, phase, order), split.image_of, weak, phase.batch, rng
         )
@@ -443,15 +443,17 @@ def train(
                 pairs.append((weak.image[rows], weak.caption[rows], extra, True))
             for images, texts, known, is_weak in pairs:
                 loss = loss_of(*make_batch(split, images, texts, known, noise, blur, device))
-                if not torch.isfinite(loss):
-                    raise FloatingPointError(f"the loss is {loss.item()} in epoch {epoch}")
                 rates.step(loss, is_weak, share)
-                losses[is_weak].append(loss.item())
+                losses[is_weak].append(loss.detach())
             bar.update()
-            bar.set_postfix(loss=f"{losses[False][-1]:.3f}")
-        figures = {"loss": float(np.mean(losses[False]))}
-        if losses[True]:
-            figures["weak_loss"] = float(np.mean(losses[True]))
+        figures = {
+            name: float(np.mean(torch.stack(losses[is_weak]).tolist()))
+            for name, is_weak in (("loss", False), ("weak_loss", True))
+            if losses[is_weak]
+        }
+        for name, value in figures.items():
+            if not math.isfinite(value):
+                raise FloatingPointError(f"the {name} is {value} in epoch {epoch}")
         if dev is not None:
             figures["dev_loss"] = dev_loss(model, dev, phase.batch, device)
         history.append(figures)
@@ -603,7 +605,7 @@ class Start:
     """Where stage B starts: weights by family, vocabulary, splits as arrays, answers of stage A.
 
     shortlist: scores (images, captions) of the test pairs by align's two encoders. The single
-    stream scores the best of them, as all would take it minutes.
+    stream scores the best of them, as all would take it minutes. device: of `similarities`.
     """
 
     collection: Collection
@@ -613,6 +615,7 @@ class Start:
     weights: Mapping[str, Mapping[str, Tensor]]
     shortlist: np.ndarray
     history: Mapping[str, Any]
+    device: str = "cpu"
 
     def retriever(self, family: str) -> Any:
         """A pretrained retriever."""
@@ -668,7 +671,7 @@ def starting_point(
             for family, (job, _), answer in zip(wave, jobs, answers, strict=True):
                 path = training.job_path(folder, job).with_suffix(".safetensors")
                 weights[family], history[family] = load_file(path), answer
-    start = Start(collection, budget, words, splits, weights, np.zeros(0), history)
+    start = Start(collection, budget, words, splits, weights, np.zeros(0), history, device)
     return replace(start, shortlist=similarities(start, "test")[:])
 
 
@@ -695,12 +698,12 @@ def similarities(start: Start, split: str = "train", family: str = "align") -> C
 
     The paper's candidates are those of its ALBEF.
     """
-    images, ids, lengths = start.splits[split].tensors()
-    model = start.retriever(family)
+    images, ids, lengths = start.splits[split].tensors(start.device)
+    model = start.retriever(family).to(start.device)
     left = torch.cat([model.image_states(part)[1] for part in images.split(256)])
     texts = zip(ids.split(256), lengths.split(256), strict=True)
     right = torch.cat([model.text_states(i[:, : n.max()], n)[2] for i, n in texts])
-    return Cosines(left.numpy(), right.numpy())
+    return Cosines(left.cpu().numpy(), right.cpu().numpy())
 
 
 def mined(

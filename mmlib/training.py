@@ -13,23 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from mmlib.core.device import pick_device as pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.fit import seed_everything
-from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, write_atomic
-
-
-def pick_device(name: str) -> str:
-    """Turn "auto" into "cuda" where there is one, else "cpu"; refuse a device that is not there."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cpu", "cuda"):
-        raise ValueError(f"device {name!r} is not known: use auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda is asked for, but PyTorch sees no GPU: use auto or cpu")
-    return name
 
 
 def choose_budget(
@@ -88,27 +76,30 @@ def fit(
     history: list[dict[str, float]] = []
     best = {name: value.clone() for name, value in model.state_dict().items()}
     if checkpoint and checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
+        saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
         model.load_state_dict(saved["model"])
         optimiser.load_state_dict(saved["optimiser"])
         (schedule or plateau).load_state_dict(saved["schedule"])
         history, best = saved["history"], saved["best"]
-    bar = tqdm(
-        range(epochs), initial=len(history), desc=progress, disable=progress is None, leave=False
-    )
-    for epoch in range(len(history), epochs):
+    left: Iterable[int] = range(len(history), epochs)
+    if progress:
+        from tqdm.auto import tqdm  # late, as below: PyTorch alone can train
+
+        left = tqdm(left, initial=len(history), total=epochs, desc=progress, leave=False)
+    for epoch in left:
         # Each epoch is seeded by its number: a resumed run needs no generator states.
         seed_everything(seed, epoch)
         model.train()
-        total, count = 0.0, 0
+        losses: list[Tensor] = []  # read once an epoch: each look at a GPU's figure waits for it
         for batch in batches(epoch):
             value = loss(batch)
-            if not torch.isfinite(value):
-                raise FloatingPointError(f"the loss is {value.item()} in epoch {epoch}")
             optimiser.zero_grad(set_to_none=True)
             value.backward()
             optimiser.step()
-            total, count = total + value.item(), count + 1
+            losses.append(value.detach())
+        train_loss = sum(torch.stack(losses).tolist()) / len(losses) if losses else 0.0
+        if not math.isfinite(train_loss):
+            raise FloatingPointError(f"the loss is {train_loss} in epoch {epoch}")
         model.eval()
         with torch.no_grad():
             figures = {name: float(value) for name, value in evaluate().items()}
@@ -121,15 +112,13 @@ def fit(
             plateau.step(figures["dev_loss"])
         if figures["dev_loss"] < min((h["dev_loss"] for h in history), default=math.inf):
             best = {name: value.clone() for name, value in model.state_dict().items()}
-        history.append({"train_loss": total / max(count, 1), "learning_rate": rate, **figures})
+        history.append({"train_loss": train_loss, "learning_rate": rate, **figures})
         if checkpoint:
             state = {
                 "model": model.state_dict(), "optimiser": optimiser.state_dict(),
                 "schedule": (schedule or plateau).state_dict(), "history": history, "best": best,
             }  # fmt: skip
             write_atomic(checkpoint, partial(torch.save, state))
-        bar.update()
-    bar.close()
     model.load_state_dict(best)
     model.eval()
     return history
@@ -168,6 +157,10 @@ def run_jobs(
 
     Returns the answers in the order of `jobs`. Stops at the first failure; what was finished stays.
     """
+    from tqdm.auto import tqdm
+
+    from mmlib.core.parallel import in_processes
+
     folder.mkdir(parents=True, exist_ok=True)
     answers: dict[int, dict[str, Any]] = {}
     waiting = []

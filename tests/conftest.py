@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib
@@ -25,6 +26,23 @@ def real_data() -> Path:
     if not (folder / "flickr8k").is_dir():
         pytest.skip(f"no real data: MMLIB_DATA={named} has no folder flickr8k")
     return folder
+
+
+@pytest.fixture
+def written_on_a_gpu(monkeypatch):
+    """A context in which PyTorch writes down that the tensors of a file are on a GPU."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU, so such a file can be read as it is")
+
+    @contextmanager
+    def tagged():
+        with monkeypatch.context() as patch:
+            known = torch.serialization._package_registry
+            tags = (-1, lambda storage: "cuda:0", lambda storage, location: None)
+            patch.setattr(torch.serialization, "_package_registry", [tags, *known])
+            yield
+
+    return tagged
 
 
 @pytest.fixture(scope="module")

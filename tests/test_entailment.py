@@ -705,7 +705,7 @@ def test_frozen_states_take_the_place_of_word_embeddings(model):
 
 def test_frozen_states_are_neither_trained_nor_kept():
     own, samples, states = frozen()
-    table = own.states.table[0]
+    table = own.states.table
     assert not {len(value) for value in own.state_dict().values()} & {TOKENS, TOKENS + 4}
     batch = token_batch(samples)
     joint_loss(own(batch), batch.labels, batch.counted).backward()
@@ -717,6 +717,7 @@ def test_frozen_states_are_neither_trained_nor_kept():
     assert own.text.embeddings.word_embeddings.weight.grad is None  # words are not read
     trained = {name for name, _ in own.named_parameters() if name.startswith("states")}
     assert trained == {"states.special.weight", "states.project.weight", "states.project.bias"}
+    assert own.to("meta").states.table.is_meta  # they go where the model goes
 
 
 def test_words_beside_frozen_states_are_still_words():

@@ -320,7 +320,9 @@ def test_a_loss_that_is_no_number_stops_the_training(start):
 
 @pytest.mark.parametrize("family", study.FAMILIES)
 @pytest.mark.parametrize("state", ["shared", "separate"])
-def test_a_stopped_training_goes_on(start, weak, family, state, tmp_path, monkeypatch):
+def test_a_stopped_training_goes_on(
+    start, weak, family, state, tmp_path, monkeypatch, written_on_a_gpu
+):
     split, phase = start.splits["train"], replace(PHASE, rate=1e-3)
     options = {"weak": weak, "state": state, "dev": start.splits["val"]}
 
@@ -338,7 +340,7 @@ def test_a_stopped_training_goes_on(start, weak, family, state, tmp_path, monkey
             raise KeyboardInterrupt
 
     monkeypatch.setattr(study, "write_atomic", once)
-    with pytest.raises(KeyboardInterrupt):
+    with written_on_a_gpu(), pytest.raises(KeyboardInterrupt):
         run(tmp_path / "a.pt")
     again, resumed = run(tmp_path / "a.pt")
     assert again == history

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from mmlib import training
-from mmlib.training import fit, pick_device, run_jobs, seed_everything, settings_hash
+from mmlib.training import fit, run_jobs, seed_everything, settings_hash
 
 # --- A small training ------------------------------------------------------------------------
 
@@ -85,6 +85,15 @@ def test_a_killed_training_ends_with_the_same_figures(tmp_path):
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
     assert len(torch.load(checkpoint, weights_only=True)["history"]) == 3
+    assert toy(checkpoint=checkpoint) == toy()
+
+
+def test_a_checkpoint_of_a_gpu_is_taken_up_without_one(tmp_path, written_on_a_gpu):
+    checkpoint = tmp_path / "run.pt"
+    with written_on_a_gpu(), pytest.raises(KeyboardInterrupt):
+        toy((3, 0), interrupt, checkpoint)
+    with pytest.raises(RuntimeError, match="CUDA"):
+        torch.load(checkpoint, weights_only=True)  # so the file says that it is of a GPU
     assert toy(checkpoint=checkpoint) == toy()
 
 
@@ -376,22 +385,3 @@ def test_the_settings_hash_knows_settings_not_their_order():
     assert settings_hash({"a": 1, "b": [2, 3]}) == settings_hash({"b": [2, 3], "a": 1})
     assert settings_hash({"a": 1}) != settings_hash({"a": 2})
     assert settings_hash({"a": 1}) == "f9d86028c6e0d64e"  # in every process
-
-
-# --- Devices ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "gpu", "wanted"),
-    [("auto", False, "cpu"), ("auto", True, "cuda"), ("cpu", True, "cpu"), ("cuda", True, "cuda")],
-)
-def test_pick_device(name, gpu, wanted, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    assert pick_device(name) == wanted
-
-
-@pytest.mark.parametrize(("name", "why"), [("cuda", "sees no GPU"), ("tpu", "'tpu' is not known")])
-def test_pick_device_refuses_what_is_not_there(name, why, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match=why):
-        pick_device(name)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import torch
 from tqdm.auto import tqdm
 
+from mmlib.core.device import pick_device as pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.jobs import Answer, Data, Job
 from mmlib.core.parallel import in_processes, on_cluster
@@ -36,20 +37,6 @@ def job_key(function: Function, job: Job, data: Data) -> str:
     parts = [asdict(job), data.fingerprint, source_hash(function.__module__)]
     text = json.dumps([*parts, torch.__version__.split("+")[0]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def pick_device(name: str) -> str:
-    """Name a device: "auto" is a GPU where there is one, else the CPU. Raises ValueError."""
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"no device {name!r}: use auto, cpu, cuda, or cuda:1 and so on") from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise ValueError(f"no device {name!r}: PyTorch sees {count} GPUs; use auto or cpu")
-    return name
 
 
 def run_jobs(
@@ -174,6 +161,7 @@ def _rows(answer: Answer) -> pd.DataFrame:
 
 # --- The tidy table ----------------------------------------------------------------------------
 
+SECONDS = "CPU seconds"
 KEYS = ["paper", "tier", "dataset", "split", "system"]
 
 
@@ -182,7 +170,7 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
 
     Columns: paper, tier, dataset, split, system, the systems' other columns, seed, item, cluster,
     metric, value (float32). The learning curves stand there too: split "epochs", the item being
-    the epoch, counted from 1.
+    the epoch, counted from 1; and what each job took: split "job".
     """
     parts = []
     for job, answer in zip(jobs, answers, strict=True):
@@ -196,6 +184,14 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
             curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
             curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
             rows = pd.concat([rows, curve.astype({"value": np.float32})])
+        spent = {
+            "split": "job",
+            "item": 0,
+            "cluster": 0,
+            "metric": SECONDS,
+            "value": answer.seconds,
+        }
+        rows = pd.concat([rows, pd.DataFrame([spent]).astype({"value": np.float32})])
         row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
         parts.append(rows.assign(**row, seed=job.seed))
     return canonical(pd.concat(parts, ignore_index=True))

@@ -8,9 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from joblib import Parallel, delayed
-from joblib.externals.loky import process_executor
-
 from mmlib.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -53,6 +50,8 @@ def in_processes(
     workers: processes; with 1 all is done in this one. ordered: in the order of `calls`, else in
     that of finishing. An error of one call is raised here, and no further call begins.
     """
+    from joblib import Parallel, delayed
+
     for name, value in MALLOC.items():
         os.environ.setdefault(name, value)
     kind = "generator" if ordered else "generator_unordered"
@@ -110,6 +109,8 @@ def _alone(function: Callable[..., Any], *call: Any) -> Any:
 
 
 def _call(function: Callable[..., Any], call: tuple) -> Any:
+    from joblib.externals.loky import process_executor
+
     # Its own limit is 300 MB, less than what PyTorch's modules take once they are imported.
     process_executor._MAX_MEMORY_LEAK_SIZE = GROWTH
     return function(*call)

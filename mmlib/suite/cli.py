@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from mmlib import __version__
-from mmlib.core.errors import DataError
 from mmlib.core.paths import notebooks_dir
 
 TIERS = ("world", "flickr8k", "paper")
@@ -43,7 +42,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
     run.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
     run.add_argument("--seeds", type=int, metavar="N", help="seeds of the main results")
-    run.add_argument("--device", choices=("auto", "cpu", "cuda"), help="where to compute")
+    run.add_argument("--device", help="where to compute: auto, cpu, cuda, cuda:1")
     run.add_argument(
         "--out",
         type=Path,
@@ -109,13 +108,17 @@ def _run(args: argparse.Namespace) -> int:
     from mmlib.suite import outcomes, runner
 
     try:
+        if args.device and not args.cluster:
+            from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
+
+            pick_device(args.device)
         folder = _notebook_folder(args.notebooks)
         notebooks = _select(folder, args.numbers)
         parameters = _parameters(args)
         out = args.out or folder.parent / "runs" / args.tier
         timeout = args.timeout or runner.TIME_LIMITS[args.tier]
         reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
-    except (UsageError, runner.ParameterError, DataError) as error:
+    except ValueError as error:
         print(f"mmlib run: {error}", file=sys.stderr)
         return 2
     if args.out is None:
@@ -133,7 +136,7 @@ def _add_paper(command: argparse.ArgumentParser) -> None:
 
 def _record(args: argparse.Namespace) -> int:
     """`mmlib record`."""
-    from mmlib.core.experiment import pick_device
+    from mmlib.core.device import pick_device
     from mmlib.suite import record
 
     try:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.data import registry
@@ -69,7 +70,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     features.add_argument(
         "--picture", type=int, metavar="ROW", help="draw the regions of this row, from 0, as a PNG"
     )
-    features.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    features.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps")
     features.add_argument("--seed", type=int, default=0, help="of random weights")
     features.add_argument("--skip-bad", action="store_true", help="leave out undecodable images")
     features.set_defaults(run=run_features)
@@ -173,7 +174,7 @@ def _detect(args: argparse.Namespace, folder: Path, images: Images) -> FeatureSt
         seed=args.seed,
         side=args.side,
         batch=args.batch or 4,
-        device=_device(args.device),
+        device=pick_device(args.device),
         skip_bad=args.skip_bad,
         dtype=args.dtype or "float32",
     )
@@ -193,7 +194,7 @@ def _grid(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStor
         weights=args.weights,
         seed=args.seed,
         batch=args.batch or 32,
-        device=_device(args.device),
+        device=pick_device(args.device),
         labels=out.parent / f"labels_{args.backbone}{mark}.npy" if args.labels else None,
         skip_bad=args.skip_bad,
         dtype=args.dtype or "float16",
@@ -221,11 +222,3 @@ def _image_folder(name: str) -> Path:
         return Path(name)
     known = ", ".join((flickr8k.NAME, *PHOTOGRAPHS))
     raise DataError(f"{name}: neither {known} nor a folder of images")
-
-
-def _device(name: str) -> str:
-    import torch
-
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"

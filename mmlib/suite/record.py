@@ -14,7 +14,7 @@ from mmlib.core import evidence as records
 from mmlib.core.claims import Judged, judge, ledger
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, evidence_dir
-from mmlib.core.experiment import as_text, canonical, run_jobs, tidy
+from mmlib.core.experiment import SECONDS, as_text, canonical, run_jobs, tidy
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.parallel import connect
@@ -118,12 +118,13 @@ def _merged(
     kept: Evidence | None, done: list[tuple[Job, Answer]], data: Any, head: dict[str, Any]
 ) -> Evidence:
     jobs, answers = zip(*done, strict=True)
-    table, seconds = tidy(jobs, answers, data), sum(answer.seconds for answer in answers)
+    table = tidy(jobs, answers, data)
     if kept is not None:
         table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
-        seconds += kept.header.get("cpu_seconds", 0.0)
-    found = Evidence(table, {**head, "cpu_seconds": round(seconds)})
-    return Evidence(table, {**found.header, "seeds": found.seeds})
+    seconds = table.value[table.metric == SECONDS].astype(float).sum()
+    return Evidence(
+        table, {**head, "cpu_seconds": round(seconds), "seeds": Evidence(table, head).seeds}
+    )
 
 
 def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:

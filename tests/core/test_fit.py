@@ -82,18 +82,13 @@ def test_a_stopped_training_goes_on_to_identical_weights(tmp_path, place, epoch,
     assert [p.name for p in tmp_path.iterdir()] == ["run.pt"]
 
 
-def test_checkpoints_are_read_on_whatever_device_there_is(tmp_path, monkeypatch):
-    with pytest.raises(Stopped):
-        run(tmp_path / "run.pt", stop=("after", 1))
-    right, seen = torch.load, []
-
-    def load(path, **how):
-        seen.append(how)
-        return right(path, **how)
-
-    monkeypatch.setattr(torch, "load", load)
-    run(tmp_path / "run.pt", device="cpu")
-    assert seen == [{"map_location": "cpu", "weights_only": True}]
+def test_a_checkpoint_of_a_gpu_is_taken_up_without_one(tmp_path, written_on_a_gpu):
+    path = tmp_path / "run.pt"
+    with written_on_a_gpu(), pytest.raises(Stopped):
+        run(path, stop=("after", 1))
+    with pytest.raises(RuntimeError, match="CUDA"):
+        torch.load(path, weights_only=True)  # so the file says that it is of a GPU
+    assert same(run(path), run())
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):

@@ -1,14 +1,12 @@
 """The feature reader against hand-made files in each naming."""
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mmlib.core.errors import DataError
-from mmlib.features.store import file_fingerprint, open_array, open_features, read_rows
+from mmlib.features.store import open_features
 
 
 def store(folder, array, ids, listing="ids.txt", name="f.npy"):
@@ -104,57 +102,3 @@ def test_the_shared_grid_features(real_data):
     assert features.array.shape == (8091, 16, 192)
     rows = features.rows(list(features.row_of))
     assert abs(rows.std() - 1) < 0.05  # scaled to unit overall deviation
-
-
-# Files of many gigabytes
-
-
-@pytest.fixture
-def large(tmp_path):
-    """A file of 100 rows, each of two pages of memory."""
-    values = np.random.default_rng(0).random((100, 2, 1024), dtype=np.float32)
-    np.save(tmp_path / "large.npy", values)
-    return tmp_path / "large.npy"
-
-
-def test_a_fingerprint_reads_some_rows_and_knows_of_any_change(large):
-    first, times = file_fingerprint(open_array(large)), os.stat(large)
-    assert file_fingerprint(open_array(large)) == first
-    unread = set(range(100)) - set(np.linspace(0, 99, 64).astype(int))
-    np.load(large, mmap_mode="r+")[min(unread), 0, 0] += 1
-    os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
-    assert file_fingerprint(open_array(large)) != first
-    os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert file_fingerprint(open_array(large)) == first  # the row was not read
-    np.load(large, mmap_mode="r+")[99, 0, 0] += 1
-    os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert file_fingerprint(open_array(large)) != first
-    parts = (open_array(large), open_array(large)[:50], open_array(large)[::5])
-    assert len({file_fingerprint(part) for part in parts}) == 3
-
-
-def resident(path):
-    """KiB of a memory-mapped file that count as memory of this process."""
-    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
-    return sum(
-        next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
-        for line in lines
-        if line.endswith(str(path))
-    )
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells of mappings")
-def test_rows_that_were_read_do_not_stay_in_memory(large):
-    array, rows = open_array(large), np.array([7, 99, 0, 7])
-    assert np.array_equal(array[rows], np.load(large)[rows])
-    assert resident(large) > 0
-    found = read_rows(array, rows)
-    assert resident(large) == 0
-    assert np.array_equal(found, np.load(large)[rows])
-    assert type(found) is np.ndarray
-    assert found.flags.writeable
-
-
-def test_rows_of_any_array_are_float32():
-    assert np.array_equal(read_rows(ARRAY, np.array([2, 0])), ARRAY[[2, 0]].astype(np.float32))
-    assert read_rows(ARRAY, np.array([2, 0])).dtype == np.float32

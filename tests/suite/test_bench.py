@@ -1,6 +1,8 @@
 """The benchmarks still run, and time two ways to the same answer."""
 
 import importlib
+import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +145,69 @@ def test_graphs_are_like_those_of_captions(bench_cora):
     texts = bench_cora.GraphSet(graphs, bench_cora.Words(["a", "b", "c"]))
     for kind, wanted in (("objects", 3), ("attributes", 2), ("relations", 2)):
         assert texts.starts[kind][-1] / 1000 == pytest.approx(wanted, abs=0.2)
+
+
+# --- On a GPU -------------------------------------------------------------------------------------
+
+# What a machine with PyTorch, NumPy, SciPy and transformers lacks.
+NOT_THERE = """
+import sys
+names = "spacy gensim papermill joblib pandas pyarrow sklearn statsmodels nltk faiss matplotlib"
+sys.modules.update(dict.fromkeys(names.split()))
+"""
+
+
+def test_every_paper_is_accepted_on_a_bare_machine(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(NOT_THERE)
+    env = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(tmp_path)}
+    env["OMP_WAIT_POLICY"] = "passive"  # on busy cores, threads that wait by spinning take minutes
+    script, out = FOLDER / "gpu_acceptance.sh", tmp_path / "gpu.md"
+    subprocess.run([script, out, "--device", "cpu", "--tiny"], check=True, env=env)
+    _, *rows = rows_of(out.read_text())
+    assert [row[0] for row in rows] == ["01", "02", "03", "04"]
+    for _, *differences, rate, peak, _ in rows:
+        assert all(0 <= float(value) < 1e-4 for value in differences)
+        assert float(rate) > 0
+        assert float(peak) > 0
+
+
+@pytest.fixture(scope="module")
+def gpu_acceptance(load):
+    return load("gpu_acceptance")
+
+
+def test_a_device_that_computes_wrong_is_found_out(gpu_acceptance, monkeypatch, tmp_path):
+    right = gpu_acceptance.values
+
+    def wrong(make, tiny, device):  # half a percent, wherever there are two threads
+        grown = 1.005 if torch.get_num_threads() == 2 else 1.0
+        return {name: grown * value for name, value in right(make, tiny, device).items()}
+
+    monkeypatch.setattr(gpu_acceptance, "values", wrong)
+    monkeypatch.setattr(gpu_acceptance, "PAPERS", {"04": gpu_acceptance.links})
+    out = tmp_path / "gpu.md"
+    assert gpu_acceptance.main([str(out), "--device", "cpu", "--tiny"]) == 1
+    assert [cell[-1] for cell in rows_of(out.read_text())[1][1:4]] == ["!", "!", "!"]
+
+
+def test_trainings_need_data_and_time(gpu_acceptance, monkeypatch, tmp_path):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    monkeypatch.setattr(gpu_acceptance, "KEPT", tmp_path / "kept")
+    for name in gpu_acceptance.TRAININGS:
+        row = gpu_acceptance.trained(name, 10, "cpu", 0.0)
+        assert row.startswith(f"| {name} | skipped: {tmp_path}")
+        assert "\n" not in row
+
+    made = {"made once": (lambda: {"offset": 50}, lambda kept, seed, device: kept["offset"] + seed)}
+    monkeypatch.setattr(gpu_acceptance, "TRAININGS", made)
+    assert "| 51.00 ± 1.00 | 3 |" in gpu_acceptance.trained("made once", 3, "cpu", math.inf)
+    assert "| 50.00 | 1 |" in gpu_acceptance.trained("made once", 3, "cpu", 0.0)  # no time is left
+
+
+def test_a_gpu_that_is_not_there_is_one_line(gpu_acceptance, capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        gpu_acceptance.main([str(tmp_path / "gpu.md"), "--device", "cuda:99"])
+    assert "error: no device 'cuda:99': PyTorch sees" in capsys.readouterr().err
 
 
 # --- What they measure with -----------------------------------------------------------------------

@@ -112,6 +112,7 @@ def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
         ("--set out=x", "--set out: use --out, once"),
         ("--set epochs=3", "01_one.ipynb knows no parameter epochs; it has tier, seeds"),
         ("02 --set b={1}", "a parameter is not plain data"),
+        ("--device cuda:99", "mmlib run: no device 'cuda:99': PyTorch sees "),
     ],
 )
 def test_wrong_usage_runs_nothing(notebooks, executed, capsys, options, said):

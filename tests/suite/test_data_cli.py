@@ -85,6 +85,14 @@ def test_unknown_names_are_wrong_usage(data, capsys):
     assert "flickr8k" in capsys.readouterr().err
 
 
+def test_an_unusable_device_is_told_in_one_line(data, capsys):
+    make(data / "flickr8k")
+    assert mmlib_data("features", "flickr8k", "--weights", "random", "--device", "cuda:99") == 1
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("mmlib data features: no device 'cuda:99': PyTorch sees ")
+    assert "\n" not in told
+
+
 def test_features(data, capsys):
     from mmlib.features import backbones
 

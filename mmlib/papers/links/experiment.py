@@ -102,7 +102,7 @@ BUDGETS: dict[str, dict[str, Settings]] = {
         "coco": replace(_FLICKR8K, steps=150),
         "mixed5": _FLICKR8K,
         "cohesive": _FLICKR8K,
-        "stress": replace(_FLICKR8K, steps=20),
+        "stress": replace(_FLICKR8K, steps=60),
         "organic": _FLICKR8K,
         UNLABELLED: replace(_FLICKR8K, steps=20),
     },
