@@ -8,7 +8,7 @@ import pandas as pd
 
 from mmlib.core import evidence as records
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
-from mmlib.core.experiment import canonical
+from mmlib.core.experiment import as_text, canonical
 from mmlib.core.source import source_hash
 from mmlib.papers.links import experiment
 from mmlib.papers.links.experiment import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
@@ -31,7 +31,8 @@ def make(
         item = np.arange(count) + (split == EPOCHS)
         cluster = np.zeros(count, int) if split == EPOCHS else np.arange(count)
         keys = {"paper": PAPER, "tier": tier, "dataset": dataset, "split": split}
-        own = {"system": system, "seed": seed, "metric": metric, "value": values}
+        known = experiment.systems(tier, dataset).get(system, {"system": system})
+        own = {**as_text(known), "seed": seed, "metric": metric, "value": values}
         parts.append(pd.DataFrame({**keys, **own, "item": item, "cluster": cluster}))
 
     for dataset in datasets:

@@ -22,7 +22,7 @@ def answer(seed, size, items, epochs=3):
 def found() -> Evidence:
     """Systems a and b of three seeds; c, a closed form, of one; d, trained once so far."""
     grid, data = jobs(range(3)), DATA
-    answers = [answer(j.seed, j.system["size"], data[j.dataset].items) for j in grid]
+    answers = [answer(j.seed, "ab".index(j.system["system"]), data[j.dataset].items) for j in grid]
     more = jobs([NO_SEED], ["c"], ["odd"]) + jobs([1], ["d"], ["odd"])
     extra = [answer(0, 5, 5, epochs=0), answer(1, 6, 5)]
     head = evidence.header(paper="tiny", tier="world", source="x", seeds=[0, 1, 2])
@@ -46,7 +46,8 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert not found.has_job("odd", "d", 0)
     means = found.means("AUC").set_index(["dataset", "system", "seed"]).value
     assert means["odd", "b", 2] == pytest.approx(122)
-    assert found.columns()["even", "b"] == {"system": "b", "size": "1"}
+    assert found.columns()["even", "a"] == {"system": "a", "size": "1"}
+    assert found.columns()["even", "b"] == {"system": "b"}
 
 
 def test_a_closed_form_stands_for_every_seed_and_a_training_for_its_own(found):

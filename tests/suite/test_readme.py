@@ -145,7 +145,7 @@ def command_faults(words):
     if program == "make":
         targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         return [f"no target {w}" for w in rest if "=" not in w and w not in targets]
-    if program.startswith("python"):
+    if program.startswith("python") or program == "sh":
         return [] if rest[0].startswith("-") or (ROOT / rest[0]).is_file() else [f"no {rest[0]}"]
     return [] if program in KNOWN else [f"what is {program}?"]
 
