@@ -8,7 +8,7 @@ Graphs of a batch are flat: all its objects in one list, all attributes and rela
 with indices that tie them, so that nothing loops over nodes or pads pairs of nodes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mmlib.core.files import read_rows
+from mmlib.core.parallel import ahead
 from mmlib.core.ranking import metrics, rank_images_and_captions
 from mmlib.training import fit
 
@@ -229,7 +231,7 @@ class GraphSet:
 
     def __init__(
         self,
-        graphs: Sequence[nx.MultiDiGraph],
+        graphs: Iterable[nx.MultiDiGraph],
         tokens: Callable[[Sequence[str]], tuple[Tensor, Tensor]],
         mask_id: int | None = None,
     ):
@@ -255,7 +257,9 @@ class GraphSet:
                     attributes.append((phrase(" ".join(words), "attribute"), i))
             kept = [
                 (phrase(d["label"], "relation"), place[a], place[b])
-                for a, b, d in graph.edges(data=True)
+                for a, others in graph.adjacency()  # see scenegraph.relations
+                for b, edges in others.items()
+                for d in edges.values()
                 if d["type"] == "relation" and a in place and b in place
             ]
             relations += kept[: LIMITS["relations"]]
@@ -945,7 +949,12 @@ def make_batch(
 ) -> Batch:
     """Captions `rows` with their images, regions dropped and texts augmented."""
     image = split.image_of[rows]
-    regions, counts = drop_regions(split.features[image], settings.region_dropout, rng)
+    found = read_rows(split.features, image)
+    regions, counts = (
+        torch.as_tensor(part) for part in drop_regions(found, settings.region_dropout, rng)
+    )
+    if torch.device(device).type == "cuda":  # pinned memory is copied while the GPU computes
+        regions = regions.pin_memory()
     text = split.texts.batch(rows, settings, rng)
     same = image[:, None] == image
     contains = None
@@ -963,7 +972,7 @@ def make_batch(
             contains[owner[which[j]], i] = True
         contains = torch.as_tensor(contains, device=device)
     return Batch(
-        torch.as_tensor(regions, device=device), torch.as_tensor(counts, device=device),
+        regions.to(device, non_blocking=True), counts.to(device),
         text.to(device), torch.as_tensor(same, device=device), contains,
     )  # fmt: skip
 
@@ -978,11 +987,11 @@ def drop_regions(
     """
     draw = rng.random(features.shape[:2])
     kept = (draw >= rate) | (draw == draw.max(axis=1, keepdims=True))
-    order = np.argsort(~kept, axis=1, kind="stable")
-    moved = np.take_along_axis(features, order[..., None], axis=1).astype(np.float32)
     counts = kept.sum(axis=1)
-    moved[np.arange(features.shape[1]) >= counts[:, None]] = 0.0
-    return moved[:, : counts.max()], counts
+    order = np.argsort(~kept, axis=1, kind="stable")[:, : counts.max()]
+    moved = features[np.arange(len(features))[:, None], order].astype(np.float32, copy=False)
+    moved[np.arange(counts.max()) >= counts[:, None]] = 0.0
+    return moved, counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -1004,7 +1013,8 @@ def encode(model: Matcher, split: Split, device: str = "cpu", size: int = 256) -
     model.eval()
     images = []
     for start in range(0, len(split.features), size):
-        regions = np.array(split.features[start : start + size], dtype=np.float32)
+        rows = np.arange(start, min(start + size, len(split.features)))
+        regions = read_rows(split.features, rows)
         counts = torch.full((len(regions),), regions.shape[1], device=device)
         images.append(model.encode_images(torch.as_tensor(regions, device=device), counts).cpu())
     captions, entities, owners = [], [], []
@@ -1035,7 +1045,10 @@ def weakest_entity(encoded: Encoded) -> np.ndarray:
     if encoded.entities is None or encoded.caption_of is None:
         raise ValueError("this system has no entities to rerank with")
     starts = np.searchsorted(encoded.caption_of, np.arange(len(encoded.captions)))
-    return np.minimum.reduceat(encoded.images @ encoded.entities.T, starts, axis=1)
+    blocks = np.split(encoded.images, range(1024, len(encoded.images), 1024))  # all take gigabytes
+    return np.concatenate(
+        [np.minimum.reduceat(block @ encoded.entities.T, starts, axis=1) for block in blocks]
+    )
 
 
 def train(
@@ -1069,7 +1082,7 @@ def train(
 
     return fit(
         model,
-        lambda epoch: ((batch, epoch < s.warm_up) for batch in shuffled(epoch)),
+        lambda epoch: ((batch, epoch < s.warm_up) for batch in ahead(shuffled(epoch))),
         lambda batch: model.loss(*batch),
         evaluate,
         epochs=s.epochs, learning_rate=s.learning_rate, patience=s.epochs, seed=seed,

@@ -20,18 +20,22 @@ def describe(study: Study) -> pd.DataFrame:
     """Size of each split, and what a caption and its parsed graph hold on average."""
     rows = {}
     for split in SPLITS:
-        captions, graphs = study.captions(split), study.graphs[split]
-        said = [
-            sum(len(scenegraph.attributes(g, i)) for i in scenegraph.objects(g)) for g in graphs
+        captions = study.captions(split)
+        held = [
+            (
+                len(things := scenegraph.objects(g)),
+                sum(len(scenegraph.attributes(g, i)) for i in things),
+                len(scenegraph.relations(g)),
+                100 * g.graph["fallback"],
+            )
+            for g in study.graphs[split]
         ]
+        kinds = ("objects", "attributes", "relations", "fallback graphs in %")
         rows[split] = {
             "images": len(study.images[split].captions),
             "captions": len(captions),
             "words a caption": np.mean([len(c.split()) for c in captions]),
-            "objects": np.mean([len(scenegraph.objects(g)) for g in graphs]),
-            "attributes": np.mean(said),
-            "relations": np.mean([len(scenegraph.relations(g)) for g in graphs]),
-            "fallback graphs in %": 100 * scenegraph.fallback_rate(graphs),
+            **dict(zip(kinds, np.mean(held, axis=0), strict=True)),
         }
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
 

@@ -5,9 +5,9 @@ and what is measured on them.
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from mmlib import cora, scenegraph, training
 from mmlib.cora import Encoded, GraphSet, SequenceSet, Settings, Split
+from mmlib.core.files import file_fingerprint
 from mmlib.core.intervals import Estimate, crossed_interval
 from mmlib.core.paths import data_dir, write_atomic
 from mmlib.core.ranking import best_ranks, metrics, ranks_of_scores
@@ -152,7 +153,7 @@ class Study:
 
     tier: str
     images: Mapping[str, CaptionedImages]
-    graphs: Mapping[str, list[nx.MultiDiGraph]]
+    graphs: Mapping[str, Sequence[nx.MultiDiGraph]]
     gold: Mapping[str, list[nx.MultiDiGraph]] | None = None
 
     def captions(self, split: str) -> list[str]:
@@ -203,7 +204,7 @@ def load(tier: str, cache: Path | None = None, seed: int = 0, workers: int = 0) 
         brought = {s: one.graphs for s, one in loaded.items() if one.graphs}
         if len(brought) == len(loaded):
             graphs = {
-                s: [scenegraph.from_authors(own[i]) for i in range(len(study.captions(s)))]
+                s: scenegraph.Graphs((one["caption"], scenegraph.pack(one)) for one in own.values())
                 for s, own in brought.items()
             }
             return replace(study, graphs=graphs)
@@ -212,10 +213,8 @@ def load(tier: str, cache: Path | None = None, seed: int = 0, workers: int = 0) 
 
 
 def _parsed(study: Study, cache: Path | None, workers: int) -> Study:
-    texts = {split: study.captions(split) for split in SPLITS}
-    every = [text for some in texts.values() for text in some]
-    graphs = iter(scenegraph.parse(every, cache=cache, workers=workers))
-    return replace(study, graphs={s: [next(graphs) for _ in texts[s]] for s in SPLITS})
+    graphs = {s: scenegraph.parse(study.captions(s), None, cache, workers) for s in SPLITS}
+    return replace(study, graphs=graphs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,13 +225,17 @@ class Arrays:
     embeddings: Tensor | None = None
     vectors: Tensor | None = None
 
+    @cached_property
     def fingerprint(self) -> str:
-        """A hash of all of it."""
+        """A hash of all of it; of features in a file see `file_fingerprint`."""
         digest = hashlib.sha256()
         for tensor in (self.embeddings, self.vectors):
             digest.update(b"" if tensor is None else tensor.numpy().tobytes())
         for split in self.splits.values():
-            digest.update(np.ascontiguousarray(split.features[::7]).tobytes())
+            if isinstance(split.features, np.memmap):
+                digest.update(file_fingerprint(split.features).encode())
+            else:
+                digest.update(np.ascontiguousarray(split.features[::7]).tobytes())
             digest.update(split.image_of.tobytes())
             for value in vars(split.texts).values():
                 digest.update(
@@ -254,8 +257,9 @@ class Preprocessor:
     ):
         self.study, self.settings = study, settings
         train = study.images["train"].features
-        sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
-        self.mean, self.scale = sample.mean(axis=(0, 1)), sample.std()
+        if not isinstance(train, np.memmap):  # features of a file are taken as they are
+            sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
+            self.mean, self.scale = sample.mean(axis=(0, 1)), sample.std()
         tokens = [tokenize(c) for c in study.captions("train")]
         words = Vocabulary.from_sentences(tokens, min_count=2).words
         self.vocabulary = Vocabulary((*words[:2], *DELIMITERS, *words[2:]))
@@ -301,12 +305,12 @@ class Preprocessor:
 
     def _graph_arrays(
         self,
-        source: Mapping[str, list[nx.MultiDiGraph]],
-        make: Callable[[Sequence[nx.MultiDiGraph]], GraphSet],
+        source: Mapping[str, Sequence[nx.MultiDiGraph]],
+        make: Callable[[Iterable[nx.MultiDiGraph]], GraphSet],
         embeddings: Tensor | None = None,
     ) -> Arrays:
         def texts(name: str, rows: np.ndarray) -> GraphSet:
-            return make([source[name][i] for i in rows])
+            return make(source[name][i] for i in rows)  # not all graphs at once
 
         return Arrays({s: self.split(s, partial(texts, s)) for s in SPLITS}, embeddings)
 
@@ -317,9 +321,9 @@ class Preprocessor:
         it came out too small (0.80 to 0.90 where 0.90 to 0.95 was best) and reranking harmed.
         """
         graphs = self.study.graphs["val"]
-        return self.split("val", lambda rows: self.graph_set([graphs[i] for i in rows]), every=True)
+        return self.split("val", lambda rows: self.graph_set(graphs[i] for i in rows), every=True)
 
-    def graph_set(self, graphs: Sequence[nx.MultiDiGraph]) -> GraphSet:
+    def graph_set(self, graphs: Iterable[nx.MultiDiGraph]) -> GraphSet:
         """Graphs as word ids."""
         return GraphSet(graphs, self.tokens, self.mask_id)
 
@@ -435,7 +439,7 @@ def training_jobs(
             job = {
                 "system": system, "settings": settings, "seed": seed,
                 "tier": preprocessor.study.tier,
-                "data": arrays.fingerprint(), "analysed": system == "CORA",
+                "data": arrays.fingerprint, "analysed": system == "CORA",
             }  # fmt: skip
             jobs.append((job, {"arrays": arrays, "device": device, **more}))
     return jobs
@@ -446,7 +450,7 @@ def corrupted(preprocessor: Preprocessor, seed: int = 0) -> dict[str, GraphSet]:
     drawn for an error. Kinds: a word dropped, an attribute moved, a relation moved, or one of them.
     A graph without room for its error stays as it is (see `room_for_errors`).
     """
-    graphs = preprocessor.study.graphs["test"]
+    graphs = list(preprocessor.study.graphs["test"])  # each is read many times
     sets = {}
     for kind in ERRORS:
         for rate in RATES:
@@ -528,12 +532,8 @@ def _analyse(
     for name, one in (("dev", dev), ("test", seen)):
         sides[name] = one.images @ one.captions.T, cora.weakest_entity(one)
     if checkpoint:
-        stored = {
-            f"{name}_{i}": m.astype(np.float16)
-            for name, p in sides.items()
-            for i, m in enumerate(p)
-        }
-        write_atomic(similarities_path(checkpoint), partial(_save_arrays, stored))
+        both = {f"{name}_{i}": m for name, p in sides.items() for i, m in enumerate(p)}
+        write_atomic(similarities_path(checkpoint), partial(_save_halved, both))
     beta = best_beta(*sides["dev"], dev.image_of)
     variants = {
         "CORA, reranked": ranks_record(cora.mix(*sides["test"], beta), seen.image_of),
@@ -557,9 +557,10 @@ def similarities_path(checkpoint: Path) -> Path:
     return checkpoint.with_suffix(".npz")
 
 
-def _save_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+def _save_halved(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    halved: dict[str, Any] = {name: one.astype(np.float16) for name, one in arrays.items()}
     with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez(file, **halved)
 
 
 def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray) -> float:

@@ -1605,6 +1605,14 @@ def test_reranking_is_the_loop(owned, beta, seed):
             assert new[v, t] == near(beta * scores[v, t] + (1 - beta) * worst)
 
 
+def test_the_weakest_entities_of_many_images_are_those_of_each():
+    rng = np.random.default_rng(0)
+    many = seen(rng.normal(size=(1030, 4)), rng.normal(size=(2, 4)),
+                rng.normal(size=(5, 4)), np.array([0, 0, 0, 1, 1]))  # fmt: skip
+    wanted = np.stack([(many.images @ own.T).min(axis=1) for own in np.split(many.entities, [3])])
+    assert cora.weakest_entity(many) == near(wanted.T)
+
+
 # --- Training ------------------------------------------------------------------------------------
 
 # A temperature of 0.01 takes longer than a test may: from a cold start all vectors first fall

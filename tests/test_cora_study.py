@@ -1,6 +1,7 @@
 """Notebook 03's experiment, on a few pictures of the world and on numbers worked out by hand."""
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 from mmlib import cora, cora_study, scenegraph, training
 from mmlib.cora_study import Preprocessor, budget, difference, interval_of, items, load
 from mmlib.core.errors import DataError
+from mmlib.core.parallel import in_processes
 from mmlib.core.tables import paper_tables
 
 
@@ -50,6 +52,54 @@ def test_splits_hold_every_caption_once_and_dev_the_first_of_each_image(study, p
     assert np.array_equal(arrays.splits["test"].image_of, study.image_of("test"))
     assert len(study.graphs["test"]) == len(study.captions("test"))
     assert study.graphs["test"][7].graph["text"] == study.captions("test")[7]
+
+
+@pytest.fixture(scope="module")
+def from_files(tmp_path_factory):
+    """What trainings read when features and graphs are files, as in the tier "paper"."""
+    root, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    (root / "coco" / "scene_graph").mkdir(parents=True)
+    texts = ["a red dog chases a ball", "a man on a horse"] * 10
+    graphs = [scenegraph.to_authors(graph) for graph in scenegraph.parse(texts)]
+    for split in ("train", "dev", "test"):
+        base = root / "coco" / split
+        np.save(f"{base}_ims.npy", rng.random((4, 3, 8), dtype=np.float32))
+        Path(f"{base}_ids.txt").write_text("".join(f"{split}{row}\n" for row in range(4)))
+        Path(f"{base}_caps.txt").write_text("".join(f"{text}\n" for text in texts))
+        (base.parent / "scene_graph" / f"{split}.json").write_text(
+            json.dumps({str(i): graph for i, graph in enumerate(graphs)})
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MMLIB_DATA", str(root))
+        loaded = load("paper")
+    return Preprocessor(loaded, budget("paper", width=32, word_width=16, heads=4)).arrays("CORA")
+
+
+def seen_by_a_worker(arrays):
+    features = arrays.splits["train"].features
+    return type(features), Path(features.filename), features.shape, arrays.fingerprint
+
+
+@pytest.mark.slow
+def test_features_in_a_file_stay_there_here_and_in_processes(from_files):
+    here = seen_by_a_worker(from_files)
+    assert here[0] is np.memmap
+    assert here[1].name == "train_ims.npy"
+    calls = [(from_files,), (from_files,)]
+    assert list(in_processes(seen_by_a_worker, calls, 2)) == [here, here]
+
+
+def test_a_second_fingerprint_reads_nothing(from_files, monkeypatch):
+    first = replace(from_files).fingerprint
+    again = replace(from_files)
+    assert again.fingerprint == first
+    with monkeypatch.context() as patch:
+        patch.setattr(cora_study, "file_fingerprint", lambda array: pytest.fail("it was read"))
+        patch.setattr(np, "ascontiguousarray", lambda array: pytest.fail("it was copied"))
+        assert again.fingerprint == first
+    path = Path(from_files.splits["train"].features.filename)
+    os.utime(path, ns=(0, 0))  # whoever writes changes it
+    assert replace(from_files).fingerprint != first
 
 
 def test_features_are_centred_and_scaled_by_training_images(preprocessor):

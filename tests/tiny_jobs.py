@@ -3,6 +3,7 @@
 Its functions are importable by name, as workers need them to be.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -66,7 +67,8 @@ def rows(systems: Sequence[str] = ("a", "b")) -> list[dict]:
 def train(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
     """Fit a line to noise. Breaks off where the file "stop" beside the jobs names its system.
 
-    Who was trained, in whatever process, stands in the file "log" there.
+    The first to find a file "kill" there removes it and kills its own process. Who was trained, in
+    whatever process, stands in the file "log" there.
     """
     folder = checkpoint.parent
     stop = (folder / "stop").read_text() if (folder / "stop").exists() else ""
@@ -79,6 +81,9 @@ def train(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
         time.sleep(job.settings["pause"])
         if stop == job.system["system"] and len(history) == 2:
             raise ValueError(f"{stop} broke off")
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "kill").unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     history = fit(
         line, lambda epoch: [torch.randn(4, 2)], lambda batch: (line(batch) - 1).square().mean(),
@@ -93,22 +98,36 @@ def train(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
     return Answer({"test": {"AUC": values, "p@1": 2 * values}}, history, 1.5)
 
 
+def alone(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
+    """Fails where another of its kind is under way."""
+    busy = checkpoint.with_name("busy")
+    busy.touch(exist_ok=False)
+    time.sleep(0.1)
+    busy.unlink()
+    return Answer({}, [{"ms": 100.0}])
+
+
 # --- Recording it ------------------------------------------------------------------------------
 
 
-def room(settings: Mapping[str, Settings] | None = None, data: Mapping = DATA, **grid):
-    """What stands for a paper's modules in `mmlib.suite.record`."""
+def room(
+    settings: Mapping[str, Settings] | None = None,
+    data: Mapping = DATA,
+    timed: bool = False,
+    **grid,
+):
+    """What stands for a paper's modules in `mmlib.suite.record`; timed: instead of trainings."""
     settings = settings or {}
     experiment = SimpleNamespace(
         PAPER=PAPER, MODULES=MODULES, budget=lambda tier, name: settings.get(name, Settings()),
         systems=lambda tier, name: {row["system"]: row for row in rows(**grid)},
         stages=lambda tier, found, seeds: [
-            (train, [
+            (alone if timed else train, [
                 job for name in found
                 for job in jobs(
                     seeds, data=[name], **{**grid, **asdict(settings.get(name, Settings()))}
                 )
-            ], True)
+            ], not timed)
         ],
     )  # fmt: skip
     documents = SimpleNamespace(

@@ -47,6 +47,7 @@ def run_jobs(
     device: str = "cpu",
     workers: int = 0,
     cluster: str = "",
+    side_by_side: bool = True,
     label: str = "jobs",
     on_answer: Callable[[Job, Answer], object] = lambda job, answer: None,
 ) -> list[Answer]:
@@ -55,7 +56,8 @@ def run_jobs(
     function: called as `function(job, data[job.dataset], device=..., checkpoint=...)`; importable
     by name. folder: where finished jobs lie (the cache of this checkout where None).
     device: of each job. workers: processes; 0 is one a core of one thread each on "cpu", one a
-    GPU on "cuda". cluster: address of a Dask scheduler in place of processes here.
+    GPU on "cuda". cluster: address of a Dask scheduler in place of processes here; "cuda" is then
+    the first GPU that a worker sees. side_by_side: else one job after another, wherever they run.
     on_answer: told of each finished job, in the order of finishing.
 
     Stops at the first failure; what was finished stays, and a training that was stopped goes on
@@ -68,13 +70,14 @@ def run_jobs(
     for i, answer in answers.items():
         on_answer(jobs[i], answer)
     waiting = [i for i in range(len(jobs)) if i not in answers]
-    devices = _devices(device, workers)
+    devices = [device] if cluster else _devices(device, workers if side_by_side else 1)
     calls = [
         (function, i, jobs[i], data[jobs[i].dataset], devices[n % len(devices)], paths[i])
         for n, i in enumerate(waiting)
     ]
     with tqdm(total=len(waiting), desc=label, disable=not waiting) as bar:
-        for i, answer in _finished(calls, min(len(devices), len(waiting)), cluster):
+        count = min(len(devices), len(waiting))
+        for i, answer in _finished(calls, count, cluster, side_by_side):
             write_answer(paths[i], jobs[i], answer)
             paths[i].with_suffix(".pt").unlink(missing_ok=True)
             for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
@@ -99,11 +102,13 @@ def _devices(device: str, workers: int) -> list[str]:
     return [device] * (workers or ((os.cpu_count() or 1) if device == "cpu" else 1))
 
 
-def _finished(calls: list[tuple], workers: int, cluster: str) -> Iterator[tuple[int, Answer]]:
+def _finished(
+    calls: list[tuple], workers: int, cluster: str, side_by_side: bool
+) -> Iterator[tuple[int, Answer]]:
     if not calls:
         return iter(())
     if cluster:
-        return on_cluster(_run, calls, cluster)
+        return on_cluster(_run, calls, cluster, side_by_side)
     return in_processes(_run, calls, workers, ordered=False)
 
 
@@ -111,7 +116,7 @@ def _run(
     function: Function, i: int, job: Job, data: Data, device: str, path: Path
 ) -> tuple[int, Answer]:
     torch.set_num_threads(1)  # several processes of many threads slow each other many times over
-    return i, function(job, data, device=device, checkpoint=path.with_suffix(".pt"))
+    return i, function(job, data, device=pick_device(device), checkpoint=path.with_suffix(".pt"))
 
 
 # --- Kept answers ----------------------------------------------------------------------------

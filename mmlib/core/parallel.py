@@ -1,18 +1,23 @@
-"""Work spread over processes of this machine or over a Dask cluster, by joblib."""
+"""Work done ahead in a thread, spread over processes of this machine, or over a Dask cluster."""
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
-
-from joblib import Parallel, delayed, parallel_config
-from joblib.externals.loky import process_executor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mmlib.core.errors import DataError
 
+if TYPE_CHECKING:
+    from distributed import Client
+
+Item = TypeVar("Item")
 GROWTH = 2e9  # bytes that a worker may grow by before joblib replaces it and PyTorch starts anew
 # It warns of that in a thread of its own, but a training that needs much memory is no fault.
 warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask's, of a job's data
 
 
 # A worker keeps the memory of its tensors instead of asking for it anew in every step: a third less
@@ -24,6 +29,19 @@ MALLOC = {
 }
 
 
+def ahead(items: Iterable[Item], count: int = 2) -> Iterator[Item]:
+    """The same items; a thread makes up to `count` of them while the last one is in use.
+
+    An error in making an item is raised here, in its turn.
+    """
+    left, end = iter(items), object()
+    with ThreadPoolExecutor(1) as thread:
+        coming = deque(thread.submit(next, left, end) for _ in range(count))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(thread.submit(next, left, end))
+            yield item  # type: ignore[misc]
+
+
 def in_processes(
     function: Callable[..., Any], calls: Iterable[tuple], workers: int, ordered: bool = True
 ) -> Iterator[Any]:
@@ -32,6 +50,8 @@ def in_processes(
     workers: processes; with 1 all is done in this one. ordered: in the order of `calls`, else in
     that of finishing. An error of one call is raised here, and no further call begins.
     """
+    from joblib import Parallel, delayed
+
     for name, value in MALLOC.items():
         os.environ.setdefault(name, value)
     kind = "generator" if ordered else "generator_unordered"
@@ -41,24 +61,56 @@ def in_processes(
     return found
 
 
-def on_cluster(function: Callable[..., Any], calls: Sequence[tuple], address: str) -> Iterator[Any]:
-    """As `in_processes`, unordered, on the workers of a Dask scheduler ("tcp://host:8786").
-
-    A worker that dies gives its calls to the others. Raises DataError where no scheduler answers.
-    """
+def connect(address: str) -> "Client":
+    """A client of the Dask scheduler at "tcp://host:8786". Raises DataError where none answers."""
     from distributed import Client
 
     try:
-        client = Client(address, timeout=10)
+        return Client(address, timeout=10)
     except (OSError, TimeoutError, ValueError) as error:
         raise DataError(f"no Dask scheduler answers at {address} ({error})") from None
-    with client, parallel_config(backend="dask", wait_for_workers_timeout=60):
-        yield from Parallel(n_jobs=-1, return_as="generator_unordered", batch_size=1)(
-            delayed(_call)(function, call) for call in calls
-        )
+
+
+def on_cluster(
+    function: Callable[..., Any], calls: Iterable[tuple], address: str, side_by_side: bool = True
+) -> Iterator[Any]:
+    """As `in_processes`, unordered, on the workers of the Dask scheduler at an address.
+
+    Workers may come later. A worker that dies gives its calls to the others. side_by_side: else
+    one call after another. Raises DataError as `connect`, and for a worker of several threads.
+    """
+    from distributed import wait
+
+    with connect(address) as client:
+        left = iter(calls)
+        doing: set[Any] = set()
+        while True:
+            # Two calls a worker are sent at a time: calls carry their data, which may be large.
+            room = 2 * max(len(client.nthreads()), 1) if side_by_side else 1
+            for call in islice(left, max(room - len(doing), 0)):
+                doing.add(client.submit(_alone, function, *call, pure=False))
+            if not doing:
+                return
+            try:
+                found = wait(doing, timeout=5, return_when="FIRST_COMPLETED").done
+            except TimeoutError:  # time to see whether workers have come
+                continue
+            doing -= found
+            for future in found:
+                yield future.result()
+
+
+def _alone(function: Callable[..., Any], *call: Any) -> Any:
+    from distributed import get_worker
+
+    if (threads := get_worker().state.nthreads) > 1:  # which would share PyTorch's random numbers
+        raise DataError(f"a Dask worker has {threads} threads: start workers with --nthreads 1")
+    return function(*call)
 
 
 def _call(function: Callable[..., Any], call: tuple) -> Any:
+    from joblib.externals.loky import process_executor
+
     # Its own limit is 300 MB, less than what PyTorch's modules take once they are imported.
     process_executor._MAX_MEMORY_LEAK_SIZE = GROWTH
     return function(*call)

@@ -1,6 +1,7 @@
 """Sentences to tensors: tokens, vocabulary, word vectors."""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ def tokenize(sentence: str) -> list[str]:
 
 @lru_cache(maxsize=500_000)  # sentences come back in many documents
 def _tokens(sentence: str) -> tuple[str, ...]:
-    return tuple(" ".join(_tokenizer().tokenize(sentence)).lower().split())
+    words = " ".join(_tokenizer().tokenize(sentence)).lower().split()
+    return tuple(map(sys.intern, words))  # millions of them, of which few are different
 
 
 def spaced_tokens(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from mmlib.scenegraph.drawing import draw
 from mmlib.scenegraph.graph import (
     LOST,
+    Graphs,
     add_attribute,
     add_relation,
     attributes,
@@ -12,6 +13,7 @@ from mmlib.scenegraph.graph import (
     from_authors,
     graph_of,
     objects,
+    pack,
     parse,
     phrase,
     relations,
@@ -21,6 +23,7 @@ from mmlib.scenegraph.score import compare, confusions, items, score, without
 
 __all__ = [
     "LOST",
+    "Graphs",
     "add_attribute",
     "add_relation",
     "attributes",
@@ -34,6 +37,7 @@ __all__ = [
     "graph_of",
     "items",
     "objects",
+    "pack",
     "parse",
     "phrase",
     "relations",

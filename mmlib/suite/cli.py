@@ -59,6 +59,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     )
     run.add_argument("--timeout", type=float, metavar="S", help="seconds a notebook may take")
     run.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
+    run.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
     run.set_defaults(run=_run)
 
     record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
@@ -107,7 +108,7 @@ def _run(args: argparse.Namespace) -> int:
     from mmlib.suite import outcomes, runner
 
     try:
-        if args.device:
+        if args.device and not args.cluster:
             from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
 
             pick_device(args.device)
@@ -116,7 +117,7 @@ def _run(args: argparse.Namespace) -> int:
         parameters = _parameters(args)
         out = args.out or folder.parent / "runs" / args.tier
         timeout = args.timeout or runner.TIME_LIMITS[args.tier]
-        reports = runner.run_notebooks(notebooks, out, parameters, timeout)
+        reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
     except ValueError as error:
         print(f"mmlib run: {error}", file=sys.stderr)
         return 2
@@ -142,7 +143,8 @@ def _record(args: argparse.Namespace) -> int:
         if args.seeds < 1:
             raise UsageError("--seeds must be at least 1")
         found = record.record(
-            args.number, args.tier, range(args.seeds), device=pick_device(args.device),
+            args.number, args.tier, range(args.seeds),
+            device=args.device if args.cluster else pick_device(args.device),
             datasets=tuple(filter(None, args.datasets.split(","))), workers=args.workers,
             cluster=args.cluster, folder=args.evidence,
         )  # fmt: skip

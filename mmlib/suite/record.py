@@ -17,6 +17,7 @@ from mmlib.core.evidence import Evidence, evidence_dir
 from mmlib.core.experiment import SECONDS, as_text, canonical, run_jobs, tidy
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
+from mmlib.core.parallel import connect
 from mmlib.core.paths import write_atomic
 from mmlib.core.source import source_hash
 from mmlib.core.tables import write_json
@@ -41,9 +42,13 @@ def record(
 
     What the file holds of the same code, data and settings is kept, so that seeds can be added
     later; jobs that are finished are not run again; every ten minutes the file is written anew.
-    Raises DataError for a paper without evidence, and what loading its data raises.
+    cluster: a Dask scheduler's address; on it stages that measure time have one job at a time.
+    Raises DataError for a paper without evidence, a scheduler that does not answer, and what
+    loading its data raises.
     """
     experiment, data_module = room(number, "experiment"), room(number, "data")
+    if cluster:  # found out now, not after the documents are built
+        connect(cluster).close()
     study = data_module.load_documents(tier, datasets, unlabelled=not datasets)
     data = data_module.load_arrays(study, tier)
     folder = (folder or evidence_dir()) / tier
@@ -73,7 +78,7 @@ def record(
     for function, jobs, side_by_side in stages:
         run_jobs(
             function, [job for job in jobs if not _is_kept(job, kept)], data, folder=jobs_folder,
-            device=device, workers=workers if side_by_side else 1, cluster=cluster,
+            device=device, workers=workers, cluster=cluster, side_by_side=side_by_side,
             label=f"{experiment.PAPER}, {tier}: {function.__name__}", on_answer=on_answer,
         )  # fmt: skip
     found = write(last=True) or kept

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -410,22 +411,34 @@ def _remove_results(report: NotebookReport) -> None:
 
 
 def run_notebooks(
-    notebooks: Sequence[Path], out_dir: Path, parameters: dict[str, Any], timeout: float
+    notebooks: Sequence[Path],
+    out_dir: Path,
+    parameters: dict[str, Any],
+    timeout: float,
+    cluster: str = "",
 ) -> list[NotebookReport]:
     """Run notebooks one after the other, showing problems on stderr as they come.
 
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
+    cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
+    have the same names there. Raises ParameterError, and DataError where no scheduler answers.
     """
     out_dir = out_dir.resolve()
     for notebook in notebooks:
         check_parameters(notebook, parameters)
     out_dir.mkdir(parents=True, exist_ok=True)
+    calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
+    done: Iterable[NotebookReport] = starmap(run_notebook, calls)
+    if cluster:
+        from mmlib.core.parallel import on_cluster
+
+        done = on_cluster(run_notebook, calls, cluster)
     reports = []
-    for notebook in notebooks:
-        report = run_notebook(notebook, out_dir, parameters, timeout)
+    for report in done:
         for problem in report.problems:
             print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
         reports.append(report)
+    reports.sort(key=lambda report: [path.stem for path in notebooks].index(report.notebook))
     summary = {
         "ok": all(r.ok for r in reports),
         "mmlib": __version__,

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from dataclasses import replace
 
 import distributed
@@ -118,16 +119,37 @@ def test_the_same_seed_gives_the_same_answer_here_and_in_processes(tmp_path):
     assert not set(other[other.metric == "AUC"].value.dropna()) & set(here.value)
 
 
-@pytest.mark.slow
-def test_a_cluster_gives_the_same_table_as_processes_do(tmp_path):
-    here = run(tmp_path / "here", workers=1)
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a Dask scheduler with two workers, each a process of its own."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        found = run(tmp_path / "cluster", cluster=cluster.scheduler_address)
+    ) as found:
+        yield found.scheduler_address
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_table_as_processes_do(tmp_path, cluster):
+    here = run(tmp_path / "here", workers=1)
+    found = run(tmp_path / "cluster", cluster=cluster)
     pd.testing.assert_frame_equal(found, here)
     # What a cluster has finished is taken from the same folder.
     pd.testing.assert_frame_equal(run(tmp_path / "cluster", cluster="tcp://no:1"), here)
+
+
+@pytest.mark.slow
+def test_a_worker_killed_in_the_middle_loses_nothing(tmp_path, cluster):
+    here = run(tmp_path / "here", workers=1)
+    killed = tmp_path / "cluster" / "kill"
+    killed.parent.mkdir()
+    killed.touch()
+    with distributed.Client(cluster) as client:
+        before = client.run(os.getpid)
+        found = run(killed.parent, cluster=cluster)
+        after = client.run(os.getpid)
+    assert not killed.exists()
+    assert len(set(before.values()) - set(after.values())) == 1
+    pd.testing.assert_frame_equal(found, here)
 
 
 def test_an_unreachable_scheduler_is_one_clear_error(tmp_path, monkeypatch):

@@ -1,12 +1,15 @@
-"""Work spread over processes: order, errors, and no word about workers that were replaced."""
+"""Work ahead, over processes, on a cluster: order, errors, and no word about replaced workers."""
 
 import subprocess
 import sys
+import threading
 import time
 
+import distributed
 import pytest
 
-from mmlib.core.parallel import in_processes
+from mmlib.core.errors import DataError
+from mmlib.core.parallel import ahead, in_processes, on_cluster
 
 GROWING = """
 import os, sys, time, warnings
@@ -68,3 +71,60 @@ def test_a_worker_that_grows_too_much_is_replaced_without_a_word():
     count, said = growing(1.5e8, loud=True)
     assert count > 2
     assert "A worker stopped" in said
+
+
+# --- Ahead of use ------------------------------------------------------------------------------
+
+
+def test_items_are_made_while_the_last_one_is_in_use():
+    made = [threading.Event() for _ in range(6)]
+
+    def items():
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    for number, found in enumerate(ahead(items(), 2)):
+        assert found == number
+        assert all(event.wait(30) for event in made[number + 1 : number + 3])
+        assert not any(event.is_set() for event in made[number + 3 :])  # and no more than that
+    assert list(ahead([])) == []
+
+
+def test_an_error_in_an_item_comes_in_its_turn():
+    found = ahead(1 / (2 - number) for number in range(5))
+    assert [next(found), next(found)] == [0.5, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+
+
+# --- A cluster ---------------------------------------------------------------------------------
+
+
+def in_threads(workers, threads=1):
+    """Workers that are threads of this process."""
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=threads, processes=False, dashboard_address=None
+    )
+
+
+def take(folder, number):
+    """Fails where another call is under way."""
+    with open(folder / "busy", "x"):
+        time.sleep(0.2)
+    (folder / "busy").unlink()
+    return number
+
+
+def test_calls_on_a_cluster_run_side_by_side_or_one_after_another(tmp_path):
+    calls = [(tmp_path, number) for number in range(4)]
+    with in_threads(2) as cluster:
+        address = cluster.scheduler_address
+        assert list(on_cluster(take, calls, address, side_by_side=False)) == [0, 1, 2, 3]
+        with pytest.raises(FileExistsError):
+            list(on_cluster(take, calls, address))
+
+
+def test_threads_of_one_worker_are_refused(tmp_path):
+    with in_threads(1, threads=2) as cluster, pytest.raises(DataError, match="--nthreads 1"):
+        list(on_cluster(take, [(tmp_path, 0)], cluster.scheduler_address))

@@ -1,10 +1,12 @@
 """Scene graphs: the rules on trees of both sorts, the authors' JSON, the cache, quality, errors."""
 
+import gc
 import importlib.util
 import json
 import random
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from mmlib.scenegraph import (
     LOST,
+    Graphs,
     attributes,
     compare,
     confusions,
@@ -27,6 +30,7 @@ from mmlib.scenegraph import (
     graph_of,
     items,
     objects,
+    pack,
     parse,
     phrase,
     relations,
@@ -534,6 +538,30 @@ def test_the_authors_files_need_no_spacy():
     assert done.stdout == "False\n"
 
 
+def test_a_graph_whose_relations_were_read_goes_at_once():
+    (graph,) = parse(["a man on a horse"])
+    gone = weakref.ref(graph)
+    gc.disable()  # it must not wait for the collector
+    try:
+        assert relations(graph)
+        del graph
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_packed_graphs_are_the_same_graphs():
+    entries = [to_authors(graph) for graph in parse(["a red dog", "a man on a horse", "Wow!"])]
+    packed = Graphs((entry["caption"], pack(entry)) for entry in entries)
+    assert [to_authors(graph) for graph in packed] == entries
+    assert len(packed) == 3
+    assert packed[-1].graph["text"] == "Wow!"
+    packed[0].clear()  # a graph of one's own
+    assert to_authors(packed[0]) == entries[0]
+    with pytest.raises(IndexError):
+        packed[3]
+
+
 # --- Parsing -------------------------------------------------------------------------------------
 
 
@@ -555,7 +583,7 @@ def test_parse_gives_each_text_its_graph(english):
     assert graphs[0] is not graphs[3]
     assert [graph.graph["fallback"] for graph in graphs] == [False] * 4 + [True] * 2
     assert same(graph_of(english(TEXTS[0])), graphs[0])
-    assert parse([], english) == []
+    assert list(parse([], english)) == []
 
 
 @pytest.mark.slow

@@ -86,6 +86,16 @@ def test_a_step_and_a_query_of_cora(bench_cora, capsys):
     assert float(layers[4]) > float(layers[2])  # node pairs take memory
 
 
+def test_files_of_the_size_of_coco(load, capsys):
+    load("coco_sized").main(["--quick"])
+    stages, steps = np.split(np.array(rows_of(capsys.readouterr().out), dtype=object), [7])
+    assert [row[0] for row in stages[-2:]] == ["fingerprint", "10 batches of 16"]
+    peaks = [float(row[3].replace(",", "")) for row in stages[1:]]
+    assert 0 < peaks[0] <= peaks[-1]
+    assert [row[0] for row in steps[1:]] == ["in between", "ahead"]
+    assert all(float(row[1]) >= float(row[2]) >= 0 for row in steps[1:])
+
+
 def small(bench, size=6, **changes):
     """A model, its dense form and a batch; both forms share their weights."""
     words = bench.Words([f"word{i}" for i in range(50)])

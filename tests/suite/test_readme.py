@@ -15,6 +15,7 @@ import bs4
 import mistune
 import pytest
 import yaml
+from distributed.cli import dask_scheduler, dask_worker
 
 from mmlib import __version__
 from mmlib.suite import cli, runner
@@ -121,7 +122,16 @@ def commands(page):
 
 
 PLACEHOLDERS = {"NAME": "flickr8k", "NAME=VALUE": "tier='world'"}
-KNOWN = {"git", "nvidia-smi", "papermill", "jupyter", "playwright", "pytest", "jupyter-lab"}
+KNOWN = {
+    "git",
+    "kubectl",
+    "nvidia-smi",
+    "papermill",
+    "jupyter",
+    "playwright",
+    "pytest",
+    "jupyter-lab",
+}
 
 
 def command_faults(words):
@@ -281,10 +291,29 @@ def test_examples_with_output_are_found():
 
 @every_page
 def test_yaml_is_yaml(page):
-    for block in blocks(page, "yaml"):
-        (job,) = yaml.safe_load(block)["jobs"].values()
-        runs = [shlex.split(step["run"]) for step in job["steps"] if "run" in step]
-        assert [fault for words in runs for fault in command_faults(words)] == []
+    for document in (
+        found for block in blocks(page, "yaml") for found in yaml.safe_load_all(block)
+    ):
+        for job in document.get("jobs", {}).values():
+            runs = [shlex.split(step["run"]) for step in job["steps"] if "run" in step]
+            assert [fault for words in runs for fault in command_faults(words)] == []
+
+
+def test_the_manifests_of_a_cluster_fit_together():
+    (block,) = blocks(ROOT / "docs" / "cluster.md", "yaml")
+    service, *deployments = yaml.safe_load_all(block)
+    (address,) = [
+        f"{service['metadata']['name']}:{port['port']}" for port in service["spec"]["ports"]
+    ]
+    scheduler, worker = [one["spec"]["template"] for one in deployments]
+    for one, template in zip(deployments, (scheduler, worker), strict=True):
+        assert one["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+    assert service["spec"]["selector"] == scheduler["metadata"]["labels"]
+    (scheduler,), (worker,) = [one["spec"]["containers"] for one in (scheduler, worker)]
+    given = dask_scheduler.main.make_context("scheduler", scheduler["command"][2:]).params
+    assert f":{given['port']}" in address
+    given = dask_worker.main.make_context("worker", worker["command"][2:]).params
+    assert (given["scheduler"], given["nthreads"]) == (f"tcp://{address}", 1)
 
 
 def test_the_changelog_knows_the_version():

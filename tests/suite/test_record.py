@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import distributed
 import pandas as pd
 import pytest
 import tiny_jobs
@@ -113,9 +116,28 @@ def test_no_record_and_a_damaged_one_say_so(tmp_path):
     assert len(make(tmp_path, range(1)).table)  # recording does not read what it cannot
 
 
-def test_the_command_line_tells_an_unusable_device_in_one_line(capsys, monkeypatch):
-    monkeypatch.setattr(record, "record", lambda *arguments, **more: pytest.fail("it ran"))
-    for arguments in (["--device", "cuda:99"], ["--seeds", "0"]):
+def test_step_times_are_measured_one_after_another_on_a_cluster_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "room", tiny_jobs.room(timed=True))
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        found = make(tmp_path, cluster=cluster.scheduler_address)
+        assert set(found.table.value[found.table.metric == "ms"]) == {100}
+        monkeypatch.setattr(record, "run_jobs", partial(at_once, record.run_jobs))
+        with pytest.raises(FileExistsError):
+            make(tmp_path / "again", cluster=cluster.scheduler_address)
+
+
+def at_once(run_jobs, *arguments, **how):
+    """As `run_jobs`, but it takes no care of what may run side by side."""
+    return run_jobs(*arguments, **{**how, "side_by_side": True})
+
+
+def test_the_command_line_tells_what_is_unusable_in_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(record, "room", lambda number, module: SimpleNamespace(
+        load_documents=lambda *arguments, **more: pytest.fail("documents were built")
+    ))  # fmt: skip
+    for arguments in (["--device", "cuda:99"], ["--seeds", "0"], ["--cluster", "nonsense://x"]):
         assert cli.main(["record", "04", *arguments]) == 2
         told = capsys.readouterr().err.strip()
         assert told.startswith("mmlib record: ")

@@ -8,12 +8,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import distributed
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
-from mmlib.suite import runner
+from mmlib.suite import cli, runner
 
 WHERE = """\
 import os, sys
@@ -106,6 +107,32 @@ def test_streams_are_joined(reports):
     assert [output.name for output in outputs] == ["stdout", "stderr"]
     assert outputs[0].text == "a line\n" * 5
     assert outputs[1].text.count("it/s") <= 1
+
+
+def test_notebooks_run_on_a_cluster_and_are_told_in_their_order(tmp_path):
+    wait = "import time\ntime.sleep(1)"
+    paths = [
+        write_notebook(tmp_path / f"{name}.ipynb", SETTINGS, *cells, RESULTS, judgement())
+        for name, cells in (("slow", [wait]), ("broken", ["1 / 0"]))
+    ]
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        slow, broken = runner.run_notebooks(paths, tmp_path / "runs", {}, 120, address)
+    assert slow.ok, slow.problems
+    assert "ZeroDivisionError" in broken.problems[0]
+    told = json.loads((tmp_path / "runs" / "summary.json").read_text())
+    assert [one["notebook"] for one in told["notebooks"]] == ["slow", "broken"]
+
+
+def test_no_scheduler_is_told_in_one_line(tmp_path, capsys):
+    write_notebook(tmp_path / "01_tiny.ipynb", SETTINGS)
+    where = ["--notebooks", str(tmp_path), "--out", str(tmp_path / "runs")]
+    assert cli.main(["run", *where, "--cluster", "nonsense://x"]) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("mmlib run: no Dask scheduler answers at nonsense://x")
+    assert "\n" not in told
 
 
 def test_time_limit_holds_for_the_whole_notebook(reports):

@@ -1,0 +1,65 @@
+"""Files larger than memory: cheap fingerprints, and rows that are not kept."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmlib.core.files import file_fingerprint, read_rows
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A file of 100 rows, each of two pages of memory."""
+    values = np.random.default_rng(0).random((100, 2, 1024), dtype=np.float32)
+    np.save(tmp_path / "large.npy", values)
+    return tmp_path / "large.npy"
+
+
+def test_a_fingerprint_reads_some_rows_and_knows_of_any_change(large):
+    first, times = file_fingerprint(np.load(large, mmap_mode="r")), os.stat(large)
+    assert file_fingerprint(np.load(large, mmap_mode="r")) == first
+    unread = set(range(100)) - set(np.linspace(0, 99, 64).astype(int))
+    np.load(large, mmap_mode="r+")[min(unread), 0, 0] += 1
+    os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
+    assert file_fingerprint(np.load(large, mmap_mode="r")) != first
+    os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert file_fingerprint(np.load(large, mmap_mode="r")) == first  # the row was not read
+    np.load(large, mmap_mode="r+")[99, 0, 0] += 1
+    os.utime(large, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert file_fingerprint(np.load(large, mmap_mode="r")) != first
+    parts = (
+        np.load(large, mmap_mode="r"),
+        np.load(large, mmap_mode="r")[:50],
+        np.load(large, mmap_mode="r")[::5],
+    )
+    assert len({file_fingerprint(part) for part in parts}) == 3
+
+
+def resident(path):
+    """KiB of a memory-mapped file that count as memory of this process."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    return sum(
+        next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+        for line in lines
+        if line.endswith(str(path))
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells of mappings")
+def test_rows_that_were_read_do_not_stay_in_memory(large):
+    array, rows = np.load(large, mmap_mode="r"), np.array([7, 99, 0, 7])
+    assert np.array_equal(array[rows], np.load(large)[rows])
+    assert resident(large) > 0
+    found = read_rows(array, rows)
+    assert resident(large) == 0
+    assert np.array_equal(found, np.load(large)[rows])
+    assert type(found) is np.ndarray
+    assert found.flags.writeable
+
+
+def test_rows_of_any_array_are_float32():
+    found = read_rows(np.arange(6, dtype=np.float16).reshape(3, 2), np.array([2, 0]))
+    assert found.tolist() == [[4, 5], [0, 1]]
+    assert found.dtype == np.float32
