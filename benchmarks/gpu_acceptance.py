@@ -10,6 +10,7 @@ Writes a Markdown table. Exit status 1: a value differs by more than its toleran
 """
 
 import argparse
+import pickle
 import statistics
 import sys
 import time
@@ -29,10 +30,11 @@ from torch import Tensor, nn
 from mmlib import coherence, cora, entailment
 from mmlib.core.device import pick_device
 from mmlib.core.fit import seed_everything
+from mmlib.core.jobs import Job
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import metrics, rank_images_and_captions
 from mmlib.papers.links import model as links_model
-from mmlib.papers.links.arrays import Batch
+from mmlib.papers.links.arrays import Arrays, Batch, Split
 
 # Relative: of the first loss, of the first gradient (its length), of the loss after two steps.
 TOLERANCES = {"forward": 1e-4, "backward": 1e-3, "step": 1e-3}
@@ -259,6 +261,24 @@ TRAININGS = {
 }
 
 
+# What a file may hold besides tensors. It may have been copied here, so nothing else is unpickled.
+HELD = (
+    cora.GraphSet, cora.Settings, cora.Split, Arrays, Job, Split, bytes, np.dtype, np.ndarray,
+    np.empty(0).__reduce__()[0],
+    *(type(np.dtype(name)) for name in ("bool", "f4", "f8", "i4", "i8")),
+)  # fmt: skip
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a training reads. Raises ValueError for a file that holds what it should not."""
+    try:
+        with torch.serialization.safe_globals(list(HELD)):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path}: damaged or not ours ({reason}); delete it") from None
+
+
 def trained(name: str, seeds: int, device: str, deadline: float) -> str:
     """A row of the table; a line that says why not, where there is nothing to train on."""
     make, train = TRAININGS[name]
@@ -266,7 +286,7 @@ def trained(name: str, seeds: int, device: str, deadline: float) -> str:
     try:
         if not path.exists():
             write_atomic(path, partial(torch.save, make()))
-        kept = torch.load(path, weights_only=False)
+        kept = read(path)
     except (ImportError, OSError, ValueError) as error:
         return f"| {name} | skipped: {str(error).splitlines()[0]} | | |"
     found, taken = [], []

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import torch
 from tqdm.auto import tqdm
 
+from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.jobs import Answer, Data, Job
 from mmlib.core.parallel import in_processes, on_cluster

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
+import tiny_links
 import torch
 from oracles import similarity
 
+from mmlib import cora
 from mmlib.papers.links.experiment import SYSTEMS
 
 STRUCTURED = tuple(name for name in SYSTEMS if name != "NoStruct")
@@ -202,6 +205,36 @@ def test_trainings_need_data_and_time(gpu_acceptance, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_acceptance, "TRAININGS", made)
     assert "| 51.00 ± 1.00 | 3 |" in gpu_acceptance.trained("made once", 3, "cpu", math.inf)
     assert "| 50.00 | 1 |" in gpu_acceptance.trained("made once", 3, "cpu", 0.0)  # no time is left
+
+
+def test_what_trainings_read_comes_back_and_nothing_else_is_unpickled(gpu_acceptance, tmp_path):
+    rng = np.random.default_rng(0)
+    graph = nx.MultiDiGraph()
+    graph.add_node(0, type="object", label="dog")
+    graph.add_node((0,), type="attribute", label="wet")
+    graph.add_edge(0, (0,), type="attribute")
+    texts = cora.GraphSet([graph] * 3, lambda phrases: (torch.ones(len(phrases), 1), torch.ones(1)))
+    split = cora.Split(rng.random((3, 2, 4), np.float32), np.arange(3), texts)
+    arrays, job = tiny_links.tiny({"train": 20}), tiny_links.job(tiny_links.TRAINED["AP"])
+    kept = {"split": split, "settings": cora.PRESETS["paper"], "arrays": arrays, "job": job}
+    path = tmp_path / "kept.pt"
+    torch.save(kept, path)
+    found = gpu_acceptance.read(path)
+    assert found["settings"] == kept["settings"]
+    assert found["job"] == job
+    pairs = [(found["split"].features, split.features), (found["arrays"].words, arrays.words)]
+    pairs += [
+        (getattr(found["split"].texts, n), v) for n, v in vars(texts).items() if n != "starts"
+    ]
+    links = (one.splits["train"].links for one in (found["arrays"], arrays))
+    pairs += zip(*links, strict=True)
+    assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
+    torch.save({"offset": os.getcwd}, path)
+    with pytest.raises(ValueError, match="kept.pt: damaged or not ours"):
+        gpu_acceptance.read(path)
+    path.write_bytes(b"PK")
+    with pytest.raises(ValueError, match="kept.pt: damaged or not ours"):
+        gpu_acceptance.read(path)
 
 
 def test_a_gpu_that_is_not_there_is_one_line(gpu_acceptance, capsys, tmp_path):
