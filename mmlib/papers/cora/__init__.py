@@ -1,0 +1,1 @@
+"""Paper 03, CORA: captions as scene graphs, matched to images (CVPR 2024)."""

@@ -1,0 +1,110 @@
+"""Floors, ceilings and probes of paper 03 that are not trained by gradient, and its captions."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+
+from mmlib.core.files import read_rows
+from mmlib.core.jobs import Answer, Job
+from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.papers.cora.graphs import SPLITS, Arrays, GraphSet, Split, Texts
+from mmlib.papers.cora.training import different_entities, entity_ranks, per_item
+
+PENALTIES = (1.0, 10.0, 100.0)  # of the ridge regression
+
+
+def score(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None) -> Answer:
+    """Rank the test set without any training; values as of `training.train_and_score`.
+
+    baseline "random": scores drawn by the seed; "ridge": see `ridge`, reads naming the texts;
+    "truth": what an oracle knows, reads naming which.
+    """
+    started, test = time.process_time(), arrays.splits["test"]
+    kind, reads = job.system["baseline"], job.system.get("reads", "")
+    if kind == "truth":
+        scores = arrays.truth[reads]
+    elif kind == "random":
+        shape = len(test.features), len(test.image_of)
+        scores = np.random.default_rng([7, job.seed]).random(shape, dtype=np.float32)
+    elif kind == "ridge":
+        scores = ridge(arrays, reads)
+    else:
+        raise ValueError(f"no baseline {kind!r}: use random, ridge or truth")
+    values = per_item(ranks_of_scores(scores, test.image_of))
+    return Answer({"test": values}, seconds=time.process_time() - started)
+
+
+def ridge(arrays: Arrays, reads: str) -> np.ndarray:
+    """Cosines (test images, test captions) of image features and what words predict of them.
+
+    A ridge regression of an image's mean region on which words occur in a caption ("sequence") or
+    in its graph ("graph"): what can be had of the words alone, without order and structure. The
+    penalty is the one of PENALTIES with the best RSUM on dev.
+    """
+    words = {name: word_counts(arrays.splits[name].texts[reads], arrays) for name in SPLITS}
+    means = {name: _means(arrays.splits[name]) for name in SPLITS}
+    centre = means["train"].mean(axis=0)
+    x, y = words["train"], (means["train"] - centre)[arrays.splits["train"].image_of]
+    products, target = (x.T @ x).toarray(), x.T @ y
+    best: tuple[float, np.ndarray] = (-1.0, np.empty(0))
+    for penalty in PENALTIES:
+        weights = cho_solve(
+            cho_factor(products + penalty * np.eye(len(products), dtype=np.float32)), target
+        )
+        both = {s: _unit(means[s] - centre) @ _unit(words[s] @ weights).T for s in SPLITS[1:]}
+        rsum = metrics(ranks_of_scores(both["val"], arrays.splits["val"].image_of))["rsum"]
+        best = max(best, (rsum, both["test"]), key=lambda one: one[0])
+    return best[1]
+
+
+def word_counts(texts: Texts, arrays: Arrays) -> sparse.csr_matrix:
+    """Whether each word occurs in each text, (captions, vocabulary) float32; padding does not."""
+    if isinstance(texts, GraphSet):
+        parts = [
+            (texts.objects, texts.first_object), (texts.attributes, texts.first_attribute),
+            (texts.relations, texts.first_relation),
+        ]  # fmt: skip
+        caption = np.concatenate([np.repeat(np.arange(len(texts)), np.diff(f)) for _, f in parts])
+        ids = texts.tokens[np.concatenate([own for own, _ in parts])]
+    else:
+        caption, ids = np.arange(len(texts)), texts.tokens
+    rows, columns = np.repeat(caption, ids.shape[1]), ids.ravel()
+    pairs = np.unique(np.column_stack([rows, columns])[columns > 0], axis=0)
+    ones = np.ones(len(pairs), dtype=np.float32)
+    return sparse.csr_matrix((ones, pairs.T), shape=(len(texts), len(arrays.vocabulary)))
+
+
+def _means(split: Split) -> np.ndarray:
+    """Mean region of each image, (images, d)."""
+    blocks = np.array_split(np.arange(len(split.features)), len(split.features) // 1024 + 1)
+    return np.concatenate([read_rows(split.features, rows).mean(axis=1) for rows in blocks])
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+def describe_captions(
+    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None
+) -> Answer:
+    """What each test caption says: its objects, attributes and relations; NaN for images.
+
+    "entity rank": of each image, where entities are ranked by how often captions name them.
+    """
+    test = arrays.splits["test"]
+    graphs = test.texts["graph"]
+    assert isinstance(graphs, GraphSet)
+    none = np.full(len(test.features), np.nan)
+    firsts = {
+        "objects": graphs.first_object, "attributes": graphs.first_attribute,
+        "relations": graphs.first_relation,
+    }  # fmt: skip
+    values = {name: np.concatenate([np.diff(first), none]) for name, first in firsts.items()}
+    index, which = different_entities(graphs)
+    often = np.bincount(which, minlength=len(index)).astype(float)
+    ranks = entity_ranks(np.tile(often, (len(none), 1)), graphs, test, first=True)
+    values["entity rank"] = np.concatenate([np.full(len(graphs), np.nan), ranks])
+    return Answer({"test": values})

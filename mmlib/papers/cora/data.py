@@ -1,0 +1,251 @@
+"""Captions, images and graphs of each tier, to look at and as arrays to train on."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from mmlib import scenegraph
+from mmlib.core.errors import DataError
+from mmlib.core.paths import cache_dir, data_dir
+from mmlib.core.records import CaptionedImages
+from mmlib.data import flickr8k, precomputed
+from mmlib.features.text import (
+    Vocabulary,
+    embedding_matrix,
+    read_word_vectors,
+    tokenize,
+    train_word2vec,
+)
+from mmlib.papers.cora.experiment import ERRORS, RATES, budget
+from mmlib.papers.cora.graphs import SPLITS, Arrays, Split, Texts
+from mmlib.papers.cora.model import Settings
+from mmlib.papers.cora.texts import DELIMITERS, Reader
+from mmlib.world import WorldImages, captioned_images
+from mmlib.world.graphs import CONCEPTS, CaptionGraph
+from mmlib.world.logic import satisfies
+from mmlib.world.schema import Scene
+from mmlib.world.wording import gold_graph
+
+WORLD_NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
+scenes whose content is known; a caption always says what is true of its scene, in the words of a
+small grammar. Attributes, relations and who does what to whom are thus in the captions by
+construction, and every caption has a gold graph to hold the parser against. The image features come
+from a small network trained on other scenes of the same world. What holds here shows how a method
+behaves where the truth is known, not how well it would do on photographs."""
+
+WORLD_IMAGES = {"train": 1500, "val": 200, "test": 400}
+DATASETS = {"world": ("world",), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
+QUERIES = 60  # test captions that are timed
+
+
+@dataclass(frozen=True, eq=False)
+class Captions:
+    """A collection: images with captions and graphs of the three splits, flat in file order.
+
+    gold: the graphs that the captions were written from, in the picture world only.
+    """
+
+    images: Mapping[str, CaptionedImages]
+    graphs: Mapping[str, Sequence[nx.MultiDiGraph]]
+    gold: Mapping[str, list[nx.MultiDiGraph]] | None = None
+
+    def captions(self, split: str) -> list[str]:
+        """All captions of a split."""
+        return [c for own in self.images[split].captions for c in own]
+
+    def image_of(self, split: str) -> np.ndarray:
+        """Row of the image of each caption."""
+        counts = [len(own) for own in self.images[split].captions]
+        return np.repeat(np.arange(len(counts)), counts)
+
+
+Study = Mapping[str, Captions]
+
+
+def load_documents(
+    tier: str, datasets: Sequence[str] = (), seed: int = 0, unlabelled: bool = False
+) -> Study:
+    """The collections of a tier: all that are there, or those that are named.
+
+    world: drawn here. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` and `coco`
+    in a layout of `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where
+    there are any; the test images of MS-COCO are all 5,000 where "testall" is there.
+    unlabelled: not used; captions need no labels.
+    Raises ValueError for a tier or collection that is not there, DataError for missing data.
+    """
+    if tier not in DATASETS:
+        raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")
+    if unknown := [name for name in datasets if name not in DATASETS[tier]]:
+        raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
+    cores = os.cpu_count() or 1
+    if tier == "world":
+        drawn: dict[str, Any] = {
+            split: captioned_images(split, count, seed, workers=cores)
+            for split, count in WORLD_IMAGES.items()
+        }
+        gold = {s: [gold_graph(c) for own in drawn[s].gold for c in own] for s in SPLITS}
+        return {"world": _parsed(Captions(drawn, {}, gold), cores)}
+    if tier == "flickr8k":
+        return {"flickr8k": _parsed(Captions({s: flickr8k.load(s) for s in SPLITS}, {}), cores)}
+    return {name: _precomputed(path, cores) for name, path in _folders(datasets).items()}
+
+
+def _folders(datasets: Sequence[str]) -> dict[str, Path]:
+    """The folders of collections that are there; DataError for one that is named and is not."""
+    found = {}
+    for name in datasets or DATASETS["paper"]:
+        try:
+            found[name] = precomputed.find(name)
+        except DataError:
+            if datasets:
+                raise
+    return found or {"f30k": precomputed.find(*DATASETS["paper"])}  # which tells what is missing
+
+
+def _precomputed(folder: Path, workers: int) -> Captions:
+    whole = (folder / "testall_caps.txt").is_file()
+    parts = {"train": "train", "val": "dev", "test": "testall" if whole else "test"}
+    loaded = {split: precomputed.load(folder, part) for split, part in parts.items()}
+    found = Captions({split: one.images for split, one in loaded.items()}, {})
+    brought = {split: one.graphs for split, one in loaded.items() if one.graphs}
+    if len(brought) < len(loaded):
+        return _parsed(found, workers)
+    packed = {
+        split: scenegraph.Graphs((one["caption"], scenegraph.pack(one)) for one in own.values())
+        for split, own in brought.items()
+    }
+    return replace(found, graphs=packed)
+
+
+def _parsed(found: Captions, workers: int) -> Captions:
+    cache = cache_dir()
+    file = cache / "graphs.sqlite" if cache else None
+    parsed = {s: scenegraph.parse(found.captions(s), None, file, workers) for s in SPLITS}
+    return replace(found, graphs=parsed)
+
+
+# --- Arrays ------------------------------------------------------------------------------------
+
+
+def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabulary, np.ndarray]:
+    """The vocabulary, and word vectors (vocabulary, word_width) that all systems start from.
+
+    Read from `<MMLIB_DATA>/glove/glove.6B.<word_width>d.txt` where that file is there, else
+    word2vec trained on the training captions.
+    """
+    tokens = [tokenize(caption) for caption in captions]
+    words = Vocabulary.from_sentences(tokens, min_count=2).words
+    vocabulary = Vocabulary((*words[:2], *DELIMITERS, *words[2:]))
+    path = data_dir() / "glove" / f"glove.6B.{settings.word_width}d.txt"
+    vectors = (
+        read_word_vectors(path, set(vocabulary.words))
+        if path.exists()
+        else train_word2vec(tokens, settings.word_width, seed=0, epochs=3)
+    )
+    table = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
+    # word2vec's vectors share a large part and are short: all phrases would look alike.
+    return vocabulary, (table - table.mean(axis=0)) / table.std(axis=0, ddof=1)
+
+
+def prepare(found: Captions, settings: Settings) -> Arrays:
+    """A collection as arrays. Only training captions and images choose words and scales.
+
+    Features in memory are centred and divided by one deviation; those of a file stay as they are.
+    """
+    vocabulary, table = word_vectors(found.captions("train"), settings)
+    reader = Reader(vocabulary.words, settings.delimiters)
+    train = found.images["train"].features
+    mean, scale = np.float32(0), np.float32(1)
+    if not isinstance(train, np.memmap):
+        sample = np.asarray(train[:: max(1, len(train) // 2000)], dtype=np.float32)
+        mean, scale = sample.mean(axis=(0, 1)), sample.std()
+
+    def split(name: str) -> Split:
+        features = found.images[name].features
+        if not isinstance(features, np.memmap):
+            features = ((features - mean) / scale).astype(np.float32)
+        texts: dict[str, Texts] = {
+            "graph": reader.graphs(found.graphs[name]),
+            "sequence": reader.sequences(found.captions(name)),
+        }
+        if found.gold:
+            texts["gold"] = reader.graphs(found.gold[name])
+        if name == "test":
+            texts |= damaged(found.graphs[name], reader)
+        return Split(features, found.image_of(name), texts)
+
+    queries = tuple(found.captions("test")[:QUERIES])
+    splits = {name: split(name) for name in SPLITS}
+    return Arrays(splits, table, vocabulary.words, truth(found.images["test"]), queries)
+
+
+def damaged(graphs: Sequence[nx.MultiDiGraph], reader: Reader) -> dict[str, Texts]:
+    """Graphs with simulated parse errors (Section 9): for "edge 10" every tenth is drawn for one.
+
+    Kinds: a word dropped, an attribute moved, a relation moved, or one of them. A graph without
+    room for its error stays as it is. The same captions are drawn for every kind.
+    """
+    sets: dict[str, Texts] = {}
+    for kind in ERRORS:
+        for rate in RATES:
+            spoil = partial(
+                scenegraph.corrupt, kind=kind, rate=rate / 100, rng=np.random.default_rng([0, rate])
+            )
+            sets[f"{kind} {rate}"] = reader.graphs(map(spoil, graphs))
+    return sets
+
+
+def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
+    """All collections as arrays, each prepared as its budget says."""
+    return {name: prepare(found, budget(tier, name)) for name, found in study.items()}
+
+
+# --- What is true ------------------------------------------------------------------------------
+
+
+def truth(images: CaptionedImages) -> dict[str, np.ndarray]:
+    """What oracles score, (images, captions): true captions first, those true of few images ahead.
+
+    "graph": the whole caption is true of the scene; "entities": its things with their attributes
+    are there, whatever their relations; "words": each word alone is true of something in it. What
+    is alike comes in random order. Empty for pictures whose scenes are not known.
+    """
+    if not isinstance(images, WorldImages):
+        return {}
+    graphs = [caption.graph for own in images.gold for caption in own]
+    bags = [_bag_of_caption(graph) for graph in graphs]
+    words = np.array([[bag <= seen for bag in bags] for seen in map(_bag_of_scene, images.scenes)])
+    things, whole = words.copy(), words.copy()
+    for i, j in np.argwhere(words):
+        alone = replace(graphs[j], edges=())
+        things[i, j] = satisfies(images.scenes[i], alone)
+        whole[i, j] = things[i, j] and satisfies(images.scenes[i], graphs[j])
+    noise = np.random.default_rng(0).random(words.shape)
+    known = {"words": words, "entities": things, "graph": whole}
+    return {
+        name: (holds * (1 - np.log(holds.mean(axis=0))) + 1e-3 * noise).astype(np.float32)
+        for name, holds in known.items()
+    }
+
+
+def _bag_of_scene(scene: Scene) -> frozenset[object]:
+    seen: set[object] = {("setting", scene.setting), ("style", scene.style)}
+    seen |= {relation for _, relation, _ in scene.relations}
+    for thing in scene.things:
+        seen |= {("is", name) for name, kinds in CONCEPTS.items() if thing.kind in kinds}
+        seen |= {(name, getattr(thing, name)) for name in ("colour", "size", "pattern", "action")}
+    return frozenset(seen)
+
+
+def _bag_of_caption(graph: CaptionGraph) -> frozenset[object]:
+    said: set[object] = {edge.relation for edge in graph.edges}
+    for node in graph.nodes:
+        said |= {("is", node.concept), *node.facts}
+    outside = {"setting": graph.setting, "style": graph.style}
+    return frozenset(said | {(name, value) for name, value in outside.items() if value})
