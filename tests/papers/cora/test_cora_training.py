@@ -1,0 +1,236 @@
+"""Trainings on toy pictures from end to end, and what each is measured by."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny_cora as toys
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_cora import HOW, job, tiny
+
+from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.papers.cora import baselines, training
+from mmlib.papers.cora.experiment import CAPTIONS, CEILINGS, FLOORS, SYSTEMS
+from mmlib.papers.cora.training import Encoded, encode, per_item, train, train_and_score
+
+CHANCE = 2 * 100 * (1 + 5 + 10) / 24  # RSUM at random, about: 24 images of two captions each
+few = settings(max_examples=25, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return tiny()
+
+
+# --- Ranks -------------------------------------------------------------------------------------
+
+
+def test_what_items_add_is_the_rsum_on_average():
+    rng = np.random.default_rng(0)
+    for image_of in (np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1, 2])):
+        ranks = ranks_of_scores(rng.random((image_of.max() + 1, len(image_of))), image_of)
+        found = per_item(ranks)
+        assert found["RSUM"].mean() == pytest.approx(metrics(ranks)["rsum"])
+        assert found["rank"].tolist() == [*ranks.caption_ranks, *ranks.image_ranks]
+
+
+def test_the_folds_of_a_large_gallery_are_ranked_alone(monkeypatch):
+    monkeypatch.setattr(training, "FOLD", 2)
+    vectors = np.eye(5, 8, dtype=np.float32)
+    captions = vectors[[0, 1, 1, 2, 3, 0]]  # the last caption is of image 4 and looks like image 0
+    value = training.fold_ranks(vectors, captions, np.array([0, 1, 1, 2, 3, 4]))
+    assert value.mean() == pytest.approx(600)  # alone in its fold, image 4 has no rival
+
+
+def seen(images, captions, entities=None, caption_of=None):
+    parts = [None if x is None else np.array(x, float) for x in (images, captions, entities)]
+    return Encoded(
+        parts[0], parts[1], np.zeros(len(captions), int), parts[2],
+        None if caption_of is None else np.array(caption_of),
+    )  # fmt: skip
+
+
+def test_reranking_gives_the_oracle():
+    one = seen([[1, 0]], [[0.5, 0]], [[0.4, 0], [0.2, 0]], [0, 0])
+    scores, weakest = one.images @ one.captions.T, training.weakest_entity(one)
+    assert training.mix(scores, weakest, 0.9) == pytest.approx(0.47)
+    assert training.mix(scores, weakest, 1.0) == pytest.approx(scores)
+    with pytest.raises(ValueError, match="no entities"):
+        training.weakest_entity(seen([[1, 0]], [[1, 0]]))
+
+
+@few
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), seeds)
+def test_the_weakest_entity_is_that_of_the_loop(owned, seed):
+    rng = np.random.default_rng(seed)
+    caption_of = np.repeat(np.arange(len(owned)), owned)
+    one = seen(rng.normal(size=(1030, 4)), rng.normal(size=(len(owned), 4)),
+               rng.normal(size=(len(caption_of), 4)), caption_of)  # fmt: skip
+    weakest = training.weakest_entity(one)
+    for t in range(len(owned)):
+        assert weakest[:, t] == pytest.approx(
+            (one.images @ one.entities[caption_of == t].T).min(axis=1)
+        )
+
+
+def test_weights_of_the_scores_choose_beta():
+    right = np.eye(3)
+    image_of = np.arange(3)
+    assert training.best_beta(right, -right, image_of) == 1.0
+    assert training.best_beta(-right, right, image_of) < 0.5
+
+
+def test_an_image_finds_the_best_entity_of_its_captions():
+    split = toys.paired()
+    graphs = split.texts["graph"]
+    index, which = training.different_entities(graphs)
+    assert len(index) == len({(o, *sorted(said)) for d in toys.RICH for o, *said in d[0]})
+    caption, *_ = graphs.entities(np.arange(len(graphs)))
+    rng = np.random.default_rng(0)
+    scores = rng.random((4, len(index)))
+    ranks = training.entity_ranks(scores, graphs, split, first=True)
+    for image in range(4):
+        own = {int(which[k]) for k, c in enumerate(caption) if split.image_of[c] == image}
+        order = np.argsort(-scores[image]).tolist()
+        assert ranks[image] == 1 + min(order.index(k) for k in own)
+    whole = training.entity_ranks(scores[:, which], graphs, split, first=False)
+    assert whole.tolist() == ranks.tolist()
+
+
+# --- Trainings ---------------------------------------------------------------------------------
+
+
+def test_a_training_rises_above_chance_and_its_answer_is_the_models(arrays):
+    how = replace(HOW, epochs=8)
+    model, history = train(job("CORA", how), arrays)
+    test = arrays.splits["test"]
+    out = encode(model, test, test.texts["graph"])
+    rsum = metrics(ranks_of_scores(out.images @ out.captions.T, out.image_of))["rsum"]
+    assert rsum > 1.7 * CHANCE
+    assert all(h["dev_loss"] == pytest.approx(600 - h["dev_RSUM"]) for h in history)
+    answer = train_and_score(job("CORA", how), arrays)
+    values = answer.values["test"]
+    assert values["RSUM"].mean() == pytest.approx(rsum, abs=0.5)
+    assert answer.history == history
+    assert answer.seconds > 0
+    assert set(values) == {"rank", "RSUM", "RSUM, reranked", "RSUM, edge 10 %", "entity rank"}
+    items = len(arrays.clusters("test"))
+    assert all(len(one) == items for one in values.values())
+    assert values["RSUM, edge 10 %"].tolist() == values["RSUM"].tolist()  # here nothing was moved
+    assert np.isnan(values["entity rank"][:-24]).all()
+    assert (values["entity rank"][-24:] >= 1).all()
+
+
+@pytest.mark.parametrize("name", [n for n in SYSTEMS if n != "CORA, gold graphs"])
+def test_every_system_trains_and_ranks(arrays, name):
+    answer = train_and_score(job(name, replace(HOW, epochs=1)), arrays)
+    values = answer.values["test"]
+    assert (values["rank"] >= 1).all()
+    assert ("RSUM of members" in values) == (name == "CORA, ensemble of two")
+
+
+def test_a_seed_fixes_the_figures(arrays):
+    first, again, other = (
+        train_and_score(job("Bag of phrases", seed=s), arrays).values["test"]["rank"].tolist()
+        for s in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_an_ensemble_averages_similarities_of_its_own_members(arrays, tmp_path):
+    how = replace(HOW, epochs=2)
+    pair = job("CORA, ensemble of two", how, seed=3)
+    values = train_and_score(pair, arrays, checkpoint=tmp_path / "job.pt").values["test"]
+    assert not list(tmp_path.glob("job-*"))
+    test, total, alone = arrays.splits["test"], 0.0, []
+    for seed in (3, 1003):
+        own = job("CORA", how, seed=seed)
+        model, _ = train(own, arrays)
+        out = encode(model, test, test.texts["graph"])
+        total = total + out.images @ out.captions.T
+        alone.append(train_and_score(own, arrays).values["test"]["RSUM"])
+    assert values["RSUM of members"] == pytest.approx(np.mean(alone, axis=0))
+    ranked = per_item(ranks_of_scores(total, test.image_of))
+    assert values["RSUM"].mean() == pytest.approx(ranked["RSUM"].mean(), abs=1)
+
+
+def test_what_data_do_not_have_is_refused(arrays):
+    with pytest.raises(ValueError, match="reads 'gold'; there is graph, sequence"):
+        train(job("CORA, gold graphs"), arrays)
+
+
+def test_an_altered_system_reads_altered_texts_of_its_seed(arrays):
+    shuffled = SYSTEMS["Sequence, words shuffled"]
+    first, again, other = (
+        training.texts_of(shuffled, arrays, seed)["test"].tokens.tolist() for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+    plain = training.texts_of(replace(shuffled, altered=False), arrays, 0)
+    assert plain["test"] is arrays.splits["test"].texts["sequence"]
+
+
+def test_the_running_mean_of_the_weights_is_what_is_kept(arrays):
+    """With a decay near 1 the mean hardly leaves where it began, and learns nothing."""
+    slow, _ = train(job("Bag of phrases", replace(HOW, ema=0.9999, epochs=2)), arrays)
+    start, _ = train(job("Bag of phrases", replace(HOW, epochs=0)), arrays)
+    moved, _ = train(job("Bag of phrases", replace(HOW, epochs=2)), arrays)
+    far = [
+        sum(
+            float((a - b).norm()) for a, b in zip(one.parameters(), start.parameters(), strict=True)
+        )
+        for one in (slow, moved)
+    ]
+    assert 0 < far[0] < 0.1 * far[1]
+
+
+def test_the_rate_rises_and_falls_as_the_settings_say():
+    step = replace(HOW, fall=0.7, rise=0.1)
+    assert [training.rate(i, 100, step) for i in (0, 9, 50, 69, 70, 99)] == pytest.approx(
+        [0.1, 1, 1, 1, 0.1, 0.1]
+    )
+    cosine = replace(HOW, schedule="cosine", rise=0.1)
+    assert training.rate(0, 100, cosine) == pytest.approx(0.1)
+    assert training.rate(10, 100, cosine) == pytest.approx(1)
+    assert training.rate(99, 100, cosine) < 0.01
+
+
+# --- Floors and ceilings -----------------------------------------------------------------------
+
+
+def scored(arrays, name, seed=0):
+    [row] = [row for row in (*FLOORS, *CEILINGS) if row["system"] == name]
+    own = replace(job("CORA", seed=seed), system=row)
+    return baselines.score(own, arrays).values["test"]["RSUM"].mean()
+
+
+def test_chance_words_and_truth_stand_in_order(arrays):
+    chance = np.mean([scored(arrays, "Random", seed) for seed in range(20)])
+    words = [scored(arrays, f"Ridge on {what}") for what in ("words", "the graph's words")]
+    assert chance == pytest.approx(CHANCE, rel=0.15)
+    assert min(words) > 1.5 * CHANCE
+    assert scored(arrays, "Oracle of the graph") == pytest.approx(600)
+
+
+def test_words_are_counted_once_a_text(arrays):
+    texts = arrays.splits["test"].texts
+    for reads in ("graph", "sequence"):
+        counts = baselines.word_counts(texts[reads], arrays).toarray()
+        for row, described in zip(counts[:4], [0, 1, 2, 3], strict=True):
+            ids = texts["sequence"].tokens[described]
+            wanted = set(ids[ids > 0].tolist())  # the toy's sentence has the words of its graph
+            assert set(np.flatnonzero(row)) - {toys.CLS, toys.SEP} == wanted - {toys.CLS, toys.SEP}
+            assert set(row) <= {0, 1}
+
+
+def test_captions_are_described_beside_the_most_frequent_entities(arrays):
+    told = baselines.describe_captions(replace(job("CORA"), system={"system": CAPTIONS}), arrays)
+    values = told.values["test"]
+    assert (values["objects"][:48] == 2).all()
+    assert (values["attributes"][:48] == 2).all()
+    assert (values["relations"][:48] == 1).all()
+    assert np.isnan(values["objects"][48:]).all()
+    assert (values["entity rank"][48:] >= 1).all()
