@@ -1,0 +1,82 @@
+"""Evidence of paper 03 with made-up figures, for what reads evidence."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+
+from mmlib.core import evidence as records
+from mmlib.core.evidence import NO_SEED
+from mmlib.core.experiment import tidy
+from mmlib.core.jobs import Answer, Job
+from mmlib.core.ranking import ranks_of_scores
+from mmlib.papers.cora import experiment
+from mmlib.papers.cora.experiment import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES, SYSTEMS
+from mmlib.papers.cora.speed import SIZES
+from mmlib.papers.cora.training import per_item
+
+# How far a system's own similarities stand out; of the others 1.
+LEVELS = {
+    "Random": 0.0, "Oracle of words": 2.0, "Oracle of entities": 3.0, "Oracle of the graph": 4.0,
+    "CORA": 1.5, "HARD": 0.5, "Sequence, words shuffled": 0.5,
+}  # fmt: skip
+
+
+def make(tier="world", dataset="world", images=40, seeds=4):
+    """Evidence with every system of a tier and every metric; captions stand five an image."""
+    image_of = np.repeat(np.arange(images), 5)
+
+    class Data:
+        fingerprint = "made up"
+
+        def clusters(self, split):
+            return np.concatenate([image_of, np.arange(images)])
+
+    def answer(name, seed):
+        rng = np.random.default_rng([seed, len(name)])
+        own = (image_of == np.arange(images)[:, None]) * LEVELS.get(name, 1.0)
+        values = per_item(ranks_of_scores(own + rng.normal(size=own.shape), image_of))
+        rsum, none = values["RSUM"], np.full(len(image_of), np.nan)
+        if name == CAPTIONS:
+            counts = {k: rng.integers(0, 4, len(image_of)) for k in ("attributes", "relations")}
+            padding = np.full(images, np.nan)
+            values = {k: np.concatenate([v, padding]) for k, v in counts.items()}
+        if name == "CORA, ensemble of two":
+            values["RSUM of members"] = rsum - 4
+        if name in ("CORA", "CORA, ensemble of two"):
+            values["RSUM, reranked"] = rsum + 1
+        if name == "CORA":
+            values |= {f"RSUM, {k} {r} %": 0.99 * rsum for k in ERRORS for r in RATES}
+        if name in ("CORA", CAPTIONS):
+            ranks = rng.integers(1, 30, images)
+            values["entity rank"] = np.concatenate([none, ranks])
+        history = [{"train_loss": 1 / e, "dev_loss": 600 - 10 * e, "dev_RSUM": 10 * e}
+                   for e in range(1, 9)]  # fmt: skip
+        if name == QUERY_TIME:
+            parts = {"parse": 0.01, "encode": 0.01, **{f"search {n}": n * 1e-7 for n in SIZES}}
+            parts |= {f"attend {n}": n * 1e-3 for n in SIZES}
+            history = [{k: v * (1 + 0.1 * rng.random()) for k, v in parts.items()} for _ in "12345"]
+            return Answer({}, history)
+        known = name in SYSTEMS
+        return Answer({"test": values}, history if known else (), 10.0)
+
+    jobs = []
+    for name, row in experiment.systems(tier, dataset).items():
+        knows_seeds = name in SYSTEMS or name == "Random"
+        jobs += [
+            Job(PAPER, tier, dataset, row, seed)
+            for seed in (range(seeds) if knows_seeds else [NO_SEED])
+        ]
+    answers = [answer(job.system["system"], max(job.seed, 0)) for job in jobs]
+    table = tidy(jobs, answers, {dataset: Data()})
+    head = records.header(
+        paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
+        settings={dataset: asdict(experiment.budget(tier, dataset))}, data={dataset: "made up"},
+    )  # fmt: skip
+    return records.Evidence(table, head)
+
+
+def without(evidence, *systems):
+    """The same evidence where some systems were not run."""
+    rows = evidence.table[~evidence.table.system.isin(systems)]
+    return records.Evidence(pd.DataFrame(rows), evidence.header)

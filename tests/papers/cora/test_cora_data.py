@@ -1,0 +1,162 @@
+"""The world's captions and a small folder in the authors' layout, as arrays to train on."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmlib import scenegraph
+from mmlib.core.errors import DataError
+from mmlib.core.parallel import in_processes
+from mmlib.papers.cora import data, graphs
+from mmlib.papers.cora.data import load_arrays, load_documents, prepare
+from mmlib.papers.cora.experiment import ERRORS, RATES, budget
+
+
+@pytest.fixture(scope="module")
+def found():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "WORLD_IMAGES", {"train": 160, "val": 40, "test": 50})
+        patch.setattr(data, "cache_dir", lambda: None)
+        patch.setattr(os, "cpu_count", lambda: 1)
+        yield load_documents("world")["world"]
+
+
+@pytest.fixture(scope="module")
+def arrays(found):
+    return prepare(found, replace(budget("world", "world"), word_width=32))
+
+
+def test_splits_hold_every_caption_once(found, arrays):
+    for name, split in arrays.splits.items():
+        assert np.array_equal(split.image_of, found.image_of(name))
+        assert {len(texts) for texts in split.texts.values()} == {len(found.captions(name))}
+    clusters = arrays.clusters("test")
+    assert len(clusters) == len(found.captions("test")) + 50
+    assert clusters[-50:].tolist() == list(range(50))
+    assert found.graphs["test"][7].graph["text"] == found.captions("test")[7]
+
+
+def test_features_are_centred_and_scaled_by_training_images(found, arrays):
+    features = arrays.splits["train"].features
+    assert np.abs(features.mean(axis=(0, 1))).max() < 1e-4
+    # One deviation for all dimensions, as they were before centring.
+    raw = found.images["train"].features
+    assert np.allclose(features * raw.std() + raw.mean(axis=(0, 1)), raw, atol=1e-4)
+
+
+def test_word_vectors_are_spread_out(arrays):
+    assert arrays.embeddings.shape == (len(arrays.vocabulary), 32)
+    assert np.allclose(arrays.embeddings.mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(arrays.embeddings.std(axis=0, ddof=1), 1, atol=1e-4)
+
+
+def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(found, arrays):
+    asked = prepare(found, replace(budget("world", "world"), word_width=32, delimiters=True))
+    for one, more in ((arrays, 0), (asked, 2)):
+        texts = one.splits["test"].texts["graph"]
+        ids = texts.tokens[texts.phrases.index("dog")]
+        assert (ids > 0).sum() == texts.lengths[texts.phrases.index("dog")] == 1 + more
+    assert asked.fingerprint != arrays.fingerprint
+
+
+def test_test_graphs_with_errors_stand_beside_the_parsed_ones(arrays):
+    texts = arrays.splits["test"].texts
+    names = {f"{kind} {rate}" for kind in ERRORS for rate in RATES}
+    assert set(texts) == names | {"graph", "gold", "sequence"}
+    assert texts["edge 30"].owner.tolist() == texts["graph"].owner.tolist()
+    plain = texts["graph"]
+    moved = [
+        (texts[f"edge {rate}"].subject != plain.subject)
+        | (texts[f"edge {rate}"].object != plain.object)
+        for rate in RATES
+    ]
+    assert 0 < moved[0].sum() < moved[2].sum()
+
+
+def test_the_truth_of_more_structure_is_the_truth_of_fewer_pictures(found, arrays):
+    words, things, whole = (
+        arrays.truth[name] > 0.5 for name in ("words", "entities", "graph")
+    )  # what does not hold scores less than 0.001
+    image_of = found.image_of("test")
+    own = np.arange(len(image_of))
+    for holds in (words, things, whole):
+        assert holds[image_of, own].all()
+    assert (whole <= things).all()
+    assert (things <= words).all()
+    assert whole.sum() < things.sum() < words.sum()
+
+
+# --- The authors' layout -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two collections whose features and graphs are files; "coco" has all of its test images."""
+    root, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    texts = ["a red dog chases a ball", "a man on a horse"] * 10
+    entries = [scenegraph.to_authors(graph) for graph in scenegraph.parse(texts)]
+    for name in ("f30k", "coco"):
+        (root / name / "scene_graph").mkdir(parents=True)
+        for split in ("train", "dev", "test", "testall")[: 3 if name == "f30k" else 4]:
+            base = root / name / split
+            images = 2 if split == "test" else 4
+            np.save(f"{base}_ims.npy", rng.random((images, 3, 8), dtype=np.float32))
+            Path(f"{base}_ids.txt").write_text("".join(f"{split}{i}\n" for i in range(images)))
+            lines = texts[: 5 * images]
+            Path(f"{base}_caps.txt").write_text("".join(f"{text}\n" for text in lines))
+            graphs_ = {str(i): entry for i, entry in enumerate(entries[: len(lines)])}
+            (base.parent / "scene_graph" / f"{split}.json").write_text(json.dumps(graphs_))
+    return root
+
+
+@pytest.fixture
+def from_files(folder, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(folder))
+    monkeypatch.setattr(data, "budget", lambda *_: replace(budget("paper", "coco"), word_width=8))
+    return load_arrays(load_documents("paper"), "paper")
+
+
+def test_all_collections_that_are_there_are_read_with_all_test_images(from_files):
+    assert list(from_files) == ["f30k", "coco"]
+    assert [len(one.splits["test"].features) for one in from_files.values()] == [2, 4]
+    assert from_files["coco"].truth == {}
+
+
+def seen_by_a_worker(arrays):
+    features = arrays.splits["train"].features
+    return type(features), Path(features.filename).name, features.shape, arrays.fingerprint
+
+
+@pytest.mark.slow
+def test_features_in_a_file_stay_there_here_and_in_processes(from_files):
+    here = seen_by_a_worker(from_files["coco"])
+    assert here[0] is np.memmap
+    assert here[1] == "train_ims.npy"
+    calls = [(from_files["coco"],), (from_files["coco"],)]
+    assert list(in_processes(seen_by_a_worker, calls, 2)) == [here, here]
+
+
+def test_a_second_fingerprint_reads_nothing(from_files, monkeypatch):
+    again = from_files["coco"]
+    first = again.fingerprint
+    with monkeypatch.context() as patch:
+        patch.setattr(graphs, "file_fingerprint", lambda array: pytest.fail("it was read"))
+        assert again.fingerprint == first
+    path = Path(again.splits["train"].features.filename)
+    os.utime(path, ns=(0, 0))  # whoever writes changes it
+    assert replace(again).fingerprint != first
+
+
+def test_what_is_not_there_is_told(folder, monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match="no tier 'moon'"):
+        load_documents("moon")
+    with pytest.raises(ValueError, match="no captions 'coco' here; there are world"):
+        load_documents("world", ["coco"])
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    for named in ([], ["coco"]):
+        with pytest.raises(DataError, match="no folder of region features"):
+            load_documents("paper", named)

@@ -1,0 +1,144 @@
+"""What made-up evidence says: tables beside the paper's, effects of claims, and figures."""
+
+import json
+from dataclasses import asdict
+
+import made_up_cora
+import numpy as np
+import pytest
+
+from mmlib.core.claims import judge, ledger
+from mmlib.core.ranking import KS
+from mmlib.papers.cora import claims, experiment, figures
+from mmlib.papers.cora.claims import CLAIMS
+from mmlib.papers.cora.experiment import CAPTIONS, QUERY_TIME, SYSTEMS, recalls
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return made_up_cora.make()
+
+
+def effects(evidence, name):
+    [claim] = [one for one in CLAIMS if one.id == name]
+    return claim.effects(evidence, evidence.seeds)
+
+
+def rsum(evidence, name):
+    return evidence.means("world", name, "RSUM").mean()
+
+
+def test_recalls_add_to_the_rsum_of_items(evidence):
+    table = recalls(evidence, "world", "CORA").pivot(index="seed", columns="metric", values="value")
+    assert table.rsum.to_numpy() == pytest.approx(
+        evidence.means("world", "CORA", "RSUM").to_numpy(), abs=1e-3
+    )
+    ranks = evidence.values("world", "CORA", "rank")
+    assert table.t2i_r5[0] == pytest.approx(100 * (ranks[0, :200] <= 5).mean())
+    assert table.i2t_medr[1] == np.median(ranks[1, 200:])
+
+
+def test_there_are_thirteen_claims_with_a_reason_each():
+    ids = ["C1", "C2", "C2b", "C3", "C4", "C5", "C5b", *(f"C{n}" for n in range(6, 12))]
+    assert [one.id for one in CLAIMS] == ids
+    assert all(one.why for one in CLAIMS)
+    assert {one.id for one in CLAIMS if one.every} == {"C1", "C4", "C7"}
+
+
+def test_every_claim_but_berts_is_tested(evidence):
+    judged = [judge(one, evidence, evidence.seeds) for one in CLAIMS]
+    assert {one.claim.id for one in judged if one.verdict == "not tested"} == {"C10"}
+    assert len(ledger(judged)) == 13
+    json.dumps([one.record() for one in judged], allow_nan=False)
+
+
+def test_claims_are_differences_of_rsum(evidence):
+    c1 = effects(evidence, "C1")
+    assert list(c1) == [
+        "world: HARD + CON − HARD", "world: HARD + CON − CON", "world: CORA − HARD + CON"
+    ]  # fmt: skip
+    assert c1["world: HARD + CON − HARD"].effect == pytest.approx(
+        rsum(evidence, "HARD + CON") - rsum(evidence, "HARD")
+    )
+    gap = (rsum(evidence, "CORA") - rsum(evidence, "Two-step + FC")) / 2
+    gap += (rsum(evidence, "Joint") - rsum(evidence, "Joint + FC")) / 2
+    assert effects(evidence, "C3")["world"].effect == pytest.approx(gap)
+    assert len(effects(evidence, "C4")) == 5
+
+
+def test_controls_are_the_strongest_there(evidence):
+    [(name, effect)] = effects(evidence, "C5").items()
+    rival = max(claims.SEQUENCES, key=lambda one: rsum(evidence, one))
+    assert name == f"world, over {rival}"
+    assert effect.effect == pytest.approx(rsum(evidence, "CORA") - rsum(evidence, rival))
+    left = made_up_cora.without(evidence, rival)
+    [other] = effects(left, "C5")
+    assert other.removeprefix("world, over ") in set(claims.SEQUENCES) - {rival}
+
+
+def test_rich_captions_are_those_that_say_most(evidence):
+    said = [evidence.values("world", CAPTIONS, m)[0][:200] for m in ("attributes", "relations")]
+    total = np.sum(said, axis=0)
+    rich = claims.richest(evidence, "world", 30)
+    assert total[rich].min() >= np.delete(total, rich).max()
+    rich, rival = claims.richest(evidence, "world"), effects(evidence, "C6")
+    [(name, effect)] = rival.items()
+    hits = [
+        100 * np.sum([evidence.values("world", one, "rank")[:, :200] <= k for k in KS], axis=0)
+        for one in ("CORA", name.removeprefix("world, over "))
+    ]
+    gap = hits[0] - hits[1]
+    wanted = gap[:, rich].mean() - np.delete(gap, rich, axis=1).mean()
+    assert effect.effect == pytest.approx(wanted, abs=1e-3)
+
+
+def test_reranking_ensembles_and_errors_are_read_of_their_metrics(evidence):
+    gains = [part.effect for part in effects(evidence, "C7").values()]
+    assert gains == pytest.approx([1, 4, 1], abs=1e-3)
+    assert effects(evidence, "C8")["world"].effect == pytest.approx(0.02 * rsum(evidence, "CORA"))
+    assert effects(evidence, "C9")["world"].effect == pytest.approx(0, abs=1e-3)
+    assert effects(evidence, "C11")["world"].effect == pytest.approx(1, abs=0.1)
+
+
+def test_what_was_not_run_is_not_tested(evidence):
+    left = made_up_cora.without(evidence, "CORA", "Two-step, caption losses", QUERY_TIME)
+    found = {one.id: one.effects(left, left.seeds) for one in CLAIMS}
+    untested = {name for name, parts in found.items() if isinstance(parts, str)}
+    assert untested == {"C2", "C2b", "C3", "C4", "C5", "C5b", "C6", "C8", "C9", "C10", "C11"}
+    assert len(found["C1"]) == 2  # of the three losses those that can be told
+
+
+@pytest.mark.parametrize(("table", "rows"), [("table1", 25), ("table3", 12), ("table4", 4)])
+def test_no_printed_row_is_lost_and_ours_stand_beside_theirs(evidence, table, rows):
+    assert len(experiment.printed(table)) == rows
+    shown = experiment.beside_paper(evidence, "world", table, ["Bag of phrases"])
+    assert len(shown) == rows + 1
+    if table != "table4":
+        assert shown.loc["CORA", ("rsum", "paper")] == "515.8"
+    mean = recalls(evidence, "world", "Bag of phrases").groupby("metric").value.mean()
+    assert shown.loc["Bag of phrases", ("rsum", "ours")].startswith(f"{mean['rsum']:.1f} ± ")
+
+
+def test_all_tables_and_figures_come_of_evidence_alone(evidence):
+    tables, drawn = figures.everything(evidence)
+    assert set(drawn) == {"overview", "curves", "parse_errors_world"}
+    kinds = "results table1 table3 table4 leads attributes entities times".split()
+    assert set(tables) == {f"{kind}_world" for kind in kinds} | {"table2"}
+    assert len(tables["results_world"]) == len(experiment.systems("world", "world")) - 2
+    assert tables["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
+    assert tables["attributes_world"].loc["captions"].sum() == 200
+    gain = rsum(evidence, "Sequence, words shuffled") - rsum(evidence, "Sequence, CORA's rest")
+    told = tables["leads_world"].loc[("Sequence, words shuffled", "Sequence, CORA's rest")]
+    assert told.effect == pytest.approx(gain, abs=0.06)
+    assert list(tables["entities_world"].index) == ["most frequent first", "CORA"]
+
+
+def test_the_grid_holds_every_system_of_a_collection():
+    for tier, dataset in (("world", "world"), ("flickr8k", "flickr8k"), ("paper", "coco")):
+        jobs = experiment.trainings(tier, [dataset], range(2))
+        names = {job.system["system"] for job in jobs}
+        assert names == set(SYSTEMS) - ({"CORA, gold graphs"} if dataset != "world" else set())
+        assert len(jobs) == 2 * len(names)
+        assert all(dict(job.settings) == asdict(experiment.budget(tier, dataset)) for job in jobs)
+    assert experiment.budget("flickr8k", "flickr8k", quick=True).epochs == 8
+    assert experiment.budget("paper", "coco") == experiment.Settings()
