@@ -105,6 +105,6 @@ def describe_captions(
     values = {name: np.concatenate([np.diff(first), none]) for name, first in firsts.items()}
     index, which = different_entities(graphs)
     often = np.bincount(which, minlength=len(index)).astype(float)
-    ranks = entity_ranks(np.tile(often, (len(none), 1)), graphs, test, first=True)
+    ranks = entity_ranks(np.tile(often, (len(none), 1)), graphs, test)
     values["entity rank"] = np.concatenate([np.full(len(graphs), np.nan), ranks])
     return Answer({"test": values})

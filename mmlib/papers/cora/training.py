@@ -216,18 +216,17 @@ def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray)
     return float(BETAS[len(BETAS) - 1 - int(np.argmax(rsum[::-1]))])
 
 
-def entity_ranks(scores: np.ndarray, graphs: GraphSet, split: Split, first: bool) -> np.ndarray:
+def entity_ranks(scores: np.ndarray, graphs: GraphSet, split: Split) -> np.ndarray:
     """For each image the rank of the best entity that one of its own captions has, (images,).
 
     All different (name, attributes) of the split's captions are ranked (Section 4.4; the paper
-    judged a few by eye). scores: (images, entities of all captions) or, `first`, one a different
-    entity in the order of `different_entities`.
+    judged a few by eye). scores (images, different entities), as `different_entities` has them.
     """
-    index, which = different_entities(graphs)
+    _, which = different_entities(graphs)
     caption, *_ = graphs.entities(np.arange(len(graphs)))
     pairs = np.unique(np.column_stack([split.image_of[caption], which]), axis=0)
     own = np.split(pairs[:, 1], np.flatnonzero(np.diff(pairs[:, 0])) + 1)
-    return best_ranks(scores if first else scores[:, index], own)
+    return best_ranks(scores, own)
 
 
 def different_entities(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
@@ -314,6 +313,6 @@ def _analysed(model: Matcher, seen: Encoded, test: Split, device: str) -> Mappin
     graphs = test.texts[model.system.reads]
     if seen.entities is not None and isinstance(graphs, GraphSet):
         none = np.full(len(test.image_of), np.nan)  # captions do not take part
-        ranks_ = entity_ranks(seen.images @ seen.entities.T, graphs, test, first=False)
-        values["entity rank"] = np.concatenate([none, ranks_])
+        scores = seen.images @ seen.entities[different_entities(graphs)[0]].T
+        values["entity rank"] = np.concatenate([none, entity_ranks(scores, graphs, test)])
     return values
