@@ -95,9 +95,9 @@ def _rich(evidence: Evidence, seeds: Seeds) -> Effects:
     found = {}
     for dataset in evidence.datasets:
         rival = strongest(evidence, dataset, SEQUENCES)
-        if not rival or not evidence.has(dataset, CORA.system, UNIT):
-            continue
         captions, _ = captions_and_images(evidence, dataset)
+        if not rival or captions.stop <= RICH or not evidence.has(dataset, CORA.system, UNIT):
+            continue
         a, b = (
             evidence.values(dataset, name, UNIT, seeds)[:, captions]
             for name in (CORA.system, rival)
