@@ -190,17 +190,12 @@ def by_attributes(evidence: Evidence, dataset: str, most: int = 3) -> pd.DataFra
     """Sum of the t2i recalls of captions with 0, 1, ... attributes: where graphs trail or lead."""
     captions, _ = captions_and_images(evidence, dataset)
     said = np.minimum(evidence.values(dataset, CAPTIONS, "attributes")[0][captions], most)
-    rows = {}
+    columns = {n: f"{n} or more" if n == most else f"{n}" for n in np.unique(said).astype(int)}
+    rows = {"captions": {column: np.sum(said == n) for n, column in columns.items()}}
     for name in with_rows(evidence, dataset, COMPARED):
         ranks = evidence.values(dataset, name, "rank")[:, captions]
         hits = 100 * np.sum([ranks <= k for k in KS], axis=0)
-        rows[name] = {
-            f"{n} or more" if n == most else f"{n}": hits[:, said == n].mean()
-            for n in range(most + 1)
-        }
-    rows["captions"] = {
-        column: (said == int(column[0])).sum() for column in next(iter(rows.values()), {})
-    }
+        rows[name] = {column: hits[:, said == n].mean() for n, column in columns.items()}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 

@@ -11,7 +11,7 @@ from tiny_cora import HOW, job, tiny
 
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.papers.cora import baselines, training
-from mmlib.papers.cora.experiment import CAPTIONS, CEILINGS, FLOORS, SYSTEMS
+from mmlib.papers.cora.experiment import CAPTIONS, CEILINGS, ERRORS, FLOORS, RATES, SYSTEMS
 from mmlib.papers.cora.training import Encoded, encode, per_item, train, train_and_score
 
 CHANCE = 2 * 100 * (1 + 5 + 10) / 24  # RSUM at random, about: 24 images of two captions each
@@ -113,7 +113,8 @@ def test_a_training_rises_above_chance_and_its_answer_is_the_models(arrays):
     assert values["RSUM"].mean() == pytest.approx(rsum, abs=0.5)
     assert answer.history == history
     assert answer.seconds > 0
-    assert set(values) == {"rank", "RSUM", "RSUM, reranked", "RSUM, edge 10 %", "entity rank"}
+    damaged = {f"RSUM, {kind} {rate} %" for kind in ERRORS for rate in RATES}
+    assert set(values) == {"rank", "RSUM", "RSUM, reranked", "entity rank"} | damaged
     items = len(arrays.clusters("test"))
     assert all(len(one) == items for one in values.values())
     assert values["RSUM, edge 10 %"].tolist() == values["RSUM"].tolist()  # here nothing was moved
@@ -172,17 +173,18 @@ def test_an_altered_system_reads_altered_texts_of_its_seed(arrays):
 
 
 def test_the_running_mean_of_the_weights_is_what_is_kept(arrays):
-    """With a decay near 1 the mean hardly leaves where it began, and learns nothing."""
+    """With a decay near 1 the mean hardly leaves where it began."""
     slow, _ = train(job("Bag of phrases", replace(HOW, ema=0.9999, epochs=2)), arrays)
     start, _ = train(job("Bag of phrases", replace(HOW, epochs=0)), arrays)
     moved, _ = train(job("Bag of phrases", replace(HOW, epochs=2)), arrays)
     far = [
         sum(
-            float((a - b).norm()) for a, b in zip(one.parameters(), start.parameters(), strict=True)
+            (a - b).detach().norm().item()
+            for a, b in zip(one.parameters(), start.parameters(), strict=True)
         )
         for one in (slow, moved)
     ]
-    assert 0 < far[0] < 0.1 * far[1]
+    assert 0 < far[0] < 0.4 * far[1]  # it starts after the first step
 
 
 def test_the_rate_rises_and_falls_as_the_settings_say():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mmlib.core.jobs import Job
-from mmlib.papers.cora.experiment import PAPER, SYSTEMS
+from mmlib.papers.cora.experiment import ERRORS, PAPER, RATES, SYSTEMS
 from mmlib.papers.cora.graphs import Arrays, Augmentation, Split, make_batch
 from mmlib.papers.cora.model import Matcher, Settings, System
 from mmlib.papers.cora.texts import Reader
@@ -160,11 +160,12 @@ HOW = replace(
 
 
 def tiny(train=96, test=24):
-    """A collection of such pictures as arrays, with one set of damaged test graphs."""
+    """A collection of such pictures as arrays, with test graphs that are not really damaged."""
     sizes = {"train": train, "val": 16, "test": test}
     splits = {name: pictures(count, seed) for seed, (name, count) in enumerate(sizes.items())}
     texts = splits["test"].texts
-    splits["test"] = replace(splits["test"], texts={**texts, "edge 10": texts["graph"]})
+    damaged = {f"{kind} {rate}": texts["graph"] for kind in ERRORS for rate in RATES}
+    splits["test"] = replace(splits["test"], texts={**texts, **damaged})
     words = np.random.default_rng(1).normal(size=(len(WORDS), HOW.word_width)).astype(np.float32)
     own = splits["test"].image_of == np.arange(test)[:, None]
     return Arrays(splits, words, WORDS, {"graph": own.astype(np.float32)})
