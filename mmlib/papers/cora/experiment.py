@@ -222,7 +222,8 @@ def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[st
 
 def printed(table: str) -> pd.DataFrame:
     """A printed table by our names; of its rows with BERT and of equal ones only the first."""
-    one, rows = paper_tables(PAPER)[table], {}
+    one = paper_tables(PAPER)[table]
+    rows: dict[str, Any] = {}
     for row in one["rows"]:
         bert = " (BERT)" if "BERT" in row.get("section", "") and "BERT" not in row["name"] else ""
         rows.setdefault(OUR_NAMES.get(row["name"], row["name"]) + bert, row["values"])

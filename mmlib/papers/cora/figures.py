@@ -236,7 +236,8 @@ def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, Figure]]:
     """All tables and all figures that need nothing but evidence, by name."""
-    tables, figures = {}, {"overview": overview(evidence), "curves": curves(evidence)}
+    tables: dict[str, pd.DataFrame] = {}
+    figures = {"overview": overview(evidence), "curves": curves(evidence)}
     for name in evidence.datasets:
         own = {
             "results": results(evidence, name),

@@ -163,14 +163,17 @@ class GraphSet:
         phrases = np.concatenate([self.objects[o], self.attributes[a], self.relations[r]])
         ids, lengths, inverse = self._unique(phrases, how, rng)
         of_objects, of_attributes, of_relations = np.split(inverse, np.cumsum([len(o), len(a)]))
-        tensors = (
-            ids, lengths, of_objects, of_attributes, of_relations, caption,
-            np.arange(len(o)) - first[caption], owner, subject, object_,
-        )  # fmt: skip
+        tensors = {
+            "tokens": ids, "lengths": lengths, "objects": of_objects, "attributes": of_attributes,
+            "relations": of_relations, "caption": caption, "owner": owner, "subject": subject,
+            "object": object_, "position": np.arange(len(o)) - first[caption],
+        }  # fmt: skip
         return GraphBatch(
-            *map(torch.as_tensor, tensors), len(rows), self.objects[o],
-            _rows_of(self.attributes[a], owner, len(o)),
-        )  # fmt: skip
+            **{name: torch.as_tensor(array) for name, array in tensors.items()},
+            captions=len(rows),
+            names=self.objects[o],
+            described=_rows_of(self.attributes[a], owner, len(o)),
+        )
 
     def entities(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All objects of these captions: (which of `rows`, name, attributes padded with -1)."""

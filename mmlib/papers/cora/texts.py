@@ -68,10 +68,11 @@ class Reader:
             counts.append((len(names), len(said), len(ties)))
         looks, owner = np.array(said, dtype=int).reshape(-1, 2).T
         labels, subject, object_ = np.array(ties, dtype=int).reshape(-1, 3).T
-        phrases = tuple(number)
+        ids, lengths = self.ids(tuple(number))
+        first_object, first_attribute, first_relation = np.array(counts).T
         return GraphSet(
-            phrases, *self.ids(phrases), np.array(names), looks, labels, owner, subject, object_,
-            *np.array(counts).T, self._mask,
+            tuple(number), ids, lengths, np.array(names), looks, labels, owner, subject, object_,
+            first_object, first_attribute, first_relation, self._mask,
         )  # fmt: skip
 
     @property

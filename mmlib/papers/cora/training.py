@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -78,6 +79,7 @@ def train(
     average = get_ema_multi_avg_fn(s.ema)
     mean = AveragedModel(model, multi_avg_fn=average, use_buffers=True) if s.ema else None
     both = nn.ModuleList([model, mean] if mean else [model])
+    kept = cast(Matcher, mean.module) if mean else model
     optimizer = torch.optim.AdamW(
         parameter_groups(model, s.learning_rate, s.word_rate), weight_decay=s.weight_decay,
         fused=True,
@@ -96,7 +98,7 @@ def train(
 
     def evaluate() -> dict[str, float]:
         dev = arrays.splits["val"]
-        seen = encode(mean.module if mean else model, dev, texts["val"], device, first=True)
+        seen = encode(kept, dev, texts["val"], device, first=True)
         rsum = metrics(rank_images_and_captions(seen.images, seen.captions, seen.image_of))["rsum"]
         return {"dev_loss": 600 - rsum, "dev_RSUM": rsum}
 
@@ -105,7 +107,7 @@ def train(
         optimizer=optimizer, schedule=schedule, seed=job.seed, device=device,
         checkpoint=checkpoint, after_epoch=after_epoch,
     )  # fmt: skip
-    return mean.module if mean else model, history
+    return kept, history
 
 
 def rate(step: int, steps: int, settings: Settings) -> float:
@@ -226,7 +228,7 @@ def entity_ranks(scores: np.ndarray, graphs: GraphSet, split: Split) -> np.ndarr
     caption, *_ = graphs.entities(np.arange(len(graphs)))
     pairs = np.unique(np.column_stack([split.image_of[caption], which]), axis=0)
     own = np.split(pairs[:, 1], np.flatnonzero(np.diff(pairs[:, 0])) + 1)
-    return best_ranks(scores, own)
+    return best_ranks(scores, [one.tolist() for one in own])
 
 
 def different_entities(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
