@@ -30,8 +30,8 @@ class System:
     connected: all objects of a caption are neighbours instead of the parsed ones (FC, Table 3).
     form: eq. 6, phrase encoders, positions of nodes and regions, matches of entities and the
         weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 to 4.
-    residual: what enters an object layer is added to what comes out (ours). short_cut: a linear
-        map of the mean of all phrases is added to the pooled vector (ours).
+    residual: what enters an object layer is added to what comes out (ours). short_cut: the mean
+        of all phrases, before their ReLU, is added to the pooled vector (ours).
     regions: whether regions attend to each other before they are pooled (VSE∞ only pools).
     losses: of eq. 13; entities: whether they take part in L_CON; margin: α.
     altered: words in random order in a sequence, attributes moved to other objects in a graph.
@@ -288,15 +288,18 @@ class ConceptEncoder(nn.Module):
         self.node, self.relation = nn.Linear(inner, width), nn.Linear(inner, width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Nodes (O + A, D), objects first, and relations (R, D)."""
+    def linear(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Nodes (O + A, D), objects first, and relations (R, D), before their ReLU."""
         states = [encode(batch.tokens, batch.lengths) for encode in self.phrases]
         objects, attributes, relations = states if len(states) == 3 else states * 3
         nodes = torch.cat(
             [self.node(objects)[batch.objects], self.node(attributes)[batch.attributes]]
         )
-        edges = self.relation(relations)[batch.relations]
-        return self.dropout(nodes.relu()), self.dropout(edges.relu())
+        return nodes, self.relation(relations)[batch.relations]
+
+    def forward(self, nodes: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        """What `linear` made, as the graph layers take it."""
+        return self.dropout(nodes.relu()), self.dropout(relations.relu())
 
 
 def of_captions(batch: GraphBatch) -> Tensor:
@@ -307,7 +310,10 @@ def of_captions(batch: GraphBatch) -> Tensor:
 
 
 class BagEncoder(nn.Module):
-    """Control: all phrases of a caption, pooled; who has or does what is not seen."""
+    """Control: all phrases of a caption, pooled; who has or does what is not seen.
+
+    Without their ReLU, as the words of a sequence have none: positive vectors start out parallel.
+    """
 
     def __init__(self, concepts: ConceptEncoder):
         super().__init__()
@@ -315,7 +321,7 @@ class BagEncoder(nn.Module):
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, None]:
         """Captions (B, D); there are no entities."""
-        phrases, group = torch.cat(self.concepts(batch)), of_captions(batch)
+        phrases, group = torch.cat(self.concepts.linear(batch)), of_captions(batch)
         order = group.argsort(stable=True)
         return self.pool(*padded(phrases[order], group[order], batch.captions)), None
 
@@ -339,7 +345,6 @@ class GraphEncoder(nn.Module):
         self.objects = layers(last, s.message_dropout)
         self.place = nn.Linear(16, s.width) if system.coded else None
         self.place_norm = nn.LayerNorm(s.width) if system.coded else None
-        self.short_cut = nn.Linear(s.width, s.width) if system.short_cut else None
         self.dropout, self.pool = nn.Dropout(s.graph_dropout), GPO()
 
     def entities(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
@@ -351,7 +356,8 @@ class GraphEncoder(nn.Module):
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D), and entities (O, D) or, in one step, None."""
-        nodes, relations = self.concepts(batch)
+        phrases = self.concepts.linear(batch)
+        nodes, relations = self.concepts(*phrases)
         n, joint = len(batch.objects), self.system.steps == "one"
         entities = hidden = nodes[:n] if joint else self.entities(nodes, batch)
         if self.place is not None and self.place_norm is not None:
@@ -366,11 +372,8 @@ class GraphEncoder(nn.Module):
             new = layer(self.dropout(hidden), *edges)
             hidden = hidden + new if self.system.residual else new
         captions = self.pool(*padded(hidden[:n], batch.caption, batch.captions))
-        if self.short_cut is not None:
-            phrases = torch.cat([nodes, relations])
-            captions = captions + self.short_cut(
-                mean_at(of_captions(batch), phrases, batch.captions)
-            )
+        if self.system.short_cut:
+            captions = captions + mean_at(of_captions(batch), torch.cat(phrases), batch.captions)
         return captions, None if joint else entities
 
 
