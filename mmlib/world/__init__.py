@@ -24,6 +24,7 @@ from mmlib.core.records import CaptionedImages
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import Scene
+from mmlib.world.siblings import family as siblings
 
 __all__ = ["WorldImages", "captioned_images", "picture", "see"]
 
@@ -46,6 +47,7 @@ def captioned_images(
     seed: int = 0,
     captions_per_image: int = 5,
     workers: int = 1,
+    family: int = 1,
 ) -> WorldImages:
     """n captioned pictures of a split ("train", "val", "test", "backbone").
 
@@ -58,16 +60,26 @@ def captioned_images(
         seed: which list of the split's scenes, 0 to 999.
         captions_per_image: captions of each picture.
         workers: processes that write captions, draw and extract features.
+        family: pictures that follow each other and differ in structure alone, see
+            `mmlib.world.siblings`; n is a multiple of it.
     """
-    if n < 1:
-        raise ValueError(f"n is {n}, but a collection needs at least one picture")
-    calls = [(own, seed, captions_per_image) for own in split_seeds(split, n, seed)]
-    scenes, gold = zip(*in_processes(_written, calls, workers), strict=True)
+    if n < 1 or n % family:
+        raise ValueError(
+            f"n is {n}, but a collection needs at least one picture, and whole families of {family}"
+        )
+    seeds = split_seeds(split, n // family, seed)
+    calls = [(own, split, seed, captions_per_image, family) for own in seeds]
+    told = [one for own in in_processes(_written, calls, workers) for one in own]
+    scenes, gold = zip(*told, strict=True)
     features, scores, names = extract_features(scenes, workers=workers, desc=f"world {split}")
     return WorldImages(
         name="world",
         split=split,
-        ids=tuple(f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes),
+        ids=tuple(
+            f"world-{split}-{own % 10**10:06d}" + (f"-{k}" if family > 1 else "")
+            for own in seeds
+            for k in range(family)
+        ),
         captions=tuple(tuple(caption.text for caption in some) for some in gold),
         features=features,
         open_image=partial(picture, scenes, SIZE),
@@ -78,9 +90,11 @@ def captioned_images(
     )
 
 
-def _written(own: int, seed: int, count: int) -> tuple[Scene, tuple[Caption, ...]]:
-    scene = sample_scene(own)
-    return scene, captions(scene, seed, count)
+def _written(
+    own: int, split: str, seed: int, count: int, size: int
+) -> list[tuple[Scene, tuple[Caption, ...]]]:
+    scenes = siblings(own, split, size) if size > 1 else (sample_scene(own),)
+    return [(scene, captions(scene, seed, count)) for scene in scenes]
 
 
 def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
