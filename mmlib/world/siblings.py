@@ -1,12 +1,20 @@
 """Families of scenes that structure alone tells apart: the same things, bound otherwise."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import combinations, count
 
 import numpy as np
 
 from mmlib.world.habits import PALETTE, PATTERNED
-from mmlib.world.scenes import action_relations, compose, into_split, sample_scene, scene_key
+from mmlib.world.scenes import (
+    action_relations,
+    compose,
+    into_split,
+    pick,
+    sample_scene,
+    scene_key,
+)
 from mmlib.world.schema import Scene, Thing
 
 _TRIES = 40  # for each sibling
@@ -15,9 +23,9 @@ _TRIES = 40  # for each sibling
 def family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
     """A scene of at least two things and `size` - 1 siblings of it, all of the split.
 
-    Siblings share setting, style, kinds, actions, who rides, holds or chases whom, and the colours
-    and patterns that occur, but not which thing has them, nor where things stand. seed: as of
-    `sample_scene`.
+    Siblings share setting, style, kinds, actions, who rides, holds or chases whom, and the colours,
+    patterns and sizes that occur, but not which thing has them, nor where things stand. seed: as
+    of `sample_scene`.
     """
     for attempt in count():
         rng = np.random.default_rng([seed, 2, attempt])
@@ -37,17 +45,26 @@ def family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
 
 
 def sibling(scene: Scene, rng: np.random.Generator) -> Scene | None:
-    """The same things with colours and patterns exchanged, placed anew; None where it fails."""
-    things = list(scene.things)
-    for name, usual in (("colour", PALETTE), ("pattern", PATTERNED)):
-        values = [getattr(thing, name) for thing in things]
-        for i, j in enumerate(rng.permutation(len(things))):
-            a, b = values[i], values[j]
-            if _may(things[i], name, b, usual) and _may(things[j], name, a, usual):
-                values[i], values[j] = b, a
-                things[i], things[j] = (replace(things[k], **{name: values[k]}) for k in (i, j))
-    return compose(rng, scene.setting, scene.style, things, action_relations(scene))
+    """The same things, placed anew, of which two have exchanged their colours, two their patterns
+    and two their sizes, where the world has such things; None where no place is found.
+    """
+    things, ties = list(scene.things), action_relations(scene)
+    held = {j for _, relation, j in ties if relation == "holding"}  # no one holds a large ball
+    for name, usual in (("colour", PALETTE), ("pattern", PATTERNED), ("size", {})):
+        free = [k for k in range(len(things)) if name != "size" or k not in held]
+        pairs = [
+            (i, j) for i, j in combinations(free, 2)
+            if getattr(things[i], name) != getattr(things[j], name)
+            and _may(things[i], getattr(things[j], name), usual)
+            and _may(things[j], getattr(things[i], name), usual)
+        ]  # fmt: skip
+        if pairs:
+            i, j = pick(rng, pairs)
+            one, other = getattr(things[i], name), getattr(things[j], name)
+            things[i] = replace(things[i], **{name: other})
+            things[j] = replace(things[j], **{name: one})
+    return compose(rng, scene.setting, scene.style, things, ties)
 
 
-def _may(thing: Thing, name: str, value: str, usual: dict) -> bool:
-    return value in usual.get(thing.kind, ()) or (name == "pattern" and value == "plain")
+def _may(thing: Thing, value: str, usual: Mapping[str, Sequence[str]]) -> bool:
+    return not usual or value == "plain" or value in usual[thing.kind]

@@ -26,7 +26,7 @@ def test_siblings_share_things_and_facts_but_not_who_has_them(split):
                 of_all = [[getattr(t, name) for t in one.things] for one in (scene, first)]
                 assert Counter(of_all[0]) == Counter(of_all[1])
                 bound += of_all[0] != of_all[1]
-    assert bound > 10  # in the other siblings only places differ
+    assert bound > 30  # a colour, pattern or size of 30 siblings, where things allow it
 
 
 def test_families_are_collected_whole():
