@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from bench_links import FEATURES, WORD_WIDTH, WORDS, make_batch
 from measure import machine, times_ms
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
@@ -23,7 +24,6 @@ from mmlib.papers.links.arrays import Batch
 from mmlib.papers.links.model import LinkModel, Settings, dense_correspondence, document_loss
 
 Step = Callable[[], tuple[dict[str, Tensor], Tensor]]
-WORDS, LENGTH, FEATURES = 2000, 12, 1664
 
 
 class Links(nn.Module):
@@ -67,14 +67,12 @@ class Layer(nn.Module):
 
 def links(sentences: int, width: int) -> tuple[Callable[[], nn.Module], tuple[Batch]]:
     """Eleven documents of so many sentences and images each; and a maker of models."""
-    mask = torch.ones(11, sentences, dtype=torch.bool)
-    count = mask.numel()
-    batch = Batch(
-        ids=torch.randint(2, WORDS, (count, LENGTH)), lengths=torch.full((count,), LENGTH),
-        features=torch.randn(count, FEATURES), rows=mask, columns=mask,
-    )  # fmt: skip
     settings = Settings(width=width, dropout=0.0)
-    return lambda: Links(LinkModel(torch.randn(WORDS, 300) / 10, FEATURES, settings)), (batch,)
+
+    def make() -> nn.Module:
+        return Links(LinkModel(torch.randn(WORDS, WORD_WIDTH) / 10, FEATURES, settings))
+
+    return make, (make_batch(11, sentences, sentences),)
 
 
 def graphs(captions: int, width: int) -> tuple[Callable[[], nn.Module], tuple[Tensor, ...]]:
