@@ -107,6 +107,15 @@ def alone(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
     return Answer({}, [{"ms": 100.0}])
 
 
+def in_threads(workers: int = 2, threads: int = 1):
+    """A Dask cluster whose workers are threads of this process."""
+    import distributed  # late: workers, which need none, import this module
+
+    return distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=threads, processes=False, dashboard_address=None
+    )
+
+
 # --- Recording it ------------------------------------------------------------------------------
 
 

@@ -5,8 +5,8 @@ import sys
 import threading
 import time
 
-import distributed
 import pytest
+from tiny_jobs import in_threads
 
 from mmlib.core.errors import DataError
 from mmlib.core.parallel import ahead, in_processes, on_cluster
@@ -99,13 +99,6 @@ def test_an_error_in_an_item_comes_in_its_turn():
 
 
 # --- A cluster ---------------------------------------------------------------------------------
-
-
-def in_threads(workers, threads=1):
-    """Workers that are threads of this process."""
-    return distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=threads, processes=False, dashboard_address=None
-    )
 
 
 def take(folder, number):

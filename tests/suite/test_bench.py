@@ -150,6 +150,22 @@ def test_graphs_are_like_those_of_captions(bench_cora):
         assert texts.starts[kind][-1] / 1000 == pytest.approx(wanted, abs=0.2)
 
 
+# --- Seeds side by side ---------------------------------------------------------------------------
+
+
+def test_seeds_side_by_side_are_timed_where_they_are_right(load, capsys, monkeypatch):
+    bench_seeds = load("bench_seeds")
+    bench_seeds.main(["--quick"])
+    rows = rows_of(capsys.readouterr().out)[1:]
+    assert [len(row) for row in rows] == [4, 4]
+    right = bench_seeds.functional_call
+    monkeypatch.setattr(
+        bench_seeds, "functional_call", lambda *arguments: 1.001 * right(*arguments)
+    )
+    with pytest.raises(AssertionError, match="not close"):
+        bench_seeds.main(["--quick"])
+
+
 # --- On a GPU -------------------------------------------------------------------------------------
 
 # What a machine with PyTorch, NumPy, SciPy and transformers lacks.
@@ -281,7 +297,9 @@ def test_the_peak_of_a_process_with_a_child(measure, tmp_path):
 
 def test_every_benchmark_has_a_quick_run(load):
     scripts = sorted(path.stem for path in FOLDER.glob("bench_*.py"))
-    assert scripts == ["bench_cora", "bench_links", "bench_retrieval", "bench_scenegraph"]
+    assert scripts == [
+        f"bench_{name}" for name in ("cora", "links", "retrieval", "scenegraph", "seeds")
+    ]
     for name in scripts:
         with pytest.raises(SystemExit) as stop:
             load(name).main(["--help"])

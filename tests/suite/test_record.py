@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import distributed
 import pandas as pd
 import pytest
 import tiny_jobs
@@ -118,9 +117,7 @@ def test_no_record_and_a_damaged_one_say_so(tmp_path):
 
 def test_step_times_are_measured_one_after_another_on_a_cluster_too(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "room", tiny_jobs.room(timed=True))
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
+    with tiny_jobs.in_threads() as cluster:
         found = make(tmp_path, cluster=cluster.scheduler_address)
         assert set(found.table.value[found.table.metric == "ms"]) == {100}
         monkeypatch.setattr(record, "run_jobs", partial(at_once, record.run_jobs))

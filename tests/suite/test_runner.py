@@ -8,10 +8,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-import distributed
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
+from tiny_jobs import in_threads
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
 from mmlib.suite import cli, runner
@@ -115,9 +115,7 @@ def test_notebooks_run_on_a_cluster_and_are_told_in_their_order(tmp_path):
         write_notebook(tmp_path / f"{name}.ipynb", SETTINGS, *cells, RESULTS, judgement())
         for name, cells in (("slow", [wait]), ("broken", ["1 / 0"]))
     ]
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
+    with in_threads() as cluster:
         address = cluster.scheduler_address
         slow, broken = runner.run_notebooks(paths, tmp_path / "runs", {}, 120, address)
     assert slow.ok, slow.problems
