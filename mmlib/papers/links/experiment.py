@@ -99,7 +99,7 @@ BUDGETS: dict[str, dict[str, Settings]] = {
         UNLABELLED: replace(_WORLD, steps=20),
     },
     "flickr8k": {
-        "coco": replace(_FLICKR8K, steps=150),
+        "coco": replace(_FLICKR8K, steps=250),
         "mixed5": _FLICKR8K,
         "cohesive": _FLICKR8K,
         "stress": replace(_FLICKR8K, steps=60),
