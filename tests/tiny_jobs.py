@@ -140,7 +140,7 @@ def room(
         ],
     )  # fmt: skip
     documents = SimpleNamespace(
-        load_documents=lambda tier, names, unlabelled: names or list(data),
+        load_documents=lambda tier, names: names or list(data),
         load_arrays=lambda names, tier: {name: data[name] for name in names},
     )
     return lambda number, module: {"experiment": experiment, "data": documents}[module]

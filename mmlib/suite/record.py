@@ -49,7 +49,7 @@ def record(
     experiment, data_module = room(number, "experiment"), room(number, "data")
     if cluster:  # found out now, not after the documents are built
         connect(cluster).close()
-    study = data_module.load_documents(tier, datasets, unlabelled=not datasets)
+    study = data_module.load_documents(tier, datasets)
     data = data_module.load_arrays(study, tier)
     folder = (folder or evidence_dir()) / tier
     head = records.header(

@@ -6,12 +6,19 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
+from scipy.stats import hypergeom
 
 from mmlib.core.files import read_rows
 from mmlib.core.jobs import Answer, Job
-from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.core.ranking import KS, metrics, ranks_of_scores
 from mmlib.papers.cora.graphs import SPLITS, Arrays, GraphSet, Split, Texts
-from mmlib.papers.cora.training import different_entities, entity_ranks, per_item
+from mmlib.papers.cora.training import (
+    different_entities,
+    entity_ranks,
+    hits_of_captions,
+    images_with_entities,
+    per_item,
+)
 
 PENALTIES = (1.0, 10.0, 100.0)  # of the ridge regression
 
@@ -93,6 +100,7 @@ def describe_captions(
     """What each test caption says: its objects, attributes and relations; NaN for images.
 
     "entity rank": of each image, where entities are ranked by how often captions name them.
+    "entity to image, R@K": what images in random order would give.
     """
     test = arrays.splits["test"]
     graphs = test.texts["graph"]
@@ -107,4 +115,7 @@ def describe_captions(
     often = np.bincount(which, minlength=len(index)).astype(float)
     ranks = entity_ranks(np.tile(often, (len(none), 1)), graphs, test)
     values["entity rank"] = np.concatenate([np.full(len(graphs), np.nan), ranks])
+    held = np.bincount(images_with_entities(graphs, test)[1])  # images that have each entity
+    chance = hypergeom.sf(0, len(none), held[:, None], np.array(KS))
+    values |= hits_of_captions(chance, graphs, len(none))
     return Answer({"test": values})

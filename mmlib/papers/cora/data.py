@@ -1,5 +1,6 @@
 """Captions, images and graphs of each tier, to look at and as arrays to train on."""
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.paths import cache_dir, data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k, precomputed
+from mmlib.features.bert import BertEncoder
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
@@ -22,10 +24,10 @@ from mmlib.features.text import (
     tokenize,
     train_word2vec,
 )
-from mmlib.papers.cora.experiment import ERRORS, RATES, budget
+from mmlib.papers.cora.experiment import ERRORS, RATES, WITH_BERT, budget
 from mmlib.papers.cora.graphs import SPLITS, Arrays, Split, Texts
 from mmlib.papers.cora.model import Settings
-from mmlib.papers.cora.texts import DELIMITERS, Reader
+from mmlib.papers.cora.texts import DELIMITERS, PieceReader, Reader
 from mmlib.world import WorldImages, captioned_images
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.logic import satisfies
@@ -69,21 +71,31 @@ class Captions:
 Study = Mapping[str, Captions]
 
 
-def load_documents(
-    tier: str, datasets: Sequence[str] = (), seed: int = 0, unlabelled: bool = False
-) -> Study:
+def load_documents(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     """The collections of a tier: all that are there, or those that are named.
 
     world: drawn here. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` and `coco`
     in a layout of `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where
     there are any; the test images of MS-COCO are all 5,000 where "testall" is there.
-    unlabelled: not used; captions need no labels.
+    "flickr8k_bert" and so on are the same captions, to be read by the BERT in `<MMLIB_DATA>/bert`
+    too; of photographs they come by themselves where that folder is there.
     Raises ValueError for a tier or collection that is not there, DataError for missing data.
     """
     if tier not in DATASETS:
         raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")
-    if unknown := [name for name in datasets if name not in DATASETS[tier]]:
+    plain = list(dict.fromkeys(name.removesuffix(WITH_BERT) for name in datasets))
+    if unknown := [name for name in plain if name not in DATASETS[tier]]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
+    found = _load(tier, plain, seed)
+    more = [f"{name}{WITH_BERT}" for name in found if tier != "world" and _bert().is_dir()]
+    return {n: found[n.removesuffix(WITH_BERT)] for n in datasets or [*found, *more]}
+
+
+def _bert() -> Path:
+    return data_dir() / "bert"
+
+
+def _load(tier: str, datasets: Sequence[str], seed: int) -> dict[str, Captions]:
     cores = os.cpu_count() or 1
     if tier == "world":
         drawn: dict[str, Any] = {
@@ -154,11 +166,17 @@ def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabular
     return vocabulary, (table - table.mean(axis=0)) / table.std(axis=0, ddof=1)
 
 
-def prepare(found: Captions, settings: Settings) -> Arrays:
+def prepare(found: Captions, settings: Settings, bert: Path | None = None) -> Arrays:
     """A collection as arrays. Only training captions and images choose words and scales.
 
     Features in memory are centred and divided by one deviation; those of a file stay as they are.
+    bert: a BERT's folder, for texts in its word pieces, instead of those with parse errors. Raises
+    DataError where it cannot be read.
     """
+    pieces, told = None, ("", "")
+    if bert:
+        pieces = PieceReader(tokenizer=BertEncoder.from_pretrained(bert, "frozen").tokenizer)
+        told = str(bert), hashlib.sha256((bert / "model.safetensors").read_bytes()).hexdigest()
     vocabulary, table = word_vectors(found.captions("train"), settings)
     reader = Reader(vocabulary.words, settings.delimiters)
     train = found.images["train"].features
@@ -177,13 +195,16 @@ def prepare(found: Captions, settings: Settings) -> Arrays:
         }
         if found.gold:
             texts["gold"] = reader.graphs(found.gold[name])
-        if name == "test":
+        if pieces:
+            texts["graph, pieces"] = pieces.graphs(found.graphs[name])
+            texts["sequence, pieces"] = pieces.sequences(found.captions(name))
+        elif name == "test":
             texts |= damaged(found.graphs[name], reader)
         return Split(features, found.image_of(name), texts)
 
     queries = tuple(found.captions("test")[:QUERIES])
     splits = {name: split(name) for name in SPLITS}
-    return Arrays(splits, table, vocabulary.words, truth(found.images["test"]), queries)
+    return Arrays(splits, table, vocabulary.words, truth(found.images["test"]), queries, told)
 
 
 def damaged(graphs: Sequence[nx.MultiDiGraph], reader: Reader) -> dict[str, Texts]:
@@ -204,7 +225,10 @@ def damaged(graphs: Sequence[nx.MultiDiGraph], reader: Reader) -> dict[str, Text
 
 def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
     """All collections as arrays, each prepared as its budget says."""
-    return {name: prepare(found, budget(tier, name)) for name, found in study.items()}
+    return {
+        name: prepare(found, budget(tier, name), _bert() if name.endswith(WITH_BERT) else None)
+        for name, found in study.items()
+    }
 
 
 # --- What is true ------------------------------------------------------------------------------

@@ -351,7 +351,8 @@ class Arrays:
 
     embeddings (vocabulary, width): where word vectors start; vocabulary: the words by their ids.
     truth: what oracles score, (test images, test captions); where nobody knows, there is none.
-    queries: some test captions as text, to be timed.
+    queries: some test captions as text, to be timed. bert: a BERT's folder, and a hash of what is
+    in it; of such data the splits have the texts "graph, pieces" and "sequence, pieces" too.
     """
 
     splits: Mapping[str, Split]
@@ -359,11 +360,12 @@ class Arrays:
     vocabulary: tuple[str, ...]
     truth: Mapping[str, np.ndarray]
     queries: tuple[str, ...] = ()
+    bert: tuple[str, str] = ("", "")
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all that jobs read; of large files see `file_fingerprint`."""
-        digest = hashlib.sha256(repr((self.vocabulary, self.queries)).encode())
+        digest = hashlib.sha256(repr((self.vocabulary, self.queries, self.bert[1])).encode())
         parts: dict[str, Any] = {"embeddings": self.embeddings, **self.truth}
         for name, split in self.splits.items():
             parts |= {f"{name} features": split.features, f"{name} image_of": split.image_of}

@@ -7,15 +7,18 @@ differs, both forms are here: "printed" and "authors".
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora.graphs import Augmentation, Batch, GraphBatch, SequenceBatch
 
 Form = Literal["printed", "authors"]
+TUNING = {"frozen": "frozen", "prompts": "ptuning", "tuned": "full"}  # of `System.words`
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class System:
     text: what stands for a caption: its scene "graph", the "gold" graph that it was written from
         (world), its words as a "sequence" (VSE∞, Chen et al., CVPR 2021), or the graph's phrases
         as a "bag", without any graph layer.
+    words: a phrase, or a caption, is read by a "GRU" over word vectors or by a BERT: "frozen",
+        with "prompts" (P-Tuning v2, Section 3.1), or "tuned" in full.
     steps: "two" (Section 3.3), or "one" GAT over objects and attributes at once (Joint, Table 3),
         which has no entities. attribute_layers, object_layers: of the two GATs (Table 3).
     connected: all objects of a caption are neighbours instead of the parsed ones (FC, Table 3).
@@ -41,6 +46,7 @@ class System:
 
     system: str
     text: Literal["graph", "gold", "sequence", "bag"] = "graph"
+    words: Literal["GRU", "frozen", "prompts", "tuned"] = "GRU"
     steps: Literal["two", "one"] = "two"
     attribute_layers: int = 1
     object_layers: int = 2
@@ -60,7 +66,13 @@ class System:
     @property
     def reads(self) -> str:
         """Which of a split's texts it reads."""
-        return "graph" if self.text == "bag" else self.text
+        kind = "graph" if self.text == "bag" else self.text
+        return f"{kind}, pieces" if self.bert else kind
+
+    @property
+    def bert(self) -> bool:
+        """Whether words are read by a BERT."""
+        return self.words != "GRU"
 
     @property
     def coded(self) -> bool:
@@ -273,18 +285,39 @@ class PhraseGRU(nn.Module):
         return self.gru(packed)[1].mean(dim=0)
 
 
+class PhraseBERT(nn.Module):
+    """A phrase is the mean of BERT's states over its tokens (Section 3.1; P-Tuning v2)."""
+
+    def __init__(self, bert: BertEncoder):
+        super().__init__()
+        self.bert = bert
+
+    def states(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Ids (U, L), lengths (U,) -> token states (U, L, width) and their mask (U, L)."""
+        mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
+        return self.bert(ids, mask), mask
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (U, L), lengths (U,) -> (U, width)."""
+        return self.bert.pool(*self.states(ids, lengths))
+
+
 class ConceptEncoder(nn.Module):
     """Phrases to R^D: a phrase encoder, then a layer for nodes and one for relations (Section 3.1).
 
-    One phrase encoder for all or, `coded`, a one-way GRU each for objects, attributes, relations.
+    words: word vectors for a GRU, or a BERT. One phrase encoder for all or, `coded`, a one-way GRU
+    each for objects, attributes, relations.
     """
 
-    def __init__(self, embed: nn.Embedding, width: int, dropout: float, coded: bool):
+    def __init__(self, words: nn.Embedding | BertEncoder, width: int, dropout: float, coded: bool):
         super().__init__()
-        inner = embed.embedding_dim
-        self.phrases = nn.ModuleList(
-            [PhraseGRU(embed, bidirectional=not coded) for _ in range(3 if coded else 1)]
-        )
+        own: list[nn.Module]
+        if isinstance(words, BertEncoder):
+            inner, own = words.width, [PhraseBERT(words)]
+        else:
+            inner = words.embedding_dim
+            own = [PhraseGRU(words, bidirectional=not coded) for _ in range(3 if coded else 1)]
+        self.phrases = nn.ModuleList(own)
         self.node, self.relation = nn.Linear(inner, width), nn.Linear(inner, width)
         self.dropout = nn.Dropout(dropout)
 
@@ -378,16 +411,27 @@ class GraphEncoder(nn.Module):
 
 
 class SequenceEncoder(nn.Module):
-    """VSE∞'s caption encoder: words through a Bi-GRU, its directions averaged, then GPO."""
+    """VSE∞'s caption encoder: words through a Bi-GRU, its directions averaged, then GPO.
 
-    def __init__(self, embed: nn.Embedding, width: int):
+    With a BERT, its token states through a linear layer, then GPO.
+    """
+
+    def __init__(self, words: nn.Embedding | BertEncoder, width: int):
         super().__init__()
-        self.embed, self.pool = embed, GPO()
-        self.gru = nn.GRU(embed.embedding_dim, width, batch_first=True, bidirectional=True)
+        self.words: nn.Module
+        self.pool = GPO()
+        if isinstance(words, BertEncoder):
+            self.words, self.linear = PhraseBERT(words), nn.Linear(words.width, width)
+        else:
+            self.words = words
+            self.gru = nn.GRU(words.embedding_dim, width, batch_first=True, bidirectional=True)
 
     def forward(self, batch: SequenceBatch) -> tuple[Tensor, None]:
         """Captions (B, D); there are no entities."""
-        states = both_ways(self.gru, self.embed(batch.tokens), batch.lengths)
+        if isinstance(self.words, PhraseBERT):
+            states = self.linear(self.words.states(batch.tokens, batch.lengths)[0])
+        else:
+            states = both_ways(self.gru, self.words(batch.tokens), batch.lengths)
         return self.pool(states, batch.lengths), None
 
 
@@ -485,21 +529,32 @@ class Matcher(nn.Module):
     """An image encoder and a text encoder into one space; the similarity is the cosine (eq. 1).
 
     region_width: of the image features; words (vocabulary, word_width): where word vectors start.
+    bert: the folder of one, for systems that read by it. Raises ValueError where it is missing,
+    and for the authors' form of it, of which nothing is known.
     """
 
-    def __init__(self, system: System, settings: Settings, region_width: int, words: Tensor):
+    def __init__(
+        self, system: System, settings: Settings, region_width: int, words: Tensor,
+        bert: str | Path = "",
+    ):  # fmt: skip
         super().__init__()
+        if system.bert and (not bert or system.coded):
+            raise ValueError(f"{system.system}: {'the code has no BERT' if bert else 'no BERT'}")
         s, self.system, self.settings = settings, system, settings
         self.images = ImageEncoder(
             region_width, s.width, s.heads, s.image_dropout,
             attention=system.regions == "attention", positions=system.coded,
         )  # fmt: skip
-        embed = nn.Embedding.from_pretrained(words.clone(), freeze=False, padding_idx=0)
+        reader: nn.Embedding | BertEncoder
+        if system.bert:
+            reader = BertEncoder.from_pretrained(bert, TUNING[system.words])
+        else:
+            reader = nn.Embedding.from_pretrained(words.clone(), freeze=False, padding_idx=0)
         self.texts: nn.Module
         if system.text == "sequence":
-            self.texts = SequenceEncoder(embed, s.width)
+            self.texts = SequenceEncoder(reader, s.width)
             return
-        concepts = ConceptEncoder(embed, s.width, s.graph_dropout, system.coded)
+        concepts = ConceptEncoder(reader, s.width, s.graph_dropout, system.coded)
         bag = system.text == "bag"
         self.texts = BagEncoder(concepts) if bag else GraphEncoder(concepts, system, s)
 
@@ -540,7 +595,14 @@ class Matcher(nn.Module):
 
 
 def parameter_groups(model: nn.Module, rate: float, word_rate: float) -> Sequence[dict]:
-    """For an optimiser: word vectors at `word_rate` times the rate of all the rest."""
-    words = {id(m.weight): m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
-    rest = [p for p in model.parameters() if id(p) not in words]
-    return [{"params": rest, "lr": rate}, {"params": list(words.values()), "lr": rate * word_rate}]
+    """For an optimiser: word vectors at `word_rate` times the rate of all the rest.
+
+    Of a BERT only what it is to learn, at rates of its own.
+    """
+    berts = [m for m in model.modules() if isinstance(m, BertEncoder)]
+    own = {id(p) for bert in berts for p in bert.parameters()}
+    words = {id(m.weight): m.weight for m in model.modules()
+             if isinstance(m, nn.Embedding) and id(m.weight) not in own}  # fmt: skip
+    rest = [p for p in model.parameters() if id(p) not in words and id(p) not in own]
+    groups = [{"params": rest, "lr": rate}, {"params": [*words.values()], "lr": rate * word_rate}]
+    return groups + [group for bert in berts for group in bert.parameter_groups(rate)]

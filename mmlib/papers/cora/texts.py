@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -78,3 +79,24 @@ class Reader:
     @property
     def _mask(self) -> int:
         return self.vocabulary.index("[MASK]")
+
+
+@dataclass(frozen=True)
+class PieceReader(Reader):
+    """Text to the ids of a BERT's word pieces, each phrase between [CLS] and [SEP]."""
+
+    vocabulary: tuple[str, ...] = ()
+    delimiters: bool = True
+    tokenizer: Any = None
+
+    def ids(self, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (phrases, longest) int64 padded with 0, lengths (phrases,)."""
+        found = self.tokenizer(list(phrases), truncation=True, max_length=LONGEST + 2)["input_ids"]
+        lengths = np.array([len(row) for row in found])
+        ids = np.zeros((len(found), lengths.max()), dtype=np.int64)
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(found)
+        return ids, lengths
+
+    @property
+    def _mask(self) -> int:
+        return self.tokenizer.convert_tokens_to_ids("[MASK]")

@@ -74,7 +74,9 @@ def train(
     system, s = System(**job.system), Settings(**job.settings)
     texts, split = texts_of(system, arrays, job.seed), arrays.splits["train"]
     seed_everything(job.seed)
-    model = Matcher(system, s, split.features.shape[2], torch.tensor(arrays.embeddings)).to(device)
+    width, table = split.features.shape[2], torch.tensor(arrays.embeddings)
+    model = Matcher(system, s, width, table, arrays.bert[0]).to(device)
+    how = replace(s, delimiters=s.delimiters or system.bert)
     # What is evaluated: the model, or a running mean of its weights.
     average = get_ema_multi_avg_fn(s.ema)
     mean = AveragedModel(model, multi_avg_fn=average, use_buffers=True) if s.ema else None
@@ -87,7 +89,7 @@ def train(
     if mean:
         optimizer.register_step_post_hook(lambda *_: mean.update_parameters(model))
     match = "caption" if system.coded else "image"
-    shuffled = batches(split, texts["train"], s, s.batch, s.captions, match, job.seed, device)
+    shuffled = batches(split, texts["train"], how, s.batch, s.captions, match, job.seed, device)
     shown = sum(min(len(own), s.captions) for own in split.captions_of)
     steps = s.epochs * (shown // s.batch + (shown % s.batch > 1))
     schedule = LambdaLR(optimizer, partial(rate, steps=steps, settings=s))
@@ -224,11 +226,49 @@ def entity_ranks(scores: np.ndarray, graphs: GraphSet, split: Split) -> np.ndarr
     All different (name, attributes) of the split's captions are ranked (Section 4.4; the paper
     judged a few by eye). scores (images, different entities), as `different_entities` has them.
     """
-    _, which = different_entities(graphs)
+    image, entity = images_with_entities(graphs, split)
+    return best_ranks(scores, _by(image, entity))
+
+
+def image_ranks(scores: np.ndarray, graphs: GraphSet, split: Split) -> np.ndarray:
+    """For each different entity the rank of the best image of which a caption has it, (different,).
+
+    All images of the split are ranked; scores as of `entity_ranks`.
+    """
+    image, entity = images_with_entities(graphs, split)
+    return best_ranks(scores.T, _by(entity, image))
+
+
+def images_with_entities(graphs: GraphSet, split: Split) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs, once each, of an image and a different entity of its captions: both (pairs,)."""
     caption, *_ = graphs.entities(np.arange(len(graphs)))
-    pairs = np.unique(np.column_stack([split.image_of[caption], which]), axis=0)
-    own = np.split(pairs[:, 1], np.flatnonzero(np.diff(pairs[:, 0])) + 1)
-    return best_ranks(scores, [one.tolist() for one in own])
+    _, which = different_entities(graphs)
+    image, entity = np.unique(np.column_stack([split.image_of[caption], which]), axis=0).T
+    return image, entity
+
+
+def _by(keys: np.ndarray, values: np.ndarray) -> list[list[int]]:
+    """The values of each key, all keys in order."""
+    order = np.argsort(keys, kind="stable")
+    ends = np.flatnonzero(np.diff(keys[order])) + 1
+    return [own.tolist() for own in np.split(values[order], ends)]
+
+
+def hits_of_captions(hit: np.ndarray, graphs: GraphSet, images: int) -> dict[str, np.ndarray]:
+    """ "entity to image, R@K": what share of a caption's entities find an image of theirs, percent.
+
+    hit (different entities, Ks): whether, or how likely, each is among the first K. An item a
+    caption, then NaN for each image.
+    """
+    caption, *_ = graphs.entities(np.arange(len(graphs)))
+    _, which = different_entities(graphs)
+    count, none = np.bincount(caption, minlength=len(graphs)), np.full(images, np.nan)
+    return {
+        f"entity to image, R@{k}": np.concatenate(
+            [100 * np.bincount(caption, column[which], len(graphs)) / count, none]
+        )
+        for k, column in zip(KS, hit.T, strict=True)
+    }
 
 
 def different_entities(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
@@ -251,7 +291,7 @@ def train_and_score(
     where there are several thousand images. A system of several members is their ensemble
     (similarities averaged, Section 4.2) and also has "RSUM of members" and, with entities,
     "RSUM, reranked" (eq. 14). An analysed one has "RSUM, edge 30 %" and so on, of parse errors
-    (Section 9), and "entity rank" of its images.
+    (Section 9), "entity rank" of its images, and "entity to image, R@1" and so on of its captions.
     """
     started = time.process_time()
     system, test = System(**job.system), arrays.splits["test"]
@@ -317,4 +357,6 @@ def _analysed(model: Matcher, seen: Encoded, test: Split, device: str) -> Mappin
         none = np.full(len(test.image_of), np.nan)  # captions do not take part
         scores = seen.images @ seen.entities[different_entities(graphs)[0]].T
         values["entity rank"] = np.concatenate([none, entity_ranks(scores, graphs, test)])
+        hit = image_ranks(scores, graphs, test)[:, None] <= np.array(KS)
+        values |= hits_of_captions(hit, graphs, len(test.features))
     return values

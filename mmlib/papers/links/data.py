@@ -70,13 +70,13 @@ class Study:
 
 
 def load_documents(
-    tier: str, kinds: Sequence[str] = (), seed: int = 0, unlabelled: bool = False
+    tier: str, kinds: Sequence[str] = (), seed: int = 0, unlabelled: bool | None = None
 ) -> Study:
     """Documents of a tier: all kinds that it has, or those that are named.
 
     world: drawn here. flickr8k: built from its photographs. paper: every folder of
     `<MMLIB_DATA>/links/` that holds docs.json, id2row.json and features.npy.
-    unlabelled: also the documents whose links nobody knows.
+    unlabelled: also the documents whose links nobody knows; None: where no kind is named.
     Raises ValueError for a tier or kind that is not there, FileNotFoundError for missing data.
     """
     if tier == "paper":
@@ -87,7 +87,7 @@ def load_documents(
     if unknown := [kind for kind in wanted if kind not in KINDS[tier]]:
         raise ValueError(f"no documents {unknown[0]!r} here; there are {', '.join(KINDS[tier])}")
     make = _world_documents if tier == "world" else _flickr8k_documents
-    return make(wanted, seed, unlabelled)
+    return make(wanted, seed, not kinds if unlabelled is None else unlabelled)
 
 
 def _world_documents(kinds: Sequence[str], seed: int, unlabelled: bool) -> Study:

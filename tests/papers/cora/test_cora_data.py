@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_cora
 
 from mmlib import scenegraph
 from mmlib.core.errors import DataError
@@ -111,6 +112,22 @@ def folder(tmp_path_factory):
             graphs_ = {str(i): entry for i, entry in enumerate(entries[: len(lines)])}
             (base.parent / "scene_graph" / f"{split}.json").write_text(json.dumps(graphs_))
     return root
+
+
+def test_with_a_bert_captions_are_there_in_its_pieces(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    (tmp_path / "f30k").symlink_to(folder / "f30k")
+    monkeypatch.setattr(data, "budget", lambda *_: replace(budget("paper", "f30k"), word_width=8))
+    with pytest.raises(DataError, match="no such folder"):
+        load_arrays(load_documents("paper", ["f30k_bert"]), "paper")
+    assert list(load_documents("paper")) == ["f30k"]
+    (tmp_path / "bert").mkdir()
+    tiny_cora.write_bert(tmp_path / "bert")
+    study = load_documents("paper")
+    assert list(study) == ["f30k", "f30k_bert"]
+    test = load_arrays(study, "paper")["f30k_bert"].splits["test"]
+    assert set(test.texts) == {"graph", "sequence", "graph, pieces", "sequence, pieces"}
+    assert {len(texts) for texts in test.texts.values()} == {10}
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def small(monkeypatch):
     monkeypatch.setattr(experiment, "SYSTEMS", {name: SYSTEMS[name] for name in FEW})
     monkeypatch.setattr(experiment, "budget", lambda *_: replace(tiny_cora.HOW, epochs=1))
     monkeypatch.setattr(experiment, "stages", lambda *how: stages(*how)[:-1])
-    monkeypatch.setattr(data, "load_documents", lambda tier, datasets, unlabelled: None)
+    monkeypatch.setattr(data, "load_documents", lambda tier, datasets: None)
     monkeypatch.setattr(data, "load_arrays", lambda study, tier: {"world": tiny_cora.tiny()})
 
 

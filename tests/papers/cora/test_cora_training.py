@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_cora import HOW, job, tiny
 
-from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.core.ranking import KS, metrics, ranks_of_scores
 from mmlib.papers.cora import baselines, training
 from mmlib.papers.cora.experiment import CAPTIONS, CEILINGS, ERRORS, FLOORS, RATES, SYSTEMS
 from mmlib.papers.cora.training import Encoded, encode, per_item, train, train_and_score
@@ -97,6 +97,24 @@ def test_an_image_finds_the_best_entity_of_its_captions():
         assert ranks[image] == 1 + min(order.index(k) for k in own)
 
 
+def test_an_entity_finds_the_best_image_of_its_captions():
+    split = toys.paired()
+    graphs = split.texts["graph"]
+    index, which = training.different_entities(graphs)
+    caption, *_ = graphs.entities(np.arange(len(graphs)))
+    scores = np.random.default_rng(0).random((4, len(index)))
+    ranks = training.image_ranks(scores, graphs, split)
+    for entity in range(len(index)):
+        own = {split.image_of[c] for k, c in enumerate(caption) if which[k] == entity}
+        order = np.argsort(-scores[:, entity]).tolist()
+        assert ranks[entity] == 1 + min(order.index(image) for image in own)
+    hits = training.hits_of_captions(ranks[:, None] <= np.array(KS), graphs, 4)
+    for c in range(len(graphs)):
+        own = [ranks[which[k]] <= 1 for k in range(len(which)) if caption[k] == c]
+        assert hits["entity to image, R@1"][c] == pytest.approx(100 * np.mean(own))
+    assert all(np.isnan(one[-4:]).all() for one in hits.values())
+
+
 # --- Trainings ---------------------------------------------------------------------------------
 
 
@@ -114,7 +132,8 @@ def test_a_training_rises_above_chance_and_its_answer_is_the_models(arrays):
     assert answer.history == history
     assert answer.seconds > 0
     damaged = {f"RSUM, {kind} {rate} %" for kind in ERRORS for rate in RATES}
-    assert set(values) == {"rank", "RSUM", "RSUM, reranked", "entity rank"} | damaged
+    found = {f"entity to image, R@{k}" for k in KS}
+    assert set(values) == {"rank", "RSUM", "RSUM, reranked", "entity rank"} | damaged | found
     items = len(arrays.clusters("test"))
     assert all(len(one) == items for one in values.values())
     assert values["RSUM, edge 10 %"].tolist() == values["RSUM"].tolist()  # here nothing was moved
@@ -234,3 +253,14 @@ def test_captions_are_described_beside_the_most_frequent_entities(arrays):
     assert (values["relations"][:48] == 1).all()
     assert np.isnan(values["objects"][48:]).all()
     assert (values["entity rank"][48:] >= 1).all()
+    # What images in random order give, drawn 400 times.
+    test, rng = arrays.splits["test"], np.random.default_rng(0)
+    graphs = test.texts["graph"]
+    many = len(training.different_entities(graphs)[0])
+    drawn = []
+    for _ in range(400):
+        ranks = training.image_ranks(rng.random((24, 1)).repeat(many, 1), graphs, test)
+        hit = ranks[:, None] <= np.array(KS)
+        drawn.append(training.hits_of_captions(hit, graphs, 24)["entity to image, R@1"][:48])
+    chance = values["entity to image, R@1"][:48].mean()
+    assert chance == pytest.approx(np.mean(drawn), abs=1.5)

@@ -173,3 +173,19 @@ def tiny(train=96, test=24):
 
 def job(name, how=HOW, seed=0, **changes):
     return Job(PAPER, "tiny", "tiny", asdict(replace(SYSTEMS[name], **changes)), seed, asdict(how))
+
+
+def write_bert(path):
+    """A small random BERT of these words, as it lies on a disk."""
+    import transformers
+
+    words = ["[PAD]", "[UNK]", *WORDS[2:]]
+    (path / "vocab.txt").write_text("\n".join(words) + "\n")
+    transformers.BertTokenizerFast.from_pretrained(path).save_pretrained(path)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=48, initializer_range=0.3,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(path)
+    return path

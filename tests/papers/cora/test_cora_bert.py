@@ -1,0 +1,120 @@
+"""Systems that read by a BERT, on a tiny random one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny_cora as toys
+import torch
+import transformers
+
+from mmlib.features.bert import BertEncoder
+from mmlib.papers.cora import experiment
+from mmlib.papers.cora.experiment import SYSTEMS, WITH_BERTS, budget, stages
+from mmlib.papers.cora.model import Matcher, PhraseBERT, System
+from mmlib.papers.cora.texts import PieceReader
+from mmlib.papers.cora.training import encode, texts_of, train, train_and_score
+
+NAMED = {one.system: one for one in WITH_BERTS}
+READ = [name for name, one in NAMED.items() if one.bert]
+HOW = replace(toys.HOW, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return toys.write_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def reader(folder):
+    return PieceReader(tokenizer=BertEncoder.from_pretrained(folder, "frozen").tokenizer)
+
+
+@pytest.fixture(scope="module")
+def arrays(folder, reader):
+    """Toy pictures whose texts are also there in word pieces."""
+    found = toys.tiny(train=48, test=12)
+
+    def with_pieces(split):
+        graphs, words = split.texts["graph"], split.texts["sequence"]
+        pieces = {
+            "graph, pieces": replace(graphs, **dict(zip(
+                ("tokens", "lengths"), reader.ids(graphs.phrases), strict=True))),
+            "sequence, pieces": reader.sequences(
+                [" ".join(toys.WORDS[i] for i in row[1 : n - 1])
+                 for row, n in zip(words.tokens, words.lengths, strict=True)]),
+        }  # fmt: skip
+        return replace(split, texts={**split.texts, **pieces})
+
+    splits = {name: with_pieces(split) for name, split in found.splits.items()}
+    return replace(found, splits=splits, bert=(str(folder), "a hash"))
+
+
+def job(name, **how):
+    return replace(toys.job("CORA", replace(HOW, **how)), system=vars(NAMED[name]))
+
+
+def test_pieces_are_those_of_each_text_alone(reader):
+    texts = ["red cup", "a dog of no name", "dog", "jumping quickly"]
+    ids, lengths = reader.ids(texts)
+    for text, row, n in zip(texts, ids, lengths, strict=True):
+        assert row[:n].tolist() == reader.tokenizer(text)["input_ids"]
+        assert not row[n:].any()
+    assert reader.graphs([toys.scene([("dog", "red")])]).mask_id == toys.MASK
+
+
+def test_a_phrase_is_the_mean_state_of_its_tokens(folder, reader):
+    texts = ["red cup", "old stone house", "dog"]
+    ids, lengths = map(torch.as_tensor, reader.ids(texts))
+    phrases = PhraseBERT(BertEncoder.from_pretrained(folder, "frozen"))(ids, lengths)
+    own = transformers.BertModel.from_pretrained(folder).eval()
+    for text, found in zip(texts, phrases, strict=True):
+        alone = own(**reader.tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
+        assert torch.allclose(found, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_it_trains_and_only_what_shall_learn_moves(arrays, folder, name):
+    model, history = train(job(name), arrays)
+    assert len(history) == 1
+    assert np.isfinite(history[0]["dev_RSUM"])
+    given = BertEncoder.from_pretrained(folder, "frozen").bert.state_dict()
+    (own,) = [m for m in model.modules() if isinstance(m, BertEncoder)]
+    moved = {k for k, v in own.bert.state_dict().items() if not torch.equal(v, given[k])}
+    last = {k for k in given if k.startswith("encoder.layer.1.")}
+    expected = {"frozen": set(), "prompts": last, "tuned": set(given) - {"embeddings.position_ids"}}
+    assert moved == expected[NAMED[name].words]
+    assert (own.prefix is not None) == (NAMED[name].words == "prompts")
+
+
+def test_an_answer_is_that_of_its_model(arrays):
+    name = "CORA, frozen BERT"
+    model, _ = train(job(name), arrays)
+    test = arrays.splits["test"]
+    seen = encode(model, test, texts_of(NAMED[name], arrays, 0)["test"])
+    values = train_and_score(job(name), arrays).values["test"]
+    own = (seen.captions * seen.images[test.image_of]).sum(axis=1)
+    above = (seen.images @ seen.captions.T > own + 1e-6).sum(axis=0)  # likes round differently
+    assert np.abs(values["rank"][: len(own)] - 1 - above).mean() < 0.2
+
+
+def test_without_a_bert_and_in_the_authors_form_there_is_none(arrays, folder):
+    words = torch.tensor(arrays.embeddings)
+    with pytest.raises(ValueError, match="no BERT"):
+        Matcher(System("x", words="frozen"), HOW, toys.INNER, words)
+    with pytest.raises(ValueError, match="the code has no BERT"):
+        Matcher(System("x", words="frozen", form="authors"), HOW, toys.INNER, words, folder)
+
+
+def test_their_collections_have_a_budget_and_jobs_of_their_own(arrays):
+    assert budget("flickr8k", "flickr8k_bert") == experiment.QUICK["flickr8k"]
+    jobs = [one for _, own, _ in stages("flickr8k", {"flickr8k_bert": arrays}, [0]) for one in own]
+    assert [one.system["system"] for one in jobs] == list(NAMED)
+    assert set(experiment.systems("flickr8k", "flickr8k_bert")) == set(NAMED)
+    assert not any(one.bert for one in SYSTEMS.values())
+
+
+def test_another_bert_is_other_data(arrays):
+    other = replace(arrays, bert=(arrays.bert[0], "another hash"))
+    elsewhere = replace(arrays, bert=("elsewhere", arrays.bert[1]))
+    assert other.fingerprint != arrays.fingerprint == elsewhere.fingerprint
