@@ -348,13 +348,14 @@ class BagEncoder(nn.Module):
     Without their ReLU, as the words of a sequence have none: positive vectors start out parallel.
     """
 
-    def __init__(self, concepts: ConceptEncoder):
+    def __init__(self, concepts: ConceptEncoder, dropout: float):
         super().__init__()
-        self.concepts, self.pool = concepts, GPO()
+        self.concepts, self.dropout, self.pool = concepts, nn.Dropout(dropout), GPO()
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, None]:
         """Captions (B, D); there are no entities."""
-        phrases, group = torch.cat(self.concepts.linear(batch)), of_captions(batch)
+        phrases = self.dropout(torch.cat(self.concepts.linear(batch)))
+        group = of_captions(batch)
         order = group.argsort(stable=True)
         return self.pool(*padded(phrases[order], group[order], batch.captions)), None
 
@@ -416,10 +417,10 @@ class SequenceEncoder(nn.Module):
     With a BERT, its token states through a linear layer, then GPO.
     """
 
-    def __init__(self, words: nn.Embedding | BertEncoder, width: int):
+    def __init__(self, words: nn.Embedding | BertEncoder, width: int, dropout: float):
         super().__init__()
         self.words: nn.Module
-        self.pool = GPO()
+        self.dropout, self.pool = nn.Dropout(dropout), GPO()
         if isinstance(words, BertEncoder):
             self.words, self.linear = PhraseBERT(words), nn.Linear(words.width, width)
         else:
@@ -432,7 +433,7 @@ class SequenceEncoder(nn.Module):
             states = self.linear(self.words.states(batch.tokens, batch.lengths)[0])
         else:
             states = both_ways(self.gru, self.words(batch.tokens), batch.lengths)
-        return self.pool(states, batch.lengths), None
+        return self.pool(self.dropout(states), batch.lengths), None
 
 
 # --- Image encoder (Section 3.5) ---------------------------------------------------------------
@@ -552,11 +553,13 @@ class Matcher(nn.Module):
             reader = nn.Embedding.from_pretrained(words.clone(), freeze=False, padding_idx=0)
         self.texts: nn.Module
         if system.text == "sequence":
-            self.texts = SequenceEncoder(reader, s.width)
+            self.texts = SequenceEncoder(reader, s.width, s.graph_dropout)
             return
         concepts = ConceptEncoder(reader, s.width, s.graph_dropout, system.coded)
         bag = system.text == "bag"
-        self.texts = BagEncoder(concepts) if bag else GraphEncoder(concepts, system, s)
+        self.texts = (
+            BagEncoder(concepts, s.graph_dropout) if bag else GraphEncoder(concepts, system, s)
+        )
 
     def encode_images(self, regions: Tensor, counts: Tensor) -> Tensor:
         """Unit vectors (B, D)."""

@@ -198,7 +198,7 @@ def test_sequences_are_encoded_as_each_alone():
     assert entities is None
     w = weights_of(one.texts)
     for row, n, caption in zip(batch.tokens, batch.lengths, captions, strict=True):
-        states = loops.both_ways(w, "gru", w["embed.weight"][row[:n].numpy()])
+        states = loops.both_ways(w, "gru", w["words.weight"][row[:n].numpy()])
         assert caption.tolist() == near(loops.gpo(w, "pool", states))
 
 
