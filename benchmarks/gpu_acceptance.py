@@ -87,9 +87,7 @@ def graphs(tiny: bool, device: str) -> Made:
     )  # fmt: skip
     images = rng.standard_normal((captions, regions, features), dtype=np.float32)
     split = cora.Split(images, every, {"graph": texts})
-    batch = cora.make_batch(
-        split, texts, every, settings, rng, list(every[:, None]), device=device
-    )
+    batch = cora.make_batch(split, texts, every, settings, rng, list(every[:, None]), device=device)
     system, words = cora_model.System("CORA"), torch.randn(1000, settings.word_width)
     model = cora_model.Matcher(system, settings, features, words)
     return model, lambda: model.loss(batch)
