@@ -230,8 +230,6 @@ def cora_arrays() -> dict[str, Any]:
         if job.system["system"] == "CORA"
     ]
     splits = {s: replace(one, features=np.array(one.features)) for s, one in arrays.splits.items()}
-    for name, split in splits.items():  # what CORA reads, without test graphs with errors
-        splits[name] = replace(split, texts={"graph": split.texts["graph"]})
     return {"arrays": replace(arrays, splits=splits), "job": job}
 
 
@@ -268,8 +266,8 @@ TRAININGS = {
 
 # What a file may hold besides tensors. It may have been copied here, so nothing else is unpickled.
 HELD = (
-    cora.GraphSet, cora.Split, cora.Arrays, Arrays, Job, Split, bytes, np.dtype, np.ndarray,
-    np.empty(0).__reduce__()[0],
+    cora.Arrays, cora.GraphSet, cora.SequenceSet, cora.Split, Arrays, Job, Split, bytes, np.dtype,
+    np.ndarray, np.empty(0).__reduce__()[0],
     *(type(np.dtype(name)) for name in ("bool", "f4", "f8", "i4", "i8")),
 )  # fmt: skip
 
