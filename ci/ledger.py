@@ -48,10 +48,10 @@ All claims, grouped by verdict; within a group by notebook, then by data. `pytho
 write` makes this page from the records, and `make lint` holds it to them.
 
 The effect of a claim of notebooks 03 and 04 is pooled over its parts (data sets or pairs of \
-them); *sd* is the estimated spread of the true effects between parts. *Another verdict* is the share of \
-halves of the seeds that give another verdict. Notebooks 00 to 02 show the part that is furthest \
-from the claim, and how many parts are supported. Both rules stand [below](#the-rules). How far to \
-trust a number: [README](../README.md#honest-limits)."""
+them); *sd* is the estimated spread of the true effects between parts. *Another verdict* is the \
+share of halves of the seeds that give another verdict. Notebooks 00 to 02 show the part that is \
+furthest from the claim, and how many parts are supported. Both rules stand [below](#the-rules). \
+How far to trust a number: [README](../README.md#honest-limits)."""
 
 
 @dataclass(frozen=True)
