@@ -78,15 +78,22 @@ def test_unequal_answers_are_not_timed(bench_links, monkeypatch):
 def test_a_step_and_a_query_of_cora(bench_cora, capsys):
     bench_cora.main(["--quick"])
     rows = rows_of(capsys.readouterr().out)
-    assert [len(row) for row in rows] == [7] * 5 + [5] * 5
+    assert [len(row) for row in rows] == [7] * 10
     steps, stages = rows[1:5], rows[6:]
     assert all(float(number) > 0 for row in steps for number in row[1:])
     assert [row[0] for row in stages] == ["parse", "encode", "search", "all"]
-    for column in (2, 4):
+    for column in (2, 5):
         wall = [float(row[column]) for row in stages]
         assert wall[-1] > max(wall[:-1])
     layer = steps[0]
     assert float(layer[4]) > float(layer[2])  # node pairs take memory
+
+
+def test_phrases_made_ahead_are_those_of_the_model(bench_cora):
+    phrases = tiny_cora.model_of().texts.concepts.phrases[0]
+    batch = tiny_cora.whole(tiny_cora.RICH)
+    ahead = bench_cora.Phrases(phrases)(batch.tokens, batch.lengths)
+    torch.testing.assert_close(ahead, phrases(batch.tokens, batch.lengths))
 
 
 def test_codes_that_lose_the_best_images_are_not_timed(bench_cora, monkeypatch):
