@@ -19,7 +19,7 @@ from measure import machine, times_ms
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
-from mmlib.cora import GATv2
+from mmlib.papers.cora.model import GATv2
 from mmlib.papers.links.arrays import Batch
 from mmlib.papers.links.model import LinkModel, Settings, dense_correspondence, document_loss
 

@@ -16,6 +16,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from unittest.mock import patch
@@ -24,8 +25,11 @@ import numpy as np
 import torch
 from measure import machine, process_peak_mib
 
-from mmlib import cora, cora_study
 from mmlib.core.parallel import ahead
+from mmlib.papers.cora import data
+from mmlib.papers.cora.experiment import budget
+from mmlib.papers.cora.graphs import Batch, batches
+from mmlib.papers.cora.model import Matcher, System
 
 ENTRY = (
     '"{n}": {{"caption": "a {0} {1} {2} {3} a {4} {5} {6} the {7} .", "entities": ['
@@ -75,10 +79,10 @@ class Stages:
         return cpu, wall
 
 
-def time_steps(model: cora.Matcher, batches: Iterable[cora.Batch]) -> tuple[float, float]:
+def time_steps(model: Matcher, prepared: Iterable[Batch]) -> tuple[float, float]:
     """Mean milliseconds of a training step and of the wait for its batch, without the first."""
     optimiser = torch.optim.AdamW(model.parameters(), fused=True)
-    left: Iterator[cora.Batch] = iter(batches)
+    left: Iterator[Batch] = iter(prepared)
     rows, started = [], time.perf_counter()
     for batch in left:
         there = time.perf_counter()
@@ -97,10 +101,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batches", type=int, default=2000, help="to prepare (default: 2000)")
     args = parser.parse_args(arguments)
     images, shape, words = {"train": 113_287, "dev": 5_000, "test": 5_000}, (36, 2048), 10_000
-    settings = cora_study.budget("paper")
+    settings = budget("paper", "coco")
     if args.quick:
         images, shape, words = {"train": 60, "dev": 20, "test": 20}, (4, 16), 30
-        settings = cora_study.budget("paper", width=32, heads=4, word_width=16, batch=16)
+        settings = replace(settings, width=32, heads=4, word_width=16, batch=16)
         args.batches = 10
     print(f"{machine()}; {5 * sum(images.values()):,} captions\n")
     with tempfile.TemporaryDirectory() as temporary, patch.dict(os.environ, MMLIB_DATA=temporary):
@@ -111,28 +115,27 @@ def main(arguments: list[str] | None = None) -> None:
         width = settings.word_width
         make_vectors(Path(temporary, "glove", f"glove.6B.{width}d.txt"), words, width)
         stages.done("make the files up")
-        study = cora_study.load("paper")
+        found = data.load_documents("paper", ["coco"])["coco"]
         stages.done("load captions and graphs")
-        preprocessor = cora_study.Preprocessor(study, settings)
-        stages.done("words")
-        arrays = preprocessor.arrays("CORA")
-        stages.done("graphs as arrays")
+        arrays = data.prepare(found, settings)
+        stages.done("words, graphs as arrays")
         assert arrays.fingerprint
         stages.done("fingerprint")
         train = arrays.splits["train"]
-        epoch = cora.batches(train, settings, seed=0)(0)
-        count = sum(1 for _ in islice(epoch, args.batches))
+        texts, how = train.texts["graph"], (settings, settings.batch, settings.captions)
+        epoch = batches(train, texts, *how, "image", 0)
+        count = sum(1 for _ in islice(epoch(0), args.batches))
         cpu, _ = stages.done(f"{args.batches} batches of {settings.batch}")
         size = train.features.nbytes / 2**20
         print(
             f"\n{count} batches: {1000 * cpu / count:.0f} ms of CPU each, drawn from "
             f"{size:,.0f} MiB of features\n"
         )
-        model = cora.build(settings, shape[1], embeddings=arrays.embeddings).train()
+        words_of = torch.tensor(arrays.embeddings)
+        model = Matcher(System("CORA"), settings, shape[1], words_of).train()
         print("| batches | ms a step | of which waiting |\n|---|--:|--:|")
         for name, prepared in (("in between", iter), ("ahead", ahead)):
-            batches = islice(cora.batches(train, settings, seed=0)(0), 4)
-            step, wait = time_steps(model, prepared(batches))
+            step, wait = time_steps(model, prepared(islice(epoch(0), 4)))
             print(f"| {name} | {step:.0f} | {wait:.1f} |")
         print(f"\npeak of resident memory: {process_peak_mib():,.0f} MiB")
 

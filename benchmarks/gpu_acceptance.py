@@ -21,18 +21,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import torch
 from measure import machine, tensor_peak_mib
 from torch import Tensor, nn
 
-from mmlib import coherence, cora, entailment
+from mmlib import coherence, entailment
 from mmlib.core.device import pick_device
 from mmlib.core.fit import seed_everything
 from mmlib.core.jobs import Job
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import metrics, rank_images_and_captions
+from mmlib.papers.cora import graphs as cora
+from mmlib.papers.cora import model as cora_model
+from mmlib.papers.cora import training as cora_training
 from mmlib.papers.links import model as links_model
 from mmlib.papers.links.arrays import Arrays, Batch, Split
 
@@ -65,31 +67,29 @@ def links(tiny: bool, device: str) -> Made:
 def graphs(tiny: bool, device: str) -> Made:
     """Paper 03: CORA, 128 captions of 3 objects, 36 regions of 2,048."""
     captions, regions, features = (4, 5, 16) if tiny else (128, 36, 2048)
-    rates = ("region_dropout", "image_dropout", "graph_dropout", "message_dropout")
-    settings = replace(cora.PRESETS["paper"], **dict.fromkeys(rates, 0.0))
+    rates = ("region_dropout", "image_dropout", "graph_dropout", "message_dropout",
+             "drop_objects", "drop_attributes", "drop_relations", "mask")  # fmt: skip
+    settings = replace(cora_model.Settings(), **dict.fromkeys(rates, 0.0))
     settings = replace(settings, width=16, word_width=8, heads=2) if tiny else settings
-    rng = np.random.default_rng(0)
-
-    def graph() -> nx.MultiDiGraph:
-        made = nx.MultiDiGraph()
-        for i, word in enumerate(rng.integers(3, 1000, 3)):
-            made.add_node(i, type="object", label=str(word))
-            made.add_node((i,), type="attribute", label=str(word % 50 + 3))
-            made.add_edge(i, (i,), type="attribute")
-        made.add_edge(0, 1, type="relation", label="3 4")
-        return made
-
-    def tokens(phrases: list[str]) -> tuple[Tensor, Tensor]:
-        rows = [torch.tensor([int(word) for word in phrase.split()]) for phrase in phrases]
-        lengths = torch.tensor([len(row) for row in rows])
-        return nn.utils.rnn.pad_sequence(rows, batch_first=True), lengths
-
-    texts = cora.GraphSet([graph() for _ in range(captions)], tokens)
+    rng, every = np.random.default_rng(0), np.arange(captions)
+    # Each object has an attribute, the first is related to the second by a phrase of two words.
+    objects = rng.integers(53, 1000, 3 * captions)
+    tokens = np.column_stack([np.arange(1000), np.zeros(1000, dtype=int)])
+    tokens[1] = 1, 2
+    texts = cora.GraphSet(
+        phrases=tuple(map(str, range(1000))),
+        tokens=tokens, lengths=np.count_nonzero(tokens, axis=1),
+        objects=objects, attributes=objects % 50 + 3, relations=np.ones(captions, dtype=int),
+        owner=np.tile(np.arange(3), captions),
+        subject=np.zeros(captions, dtype=int), object=np.ones(captions, dtype=int),
+        first_object=3 * np.arange(captions + 1), first_attribute=3 * np.arange(captions + 1),
+        first_relation=np.arange(captions + 1), mask_id=2,
+    )  # fmt: skip
     images = rng.standard_normal((captions, regions, features), dtype=np.float32)
-    every = np.arange(captions)
-    split = cora.Split(images, every, texts)
-    batch = cora.make_batch(split, every, settings, rng, list(every[:, None]), device)
-    model = cora.build(settings, features, embeddings=torch.randn(1000, settings.word_width))
+    split = cora.Split(images, every, {"graph": texts})
+    batch = cora.make_batch(split, texts, every, settings, rng, list(every[:, None]), device=device)
+    system, words = cora_model.System("CORA"), torch.randn(1000, settings.word_width)
+    model = cora_model.Matcher(system, settings, features, words)
     return model, lambda: model.loss(batch)
 
 
@@ -221,21 +221,24 @@ def measured(make: Callable[[bool, str], Made], tiny: bool, device: str) -> tupl
 
 
 def cora_arrays() -> dict[str, Any]:
-    from mmlib import cora_study
+    from mmlib.papers.cora import data, experiment
 
-    settings = cora_study.budget("flickr8k")
-    arrays = cora_study.Preprocessor(cora_study.load("flickr8k"), settings).arrays("CORA")
+    arrays = data.load_arrays(data.load_documents("flickr8k"), "flickr8k")["flickr8k"]
+    (job,) = [
+        job
+        for job in experiment.trainings("flickr8k", ["flickr8k"], [0])
+        if job.system["system"] == "CORA"
+    ]
     splits = {s: replace(one, features=np.array(one.features)) for s, one in arrays.splits.items()}
-    return {"splits": splits, "embeddings": arrays.embeddings, "settings": settings}
+    return {"arrays": replace(arrays, splits=splits), "job": job}
 
 
 def train_cora(kept: dict[str, Any], seed: int, device: str) -> float:
     """RSUM of the test pairs, in percent."""
-    seed_everything(seed)
-    width = kept["splits"]["train"].features.shape[2]
-    model = cora.build(kept["settings"], width, embeddings=kept["embeddings"])
-    cora.train(model, kept["splits"], seed, device)
-    seen = cora.encode(model, kept["splits"]["test"], device)
+    job, arrays = replace(kept["job"], seed=seed), kept["arrays"]
+    model, _ = cora_training.train(job, arrays, device)
+    test = arrays.splits["test"]
+    seen = cora_training.encode(model, test, test.texts["graph"], device)
     return metrics(rank_images_and_captions(seen.images, seen.captions, seen.image_of))["rsum"]
 
 
@@ -263,8 +266,8 @@ TRAININGS = {
 
 # What a file may hold besides tensors. It may have been copied here, so nothing else is unpickled.
 HELD = (
-    cora.GraphSet, cora.Settings, cora.Split, Arrays, Job, Split, bytes, np.dtype, np.ndarray,
-    np.empty(0).__reduce__()[0],
+    cora.Arrays, cora.GraphSet, cora.SequenceSet, cora.Split, Arrays, Job, Split, bytes, np.dtype,
+    np.ndarray, np.empty(0).__reduce__()[0],
     *(type(np.dtype(name)) for name in ("bool", "f4", "f8", "i4", "i8")),
 )  # fmt: skip
 

@@ -7,14 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
+import tiny_cora
 import tiny_links
 import torch
 from oracles import similarity
 
-from mmlib import cora
 from mmlib.papers.links.experiment import SYSTEMS
 
 STRUCTURED = tuple(name for name in SYSTEMS if name != "NoStruct")
@@ -79,19 +78,36 @@ def test_unequal_answers_are_not_timed(bench_links, monkeypatch):
 def test_a_step_and_a_query_of_cora(bench_cora, capsys):
     bench_cora.main(["--quick"])
     rows = rows_of(capsys.readouterr().out)
-    assert [len(row) for row in rows] == [7] * 4 + [4] * 5
-    steps, stages = rows[1:4], rows[5:]
+    assert [len(row) for row in rows] == [7] * 10
+    steps, stages = rows[1:5], rows[6:]
     assert all(float(number) > 0 for row in steps for number in row[1:])
     assert [row[0] for row in stages] == ["parse", "encode", "search", "all"]
-    wall = [float(row[2]) for row in stages]
-    assert wall[-1] > max(wall[:-1])
-    layers = steps[0]
-    assert float(layers[4]) > float(layers[2])  # node pairs take memory
+    for column in (2, 5):
+        wall = [float(row[column]) for row in stages]
+        assert wall[-1] > max(wall[:-1])
+    layer = steps[0]
+    assert float(layer[4]) > float(layer[2])  # node pairs take memory
+
+
+def test_phrases_made_ahead_are_those_of_the_model(bench_cora):
+    phrases = tiny_cora.model_of().texts.concepts.phrases[0]
+    batch = tiny_cora.whole(tiny_cora.RICH)
+    ahead = bench_cora.Phrases(phrases)(batch.tokens, batch.lengths)
+    torch.testing.assert_close(ahead, phrases(batch.tokens, batch.lengths))
+
+
+def test_codes_that_lose_the_best_images_are_not_timed(bench_cora, monkeypatch):
+    monkeypatch.setattr(bench_cora.Codes, "search", lambda self, query, k=10: np.arange(k))
+    settings = bench_cora.Settings(width=16, heads=2, word_width=6)
+    model = tiny_cora.model_of(settings)
+    texts = bench_cora.captions_of("world", "test", 6)
+    with pytest.raises(AssertionError, match="of the exact best ten"):
+        bench_cora.time_queries(model, tiny_cora.READER, 1000, texts)
 
 
 def test_files_of_the_size_of_coco(load, capsys):
     load("coco_sized").main(["--quick"])
-    stages, steps = np.split(np.array(rows_of(capsys.readouterr().out), dtype=object), [7])
+    stages, steps = np.split(np.array(rows_of(capsys.readouterr().out), dtype=object), [6])
     assert [row[0] for row in stages[-2:]] == ["fingerprint", "10 batches of 16"]
     peaks = [float(row[3].replace(",", "")) for row in stages[1:]]
     assert 0 < peaks[0] <= peaks[-1]
@@ -99,27 +115,21 @@ def test_files_of_the_size_of_coco(load, capsys):
     assert all(float(row[1]) >= float(row[2]) >= 0 for row in steps[1:])
 
 
-def small(bench, size=6, **changes):
-    """A model, its dense form and a batch; both forms share their weights."""
-    words = bench.Words([f"word{i}" for i in range(50)])
-    rng = np.random.default_rng(3)
-    graphs = [bench.random_graph(rng, list(words.vocabulary.words)) for _ in range(size)]
-    settings = bench.Settings(width=8, heads=2, word_width=6, **changes)
-    torch.manual_seed(0)
-    model = bench.build(settings, 5, embeddings=torch.randn(len(words.vocabulary), 6))
-    regions = rng.standard_normal((size, 4, 5), dtype=np.float32)
-    texts = bench.GraphSet(graphs, words, mask_id=4)
-    split = bench.Split(regions, np.arange(size), texts)
-    batch = bench.make_batch(split, np.arange(size), settings, rng, list(np.arange(size)[:, None]))
-    return model, bench.Matcher(model.images, bench.Dense(model.texts), settings), batch
+def small(bench, **changes):
+    """A model, its dense form and a batch of odd graphs; both forms share their weights."""
+    settings, split = bench.Settings(width=8, heads=2, word_width=6), tiny_cora.paired()
+    model = tiny_cora.model_of(settings, **changes)
+    return model, bench.dense_of(model), tiny_cora.drawn_batch(split, settings)
 
 
 @pytest.mark.parametrize("layers", [(1, 2), (2, 1), (2, 3)])
 @pytest.mark.parametrize("form", ["printed", "authors"])
 def test_the_dense_form_is_the_same_model(bench_cora, layers, form):
-    changes = {"attribute_layers": layers[0], "object_layers": layers[1], "gat_form": form}
+    changes = {"attribute_layers": layers[0], "object_layers": layers[1], "attention": form}
     model, dense, batch = small(bench_cora, **changes)
     bench_cora.check(model, dense, batch)
+    for layer in model.texts.objects:
+        bench_cora.check_layer(layer, batch.text, 13)
     assert torch.get_default_dtype() == torch.float32
     assert all(a is b for a, b in zip(model.parameters(), dense.parameters(), strict=True))
 
@@ -131,6 +141,9 @@ def test_a_dense_form_that_hears_too_much_is_not_timed(bench_cora, monkeypatch):
     )
     with pytest.raises(AssertionError, match="differ"):
         bench_cora.check(*small(bench_cora))
+    model, _, batch = small(bench_cora)
+    with pytest.raises(AssertionError, match="not close"):
+        bench_cora.check_layer(model.texts.objects[0], batch.text, 13)
 
 
 def test_equal_values_with_other_gradients_are_not_timed(bench_cora, monkeypatch):
@@ -140,14 +153,6 @@ def test_equal_values_with_other_gradients_are_not_timed(bench_cora, monkeypatch
     )
     with pytest.raises(AssertionError, match="differ"):
         bench_cora.check(*small(bench_cora))
-
-
-def test_graphs_are_like_those_of_captions(bench_cora):
-    rng = np.random.default_rng(0)
-    graphs = [bench_cora.random_graph(rng, ["a", "b", "c"]) for _ in range(1000)]
-    texts = bench_cora.GraphSet(graphs, bench_cora.Words(["a", "b", "c"]))
-    for kind, wanted in (("objects", 3), ("attributes", 2), ("relations", 2)):
-        assert texts.starts[kind][-1] / 1000 == pytest.approx(wanted, abs=0.2)
 
 
 # --- Seeds side by side ---------------------------------------------------------------------------
@@ -224,24 +229,15 @@ def test_trainings_need_data_and_time(gpu_acceptance, monkeypatch, tmp_path):
 
 
 def test_what_trainings_read_comes_back_and_nothing_else_is_unpickled(gpu_acceptance, tmp_path):
-    rng = np.random.default_rng(0)
-    graph = nx.MultiDiGraph()
-    graph.add_node(0, type="object", label="dog")
-    graph.add_node((0,), type="attribute", label="wet")
-    graph.add_edge(0, (0,), type="attribute")
-    texts = cora.GraphSet([graph] * 3, lambda phrases: (torch.ones(len(phrases), 1), torch.ones(1)))
-    split = cora.Split(rng.random((3, 2, 4), np.float32), np.arange(3), texts)
     arrays, job = tiny_links.tiny({"train": 20}), tiny_links.job(tiny_links.TRAINED["AP"])
-    kept = {"split": split, "settings": cora.PRESETS["paper"], "arrays": arrays, "job": job}
+    cora, cora_job = tiny_cora.tiny(6, 4), tiny_cora.job("CORA")
     path = tmp_path / "kept.pt"
-    torch.save(kept, path)
+    torch.save({"arrays": arrays, "job": job, "cora": cora, "cora job": cora_job}, path)
     found = gpu_acceptance.read(path)
-    assert found["settings"] == kept["settings"]
     assert found["job"] == job
-    pairs = [(found["split"].features, split.features), (found["arrays"].words, arrays.words)]
-    ours = vars(found["split"].texts)
-    pairs += [(ours[name], value) for name, value in vars(texts).items() if name != "starts"]
-    pairs += [(ours["starts"][name], value) for name, value in texts.starts.items()]
+    assert found["cora job"] == cora_job
+    assert found["cora"].fingerprint == cora.fingerprint
+    pairs = [(found["arrays"].words, arrays.words)]
     links = (one.splits["train"].links for one in (found["arrays"], arrays))
     pairs += zip(*links, strict=True)
     assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)

@@ -1,10 +1,11 @@
 """Trainings on toy pictures from end to end, and what each is measured by."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import tiny_cora as toys
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_cora import HOW, job, tiny
@@ -12,6 +13,7 @@ from tiny_cora import HOW, job, tiny
 from mmlib.core.ranking import KS, metrics, ranks_of_scores
 from mmlib.papers.cora import baselines, training
 from mmlib.papers.cora.experiment import CAPTIONS, CEILINGS, ERRORS, FLOORS, RATES, SYSTEMS
+from mmlib.papers.cora.model import Matcher
 from mmlib.papers.cora.training import Encoded, encode, per_item, train, train_and_score
 
 CHANCE = 2 * 100 * (1 + 5 + 10) / 24  # RSUM at random, about: 24 images of two captions each
@@ -115,6 +117,37 @@ def test_an_entity_finds_the_best_image_of_its_captions():
     assert all(np.isnan(one[-4:]).all() for one in hits.values())
 
 
+# --- Encoding ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_encoding_in_blocks_of_any_size(size):
+    model, split = toys.model_of().train(), toys.paired()
+    texts = split.texts["graph"]
+    out = encode(model, split, texts, size=size)
+    assert not model.training
+    batch = texts.batch(np.arange(8))
+    captions, entities = model.encode_texts(batch)
+    images = model.encode_images(torch.tensor(split.features), torch.full((4,), 5))
+    for found, wanted in zip(
+        (out.images, out.captions, out.entities), (images, captions, entities), strict=True
+    ):
+        assert found.dtype == np.float32
+        assert found == pytest.approx(wanted.detach().numpy(), abs=1e-5)
+    assert out.caption_of.tolist() == batch.caption.tolist()
+    assert out.image_of.tolist() == split.image_of.tolist()
+    first = encode(model, split, texts, size=size, first=True)
+    assert first.captions == pytest.approx(out.captions[::2], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Joint", "VSE∞", "Bag of phrases"])
+def test_systems_without_entities_have_none(name):
+    system, split = SYSTEMS[name], toys.paired()
+    model = toys.model_of(**asdict(system))
+    out = encode(model, split, split.texts[system.reads])
+    assert out.entities is out.caption_of is None
+
+
 # --- Trainings ---------------------------------------------------------------------------------
 
 
@@ -189,6 +222,21 @@ def test_an_altered_system_reads_altered_texts_of_its_seed(arrays):
     assert first != other
     plain = training.texts_of(replace(shuffled, altered=False), arrays, 0)
     assert plain["test"] is arrays.splits["test"].texts["sequence"]
+
+
+def test_the_first_epochs_are_calm(arrays, monkeypatch):
+    heard, loss = [], Matcher.loss
+
+    def listen(self, batch, calm=False):
+        heard.append(calm)
+        return loss(self, batch, calm)
+
+    monkeypatch.setattr(Matcher, "loss", listen)
+    train(job("Bag of phrases", replace(HOW, calm=0.7)), arrays)
+    assert heard == [True] * 18  # 0.7 of three epochs of six batches: two and a bit
+    heard.clear()
+    train(job("Bag of phrases", replace(HOW, calm=0.5)), arrays)
+    assert heard == [True] * 12 + [False] * 6
 
 
 def test_the_running_mean_of_the_weights_is_what_is_kept(arrays):
