@@ -22,7 +22,8 @@ from mmlib.core.paths import write_atomic
 from mmlib.core.source import source_hash
 from mmlib.core.tables import write_json
 
-PAPERS = {"04": "links"}  # the papers that have evidence, by the number of their notebook
+# The papers that have evidence, by the number of their notebook.
+PAPERS = {"03": "cora", "04": "links"}
 EVERY = 600.0  # seconds after which what is finished is written
 
 
