@@ -116,7 +116,7 @@ def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tupl
     encoder = model.eval().texts
     if not isinstance(encoder, GraphEncoder):
         raise ValueError(f"{model.system.system} has no graph layers to look into")
-    found = {}
+    found: dict[str, list[tuple]] = {}
 
     def look(name: str) -> object:
         def hook(layer: nn.Module, inputs: tuple[Tensor, Tensor, Tensor]) -> None:
