@@ -1,8 +1,11 @@
 """Tables and figures of paper 03: of the captions, and of the evidence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import matplotlib.pyplot as plt
+import networkx as nx
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,8 +15,8 @@ from mmlib.core import plots
 from mmlib.core.claims import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.fit import still_improving
-from mmlib.core.ranking import KS
-from mmlib.papers.cora.data import Captions
+from mmlib.core.ranking import KS, rank_images_and_captions
+from mmlib.papers.cora.data import FAMILY, Captions
 from mmlib.papers.cora.experiment import (
     CAPTIONS,
     CEILINGS,
@@ -35,7 +38,10 @@ from mmlib.papers.cora.experiment import (
     recalls,
     with_rows,
 )
-from mmlib.papers.cora.graphs import SPLITS
+from mmlib.papers.cora.graphs import SPLITS, GraphSet
+from mmlib.papers.cora.speed import SIZES
+from mmlib.papers.cora.texts import LIMITS
+from mmlib.papers.cora.training import Encoded, different_entities
 
 ORDER = [row["system"] for row in FLOORS] + list(SYSTEMS) + [row["system"] for row in CEILINGS]
 
@@ -76,6 +82,185 @@ def graphs_beside_pictures(found: Captions, rows: Sequence[int]) -> Figure:
     return figure
 
 
+def some_captions(found: Captions, count: int) -> list[int]:
+    """The first test captions that say enough to see and little enough to draw, a family one.
+
+    2 or 3 objects, at least 2 attributes, and a relation that is more than "with".
+    """
+    rows: dict[int, int] = {}
+    for row, image in enumerate(found.image_of("test")):
+        graph = found.graphs["test"][row]
+        things = scenegraph.objects(graph)
+        said = sum(len(scenegraph.attributes(graph, i)) for i in things)
+        tied = any(data["label"] != "with" for *_, data in scenegraph.relations(graph))
+        if 2 <= len(things) <= 3 and said >= 2 and tied and image // FAMILY not in rows:
+            rows[int(image // FAMILY)] = row
+        if len(rows) == count:
+            break
+    return list(rows.values())
+
+
+def family(found: Captions, image: int, count: int = 4) -> Figure:
+    """`count` test pictures from `image` on with their first captions."""
+    rows = range(image, image + count)
+    images = found.images["test"]
+    captions = [images.captions[i][0] for i in rows]
+    return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=count)
+
+
+# --- A trained model ---------------------------------------------------------------------------
+
+
+def live_curves(histories: Mapping[str, Sequence[Mapping[str, float]]], epochs: int) -> Figure:
+    """Training loss and RSUM on dev of each epoch so far, a line a system."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
+    words = {"train_loss": "training loss", "dev_RSUM": "RSUM on dev"}
+    for axis, (key, label) in zip(axes, words.items(), strict=True):
+        for name, history in histories.items():
+            axis.plot(range(1, len(history) + 1), [h[key] for h in history], ".-", label=name)
+        axis.set(xlabel="epoch", ylabel=label, xlim=(0.5, epochs + 0.5))
+    axes[1].legend(fontsize=8)
+    return figure
+
+
+def drawn_live(name: str, epochs: int) -> Callable[[Sequence[Mapping[str, float]]], None]:
+    """In a notebook: draws the curve of a training after each epoch, in the place of the last."""
+    from IPython.display import clear_output, display
+
+    def draw(history: Sequence[Mapping[str, float]]) -> None:
+        figure = live_curves({name: history}, epochs)
+        plt.close(figure)  # shown here alone
+        clear_output(wait=True)
+        display(figure)
+
+    return draw
+
+
+def attention_figure(
+    found: Captions, rows: Sequence[int], weights: Sequence[Mapping[str, Sequence[tuple]]]
+) -> Figure:
+    """Graphs of test captions with what `probes.attention` found on each."""
+    figure, axes = plt.subplots(len(rows), 1, figsize=(8, 2.4 * len(rows)), squeeze=False)
+    for axis, row, own in zip(axes[:, 0], rows, weights, strict=True):
+        graph = found.graphs["test"][row]
+        scenegraph.draw(graph, axis, _weights_of(graph, own))
+    return figure
+
+
+def _weights_of(
+    graph: nx.MultiDiGraph, weights: Mapping[str, Sequence[tuple]]
+) -> dict[tuple[Any, Any], float]:
+    """Weights by the graph's own nodes: (object, attribute), and (subject, object)."""
+    nodes: list[Any] = scenegraph.objects(graph)[: LIMITS["objects"]]
+    nodes += [
+        one for i in list(nodes) for one in scenegraph.attributes(graph, i)[: LIMITS["attributes"]]
+    ]
+    edges = [*weights.get("attributes", ()), *weights.get("objects", ())]
+    return {(nodes[target], nodes[source]): weight for source, target, weight in edges}
+
+
+def retrieved(found: Captions, seen: Encoded, rows: Sequence[int], top: int = 5) -> Figure:
+    """A row a caption: its best images, the right one in green, and its own with its rank."""
+    ranks = rank_images_and_captions(seen.images, seen.captions, seen.image_of).caption_ranks
+    images = found.images["test"]
+    figure, axes = _pictures(len(rows), top + 1)
+    for line, row in zip(axes, rows, strict=True):
+        own = int(seen.image_of[row])
+        best = np.argsort(-(seen.images @ seen.captions[row]), kind="stable")[:top]
+        line[0].set_title(found.captions("test")[row], loc="left", fontsize=9)
+        for axis, image in zip(line, [*map(int, best), own], strict=True):
+            _framed(axis, images.open_image(image), image == own)
+            axis.set_xlabel("right" if image == own else "wrong", fontsize=8)
+        line[-1].set_xlabel(f"its own: rank {ranks[row]}", fontsize=8)
+    return figure
+
+
+def _pictures(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+    """Room for rows of pictures with a title above and a line below each."""
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(1.6 * columns, 2.1 * rows), squeeze=False, layout="none"
+    )
+    figure.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.07, hspace=0.42, wspace=0.06)
+    return figure, axes
+
+
+def _framed(axis: plt.Axes, image: Any, right: bool) -> None:
+    axis.imshow(image)
+    axis.set(xticks=[], yticks=[])
+    axis.grid(visible=False)
+    for spine in axis.spines.values():
+        spine.set(visible=True, color=plots.TRUE if right else plots.FALSE, linewidth=3)
+
+
+@dataclass(frozen=True, eq=False)
+class Entities:
+    """The different entities of the test captions as a model encodes them.
+
+    texts: each in words; scores (images, entities): cosines; named (images, entities): whether a
+    caption of the image names it.
+    """
+
+    texts: list[str]
+    scores: np.ndarray
+    named: np.ndarray
+
+
+def entities_of(graphs: GraphSet, seen: Encoded) -> Entities:
+    """All different entities of a split whose texts are `graphs` and whose vectors are `seen`."""
+    if seen.entities is None:
+        raise ValueError("this system has no entities")
+    index, which = different_entities(graphs)
+    caption, name, described = graphs.entities(np.arange(len(graphs)))
+    texts = [
+        " ".join(graphs.phrases[k] for k in (*described[i][described[i] >= 0], name[i]))
+        for i in index
+    ]
+    named = np.zeros((len(seen.images), len(index)), dtype=bool)
+    named[seen.image_of[caption], which] = True
+    return Entities(texts, seen.images @ seen.entities[index].T, named)
+
+
+def entities_in_pictures(
+    found: Captions, entities: Entities, images: Sequence[int], top: int = 5
+) -> Figure:
+    """Test pictures with the entities nearest to each; ✓: a caption of the picture names it."""
+    figure, axes = plt.subplots(
+        1, len(images), figsize=(1.9 * len(images), 3.2), squeeze=False, layout="none"
+    )
+    figure.subplots_adjust(left=0, right=1, top=1, bottom=0.4, wspace=0.08)
+    for axis, image in zip(axes[0], images, strict=True):
+        axis.imshow(found.images["test"].open_image(image))
+        axis.axis("off")
+        for line, k in enumerate(np.argsort(-entities.scores[image], kind="stable")[:top]):
+            right = entities.named[image, k]
+            axis.text(
+                0, -0.06 - 0.11 * line, f"{'✓' if right else '✗'} {entities.texts[k][:26]}",
+                color=plots.TRUE if right else plots.FALSE, transform=axis.transAxes, va="top",
+                fontsize=8,
+            )  # fmt: skip
+    return figure
+
+
+def pictures_of_entities(
+    found: Captions, entities: Entities, count: int = 3, top: int = 6
+) -> Figure:
+    """The other way round: entities with the pictures nearest to each, green where one is named.
+
+    Those entities that say most in words, of those that captions of several pictures name.
+    """
+    several = np.flatnonzero(entities.named.sum(axis=0) >= 3)
+    longest = sorted(several, key=lambda k: -len(entities.texts[k].split()))[:count]
+    figure, axes = _pictures(len(longest), top)
+    for line, k in zip(axes, longest, strict=True):
+        line[0].set_title(entities.texts[k], loc="left", fontsize=9)
+        best = np.argsort(-entities.scores[:, k], kind="stable")[:top]
+        for axis, image in zip(line, map(int, best), strict=True):
+            right = bool(entities.named[image, k])
+            _framed(axis, found.images["test"].open_image(image), right)
+            axis.set_xlabel("named" if right else "not named", fontsize=8)
+    return figure
+
+
 # --- Evidence ----------------------------------------------------------------------------------
 
 
@@ -91,6 +276,15 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         row = by.agg(lambda v: f"{v.mean():.1f}" + (f" ± {v.std():.1f}" if v.std() > 1e-6 else ""))
         rows[name + (" ↓" if unfinished(evidence, dataset, name) else "")] = row
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def table(evidence: Evidence, dataset: str, which: str) -> pd.DataFrame:
+    """Table 1 or 3, "table1" or "table3", beside ours; floors and ceilings stand below."""
+    floors, ceilings = ([row["system"] for row in rows] for rows in (FLOORS, CEILINGS))
+    own = [one.system for one in {"table1": TABLE_1, "table3": TABLE_3}[which]]
+    more = with_rows(evidence, dataset, [*own, *floors, *ceilings])
+    rows = dict.fromkeys([*printed(which).index, *more])
+    return beside_paper(evidence, dataset, which, more).loc[list(rows)]
 
 
 def unfinished(evidence: Evidence, dataset: str, system: str) -> bool:
@@ -215,15 +409,24 @@ def parse_errors(evidence: Evidence, dataset: str) -> Figure:
     return figure
 
 
+# Direction -> the metric of its ranks; items that are not ranked are NaN.
+FOUND = {"image → entity": "entity rank", "entity → image": "image rank of entity"}
+
+
 def entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Share of images with a right entity among the first K, beside the most frequent first."""
+    """Share with a right answer among the first K, beside the most frequent first.
+
+    image → entity: of images with an entity that one of their captions names; entity → image: of
+    entities with an image one of whose captions names it.
+    """
     rows = {}
-    for name in (CAPTIONS, *SYSTEMS):
-        if evidence.has(dataset, name, "entity rank"):
-            _, images = captions_and_images(evidence, dataset)
-            ranks = evidence.values(dataset, name, "entity rank")[:, images]
-            row = "most frequent first" if name == CAPTIONS else name
-            rows[row] = {f"R@{k} in %": 100 * (ranks <= k).mean() for k in KS}
+    for way, metric in FOUND.items():
+        for name in (CAPTIONS, *SYSTEMS):
+            if evidence.has(dataset, name, metric):
+                ranks = evidence.values(dataset, name, metric)
+                ranks = ranks[np.isfinite(ranks)]
+                row = "most frequent first" if name == CAPTIONS else name
+                rows[way, row] = {f"R@{k} in %": 100 * (ranks <= k).mean() for k in KS}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
@@ -234,6 +437,23 @@ def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame({"ms": 1000 * pd.Series(found)}).round(2)
 
 
+def times_figure(evidence: Evidence, dataset: str) -> Figure:
+    """Milliseconds of a query over the number of images, CORA's and a cross-attention model's."""
+    ms = times(evidence, dataset).ms
+    fixed = ms["parse"] + ms["encode"]
+    lines = {
+        "CORA: parse, encode, search": [fixed + ms[f"search {n}"] for n in SIZES],
+        "search alone": [ms[f"search {n}"] for n in SIZES],
+        "cross-attention (SCAN), without encoding": [ms[f"attend {n}"] for n in SIZES],
+    }
+    figure, axis = plt.subplots(figsize=(8, 3))
+    for name, own in lines.items():
+        axis.plot(SIZES, own, "o-", label=name)
+    axis.set(xscale="log", yscale="log", xlabel="images", ylabel="ms a query")
+    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
 def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, Figure]]:
     """All tables and all figures that need nothing but evidence, by name."""
     tables: dict[str, pd.DataFrame] = {}
@@ -241,8 +461,8 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
     for name in evidence.datasets:
         own = {
             "results": results(evidence, name),
-            "table1": beside_paper(evidence, name, "table1", [one.system for one in TABLE_1]),
-            "table3": beside_paper(evidence, name, "table3", [one.system for one in TABLE_3]),
+            "table1": table(evidence, name, "table1"),
+            "table3": table(evidence, name, "table3"),
             "table4": reranking(evidence, name),
             "leads": leads(evidence, name),
             "attributes": by_attributes(evidence, name),
@@ -250,6 +470,7 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
         }
         if evidence.has(name, QUERY_TIME, "parse", EPOCHS):
             own["times"] = times(evidence, name)
+            figures[f"times_{name}"] = times_figure(evidence, name)
         tables |= {f"{kind}_{name}": table for kind, table in own.items()}
         if evidence.has(name, CORA.system, f"RSUM, edge {RATES[0]} %"):
             figures[f"parse_errors_{name}"] = parse_errors(evidence, name)

@@ -1,0 +1,140 @@
+"""What models do, fresh or trained: how alike captions start, what the loss tells phrases, and what
+objects attend to.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from mmlib.core.fit import seed_everything
+from mmlib.papers.cora.graphs import Arrays, Batch, GraphBatch, GraphSet, batches
+from mmlib.papers.cora.model import GATv2, GraphEncoder, Matcher, Settings, System
+from mmlib.papers.cora.training import texts_of
+
+KINDS = ("object", "attribute", "relation")
+
+
+def fresh(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> Matcher:
+    """The model that a training of this seed starts from."""
+    seed_everything(seed)
+    width = arrays.splits["train"].features.shape[2]
+    return Matcher(system, settings, width, torch.tensor(arrays.embeddings))
+
+
+def first_batch(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> Batch:
+    """The batch that a training of this seed starts with."""
+    texts = texts_of(system, arrays, seed)["train"]
+    match = "caption" if system.coded else "image"
+    epoch = batches(
+        arrays.splits["train"], texts, settings, settings.batch, settings.captions, match, seed
+    )
+    return next(epoch(0))
+
+
+def mean_cosine(vectors: Tensor) -> float:
+    """Mean cosine between different unit vectors (n, d); 1 where all are the same."""
+    n = len(vectors)
+    total = vectors.sum(dim=0).square().sum() - vectors.square().sum()
+    return float(total / (n * (n - 1)))
+
+
+def gradients(model: Matcher, batch: Batch, calm: bool = True) -> dict[str, float]:
+    """How much the loss tells a text: mean length of its gradient in a "caption" before it gets
+    unit length, and in the vector of an "object", an "attribute" and a "relation".
+
+    All lengths are relative: each gradient is multiplied by the length of its vector, so a model
+    whose vectors are small does not seem to be told more. Phrases are taken before their ReLU; a
+    sequence has none, and a kind without a phrase in the batch is NaN. The model's own gradients
+    are left empty.
+    """
+    seen: dict[str, Tensor] = {}
+
+    def caption(_: nn.Module, __: tuple, output: tuple[Tensor, Tensor | None]) -> None:
+        output[0].retain_grad()
+        seen["caption"] = output[0]
+
+    hook = model.texts.register_forward_hook(caption)
+    concepts = getattr(model.texts, "concepts", None)
+    if concepts is not None:
+
+        def linear(text: GraphBatch) -> tuple[Tensor, Tensor]:
+            nodes, relations = type(concepts).linear(concepts, text)
+            objects, attributes = nodes.split([len(text.objects), len(text.attributes)])
+            parts = objects.clone(), attributes.clone(), relations
+            for kind, part in zip(KINDS, parts, strict=True):
+                part.retain_grad()
+                seen[kind] = part
+            return torch.cat(parts[:2]), relations
+
+        vars(concepts)["linear"] = linear  # stands before the method of the class
+    try:
+        model.loss(batch, calm).backward()
+    finally:
+        hook.remove()
+        if concepts is not None:
+            del vars(concepts)["linear"]
+        model.zero_grad()
+    return {kind: _relative(seen[kind]) if kind in seen else float("nan")
+            for kind in ("caption", *KINDS)}  # fmt: skip
+
+
+def _relative(vectors: Tensor) -> float:
+    """Mean over rows of |gradient| · |vector|; NaN of no rows."""
+    if vectors.grad is None or not len(vectors):
+        return float("nan")
+    return float((vectors.grad.norm(dim=1) * vectors.detach().norm(dim=1)).mean())
+
+
+def starts(
+    systems: Sequence[System], settings: Settings, arrays: Arrays, seeds: Sequence[int] = (0,)
+) -> pd.DataFrame:
+    """Of fresh models with their first batch, a row a system, means over seeds: the mean cosine
+    between captions of the batch, and the `gradients`.
+    """
+    rows = {}
+    for system in systems:
+        found = []
+        for seed in seeds:
+            model = fresh(system, settings, arrays, seed)
+            batch = first_batch(system, settings, arrays, seed)
+            with torch.no_grad():
+                captions, _ = model.eval().encode_texts(batch.text)
+            told = gradients(model.train(), batch)
+            found.append({"cosine": mean_cosine(captions), **told})
+        rows[system.system] = pd.DataFrame(found).mean()
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+@torch.no_grad()
+def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tuple]]:
+    """Attention weights on one caption's graph, means over heads: (source, target, weight) of the
+    last layer of "attributes" and of "objects". Nodes: its objects, then its attributes.
+    """
+    encoder = model.eval().texts
+    if not isinstance(encoder, GraphEncoder):
+        raise ValueError(f"{model.system.system} has no graph layers to look into")
+    found: dict[str, list[tuple]] = {}
+
+    def look(name: str) -> object:
+        def hook(layer: nn.Module, inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+            assert isinstance(layer, GATv2)
+            _, source, target = inputs
+            weights = layer.scores(*inputs).mean(dim=1)
+            found[name] = list(zip(source.tolist(), target.tolist(), weights.tolist(), strict=True))
+
+        return hook
+
+    layers = {"attributes": encoder.attributes, "objects": encoder.objects}
+    hooks = [
+        own[-1].register_forward_pre_hook(look(name))  # type: ignore[arg-type]
+        for name, own in layers.items() if len(own)
+    ]  # fmt: skip
+    try:
+        encoder(graphs.batch(np.array([row])))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
