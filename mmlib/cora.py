@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib import scenegraph
 from mmlib.core.files import read_rows
 from mmlib.core.parallel import ahead
 from mmlib.core.ranking import metrics, rank_images_and_captions
@@ -258,8 +257,10 @@ class GraphSet:
                     attributes.append((phrase(" ".join(words), "attribute"), i))
             kept = [
                 (phrase(d["label"], "relation"), place[a], place[b])
-                for a, b, d in scenegraph.relations(graph)
-                if a in place and b in place
+                for a, others in graph.adjacency()  # see scenegraph.relations
+                for b, edges in others.items()
+                for d in edges.values()
+                if d["type"] == "relation" and a in place and b in place
             ]
             relations += kept[: LIMITS["relations"]]
             counts = (len(objects), len(attributes), len(relations))
