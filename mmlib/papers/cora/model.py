@@ -35,8 +35,8 @@ class System:
     connected: all objects of a caption are neighbours instead of the parsed ones (FC, Table 3).
     form: eq. 6, phrase encoders, positions of nodes and regions, matches of entities and the
         weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 to 4.
-    residual: what enters an object layer is added to what comes out (ours). short_cut: the mean
-        of all phrases, before their ReLU, is added to the pooled vector (ours).
+    residual: what enters an object layer is added to what comes out (ours). short_cut: what
+        the bag makes of all phrases is added to the pooled objects (ours).
     regions: whether regions attend to each other before they are pooled (VSE∞ only pools).
     losses: of eq. 13; entities: whether they take part in L_CON; margin: α.
     altered: words in random order in a sequence, attributes moved to other objects in a graph.
@@ -342,22 +342,34 @@ def of_captions(batch: GraphBatch) -> Tensor:
     ])  # fmt: skip
 
 
+class PhrasePool(nn.Module):
+    """All phrases of a caption as one set, pooled; who has or does what is not seen."""
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.dropout, self.pool = nn.Dropout(dropout), GPO()
+
+    def forward(self, phrases: Tensor, batch: GraphBatch) -> Tensor:
+        """Phrases (O + A + R, D) -> captions (B, D)."""
+        group = of_captions(batch)
+        order = group.argsort(stable=True)
+        phrases = self.dropout(phrases)[order]
+        return self.pool(*padded(phrases, group[order], batch.captions))
+
+
 class BagEncoder(nn.Module):
-    """Control: all phrases of a caption, pooled; who has or does what is not seen.
+    """Control: a caption is the bag of its phrases.
 
     Without their ReLU, as the words of a sequence have none: positive vectors start out parallel.
     """
 
     def __init__(self, concepts: ConceptEncoder, dropout: float):
         super().__init__()
-        self.concepts, self.dropout, self.pool = concepts, nn.Dropout(dropout), GPO()
+        self.concepts, self.bag = concepts, PhrasePool(dropout)
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, None]:
         """Captions (B, D); there are no entities."""
-        phrases = self.dropout(torch.cat(self.concepts.linear(batch)))
-        group = of_captions(batch)
-        order = group.argsort(stable=True)
-        return self.pool(*padded(phrases[order], group[order], batch.captions)), None
+        return self.bag(torch.cat(self.concepts.linear(batch)), batch), None
 
 
 class GraphEncoder(nn.Module):
@@ -380,6 +392,7 @@ class GraphEncoder(nn.Module):
         self.place = nn.Linear(16, s.width) if system.coded else None
         self.place_norm = nn.LayerNorm(s.width) if system.coded else None
         self.dropout, self.pool = nn.Dropout(s.graph_dropout), GPO()
+        self.bag = PhrasePool(s.graph_dropout) if system.short_cut else None
 
     def entities(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
         """Objects with their own attributes, and nothing else (eq. 5): (O, D)."""
@@ -406,8 +419,8 @@ class GraphEncoder(nn.Module):
             new = layer(self.dropout(hidden), *edges)
             hidden = hidden + new if self.system.residual else new
         captions = self.pool(*padded(hidden[:n], batch.caption, batch.captions))
-        if self.system.short_cut:
-            captions = captions + mean_at(of_captions(batch), torch.cat(phrases), batch.captions)
+        if self.bag is not None:
+            captions = captions + self.bag(torch.cat(phrases), batch)
         return captions, None if joint else entities
 
 

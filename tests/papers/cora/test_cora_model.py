@@ -159,16 +159,16 @@ def test_a_bag_pools_all_phrases_of_a_caption():
     assert entities is None
     w = weights_of(one.texts)
     for caption, described in zip(captions, RICH, strict=True):
-        assert caption.tolist() == near(loops.gpo(w, "pool", concepts_of(w, described)))
+        assert caption.tolist() == near(loops.gpo(w, "bag.pool", concepts_of(w, described)))
 
 
 def test_a_short_cut_adds_all_phrases_of_a_caption():
     one = model_of(short_cut=True)
     with_it, _ = one.texts(whole(RICH))
-    w, one.texts.system = weights_of(one.texts), replace(one.system, short_cut=False)
+    w, one.texts.bag = weights_of(one.texts), None
     without, _ = one.texts(whole(RICH))
     for a, b, described in zip(with_it, without, RICH, strict=True):
-        assert (a - b).tolist() == near(np.mean(concepts_of(w, described), axis=0))
+        assert (a - b).tolist() == near(loops.gpo(w, "bag.pool", concepts_of(w, described)))
 
 
 def test_a_residual_path_adds_what_enters_an_object_layer():
