@@ -18,6 +18,7 @@ from mmlib.papers.cora.training import (
     hits_of_captions,
     images_with_entities,
     per_item,
+    right_in_family,
 )
 
 PENALTIES = (1.0, 10.0, 100.0)  # of the ridge regression
@@ -41,6 +42,8 @@ def score(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None
     else:
         raise ValueError(f"no baseline {kind!r}: use random, ridge or truth")
     values = per_item(ranks_of_scores(scores, test.image_of))
+    if arrays.family > 1:
+        values["in family"] = right_in_family(scores, test.image_of, arrays.family)
     return Answer({"test": values}, seconds=time.process_time() - started)
 
 

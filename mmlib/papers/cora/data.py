@@ -202,9 +202,12 @@ def prepare(found: Captions, settings: Settings, bert: Path | None = None) -> Ar
             texts |= damaged(found.graphs[name], reader)
         return Split(features, found.image_of(name), texts)
 
+    family = FAMILY if isinstance(found.images["test"], WorldImages) else 1
     queries = tuple(found.captions("test")[:QUERIES])
     splits = {name: split(name) for name in SPLITS}
-    return Arrays(splits, table, vocabulary.words, truth(found.images["test"]), queries, told)
+    return Arrays(
+        splits, table, vocabulary.words, truth(found.images["test"]), queries, told, family
+    )
 
 
 def damaged(graphs: Sequence[nx.MultiDiGraph], reader: Reader) -> dict[str, Texts]:

@@ -353,6 +353,7 @@ class Arrays:
     truth: what oracles score, (test images, test captions); where nobody knows, there is none.
     queries: some test captions as text, to be timed. bert: a BERT's folder, and a hash of what is
     in it; of such data the splits have the texts "graph, pieces" and "sequence, pieces" too.
+    family: so many neighbouring images differ in structure alone (world); 1: they are not related.
     """
 
     splits: Mapping[str, Split]
@@ -361,11 +362,14 @@ class Arrays:
     truth: Mapping[str, np.ndarray]
     queries: tuple[str, ...] = ()
     bert: tuple[str, str] = ("", "")
+    family: int = 1
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all that jobs read; of large files see `file_fingerprint`."""
-        digest = hashlib.sha256(repr((self.vocabulary, self.queries, self.bert[1])).encode())
+        digest = hashlib.sha256(
+            repr((self.vocabulary, self.queries, self.bert[1], self.family)).encode()
+        )
         parts: dict[str, Any] = {"embeddings": self.embeddings, **self.truth}
         for name, split in self.splits.items():
             parts |= {f"{name} features": split.features, f"{name} image_of": split.image_of}

@@ -185,6 +185,18 @@ def per_item(ranks: Ranks) -> dict[str, np.ndarray]:
     return {"rank": np.concatenate(parts).astype(float), "RSUM": np.concatenate(hits)}
 
 
+def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.ndarray:
+    """Whether a caption finds its image among its family of `size`: 100 or 0; NaN for images.
+
+    scores (images, captions). What the whole family says tells none of them from the others, so
+    this is what structure alone gives; chance is 100 / size.
+    """
+    first = image_of // size * size
+    own = scores[first[:, None] + np.arange(size), np.arange(len(image_of))[:, None]]
+    hit = 100.0 * (own.argmax(axis=1) == image_of - first)
+    return np.concatenate([hit, np.full(len(scores), np.nan)])
+
+
 def fold_ranks(images: np.ndarray, captions: np.ndarray, image_of: np.ndarray) -> np.ndarray:
     """RSUM of each item within its fold of 1,000 images (MS-COCO 1K): the mean is that of folds."""
     fold = image_of // FOLD
@@ -288,10 +300,11 @@ def train_and_score(
     """Train, and rank every test caption's image and every test image's captions.
 
     Values by item, all captions and then all images (`per_item`): "rank" and "RSUM"; "RSUM, 1K"
-    where there are several thousand images. A system of several members is their ensemble
-    (similarities averaged, Section 4.2) and also has "RSUM of members" and, with entities,
-    "RSUM, reranked" (eq. 14). An analysed one has "RSUM, edge 30 %" and so on, of parse errors
-    (Section 9), "entity rank" of its images, and "entity to image, R@1" and so on of its captions.
+    where there are several thousand images, "in family" where there are families of them. A system
+    of several members is their ensemble (similarities averaged, Section 4.2) and also has "RSUM of
+    members" and, with entities, "RSUM, reranked" (eq. 14). An analysed one has "RSUM, edge 30 %"
+    and so on, of parse errors (Section 9), "entity rank" of its images, and "entity to image, R@1"
+    and so on of its captions.
     """
     started = time.process_time()
     system, test = System(**job.system), arrays.splits["test"]
@@ -309,6 +322,8 @@ def train_and_score(
         if member and path:
             path.unlink(missing_ok=True)
     values = _ranked(seen, test)
+    if arrays.family > 1:
+        values["in family"] = right_in_family(_similarity(seen), test.image_of, arrays.family)
     if dev and dev[0].entities is not None:
         values["RSUM, reranked"] = _reranked(seen, dev)
     if system.analysed:

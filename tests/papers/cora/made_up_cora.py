@@ -13,7 +13,7 @@ from mmlib.core.ranking import ranks_of_scores
 from mmlib.papers.cora import experiment
 from mmlib.papers.cora.experiment import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES, SYSTEMS
 from mmlib.papers.cora.speed import SIZES
-from mmlib.papers.cora.training import per_item
+from mmlib.papers.cora.training import per_item, right_in_family
 
 # How far a system's own similarities stand out; of the others 1.
 LEVELS = {
@@ -35,7 +35,9 @@ def make(tier="world", dataset="world", images=40, seeds=4):
     def answer(name, seed):
         rng = np.random.default_rng([seed, len(name)])
         own = (image_of == np.arange(images)[:, None]) * LEVELS.get(name, 1.0)
-        values = per_item(ranks_of_scores(own + rng.normal(size=own.shape), image_of))
+        scores = own + rng.normal(size=own.shape)
+        values = per_item(ranks_of_scores(scores, image_of))
+        values["in family"] = right_in_family(scores, image_of, 4)
         rsum, none = values["RSUM"], np.full(len(image_of), np.nan)
         if name == CAPTIONS:
             counts = {k: rng.integers(0, 4, len(image_of)) for k in ("attributes", "relations")}

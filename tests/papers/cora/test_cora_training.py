@@ -117,6 +117,30 @@ def test_an_entity_finds_the_best_image_of_its_captions():
     assert all(np.isnan(one[-4:]).all() for one in hits.values())
 
 
+@few
+@given(st.integers(1, 4), st.integers(1, 5), seeds)
+def test_within_its_family_a_caption_is_ranked_by_the_loop(families, size, seed):
+    rng = np.random.default_rng(seed)
+    image_of = np.sort(rng.integers(0, families * size, 9))
+    scores = rng.random((families * size, 9))
+    values = training.right_in_family(scores, image_of, size)
+    assert np.isnan(values[9:]).all()
+    assert len(values) == 9 + families * size
+    for c, image in enumerate(image_of):
+        rivals = [i for i in range(len(scores)) if i // size == image // size]
+        assert values[c] == 100 * (max(rivals, key=lambda i: scores[i, c]) == image)
+
+
+def test_families_are_told_apart_where_there_are_some(arrays):
+    values = train_and_score(job("Joint"), replace(arrays, family=2)).values["test"]
+    assert set(values["in family"][:48]) == {0, 100}
+    assert "in family" not in train_and_score(job("Joint"), arrays).values["test"]
+    given_ = baselines.score(
+        replace(job("CORA"), system=CEILINGS[-1]), replace(arrays, family=2)
+    ).values["test"]
+    assert given_["in family"][:48].mean() == 100
+
+
 # --- Encoding ----------------------------------------------------------------------------------
 
 
