@@ -16,12 +16,13 @@ from mmlib.papers.cora.experiment import (
     CAPTIONS,
     CORA,
     ERRORS,
+    LONGER,
     QUERY_TIME,
     SEQUENCE,
     TWO_STEP,
     VSE,
-    WITH_BERT,
     captions_and_images,
+    original,
     with_rows,
 )
 from mmlib.papers.cora.speed import SIZES
@@ -69,16 +70,22 @@ def strongest(evidence: Evidence, dataset: str, names: Iterable[str]) -> str | N
 
 
 def _plain(evidence: Evidence) -> list[str]:
-    """All collections but those for a BERT."""
-    return [name for name in evidence.datasets if not name.endswith(WITH_BERT)]
+    """All collections but those for a BERT or for longer trainings."""
+    return [name for name in evidence.datasets if name == original(name)]
+
+
+def _longest(evidence: Evidence) -> list[str]:
+    """All collections but those for a BERT, each with its longest trainings."""
+    longer = {name: name + LONGER for name in _plain(evidence)}
+    return [long if long in evidence.datasets else name for name, long in longer.items()]
 
 
 def _over_strongest(system: str, rivals: Sequence[str]) -> Callable[..., Effects]:
-    """RSUM of a system minus that of its strongest rival."""
+    """RSUM of a system minus that of its strongest rival, after the longest trainings."""
 
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
         found = {}
-        for dataset in _plain(evidence):
+        for dataset in _longest(evidence):
             rival = strongest(evidence, dataset, rivals)
             if rival and evidence.has(dataset, system, UNIT):
                 terms = {(system, UNIT): 1.0, (rival, UNIT): -1.0}

@@ -24,7 +24,7 @@ from mmlib.features.text import (
     tokenize,
     train_word2vec,
 )
-from mmlib.papers.cora.experiment import ERRORS, RATES, WITH_BERT, budget
+from mmlib.papers.cora.experiment import ERRORS, LONG, LONGER, RATES, WITH_BERT, budget, original
 from mmlib.papers.cora.graphs import SPLITS, Arrays, Split, Texts
 from mmlib.papers.cora.model import Settings
 from mmlib.papers.cora.texts import DELIMITERS, PieceReader, Reader
@@ -41,7 +41,7 @@ construction, and every caption has a gold graph to hold the parser against. The
 from a small network trained on other scenes of the same world. What holds here shows how a method
 behaves where the truth is known, not how well it would do on photographs."""
 
-WORLD_IMAGES = {"train": 1500, "val": 200, "test": 400}
+WORLD_IMAGES = {"train": 2000, "val": 200, "test": 600}
 FAMILY = 4  # pictures that structure alone tells apart
 DATASETS = {"world": ("world",), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
 QUERIES = 60  # test captions that are timed
@@ -78,17 +78,19 @@ def load_documents(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> St
     in a layout of `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where
     there are any; the test images of MS-COCO are all 5,000 where "testall" is there.
     "flickr8k_bert" and so on are the same captions, to be read by the BERT in `<MMLIB_DATA>/bert`
-    too; of photographs they come by themselves where that folder is there.
+    too; of photographs they come by themselves where that folder is there. "flickr8k_long" comes
+    with "flickr8k", for longer trainings.
     Raises ValueError for a tier or collection that is not there, DataError for missing data.
     """
     if tier not in DATASETS:
         raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")
-    plain = list(dict.fromkeys(name.removesuffix(WITH_BERT) for name in datasets))
+    plain = list(dict.fromkeys(map(original, datasets)))
     if unknown := [name for name in plain if name not in DATASETS[tier]]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
     found = _load(tier, plain, seed)
-    more = [f"{name}{WITH_BERT}" for name in found if tier != "world" and _bert().is_dir()]
-    return {n: found[n.removesuffix(WITH_BERT)] for n in datasets or [*found, *more]}
+    more = [f"{name}{LONGER}" for name in found if name in LONG]
+    more += [f"{name}{WITH_BERT}" for name in found if tier != "world" and _bert().is_dir()]
+    return {name: found[original(name)] for name in datasets or [*found, *more]}
 
 
 def _bert() -> Path:

@@ -333,11 +333,6 @@ class Split:
     texts: Mapping[str, Texts]
 
     @property
-    def clusters(self) -> np.ndarray:
-        """The image of each item; items are all captions, then all images."""
-        return np.concatenate([self.image_of, np.arange(len(self.features))])
-
-    @property
     def captions_of(self) -> list[np.ndarray]:
         """The captions of each image."""
         order = np.argsort(self.image_of, kind="stable")
@@ -386,8 +381,11 @@ class Arrays:
         return digest.hexdigest()[:16]
 
     def clusters(self, split: str) -> np.ndarray:
-        """The image of each item of a split, (captions + images,) int."""
-        return self.splits[split].clusters
+        """The family of each item of a split, (captions + images,) int: items that are not
+        independent. Items are all captions, then all images.
+        """
+        own = self.splits[split]
+        return np.concatenate([own.image_of, np.arange(len(own.features))]) // self.family
 
 
 # --- Batches -----------------------------------------------------------------------------------
