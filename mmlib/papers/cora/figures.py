@@ -434,24 +434,26 @@ def parse_errors(evidence: Evidence, dataset: str) -> Figure:
     return figure
 
 
-# Direction -> the metric of its ranks; items that are not ranked are NaN.
-FOUND = {"image → entity": "entity rank", "entity → image": "image rank of entity"}
-
-
 def entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Share with a right answer among the first K, beside the most frequent first.
+    """Share with a right answer among the first K, beside what knows nothing of the image.
 
-    image → entity: of images with an entity that one of their captions names; entity → image: of
-    entities with an image one of whose captions names it.
+    image → entity: of images, those with an entity that one of their captions names; entity →
+    image: of the entities of captions, those with an image one of whose captions names them.
     """
-    rows = {}
-    for way, metric in FOUND.items():
-        for name in (CAPTIONS, *SYSTEMS):
-            if evidence.has(dataset, name, metric):
-                ranks = evidence.values(dataset, name, metric)
-                ranks = ranks[np.isfinite(ranks)]
-                row = "most frequent first" if name == CAPTIONS else name
-                rows[way, row] = {f"R@{k} in %": 100 * (ranks <= k).mean() for k in KS}
+    rows, columns = {}, [f"R@{k} in %" for k in KS]
+    for name in (CAPTIONS, *SYSTEMS):
+        if evidence.has(dataset, name, "entity rank"):
+            ranks = evidence.values(dataset, name, "entity rank")
+            ranks = ranks[np.isfinite(ranks)]
+            row = "most frequent first" if name == CAPTIONS else name
+            hits = [100 * (ranks <= k).mean() for k in KS]
+            rows["image → entity", row] = dict(zip(columns, hits, strict=True))
+    for name in (CAPTIONS, *SYSTEMS):
+        found = [f"entity to image, R@{k}" for k in KS]
+        if evidence.has(dataset, name, found[0]):
+            row = "random order" if name == CAPTIONS else name
+            hits = [np.nanmean(evidence.values(dataset, name, metric)) for metric in found]
+            rows["entity → image", row] = dict(zip(columns, hits, strict=True))
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 

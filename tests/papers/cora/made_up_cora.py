@@ -7,11 +7,11 @@ import pandas as pd
 
 from mmlib.core import evidence as records
 from mmlib.core.evidence import NO_SEED
-from mmlib.core.experiment import tidy
+from mmlib.core.experiment import canonical, tidy
 from mmlib.core.jobs import Answer, Job
-from mmlib.core.ranking import ranks_of_scores
+from mmlib.core.ranking import KS, ranks_of_scores
 from mmlib.papers.cora import experiment
-from mmlib.papers.cora.experiment import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES, SYSTEMS
+from mmlib.papers.cora.experiment import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES
 from mmlib.papers.cora.speed import SIZES
 from mmlib.papers.cora.training import per_item, right_in_family
 
@@ -23,14 +23,15 @@ LEVELS = {
 
 
 def make(tier="world", dataset="world", images=40, seeds=4):
-    """Evidence with every system of a tier and every metric; captions stand five an image."""
+    """Evidence with every system of a collection and every metric; five captions an image."""
     image_of = np.repeat(np.arange(images), 5)
+    trained = {one.system for one in experiment.trained(dataset)}
 
     class Data:
         fingerprint = "made up"
 
         def clusters(self, split):
-            return np.concatenate([image_of, np.arange(images)])
+            return np.concatenate([image_of, np.arange(images)]) // 4
 
     def answer(name, seed):
         rng = np.random.default_rng([seed, len(name)])
@@ -40,7 +41,8 @@ def make(tier="world", dataset="world", images=40, seeds=4):
         values["in family"] = right_in_family(scores, image_of, 4)
         rsum, none = values["RSUM"], np.full(len(image_of), np.nan)
         if name == CAPTIONS:
-            counts = {k: rng.integers(0, 4, len(image_of)) for k in ("attributes", "relations")}
+            kinds = "objects", "attributes", "relations"
+            counts = {k: rng.integers(0, 4, len(image_of)) for k in kinds}
             padding = np.full(images, np.nan)
             values = {k: np.concatenate([v, padding]) for k, v in counts.items()}
         if name == "CORA, ensemble of two":
@@ -52,6 +54,8 @@ def make(tier="world", dataset="world", images=40, seeds=4):
         if name in ("CORA", CAPTIONS):
             ranks = rng.integers(1, 30, images)
             values["entity rank"] = np.concatenate([none, ranks])
+            found = {f"entity to image, R@{k}": rng.random(len(image_of)) * k for k in KS}
+            values |= {k: np.concatenate([v, np.full(images, np.nan)]) for k, v in found.items()}
         history = [{"train_loss": 1 / e, "dev_loss": 600 - 10 * e, "dev_RSUM": 10 * e}
                    for e in range(1, 9)]  # fmt: skip
         if name == QUERY_TIME:
@@ -59,12 +63,12 @@ def make(tier="world", dataset="world", images=40, seeds=4):
             parts |= {f"attend {n}": n * 1e-3 for n in SIZES}
             history = [{k: v * (1 + 0.1 * rng.random()) for k, v in parts.items()} for _ in "12345"]
             return Answer({}, history)
-        known = name in SYSTEMS
+        known = name in trained
         return Answer({"test": values}, history if known else (), 10.0)
 
     jobs = []
     for name, row in experiment.systems(tier, dataset).items():
-        knows_seeds = name in SYSTEMS or name == "Random"
+        knows_seeds = name in trained or name == "Random"
         jobs += [
             Job(PAPER, tier, dataset, row, seed)
             for seed in (range(seeds) if knows_seeds else [NO_SEED])
@@ -76,6 +80,14 @@ def make(tier="world", dataset="world", images=40, seeds=4):
         settings={dataset: asdict(experiment.budget(tier, dataset))}, data={dataset: "made up"},
     )  # fmt: skip
     return records.Evidence(table, head)
+
+
+def both(one, other):
+    """Two collections of one tier."""
+    head = {k: own | other.header[k] if k in ("data", "settings") else own
+            for k, own in one.header.items()}  # fmt: skip
+    table = pd.concat([one.table.astype(object), other.table.astype(object)])
+    return records.Evidence(canonical(table), head)
 
 
 def without(evidence, *systems):

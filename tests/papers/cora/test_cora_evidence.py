@@ -134,7 +134,30 @@ def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     assert told.effect == pytest.approx(gain, abs=0.06)
     assert list(tables["entities_world"].index) == [
         ("image → entity", "most frequent first"), ("image → entity", "CORA"),
+        ("entity → image", "random order"), ("entity → image", "CORA"),
     ]  # fmt: skip
+    hits = np.nanmean(evidence.values("world", "CORA", "entity to image, R@5"))
+    told = tables["entities_world"].loc[("entity → image", "CORA"), "R@5 in %"]
+    assert told == pytest.approx(hits, abs=0.06)
+
+
+def test_gaps_to_controls_are_those_of_the_longest_trainings():
+    own = {name: made_up_cora.make("flickr8k", name) for name in ("flickr8k", "flickr8k_long")}
+    found = made_up_cora.both(*own.values())
+    assert found.datasets == ["flickr8k", "flickr8k_long"]
+    [(name, effect)] = effects(found, "C5b").items()
+    assert name.startswith("flickr8k_long, over ")
+    means = {
+        one: found.means("flickr8k_long", one, "RSUM").mean()
+        for one in ("Two-step, caption losses", "Bag of phrases", "Sequence, CORA's rest")
+    }
+    gap = means.pop("Two-step, caption losses") - max(means.values())
+    assert effect.effect == pytest.approx(gap)
+    assert {name.split(":")[0] for name in effects(found, "C2b")} == {"flickr8k"}
+    tables, _ = figures.everything(found)
+    assert len(tables["results_flickr8k_long"]) == len(experiment.trained("flickr8k_long"))
+    ensemble = "Two-step, residual path and short cut, ensemble of two"
+    assert (ensemble, "Bag of phrases") in tables["leads_flickr8k_long"].index
 
 
 def test_the_grid_holds_every_system_of_a_collection():
