@@ -6,7 +6,7 @@ are lost in the text that can be had; the forms here follow its wording and are 
 reconstructed. B is the batch, D the width, R the regions of an image, L the tokens of a text.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -401,10 +401,10 @@ def joint_loss(output: Output, labels: Tensor, counted: Tensor) -> Tensor:
     return total
 
 
-def predicted(output: Output) -> dict[str, np.ndarray]:
-    """Probability (B,) of entailment by branch."""
+def evidence_for(output: Output) -> dict[str, np.ndarray]:
+    """Log odds (B,) of entailment by branch: 0 where the probability is one half."""
     return {
-        name: logits.softmax(dim=1)[:, 1].detach().cpu().numpy()
+        name: (logits[:, 1] - logits[:, 0]).detach().cpu().numpy()
         for name, logits in output.logits.items()
     }
 
@@ -444,62 +444,3 @@ def with_masked(batch: Batch, attention: Tensor, ratio: float, most: int) -> Bat
         labels=torch.cat([batch.labels, torch.zeros_like(batch.labels[rows])]),
         counted=torch.cat([batch.counted, counted]),
     )
-
-
-# --- Metrics (Sec. 5) ----------------------------------------------------------------------------
-
-
-def f_score(precision: float, recall: float, beta: float = 0.5) -> float:
-    """F_β; with β = 0.5, the paper's, precision weighs more. 0 where both are 0."""
-    below = beta**2 * precision + recall
-    return (1 + beta**2) * precision * recall / below if below else 0.0
-
-
-def scores_at(
-    labels: np.ndarray,
-    scores: np.ndarray,
-    threshold: float = 0.5,
-    weights: np.ndarray | None = None,
-) -> dict[str, float]:
-    """Accuracy, precision, recall and F0.5 of the entailed class, in percent (Table 3).
-
-    weights: how many pairs each one stands for; 1 each without.
-    """
-    labels, called = np.asarray(labels).astype(bool), np.asarray(scores) >= threshold
-    each = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=float)
-    hits, calls, truths = (float(each[some].sum()) for some in (labels & called, called, labels))
-    precision = hits / calls if calls else 0.0
-    recall = hits / truths if truths else 0.0
-    return {
-        "accuracy": 100 * float(each[labels == called].sum() / each.sum()),
-        "precision": 100 * precision,
-        "recall": 100 * recall,
-        "f0.5": 100 * f_score(precision, recall),
-    }
-
-
-def best_threshold(
-    labels: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None
-) -> float:
-    """The threshold with the highest F0.5 on calibration data, among the scores; larger if tied.
-
-    weights: how many pairs each one stands for; 1 each without.
-    """
-    order = np.argsort(-np.asarray(scores), kind="stable")
-    each = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=float)[order]
-    sorted_scores, hits = np.asarray(scores)[order], np.cumsum(each * np.asarray(labels)[order])
-    last = np.r_[np.flatnonzero(np.diff(sorted_scores)), len(order) - 1]  # equal scores go together
-    values = hits[last] / (np.cumsum(each)[last] + hits[-1] / 4)  # F0.5 / 1.25
-    return float(sorted_scores[last[int(np.argmax(values))]])
-
-
-def entail_at_k(ranked: Sequence[Sequence[int]], entailed: np.ndarray, k: int) -> float:
-    """E@K (eq. 13 [R]), in percent: the mean share of entailed or golden texts among the first K.
-
-    ranked: for each image its texts, best first, at least K of them. entailed (images, texts) bool,
-    golden pairs included. Raises ValueError for fewer than K texts.
-    """
-    if any(len(texts) < k for texts in ranked):
-        raise ValueError(f"E@{k} needs {k} ranked texts of every image")
-    shares = [entailed[i, list(texts[:k])].mean() for i, texts in enumerate(ranked)]
-    return 100 * float(np.mean(shares))

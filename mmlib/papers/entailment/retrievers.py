@@ -1,7 +1,8 @@
-"""Three small image-text retrievers for paper 02, one of each family that the paper retrains.
+"""Three small image-text retrievers, one for each loss of the families that the paper retrains.
 
-`DualEncoder` (CLIP-like), `AlignFuse` (ALBEF-like) and `SingleStream` (UNITER-like) fulfil
-`mmlib.revision.Retriever`, and so can a pretrained model of a user's.
+`DualEncoder` (CLIP-like), `HardestTriplet` (VSE-like, with UNITER's loss) and `AlignFuse`
+(ALBEF-like) fulfil `mmlib.papers.entailment.revision.Retriever`, and so can a pretrained model of a
+user's.
 """
 
 from collections.abc import Callable
@@ -12,16 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.entailment import (
+from mmlib.papers.entailment.model import (
     CLS,
     CrossEncoder,
     ImageEncoder,
     Settings,
     only_first,
-    places,
     small_bert,
 )
-from mmlib.revision import hard_negatives, hardest_triplet, in_batch_softmax
+from mmlib.papers.entailment.revision import hard_negatives, hardest_triplet, in_batch_softmax
 
 Top = tuple[int, int]  # texts of each image, images of each text
 BLOCK = 256  # pairs or items that are encoded together
@@ -93,6 +93,23 @@ class DualEncoder(nn.Module):
         return scores, scores
 
 
+class HardestTriplet(DualEncoder):
+    """Two encoders and a hinge on the hardest wrong text and image of a batch (VSE++).
+
+    In UNITER's place: its loss without its single stream, which would have to score every pair.
+    """
+
+    def __init__(self, sizes: Sizes, settings: Settings, margin: float = 0.2):
+        super().__init__(sizes, settings, alone=True)
+        self.margin = margin
+
+    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """The hinge on cosines; entailed pairs are no negatives."""
+        _, left = self.image_states(images)
+        *_, right = self.text_states(ids, lengths)
+        return hardest_triplet(left @ right.T, same, self.margin)
+
+
 class AlignFuse(DualEncoder):
     """Contrast first, then fuse: ITC, and ITM on hard negatives; ITM re-ranks the best (ALBEF).
 
@@ -144,94 +161,6 @@ class AlignFuse(DualEncoder):
 
         scores = (left @ right.T).cpu().numpy()
         return reranked(scores, self.top, lambda pairs: pair_scores(pairs, lengths, matched))
-
-
-class SingleStream(nn.Module):
-    """One transformer over words and regions; every pair is scored (UNITER).
-
-    The loss scores all pairs of a batch, and takes the hardest wrong ones.
-    """
-
-    def __init__(self, sizes: Sizes, settings: Settings, margin: float = 0.2):
-        super().__init__()
-        self.project = nn.Linear(sizes.region_width, settings.width)
-        layers = settings.words_layers + settings.cross_layers
-        self.layers = small_bert(
-            settings, layers, sizes.vocabulary, sizes.words + sizes.regions + 1
-        )
-        only_first(self.layers.encoder.layer[-1])
-        self.fits = nn.Linear(settings.width, 1)
-        self.margin = margin
-
-    def score(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Pairs of regions (B, R, W) and texts (B, L) -> scores (B,) in (0, 1)."""
-        return self.logits(images, ids, lengths).sigmoid()
-
-    def logits(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
-        """The scores before the sigmoid."""
-        both, mask = with_cls(ids, lengths)
-        words = self.layers.embeddings.word_embeddings(both)
-        regions = self.project(images)
-        there = mask.new_ones(regions.shape[:2])
-        kinds = torch.cat([torch.zeros_like(mask), there], dim=1)
-        out = self.layers(
-            inputs_embeds=torch.cat([words, regions], dim=1),
-            attention_mask=torch.cat([mask, there], dim=1),
-            token_type_ids=kinds,
-            position_ids=places(self.layers, words.shape[1], regions.shape[1]),
-        )
-        return self.fits(out.last_hidden_state[:, 0])[:, 0]
-
-    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
-        """Hinge on the hardest wrong text and image; entailed pairs are no negatives."""
-        return hardest_triplet(self._table(images, ids, lengths).sigmoid(), same, self.margin)
-
-    def first_loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
-        """For a start from nothing, where the hinge learns nothing: softmax over the batch's pairs.
-
-        Plus ITM, so that the sigmoid of a score is a probability: golden pairs against all others.
-        """
-        table = self._table(images, ids, lengths)
-        wrong = F.softplus(table)[~same]
-        itm = F.softplus(-table.diagonal()).mean() + wrong.sum() / max(len(wrong), 1)
-        return in_batch_softmax(table, same) + itm / 2
-
-    def _table(self, images: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
-        """The logits (B, B) of all pairs of a batch."""
-        n = len(images)
-        rows = torch.arange(n, device=images.device)
-        image, text = rows.repeat_interleave(n), rows.repeat(n)
-        return self.logits(images[image], ids[text], lengths[text]).view(n, n)
-
-    @torch.no_grad()
-    def rank(
-        self,
-        images: Tensor,
-        ids: Tensor,
-        lengths: Tensor,
-        shortlist: np.ndarray | None = None,
-        top: Top = (16, 16),
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (images, texts) of all pairs, the same for both directions.
-
-        shortlist (images, texts): scores, at most 1, of a quicker retriever; then only its `top` of
-        each image and of each text are scored, and stand above the others, which keep its order.
-        """
-        if shortlist is None:
-            pairs = np.argwhere(np.ones((len(images), len(ids)), dtype=bool))
-            scores = self.pairs(images, ids, lengths, pairs).reshape(len(images), len(ids))
-            return scores, scores
-        return reranked(shortlist, top, lambda pairs: self.pairs(images, ids, lengths, pairs))
-
-    @torch.no_grad()
-    def pairs(self, images: Tensor, ids: Tensor, lengths: Tensor, pairs: np.ndarray) -> np.ndarray:
-        """Scores (n,) in (0, 1) of pairs (n, 2) of an image and a text."""
-        self.eval()
-
-        def scored(image: Tensor, text: Tensor, longest: int) -> Tensor:
-            return self.score(images[image], ids[text, :longest], lengths[text])
-
-        return pair_scores(pairs, lengths, scored)
 
 
 def pair_scores(

@@ -1,11 +1,12 @@
 """Revising Image-Text Retrieval via Multi-Modal Entailment (Yan et al., 2022): retraining.
 
 What the classifier calls entailed is kept out of a retriever's negatives and trained on as weak
-positives in extra batches. Three small retrievers stand for the paper's three families.
+positives in extra batches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -28,6 +29,13 @@ class Weak:
 
     def __len__(self) -> int:
         return len(self.image)
+
+    @cached_property
+    def by_image(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows in the order of images, and where each image's begin (most images + 1,)."""
+        order = np.argsort(self.image, kind="stable")
+        last = int(self.image.max(initial=-1)) + 1
+        return order, np.searchsorted(self.image[order], np.arange(last + 1))
 
 
 def candidates(similarity: np.ndarray, image_of: np.ndarray, top: int = 30) -> np.ndarray:
@@ -134,9 +142,9 @@ def hard_negatives(
 
 
 def hardest_triplet(scores: Tensor, same: Tensor, margin: float = 0.2) -> Tensor:
-    """UNITER-like: hinge on the hardest wrong text and image of a batch, entailed pairs left out.
+    """VSE-like, and UNITER's loss: hinge on the hardest wrong text and image of a batch, entailed pairs left out.
 
-    scores (B, B) in [0, 1]: image i with text j. Mean over rows and columns that have a negative.
+    scores (B, B): image i with text j. Mean over rows and columns that have a negative.
     """
     own = scores.diagonal()
     wrong = scores.masked_fill(same, -torch.inf)
@@ -172,16 +180,18 @@ State = Literal["shared", "separate"]
 def weak_batch(images: np.ndarray, weak: Weak, size: int, rng: np.random.Generator) -> np.ndarray:
     """Rows of `weak` for the extra batch: one of each regular image that has some, then others.
 
-    images: of the regular batch. Weak positives of these are preferred, in random order; the rest
-    is filled with random other ones. Fewer than `size` where there are not as many.
+    images: of the regular batch. Each of them brings one of its weak positives, drawn at random;
+    random other pairs fill the batch. Fewer than `size` where there are not as many.
     """
-    order = rng.permutation(len(weak))
-    preferred = order[np.isin(weak.image[order], images)]
-    _, first = np.unique(weak.image[preferred], return_index=True)
-    once = preferred[np.sort(first)]
-    rest = order[~np.isin(order, once)]
-    rest = np.concatenate([rest[np.isin(rest, preferred)], rest[~np.isin(rest, preferred)]])
-    return np.concatenate([once, rest])[:size]
+    order, first = weak.by_image
+    known = np.unique(images)
+    known = known[known < len(first) - 1]
+    count = first[known + 1] - first[known]
+    known, count = known[count > 0], count[count > 0]
+    once = order[first[known] + (rng.random(len(known)) * count).astype(int)]
+    once = rng.permutation(once)[:size]
+    others = rng.choice(len(weak), min(2 * size, len(weak)), replace=False)
+    return np.concatenate([once, others[~np.isin(others, once)]])[:size]
 
 
 class TwoRates:

@@ -1,6 +1,6 @@
-"""From samples of texts and images to what the entailment classifier of paper 02 reads."""
+"""From samples of texts and images to what the entailment classifier reads."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 from mmlib.core.entailment_pairs import Samples
-from mmlib.entailment import CLS, INDICATORS, SEP, SPECIAL, UNKNOWN, Batch
 from mmlib.features.text import UNKNOWN as NO_WORD
 from mmlib.features.text import Vocabulary, tokenize
+from mmlib.papers.entailment.model import CLS, INDICATORS, SEP, SPECIAL, UNKNOWN, Batch
 
 RUN = 20  # batches whose samples are sorted by length together, so that little is padded
 
 
 class Reader(Protocol):
-    """Turns texts into token ids, of which 0 to 3 are special (`mmlib.entailment.SPECIAL`)."""
+    """Turns texts into token ids, of which 0 to 3 are special (`model.SPECIAL`)."""
 
     def ids(self, text: str) -> list[int]:
         """The ids of a text, without [CLS] and [SEP]."""
@@ -49,6 +49,47 @@ class Words:
         return len(SPECIAL) + len(self.words)
 
 
+class TokenStates:
+    """Token states of a frozen BERT, each text read alone: a `Reader` of texts by their tokens.
+
+    As in PreTTR (MacAvaney et al., SIGIR 2020): the pretrained layers read premise sentences and
+    hypothesis apart, once for all rows and seeds, and only the layers above them, which learn,
+    read the pair together.
+    """
+
+    def __init__(self, texts: Sequence[str], states: np.ndarray, lengths: np.ndarray,
+                 merged: Mapping[str, tuple[str, ...]]):  # fmt: skip
+        """states: (tokens, W) of all texts after one another; lengths: (texts,) tokens of each.
+
+        merged: text -> the texts that it was merged from, whose tokens are its own.
+        """
+        ends = np.cumsum(lengths) + len(SPECIAL)
+        self._span = {
+            text: range(int(end - n), int(end))
+            for text, end, n in zip(texts, ends, lengths, strict=True)
+        }
+        self.merged, self.states = merged, states
+
+    def ids(self, text: str) -> list[int]:
+        """Tokens of a text, or of the captions that it was merged from."""
+        parts = (text,) if text in self._span else self.merged.get(text, ())
+        if text and not parts:
+            raise ValueError(f"no token states of {text!r}")
+        return [i for part in parts for i in self._span[part]]
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self.states)
+
+    def sentences(self) -> dict[str, np.ndarray]:
+        """Each text's mean state, of length 1: a sentence vector, as all-MiniLM-L6-v2 makes it."""
+        found = {}
+        for text, span in self._span.items():
+            rows = slice(span.start - len(SPECIAL), span.stop - len(SPECIAL))
+            mean = self.states[rows].astype(np.float32).mean(axis=0)
+            found[text] = mean / max(float(np.linalg.norm(mean)), 1e-9)
+        return found
+
+
 def padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of ids -> (rows, longest) int64 padded with 0, and their lengths (rows,)."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -60,7 +101,7 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Samples as arrays, one row a sample; see `mmlib.entailment.Batch` for the columns."""
+    """Samples as arrays, one row a sample; see `model.Batch` for the columns."""
 
     pair: np.ndarray
     pair_length: np.ndarray
@@ -103,7 +144,7 @@ def encode(
 ) -> Encoded:
     """Samples as arrays: [CLS] premise [SEP] hypothesis [SEP] by `pair`, hypotheses by `words`.
 
-    Longer texts are cut to the given numbers of tokens.
+    Longer texts are cut to these numbers of tokens.
     """
     known = {text: pair.ids(text) for text in {*samples.premise, *samples.hypothesis}}
     spoken = {text: words.ids(text)[:max_hypothesis] for text in set(samples.hypothesis)}

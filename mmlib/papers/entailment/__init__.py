@@ -1,0 +1,1 @@
+"""Paper 02: entailed negatives, found by a classifier and revised (2022)."""

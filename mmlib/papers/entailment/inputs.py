@@ -1,0 +1,104 @@
+"""What is known of a pair before anything is learnt of entailment, and a logistic regression on it.
+
+Six numbers (INPUTS) of an image with its captions and a hypothesis: how much of the hypothesis the
+captions say already, how near it is to them by a frozen text encoder, how near it is to the image
+by a frozen retriever, and how much it says at all. They are floors of every table. A judge's answer
+is a logistic regression on them and on what its network says, fitted on calibration pairs.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmlib.core.entailment_pairs import Samples
+from mmlib.data.overlap import overlap_parts, stems
+
+INPUTS = (
+    "words said", "nearest caption", "cosine, best", "cosine, mean", "image cosine", "weight",
+)  # fmt: skip
+# Which of them a judge may see that reads texts alone, or images alone.
+SEEN = {"te": (0, 1, 2, 3, 5), "ve": (4, 5)}
+EVERY = tuple(range(len(INPUTS)))
+
+RIDGE = 1.0  # of the logistic regression; all inputs have deviation 1
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen:
+    """What frozen encoders make of all texts and images.
+
+    row: text -> row of `sentences` and `spoken`. sentences (texts, D): unit vectors of a text
+    encoder. spoken (texts, E), seen (images, E): unit vectors of a retriever. weights: of stems
+    (`mmlib.data.overlap.Weights`). merged: premise text -> the captions that it was merged from.
+    """
+
+    row: Mapping[str, int]
+    sentences: np.ndarray
+    spoken: np.ndarray
+    seen: np.ndarray
+    weights: Mapping[str, float]
+    merged: Mapping[str, tuple[str, ...]]
+
+    def inputs(self, samples: Samples) -> np.ndarray:
+        """INPUTS (n, 6) as they are; NaN where a sample has no premise text, or no image."""
+        found = np.full((len(samples), len(INPUTS)), np.nan)
+        columns = (samples.premise, samples.hypothesis, samples.image)
+        for i, (premise, hypothesis, image) in enumerate(zip(*columns, strict=True)):
+            own = self.row[hypothesis]
+            if premise:
+                captions = self.merged.get(premise, (premise,))
+                cosines = self.sentences[[self.row[c] for c in captions]] @ self.sentences[own]
+                told = overlap_parts(captions, hypothesis, self.weights)
+                found[i, :4] = *told, cosines.max(), cosines.mean()
+            if image >= 0:
+                found[i, 4] = self.seen[image] @ self.spoken[own]
+            found[i, 5] = sum(self.weights[stem] for stem in sorted(stems(hypothesis)))
+        return found
+
+    def fingerprint(self) -> bytes:
+        """A hash of all of it."""
+        digest = hashlib.sha256("\n".join(self.row).encode())
+        for part in (self.sentences, self.spoken, self.seen):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.digest()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and deviation (6,) of INPUTS over training samples."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, inputs: np.ndarray) -> "Scale":
+        """The scale of some inputs, what is NaN left out."""
+        return cls(np.nanmean(inputs, axis=0), np.nanstd(inputs, axis=0) + 1e-6)
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """With mean 0 and deviation 1, float32; what is unknown becomes 0, the mean."""
+        return np.nan_to_num((inputs - self.mean) / self.deviation).astype(np.float32)
+
+
+def logistic(
+    inputs: np.ndarray, labels: np.ndarray, counts: np.ndarray, rounds: int = 30
+) -> np.ndarray:
+    """Weights (1 + p,), intercept first, of a logistic regression with a small ridge penalty.
+
+    inputs (n, p); labels (n,) 0 or 1; counts (n,): how many each row stands for. By Newton's method
+    (Hastie et al., The Elements of Statistical Learning, Sec. 4.4.1).
+    """
+    x = np.column_stack([np.ones(len(inputs)), inputs]).astype(float)
+    penalty = RIDGE * np.eye(x.shape[1])
+    penalty[0, 0] = 1e-9
+    weights = np.zeros(x.shape[1])
+    for _ in range(rounds):
+        p = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
+        slope = x.T @ (counts * (labels - p)) - penalty @ weights
+        step = np.linalg.solve(x.T @ (x * (counts * p * (1 - p))[:, None]) + penalty, slope)
+        weights += step
+        if np.abs(step).max() < 1e-8:
+            break
+    return weights

@@ -1,0 +1,152 @@
+"""Figures of judges, as means over pairs, and of retrievers that find more than golden captions.
+
+ROC area, average precision and F0.5 are no means over pairs, but have a linear part in each: what a
+figure would change if a pair counted a little more. `shares` gives that, so that intervals over
+seeds and clusters of pairs can be taken as those of a mean (the infinitesimal jackknife: Efron, The
+Jackknife, the Bootstrap and Other Resampling Plans, 1982; of the ROC area it is DeLong's variance).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+RANKED = ("ROC area", "average precision")
+AT_THRESHOLD = ("F0.5", "precision", "recall")
+AT_SIZE = "precision of the first n"  # n: as many as are entailed
+METRICS = (*RANKED, *AT_THRESHOLD, AT_SIZE)
+
+
+def f_score(precision: float, recall: float, beta: float = 0.5) -> float:
+    """F_β; with β = 0.5, the paper's, precision weighs more. 0 where both are 0."""
+    below = beta**2 * precision + recall
+    return (1 + beta**2) * precision * recall / below if below else 0.0
+
+
+def figure(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> float:
+    """One of METRICS, in percent. Arguments as of `shares`."""
+    return float(shares(metric, labels, margins, weights).mean())
+
+
+def shares(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """What each pair adds to one of METRICS, in percent (n,): the mean over pairs is the figure.
+
+    labels (n,) 0 or 1; margins (n,): a pair is called entailed where its margin is 0 or more;
+    weights (n,): how many pairs each one stands for. Raises ValueError for another metric and
+    where one label is missing.
+    """
+    truth = np.asarray(labels).astype(bool)
+    if truth.all() or not truth.any():
+        raise ValueError("there must be entailed pairs and others")
+    each = np.asarray(weights, dtype=float)
+    if metric == "ROC area":
+        value, slope = _area(truth, margins, each)
+    elif metric == "average precision":
+        value, slope = _average_precision(truth, margins, each)
+    elif metric == AT_SIZE:
+        value, slope = _at_threshold("precision", truth, _first(truth, margins, each), each)
+    else:
+        value, slope = _at_threshold(metric, truth, np.asarray(margins) >= 0, each)
+    return 100 * (value + len(truth) * each * slope)
+
+
+def _first(truth: np.ndarray, margins: np.ndarray, each: np.ndarray) -> np.ndarray:
+    """Whether a pair is among the first that together weigh as much as all entailed ones."""
+    order = np.argsort(-np.asarray(margins), kind="stable")
+    called = np.zeros(len(order), dtype=bool)
+    called[order[np.cumsum(each[order]) <= each[truth].sum() + 1e-9]] = True
+    return called
+
+
+class _Steps:
+    """Pairs by falling margin, equal ones together: weights of entailed and of other pairs."""
+
+    def __init__(self, truth: np.ndarray, margins: np.ndarray, each: np.ndarray):
+        _, self.group = np.unique(-np.asarray(margins), return_inverse=True)
+        self.group = self.group.ravel()
+        count = int(self.group.max()) + 1
+        self.yes = np.bincount(self.group, each * truth, count)
+        self.no = np.bincount(self.group, each * ~truth, count)
+
+
+def _area(truth: np.ndarray, margins: np.ndarray, each: np.ndarray) -> tuple[float, np.ndarray]:
+    """The ROC area, equal margins counting half, and its derivative by each pair's weight."""
+    steps = _Steps(truth, margins, each)
+    positive, negative = steps.yes.sum(), steps.no.sum()
+    above = (np.cumsum(steps.yes) - steps.yes / 2) / positive  # of a negative: entailed above it
+    below = 1 - (np.cumsum(steps.no) - steps.no / 2) / negative  # of a positive: others below it
+    area = float((steps.no * above).sum() / negative)
+    per_yes, per_no = (below - area) / positive, (above - area) / negative
+    return area, np.where(truth, per_yes[steps.group], per_no[steps.group])
+
+
+def _average_precision(
+    truth: np.ndarray, margins: np.ndarray, each: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Average precision, equal margins sharing theirs, and its derivative by each weight."""
+    steps = _Steps(truth, margins, each)
+    positive, hits = steps.yes.sum(), np.cumsum(steps.yes)
+    seen = hits + np.cumsum(steps.no)
+    precision = hits / seen
+    value = float((steps.yes * precision).sum() / positive)
+    # A pair counts in the precision at each entailed pair from its own place on.
+    gained = np.cumsum((steps.yes / seen)[::-1])[::-1]
+    lost = np.cumsum((steps.yes * hits / seen**2)[::-1])[::-1]
+    of_yes, of_no = precision - value + gained - lost, -lost
+    return value, np.where(truth, of_yes[steps.group], of_no[steps.group]) / positive
+
+
+def _at_threshold(
+    metric: str, truth: np.ndarray, called: np.ndarray, each: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """F0.5, precision or recall of the pairs that are called, and its derivative."""
+    below = {
+        "F0.5": (0.25 * truth + called) / 1.25, "precision": 1.0 * called, "recall": 1.0 * truth
+    }  # fmt: skip
+    if metric not in below:
+        raise ValueError(f"no figure {metric!r}: use {', '.join(METRICS)}")
+    hit, part = truth & called, below[metric]
+    total = float((each * part).sum())
+    if not total:
+        return 0.0, np.zeros(len(truth))
+    value = float(each[hit].sum()) / total
+    return value, (hit - value * part) / total
+
+
+def best_threshold(
+    labels: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None
+) -> float:
+    """The threshold with the highest F0.5 on calibration data, among the scores; larger if tied.
+
+    weights: how many pairs each one stands for; 1 each without.
+    """
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    each = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=float)[order]
+    sorted_scores, hits = np.asarray(scores)[order], np.cumsum(each * np.asarray(labels)[order])
+    last = np.r_[np.flatnonzero(np.diff(sorted_scores)), len(order) - 1]  # equal scores go together
+    values = hits[last] / (np.cumsum(each)[last] + hits[-1] / 4)  # F0.5 / 1.25
+    return float(sorted_scores[last[int(np.argmax(values))]])
+
+
+# --- Retrieval -----------------------------------------------------------------------------------
+
+
+def entail_at_k(ranked: Sequence[Sequence[int]], entailed: np.ndarray, k: int) -> float:
+    """E@K (eq. 13 [R]), in percent: the mean share of entailed or golden texts among the first K.
+
+    ranked: for each image its texts, best first, at least K of them. entailed (images, texts) bool,
+    golden pairs included; or float, where a text counts by its weight (`rarity`). Raises ValueError
+    for fewer than K texts.
+    """
+    if any(len(texts) < k for texts in ranked):
+        raise ValueError(f"E@{k} needs {k} ranked texts of every image")
+    shares = [entailed[i, list(texts[:k])].mean() for i, texts in enumerate(ranked)]
+    return 100 * float(np.mean(shares))
+
+
+def rarity(fits: np.ndarray) -> np.ndarray:
+    """How rare a text is (texts,), from 0, true of all images, to 1, of one: log(n / d) / log(n).
+
+    fits (images, texts) bool: which texts are true of which of the n images; d is their number.
+    """
+    images = len(fits)
+    return 1 - np.log(np.maximum(fits.sum(axis=0), 1)) / np.log(max(images, 2))

@@ -1,0 +1,582 @@
+"""Retrievers trained with and without entailed pairs: the work of one job.
+
+Stage A trains a retriever plainly and stops early, anew for every seed. Stage B goes on from there
+in one of the ways that are compared. What is measured is one value a test image.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from mmlib.core.errors import DataError
+from mmlib.core.experiment import job_folder, job_key
+from mmlib.core.fit import seed_everything
+from mmlib.core.jobs import Answer, Job
+from mmlib.core.paths import write_atomic
+from mmlib.core.ranking import KS, average_precision, metrics, ranks_of_scores
+from mmlib.papers.entailment.arrays import Arrays, People, Split
+from mmlib.papers.entailment.judging import Miner, known_margin
+from mmlib.papers.entailment.metrics import rarity
+from mmlib.papers.entailment.model import Settings
+from mmlib.papers.entailment.retrievers import AlignFuse, DualEncoder, HardestTriplet, Sizes
+from mmlib.papers.entailment.revision import (
+    Allowed,
+    State,
+    TwoRates,
+    Weak,
+    alternate,
+    candidates,
+)
+
+TOP = 30  # candidates of each image, and captions of each that are looked at
+DECAY = 0.02  # AdamW's, as in the paper
+WARM = 0.1  # of the steps, in which the learning rate rises
+JUDGED = 100  # test images whose best texts the judge looks at
+RARE = 0.02  # a caption is rare that is true of at most this share of the training images
+SEVERAL = 2  # captions of each image on either end of the density dial
+Family = Literal["dual", "triplet", "align"]
+Use = Literal["start", "none", "exclusion", "weak", "both"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One training. captions: of each image that an epoch uses; 0 for all."""
+
+    epochs: int
+    batch: int
+    rate: float
+    captions: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What retrievers are like and how they are trained.
+
+    transformers: sizes of all. space: width of the shared space. top_texts, top_images: of each
+    image and each text that ALBEF-like re-ranks. first: stage A of "dual" and of "align", which
+    grows out of it; tuned: stage B of each family. ratio: λ.
+    """
+
+    transformers: Settings
+    first: Mapping[str, Phase]
+    tuned: Mapping[str, Phase]
+    space: int = 64
+    top_texts: int = TOP
+    top_images: int = 5
+    ratio: float = 0.1
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """A rung: how a retriever of a family goes on after stage A.
+
+    use: "start", not at all; "none"; "exclusion" of pairs from the negatives of regular batches;
+    "weak", as positives of extra batches at λη; "both", the paper's. pairs: whose, see `weak_set`.
+    golden: whether extra batches hold golden pairs where they hold no weak ones, for equal steps.
+    ratio: λ, 0 for the plan's; state: of the optimiser. captions: of each image "all", or two,
+    "general" or "rare". judged: whether the judge looks at what is found.
+    """
+
+    system: str
+    family: Family
+    use: Use = "none"
+    pairs: str = ""
+    golden: bool = True
+    ratio: float = 0.0
+    state: State = "shared"
+    captions: str = "all"
+    judged: bool = False
+
+
+def plan_of(job: Job) -> Plan:
+    """The plan in a job's settings."""
+    own = dict(job.settings["retrieval"])
+    phases = {s: {f: Phase(**one) for f, one in own[s].items()} for s in ("first", "tuned")}
+    return Plan(**{**own, "transformers": Settings(**own["transformers"]), **phases})
+
+
+# --- Training ------------------------------------------------------------------------------------
+
+
+def build(family: str, plan: Plan, arrays: Arrays) -> Any:
+    """A retriever of a family with fresh weights."""
+    _, regions, width = arrays.images.shape
+    longest = arrays.splits["train"].ids.shape[1]
+    longest = max(longest, *(own.ids.shape[1] for own in arrays.splits.values()))
+    sizes = Sizes(len(arrays.words), width, regions, words=longest, space=plan.space)
+    if family == "align":
+        return AlignFuse(sizes, plan.transformers, (plan.top_texts, plan.top_images))
+    if family == "triplet":
+        return HardestTriplet(sizes, plan.transformers)
+    return DualEncoder(sizes, plan.transformers, alone=True)
+
+
+def golden_batches(
+    image_of: np.ndarray, phase: Phase, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """One epoch of batches of caption rows, in random order; what does not fill one is left out."""
+    rows = rng.permutation(len(image_of))
+    if phase.captions:
+        images = pd.Series(image_of[rows])
+        rows = rows[images.groupby(images).cumcount().to_numpy() < phase.captions]
+    for step in range(len(rows) // phase.batch):
+        yield rows[step * phase.batch : (step + 1) * phase.batch]
+
+
+def make_batch(
+    arrays: Arrays, split: Split, images: np.ndarray, captions: np.ndarray, known: Allowed,
+    device: str = "cpu",
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """What `Retriever.loss` takes, of pairs of images and captions."""
+    lengths = split.lengths[captions]
+    parts = (
+        arrays.images[split.rows[images]], split.ids[captions, : lengths.max()], lengths,
+        known.block(images, captions),
+    )  # fmt: skip
+    return tuple(torch.from_numpy(part).to(device) for part in parts)  # type: ignore[return-value]
+
+
+def factor(done: float) -> float:
+    """The schedule: the share of the learning rate after a share of the training; cosine."""
+    return min(1.0, done / WARM) * (1 + math.cos(math.pi * done)) / 2
+
+
+def adamw(parameters: Any, rate: float) -> torch.optim.Optimizer:
+    """The optimiser of both kinds of batches."""
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY, fused=True)
+
+
+def train(
+    model: Any,
+    arrays: Arrays,
+    split: Split,
+    phase: Phase,
+    seed: int,
+    *,
+    weak: Weak | None = None,
+    excluded: Weak | None = None,
+    ratio: float = 0.1,
+    state: State = "shared",
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
+) -> list[dict[str, float]]:
+    """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
+
+    weak: pairs of the extra batches, at `ratio` times the rate. excluded: pairs that are no
+    negatives in any batch; nor are those of `weak` in extra batches. checkpoint: written after each
+    epoch and read where it is.
+
+    Returns one dict an epoch: train_loss, weak_loss, dev_RSUM by the encoders, and dev_loss, which
+    is 600 less that. Raises FloatingPointError when a loss is no longer a number.
+    """
+    rates = TwoRates(list(model.parameters()), adamw, phase.rate, ratio, state)
+    regular, extra = Allowed(split.image_of, excluded), Allowed(split.image_of, weak)
+    if excluded is not None and weak is not None:
+        extra = Allowed(split.image_of, _joined(excluded, weak))
+    steps = sum(1 for _ in golden_batches(split.image_of, phase, np.random.default_rng(0)))
+    parts = {"model": model, "golden": rates.golden, "weak": rates.weak}
+    history: list[dict[str, float]] = _resumed(checkpoint, parts, device)
+    for epoch in range(len(history), phase.epochs):
+        rng, order = (np.random.default_rng([seed, epoch, k]) for k in range(2))
+        seed_everything(seed, epoch)
+        if isinstance(model, AlignFuse):
+            model.generator.manual_seed(int(rng.integers(2**31)))
+        model.train()
+        losses: dict[str, list[Tensor]] = {"train_loss": [], "weak_loss": []}
+        golden = golden_batches(split.image_of, phase, order)
+        both = alternate(golden, split.image_of, weak, phase.batch, rng)
+        for step, (captions, rows) in enumerate(both):
+            share = factor((epoch + (step + 1) / (steps + 1)) / phase.epochs)
+            pairs = [("train_loss", split.image_of[captions], captions, regular)]
+            if rows is not None and weak is not None:
+                pairs.append(("weak_loss", weak.image[rows], weak.caption[rows], extra))
+            for name, images, texts, known in pairs:
+                loss = model.loss(*make_batch(arrays, split, images, texts, known, device))
+                rates.step(loss, name == "weak_loss", share)
+                losses[name].append(loss.detach())  # read once an epoch, not a step
+        figures = {k: float(torch.stack(v).mean()) for k, v in losses.items() if v}
+        if not all(map(math.isfinite, figures.values())):
+            raise FloatingPointError(f"epoch {epoch + 1}: not a number among {figures}")
+        rsum = dev_rsum(model, arrays, device)
+        history.append({**figures, "dev_loss": 600 - rsum, "dev_RSUM": rsum})
+        if checkpoint:
+            saved = {name: part.state_dict() for name, part in parts.items()}
+            write_atomic(checkpoint, partial(torch.save, {**saved, "history": history}))
+        after_epoch(history)
+    model.eval()
+    return history
+
+
+def _resumed(checkpoint: Path | None, parts: Mapping[str, Any], device: str) -> list:
+    """The history of a training that was cut off, its state being put back; [] of a new one."""
+    if checkpoint is None or not checkpoint.exists():
+        return []
+    try:
+        saved = torch.load(checkpoint, map_location=device, weights_only=True)
+    except (RuntimeError, EOFError) as error:
+        raise DataError(f"{checkpoint}: damaged; delete it to begin anew ({error})") from None
+    for name, part in parts.items():
+        part.load_state_dict(saved[name])
+    return saved["history"]
+
+
+def _joined(one: Weak, other: Weak) -> Weak:
+    parts = zip(*((w.image, w.caption, w.score) for w in (one, other)), strict=True)
+    return Weak(*(np.concatenate(part) for part in parts))
+
+
+@torch.no_grad()
+def dev_rsum(model: DualEncoder, arrays: Arrays, device: str = "cpu") -> float:
+    """RSUM on dev by the two encoders, also of a family that fuses."""
+    scores, _ = DualEncoder.rank(model, *arrays.tensors("val", device))
+    return metrics(ranks_of_scores(scores, arrays.splits["val"].image_of))["rsum"]
+
+
+# --- Stage A -------------------------------------------------------------------------------------
+
+
+def begin(
+    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None
+) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
+    """Stage A of the family, captions and seed of a job: weights and history.
+
+    VSE-like starts where CLIP-like does, as the hinge learns nothing from a random start; ALBEF-like
+    grows out of it.
+    """
+    one, plan = Retrieval(**job.system), plan_of(job)
+    split = some_captions(arrays.splits["train"], one.captions)
+    seed_everything(job.seed)
+    family = "align" if one.family == "align" else "dual"
+    model = build(family, plan, arrays)
+    if family == "align":
+        base = replace(one, system=start_name("dual", one.captions), family="dual", use="start")
+        model.load_state_dict(
+            started(replace(job, system=asdict(base)), arrays, device), strict=False
+        )
+    history = train(
+        model.to(device), arrays, split, plan.first[family], job.seed, device=device,
+        checkpoint=checkpoint,
+    )  # fmt: skip
+    return {n: v.detach().cpu().contiguous() for n, v in model.state_dict().items()}, history
+
+
+def start_name(family: str, captions: str = "all") -> str:
+    """What stage A of a family is called."""
+    return f"{NAMES[family]}, start" + ("" if captions == "all" else f", {captions} captions")
+
+
+NAMES = {"dual": "CLIP-like", "triplet": "VSE-like", "align": "ALBEF-like"}
+
+
+def start_job(job: Job) -> Job:
+    """The job of stage A from which a job's retriever goes on."""
+    one = Retrieval(**job.system)
+    family: Family = "align" if one.family == "align" else "dual"
+    own = Retrieval(start_name(family, one.captions), family, "start", captions=one.captions)
+    return replace(job, system=asdict(own))
+
+
+def started(job: Job, arrays: Arrays, device: str = "cpu") -> dict[str, Tensor]:
+    """Weights after stage A, as kept, or trained now."""
+    first = start_job(job)
+    path = job_folder() / "starts" / f"{job_key(train_and_measure, first, arrays)}.safetensors"
+    if not path.exists():
+        weights, _ = begin(first, arrays, device)
+        write_atomic(path, lambda p: save_file(weights, p))
+    return load_file(path)
+
+
+def some_captions(split: Split, which: str) -> Split:
+    """A split with all captions of each image, or `SEVERAL`: its most "general" ones, or "rare" ones.
+
+    General is what is true of many images of the split. Raises ValueError for another name, and
+    where nobody knows what is true.
+    """
+    if which == "all":
+        return split
+    if which not in ("general", "rare") or split.fits is None:
+        raise ValueError(f"captions {which!r}: all; or, where the truth is known, general or rare")
+    often = split.fits.sum(axis=0).astype(float)
+    order = np.lexsort((often if which == "rare" else -often, split.image_of))
+    place = pd.Series(split.image_of[order]).groupby(split.image_of[order]).cumcount().to_numpy()
+    kept = np.sort(order[place < SEVERAL])
+    return Split(
+        split.rows, split.ids[kept], split.lengths[kept], tuple(split.texts[i] for i in kept),
+        split.image_of[kept], split.fits[:, kept],
+    )  # fmt: skip
+
+
+# --- Weak sets -----------------------------------------------------------------------------------
+
+
+def proposed(weights: Mapping[str, Tensor], plan: Plan, arrays: Arrays, device: str) -> np.ndarray:
+    """(n, 2) the `TOP` foreign captions of each training image by a retriever's two encoders."""
+    model = build("align", plan, arrays)
+    model.load_state_dict(weights)
+    model.to(device)
+    scores, _ = DualEncoder.rank(model, *arrays.tensors("train", device))
+    return candidates(scores, arrays.splits["train"].image_of, TOP)
+
+
+def mined(job: Job, arrays: Arrays, device: str = "cpu") -> tuple[np.ndarray, np.ndarray]:
+    """Candidates (n, 2) of the training images and their margins (n,) by the seed's judge.
+
+    Candidates are the `TOP` captions by ALBEF-like after stage A, as in the paper.
+    """
+    judge = replace(job, system=job.settings["miner"])
+    first = start_job(replace(job, system=asdict(Retrieval("", "align"))))
+    path = (
+        job_folder()
+        / "mined"
+        / f"{job_key(mine, replace(judge, settings=job.settings), arrays)}.safetensors"
+    )
+    if not path.exists():
+        pairs = proposed(started(first, arrays, device), plan_of(job), arrays, device)
+        margin = Miner.of(judge, arrays, device).margin("train", pairs)
+        found = {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
+        write_atomic(path, lambda p: save_file(found, p))
+    kept = load_file(path)
+    return kept["pairs"].numpy(), kept["margin"].numpy()
+
+
+def weak_set(which: str, job: Job, arrays: Arrays, split: Split, device: str = "cpu") -> Weak:
+    """Pairs of training images and captions that are taken for entailed.
+
+    "miner": candidates that the judge calls entailed. "candidates": the true ones among them.
+    "all": all true foreign pairs; "rare": those of rare captions. "near misses": as many false
+    candidates as the miner found. "random": as many pairs as the miner found, of the same images.
+    Raises ValueError for another name.
+    """
+    own, fits = np.arange(len(split))[:, None] == split.image_of, split.fits
+    if which in ("all", "rare") and fits is not None:
+        chosen = fits & ~own
+        if which == "rare":
+            chosen &= fits.mean(axis=0) <= RARE
+        return _weak(np.argwhere(chosen))
+    pairs, margin = mined(job, arrays, device)
+    rng = np.random.default_rng([job.seed, 24])
+    if which == "miner":
+        return Weak(*pairs[margin >= 0].T, margin[margin >= 0])
+    if which == "random":
+        return random_weak(_weak(pairs[margin >= 0]), split.image_of, job.seed)
+    if which in ("candidates", "near misses") and fits is not None:
+        truth = fits[pairs[:, 0], pairs[:, 1]]
+        if which == "candidates":
+            return _weak(pairs[truth])
+        false = pairs[~truth]
+        count = min(len(false), int((margin >= 0).sum()))
+        return _weak(false[np.sort(rng.choice(len(false), count, replace=False))])
+    raise ValueError(f"no pairs {which!r} here")
+
+
+def _weak(pairs: np.ndarray) -> Weak:
+    return Weak(pairs[:, 0], pairs[:, 1], np.ones(len(pairs)))
+
+
+def random_weak(weak: Weak, image_of: np.ndarray, seed: int = 0) -> Weak:
+    """As many pairs of the same images with captions drawn at random, other images' own."""
+    rng = np.random.default_rng(seed)
+    captions = rng.integers(len(image_of), size=len(weak))
+    while (own := image_of[captions] == weak.image).any():
+        captions[own] = rng.integers(len(image_of), size=int(own.sum()))
+    return Weak(weak.image, captions, np.ones(len(weak)))
+
+
+def golden(image_of: np.ndarray) -> Weak:
+    """All golden pairs, for extra batches of nothing new."""
+    return Weak(image_of, np.arange(len(image_of)), np.ones(len(image_of)))
+
+
+def sets_of(
+    one: Retrieval, job: Job, arrays: Arrays, split: Split, device: str = "cpu"
+) -> tuple[Weak | None, Weak | None]:
+    """(pairs kept out of the negatives, pairs of the extra batches) of a rung."""
+    fill = golden(split.image_of) if one.golden else None
+    if one.use == "none":
+        return None, fill
+    weak = weak_set(one.pairs, job, arrays, split, device)
+    if not len(weak):
+        return None, fill
+    excluded = weak if one.use in ("exclusion", "both") else None
+    return excluded, weak if one.use in ("weak", "both") else fill
+
+
+# --- Measuring -----------------------------------------------------------------------------------
+
+
+def measured(
+    by_image: np.ndarray, by_text: np.ndarray, split: Split, people: People | None = None
+) -> dict[str, np.ndarray]:
+    """One value a test image, in percent; the mean over images is the figure.
+
+    by_image, by_text (n, c): scores to rank texts by image and images by text. "RSUM": the sum of
+    R@1, R@5 and R@10 both ways over golden pairs. Where the truth is known: "mAP" over all true
+    texts, "E@10", "E@30" (eq. 13, by logic), and "E@10, rarity", in which a text counts by `rarity`.
+    With judgments, NaN for images without a yes: "mAP, people", "P@1, people" among judged texts.
+    """
+    n, c = by_image.shape
+    ranks = ranks_of_scores(by_image, split.image_of), ranks_of_scores(by_text, split.image_of)
+    total = np.zeros(n)
+    for k in KS:
+        total += ranks[0].image_ranks <= k
+        total += np.bincount(split.image_of, ranks[1].caption_ranks <= k, n) * n / c
+    found = {"RSUM": 100 * total}
+    if split.fits is not None:
+        best = best_texts(by_image)
+        hit = np.take_along_axis(split.fits, best, axis=1)
+        rare = hit * rarity(split.fits)[best]
+        found |= {f"E@{k}": 100 * hit[:, :k].mean(axis=1) for k in (10, TOP)}
+        found["E@10, rarity"] = 100 * rare[:, :10].mean(axis=1)
+        relevant = [np.flatnonzero(row).tolist() for row in split.fits]
+        found["mAP"] = 100 * average_precision(by_image, relevant)
+    if people is not None:
+        found |= by_people(by_image[people.pairs[:, 0], people.pairs[:, 1]], people, n)
+    return {name: np.round(own, 2) for name, own in found.items()}
+
+
+def best_texts(by_image: np.ndarray, top: int = TOP) -> np.ndarray:
+    """(n, top) each image's best texts, equal ones in order."""
+    return np.argsort(-by_image, axis=1, kind="stable")[:, :top]
+
+
+def by_people(scores: np.ndarray, people: People, images: int) -> dict[str, np.ndarray]:
+    """Average precision and precision at 1 of each image's judged texts; NaN without a yes."""
+    found = {name: np.full(images, np.nan) for name in ("mAP, people", "P@1, people")}
+    order = np.lexsort((-scores, people.pairs[:, 0]))
+    image, label = people.pairs[order, 0], people.labels[order]
+    for own in np.split(np.arange(len(order)), np.flatnonzero(np.diff(image)) + 1):
+        hit = label[own] == 1
+        if hit.any():
+            precision = np.cumsum(hit) / np.arange(1, len(hit) + 1)
+            found["mAP, people"][image[own[0]]] = 100 * precision[hit].mean()
+            found["P@1, people"][image[own[0]]] = 100.0 * hit[0]
+    return found
+
+
+def by_judge(best: np.ndarray, job: Job, arrays: Arrays, device: str) -> dict[str, np.ndarray]:
+    """E@10 and E@30 as the seed's judge sees them, of the first `JUDGED` images; NaN for others."""
+    split, few = arrays.splits["test"], min(JUDGED, len(best))
+    own = split.image_of[best[:few]] == np.arange(few)[:, None]
+    image, place = np.nonzero(~own)
+    pairs = np.column_stack([image, best[image, place]])
+    own[image, place] = (
+        Miner.of(replace(job, system=job.settings["miner"]), arrays, device).margin("test", pairs)
+        >= 0
+    )
+    found = {}
+    for k in (10, TOP):
+        found[f"E@{k}, judge"] = np.full(len(best), np.nan)
+        found[f"E@{k}, judge"][:few] = np.round(100 * own[:, :k].mean(axis=1), 2)
+    return found
+
+
+# --- Jobs ----------------------------------------------------------------------------------------
+
+
+def train_and_measure(
+    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None
+) -> Answer:
+    """Stage A or B of one retriever, and what it finds on test: see `measured`, `by_judge`."""
+    began, one, plan = time.process_time(), Retrieval(**job.system), plan_of(job)
+    model = build(one.family, plan, arrays)
+    if one.use == "start":
+        weights, history = begin(job, arrays, device, checkpoint)
+        first = start_job(job)
+        path = job_folder() / "starts" / f"{job_key(train_and_measure, first, arrays)}.safetensors"
+        write_atomic(path, lambda p: save_file(weights, p))
+        model.load_state_dict(weights)
+    else:
+        model, history = go_on(job, arrays, device, checkpoint)
+    test = arrays.splits["test"]
+    by_image, by_text = model.to(device).rank(*arrays.tensors("test", device))
+    values = measured(by_image, by_text, test, arrays.people)
+    if one.judged:
+        values |= by_judge(best_texts(by_image), job, arrays, device)
+    return Answer({"test": values}, history, time.process_time() - began)
+
+
+def go_on(
+    job: Job,
+    arrays: Arrays,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
+) -> tuple[Any, list[dict[str, float]]]:
+    """Stage B: a retriever of a rung, and its history."""
+    one, plan = Retrieval(**job.system), plan_of(job)
+    split = some_captions(arrays.splits["train"], one.captions)
+    model = build(one.family, plan, arrays)
+    model.load_state_dict(started(job, arrays, device))
+    excluded, extra = sets_of(one, job, arrays, split, device)
+    seed_everything(job.seed)
+    history = train(
+        model.to(device), arrays, split, plan.tuned[one.family], job.seed, weak=extra,
+        excluded=excluded, ratio=one.ratio or plan.ratio, state=one.state, device=device,
+        checkpoint=checkpoint, after_epoch=after_epoch,
+    )  # fmt: skip
+    return model, history
+
+
+def mine(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None) -> Answer:
+    """Mine the training images with the seed's judge.
+
+    Values by training image: "candidates", "mined" (called entailed); where the truth is known,
+    "true" foreign captions at all, "candidates, true", "mined, true", and, of as many candidates as
+    were mined but the best ones by a floor, "overlap, true" and so on.
+    """
+    began, split = time.process_time(), arrays.splits["train"]
+    pairs, margin = mined(job, arrays, device)
+    given = arrays.pairs("train", pairs).given
+    chosen = {"candidates": np.ones(len(pairs), bool), "mined": margin >= 0}
+    for name, which in (
+        ("overlap", "overlap"),
+        ("cosine", "cosine, best"),
+        ("inputs", "regression"),
+    ):
+        best = np.argsort(-known_margin(arrays, which, given), kind="stable")
+        chosen[name] = np.isin(np.arange(len(pairs)), best[: int((margin >= 0).sum())])
+    n = len(split)
+    values = {k: np.bincount(pairs[chosen[k], 0], minlength=n) for k in ("candidates", "mined")}
+    if split.fits is not None:
+        truth = split.fits[pairs[:, 0], pairs[:, 1]]
+        for name, some in chosen.items():
+            values[f"{name}, true"] = np.bincount(pairs[some & truth, 0], minlength=n)
+        values["true"] = split.fits.sum(axis=1) - np.bincount(split.image_of, minlength=n)
+    found = {name: own.astype(float) for name, own in values.items()}
+    return Answer({"mined": found}, seconds=time.process_time() - began)
+
+
+def rank_floor(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None) -> Answer:
+    """Rank the test set without training; values as of `measured`.
+
+    floor: "random"; "shortest", the shortest captions for every image; "frozen", the retriever that
+    judges start from; "truth", an oracle that puts true texts first, rare ones ahead.
+    """
+    began, which, split = time.process_time(), job.system["floor"], arrays.splits["test"]
+    noise = np.random.default_rng([7, max(job.seed, 0)]).random(
+        (len(split), len(split.texts)), dtype=np.float32
+    )
+    if which == "shortest":
+        scores = np.tile(-split.lengths.astype(np.float32), (len(split), 1))
+    elif which == "frozen":
+        known = [arrays.frozen.row[text] for text in split.texts]
+        scores = arrays.frozen.seen[split.rows] @ arrays.frozen.spoken[known].T
+    elif which == "truth" and split.fits is not None:
+        scores = split.fits * (1 + rarity(split.fits)) + 1e-3 * noise
+    elif which == "random":
+        scores = noise
+    else:
+        raise ValueError(f"no floor {which!r} here")
+    values = measured(scores, scores, split, arrays.people)
+    return Answer({"test": values}, seconds=time.process_time() - began)
