@@ -35,6 +35,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def tensors(self, table: np.ndarray, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+        """Images (n, R, W) of an image table, ids and lengths, on a device."""
+        parts = (table[self.rows], self.ids, self.lengths)
+        return tuple(from_numpy(np.asarray(part)).to(device) for part in parts)  # type: ignore[return-value]
+
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
@@ -137,9 +142,3 @@ class Arrays:
             image, np.zeros(n, dtype=np.int64), kinds, (split,) * n, tuple(map(str, image)),
         )  # fmt: skip
         return Labelled(samples, self.scale(self.frozen.inputs(samples)), np.ones(n))
-
-    def tensors(self, split: str, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
-        """Images (n, R, W), ids (c, L) and lengths (c,) of a split on a device."""
-        own = self.splits[split]
-        parts = (self.images[own.rows], own.ids, own.lengths)
-        return tuple(from_numpy(np.asarray(part)).to(device) for part in parts)  # type: ignore[return-value]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -44,7 +44,7 @@ class Plan:
     started: share of the rate for weights that were trained before.
     """
 
-    classifier: Settings = Settings()
+    classifier: Settings = field(default_factory=Settings)
     steps: int = 0
     batch: int = 96
     learning_rate: float = 2e-5

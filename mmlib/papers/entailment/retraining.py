@@ -40,6 +40,7 @@ from mmlib.papers.entailment.revision import (
 
 TOP = 30  # candidates of each image, and captions of each that are looked at
 DECAY = 0.02  # AdamW's, as in the paper
+WORDS = 40  # of a caption, at most
 WARM = 0.1  # of the steps, in which the learning rate rises
 JUDGED = 100  # test images whose best texts the judge looks at
 RARE = 0.02  # a caption is rare that is true of at most this share of the training images
@@ -108,12 +109,10 @@ def plan_of(job: Job) -> Plan:
 # --- Training ------------------------------------------------------------------------------------
 
 
-def build(family: str, plan: Plan, arrays: Arrays) -> Any:
-    """A retriever of a family with fresh weights."""
-    _, regions, width = arrays.images.shape
-    longest = arrays.splits["train"].ids.shape[1]
-    longest = max(longest, *(own.ids.shape[1] for own in arrays.splits.values()))
-    sizes = Sizes(len(arrays.words), width, regions, words=longest, space=plan.space)
+def build(family: str, plan: Plan, images: np.ndarray, vocabulary: int) -> Any:
+    """A retriever of a family with fresh weights. images: the image table."""
+    _, regions, width = images.shape
+    sizes = Sizes(vocabulary, width, regions, words=WORDS, space=plan.space)
     if family == "align":
         return AlignFuse(sizes, plan.transformers, (plan.top_texts, plan.top_images))
     if family == "triplet":
@@ -134,13 +133,13 @@ def golden_batches(
 
 
 def make_batch(
-    arrays: Arrays, split: Split, images: np.ndarray, captions: np.ndarray, known: Allowed,
+    table: np.ndarray, split: Split, images: np.ndarray, captions: np.ndarray, known: Allowed,
     device: str = "cpu",
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """What `Retriever.loss` takes, of pairs of images and captions."""
     lengths = split.lengths[captions]
     parts = (
-        arrays.images[split.rows[images]], split.ids[captions, : lengths.max()], lengths,
+        table[split.rows[images]], split.ids[captions, : lengths.max()], lengths,
         known.block(images, captions),
     )  # fmt: skip
     return tuple(torch.from_numpy(part).to(device) for part in parts)  # type: ignore[return-value]
@@ -158,11 +157,12 @@ def adamw(parameters: Any, rate: float) -> torch.optim.Optimizer:
 
 def train(
     model: Any,
-    arrays: Arrays,
+    table: np.ndarray,
     split: Split,
     phase: Phase,
     seed: int,
     *,
+    dev: Split | None = None,
     weak: Weak | None = None,
     excluded: Weak | None = None,
     ratio: float = 0.1,
@@ -173,12 +173,12 @@ def train(
 ) -> list[dict[str, float]]:
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
 
-    weak: pairs of the extra batches, at `ratio` times the rate. excluded: pairs that are no
-    negatives in any batch; nor are those of `weak` in extra batches. checkpoint: written after each
-    epoch and read where it is.
+    table: of images. dev: is looked at, and chooses nothing. weak: pairs of the extra batches, at
+    `ratio` times the rate. excluded: pairs that are no negatives in any batch; nor are those of
+    `weak` in extra batches. checkpoint: written after each epoch and read where it is.
 
-    Returns one dict an epoch: train_loss, weak_loss, dev_RSUM by the encoders, and dev_loss, which
-    is 600 less that. Raises FloatingPointError when a loss is no longer a number.
+    Returns one dict an epoch: train_loss, weak_loss, and with dev dev_RSUM by the encoders, and
+    dev_loss, which is 600 less that. Raises FloatingPointError when a loss is no longer a number.
     """
     rates = TwoRates(list(model.parameters()), adamw, phase.rate, ratio, state)
     regular, extra = Allowed(split.image_of, excluded), Allowed(split.image_of, weak)
@@ -202,14 +202,16 @@ def train(
             if rows is not None and weak is not None:
                 pairs.append(("weak_loss", weak.image[rows], weak.caption[rows], extra))
             for name, images, texts, known in pairs:
-                loss = model.loss(*make_batch(arrays, split, images, texts, known, device))
+                loss = model.loss(*make_batch(table, split, images, texts, known, device))
                 rates.step(loss, name == "weak_loss", share)
                 losses[name].append(loss.detach())  # read once an epoch, not a step
         figures = {k: float(torch.stack(v).mean()) for k, v in losses.items() if v}
         if not all(map(math.isfinite, figures.values())):
             raise FloatingPointError(f"epoch {epoch + 1}: not a number among {figures}")
-        rsum = dev_rsum(model, arrays, device)
-        history.append({**figures, "dev_loss": 600 - rsum, "dev_RSUM": rsum})
+        if dev is not None:
+            rsum = dev_rsum(model, table, dev, device)
+            figures |= {"dev_loss": 600 - rsum, "dev_RSUM": rsum}
+        history.append(figures)
         if checkpoint:
             saved = {name: part.state_dict() for name, part in parts.items()}
             write_atomic(checkpoint, partial(torch.save, {**saved, "history": history}))
@@ -237,10 +239,10 @@ def _joined(one: Weak, other: Weak) -> Weak:
 
 
 @torch.no_grad()
-def dev_rsum(model: DualEncoder, arrays: Arrays, device: str = "cpu") -> float:
+def dev_rsum(model: DualEncoder, table: np.ndarray, dev: Split, device: str = "cpu") -> float:
     """RSUM on dev by the two encoders, also of a family that fuses."""
-    scores, _ = DualEncoder.rank(model, *arrays.tensors("val", device))
-    return metrics(ranks_of_scores(scores, arrays.splits["val"].image_of))["rsum"]
+    scores, _ = DualEncoder.rank(model, *dev.tensors(table, device))
+    return metrics(ranks_of_scores(scores, dev.image_of))["rsum"]
 
 
 # --- Stage A -------------------------------------------------------------------------------------
@@ -251,22 +253,22 @@ def begin(
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Stage A of the family, captions and seed of a job: weights and history.
 
-    VSE-like starts where CLIP-like does, as the hinge learns nothing from a random start; ALBEF-like
-    grows out of it.
+    VSE-like starts where CLIP-like does, as the hinge learns nothing from a random start, and
+    ALBEF-like grows out of it.
     """
     one, plan = Retrieval(**job.system), plan_of(job)
     split = some_captions(arrays.splits["train"], one.captions)
     seed_everything(job.seed)
     family = "align" if one.family == "align" else "dual"
-    model = build(family, plan, arrays)
+    model = build(family, plan, arrays.images, len(arrays.words))
     if family == "align":
         base = replace(one, system=start_name("dual", one.captions), family="dual", use="start")
         model.load_state_dict(
             started(replace(job, system=asdict(base)), arrays, device), strict=False
         )
     history = train(
-        model.to(device), arrays, split, plan.first[family], job.seed, device=device,
-        checkpoint=checkpoint,
+        model.to(device), arrays.images, split, plan.first[family], job.seed,
+        dev=arrays.splits["val"], device=device, checkpoint=checkpoint,
     )  # fmt: skip
     return {n: v.detach().cpu().contiguous() for n, v in model.state_dict().items()}, history
 
@@ -298,7 +300,7 @@ def started(job: Job, arrays: Arrays, device: str = "cpu") -> dict[str, Tensor]:
 
 
 def some_captions(split: Split, which: str) -> Split:
-    """A split with all captions of each image, or `SEVERAL`: its most "general" ones, or "rare" ones.
+    """A split with all captions of each image, or `SEVERAL`: its most "general" ones, or "rare".
 
     General is what is true of many images of the split. Raises ValueError for another name, and
     where nobody knows what is true.
@@ -322,10 +324,10 @@ def some_captions(split: Split, which: str) -> Split:
 
 def proposed(weights: Mapping[str, Tensor], plan: Plan, arrays: Arrays, device: str) -> np.ndarray:
     """(n, 2) the `TOP` foreign captions of each training image by a retriever's two encoders."""
-    model = build("align", plan, arrays)
+    model = build("align", plan, arrays.images, len(arrays.words))
     model.load_state_dict(weights)
     model.to(device)
-    scores, _ = DualEncoder.rank(model, *arrays.tensors("train", device))
+    scores, _ = DualEncoder.rank(model, *arrays.splits["train"].tensors(arrays.images, device))
     return candidates(scores, arrays.splits["train"].image_of, TOP)
 
 
@@ -336,11 +338,7 @@ def mined(job: Job, arrays: Arrays, device: str = "cpu") -> tuple[np.ndarray, np
     """
     judge = replace(job, system=job.settings["miner"])
     first = start_job(replace(job, system=asdict(Retrieval("", "align"))))
-    path = (
-        job_folder()
-        / "mined"
-        / f"{job_key(mine, replace(judge, settings=job.settings), arrays)}.safetensors"
-    )
+    path = job_folder() / "mined" / f"{job_key(mine, judge, arrays)}.safetensors"
     if not path.exists():
         pairs = proposed(started(first, arrays, device), plan_of(job), arrays, device)
         margin = Miner.of(judge, arrays, device).margin("train", pairs)
@@ -422,7 +420,7 @@ def measured(
 
     by_image, by_text (n, c): scores to rank texts by image and images by text. "RSUM": the sum of
     R@1, R@5 and R@10 both ways over golden pairs. Where the truth is known: "mAP" over all true
-    texts, "E@10", "E@30" (eq. 13, by logic), and "E@10, rarity", in which a text counts by `rarity`.
+    texts, "E@10" and "E@30" (eq. 13, by logic), "E@10, rarity", where a text counts by `rarity`.
     With judgments, NaN for images without a yes: "mAP, people", "P@1, people" among judged texts.
     """
     n, c = by_image.shape
@@ -489,7 +487,7 @@ def train_and_measure(
 ) -> Answer:
     """Stage A or B of one retriever, and what it finds on test: see `measured`, `by_judge`."""
     began, one, plan = time.process_time(), Retrieval(**job.system), plan_of(job)
-    model = build(one.family, plan, arrays)
+    model = build(one.family, plan, arrays.images, len(arrays.words))
     if one.use == "start":
         weights, history = begin(job, arrays, device, checkpoint)
         first = start_job(job)
@@ -499,7 +497,7 @@ def train_and_measure(
     else:
         model, history = go_on(job, arrays, device, checkpoint)
     test = arrays.splits["test"]
-    by_image, by_text = model.to(device).rank(*arrays.tensors("test", device))
+    by_image, by_text = model.to(device).rank(*test.tensors(arrays.images, device))
     values = measured(by_image, by_text, test, arrays.people)
     if one.judged:
         values |= by_judge(best_texts(by_image), job, arrays, device)
@@ -516,14 +514,14 @@ def go_on(
     """Stage B: a retriever of a rung, and its history."""
     one, plan = Retrieval(**job.system), plan_of(job)
     split = some_captions(arrays.splits["train"], one.captions)
-    model = build(one.family, plan, arrays)
+    model = build(one.family, plan, arrays.images, len(arrays.words))
     model.load_state_dict(started(job, arrays, device))
     excluded, extra = sets_of(one, job, arrays, split, device)
     seed_everything(job.seed)
     history = train(
-        model.to(device), arrays, split, plan.tuned[one.family], job.seed, weak=extra,
-        excluded=excluded, ratio=one.ratio or plan.ratio, state=one.state, device=device,
-        checkpoint=checkpoint, after_epoch=after_epoch,
+        model.to(device), arrays.images, split, plan.tuned[one.family], job.seed,
+        dev=arrays.splits["val"], weak=extra, excluded=excluded, ratio=one.ratio or plan.ratio,
+        state=one.state, device=device, checkpoint=checkpoint, after_epoch=after_epoch,
     )  # fmt: skip
     return model, history
 

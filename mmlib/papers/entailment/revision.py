@@ -142,7 +142,7 @@ def hard_negatives(
 
 
 def hardest_triplet(scores: Tensor, same: Tensor, margin: float = 0.2) -> Tensor:
-    """VSE-like, and UNITER's loss: hinge on the hardest wrong text and image of a batch, entailed pairs left out.
+    """VSE-like, as UNITER: hinge on the hardest wrong text and image of a batch, entailed ones out.
 
     scores (B, B): image i with text j. Mean over rows and columns that have a negative.
     """
