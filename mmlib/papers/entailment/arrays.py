@@ -9,11 +9,14 @@ import numpy as np
 from torch import Tensor, from_numpy
 
 from mmlib.core.entailment_pairs import Kind, Samples
-from mmlib.papers.entailment.batches import Encoded, TokenStates, Words, encode
+from mmlib.features.words import TokenStates, Words
+from mmlib.papers.entailment.batches import Encoded, encode
 from mmlib.papers.entailment.inputs import Frozen, Scale
 from mmlib.papers.entailment.model import Settings
 
 SPLITS = ("train", "val", "test")
+EDITS = ("colour", "number", "relation", "swap", "actor", "object", "setting", "action")
+KINDS = ("own", "general", "foreign", *EDITS)  # where the world's hypotheses come from
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +69,16 @@ class Labelled:
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """What people said of test pairs: pairs (n, 2) of an image and a flat caption, labels (n,)."""
+    """What people said of test pairs: pairs (n, 2) of an image and a flat caption, labels (n,).
+
+    rejected (images,): 100 where they rejected the image's own caption, 0 where not, NaN where it
+    was not asked. each: captions of an image, of which they saw one.
+    """
 
     pairs: np.ndarray
     labels: np.ndarray
+    rejected: np.ndarray
+    each: int = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +91,7 @@ class Arrays:
     tests: pairs that they are compared on, by name; the first one at its natural prior. frozen,
     scale: for INPUTS of other pairs. words: the vocabulary. states: of a frozen BERT. starts:
     weights that judges start from, by their names there. people: judgments of test pairs.
+    region_scale (2, W): mean and deviation by which the image table was standardised.
     """
 
     images: np.ndarray
@@ -96,6 +106,7 @@ class Arrays:
     words: Words
     states: TokenStates | None = None
     clean: np.ndarray | None = None
+    region_scale: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
     starts: Mapping[str, Tensor] = field(default_factory=dict)
     people: People | None = None
 

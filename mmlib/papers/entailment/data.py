@@ -19,6 +19,7 @@ from torch import Tensor
 from mmlib import world
 from mmlib.core.entailment_pairs import Kind, Samples, joined
 from mmlib.core.errors import DataError
+from mmlib.core.experiment import job_folder
 from mmlib.core.fit import seed_everything
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, data_dir, write_atomic
@@ -27,17 +28,19 @@ from mmlib.core.source import source_hash
 from mmlib.data import flickr8k, judgments, precomputed, sick, snli_ve
 from mmlib.data.overlap import Weights, overlap_score
 from mmlib.features.bert import BertEncoder
+from mmlib.features.encoders import Shape
+from mmlib.features.words import TokenStates, Words, padded
 from mmlib.papers.entailment.arrays import SPLITS, Arrays, Labelled, People, Split
-from mmlib.papers.entailment.batches import TokenStates, Words, padded
 from mmlib.papers.entailment.experiment import Budget, budget
 from mmlib.papers.entailment.inputs import Frozen, Scale
 from mmlib.papers.entailment.retraining import TOP, WORDS, build, train
+from mmlib.papers.entailment.retraining import Plan as Retraining
 from mmlib.papers.entailment.revision import candidates
 from mmlib.world.hypotheses import entailment_set, false_negatives, noisy
 from mmlib.world.premises import merged as merged_captions
 
 WORLD_IMAGES = {"train": 1200, "val": 200, "test": 1000}  # of the retrievers
-JUDGES = {"train": 480, "calibration": 120}  # images whose candidates are labelled
+JUDGES = {"train": 440, "dev": 60, "calibration": 120}  # images whose candidates are labelled
 EDITED = {"train": 500, "val": 80, "test": 300}  # scenes about which hypotheses are made
 ASKED, OF_EACH = 400, 20  # test images, and candidates of each, that judges are compared on
 NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `mmlib.world.hypotheses.entailment_set`
@@ -95,6 +98,7 @@ class Study:
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     about: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clean: np.ndarray | None = None
+    region_scale: np.ndarray = field(default_factory=lambda: np.zeros((2, 0)))
     states: TokenStates | None = None
     people: People | None = None
 
@@ -137,8 +141,8 @@ def _arrays(study: Study) -> Arrays:
     scale = Scale.of(raw["calibration"])
     pairs = {
         name: Labelled(
-            own, scale(raw[name]) if name in raw else np.zeros((len(own), 0)), study.weights.get(name, np.ones(len(own))),
-            study.about.get(name, ()),
+            own, scale(raw[name]) if name in raw else np.zeros((len(own), 0)),
+            study.weights.get(name, np.ones(len(own))), study.about.get(name, ()),
         )
         for name, own in study.samples.items()
     }  # fmt: skip
@@ -146,7 +150,7 @@ def _arrays(study: Study) -> Arrays:
     return Arrays(
         study.images, {name: _split(study, name) for name in SPLITS}, study.premises, train, dev,
         calibration, pairs, study.frozen, scale, study.words, study.states, study.clean,
-        study.starts, study.people,
+        study.region_scale, study.starts, study.people,
     )  # fmt: skip
 
 
@@ -174,7 +178,8 @@ def split_of(
 
 def frozen(
     weights: Mapping[str, Tensor],
-    own: Budget,
+    shape: Shape,
+    space: int,
     words: Words,
     images: np.ndarray,
     texts: Sequence[str],
@@ -183,7 +188,7 @@ def frozen(
     states: TokenStates | None = None,
 ) -> Frozen:
     """What a trained ALBEF-like retriever's encoders, and a BERT, if any, make of it all."""
-    model = build("align", own.retrieval, images, len(words))
+    model = build("align", Retraining(shape, {}, {}, space), images, len(words))
     model.load_state_dict(weights)
     model.eval()
     ids, lengths = padded([words.ids(text)[:WORDS] for text in texts])
@@ -223,13 +228,15 @@ def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[s
     return found
 
 
-def standardised(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Features (images, R, W) after one another, each of the W with mean 0 and deviation 1 in the
-    first part.
-    """  # fmt: skip
-    sample = np.asarray(parts[0][:: max(1, len(parts[0]) // 3000)], dtype=np.float32)
-    mean, scale = sample.mean(axis=(0, 1)), sample.std(axis=(0, 1)) + 1e-3
-    return np.concatenate([(np.asarray(p, dtype=np.float32) - mean) / scale for p in parts])
+def region_scale(features: np.ndarray) -> np.ndarray:
+    """(2, W): mean and deviation of each of the W over images and regions."""
+    sample = np.asarray(features[:: max(1, len(features) // 3000)], dtype=np.float32)
+    return np.stack([sample.mean(axis=(0, 1)), sample.std(axis=(0, 1)) + 1e-3])
+
+
+def standardised(parts: Sequence[np.ndarray], scale: np.ndarray) -> np.ndarray:
+    """Features (images, R, W) after one another, less the mean and by the deviation in `scale`."""
+    return np.concatenate([(np.asarray(p, dtype=np.float32) - scale[0]) / scale[1] for p in parts])
 
 
 # --- The world -----------------------------------------------------------------------------------
@@ -254,7 +261,8 @@ def _world(own: Budget, seed: int) -> Study:
         noisy(features, [scene.seed for scene in own_scenes], NOISE)
         for features, own_scenes in zip(clean, scenes, strict=True)
     ]
-    images = standardised(blurred)
+    scale = region_scale(blurred[0])
+    images = standardised(blurred, scale)
     captions = [own for d in drawn.values() for own in d.captions]
     premises = [merged_captions(own) for d in drawn.values() for own in d.gold]
     ends = np.cumsum([0, *map(len, blurred)])
@@ -275,12 +283,21 @@ def _world(own: Budget, seed: int) -> Study:
         if name.startswith("align.")
     }
     texts = sorted({t for c in captions for t in c} | _texts_of(samples.values(), merged))
-    known = frozen(weights, own, words, images, texts, Weights(drawn["train"].captions), merged)
+    known = frozen(
+        weights,
+        own.retrieval.transformers,
+        own.retrieval.space,
+        words,
+        images,
+        texts,
+        Weights(drawn["train"].captions),
+        merged,
+    )
     study = Study(
         "world", images, tuple(captions), tuple(premises), rows,
         _opener([d.open_image for d in (*drawn.values(), *sets.values())], ends),
         samples, words, known, starts_of(weights, TEXT), truth, about={"edits": about["test"]},
-        clean=standardised(clean),
+        clean=standardised(clean, region_scale(clean[0])), region_scale=scale,
     )  # fmt: skip
     return replace(study, samples=_world_samples(study, seed))
 
@@ -315,27 +332,28 @@ def _texts_of(parts: Any, merged: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 def _world_samples(study: Study, seed: int) -> dict[str, Samples]:
     """Training, dev, calibration and test pairs; candidates are labelled by logic."""
-    rng = np.random.default_rng([seed, 25])
+    rng, cut = np.random.default_rng([seed, 25]), np.cumsum(list(JUDGES.values()))
     pairs = foreign_candidates(study, "judges")
-    true, few = study.fits["judges"][pairs[:, 0], pairs[:, 1]], JUDGES["train"]
-    known = pairs[:, 0] < few
-    drawn = np.concatenate([_each(pairs, known & t, 3, rng) for t in (true, ~true)])
-    learnt = [
-        pair_samples(study, "judges", pairs[drawn], true[drawn], kind, "candidate")
-        for kind in ("mme", "ve")
+    true = study.fits["judges"][pairs[:, 0], pairs[:, 1]]
+    part = np.searchsorted(cut, pairs[:, 0], side="right")
+    few = [
+        np.concatenate([_each(pairs, (part == k) & t, 3, rng) for t in (true, ~true)])
+        for k in range(2)
     ]
-    own, _ = caption_pairs(study.captions, study.rows["judges"][:few], seed)
+
+    def labelled(split: str, some: np.ndarray, kind: Kind = "mme") -> Samples:
+        truth = study.fits[split][some[:, 0], some[:, 1]]
+        return pair_samples(study, split, some, truth, kind, "candidate")
+
+    own, _ = caption_pairs(study.captions, study.rows["judges"][: cut[0]], seed)
+    kinds: tuple[Kind, ...] = ("mme", "ve")
+    learnt = [labelled("judges", pairs[few[0]], kind) for kind in kinds]
     test = foreign_candidates(study, "test")
-    asked = test[_each(test, test[:, 0] < ASKED, OF_EACH, rng)]
     return {
         "train": joined([study.samples["train"], *learnt, own]),
-        "dev": study.samples["val"],
-        "calibration": pair_samples(
-            study, "judges", pairs[~known], true[~known], "mme", "candidate"
-        ),
-        "candidates": pair_samples(
-            study, "test", asked, study.fits["test"][asked[:, 0], asked[:, 1]], "mme", "candidate"
-        ),
+        "dev": joined([study.samples["val"], labelled("judges", pairs[few[1]])]),
+        "calibration": labelled("judges", pairs[part == 2]),
+        "candidates": labelled("test", test[_each(test, test[:, 0] < ASKED, OF_EACH, rng)]),
         "edits": study.samples["test"],
     }
 
@@ -458,11 +476,14 @@ def _flickr8k(own: Budget, seed: int) -> Study:
             for caption in own_texts
         )
     }  # fmt: skip
+    rejected = np.full(len(image), np.nan)
+    for i in np.flatnonzero(~judged.cross):
+        rejected[image[judged.image[i]]] = 100.0 * (judged.no[i] > judged.yes[i])
     kept = judgments.protocol("CF-all", judged)
     pairs = [
         (image[judged.image[i]], texts[image[judged.origin[i]], judged.hypothesis[i]]) for i in kept
     ]
-    return replace(study, people=People(np.array(pairs), judged.label[kept]))
+    return replace(study, people=People(np.array(pairs), judged.label[kept], rejected))
 
 
 def _mme(samples: Samples) -> Samples:
@@ -531,7 +552,8 @@ def _photographs(
     cut = np.cumsum(list(SHARES.values()))
     rows = dict(zip((*SHARES, "train"), map(np.sort, np.split(order, cut)), strict=True))
     rows |= {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(SPLITS) if i}
-    images = standardised([one.features for one in parts.values()])
+    scale = region_scale(parts["train"].features)
+    images = standardised([one.features for one in parts.values()], scale)
     words = Words.of([text for i in np.arange(ends[1]) for text in captions[i]], own.min_count)
     made, known = caption_pairs(captions, rows["judges"], seed)
     more, known_dev = caption_pairs(captions, rows["val"][::4], seed + 1)
@@ -545,11 +567,21 @@ def _photographs(
     start = _trained_once(own, words, images, captions, rows["frozen"])
     states = token_states(texts, merged) if (data_dir() / "bert").is_dir() else None
     of_stems = Weights(parts["train"].captions)
-    encoders = frozen(start, own, words, images, texts, of_stems, merged, states)
+    encoders = frozen(
+        start,
+        own.retrieval.transformers,
+        own.retrieval.space,
+        words,
+        images,
+        texts,
+        of_stems,
+        merged,
+        states,
+    )
     openers = _opener([one.open_image for one in parts.values()], ends)
     return Study(
         tier, images, captions, premises, rows, openers, samples, words, encoders,
-        starts_of(start), weights=weights, states=states,
+        starts_of(start), weights=weights, states=states, region_scale=scale,
     )  # fmt: skip
 
 
@@ -558,21 +590,16 @@ def _trained_once(
     words: Words,
     images: np.ndarray,
     captions: Sequence,
-    rows: Mapping[str, np.ndarray],
+    some: np.ndarray,
 ) -> dict[str, Tensor]:
-    """The retriever that judges start from: trained on images of its own, from one seed, and kept."""
-    some = rows["frozen"]
+    """The retriever that judges start from: trained on `some` images, from one seed, and kept."""
     counts = [len(captions[i]) for i in some]
     texts = [text for i in some for text in captions[i]]
     split = split_of(words, some, texts, np.repeat(np.arange(len(some)), counts))
     digest = hashlib.sha256("\n".join([*texts, str(own.retrieval), str(own.frozen)]).encode())
     digest.update(source_hash("mmlib.papers.entailment.retraining").encode())
     digest.update(np.ascontiguousarray(images[some]).tobytes())
-    path = (
-        (cache_dir() or Path("mmlib-jobs"))
-        / "jobs"
-        / f"frozen-{digest.hexdigest()[:24]}.safetensors"
-    )
+    path = job_folder() / f"frozen-{digest.hexdigest()[:24]}.safetensors"
     if not path.exists():
         seed_everything(0)
         weights: Mapping[str, Tensor] = {}
@@ -593,11 +620,7 @@ def token_states(texts: Sequence[str], merged: Mapping[str, tuple[str, ...]]) ->
         raise DataError(f"{path} is missing: put a BERT's folder there, or none")
     stat = path.stat()
     digest = hashlib.sha256("\n".join([str(stat.st_size), str(most), *texts]).encode())
-    kept = (
-        (cache_dir() or Path("mmlib-jobs"))
-        / "jobs"
-        / f"states-{digest.hexdigest()[:24]}.safetensors"
-    )
+    kept = job_folder() / f"states-{digest.hexdigest()[:24]}.safetensors"
     if not kept.exists():
         encoder = BertEncoder.from_pretrained(folder, "frozen")
         states, lengths = encoder.token_states_all(texts, most + 2, progress="token states")

@@ -8,6 +8,7 @@ import numpy as np
 
 from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.jobs import Answer, Job
+from mmlib.features.encoders import Shape
 from mmlib.papers.entailment.arrays import Arrays
 from mmlib.papers.entailment.judging import (
     Judge,
@@ -171,14 +172,14 @@ class Budget:
     min_count: int = 1
 
 
-_SMALL = Settings(
-    width=64, heads=4, text_layers=2, image_layers=1, words_layers=1, cross_layers=1, dropout=0.0,
-    max_premise=90, max_hypothesis=25,
-)  # fmt: skip
-_MIDDLE = replace(_SMALL, width=128, max_premise=100, max_hypothesis=30)
+_SMALL = Shape(64, 4, 2, 1, 1, 1, dropout=0.0)
+_MIDDLE = Shape(128, 4, 2, 1, 1, 1, dropout=0.0)
 BUDGETS = {
     "world": Budget(
-        Plan(_SMALL, steps=360, batch=32, learning_rate=1e-3, started=0.3),
+        Plan(
+            Settings(**asdict(_SMALL), max_premise=90, max_hypothesis=25),
+            steps=360, batch=32, learning_rate=1e-3, started=0.3,
+        ),
         Retraining(
             _SMALL,
             first={"dual": Phase(6, 64, 2e-3), "align": Phase(3, 64, 1e-3)},
@@ -190,7 +191,10 @@ BUDGETS = {
         full("world"),
     ),
     "flickr8k": Budget(
-        Plan(_MIDDLE, steps=600, batch=32, learning_rate=5e-4, started=0.3),
+        Plan(
+            Settings(**asdict(_MIDDLE), max_premise=100, max_hypothesis=30),
+            steps=600, batch=32, learning_rate=5e-4, started=0.3,
+        ),
         Retraining(
             _MIDDLE,
             first={"dual": Phase(5, 128, 1e-3), "align": Phase(2, 64, 5e-4)},
@@ -207,7 +211,7 @@ BUDGETS = {
     "f30k": Budget(
         Plan(),
         Retraining(
-            replace(_SMALL, width=256, text_layers=2, image_layers=2, words_layers=2, dropout=0.1),
+            Shape(256, 4, 2, 2, 2, 1),
             first={"dual": Phase(5, 256, 5e-4), "align": Phase(3, 96, 2e-4)},
             tuned={
                 "dual": Phase(5, 256, 2e-4), "triplet": Phase(5, 256, 2e-4),

@@ -17,7 +17,8 @@ from mmlib.core.experiment import job_folder, job_key
 from mmlib.core.fit import fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.paths import write_atomic
-from mmlib.papers.entailment.arrays import Arrays, Labelled
+from mmlib.features.encoders import mimetic
+from mmlib.papers.entailment.arrays import KINDS, Arrays, Labelled
 from mmlib.papers.entailment.batches import Encoded, shuffled_batches
 from mmlib.papers.entailment.inputs import EVERY, INPUTS, SEEN, logistic
 from mmlib.papers.entailment.metrics import best_threshold
@@ -28,7 +29,6 @@ from mmlib.papers.entailment.model import (
     Settings,
     evidence_for,
     joint_loss,
-    mimetic,
     with_masked,
 )
 
@@ -116,21 +116,28 @@ def part_batches(
 
 def fresh(judge: Judge, settings: Settings, arrays: Arrays) -> tuple[Classifier, frozenset[str]]:
     """An untrained judge, and the names of its weights that came from `Arrays.starts`."""
-    _, regions, width = arrays.images.shape
     states = None
     if arrays.states is not None and judge.text == "own" and judge.model in ("both", "te"):
         states = torch.from_numpy(np.array(arrays.states.states))
-    model = Classifier(len(arrays.words), width, regions, settings, states=states)
+    model = fresh_model(settings, len(arrays.words), arrays.images, states)
+    return model, start(model, arrays.starts)
+
+
+def fresh_model(
+    settings: Settings, vocabulary: int, images: np.ndarray, states: Tensor | None = None
+) -> Classifier:
+    """A classifier with fresh weights for an image table."""
+    _, regions, width = images.shape
+    model = Classifier(vocabulary, width, regions, settings, states=states)
     if hasattr(model, "text"):
         mimetic(model.text)
-    return model, start(model, arrays.starts, regions)
+    return model
 
 
-def start(model: nn.Module, weights: Mapping[str, Tensor], regions: int) -> frozenset[str]:
+def start(model: nn.Module, weights: Mapping[str, Tensor]) -> frozenset[str]:
     """Copy pretrained weights into the parts of a model that they name; the names of these.
 
-    Embeddings of words and positions may be of another number: the first ones are copied, and of
-    positions of a stream over words and regions also the last ones, which are the regions'.
+    Embeddings of words and positions may be of another number: the first ones are copied.
     """
     own, copied = model.state_dict(), set()
     with torch.no_grad():
@@ -141,9 +148,6 @@ def start(model: nn.Module, weights: Mapping[str, Tensor], regions: int) -> froz
             n = min(len(target), len(value))
             if len(target) != len(value) and "_embeddings" not in name:
                 continue
-            if name.startswith("stream") and "position" in name:
-                n -= regions
-                target[-regions:] = value[-regions:]
             target[:n] = value[:n]
             copied.add(name)
     return frozenset(copied)
@@ -396,11 +400,9 @@ def known_margin(arrays: Arrays, which: str, given: np.ndarray, seed: int = 0) -
     if which == "regression":
         return Calibration.fit(arrays, None, EVERY).margin(None, given)
     own = arrays.calibration
-    seeds = (seed, seed + 1000)
-    known, asked = (
-        _known(arrays, which, g, s) for g, s in zip((own.given, given), seeds, strict=True)
-    )
-    return asked - best_threshold(own.samples.label, known, own.weights)
+    known = _known(arrays, which, own.given, seed + 1000)
+    limit = best_threshold(own.samples.label, known, own.weights)
+    return _known(arrays, which, given, seed) - limit
 
 
 def _known(arrays: Arrays, which: str, given: np.ndarray, seed: int) -> np.ndarray:
@@ -429,11 +431,22 @@ def score_floor(
 def describe_pairs(
     job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None
 ) -> Answer:
-    """Of every test pair: "label", "weight", and "kind", the number of its kind among all kinds."""
+    """Of every test pair: "label", "weight", and "kind", the number of its kind in `KINDS`.
+
+    Of every test image "foreign true": captions of other images that are true of it, by logic, or
+    by people, who saw one caption of each image, as many times as it has; by people also "own
+    rejected", whether they rejected its own caption, in percent.
+    """
     values = {}
     for name, own in arrays.tests.items():
-        kinds = sorted(set(own.about))
-        number = [float(kinds.index(kind)) for kind in own.about] or [0.0] * len(own)
+        number = [float(KINDS.index(kind)) for kind in own.about] or [-1.0] * len(own)
         label = own.samples.label.astype(float)
         values[name] = {"label": label, "weight": own.weights, "kind": np.array(number)}
+    test, people = arrays.splits["test"], arrays.people
+    if test.fits is not None:
+        own_ones = np.bincount(test.image_of, minlength=len(test))
+        values["test"] = {"foreign true": (test.fits.sum(axis=1) - own_ones).astype(float)}
+    elif people is not None:
+        yes = np.bincount(people.pairs[people.labels == 1, 0], minlength=len(test)).astype(float)
+        values["test"] = {"foreign true": people.each * yes, "own rejected": people.rejected}
     return Answer(values)

@@ -8,27 +8,27 @@ reconstructed. B is the batch, D the width, R the regions of an image, L the tok
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mmlib.features.encoders import CrossEncoder, ImageEncoder, Shape, only_first, small_bert
+from mmlib.features.words import FrozenStates
+
 if TYPE_CHECKING:
     from transformers import BertModel
 
-PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3
-SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
 BRANCHES = ("te", "ve", "mm")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Shape):
     """Sizes and choices of the classifier; the paper's own are BERT-base's and ALBEF's.
 
-    width, heads: D and the attention heads of all transformers. text_layers: of TE's BERT (12);
-    image_layers, words_layers, cross_layers: of VE (12, 6, 6 in ALBEF).
+    text_layers are TE's BERT's; image_layers, words_layers and cross_layers are VE's.
     model: "both" (the paper's), "te", "ve" (Table 3's Only TE and Only VE trained alone), or
         "single", one transformer over words and regions, in OFA's place.
     text: "own" for TE's own BERT, "shared" for VE's text layers instead (w/o BERT).
@@ -37,13 +37,6 @@ class Settings:
     masking, masked: ρ and how many positives of a batch are copied with a masked image; 0: none.
     """
 
-    width: int = 768
-    heads: int = 12
-    text_layers: int = 12
-    image_layers: int = 12
-    words_layers: int = 6
-    cross_layers: int = 6
-    dropout: float = 0.1
     model: Literal["both", "te", "ve", "single"] = "both"
     text: Literal["own", "shared"] = "own"
     gate: Literal["vector", "scalar"] = "vector"
@@ -94,137 +87,6 @@ class Gate(nn.Module):
         both = torch.cat([te, ve], dim=1)
         open_te, open_ve = self.te(both).sigmoid(), self.ve(both).sigmoid()
         return open_te * te + open_ve * ve, open_te, open_ve
-
-
-def _config(settings: Settings, layers: int, vocabulary: int, positions: int, **more: Any) -> Any:
-    from transformers import BertConfig
-
-    return BertConfig(  # type: ignore[call-arg]
-        vocab_size=vocabulary, hidden_size=settings.width, num_hidden_layers=layers,
-        num_attention_heads=settings.heads, intermediate_size=4 * settings.width,
-        max_position_embeddings=positions, hidden_dropout_prob=settings.dropout,
-        attention_probs_dropout_prob=settings.dropout, pad_token_id=PAD,
-        **{"attn_implementation": "eager", **more},
-    )  # fmt: skip
-
-
-def small_bert(
-    settings: Settings, layers: int, vocabulary: int, positions: int, seen: bool = False
-) -> "BertModel":
-    """A BERT of the settings' width with fresh weights and no pooler.
-
-    seen: whether it can be asked for its attention, which makes it slower.
-    """
-    from transformers import BertModel
-
-    attention = "eager" if seen else "sdpa"
-    config = _config(settings, layers, vocabulary, positions, attn_implementation=attention)
-    return BertModel(config, add_pooling_layer=False)
-
-
-class ImageEncoder(nn.Module):
-    """A transformer over an image's regions with [CLS] in front, as a ViT over patches."""
-
-    def __init__(self, region_width: int, regions: int, settings: Settings):
-        super().__init__()
-        self.project = nn.Linear(region_width, settings.width)
-        self.first = nn.Parameter(0.02 * torch.randn(settings.width))
-        self.layers = small_bert(settings, settings.image_layers, 1, regions + 1, seen=True)
-
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Regions (B, R, W) -> states (B, 1 + R, D), and [CLS]'s attention to regions (B, R).
-
-        The attention is the last layer's, the mean over its heads, and adds up to less than 1, as
-        [CLS] attends to itself too.
-        """
-        regions = self.project(images)
-        first = self.first.expand(len(images), 1, -1)
-        out = self.layers(inputs_embeds=torch.cat([first, regions], dim=1), output_attentions=True)
-        return out.last_hidden_state, out.attentions[-1][:, :, 0, 1:].mean(dim=1)
-
-
-class CrossEncoder(nn.Module):
-    """Transformer layers in which words attend to words and then to the image (ALBEF's shape)."""
-
-    def __init__(self, settings: Settings):
-        super().__init__()
-        from transformers.models.bert.modeling_bert import BertLayer
-
-        config = _config(settings, 1, 1, 1, is_decoder=True, add_cross_attention=True)
-        self.layers = nn.ModuleList(
-            BertLayer(config, layer_idx=i) for i in range(settings.cross_layers)
-        )
-
-    def forward(self, words: Tensor, mask: Tensor, image: Tensor) -> Tensor:
-        """States of words (B, L, D), mask (B, L) bool, image states (B, 1 + R, D) -> (B, L, D).
-
-        transformers calls such a layer a decoder's; with a mask given, no word is hidden from
-        those before it.
-        """
-        hidden = torch.zeros(mask.shape, dtype=words.dtype, device=words.device).masked_fill(
-            ~mask, torch.finfo(words.dtype).min
-        )[:, None, None]
-        for layer in self.layers:
-            words = layer(words, attention_mask=hidden, encoder_hidden_states=image)
-        return words
-
-
-def only_first(layer: nn.Module) -> None:
-    """Let a BERT layer make nothing but [CLS]'s state, (B, 1, D), where no other one is read.
-
-    Its self-attention still sees all tokens, so that state is the same; the rest, most of the
-    layer's work, is done for one token.
-    """
-    layer.attention.register_forward_hook(_first)  # type: ignore[union-attr, operator]
-
-
-def _first(attention: nn.Module, inputs: tuple, output: tuple) -> tuple:
-    return (output[0][:, :1], *output[1:])
-
-
-def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
-    """Let tokens attend to their likes from the start, and see what these have that they have not.
-
-    Queries equal keys, and values times the output map are −1 (Trockman and Kolter, Mimetic
-    Initialization, ICML 2023): a layer takes from a token the mean of its likes. The marks of the
-    two texts (of deviation `marks`) are not lost beside words. From BERT's own start, small models
-    spend most of a short training on finding out that equal words have to do with each other.
-    """
-    layers: Any = bert.encoder.layer
-    with torch.no_grad():
-        for layer in layers:
-            own = layer.attention.self
-            nn.init.orthogonal_(own.query.weight, gain)
-            own.key.weight.copy_(own.query.weight)
-            nn.init.eye_(own.value.weight)
-            layer.attention.output.dense.weight.copy_(-own.value.weight)
-        bert.embeddings.token_type_embeddings.weight.normal_(0, marks)
-
-
-class FrozenStates(nn.Module):
-    """Token states (tokens, W) of a frozen encoder as word embeddings, projected to a width."""
-
-    table: Tensor
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, states: Tensor, width: int):
-        super().__init__()
-        self.register_buffer("table", states, persistent=False)  # not kept in checkpoints
-        some = states[:: max(1, len(states) // 20000)].float()
-        self.register_buffer("mean", some.mean(dim=0))
-        self.register_buffer("scale", some.std(dim=0) + 1e-3)
-        self.special = nn.Embedding(len(SPECIAL), width)
-        self.project = nn.Linear(states.shape[1], width)
-        nn.init.orthogonal_(self.project.weight)  # near tokens stay near
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Ids (B, L), the special tokens' first and then the table's rows -> (B, L, width)."""
-        rows = (ids - len(SPECIAL)).clamp_min(0)
-        found = self.table[rows].to(self.project.weight.dtype)
-        found = (found - self.mean) / self.scale
-        special = self.special(ids.clamp_max(len(SPECIAL) - 1))
-        return torch.where((ids < len(SPECIAL))[..., None], special, self.project(found))
 
 
 # --- The classifier ------------------------------------------------------------------------------

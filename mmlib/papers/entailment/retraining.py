@@ -24,11 +24,11 @@ from mmlib.core.fit import seed_everything
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import KS, average_precision, metrics, ranks_of_scores
+from mmlib.features.encoders import DualEncoder, Shape, Sizes
 from mmlib.papers.entailment.arrays import Arrays, People, Split
 from mmlib.papers.entailment.judging import Miner, known_margin
 from mmlib.papers.entailment.metrics import rarity
-from mmlib.papers.entailment.model import Settings
-from mmlib.papers.entailment.retrievers import AlignFuse, DualEncoder, HardestTriplet, Sizes
+from mmlib.papers.entailment.retrievers import AlignFuse, HardestTriplet
 from mmlib.papers.entailment.revision import (
     Allowed,
     State,
@@ -68,7 +68,7 @@ class Plan:
     grows out of it; tuned: stage B of each family. ratio: λ.
     """
 
-    transformers: Settings
+    transformers: Shape
     first: Mapping[str, Phase]
     tuned: Mapping[str, Phase]
     space: int = 64
@@ -103,7 +103,7 @@ def plan_of(job: Job) -> Plan:
     """The plan in a job's settings."""
     own = dict(job.settings["retrieval"])
     phases = {s: {f: Phase(**one) for f, one in own[s].items()} for s in ("first", "tuned")}
-    return Plan(**{**own, "transformers": Settings(**own["transformers"]), **phases})
+    return Plan(**{**own, "transformers": Shape(**own["transformers"]), **phases})
 
 
 # --- Training ------------------------------------------------------------------------------------
@@ -419,17 +419,20 @@ def measured(
     """One value a test image, in percent; the mean over images is the figure.
 
     by_image, by_text (n, c): scores to rank texts by image and images by text. "RSUM": the sum of
-    R@1, R@5 and R@10 both ways over golden pairs. Where the truth is known: "mAP" over all true
-    texts, "E@10" and "E@30" (eq. 13, by logic), "E@10, rarity", where a text counts by `rarity`.
-    With judgments, NaN for images without a yes: "mAP, people", "P@1, people" among judged texts.
+    R@1, R@5 and R@10 both ways over golden pairs; "hits" codes them (`recalls`). Where the truth is
+    known: "mAP" over all true texts, "E@10" and "E@30" (eq. 13, by logic), "E@10, rarity", where a
+    text counts by `rarity`. With judgments, NaN for images without a yes: "mAP, people" and
+    "P@1, people" among judged texts.
     """
     n, c = by_image.shape
-    ranks = ranks_of_scores(by_image, split.image_of), ranks_of_scores(by_text, split.image_of)
-    total = np.zeros(n)
-    for k in KS:
-        total += ranks[0].image_ranks <= k
-        total += np.bincount(split.image_of, ranks[1].caption_ranks <= k, n) * n / c
-    found = {"RSUM": 100 * total}
+    image_ranks = ranks_of_scores(by_image, split.image_of).image_ranks
+    caption_ranks = ranks_of_scores(by_text, split.image_of).caption_ranks
+    total, code = np.zeros(n), np.zeros(n)
+    for digit, k in enumerate(KS):
+        own, captions = image_ranks <= k, np.bincount(split.image_of, caption_ranks <= k, n)
+        total += own + captions * n / c
+        code += own + DIGITS[digit] * captions
+    found = {"RSUM": 100 * total, "hits": code}
     if split.fits is not None:
         best = best_texts(by_image)
         hit = np.take_along_axis(split.fits, best, axis=1)
@@ -441,6 +444,20 @@ def measured(
     if people is not None:
         found |= by_people(by_image[people.pairs[:, 0], people.pairs[:, 1]], people, n)
     return {name: np.round(own, 2) for name, own in found.items()}
+
+
+DIGITS = (10.0, 1e3, 1e5)  # of "hits": captions that find the image at 1, 5 and 10
+
+
+def recalls(hits: np.ndarray, captions: int = 5) -> dict[str, np.ndarray]:
+    """TR@1, ..., IR@10 in percent, of each image, from "hits" of any shape.
+
+    captions: of each image; IR counts the share of them that find it.
+    """
+    found = {f"TR@{k}": 100.0 * (hits % 10 >= len(KS) - i) for i, k in enumerate(KS)}
+    for k, digit in zip(KS, DIGITS, strict=True):
+        found[f"IR@{k}"] = 100 * (hits // digit % 100) / captions
+    return found
 
 
 def best_texts(by_image: np.ndarray, top: int = TOP) -> np.ndarray:

@@ -1,96 +1,28 @@
 """Three small image-text retrievers, one for each loss of the families that the paper retrains.
 
 `DualEncoder` (CLIP-like), `HardestTriplet` (VSE-like, with UNITER's loss) and `AlignFuse`
-(ALBEF-like) fulfil `mmlib.papers.entailment.revision.Retriever`, and so can a pretrained model of a
-user's.
+(ALBEF-like) fulfil `revision.Retriever`, and so can a pretrained model of a user's.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.papers.entailment.model import (
-    CLS,
+from mmlib.features.encoders import (
+    BLOCK,
     CrossEncoder,
-    ImageEncoder,
-    Settings,
+    DualEncoder,
+    Shape,
+    Sizes,
+    in_batch_softmax,
     only_first,
-    small_bert,
 )
-from mmlib.papers.entailment.revision import hard_negatives, hardest_triplet, in_batch_softmax
+from mmlib.papers.entailment.revision import hard_negatives, hardest_triplet
 
 Top = tuple[int, int]  # texts of each image, images of each text
-BLOCK = 256  # pairs or items that are encoded together
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of a retriever: its transformers' (`Settings`), vocabulary, regions, shared space."""
-
-    vocabulary: int
-    region_width: int
-    regions: int
-    words: int = 40
-    space: int = 64
-
-
-def with_cls(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Token ids (B, L) of `lengths` -> [CLS] and the ids (B, 1 + L), and their mask."""
-    first = ids.new_full((len(ids), 1), CLS)
-    place = torch.arange(ids.shape[1] + 1, device=ids.device)
-    return torch.cat([first, ids], dim=1), (place <= lengths[:, None].to(ids.device)).long()
-
-
-class DualEncoder(nn.Module):
-    """Two encoders and a dot product: symmetric in-batch softmax with a learnt scale (CLIP).
-
-    alone: make [CLS]'s states alone, (B, 1, D), as nothing here reads those of words and regions.
-    """
-
-    def __init__(self, sizes: Sizes, settings: Settings, alone: bool = False):
-        super().__init__()
-        self.image = ImageEncoder(sizes.region_width, sizes.regions, settings)
-        self.words = small_bert(settings, settings.words_layers, sizes.vocabulary, sizes.words + 1)
-        for encoder in (self.image.layers, self.words) if alone else ():
-            only_first(encoder.encoder.layer[-1])
-        self.to_image = nn.Linear(settings.width, sizes.space)
-        self.to_text = nn.Linear(settings.width, sizes.space)
-        self.log_scale = nn.Parameter(torch.tensor(1 / 0.07).log())
-
-    def image_states(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Regions (B, R, W) -> states (B, 1 + R, D) or (B, 1, D), unit vectors (B, space)."""
-        states, _ = self.image(images)
-        return states, F.normalize(self.to_image(states[:, 0]), dim=1)
-
-    def text_states(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Ids (B, L), lengths (B,) -> states, as above, mask (B, 1 + L), unit vectors."""
-        both, mask = with_cls(ids, lengths)
-        states = self.words(input_ids=both, attention_mask=mask).last_hidden_state
-        return states, mask, F.normalize(self.to_text(states[:, 0]), dim=1)
-
-    def similarities(self, images: Tensor, texts: Tensor) -> Tensor:
-        """Scaled cosines (images, texts) of unit vectors; CLIP keeps the scale below 100."""
-        return self.log_scale.exp().clamp(max=100) * images @ texts.T
-
-    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
-        """In-batch softmax; entailed pairs (`same`, off the diagonal) are no negatives."""
-        _, left = self.image_states(images)
-        *_, right = self.text_states(ids, lengths)
-        return in_batch_softmax(self.similarities(left, right), same)
-
-    @torch.no_grad()
-    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (images, texts) for ranking texts by image, and images by text: here one."""
-        self.eval()
-        left = torch.cat([self.image_states(part)[1] for part in images.split(BLOCK)])
-        pairs = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
-        right = torch.cat([self.text_states(*part)[2] for part in pairs])
-        scores = (left @ right.T).cpu().numpy()
-        return scores, scores
 
 
 class HardestTriplet(DualEncoder):
@@ -99,7 +31,7 @@ class HardestTriplet(DualEncoder):
     In UNITER's place: its loss without its single stream, which would have to score every pair.
     """
 
-    def __init__(self, sizes: Sizes, settings: Settings, margin: float = 0.2):
+    def __init__(self, sizes: Sizes, settings: Shape, margin: float = 0.2):
         super().__init__(sizes, settings, alone=True)
         self.margin = margin
 
@@ -116,7 +48,7 @@ class AlignFuse(DualEncoder):
     top: how many of ITC's best texts of an image, and images of a text, are re-ranked.
     """
 
-    def __init__(self, sizes: Sizes, settings: Settings, top: Top = (16, 16), seed: int = 0):
+    def __init__(self, sizes: Sizes, settings: Shape, top: Top = (16, 16), seed: int = 0):
         super().__init__(sizes, settings)
         self.cross = CrossEncoder(settings)
         only_first(self.cross.layers[-1])

@@ -12,7 +12,6 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 BLOCK = 500  # images whose similarities are looked through together
 
@@ -108,17 +107,6 @@ class Allowed:
 
 
 # --- Losses of the three families, with exclusion (Sec. 4.2) -------------------------------------
-
-
-def in_batch_softmax(logits: Tensor, same: Tensor) -> Tensor:
-    """CLIP-like: cross-entropy both ways over a batch, entailed pairs off the diagonal left out.
-
-    logits (B, B): image i with text j, scaled; same (B, B) bool: A. Mean of both directions.
-    """
-    others = same & ~torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-    masked = logits.masked_fill(others, -torch.inf)
-    labels = torch.arange(len(logits), device=logits.device)
-    return (F.cross_entropy(masked, labels) + F.cross_entropy(masked.T, labels)) / 2
 
 
 def hard_negatives(

@@ -1,0 +1,216 @@
+"""Small transformers over words and regions, and two of them that meet in a dot product."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmlib.features.words import CLS, PAD
+
+if TYPE_CHECKING:
+    from transformers import BertModel
+
+BLOCK = 256  # items that are encoded together
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of transformers; the defaults are BERT-base's and ALBEF's.
+
+    width, heads: D and the attention heads of all. text_layers: of a BERT over packed texts;
+    image_layers, words_layers, cross_layers: over regions, over words, and over words that also
+    attend to regions.
+    """
+
+    width: int = 768
+    heads: int = 12
+    text_layers: int = 12
+    image_layers: int = 12
+    words_layers: int = 6
+    cross_layers: int = 6
+    dropout: float = 0.1
+
+
+def _config(settings: Shape, layers: int, vocabulary: int, positions: int, **more: Any) -> Any:
+    from transformers import BertConfig
+
+    return BertConfig(  # type: ignore[call-arg]
+        vocab_size=vocabulary, hidden_size=settings.width, num_hidden_layers=layers,
+        num_attention_heads=settings.heads, intermediate_size=4 * settings.width,
+        max_position_embeddings=positions, hidden_dropout_prob=settings.dropout,
+        attention_probs_dropout_prob=settings.dropout, pad_token_id=PAD,
+        **{"attn_implementation": "eager", **more},
+    )  # fmt: skip
+
+
+def small_bert(
+    settings: Shape, layers: int, vocabulary: int, positions: int, seen: bool = False
+) -> "BertModel":
+    """A BERT of the settings' width with fresh weights and no pooler.
+
+    seen: whether it can be asked for its attention, which makes it slower.
+    """
+    from transformers import BertModel
+
+    attention = "eager" if seen else "sdpa"
+    config = _config(settings, layers, vocabulary, positions, attn_implementation=attention)
+    return BertModel(config, add_pooling_layer=False)
+
+
+class ImageEncoder(nn.Module):
+    """A transformer over an image's regions with [CLS] in front, as a ViT over patches."""
+
+    def __init__(self, region_width: int, regions: int, settings: Shape):
+        super().__init__()
+        self.project = nn.Linear(region_width, settings.width)
+        self.first = nn.Parameter(0.02 * torch.randn(settings.width))
+        self.layers = small_bert(settings, settings.image_layers, 1, regions + 1, seen=True)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Regions (B, R, W) -> states (B, 1 + R, D), and [CLS]'s attention to regions (B, R).
+
+        The attention is the last layer's, the mean over its heads, and adds up to less than 1, as
+        [CLS] attends to itself too.
+        """
+        regions = self.project(images)
+        first = self.first.expand(len(images), 1, -1)
+        out = self.layers(inputs_embeds=torch.cat([first, regions], dim=1), output_attentions=True)
+        return out.last_hidden_state, out.attentions[-1][:, :, 0, 1:].mean(dim=1)
+
+
+class CrossEncoder(nn.Module):
+    """Transformer layers in which words attend to words and then to the image (ALBEF's shape)."""
+
+    def __init__(self, settings: Shape):
+        super().__init__()
+        from transformers.models.bert.modeling_bert import BertLayer
+
+        config = _config(settings, 1, 1, 1, is_decoder=True, add_cross_attention=True)
+        self.layers = nn.ModuleList(
+            BertLayer(config, layer_idx=i) for i in range(settings.cross_layers)
+        )
+
+    def forward(self, words: Tensor, mask: Tensor, image: Tensor) -> Tensor:
+        """States of words (B, L, D), mask (B, L) bool, image states (B, 1 + R, D) -> (B, L, D).
+
+        transformers calls such a layer a decoder's; with a mask given, no word is hidden from
+        those before it.
+        """
+        hidden = torch.zeros(mask.shape, dtype=words.dtype, device=words.device).masked_fill(
+            ~mask, torch.finfo(words.dtype).min
+        )[:, None, None]
+        for layer in self.layers:
+            words = layer(words, attention_mask=hidden, encoder_hidden_states=image)
+        return words
+
+
+def only_first(layer: nn.Module) -> None:
+    """Let a BERT layer make nothing but [CLS]'s state, (B, 1, D), where no other one is read.
+
+    Its self-attention still sees all tokens, so that state is the same; the rest, most of the
+    layer's work, is done for one token.
+    """
+    layer.attention.register_forward_hook(_first)  # type: ignore[union-attr, operator]
+
+
+def _first(attention: nn.Module, inputs: tuple, output: tuple) -> tuple:
+    return (output[0][:, :1], *output[1:])
+
+
+def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
+    """Let tokens attend to their likes from the start, and see what these have that they have not.
+
+    Queries equal keys, and values times the output map are −1 (Trockman and Kolter, Mimetic
+    Initialization, ICML 2023): a layer takes from a token the mean of its likes. The marks of the
+    two texts (of deviation `marks`) are not lost beside words. From BERT's own start, small models
+    spend most of a short training on finding out that equal words have to do with each other.
+    """
+    layers: Any = bert.encoder.layer
+    with torch.no_grad():
+        for layer in layers:
+            own = layer.attention.self
+            nn.init.orthogonal_(own.query.weight, gain)
+            own.key.weight.copy_(own.query.weight)
+            nn.init.eye_(own.value.weight)
+            layer.attention.output.dense.weight.copy_(-own.value.weight)
+        bert.embeddings.token_type_embeddings.weight.normal_(0, marks)
+
+
+def in_batch_softmax(logits: Tensor, same: Tensor) -> Tensor:
+    """CLIP-like: cross-entropy both ways over a batch, entailed pairs off the diagonal left out.
+
+    logits (B, B): image i with text j, scaled; same (B, B) bool: A. Mean of both directions.
+    """
+    others = same & ~torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    masked = logits.masked_fill(others, -torch.inf)
+    labels = torch.arange(len(logits), device=logits.device)
+    return (F.cross_entropy(masked, labels) + F.cross_entropy(masked.T, labels)) / 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a retriever: its transformers' (`Shape`), vocabulary, regions, shared space."""
+
+    vocabulary: int
+    region_width: int
+    regions: int
+    words: int = 40
+    space: int = 64
+
+
+def with_cls(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Token ids (B, L) of `lengths` -> [CLS] and the ids (B, 1 + L), and their mask."""
+    first = ids.new_full((len(ids), 1), CLS)
+    place = torch.arange(ids.shape[1] + 1, device=ids.device)
+    return torch.cat([first, ids], dim=1), (place <= lengths[:, None].to(ids.device)).long()
+
+
+class DualEncoder(nn.Module):
+    """Two encoders and a dot product: symmetric in-batch softmax with a learnt scale (CLIP).
+
+    alone: make [CLS]'s states alone, (B, 1, D), as nothing here reads those of words and regions.
+    """
+
+    def __init__(self, sizes: Sizes, settings: Shape, alone: bool = False):
+        super().__init__()
+        self.image = ImageEncoder(sizes.region_width, sizes.regions, settings)
+        self.words = small_bert(settings, settings.words_layers, sizes.vocabulary, sizes.words + 1)
+        for encoder in (self.image.layers, self.words) if alone else ():
+            only_first(encoder.encoder.layer[-1])
+        self.to_image = nn.Linear(settings.width, sizes.space)
+        self.to_text = nn.Linear(settings.width, sizes.space)
+        self.log_scale = nn.Parameter(torch.tensor(1 / 0.07).log())
+
+    def image_states(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Regions (B, R, W) -> states (B, 1 + R, D) or (B, 1, D), unit vectors (B, space)."""
+        states, _ = self.image(images)
+        return states, F.normalize(self.to_image(states[:, 0]), dim=1)
+
+    def text_states(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Ids (B, L), lengths (B,) -> states, as above, mask (B, 1 + L), unit vectors."""
+        both, mask = with_cls(ids, lengths)
+        states = self.words(input_ids=both, attention_mask=mask).last_hidden_state
+        return states, mask, F.normalize(self.to_text(states[:, 0]), dim=1)
+
+    def similarities(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Scaled cosines (images, texts) of unit vectors; CLIP keeps the scale below 100."""
+        return self.log_scale.exp().clamp(max=100) * images @ texts.T
+
+    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """In-batch softmax; entailed pairs (`same`, off the diagonal) are no negatives."""
+        _, left = self.image_states(images)
+        *_, right = self.text_states(ids, lengths)
+        return in_batch_softmax(self.similarities(left, right), same)
+
+    @torch.no_grad()
+    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (images, texts) for ranking texts by image, and images by text: here one."""
+        self.eval()
+        left = torch.cat([self.image_states(part)[1] for part in images.split(BLOCK)])
+        pairs = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
+        right = torch.cat([self.text_states(*part)[2] for part in pairs])
+        scores = (left @ right.T).cpu().numpy()
+        return scores, scores

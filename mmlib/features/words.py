@@ -1,0 +1,124 @@
+"""Texts as token ids: words by number, or the tokens of a frozen BERT with their states."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mmlib.features.text import UNKNOWN as NO_WORD
+from mmlib.features.text import Vocabulary, tokenize
+
+PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+
+
+class Reader(Protocol):
+    """Turns texts into token ids, of which 0 to 3 are special (SPECIAL)."""
+
+    def ids(self, text: str) -> list[int]:
+        """The ids of a text, without [CLS] and [SEP]."""
+        ...
+
+    def __len__(self) -> int:
+        """How many ids there are."""
+        ...
+
+
+class Words:
+    """Lower-cased words by number, after the special tokens."""
+
+    def __init__(self, words: Sequence[str]):
+        """words: in the order of their numbers, without special tokens."""
+        self.words = tuple(words)
+        self._number = {word: i for i, word in enumerate(self.words, len(SPECIAL))}
+
+    @classmethod
+    def of(cls, texts: Iterable[str], min_count: int = 1) -> "Words":
+        """The words of some texts; those seen less than `min_count` times are unknown."""
+        found = Vocabulary.from_sentences(map(tokenize, texts), min_count)
+        return cls(found.words[NO_WORD + 1 :])
+
+    def ids(self, text: str) -> list[int]:
+        """The ids of a text's words."""
+        return [self._number.get(word, UNKNOWN) for word in tokenize(text)]
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self.words)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ids -> (rows, longest) int64 padded with 0, and their lengths (rows,)."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    table = np.zeros((len(rows), lengths.max(initial=0)), dtype=np.int64)
+    for i, row in enumerate(rows):
+        table[i, : len(row)] = row
+    return table, lengths
+
+
+class TokenStates:
+    """Token states of a frozen BERT, each text read alone: a `Reader` of texts by their tokens.
+
+    As in PreTTR (MacAvaney et al., SIGIR 2020): the pretrained layers read premise sentences and
+    hypothesis apart, once for all rows and seeds, and only the layers above them, which learn,
+    read the pair together.
+    """
+
+    def __init__(self, texts: Sequence[str], states: np.ndarray, lengths: np.ndarray,
+                 merged: Mapping[str, tuple[str, ...]]):  # fmt: skip
+        """states: (tokens, W) of all texts after one another; lengths: (texts,) tokens of each.
+
+        merged: text -> the texts that it was merged from, whose tokens are its own.
+        """
+        ends = np.cumsum(lengths) + len(SPECIAL)
+        self._span = {
+            text: range(int(end - n), int(end))
+            for text, end, n in zip(texts, ends, lengths, strict=True)
+        }
+        self.merged, self.states = merged, states
+
+    def ids(self, text: str) -> list[int]:
+        """Tokens of a text, or of the captions that it was merged from."""
+        parts = (text,) if text in self._span else self.merged.get(text, ())
+        if text and not parts:
+            raise ValueError(f"no token states of {text!r}")
+        return [i for part in parts for i in self._span[part]]
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self.states)
+
+    def sentences(self) -> dict[str, np.ndarray]:
+        """Each text's mean state, of length 1: a sentence vector, as all-MiniLM-L6-v2 makes it."""
+        found = {}
+        for text, span in self._span.items():
+            rows = slice(span.start - len(SPECIAL), span.stop - len(SPECIAL))
+            mean = self.states[rows].astype(np.float32).mean(axis=0)
+            found[text] = mean / max(float(np.linalg.norm(mean)), 1e-9)
+        return found
+
+
+class FrozenStates(nn.Module):
+    """Token states (tokens, W) of a frozen encoder as word embeddings, projected to a width."""
+
+    table: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, states: Tensor, width: int):
+        super().__init__()
+        self.register_buffer("table", states, persistent=False)  # not kept in checkpoints
+        some = states[:: max(1, len(states) // 20000)].float()
+        self.register_buffer("mean", some.mean(dim=0))
+        self.register_buffer("scale", some.std(dim=0) + 1e-3)
+        self.special = nn.Embedding(len(SPECIAL), width)
+        self.project = nn.Linear(states.shape[1], width)
+        nn.init.orthogonal_(self.project.weight)  # near tokens stay near
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids (B, L), the special tokens' first and then the table's rows -> (B, L, width)."""
+        rows = (ids - len(SPECIAL)).clamp_min(0)
+        found = self.table[rows].to(self.project.weight.dtype)
+        found = (found - self.mean) / self.scale
+        special = self.special(ids.clamp_max(len(SPECIAL) - 1))
+        return torch.where((ids < len(SPECIAL))[..., None], special, self.project(found))
