@@ -29,12 +29,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
+from mmlib.core.fit import seed_everything
 from mmlib.core.paths import write_atomic
-from mmlib.entailment import CLS, SEP, Head, small_bert
-from mmlib.entailment_batches import padded
-from mmlib.entailment_study import BUDGETS, WORLD_TEXT
-from mmlib.revision_study import world_words
-from mmlib.training import seed_everything
+from mmlib.features.encoders import small_bert
+from mmlib.features.words import CLS, SEP, Words, padded
+from mmlib.papers.entailment.data import RETRIEVERS, TEXT, metadata_of
+from mmlib.papers.entailment.experiment import BUDGETS
+from mmlib.papers.entailment.model import Head
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 
@@ -111,11 +112,12 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=20000)
     parser.add_argument("--first", type=int, default=1500, help="steps of stage 1")
     parser.add_argument("--second", type=int, default=9000, help="steps of stage 2")
-    parser.add_argument("--out", type=Path, default=WORLD_TEXT)
+    parser.add_argument("--out", type=Path, default=TEXT)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     started = time.perf_counter()
-    words, settings = world_words(), BUDGETS["world"].classifier
+    words = Words(json.loads(metadata_of(RETRIEVERS)["words"]))
+    settings = BUDGETS["world"].judge.classifier
     scenes = [sample_scene(seed) for seed in split_seeds("backbone", chosen.scenes, LIST)]
     ids = [[words.ids(c.text) for c in captions(scene, 0, EACH)] for scene in tqdm(scenes)]
     held, ids = ids[:HELD_OUT], ids[HELD_OUT:]

@@ -33,6 +33,7 @@ class Words:
         """words: in the order of their numbers, without special tokens."""
         self.words = tuple(words)
         self._number = {word: i for i, word in enumerate(self.words, len(SPECIAL))}
+        self._read: dict[str, list[int]] = {}
 
     @classmethod
     def of(cls, texts: Iterable[str], min_count: int = 1) -> "Words":
@@ -42,7 +43,12 @@ class Words:
 
     def ids(self, text: str) -> list[int]:
         """The ids of a text's words."""
-        return [self._number.get(word, UNKNOWN) for word in tokenize(text)]
+        known = self._read.get(text)
+        return known or [self._number.get(word, UNKNOWN) for word in tokenize(text)]
+
+    def read(self, texts: Iterable[str]) -> None:
+        """Keep the ids of texts, so that machines without a tokenizer know them."""
+        self._read |= {text: self.ids(text) for text in texts}
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)

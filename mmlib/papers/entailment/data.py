@@ -139,6 +139,8 @@ def _arrays(study: Study) -> Arrays:
         if name not in ("train", "dev")
     }
     scale = Scale.of(raw["calibration"])
+    said = (own.premise for own in study.samples.values())
+    study.words.read({*study.frozen.row, *study.premises, *(t for some in said for t in some)})
     pairs = {
         name: Labelled(
             own, scale(raw[name]) if name in raw else np.zeros((len(own), 0)),
@@ -276,7 +278,7 @@ def _world(own: Budget, seed: int) -> Study:
         if name != "train":
             samples[name], about[name] = _with_both(samples[name], one, first)
         merged |= {merged_captions(c): tuple(t.text for t in c) for c in one.captions}
-    words = Words(json.loads(_metadata(RETRIEVERS)["words"]))
+    words = Words(json.loads(metadata_of(RETRIEVERS)["words"]))
     weights = {
         name.removeprefix("align."): value.float()
         for name, value in load_file(RETRIEVERS).items()
@@ -388,7 +390,8 @@ def pair_samples(
     )  # fmt: skip
 
 
-def _metadata(path: Path) -> dict[str, str]:
+def metadata_of(path: Path) -> dict[str, str]:
+    """What stands in a file of weights beside them."""
     with safe_open(path, "pt") as file:
         return dict(file.metadata() or {})
 

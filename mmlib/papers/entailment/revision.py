@@ -65,24 +65,6 @@ def _largest(scores: np.ndarray, top: int) -> np.ndarray:
     return above | (level & (np.cumsum(level, axis=1) <= top - above.sum(axis=1, keepdims=True)))
 
 
-def mine(
-    similarity: np.ndarray,
-    image_of: np.ndarray,
-    entailed: Callable[[np.ndarray], np.ndarray],
-    top: int = 30,
-    threshold: float = 0.5,
-) -> Weak:
-    """Candidates that the classifier calls entailed.
-
-    entailed: pairs (n, 2) of image and caption -> probability (n,), with the image and its own
-    captions as premise.
-    """
-    pairs = candidates(similarity, image_of, top)
-    score = np.asarray(entailed(pairs))
-    kept = score >= threshold
-    return Weak(pairs[kept, 0], pairs[kept, 1], score[kept])
-
-
 class Allowed:
     """A of Sec. 4.2: which (image, caption) pairs belong together, golden or weak.
 

@@ -5,20 +5,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mmlib.entailment import CLS, Settings
-from mmlib.retrievers import (
-    AlignFuse,
-    DualEncoder,
-    SingleStream,
-    Sizes,
-    pair_scores,
-    reranked,
-    with_cls,
-)
+from mmlib.features.encoders import DualEncoder, Shape, Sizes, with_cls
+from mmlib.features.words import CLS
+from mmlib.papers.entailment.retrievers import AlignFuse, HardestTriplet, pair_scores, reranked
 
-FAMILIES = (DualEncoder, AlignFuse, SingleStream)
+FAMILIES = (DualEncoder, AlignFuse, HardestTriplet)
 SIZES = Sizes(vocabulary=40, region_width=6, regions=5, words=9, space=8)
-SETTINGS = Settings(width=16, heads=2, image_layers=1, words_layers=1, cross_layers=1, dropout=0.0)
+SETTINGS = Shape(width=16, heads=2, image_layers=1, words_layers=1, cross_layers=1, dropout=0.0)
 
 
 def made(family, **more):
@@ -100,7 +93,7 @@ def test_a_dual_encoder_of_first_states_alone_does_the_same(data):
             torch.testing.assert_close(other.grad, one.grad)
 
 
-@pytest.mark.parametrize("family", [DualEncoder, SingleStream])
+@pytest.mark.parametrize("family", [DualEncoder, HardestTriplet])
 def test_an_entailed_pair_is_no_negative(family, data):
     model = made(family)
     images, ids, lengths = data
@@ -137,17 +130,6 @@ def test_align_fuse_puts_the_reranked_first(data):
 def test_align_fuse_survives_a_batch_in_which_everything_is_entailed(data):
     loss = made(AlignFuse).loss(*data, torch.ones(4, 4, dtype=torch.bool))
     assert torch.isfinite(loss)
-
-
-def test_single_stream_scores_every_pair(data):
-    images, ids, lengths = data
-    model = made(SingleStream)
-    by_image, _ = model.rank(images, ids, lengths)
-    for i in range(4):
-        for j in range(4):
-            one = model.score(images[i][None], ids[j][None], lengths[j][None])
-            assert by_image[i, j] == pytest.approx(one.item(), abs=1e-5)
-    assert ((by_image > 0) & (by_image < 1)).all()
 
 
 def test_the_same_seed_makes_the_same_retriever(data):
@@ -196,22 +178,15 @@ def test_pairs_are_scored_in_blocks_of_one_length():
     assert blocks == [256, 256, 188]
 
 
-def test_the_first_loss_of_the_single_stream_by_hand(data):
+def test_the_triplets_hinge_is_on_cosines(data):
+    """By loop: margin less the own cosine plus that of the hardest wrong text or image."""
     images, ids, lengths = data
-    model = made(SingleStream)
-    same = torch.eye(4, dtype=torch.bool)
-    same[0, 2] = True
-    rows = [model.logits(i.expand(4, -1, -1), ids, lengths) for i in images]
-    table = torch.stack(rows).detach()
-    right, wrong = [], []
-    softmax = 0.0
+    model, same = made(HardestTriplet), torch.eye(4, dtype=torch.bool)
+    same[0, 1] = True
+    scores, _ = model.rank(images, ids, lengths)
+    hinges = []
     for k in range(4):
-        right.append(-F.logsigmoid(table[k, k]).item())
-        wrong += [-F.logsigmoid(-table[k, j]).item() for j in range(4) if not same[k, j]]
-        for line, spared in ((table[k], same[k]), (table[:, k], same[:, k])):
-            kept = [j for j in range(4) if j == k or not spared[j]]
-            softmax -= (line[k] - torch.logsumexp(line[kept], 0)).item() / 8
-    wanted = softmax + (np.mean(right) + np.mean(wrong)) / 2
-    assert model.first_loss(images, ids, lengths, same).item() == pytest.approx(wanted, abs=1e-5)
-    everything = torch.ones(4, 4, dtype=torch.bool)
-    assert torch.isfinite(model.first_loss(images, ids, lengths, everything))
+        for line, out in ((scores[k], same[k]), (scores[:, k], same[:, k])):
+            wrong = max(line[j] for j in range(4) if not out[j])
+            hinges.append(max(0.0, 0.2 - scores[k, k] + wrong))
+    assert model.loss(images, ids, lengths, same).item() == pytest.approx(np.mean(hinges), abs=1e-6)

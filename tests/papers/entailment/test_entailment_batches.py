@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmlib.core.entailment_pairs import Samples
-from mmlib.entailment_batches import RUN, Words, encode, padded, shuffled_batches
+from mmlib.features.words import Words, padded
+from mmlib.papers.entailment.batches import RUN, encode, shuffled_batches
 
 PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3  # as in the docstrings; not taken from the code under test
 DELTA = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}

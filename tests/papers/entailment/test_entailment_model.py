@@ -3,15 +3,12 @@
 Sections and equations are those of "Revising Image-Text Retrieval via Multi-Modal Entailment".
 """
 
-import ast
 import itertools
 import math
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
-from statistics import mean
 
 import numpy as np
 import pytest
@@ -19,28 +16,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, expit, softmax
-from sklearn.metrics import accuracy_score, fbeta_score, precision_score, recall_score
 from torch import nn
 from torch.nn import functional as F
 
-from mmlib import entailment
-from mmlib.core.tables import paper_tables, paper_values
-from mmlib.entailment import (
+from mmlib.core.tables import paper_values
+from mmlib.features import encoders, words
+from mmlib.features.encoders import CrossEncoder, ImageEncoder
+from mmlib.papers.entailment import model as entailment
+from mmlib.papers.entailment.model import (
     Batch,
     Classifier,
-    CrossEncoder,
     Gate,
     Head,
-    ImageEncoder,
     Output,
     Settings,
-    best_threshold,
-    entail_at_k,
-    f_score,
+    evidence_for,
     joint_loss,
     mask_regions,
-    predicted,
-    scores_at,
     with_masked,
 )
 
@@ -489,7 +481,7 @@ def test_a_black_image_and_an_empty_premise_are_read_as_such():
     """All three kinds in one batch are what each is alone; a black image still has 4 regions."""
     model, samples = model_of(), some(7, KINDS)
     assert not batch_of(samples).images[0].any()
-    assert batch_of(samples).pair[1, :2].tolist() == [entailment.CLS, entailment.SEP]
+    assert batch_of(samples).pair[1, :2].tolist() == [words.CLS, words.SEP]
     together = logits_of(model, batch_of(samples))
     for i, one in enumerate(samples):
         for name, logits in logits_of(model, batch_of([one])).items():
@@ -500,8 +492,8 @@ def test_a_black_image_and_an_empty_premise_are_read_as_such():
 def test_indicators_are_those_of_equation_12():
     assert entailment.INDICATORS == DELTA
     assert entailment.BRANCHES == ("te", "ve", "mm")
-    ids = (entailment.PAD, entailment.CLS, entailment.SEP, entailment.UNKNOWN)
-    assert [entailment.SPECIAL[i] for i in ids] == ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    ids = (words.PAD, words.CLS, words.SEP, words.UNKNOWN)
+    assert [words.SPECIAL[i] for i in ids] == ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
 
 
 def names_of(model):
@@ -542,9 +534,9 @@ def test_shared_text_layers_are_one_and_the_same():
 
 
 def test_only_first_changes_neither_the_first_state_nor_a_gradient():
-    whole = stir(entailment.small_bert(TINY, 2, WORDS, LONGEST))
+    whole = stir(encoders.small_bert(TINY, 2, WORDS, LONGEST))
     short = deepcopy(whole)
-    entailment.only_first(short.encoder.layer[-1])
+    encoders.only_first(short.encoder.layer[-1])
     ids = torch.randint(4, WORDS, (5, 7), generator=torch.Generator().manual_seed(0))
     mask = torch.arange(7) < torch.tensor([7, 1, 3, 6, 7])[:, None]
     all_states, first = (
@@ -641,8 +633,8 @@ def test_a_branch_reads_only_what_counts_for_it_in_training():
 
 def test_a_mimetic_start_compares_words_and_takes_their_likes_away():
     torch.manual_seed(0)
-    bert = entailment.small_bert(TINY, 2, WORDS, LONGEST)
-    entailment.mimetic(bert, gain=1.5, marks=0.5)
+    bert = encoders.small_bert(TINY, 2, WORDS, LONGEST)
+    encoders.mimetic(bert, gain=1.5, marks=0.5)
     for one in bert.encoder.layer:
         query, key, value = (
             getattr(one.attention.self, n).weight for n in ("query", "key", "value")
@@ -733,11 +725,11 @@ def test_words_beside_frozen_states_are_still_words():
             close(logits, wanted[name])
 
 
-def test_predicted_is_the_probability_of_entailed():
-    logits = torch.tensor([[0.0, math.log(3)], [5.0, 5.0], [math.log(4), 0]], requires_grad=True)
-    got = predicted(Output({"te": logits, "mm": logits.flip(1)}))
-    assert got["te"].tolist() == near([0.75, 0.5, 0.2])
-    assert got["mm"].tolist() == near([0.25, 0.5, 0.8])
+def test_evidence_is_the_log_odds_of_entailed():
+    logits = torch.tensor([[0.0, 3.0], [5.0, 5.0], [2.0, 0]], requires_grad=True)
+    got = evidence_for(Output({"te": logits, "mm": logits.flip(1)}))
+    assert got["te"].tolist() == [3, 0, -2]
+    assert got["mm"].tolist() == [-3, 0, 2]
     assert isinstance(got["te"], np.ndarray)
 
 
@@ -932,244 +924,7 @@ def test_a_masked_copy_trains_ve_and_mm_but_not_te():
         assert logits[name].grad[0, 1] < 0 < logits[name].grad[0, 0]
 
 
-# --- Metrics (Sec. 5) ----------------------------------------------------------------------------
-
-
-@st.composite
-def judged(draw, least=1, most=30):
-    """Labels, and scores with many ties."""
-    pairs = draw(
-        st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8)), min_size=least, max_size=most)
-    )
-    return np.array([y for y, _ in pairs]), np.array([s / 8 for _, s in pairs])
-
-
-@many
-@given(judged(), st.integers(0, 9))
-def test_scores_are_sklearns(case, eighth):
-    labels, scores = case
-    called = scores >= eighth / 8
-    got = scores_at(labels, scores, eighth / 8)
-    options = {"zero_division": 0}
-    assert got == near(
-        {
-            "accuracy": 100 * accuracy_score(labels, called),
-            "precision": 100 * precision_score(labels, called, **options),
-            "recall": 100 * recall_score(labels, called, **options),
-            "f0.5": 100 * fbeta_score(labels, called, beta=0.5, **options),
-        }
-    )
-    assert scores_at(list(labels.astype(bool)), list(scores), eighth / 8) == got
-
-
-def test_scores_by_hand():
-    """At 0.5, with the score on it called: 2 of 3 called are right, 2 of 4 found, 3 of 6 right."""
-    labels, scores = [1, 1, 0, 1, 1, 0], [0.9, 0.5, 0.8, 0.1, 0.49, 0.2]
-    wanted = {"accuracy": 50, "precision": 200 / 3, "recall": 50, "f0.5": 62.5}
-    assert scores_at(np.array(labels), np.array(scores)) == near(wanted)
-
-
-@few
-@given(st.floats(0, 1), st.floats(0, 1), st.sampled_from([0.5, 1.0, 2.0]))
-def test_f_score_is_the_weighted_harmonic_mean(precision, recall, beta):
-    got = f_score(precision, recall, beta)
-    if min(precision, recall) < 1e-100:
-        assert got == pytest.approx(0, abs=1e-90)
-    else:
-        share = 1 / (1 + beta**2)
-        assert got == near(1 / (share / precision + (1 - share) / recall))
-    assert f_score(0, 0) == 0
-    assert f_score(0.8, 0.4) > f_score(0.4, 0.8)
-
-
-def threshold_loop(labels, scores):
-    """The best threshold in exact fractions; the larger one if tied."""
-    values = {}
-    for threshold in set(scores.tolist()):
-        called = scores >= threshold
-        hits = int((called & (labels == 1)).sum())
-        # (1 + 1/4) P R / (P/4 + R) with P = hits / called and R = hits / positives
-        values[threshold] = Fraction(5 * hits, 4 * int(called.sum()) + int(labels.sum()))
-    return max(values, key=lambda t: (values[t], t))
-
-
-@settings(max_examples=300, deadline=None)
-@given(judged())
-def test_best_threshold_is_the_best_of_all(case):
-    got = best_threshold(*case)
-    assert got == threshold_loop(*case)
-    assert isinstance(got, float)
-
-
-def test_of_equally_good_thresholds_the_larger_one_is_taken():
-    """1 right of 1 called and 2 of 3, of 4 in all: F0.5 = 5/8 both; then many cases with ties."""
-    labels, scores = [1, 1, 0, 1, 1, 0, 0, 0], [0.9, 0.5, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
-    assert scores_at(np.array(labels), np.array(scores), 0.9)["f0.5"] == near(62.5)
-    assert scores_at(np.array(labels), np.array(scores), 0.5)["f0.5"] == near(62.5)
-    assert best_threshold(np.array(labels), np.array(scores)) == 0.9
-    assert best_threshold(np.array([0, 0]), np.array([0.2, 0.7])) == 0.7
-    for seed in range(400):
-        rng = np.random.default_rng(seed)
-        labels, scores = rng.integers(0, 2, 40), rng.integers(0, 12, 40) / 12
-        assert best_threshold(labels, scores) == threshold_loop(labels, scores)
-
-
-@st.composite
-def weighed(draw):
-    """Labels, scores with many ties, and how many pairs each stands for, also none."""
-    labels, scores = draw(judged())
-    size = {"min_size": len(labels), "max_size": len(labels)}
-    weights_ = np.array(draw(st.lists(st.integers(0, 5), **size)))
-    weights_[draw(st.integers(0, len(labels) - 1))] += 1
-    return labels, scores, weights_
-
-
-@many
-@given(weighed(), st.integers(0, 9))
-def test_weights_are_copies(case, eighth):
-    """A pair of weight 3 counts as three pairs, one of weight 0 not at all."""
-    labels, scores, each = case
-    copies = np.repeat(np.arange(len(labels)), each)
-    called, options = scores >= eighth / 8, {"zero_division": 0, "sample_weight": each}
-    got = scores_at(labels, scores, eighth / 8, each)
-    assert got == near(scores_at(labels[copies], scores[copies], eighth / 8))
-    assert got == near(
-        {
-            "accuracy": 100 * accuracy_score(labels, called, sample_weight=each),
-            "precision": 100 * precision_score(labels, called, **options),
-            "recall": 100 * recall_score(labels, called, **options),
-            "f0.5": 100 * fbeta_score(labels, called, beta=0.5, **options),
-        }
-    )
-    assert scores_at(labels, scores, eighth / 8, each / 7) == near(got)  # of any size
-    assert scores_at(labels, scores, eighth / 8, np.ones(len(labels))) == scores_at(
-        labels, scores, eighth / 8
-    )
-
-
-@settings(max_examples=300, deadline=None)
-@given(weighed())
-def test_best_threshold_of_weighted_pairs_is_the_best_of_all(case):
-    """In exact fractions over the copies."""
-    labels, scores, each = case
-    values = {}
-    for threshold in set(scores.tolist()):
-        called = scores >= threshold
-        hits = int(each[called & (labels == 1)].sum())
-        below = 4 * int(each[called].sum()) + int(each[labels == 1].sum())
-        values[threshold] = Fraction(5 * hits, below) if below else Fraction(0)
-    best = max(values.values())
-    with np.errstate(invalid="ignore"):
-        got = best_threshold(labels, scores, each)
-    if best:
-        assert got == max(t for t, value in values.items() if value == best)
-    assert best_threshold(labels, scores, np.ones(len(labels))) == best_threshold(labels, scores)
-
-
-def test_weights_move_the_threshold():
-    """One no of weight 1 is worth two yes more; of weight 9 it is not."""
-    labels, scores = np.array([1, 0, 1, 1]), np.array([0.9, 0.8, 0.7, 0.7])
-    assert best_threshold(labels, scores, np.array([1, 1, 1, 1])) == 0.7
-    assert best_threshold(labels, scores, np.array([1, 9, 1, 1])) == 0.9
-
-
-def test_the_threshold_is_the_one_at_which_the_scores_are_best():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 200)
-    scores = labels + rng.normal(size=200)
-    best = scores_at(labels, scores, best_threshold(labels, scores))["f0.5"]
-    assert best == near(max(scores_at(labels, scores, t)["f0.5"] for t in scores))
-
-
-@many
-@given(seeds, st.integers(1, 5), st.integers(1, 6))
-def test_entail_at_k_is_the_loop(seed, images, k):
-    rng = np.random.default_rng(seed)
-    entailed = rng.random((images, 8)) < 0.4
-    ranked = [rng.permutation(8)[: rng.integers(k, 9)].tolist() for _ in range(images)]
-    wanted = mean(
-        sum(bool(entailed[i, text]) for text in texts[:k]) / k for i, texts in enumerate(ranked)
-    )
-    assert entail_at_k(ranked, entailed, k) == near(100 * wanted)
-
-
-def test_entail_at_k_by_hand():
-    """Image 0 has one of its first two, image 1 both: 75 %; at 1, 0 and 1: 50 %."""
-    entailed = np.array([[0, 1, 0, 1], [1, 0, 1, 0]], dtype=bool)
-    ranked = [[0, 3, 1], [2, 0, 1]]
-    assert entail_at_k(ranked, entailed, 2) == 75
-    assert entail_at_k(np.array(ranked), entailed, 1) == 50
-    with pytest.raises(ValueError, match="E@4 needs 4"):
-        entail_at_k([[0, 3, 1, 2], [2, 0, 1]], entailed, 4)
-
-
-def test_golden_captions_alone_give_half_of_the_first_ten():
-    """Five golden captions an image: at most 50 % at K = 10 and 16.7 % at K = 30 (Sec. 5)."""
-    golden = np.zeros((3, 40), dtype=bool)
-    for i in range(3):
-        golden[i, 5 * i : 5 * i + 5] = True
-    ranked = [sorted(range(40), key=lambda t, i=i: not golden[i, t]) for i in range(3)]
-    assert [entail_at_k(ranked, golden, k) for k in (5, 10, 30)] == near([100, 50, 50 / 3])
-
-
-# --- The paper's tables --------------------------------------------------------------------------
-
-
-def test_column_four_of_table_3_is_f_half():
-    table = paper_values("entailment", "table3")
-    ours = [
-        100 * f_score(p / 100, r / 100) for p, r in zip(table.precision, table.recall, strict=True)
-    ]
-    assert len(ours) == 8
-    assert np.abs(np.array(ours) - table["F0.5"]).max() < 0.05
-    f1 = [
-        100 * f_score(p / 100, r / 100, 1)
-        for p, r in zip(table.precision, table.recall, strict=True)
-    ]
-    assert np.abs(np.array(f1) - table["F0.5"]).min() > 0.4  # no row fits F1
-
-
-def test_by_f1_three_ablations_beat_the_full_model():
-    table = paper_values("entailment", "table3")
-    f1 = {name: f_score(row.precision, row.recall, 1) for name, row in table.iterrows()}
-    better = {name for name in f1 if f1[name] > f1["Ours"]}
-    assert better == {"w/o Image Masking", "w/o TE Data", "w/o BERT"}
-
-
-def test_enhanced_rows_of_table_4_are_the_baseline_plus_the_change():
-    changes = []
-    for name in ("table4_flickr30k", "table4_mscoco"):
-        values = paper_values("entailment", name)
-        for row in paper_tables("entailment")[name]["rows"]:
-            for column, change in row.get("delta", {}).items():
-                after, before = values.loc[row["name"], column], values.loc[row["baseline"], column]
-                assert after - before == pytest.approx(change, abs=1e-6)
-                changes.append(change)
-    signs = [sum(c > 0 for c in changes), sum(c < 0 for c in changes), changes.count(0)]
-    assert (len(changes), signs) == (36, [29, 5, 2])
-    assert mean(changes) == pytest.approx(0.636, abs=5e-4)
-
-
-def test_rows_of_table_2_add_up():
-    table = paper_values("entailment", "table2")
-    train = table[table.split == "Train"].groupby("task")["count"].sum()
-    assert train.to_dict() == {"TE": 987_700, "VE": 661_800, "MME": 744_200}
-
-
-# --- Imports -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", ["entailment", "revision"])
-def test_import_needs_none_of_the_heavy_libraries(module):
-    """At the top: NumPy and torch only; transformers comes in where a model is built."""
-    path = Path(entailment.__file__).with_name(f"{module}.py")
-    tops = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Import):
-            tops |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            tops.add((node.module or "").split(".")[0])
-    assert tops <= {"collections", "dataclasses", "typing", "numpy", "torch"}
+# --- Settings ------------------------------------------------------------------------------------
 
 
 def test_pairs_of_settings_all_build():
