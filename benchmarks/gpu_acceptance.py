@@ -26,7 +26,7 @@ import torch
 from measure import machine, tensor_peak_mib
 from torch import Tensor, nn
 
-from mmlib import coherence, entailment
+from mmlib import coherence
 from mmlib.core.device import pick_device
 from mmlib.core.fit import seed_everything
 from mmlib.core.jobs import Job
@@ -35,6 +35,7 @@ from mmlib.core.ranking import metrics, rank_images_and_captions
 from mmlib.papers.cora import graphs as cora
 from mmlib.papers.cora import model as cora_model
 from mmlib.papers.cora import training as cora_training
+from mmlib.papers.entailment import model as entailment
 from mmlib.papers.links import model as links_model
 from mmlib.papers.links.arrays import Arrays, Batch, Split
 

@@ -76,6 +76,13 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     judge.add_argument("--out", type=Path, metavar="DIR", help="default: runs/judge/TIER/NUMBER")
     judge.set_defaults(run=_judge)
 
+    score = commands.add_parser("score", help="score your own pairs of pictures and captions")
+    score.add_argument("model", help="a file of kept weights; small: the picture world's judge")
+    score.add_argument("pairs", type=Path, metavar="PAIRS.csv", help="image,caption[,caption...]")
+    score.add_argument("--prior", type=float, default=0.0, help="share of pairs that fit")
+    score.add_argument("--out", type=Path, metavar="FILE", help="CSV; default: printed")
+    score.set_defaults(run=_score)
+
     report = commands.add_parser("report", help="write a finished run as a web site")
     report.add_argument("folder", type=Path, metavar="RUN", help="such as runs/latest")
     report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
@@ -165,6 +172,20 @@ def _judge(args: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"mmlib judge: {error}", file=sys.stderr)
         return 2
+    return 0
+
+
+def _score(args: argparse.Namespace) -> int:
+    """`mmlib score`."""
+    from mmlib.papers.entailment import pairs
+
+    try:
+        scorer = pairs.read(pairs.SMALL if args.model == "small" else args.model)
+        text = scorer.score(pairs.read_csv(args.pairs), args.prior).to_csv(args.out, index=False)
+    except (ValueError, OSError) as error:
+        print(f"mmlib score: {error}", file=sys.stderr)
+        return 2
+    print(f"written to {args.out}" if args.out else text, end="\n" if args.out else "")
     return 0
 
 

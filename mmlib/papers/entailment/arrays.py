@@ -85,12 +85,14 @@ class People:
 class Arrays:
     """All of a tier.
 
-    images (N, R, W): the image table, standardised; clean: the same without the world's noise.
+    images (N, R, W): the image table, standardised; clean: the same without the world's
+    noise, whose deviation is `noise` (W,).
     splits: of the retrievers. premises (N,): each image's captions as one text. train, dev,
     calibration: pairs that judges learn from, choose their epoch by, and set their threshold on.
     tests: pairs that they are compared on, by name; the first one at its natural prior. frozen,
     scale: for INPUTS of other pairs. words: the vocabulary. states: of a frozen BERT. starts:
-    weights that judges start from, by their names there. people: judgments of test pairs.
+    weights that judges start from, by their names there. retriever: weights of the frozen one,
+    ALBEF-like, from whose encoders stage A goes on. people: judgments of test pairs.
     region_scale (2, W): mean and deviation by which the image table was standardised.
     """
 
@@ -106,8 +108,10 @@ class Arrays:
     words: Words
     states: TokenStates | None = None
     clean: np.ndarray | None = None
+    noise: np.ndarray | None = None
     region_scale: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
     starts: Mapping[str, Tensor] = field(default_factory=dict)
+    retriever: Mapping[str, Tensor] = field(default_factory=dict)
     people: People | None = None
 
     @cached_property
@@ -123,12 +127,20 @@ class Arrays:
             digest.update("\n".join(text for column in said for text in column).encode())
             for part in (own.samples.image, own.samples.label, own.given, own.weights):
                 digest.update(np.ascontiguousarray(part).tobytes())
-        for name in sorted(self.starts):
-            digest.update(self.starts[name].float().numpy().tobytes())
+        for weights in (self.starts, self.retriever):
+            for name in sorted(weights):
+                digest.update(weights[name].float().numpy().tobytes())
         if self.states is not None:
             digest.update(np.ascontiguousarray(self.states.states[::97]).tobytes())
         digest.update(self.frozen.fingerprint())
         return digest.hexdigest()[:24]
+
+    def looked_at(self, seed: int, epoch: int) -> np.ndarray:
+        """The image table as a training sees it: in the world with noise that is drawn anew."""
+        if self.clean is None or self.noise is None:
+            return self.images
+        rng = np.random.default_rng([seed, epoch, 26])
+        return self.clean + self.noise * rng.standard_normal(self.clean.shape, dtype=np.float32)
 
     def clusters(self, split: str) -> np.ndarray:
         """Clusters of items: of a test's pairs its images, of "test" and "mined" each image."""

@@ -94,10 +94,12 @@ class Study:
     words: Words
     frozen: Frozen
     starts: Mapping[str, Tensor]
+    retriever: Mapping[str, Tensor]
     fits: Mapping[str, np.ndarray] = field(default_factory=dict)
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     about: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     clean: np.ndarray | None = None
+    noise: np.ndarray | None = None
     region_scale: np.ndarray = field(default_factory=lambda: np.zeros((2, 0)))
     states: TokenStates | None = None
     people: People | None = None
@@ -152,7 +154,7 @@ def _arrays(study: Study) -> Arrays:
     return Arrays(
         study.images, {name: _split(study, name) for name in SPLITS}, study.premises, train, dev,
         calibration, pairs, study.frozen, scale, study.words, study.states, study.clean,
-        study.region_scale, study.starts, study.people,
+        study.noise, study.region_scale, study.starts, study.retriever, study.people,
     )  # fmt: skip
 
 
@@ -298,8 +300,10 @@ def _world(own: Budget, seed: int) -> Study:
     study = Study(
         "world", images, tuple(captions), tuple(premises), rows,
         _opener([d.open_image for d in (*drawn.values(), *sets.values())], ends),
-        samples, words, known, starts_of(weights, TEXT), truth, about={"edits": about["test"]},
-        clean=standardised(clean, region_scale(clean[0])), region_scale=scale,
+        samples, words, known, starts_of(weights, TEXT), weights, truth,
+        about={"edits": about["test"]},
+        clean=standardised(clean, scale), noise=(NOISE / scale[1]).astype(np.float32),
+        region_scale=scale,
     )  # fmt: skip
     return replace(study, samples=_world_samples(study, seed))
 
@@ -584,7 +588,7 @@ def _photographs(
     openers = _opener([one.open_image for one in parts.values()], ends)
     return Study(
         tier, images, captions, premises, rows, openers, samples, words, encoders,
-        starts_of(start), weights=weights, states=states, region_scale=scale,
+        starts_of(start), start, weights=weights, states=states, region_scale=scale,
     )  # fmt: skip
 
 

@@ -186,7 +186,8 @@ def train(
 
     def batches(part: int) -> Iterator[Batch]:
         own = part_batches(encoded.pair_length, groups, steps, plan.batch, job.seed, part)
-        return (encoded.batch(rows, pictures, device) for rows in own)
+        looked_at = pictures if judge.clean else arrays.looked_at(job.seed, part)
+        return (encoded.batch(rows, looked_at, device) for rows in own)
 
     history = fit(
         model, batches, lambda batch: step_loss(model, batch, settings),

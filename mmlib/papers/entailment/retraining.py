@@ -38,6 +38,7 @@ from mmlib.papers.entailment.revision import (
     candidates,
 )
 
+FRESH = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
 TOP = 30  # candidates of each image, and captions of each that are looked at
 DECAY = 0.02  # AdamW's, as in the paper
 WORDS = 40  # of a caption, at most
@@ -162,6 +163,7 @@ def train(
     phase: Phase,
     seed: int,
     *,
+    looks: Callable[[int], np.ndarray] | None = None,
     dev: Split | None = None,
     weak: Weak | None = None,
     excluded: Weak | None = None,
@@ -173,7 +175,8 @@ def train(
 ) -> list[dict[str, float]]:
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
 
-    table: of images. dev: is looked at, and chooses nothing. weak: pairs of the extra batches, at
+    table: of images; looks: epoch -> the table as training sees it then, where that differs. dev:
+    is looked at, and chooses nothing. weak: pairs of the extra batches, at
     `ratio` times the rate. excluded: pairs that are no negatives in any batch; nor are those of
     `weak` in extra batches. checkpoint: written after each epoch and read where it is.
 
@@ -193,6 +196,7 @@ def train(
         if isinstance(model, AlignFuse):
             model.generator.manual_seed(int(rng.integers(2**31)))
         model.train()
+        images_now = looks(epoch) if looks else table
         losses: dict[str, list[Tensor]] = {"train_loss": [], "weak_loss": []}
         golden = golden_batches(split.image_of, phase, order)
         both = alternate(golden, split.image_of, weak, phase.batch, rng)
@@ -202,7 +206,7 @@ def train(
             if rows is not None and weak is not None:
                 pairs.append(("weak_loss", weak.image[rows], weak.caption[rows], extra))
             for name, images, texts, known in pairs:
-                loss = model.loss(*make_batch(table, split, images, texts, known, device))
+                loss = model.loss(*make_batch(images_now, split, images, texts, known, device))
                 rates.step(loss, name == "weak_loss", share)
                 losses[name].append(loss.detach())  # read once an epoch, not a step
         figures = {k: float(torch.stack(v).mean()) for k, v in losses.items() if v}
@@ -253,22 +257,21 @@ def begin(
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Stage A of the family, captions and seed of a job: weights and history.
 
-    VSE-like starts where CLIP-like does, as the hinge learns nothing from a random start, and
-    ALBEF-like grows out of it.
+    Encoders are the frozen retriever's, trained on other images; what maps them into the shared
+    space, and ALBEF-like's matching head, is drawn by the seed. VSE-like starts where CLIP-like
+    does.
     """
     one, plan = Retrieval(**job.system), plan_of(job)
     split = some_captions(arrays.splits["train"], one.captions)
-    seed_everything(job.seed)
+    seed_everything(job.seed, 1)  # not as the frozen retriever itself was drawn
     family = "align" if one.family == "align" else "dual"
     model = build(family, plan, arrays.images, len(arrays.words))
-    if family == "align":
-        base = replace(one, system=start_name("dual", one.captions), family="dual", use="start")
-        model.load_state_dict(
-            started(replace(job, system=asdict(base)), arrays, device), strict=False
-        )
+    known = {n: v for n, v in arrays.retriever.items() if not n.startswith(FRESH)}
+    model.load_state_dict(known, strict=False)
     history = train(
         model.to(device), arrays.images, split, plan.first[family], job.seed,
-        dev=arrays.splits["val"], device=device, checkpoint=checkpoint,
+        looks=partial(arrays.looked_at, job.seed), dev=arrays.splits["val"], device=device,
+        checkpoint=checkpoint,
     )  # fmt: skip
     return {n: v.detach().cpu().contiguous() for n, v in model.state_dict().items()}, history
 
@@ -537,8 +540,9 @@ def go_on(
     seed_everything(job.seed)
     history = train(
         model.to(device), arrays.images, split, plan.tuned[one.family], job.seed,
-        dev=arrays.splits["val"], weak=extra, excluded=excluded, ratio=one.ratio or plan.ratio,
-        state=one.state, device=device, checkpoint=checkpoint, after_epoch=after_epoch,
+        looks=partial(arrays.looked_at, job.seed), dev=arrays.splits["val"], weak=extra,
+        excluded=excluded, ratio=one.ratio or plan.ratio, state=one.state, device=device,
+        checkpoint=checkpoint, after_epoch=after_epoch,
     )  # fmt: skip
     return model, history
 
