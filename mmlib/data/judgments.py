@@ -192,6 +192,18 @@ def _hardest(judged: Judged, yes: np.ndarray, no: np.ndarray, scores: np.ndarray
     return order[place < wanted.reindex(image[order], fill_value=0).to_numpy()]
 
 
+def sampled(judged: Judged, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of "CF-all", ascending, with at most `most` pairs without a yes, and weights (n,).
+
+    Weights say how many pairs each row stands for. The many without a yes are drawn with `seed`.
+    """
+    every = protocol("CF-all", judged)
+    yes, no = (every[judged.label[every] == value] for value in (1, 0))
+    drawn = np.random.default_rng([seed, 22]).choice(no, min(most, len(no)), replace=False)
+    rows = np.sort(np.concatenate([yes, drawn]))
+    return rows, np.where(judged.label[rows] == 0, len(no) / max(len(drawn), 1), 1.0)
+
+
 def ranking(judged: Judged, scores: np.ndarray) -> pd.DataFrame:
     """Rank each image's judged captions: mean average precision and precision at 1.
 

@@ -42,20 +42,14 @@ class Encoded:
             "pair_type": (place >= self.premise_length[rows][:, None]).astype(np.int64),
             "words": self.words[rows, : short.max()],
             "words_mask": (np.arange(short.max()) < short[:, None]).astype(np.int64),
-            "images": pictures,
-            "labels": self.labels[rows],
-            "counted": self.counted[rows],
-        }
+            "images": pictures, "labels": self.labels[rows], "counted": self.counted[rows],
+        }  # fmt: skip
         return Batch(**{k: torch.from_numpy(v).to(device) for k, v in columns.items()})
 
 
 def encode(
-    samples: Samples,
-    pair: Reader,
-    words: Reader,
-    max_premise: int = 120,
-    max_hypothesis: int = 30,
-) -> Encoded:
+    samples: Samples, pair: Reader, words: Reader, max_premise: int = 120, max_hypothesis: int = 30,
+) -> Encoded:  # fmt: skip
     """Samples as arrays: [CLS] premise [SEP] hypothesis [SEP] by `pair`, hypotheses by `words`.
 
     Longer texts are cut to these numbers of tokens.

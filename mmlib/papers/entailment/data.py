@@ -23,10 +23,11 @@ from mmlib.core.experiment import job_folder
 from mmlib.core.fit import seed_everything
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, data_dir, write_atomic
-from mmlib.core.records import CaptionedImages, normalised
+from mmlib.core.records import CaptionedImages
 from mmlib.core.source import source_hash
 from mmlib.data import flickr8k, judgments, precomputed, sick, snli_ve
-from mmlib.data.overlap import Weights, overlap_score
+from mmlib.data.caption_pairs import caption_pairs
+from mmlib.data.overlap import Weights
 from mmlib.features.bert import BertEncoder
 from mmlib.features.encoders import Shape
 from mmlib.features.words import TokenStates, Words, padded
@@ -48,7 +49,6 @@ NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `mmlib.world.hypotheses.ent
 # mined and retrained on.
 SHARES = {"frozen": 2000, "judges": 1500}
 NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them
-HARD_OF = 50  # a hard negative is the caption of highest overlap among so many
 RETRIEVERS, TEXT = (PACKAGE / "world" / f"{name}.safetensors" for name in ("retrievers", "text"))
 DATASETS = {"world": ("world",), "flickr8k": ("flickr8k",), "paper": ("f30k",)}
 
@@ -166,12 +166,9 @@ def _split(study: Study, name: str) -> Split:
 
 
 def split_of(
-    words: Words,
-    rows: np.ndarray,
-    texts: Sequence[str],
-    image_of: np.ndarray,
+    words: Words, rows: np.ndarray, texts: Sequence[str], image_of: np.ndarray,
     fits: np.ndarray | None = None,
-) -> Split:
+) -> Split:  # fmt: skip
     """Captions as ids."""
     ids, lengths = padded([words.ids(text)[:WORDS] for text in texts])
     return Split(rows, ids, lengths, tuple(texts), image_of, fits)
@@ -181,16 +178,10 @@ def split_of(
 
 
 def frozen(
-    weights: Mapping[str, Tensor],
-    shape: Shape,
-    space: int,
-    words: Words,
-    images: np.ndarray,
-    texts: Sequence[str],
-    known: Weights,
-    merged: Mapping[str, tuple[str, ...]],
+    weights: Mapping[str, Tensor], shape: Shape, space: int, words: Words, images: np.ndarray,
+    texts: Sequence[str], known: Weights, merged: Mapping[str, tuple[str, ...]],
     states: TokenStates | None = None,
-) -> Frozen:
+) -> Frozen:  # fmt: skip
     """What a trained ALBEF-like retriever's encoders, and a BERT, if any, make of it all."""
     model = build("align", Retraining(shape, {}, {}, space), images, len(words))
     model.load_state_dict(weights)
@@ -288,15 +279,9 @@ def _world(own: Budget, seed: int) -> Study:
     }
     texts = sorted({t for c in captions for t in c} | _texts_of(samples.values(), merged))
     known = frozen(
-        weights,
-        own.retrieval.transformers,
-        own.retrieval.space,
-        words,
-        images,
-        texts,
-        Weights(drawn["train"].captions),
-        merged,
-    )
+        weights, own.retrieval.transformers, own.retrieval.space, words, images, texts,
+        Weights(drawn["train"].captions), merged,
+    )  # fmt: skip
     study = Study(
         "world", images, tuple(captions), tuple(premises), rows,
         _opener([d.open_image for d in (*drawn.values(), *sets.values())], ends),
@@ -403,54 +388,6 @@ def metadata_of(path: Path) -> dict[str, str]:
 # --- Photographs ---------------------------------------------------------------------------------
 
 
-def caption_pairs(
-    captions: Sequence[Sequence[str]], rows: np.ndarray, seed: int = 0
-) -> tuple[Samples, dict[str, tuple[str, ...]]]:
-    """Positives and negatives made of captions, and what each premise was merged from.
-
-    captions: of each image of the table; rows: the images to use. Each gives one of its captions
-    with the other four as premise ("own caption", label 1), a "random caption" of another image and
-    a "hard caption" (label 0): that of highest overlap among 50 others. Captions that are the
-    image's own word for word are left out. Each pair comes as "mme" and as "ve".
-    Raises ValueError for an image of which no other has a caption that it lacks.
-    """
-    rng, weights = np.random.default_rng([seed, 21]), Weights(captions[i] for i in rows)
-    found: list[tuple[str, str, int, int, str]] = []
-    known = {}
-    all_said = {normalised(text) for i in rows for text in captions[i]}
-    for i in rows:
-        own = list(captions[i])
-        left = int(rng.integers(len(own)))
-        rest = tuple(text for k, text in enumerate(own) if k != left)
-        said = {normalised(text) for text in own}
-        if said == all_said:
-            raise ValueError(f"image {i}: no other image has a caption that it lacks")
-        others: list[str] = []
-        while len(others) < HARD_OF + 1:
-            j = int(rng.choice(rows))
-            text = captions[j][int(rng.integers(len(captions[j])))]
-            if j != i and normalised(text) not in said:
-                others.append(text)
-        hard = max(others[1:], key=lambda text: overlap_score(own, text, weights))
-        for texts, sentence, truth, what in (
-            (rest, own[left], 1, "own caption"),
-            (tuple(own), others[0], 0, "random caption"),
-            (tuple(own), hard, 0, "hard caption"),
-        ):
-            known[judgments.merged(texts)] = texts
-            found.append((judgments.merged(texts), sentence, int(i), truth, what))
-    premise, hypothesis, image, label, source = zip(*found, strict=True)
-
-    def of(kind: Kind, texts: Sequence[str]) -> Samples:
-        kinds: tuple[Kind, ...] = (kind,) * len(found)
-        return Samples(
-            tuple(texts), hypothesis, np.array(image), np.array(label), kinds, source,
-            tuple(map(str, image)),
-        )  # fmt: skip
-
-    return joined([of("mme", premise), of("ve", ("",) * len(found))]), known
-
-
 def _flickr8k(own: Budget, seed: int) -> Study:
     """SICK's pairs and triples, caption pairs of training images; the crowd's judgments as test.
 
@@ -467,7 +404,11 @@ def _flickr8k(own: Budget, seed: int) -> Study:
         return sick.triple_samples(some, origins.captions, row_of)
 
     text = sick.text_text(("TRAIN",), leave_out=("val", "test"), origins=origins)
-    crowd = _crowd(judged, row_of, parts["train"].captions, seed)
+    crowd = {}
+    for name, side in zip(("calibration", "crowd"), judgments.parts(judged), strict=True):
+        few = NEGATIVES if name == "crowd" else NEGATIVES // 4
+        some, weights = judgments.sampled(side, few, seed)
+        crowd[name] = side.take(some).samples(row_of), weights
     study = _photographs(
         "flickr8k", parts, own, seed, [text, of("train")], [_mme(of("val"))],
         {"crowd": crowd["crowd"][0], "SICK triples": _mme(of("test"))}, crowd["calibration"][0],
@@ -497,27 +438,6 @@ def _mme(samples: Samples) -> Samples:
     return samples.take(np.flatnonzero(np.array(samples.kind) == "mme"))
 
 
-def _crowd(
-    judged: Any, row_of: Mapping[str, int], training: Sequence, seed: int
-) -> dict[str, tuple[Samples, np.ndarray]]:
-    """Judged cross pairs without ties of "calibration" images and of the others, "crowd".
-
-    All pairs with a yes, and of the many without `NEGATIVES` (a quarter for calibration), with
-    weights that say how many each stands for.
-    """
-    found = {}
-    sides = zip(("calibration", "crowd"), judgments.parts(judged), strict=True)
-    for name, side in sides:
-        every = judgments.protocol("CF-all", side)
-        yes, no = (every[side.label[every] == value] for value in (1, 0))
-        most = NEGATIVES if name == "crowd" else NEGATIVES // 4
-        drawn = np.random.default_rng([seed, 22]).choice(no, min(most, len(no)), replace=False)
-        rows = np.sort(np.concatenate([yes, drawn]))
-        weights = np.where(side.label[rows] == 0, len(no) / len(drawn), 1.0)
-        found[name] = side.take(rows).samples(row_of), weights
-    return found
-
-
 def _flickr30k(own: Budget, seed: int) -> Study:
     """SNLI-VE on Flickr30K's images (`f30k` in the data folder); SICK's pairs if they are there."""
     folder = precomputed.find("f30k")
@@ -541,17 +461,10 @@ def _flickr30k(own: Budget, seed: int) -> Study:
 
 
 def _photographs(
-    tier: str,
-    parts: Mapping[str, CaptionedImages],
-    own: Budget,
-    seed: int,
-    learnt: list[Samples],
-    dev: list[Samples],
-    tests: Mapping[str, Samples],
-    calibration: Samples,
-    weights: Mapping[str, np.ndarray],
-    merged: dict[str, tuple[str, ...]],
-) -> Study:
+    tier: str, parts: Mapping[str, CaptionedImages], own: Budget, seed: int, learnt: list[Samples],
+    dev: list[Samples], tests: Mapping[str, Samples], calibration: Samples,
+    weights: Mapping[str, np.ndarray], merged: dict[str, tuple[str, ...]],
+) -> Study:  # fmt: skip
     """A collection of photographs with labelled pairs of its images."""
     captions = tuple(tuple(c) for one in parts.values() for c in one.captions)
     ends = np.cumsum([0, *(len(one.ids) for one in parts.values())])
@@ -575,16 +488,9 @@ def _photographs(
     states = token_states(texts, merged) if (data_dir() / "bert").is_dir() else None
     of_stems = Weights(parts["train"].captions)
     encoders = frozen(
-        start,
-        own.retrieval.transformers,
-        own.retrieval.space,
-        words,
-        images,
-        texts,
-        of_stems,
-        merged,
-        states,
-    )
+        start, own.retrieval.transformers, own.retrieval.space, words, images, texts, of_stems,
+        merged, states,
+    )  # fmt: skip
     openers = _opener([one.open_image for one in parts.values()], ends)
     return Study(
         tier, images, captions, premises, rows, openers, samples, words, encoders,
@@ -593,12 +499,8 @@ def _photographs(
 
 
 def _trained_once(
-    own: Budget,
-    words: Words,
-    images: np.ndarray,
-    captions: Sequence,
-    some: np.ndarray,
-) -> dict[str, Tensor]:
+    own: Budget, words: Words, images: np.ndarray, captions: Sequence, some: np.ndarray,
+) -> dict[str, Tensor]:  # fmt: skip
     """The retriever that judges start from: trained on `some` images, from one seed, and kept."""
     counts = [len(captions[i]) for i in some]
     texts = [text for i in some for text in captions[i]]

@@ -96,11 +96,9 @@ REFERENCE = "extra golden"
 PAPERS_NAMES = {"dual": "CLIP", "triplet": "UNITER", "align": "ALBEF"}  # whose place each takes
 SHORTEST, ORACLE = "Shortest captions", "Oracle"
 RANKED = (
-    {"system": "Random ranking", "floor": "random"},
-    {"system": SHORTEST, "floor": "shortest"},
-    {"system": "Frozen retriever", "floor": "frozen"},
-    {"system": ORACLE, "floor": "truth"},
-)
+    {"system": "Random ranking", "floor": "random"}, {"system": SHORTEST, "floor": "shortest"},
+    {"system": "Frozen retriever", "floor": "frozen"}, {"system": ORACLE, "floor": "truth"},
+)  # fmt: skip
 
 
 def name_of(family: str, use: str, pairs: str = "") -> str:

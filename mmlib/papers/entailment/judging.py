@@ -154,12 +154,9 @@ def start(model: nn.Module, weights: Mapping[str, Tensor]) -> frozenset[str]:
 
 
 def train(
-    job: Job,
-    arrays: Arrays,
-    device: str = "cpu",
-    checkpoint: Path | None = None,
+    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None,
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
-) -> tuple[Classifier, list[dict[str, float]]]:
+) -> tuple[Classifier, list[dict[str, float]]]:  # fmt: skip
     """Train a judge with AdamW; the model is that of the lowest dev loss.
 
     History: an epoch's train_loss and dev_loss, which add the losses of all branches, and the mean

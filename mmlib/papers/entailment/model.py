@@ -132,13 +132,9 @@ class Classifier(nn.Module):
     """
 
     def __init__(
-        self,
-        vocabulary: int,
-        region_width: int,
-        regions: int,
-        settings: Settings,
+        self, vocabulary: int, region_width: int, regions: int, settings: Settings,
         states: Tensor | None = None,
-    ):
+    ):  # fmt: skip
         super().__init__()
         self.settings, self.branches = settings, _branches(settings)
         positions = settings.max_premise + settings.max_hypothesis + 3

@@ -25,10 +25,10 @@ from mmlib.core.jobs import Answer, Job
 from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import KS, average_precision, metrics, ranks_of_scores
 from mmlib.features.encoders import DualEncoder, Shape, Sizes
+from mmlib.features.retrievers import AlignFuse, HardestTriplet
 from mmlib.papers.entailment.arrays import Arrays, People, Split
 from mmlib.papers.entailment.judging import Miner, known_margin
 from mmlib.papers.entailment.metrics import rarity
-from mmlib.papers.entailment.retrievers import AlignFuse, HardestTriplet
 from mmlib.papers.entailment.revision import (
     Allowed,
     State,
@@ -157,22 +157,12 @@ def adamw(parameters: Any, rate: float) -> torch.optim.Optimizer:
 
 
 def train(
-    model: Any,
-    table: np.ndarray,
-    split: Split,
-    phase: Phase,
-    seed: int,
-    *,
-    looks: Callable[[int], np.ndarray] | None = None,
-    dev: Split | None = None,
-    weak: Weak | None = None,
-    excluded: Weak | None = None,
-    ratio: float = 0.1,
-    state: State = "shared",
-    device: str = "cpu",
-    checkpoint: Path | None = None,
+    model: Any, table: np.ndarray, split: Split, phase: Phase, seed: int, *,
+    looks: Callable[[int], np.ndarray] | None = None, dev: Split | None = None,
+    weak: Weak | None = None, excluded: Weak | None = None, ratio: float = 0.1,
+    state: State = "shared", device: str = "cpu", checkpoint: Path | None = None,
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
-) -> list[dict[str, float]]:
+) -> list[dict[str, float]]:  # fmt: skip
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
 
     table: of images; looks: epoch -> the table as training sees it then, where that differs. dev:
@@ -525,12 +515,9 @@ def train_and_measure(
 
 
 def go_on(
-    job: Job,
-    arrays: Arrays,
-    device: str = "cpu",
-    checkpoint: Path | None = None,
+    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None,
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
-) -> tuple[Any, list[dict[str, float]]]:
+) -> tuple[Any, list[dict[str, float]]]:  # fmt: skip
     """Stage B: a retriever of a rung, and its history."""
     one, plan = Retrieval(**job.system), plan_of(job)
     split = some_captions(arrays.splits["train"], one.captions)

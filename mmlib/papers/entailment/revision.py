@@ -7,7 +7,7 @@ positives in extra batches.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -88,60 +88,6 @@ class Allowed:
         return golden | (self.weak[np.minimum(place, len(self.weak) - 1)] == wanted)
 
 
-# --- Losses of the three families, with exclusion (Sec. 4.2) -------------------------------------
-
-
-def hard_negatives(
-    logits: Tensor, same: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """ALBEF-like: a wrong text for each image and a wrong image for each text of a batch (B,).
-
-    Drawn in proportion to the softmax of the similarities, entailed pairs never. A row in which
-    everything is entailed has no negative and gets -1.
-    """
-
-    def draw(scores: Tensor, out: Tensor) -> Tensor:
-        weights = scores.masked_fill(out, -torch.inf).softmax(dim=1)
-        empty = out.all(dim=1)
-        weights = torch.where(empty[:, None], torch.ones_like(weights), weights)
-        drawn = torch.multinomial(weights.cpu(), 1, generator=generator)[:, 0].to(scores.device)
-        return drawn.masked_fill(empty, -1)
-
-    scores = logits.detach()
-    return draw(scores, same), draw(scores.T, same.T)
-
-
-def hardest_triplet(scores: Tensor, same: Tensor, margin: float = 0.2) -> Tensor:
-    """VSE-like, as UNITER: hinge on the hardest wrong text and image of a batch, entailed ones out.
-
-    scores (B, B): image i with text j. Mean over rows and columns that have a negative.
-    """
-    own = scores.diagonal()
-    wrong = scores.masked_fill(same, -torch.inf)
-    hinges = torch.cat([(margin - own + wrong.amax(dim=side)).clamp_min(0) for side in (1, 0)])
-    there = torch.cat([torch.isfinite(wrong.amax(dim=side)) for side in (1, 0)])
-    return torch.where(there, hinges, 0).sum() / there.sum().clamp_min(1)
-
-
-# --- The retrievers ------------------------------------------------------------------------------
-
-
-class Retriever(Protocol):
-    """What a retriever must do; a pretrained CLIP, ALBEF or UNITER fits behind it.
-
-    loss: a batch of pairs and A among them -> scalar. rank: all images with all texts -> scores
-    (images, texts) to rank texts by, and scores to rank images by; higher is better.
-    """
-
-    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
-        """The loss of a batch whose rows belong together."""
-        ...
-
-    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (images, texts), for either direction."""
-        ...
-
-
 # --- The extra batch at a smaller learning rate (Sec. 4.3) ---------------------------------------
 
 State = Literal["shared", "separate"]
@@ -174,13 +120,10 @@ class TwoRates:
     """
 
     def __init__(
-        self,
-        parameters: Sequence[nn.Parameter],
-        make: Callable[[Sequence[nn.Parameter], float], torch.optim.Optimizer],
-        rate: float,
-        ratio: float,
-        state: State = "shared",
-    ):
+        self, parameters: Sequence[nn.Parameter],
+        make: Callable[[Sequence[nn.Parameter], float], torch.optim.Optimizer], rate: float,
+        ratio: float, state: State = "shared",
+    ):  # fmt: skip
         if state not in ("shared", "separate"):
             raise ValueError(f"state {state!r} is not known: use shared or separate")
         parameters = list(parameters)
@@ -207,12 +150,9 @@ def effective_ratio(ratio: float, beta: float = 0.9) -> float:
 
 
 def alternate(
-    regular: Iterator[np.ndarray],
-    image_of: np.ndarray,
-    weak: Weak | None,
-    size: int,
+    regular: Iterator[np.ndarray], image_of: np.ndarray, weak: Weak | None, size: int,
     rng: np.random.Generator,
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:  # fmt: skip
     """Each regular batch of caption rows with the rows of `weak` that follow it (None without)."""
     for captions in regular:
         if weak is None or not len(weak):

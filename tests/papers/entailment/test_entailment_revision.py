@@ -18,6 +18,7 @@ from scipy.stats import chisquare
 from torch import nn
 
 from mmlib.features.encoders import in_batch_softmax
+from mmlib.features.retrievers import hard_negatives, hardest_triplet
 from mmlib.papers.entailment import revision
 from mmlib.papers.entailment.revision import (
     Allowed,
@@ -26,8 +27,6 @@ from mmlib.papers.entailment.revision import (
     alternate,
     candidates,
     effective_ratio,
-    hard_negatives,
-    hardest_triplet,
     weak_batch,
 )
 

@@ -1,10 +1,12 @@
-"""Three small image-text retrievers, one for each loss of the families that the paper retrains.
+"""Three small image-text retrievers, one for each loss of the families that paper 02 retrains.
 
 `DualEncoder` (CLIP-like), `HardestTriplet` (VSE-like, with UNITER's loss) and `AlignFuse`
-(ALBEF-like) fulfil `revision.Retriever`, and so can a pretrained model of a user's.
+(ALBEF-like) fulfil `Retriever`, and so can a pretrained model of a user's. Each loss takes A, which
+pairs of a batch belong together, golden or entailed: these are no negatives (paper 02, Sec. 4.2).
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,9 +22,56 @@ from mmlib.features.encoders import (
     in_batch_softmax,
     only_first,
 )
-from mmlib.papers.entailment.revision import hard_negatives, hardest_triplet
 
 Top = tuple[int, int]  # texts of each image, images of each text
+
+
+class Retriever(Protocol):
+    """What a retriever must do; a pretrained CLIP, ALBEF or UNITER fits behind it.
+
+    loss: a batch of pairs and A among them -> scalar. rank: all images with all texts -> scores
+    (images, texts) to rank texts by, and scores to rank images by; higher is better.
+    """
+
+    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
+        """The loss of a batch whose rows belong together."""
+        ...
+
+    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (images, texts), for either direction."""
+        ...
+
+
+def hard_negatives(
+    logits: Tensor, same: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """ALBEF-like: a wrong text for each image and a wrong image for each text of a batch (B,).
+
+    Drawn in proportion to the softmax of the similarities, entailed pairs never. A row in which
+    everything is entailed has no negative and gets -1.
+    """
+
+    def draw(scores: Tensor, out: Tensor) -> Tensor:
+        weights = scores.masked_fill(out, -torch.inf).softmax(dim=1)
+        empty = out.all(dim=1)
+        weights = torch.where(empty[:, None], torch.ones_like(weights), weights)
+        drawn = torch.multinomial(weights.cpu(), 1, generator=generator)[:, 0].to(scores.device)
+        return drawn.masked_fill(empty, -1)
+
+    scores = logits.detach()
+    return draw(scores, same), draw(scores.T, same.T)
+
+
+def hardest_triplet(scores: Tensor, same: Tensor, margin: float = 0.2) -> Tensor:
+    """VSE-like, as UNITER: hinge on the hardest wrong text and image of a batch, entailed ones out.
+
+    scores (B, B): image i with text j. Mean over rows and columns that have a negative.
+    """
+    own = scores.diagonal()
+    wrong = scores.masked_fill(same, -torch.inf)
+    hinges = torch.cat([(margin - own + wrong.amax(dim=side)).clamp_min(0) for side in (1, 0)])
+    there = torch.cat([torch.isfinite(wrong.amax(dim=side)) for side in (1, 0)])
+    return torch.where(there, hinges, 0).sum() / there.sum().clamp_min(1)
 
 
 class HardestTriplet(DualEncoder):
