@@ -308,7 +308,7 @@ def train_and_score(
     judge = Judge(**job.system)
     settings, pictures = judge.settings(plan_of(job).classifier), _images(judge, arrays)
     model, history = train(job, arrays, device, checkpoint)
-    keep(job, arrays, model)
+    kept(train_and_score, job, arrays, model.state_dict)
 
     def by_branch(pairs: Labelled) -> dict[str, np.ndarray]:
         return scores(model, arrays.encoded(pairs, settings), pictures, device)
@@ -335,25 +335,23 @@ def train_and_score(
 # --- Kept weights --------------------------------------------------------------------------------
 
 
-def keep_path(job: Job, arrays: Arrays) -> Path:
-    """Where a judge's weights are kept for the jobs that ask it."""
-    return job_folder() / "judges" / f"{job_key(train_and_score, job, arrays)}.safetensors"
-
-
-def keep(job: Job, arrays: Arrays, model: Classifier) -> None:
-    """Keep a trained judge."""
-    weights = {n: v.detach().cpu().contiguous() for n, v in model.state_dict().items()}
-    write_atomic(keep_path(job, arrays), lambda path: save_file(weights, path))
+def kept(
+    function: Callable, job: Job, arrays: Arrays, make: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """What a job leaves for others, such as weights: from its file, or made and written now."""
+    path = job_folder() / "entailment" / f"{job_key(function, job, arrays)}.safetensors"
+    if not path.exists():
+        made = {name: value.detach().cpu().contiguous() for name, value in make().items()}
+        write_atomic(path, lambda p: save_file(made, p))
+    return load_file(path)
 
 
 def trained(job: Job, arrays: Arrays, device: str = "cpu") -> Classifier:
     """The judge that `train_and_score` trains for a job, from what it kept, or trained again."""
+    weights = kept(train_and_score, job, arrays, lambda: train(job, arrays, device)[0].state_dict())
     judge = Judge(**job.system)
-    path = keep_path(job, arrays)
-    if not path.exists():
-        keep(job, arrays, train(job, arrays, device)[0])
     model, _ = fresh(judge, judge.settings(plan_of(job).classifier), arrays)
-    model.load_state_dict(load_file(path))
+    model.load_state_dict(weights)
     return model.to(device).eval()
 
 

@@ -9,25 +9,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mmlib.core.errors import DataError
-from mmlib.core.experiment import job_folder, job_key
 from mmlib.core.fit import seed_everything
 from mmlib.core.jobs import Answer, Job
-from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import KS, average_precision, metrics, ranks_of_scores
 from mmlib.features.encoders import DualEncoder, Shape, Sizes
 from mmlib.features.retrievers import AlignFuse, HardestTriplet
 from mmlib.papers.entailment.arrays import Arrays, People, Split
-from mmlib.papers.entailment.judging import Miner, known_margin
+from mmlib.papers.entailment.judging import Miner, kept, known_margin
 from mmlib.papers.entailment.metrics import rarity
 from mmlib.papers.entailment.revision import (
     Allowed,
@@ -160,7 +155,7 @@ def train(
     model: Any, table: np.ndarray, split: Split, phase: Phase, seed: int, *,
     looks: Callable[[int], np.ndarray] | None = None, dev: Split | None = None,
     weak: Weak | None = None, excluded: Weak | None = None, ratio: float = 0.1,
-    state: State = "shared", device: str = "cpu", checkpoint: Path | None = None,
+    state: State = "shared", device: str = "cpu",
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
 ) -> list[dict[str, float]]:  # fmt: skip
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
@@ -168,7 +163,7 @@ def train(
     table: of images; looks: epoch -> the table as training sees it then, where that differs. dev:
     is looked at, and chooses nothing. weak: pairs of the extra batches, at
     `ratio` times the rate. excluded: pairs that are no negatives in any batch; nor are those of
-    `weak` in extra batches. checkpoint: written after each epoch and read where it is.
+    `weak` in extra batches.
 
     Returns one dict an epoch: train_loss, weak_loss, and with dev dev_RSUM by the encoders, and
     dev_loss, which is 600 less that. Raises FloatingPointError when a loss is no longer a number.
@@ -178,9 +173,8 @@ def train(
     if excluded is not None and weak is not None:
         extra = Allowed(split.image_of, _joined(excluded, weak))
     steps = sum(1 for _ in golden_batches(split.image_of, phase, np.random.default_rng(0)))
-    parts = {"model": model, "golden": rates.golden, "weak": rates.weak}
-    history: list[dict[str, float]] = _resumed(checkpoint, parts, device)
-    for epoch in range(len(history), phase.epochs):
+    history: list[dict[str, float]] = []
+    for epoch in range(phase.epochs):
         rng, order = (np.random.default_rng([seed, epoch, k]) for k in range(2))
         seed_everything(seed, epoch)
         if isinstance(model, AlignFuse):
@@ -206,25 +200,9 @@ def train(
             rsum = dev_rsum(model, table, dev, device)
             figures |= {"dev_loss": 600 - rsum, "dev_RSUM": rsum}
         history.append(figures)
-        if checkpoint:
-            saved = {name: part.state_dict() for name, part in parts.items()}
-            write_atomic(checkpoint, partial(torch.save, {**saved, "history": history}))
         after_epoch(history)
     model.eval()
     return history
-
-
-def _resumed(checkpoint: Path | None, parts: Mapping[str, Any], device: str) -> list:
-    """The history of a training that was cut off, its state being put back; [] of a new one."""
-    if checkpoint is None or not checkpoint.exists():
-        return []
-    try:
-        saved = torch.load(checkpoint, map_location=device, weights_only=True)
-    except (RuntimeError, EOFError) as error:
-        raise DataError(f"{checkpoint}: damaged; delete it to begin anew ({error})") from None
-    for name, part in parts.items():
-        part.load_state_dict(saved[name])
-    return saved["history"]
 
 
 def _joined(one: Weak, other: Weak) -> Weak:
@@ -243,7 +221,7 @@ def dev_rsum(model: DualEncoder, table: np.ndarray, dev: Split, device: str = "c
 
 
 def begin(
-    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None
+    job: Job, arrays: Arrays, device: str = "cpu"
 ) -> tuple[dict[str, Tensor], list[dict[str, float]]]:
     """Stage A of the family, captions and seed of a job: weights and history.
 
@@ -261,9 +239,8 @@ def begin(
     history = train(
         model.to(device), arrays.images, split, plan.first[family], job.seed,
         looks=partial(arrays.looked_at, job.seed), dev=arrays.splits["val"], device=device,
-        checkpoint=checkpoint,
     )  # fmt: skip
-    return {n: v.detach().cpu().contiguous() for n, v in model.state_dict().items()}, history
+    return model.state_dict(), history
 
 
 def start_name(family: str, captions: str = "all") -> str:
@@ -285,11 +262,7 @@ def start_job(job: Job) -> Job:
 def started(job: Job, arrays: Arrays, device: str = "cpu") -> dict[str, Tensor]:
     """Weights after stage A, as kept, or trained now."""
     first = start_job(job)
-    path = job_folder() / "starts" / f"{job_key(train_and_measure, first, arrays)}.safetensors"
-    if not path.exists():
-        weights, _ = begin(first, arrays, device)
-        write_atomic(path, lambda p: save_file(weights, p))
-    return load_file(path)
+    return kept(train_and_measure, first, arrays, lambda: begin(first, arrays, device)[0])
 
 
 def some_captions(split: Split, which: str) -> Split:
@@ -331,14 +304,14 @@ def mined(job: Job, arrays: Arrays, device: str = "cpu") -> tuple[np.ndarray, np
     """
     judge = replace(job, system=job.settings["miner"])
     first = start_job(replace(job, system=asdict(Retrieval("", "align"))))
-    path = job_folder() / "mined" / f"{job_key(mine, judge, arrays)}.safetensors"
-    if not path.exists():
+
+    def make() -> dict[str, Tensor]:
         pairs = proposed(started(first, arrays, device), plan_of(job), arrays, device)
         margin = Miner.of(judge, arrays, device).margin("train", pairs)
-        found = {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
-        write_atomic(path, lambda p: save_file(found, p))
-    kept = load_file(path)
-    return kept["pairs"].numpy(), kept["margin"].numpy()
+        return {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
+
+    found = kept(mine, judge, arrays, make)
+    return found["pairs"].numpy(), found["margin"].numpy()
 
 
 def weak_set(which: str, job: Job, arrays: Arrays, split: Split, device: str = "cpu") -> Weak:
@@ -493,19 +466,17 @@ def by_judge(best: np.ndarray, job: Job, arrays: Arrays, device: str) -> dict[st
 
 
 def train_and_measure(
-    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None
+    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None
 ) -> Answer:
     """Stage A or B of one retriever, and what it finds on test: see `measured`, `by_judge`."""
     began, one, plan = time.process_time(), Retrieval(**job.system), plan_of(job)
     model = build(one.family, plan, arrays.images, len(arrays.words))
     if one.use == "start":
-        weights, history = begin(job, arrays, device, checkpoint)
-        first = start_job(job)
-        path = job_folder() / "starts" / f"{job_key(train_and_measure, first, arrays)}.safetensors"
-        write_atomic(path, lambda p: save_file(weights, p))
+        weights, history = begin(job, arrays, device)
+        kept(train_and_measure, start_job(job), arrays, lambda: weights)
         model.load_state_dict(weights)
     else:
-        model, history = go_on(job, arrays, device, checkpoint)
+        model, history = go_on(job, arrays, device)
     test = arrays.splits["test"]
     by_image, by_text = model.to(device).rank(*test.tensors(arrays.images, device))
     values = measured(by_image, by_text, test, arrays.people)
@@ -515,7 +486,7 @@ def train_and_measure(
 
 
 def go_on(
-    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None,
+    job: Job, arrays: Arrays, device: str = "cpu",
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
 ) -> tuple[Any, list[dict[str, float]]]:  # fmt: skip
     """Stage B: a retriever of a rung, and its history."""
@@ -529,7 +500,7 @@ def go_on(
         model.to(device), arrays.images, split, plan.tuned[one.family], job.seed,
         looks=partial(arrays.looked_at, job.seed), dev=arrays.splits["val"], weak=extra,
         excluded=excluded, ratio=one.ratio or plan.ratio, state=one.state, device=device,
-        checkpoint=checkpoint, after_epoch=after_epoch,
+        after_epoch=after_epoch,
     )  # fmt: skip
     return model, history
 
@@ -545,11 +516,8 @@ def mine(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = Non
     pairs, margin = mined(job, arrays, device)
     given = arrays.pairs("train", pairs).given
     chosen = {"candidates": np.ones(len(pairs), bool), "mined": margin >= 0}
-    for name, which in (
-        ("overlap", "overlap"),
-        ("cosine", "cosine, best"),
-        ("inputs", "regression"),
-    ):
+    floors = {"overlap": "overlap", "cosine": "cosine, best", "inputs": "regression"}
+    for name, which in floors.items():
         best = np.argsort(-known_margin(arrays, which, given), kind="stable")
         chosen[name] = np.isin(np.arange(len(pairs)), best[: int((margin >= 0).sum())])
     n = len(split)

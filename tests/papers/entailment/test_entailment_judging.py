@@ -187,7 +187,7 @@ def test_a_miner_says_what_the_job_said(folder):
     pairs = np.array([(place[own.image[i]], test.texts.index(own.hypothesis[i])) for i in known])
     first = Miner.of(job(), ARRAYS).margin("test", pairs)
     np.testing.assert_array_equal(rounded(first), told[known])
-    for file in (folder / "judges").iterdir():
+    for file in (folder / "entailment").iterdir():
         file.unlink()
     np.testing.assert_array_equal(Miner.of(job(), ARRAYS).margin("test", pairs), first)
 

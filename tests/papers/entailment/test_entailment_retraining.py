@@ -8,7 +8,6 @@ import tiny_entailment as tiny
 import torch
 from sklearn.metrics import average_precision_score
 
-from mmlib.core.errors import DataError
 from mmlib.core.jobs import Job
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.papers.entailment import experiment, judging, retraining
@@ -45,8 +44,7 @@ def job(system="CLIP-like, extra golden", family="dual", use="none", pairs="", s
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
-    for module in (judging, retraining):
-        monkeypatch.setattr(module, "job_folder", lambda: tmp_path)
+    monkeypatch.setattr(judging, "job_folder", lambda: tmp_path)
     return tmp_path
 
 
@@ -119,10 +117,10 @@ def test_stage_a_is_redrawn_by_the_seed_and_kept():
 def test_all_rungs_of_a_seed_go_on_from_the_same_start(folder):
     for use, family in (("exclusion", "dual"), ("none", "triplet"), ("both", "dual")):
         started(job("x", family, use, "all"), ARRAYS)
-    assert len(list((folder / "starts").iterdir())) == 1
+    assert len(list((folder / "entailment").iterdir())) == 1
     grown = started(job("y", "align"), ARRAYS)
     assert {n.split(".")[0] for n in grown} >= {"cross", "matched", "image", "words"}
-    assert len(list((folder / "starts").iterdir())) == 2
+    assert len(list((folder / "entailment").iterdir())) == 2
 
 
 def test_what_stage_a_measures_is_where_stage_b_starts():
@@ -243,33 +241,6 @@ def test_golden_batches_are_the_same_whatever_the_weak_set():
     assert all(torch.equal(found[0][n], found[1][n]) for n in found[0])
 
 
-def test_a_stopped_training_goes_on_where_it_was(tmp_path):
-    phase, path = replace(PLAN.tuned["align"], epochs=3), tmp_path / "x.pt"
-    weak = weak_set("all", job(), ARRAYS, TRAIN)
-
-    def run(checkpoint=None, stop=False):
-        torch.manual_seed(0)
-        model = build("align", PLAN, ARRAYS.images, len(ARRAYS.words))
-
-        def after(history):
-            if stop and len(history) == 2:
-                raise KeyboardInterrupt
-
-        history = train(model, ARRAYS.images, TRAIN, phase, 0, weak=weak, excluded=weak,
-                        dev=ARRAYS.splits["val"], checkpoint=checkpoint, after_epoch=after)  # fmt: skip
-        return model.state_dict(), history
-
-    whole = run()
-    with pytest.raises(KeyboardInterrupt):
-        run(path, stop=True)
-    resumed = run(path)
-    assert resumed[1] == whole[1]
-    assert all(torch.equal(whole[0][n], resumed[0][n]) for n in whole[0])
-    path.write_bytes(b"half")
-    with pytest.raises(DataError, match="damaged"):
-        run(path)
-
-
 def test_a_loss_that_is_no_number_is_an_error():
     model = build("dual", PLAN, ARRAYS.images, len(ARRAYS.words))
     with torch.no_grad():
@@ -282,9 +253,8 @@ def test_stage_a_and_the_judge_are_made_where_they_are_missing(folder):
     """A job alone on a machine: nothing kept, everything made, the same answer."""
     row = job("x", "dual", "both", "miner", judged=True)
     one = train_and_measure(row, ARRAYS).values["test"]
-    for kind in ("starts", "judges", "mined"):
-        for file in (folder / kind).iterdir():
-            file.unlink()
+    for file in (folder / "entailment").iterdir():
+        file.unlink()
     again = train_and_measure(row, ARRAYS).values["test"]
     for name in one:
         np.testing.assert_array_equal(one[name], again[name])

@@ -94,8 +94,9 @@ def arrays(people=False, seed=0):
         np.column_stack([asked, rng.integers(0, 24, 60)]), rng.integers(0, 2, 60),
         np.where(np.arange(12) % 5, 0.0, np.nan),
     )  # fmt: skip
+    train, dev = pairs(rest[:16], ("te", "ve", "mme")), pairs(rest[16:20], ("mme",))
     return Arrays(
-        images, splits, premises, pairs(rest[:16], ("te", "ve", "mme")), pairs(rest[16:20], ("mme",)),
+        images, splits, premises, train, dev,
         scaled(calibration), {name: scaled(one) for name, one in tests.items()}, frozen, scale,
         words, clean=images * 1.1, people=told if people else None,
     )  # fmt: skip
