@@ -1,0 +1,154 @@
+"""Models kept in one file, and pairs of one's own scored by them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_entailment as tiny
+import torch
+from PIL import Image
+
+from mmlib.core.errors import DataError
+from mmlib.papers.entailment import pairs
+from mmlib.papers.entailment.inputs import EVERY
+from mmlib.papers.entailment.judging import Calibration, Judge, fresh, main_branch, scores
+from mmlib.papers.entailment.retraining import build
+from mmlib.suite.cli import main
+
+ARRAYS = tiny.arrays()
+COLUMNS = ["image", "caption", "log odds", "probability", "threshold", "entailed"]
+
+
+@pytest.fixture
+def judge():
+    torch.manual_seed(0)
+    one = Judge("Full")
+    settings = one.settings(tiny.BUDGET.judge.classifier)
+    return fresh(one, settings, ARRAYS)[0].eval()
+
+
+@pytest.fixture
+def kept(tmp_path, judge):
+    torch.manual_seed(1)
+    retriever = build("align", tiny.BUDGET.retrieval, ARRAYS.images, len(ARRAYS.words))
+    arrays = replace(ARRAYS, region_scale=np.ones((2, tiny.WIDTH), np.float32))
+    path = tmp_path / "judge.safetensors"
+    how = {"card": "Toy.", "space": 8}
+    pairs.keep(path, arrays, tiny.SHAPE, retriever.state_dict(), judge, **how)
+    pairs.keep(tmp_path / "r.safetensors", arrays, tiny.SHAPE, retriever.state_dict(), **how)
+    return path
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Pictures whose regions are those of the toy world's test images, by their first pixel."""
+
+    def extract(images):
+        rows = [image.getpixel((0, 0))[0] for image in images]
+        return ARRAYS.images[rows] + 1, None, ()
+
+    monkeypatch.setattr(pairs.backbone, "extract", extract)
+
+
+def written(folder, *lines):
+    for row in (3, 7):
+        Image.new("RGB", (8, 8), (row, 0, 0)).save(folder / f"{row}.png")
+    path = folder / "pairs.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_scores_are_those_of_the_judge_that_was_kept(tmp_path, kept, seen, judge):
+    path = written(tmp_path, "image,caption,caption", "3.png,dog cat,ball", "7.png,ball,tree,car")
+    table = pairs.read(kept).score(pairs.read_csv(path))
+    assert list(table.columns) == COLUMNS
+    assert table["probability"].between(0, 1).all()
+    chance = 1 / (1 + np.exp(-table["log odds"]))
+    np.testing.assert_allclose(table["probability"], chance, atol=1e-3)
+    assert (table["entailed"] == (table["probability"] >= table["threshold"] - 1e-4)).all()
+    own = ARRAYS.calibration
+    deep = scores(judge, ARRAYS.encoded(own, judge.settings), ARRAYS.images)
+    how = Calibration.fit(ARRAYS, deep[main_branch(deep)], EVERY)
+    assert pairs.read(kept).meta["weights"] == pytest.approx(how.weights.tolist())
+
+
+def test_a_prior_moves_odds_and_threshold(tmp_path, kept, seen):
+    rows = pairs.read_csv(written(tmp_path, "image,caption", "3.png,dog", "7.png,boat"))
+    scorer = pairs.read(kept)
+    own = np.mean(scorer.meta["labels"])
+    same, rare = scorer.score(rows), scorer.score(rows, prior=0.01)
+    np.testing.assert_allclose(
+        scorer.score(rows, prior=own)["log odds"], same["log odds"], atol=2e-3
+    )
+    shift = np.log(0.01 / 0.99) - np.log(own / (1 - own))
+    np.testing.assert_allclose(rare["log odds"] - same["log odds"], shift, atol=2e-3)
+    with pytest.raises(ValueError, match="a share between 0 and 1"):
+        scorer.score(rows, prior=1.5)
+
+
+def test_a_retriever_alone_gives_cosines(tmp_path, kept, seen):
+    rows = pairs.read_csv(written(tmp_path, "image,caption", "3.png,dog", "7.png,zebra"))
+    table = pairs.read(tmp_path / "r.safetensors").score(rows)
+    assert table["cosine"].between(-1.001, 1.001).all()
+    assert pairs.read(kept).card == "Toy."
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["picture,text", "3.png,dog"], r"pairs.csv, line 1: is not image,caption"),
+        (["image,caption", "3.png,dog", "4.png,dog"], r"line 3: there is no picture 4.png"),
+        (["image,caption", "3.png,"], r"line 2: has no caption"),
+        (["image,caption"], r"pairs.csv: has no pairs"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, lines, message):
+    with pytest.raises(DataError, match=message):
+        pairs.read_csv(written(tmp_path, *lines))
+
+
+def test_what_is_no_picture_and_what_is_no_model_is_named(tmp_path, kept):
+    path = written(tmp_path, "image,caption", "3.png,dog")
+    (tmp_path / "3.png").write_text("no picture")
+    with pytest.raises(DataError, match=r"3\.png: no picture"):
+        pairs.read(kept).score(pairs.read_csv(path))
+    with pytest.raises(DataError, match=r"pairs\.csv: no model"):
+        pairs.read(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        pairs.read_csv(tmp_path / "gone.csv")
+
+
+def test_a_judge_that_reads_a_bert_is_not_kept(tmp_path, judge):
+    told = replace(ARRAYS, states=object())
+    with pytest.raises(ValueError, match="BERT"):
+        pairs.keep(tmp_path / "x", told, tiny.SHAPE, {}, judge)
+
+
+def test_the_command_writes_a_table(tmp_path, kept, seen, capsys):
+    path = written(tmp_path, "image,caption", "3.png,dog")
+    assert main(["score", str(kept), str(path), "--prior", "0.1"]) == 0
+    assert capsys.readouterr().out.startswith("image,caption,log odds")
+    out = tmp_path / "out.csv"
+    assert main(["score", str(kept), str(path), "--out", str(out)]) == 0
+    assert list(pd.read_csv(out).columns) == COLUMNS
+    assert main(["score", str(path), str(path)]) == 2
+    assert "no model" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not pairs.SMALL.exists(), reason="the small judge is not made")
+def test_the_small_judge_knows_its_world(tmp_path):
+    """It ships: small, with a card, and it tells true captions of new scenes from false ones."""
+    from mmlib.world import captioned_images
+
+    assert pairs.SMALL.stat().st_size < 2e6
+    scorer, images = pairs.read(pairs.SMALL), captioned_images("val", 40, 5)
+    assert "picture world" in scorer.card
+    rows = []
+    for i, own in enumerate(images.captions):
+        path = tmp_path / f"{i}.png"
+        images.open_image(i).save(path)
+        other = images.captions[(i + 1) % 40][0]
+        rows += [pairs.Row(path, own[0], own[1:]), pairs.Row(path, other, own[1:])]
+    odds = scorer.score(rows)["log odds"].to_numpy()
+    assert (odds[0::2] > odds[1::2]).mean() > 0.8
