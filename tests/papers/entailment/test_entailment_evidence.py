@@ -166,10 +166,11 @@ def test_the_table_of_judges_has_the_papers_figures_beside_ours():
 def test_tables_4_and_5_stand_beside_the_papers():
     tables = figures.beside_paper(WORLD, "world")
     row = tables["table4_flickr30k"].loc["CLIP + entailment-enhanced training"]
-    assert row["IR@10", "paper"] == "77.5" or row["IR@10", "paper"] == "97.6"
+    assert row["IR@10", "paper"] == "97.6"
     assert row["IR@10", "ours"].startswith("100.0")
     assert row["IR@1", "ours"].startswith("40.0")
-    assert tables["table5"].loc["CLIP", ("E@M", "ours")].startswith("20")
+    by_logic = tables["table5"].loc["CLIP", ("E@M", "ours")]
+    assert float(by_logic.split(" ")[0]) == pytest.approx(20, abs=0.5)
 
 
 def test_a_late_dev_curve_is_flagged():
