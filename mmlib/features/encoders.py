@@ -139,6 +139,40 @@ def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
         bert.embeddings.token_type_embeddings.weight.normal_(0, marks)
 
 
+class SingleStream(nn.Module):
+    """One transformer over [CLS] premise [SEP] hypothesis [SEP] and the regions after them."""
+
+    def __init__(
+        self, vocabulary: int, region_width: int, regions: int, positions: int, settings: Shape
+    ):
+        super().__init__()
+        self.project = nn.Linear(region_width, settings.width)
+        layers = settings.words_layers + settings.cross_layers
+        self.layers = small_bert(settings, layers, vocabulary, positions + regions)
+        only_first(self.layers.encoder.layer[-1])
+
+    def forward(self, ids: Tensor, mask: Tensor, kinds: Tensor, images: Tensor) -> Tensor:
+        """Ids, mask and kinds (B, L) of packed texts, regions (B, R, W) -> [CLS]'s state (B, D)."""
+        words = self.layers.embeddings.word_embeddings(ids)
+        regions = self.project(images)
+        there = mask.new_ones(regions.shape[:2])
+        mask, kinds = (torch.cat([one, there], dim=1) for one in (mask, kinds))
+        out = self.layers(
+            inputs_embeds=torch.cat([words, regions], dim=1),
+            attention_mask=mask,
+            token_type_ids=kinds,
+            position_ids=places(self.layers, words.shape[1], regions.shape[1]),
+        )
+        return out.last_hidden_state[:, 0]
+
+
+def places(bert: "BertModel", words: int, regions: int) -> Tensor:
+    """Positions (1, words + regions): regions take the last ones, however long the texts are."""
+    last = bert.config.max_position_embeddings
+    device = bert.embeddings.word_embeddings.weight.device
+    return torch.tensor([[*range(words), *range(last - regions, last)]], device=device)
+
+
 def in_batch_softmax(logits: Tensor, same: Tensor) -> Tensor:
     """CLIP-like: cross-entropy both ways over a batch, entailed pairs off the diagonal left out.
 

@@ -1,12 +1,16 @@
 """Texts as token ids: words by number, or the tokens of a frozen BERT with their states."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
+from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
+from mmlib.core.paths import write_atomic
 from mmlib.features.text import UNKNOWN as NO_WORD
 from mmlib.features.text import Vocabulary, tokenize
 
@@ -83,6 +87,30 @@ class TokenStates:
             for text, end, n in zip(texts, ends, lengths, strict=True)
         }
         self.merged, self.states = merged, states
+
+    @classmethod
+    def by(
+        cls, folder: Path, texts: Sequence[str], merged: Mapping[str, tuple[str, ...]], cache: Path,
+        most: int = 40,
+    ) -> "TokenStates":  # fmt: skip
+        """States of texts by the BERT in a folder, kept in the folder `cache`; `most` tokens each.
+
+        [CLS] and [SEP] are left out. Raises DataError for a folder without a BERT.
+        """
+        from mmlib.features.bert import BertEncoder
+
+        weights = folder / "model.safetensors"
+        size = weights.stat().st_size if weights.is_file() else 0
+        digest = hashlib.sha256("\n".join([str(size), str(most), *texts]).encode())
+        path = cache / f"states-{digest.hexdigest()[:24]}.safetensors"
+        if not path.exists():
+            encoder = BertEncoder.from_pretrained(folder, "frozen")
+            states, lengths = encoder.token_states_all(texts, most + 2, progress="token states")
+            inner = [row[1 : n - 1] for row, n in zip(states, lengths, strict=True)]
+            made = {"states": np.concatenate(inner), "lengths": np.asarray(lengths) - 2}
+            write_atomic(path, lambda p: save_file(made, p))
+        found = load_file(path)
+        return cls(texts, found["states"], found["lengths"], merged)
 
     def ids(self, text: str) -> list[int]:
         """Tokens of a text, or of the captions that it was merged from."""

@@ -177,11 +177,11 @@ def _judge(args: argparse.Namespace) -> int:
 
 def _score(args: argparse.Namespace) -> int:
     """`mmlib score`."""
-    from mmlib.papers.entailment import pairs
+    from mmlib.suite import score
 
     try:
-        scorer = pairs.read(pairs.SMALL if args.model == "small" else args.model)
-        text = scorer.score(pairs.read_csv(args.pairs), args.prior).to_csv(args.out, index=False)
+        scorer = score.read(score.SMALL if args.model == "small" else args.model)
+        text = scorer.score(score.read_csv(args.pairs), args.prior).to_csv(args.out, index=False)
     except (ValueError, OSError) as error:
         print(f"mmlib score: {error}", file=sys.stderr)
         return 2

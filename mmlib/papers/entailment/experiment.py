@@ -17,7 +17,7 @@ from mmlib.papers.entailment.judging import (
     score_floor,
     train_and_score,
 )
-from mmlib.papers.entailment.metrics import figure, shares
+from mmlib.papers.entailment.metrics import shares
 from mmlib.papers.entailment.model import Settings
 from mmlib.papers.entailment.retraining import (
     NAMES,
@@ -206,22 +206,12 @@ BUDGETS = {
         frozen={"dual": Phase(10, 128, 1e-3), "align": Phase(5, 64, 5e-4)},
         min_count=3,
     ),
-    "f30k": Budget(
-        Plan(),
-        Retraining(
-            Shape(256, 4, 2, 2, 2, 1),
-            first={"dual": Phase(5, 256, 5e-4), "align": Phase(3, 96, 2e-4)},
-            tuned={
-                "dual": Phase(5, 256, 2e-4), "triplet": Phase(5, 256, 2e-4),
-                "align": Phase(3, 96, 1e-4),
-            },
-            space=256, top_texts=128, top_images=128,
-        ),
-        full("paper"),
-        frozen={"dual": Phase(10, 256, 5e-4), "align": Phase(5, 96, 2e-4)},
-        min_count=5,
-    ),
 }  # fmt: skip
+_LARGE = replace(
+    BUDGETS["flickr8k"].retrieval, transformers=Shape(256, 4, 2, 2, 2, 1), space=256,
+    top_texts=128, top_images=128,
+)  # fmt: skip
+BUDGETS["f30k"] = replace(BUDGETS["flickr8k"], judge=Plan(), retrieval=_LARGE, miner=full("paper"))
 
 
 def budget(tier: str, dataset: str) -> Budget:
@@ -294,9 +284,8 @@ def pair_shares(
     how: "margin", network and inputs; "alone", the network; of a branch "alone, TE".
     """
     test = test or main_test(evidence, dataset)
-    label, weight = (
-        evidence.values(dataset, PAIRS, name, [0], test)[0] for name in ("label", "weight")
-    )
+    kinds = ("label", "weight")
+    label, weight = (evidence.values(dataset, PAIRS, kind, [0], test)[0] for kind in kinds)
     margins = evidence.values(dataset, system, how, seeds, test)
     return np.array([shares(metric, label, own, weight) for own in margins])
 
@@ -305,12 +294,7 @@ def judged(
     evidence: Evidence, dataset: str, system: str, metric: str, how: str = "margin", test: str = ""
 ) -> np.ndarray:
     """A figure of a judge, (seeds,)."""
-    test = test or main_test(evidence, dataset)
-    label, weight = (
-        evidence.values(dataset, PAIRS, name, [0], test)[0] for name in ("label", "weight")
-    )
-    margins = evidence.values(dataset, system, how, None, test)
-    return np.array([figure(metric, label, own, weight) for own in margins])
+    return pair_shares(evidence, dataset, system, metric, how, None, test).mean(axis=1)
 
 
 def strongest(evidence: Evidence, dataset: str, rivals: Sequence[str] = RIVALS) -> str:

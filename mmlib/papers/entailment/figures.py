@@ -70,15 +70,15 @@ def fit_counts(fits: np.ndarray, image_of: np.ndarray) -> Figure:
 
 def pictures_of(study: Study, split: str, caption: int, rows: Sequence[int]) -> Figure:
     """A caption's own picture, and others of the split that it fits, by their numbers there."""
-    own = int(study.image_of(split)[caption])
+    own = int(study.arrays.splits[split].image_of[caption])
     shown = [own, *(int(i) for i in rows if i != own)][:8]
     opened = [study.open_image(int(study.rows[split][i])) for i in shown]
     return plots.show_pictures(opened, ["its own", *[""] * (len(shown) - 1)], columns=8, size=1.3)
 
 
-def sample_sheet(study: Study, name: str, rows: Sequence[int]) -> Figure:
-    """Fig. 6: pairs as somebody who labels them sees them; black where there is no picture."""
-    samples, opened, titles = study.samples[name], [], []
+def sample_sheet(study: Study, rows: Sequence[int]) -> Figure:
+    """Fig. 6: training pairs as one who labels them sees them; black without a picture."""
+    samples, opened, titles = study.arrays.train.samples, [], []
     for row in rows:
         at = int(samples.image[row])
         opened.append(Image.new("RGB", (64, 64)) if at < 0 else study.open_image(at))
@@ -90,25 +90,18 @@ def sample_sheet(study: Study, name: str, rows: Sequence[int]) -> Figure:
 def masked_regions(
     pictures: Sequence[Image.Image], attention: np.ndarray, ratio: float = 0.4
 ) -> Figure:
-    """Pictures, and what the masking leaves of them.
+    """Pictures, each with what the masking leaves of it on its right.
 
-    attention (pictures, R): of a grid of √R x √R regions in rows from the top left. Raises
-    ValueError where R is no square.
+    attention (pictures, R): of a grid of √R x √R regions in rows from the top left.
     """
-    side = round(attention.shape[1] ** 0.5)
-    if side**2 != attention.shape[1]:
-        raise ValueError(f"{attention.shape[1]} regions are no square grid")
+    side, shown = round(attention.shape[1] ** 0.5), []
     left = mask_regions(torch.ones(*attention.shape, 1), torch.as_tensor(attention), ratio)
-    figure, axes = plt.subplots(1, 2 * len(pictures), figsize=(3.4 * len(pictures), 1.8))
-    for i, picture in enumerate(pictures):
-        for axis in axes[2 * i : 2 * i + 2]:
-            axis.imshow(picture)
-            axis.axis("off")
-        grey = np.full((side, side, 4), 0.5)
-        grey[..., 3] = (left[i, :, 0] == 0).numpy().reshape(side, side)
-        place: Any = (-0.5, picture.width - 0.5, picture.height - 0.5, -0.5)
-        axes[2 * i + 1].imshow(grey, extent=place, interpolation="nearest")
-    return figure
+    for picture, kept in zip(pictures, left[..., 0].numpy(), strict=True):
+        grid = Image.fromarray((255 * (1 - kept)).astype(np.uint8).reshape(side, side))
+        hidden = grid.resize(picture.size, Image.Resampling.NEAREST)
+        grey = Image.new("RGB", picture.size, (128, 128, 128))
+        shown += [picture, Image.composite(grey, picture.convert("RGB"), hidden)]
+    return plots.show_pictures(shown, columns=len(shown), size=1.6)
 
 
 # --- A training ----------------------------------------------------------------------------------
@@ -143,7 +136,8 @@ def before_after(study: Study, image: int, best: Mapping[str, np.ndarray], top: 
 
     best: name -> (images, K) flat captions.
     """
-    texts, image_of, fits = study.texts("test"), study.image_of("test"), study.fits.get("test")
+    test = study.arrays.splits["test"]
+    texts, image_of, fits = test.texts, test.image_of, test.fits
     columns = {name: [texts[c] for c in own[image][:top]] for name, own in best.items()}
 
     def colour(text: str) -> str:

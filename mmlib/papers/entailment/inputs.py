@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from mmlib.core.entailment_pairs import Samples
 from mmlib.data.overlap import overlap_parts, stems
@@ -82,23 +84,16 @@ class Scale:
         return np.nan_to_num((inputs - self.mean) / self.deviation).astype(np.float32)
 
 
-def logistic(
-    inputs: np.ndarray, labels: np.ndarray, counts: np.ndarray, rounds: int = 30
-) -> np.ndarray:
+def logistic(inputs: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Weights (1 + p,), intercept first, of a logistic regression with a small ridge penalty.
 
-    inputs (n, p); labels (n,) 0 or 1; counts (n,): how many each row stands for. By Newton's method
-    (Hastie et al., The Elements of Statistical Learning, Sec. 4.4.1).
+    inputs (n, p); labels (n,) 0 or 1; counts (n,): how many each row stands for.
     """
-    x = np.column_stack([np.ones(len(inputs)), inputs]).astype(float)
-    penalty = RIDGE * np.eye(x.shape[1])
-    penalty[0, 0] = 1e-9
-    weights = np.zeros(x.shape[1])
-    for _ in range(rounds):
-        p = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
-        slope = x.T @ (counts * (labels - p)) - penalty @ weights
-        step = np.linalg.solve(x.T @ (x * (counts * p * (1 - p))[:, None]) + penalty, slope)
-        weights += step
-        if np.abs(step).max() < 1e-8:
-            break
-    return weights
+    x = np.column_stack([np.ones(len(inputs)), inputs])
+
+    def cost(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        odds, slopes = x @ weights, RIDGE * np.r_[0, weights[1:]]
+        value = counts @ (np.logaddexp(0, odds) - labels * odds) + slopes @ weights / 2
+        return value, x.T @ (counts * (expit(odds) - labels)) + slopes
+
+    return minimize(cost, np.zeros(x.shape[1]), jac=True, tol=1e-10).x

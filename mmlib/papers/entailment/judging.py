@@ -23,7 +23,6 @@ from mmlib.papers.entailment.batches import Encoded, shuffled_batches
 from mmlib.papers.entailment.inputs import EVERY, INPUTS, SEEN, logistic
 from mmlib.papers.entailment.metrics import best_threshold
 from mmlib.papers.entailment.model import (
-    BRANCHES,
     Batch,
     Classifier,
     Settings,
@@ -159,8 +158,7 @@ def train(
 ) -> tuple[Classifier, list[dict[str, float]]]:  # fmt: skip
     """Train a judge with AdamW; the model is that of the lowest dev loss.
 
-    History: an epoch's train_loss and dev_loss, which add the losses of all branches, and the mean
-    gates on dev where there are any.
+    History: an epoch's train_loss and dev_loss, which add the losses of all branches.
     """
     judge, plan = Judge(**job.system), plan_of(job)
     settings, pictures = judge.settings(plan.classifier), _images(judge, arrays)
@@ -188,7 +186,7 @@ def train(
 
     history = fit(
         model, batches, lambda batch: step_loss(model, batch, settings),
-        lambda: on_dev(model, dev, pictures, device), epochs=PARTS, optimizer=optimizer,
+        lambda: dev_loss(model, dev, pictures, device), epochs=PARTS, optimizer=optimizer,
         schedule=LambdaLR(optimizer, shape), seed=job.seed, device=device,
         checkpoint=checkpoint, after_epoch=after_epoch,
     )  # fmt: skip
@@ -219,21 +217,14 @@ def _outputs(model: Classifier, pairs: Encoded, images: np.ndarray, device: str)
             yield rows, batch, model(batch)
 
 
-def on_dev(
+def dev_loss(
     model: Classifier, pairs: Encoded, images: np.ndarray, device: str = "cpu"
 ) -> dict[str, float]:
-    """ "dev_loss", the mean joint loss over pairs, and the mean "gate_te" and "gate_ve"."""
-    total, gates = 0.0, np.zeros(2)
+    """The mean joint loss over pairs."""
+    total = 0.0
     for _, batch, output in _outputs(model, pairs, images, device):
         total += float(joint_loss(output, batch.labels, batch.counted)) * len(batch.labels)
-        if output.gates is not None:
-            gates += output.gates.sum(dim=0).cpu().numpy()
-    found = {"dev_loss": total / len(pairs)}
-    if gates.any():
-        found |= {
-            f"gate_{name}": float(gates[i]) / len(pairs) for i, name in enumerate(BRANCHES[:2])
-        }
-    return found
+    return {"dev_loss": total / len(pairs)}
 
 
 # --- Scoring and calibration ---------------------------------------------------------------------

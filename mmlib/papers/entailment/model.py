@@ -8,18 +8,22 @@ reconstructed. B is the batch, D the width, R the regions of an image, L the tok
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.features.encoders import CrossEncoder, ImageEncoder, Shape, only_first, small_bert
+from mmlib.features.encoders import (
+    CrossEncoder,
+    ImageEncoder,
+    Shape,
+    SingleStream,
+    only_first,
+    small_bert,
+)
 from mmlib.features.words import FrozenStates
-
-if TYPE_CHECKING:
-    from transformers import BertModel
 
 BRANCHES = ("te", "ve", "mm")
 
@@ -161,7 +165,8 @@ class Classifier(nn.Module):
     def forward(self, batch: Batch) -> Output:
         """All branches' logits; in training, where no loss counts for a branch, of no meaning."""
         if self.settings.model == "single":
-            return Output({"mm": self.heads["mm"](self.stream(batch))})
+            state = self.stream(batch.pair, batch.pair_mask, batch.pair_type, batch.images)
+            return Output({"mm": self.heads["mm"](state)})
         states: dict[str, Tensor] = {}
         attention = gates = None
         if "te" in self.branches:
@@ -208,40 +213,6 @@ class Classifier(nn.Module):
 
 def _branches(settings: Settings) -> tuple[str, ...]:
     return {"both": BRANCHES, "te": ("te",), "ve": ("ve",), "single": ("mm",)}[settings.model]
-
-
-class SingleStream(nn.Module):
-    """One transformer over [CLS] premise [SEP] hypothesis [SEP] and the regions after them."""
-
-    def __init__(
-        self, vocabulary: int, region_width: int, regions: int, positions: int, settings: Settings
-    ):
-        super().__init__()
-        self.project = nn.Linear(region_width, settings.width)
-        layers = settings.words_layers + settings.cross_layers
-        self.layers = small_bert(settings, layers, vocabulary, positions + regions)
-        only_first(self.layers.encoder.layer[-1])
-
-    def forward(self, batch: Batch) -> Tensor:
-        """The state (B, D) of [CLS]."""
-        words = self.layers.embeddings.word_embeddings(batch.pair)
-        regions = self.project(batch.images)
-        mask = torch.cat([batch.pair_mask, batch.pair_mask.new_ones(regions.shape[:2])], dim=1)
-        kinds = torch.cat([batch.pair_type, batch.pair_type.new_ones(regions.shape[:2])], dim=1)
-        out = self.layers(
-            inputs_embeds=torch.cat([words, regions], dim=1),
-            attention_mask=mask,
-            token_type_ids=kinds,
-            position_ids=places(self.layers, words.shape[1], regions.shape[1]),
-        )
-        return out.last_hidden_state[:, 0]
-
-
-def places(bert: "BertModel", words: int, regions: int) -> Tensor:
-    """Positions (1, words + regions): regions take the last ones, however long the texts are."""
-    last = bert.config.max_position_embeddings
-    device = bert.embeddings.word_embeddings.weight.device
-    return torch.tensor([[*range(words), *range(last - regions, last)]], device=device)
 
 
 def joint_loss(output: Output, labels: Tensor, counted: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mmlib.core.fit import seed_everything
+from mmlib.core.fit import seed_everything, warm_up_cosine
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.ranking import KS, average_precision, metrics, ranks_of_scores
 from mmlib.features.encoders import DualEncoder, Shape, Sizes
@@ -37,7 +37,7 @@ FRESH = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws an
 TOP = 30  # candidates of each image, and captions of each that are looked at
 DECAY = 0.02  # AdamW's, as in the paper
 WORDS = 40  # of a caption, at most
-WARM = 0.1  # of the steps, in which the learning rate rises
+WARM = 10  # one of so many steps, in which the learning rate rises before it falls by a cosine
 JUDGED = 100  # test images whose best texts the judge looks at
 RARE = 0.02  # a caption is rare that is true of at most this share of the training images
 SEVERAL = 2  # captions of each image on either end of the density dial
@@ -122,8 +122,7 @@ def golden_batches(
     """One epoch of batches of caption rows, in random order; what does not fill one is left out."""
     rows = rng.permutation(len(image_of))
     if phase.captions:
-        images = pd.Series(image_of[rows])
-        rows = rows[images.groupby(images).cumcount().to_numpy() < phase.captions]
+        rows = pd.Series(rows).groupby(image_of[rows]).head(phase.captions).to_numpy()
     for step in range(len(rows) // phase.batch):
         yield rows[step * phase.batch : (step + 1) * phase.batch]
 
@@ -141,11 +140,6 @@ def make_batch(
     return tuple(torch.from_numpy(part).to(device) for part in parts)  # type: ignore[return-value]
 
 
-def factor(done: float) -> float:
-    """The schedule: the share of the learning rate after a share of the training; cosine."""
-    return min(1.0, done / WARM) * (1 + math.cos(math.pi * done)) / 2
-
-
 def adamw(parameters: Any, rate: float) -> torch.optim.Optimizer:
     """The optimiser of both kinds of batches."""
     return torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY, fused=True)
@@ -160,10 +154,9 @@ def train(
 ) -> list[dict[str, float]]:  # fmt: skip
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
 
-    table: of images; looks: epoch -> the table as training sees it then, where that differs. dev:
-    is looked at, and chooses nothing. weak: pairs of the extra batches, at
-    `ratio` times the rate. excluded: pairs that are no negatives in any batch; nor are those of
-    `weak` in extra batches.
+    table: of images; looks: epoch -> the table as training sees it then. dev: is looked at, and
+    chooses nothing. weak: pairs of the extra batches, at `ratio` times the rate. excluded: pairs
+    that are no negatives in any batch; nor are those of `weak` in extra batches.
 
     Returns one dict an epoch: train_loss, weak_loss, and with dev dev_RSUM by the encoders, and
     dev_loss, which is 600 less that. Raises FloatingPointError when a loss is no longer a number.
@@ -173,7 +166,7 @@ def train(
     if excluded is not None and weak is not None:
         extra = Allowed(split.image_of, _joined(excluded, weak))
     steps = sum(1 for _ in golden_batches(split.image_of, phase, np.random.default_rng(0)))
-    history: list[dict[str, float]] = []
+    total, history = phase.epochs * steps, list[dict[str, float]]()
     for epoch in range(phase.epochs):
         rng, order = (np.random.default_rng([seed, epoch, k]) for k in range(2))
         seed_everything(seed, epoch)
@@ -185,7 +178,7 @@ def train(
         golden = golden_batches(split.image_of, phase, order)
         both = alternate(golden, split.image_of, weak, phase.batch, rng)
         for step, (captions, rows) in enumerate(both):
-            share = factor((epoch + (step + 1) / (steps + 1)) / phase.epochs)
+            share = warm_up_cosine(epoch * steps + step, total, total // WARM)
             pairs = [("train_loss", split.image_of[captions], captions, regular)]
             if rows is not None and weak is not None:
                 pairs.append(("weak_loss", weak.image[rows], weak.caption[rows], extra))
@@ -275,10 +268,9 @@ def some_captions(split: Split, which: str) -> Split:
         return split
     if which not in ("general", "rare") or split.fits is None:
         raise ValueError(f"captions {which!r}: all; or, where the truth is known, general or rare")
-    often = split.fits.sum(axis=0).astype(float)
-    order = np.lexsort((often if which == "rare" else -often, split.image_of))
-    place = pd.Series(split.image_of[order]).groupby(split.image_of[order]).cumcount().to_numpy()
-    kept = np.sort(order[place < SEVERAL])
+    table = pd.DataFrame({"image": split.image_of, "often": split.fits.sum(axis=0)})
+    table = table.sort_values("often", ascending=which == "rare", kind="stable")
+    kept = np.sort(table.groupby("image").head(SEVERAL).index)
     return Split(
         split.rows, split.ids[kept], split.lengths[kept], tuple(split.texts[i] for i in kept),
         split.image_of[kept], split.fits[:, kept],

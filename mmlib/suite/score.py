@@ -1,10 +1,10 @@
-"""Trained models in one file, and your own pairs of pictures and captions scored by them.
+"""Models of paper 02 in one file, and your own pairs of pictures and captions scored by them.
 
 ```python
-from mmlib.papers.entailment import pairs
+from mmlib.suite import score
 
-judge = pairs.read(pairs.SMALL)
-judge.score(pairs.read_csv("pairs.csv"), prior=0.05)
+judge = score.read(score.SMALL)
+judge.score(score.read_csv("pairs.csv"), prior=0.05)
 ```
 """
 
@@ -19,27 +19,27 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image, UnidentifiedImageError
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from scipy.special import expit, logit
 from torch import Tensor
 
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import write_atomic
+from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
 from mmlib.features.words import Words
 from mmlib.papers.entailment.arrays import Arrays
 from mmlib.papers.entailment.batches import encode
-from mmlib.papers.entailment.data import frozen
+from mmlib.papers.entailment.data import frozen, metadata_of
 from mmlib.papers.entailment.inputs import EVERY, Scale
 from mmlib.papers.entailment.judging import Calibration, fresh_model, main_branch, scores
 from mmlib.papers.entailment.metrics import best_threshold
 from mmlib.papers.entailment.model import Classifier, Settings
 from mmlib.world import backbone
 
-FORMAT = 1
-SMALL = Path(__file__).with_name("judge.safetensors")  # of the picture world, by ci/small_judge.py
+SMALL = PACKAGE / "world" / "judge.safetensors"  # of the picture world, by ci/small_judge.py
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,14 @@ def read_csv(path: Path | str) -> list[Row]:
     path, rows = Path(path), []
     try:
         lines = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
     if not lines or [name.strip() for name in lines[0][:2]] != ["image", "caption"]:
-        raise DataError(
-            Problem(path, 1, "is not image,caption", "name the columns in the first line")
-        )
+        raise DataError(Problem(path, 1, "is not image,caption", "name the columns there"))
     for number, fields in enumerate(lines[1:], start=2):
+        image, caption, *others = [*map(str.strip, fields), "", ""]
         if not any(fields):
             continue
-        image, caption, *others = (*map(str.strip, fields), "", "")[: max(2, len(fields))]
         if not caption:
             raise DataError(Problem(path, number, "has no caption", "write image,caption"))
         if not (path.parent / image).is_file():
@@ -83,32 +81,33 @@ def keep(
     path: Path, arrays: Arrays, shape: Shape, retriever: Mapping[str, Tensor],
     judge: Classifier | None = None, card: str = "", space: int = 64,
 ) -> None:  # fmt: skip
-    """Write a retriever, or a judge with the one that it reads, into one file.
+    """Write an ALBEF-like retriever, or a judge and the one that it reads, into a file (float16).
 
-    shape, space: of the retriever, an ALBEF-like one. arrays: whose vocabulary, scales and
-    calibration pairs go with it. card: what to know of the model before it is used. Weights are
-    float16. Raises ValueError for a judge that reads a BERT, which does not fit into a file.
+    shape, space: of the retriever. arrays: whose vocabulary, scales and calibration pairs go with
+    it. card: what to know of the model before it is used. Raises ValueError for a judge that reads
+    a BERT, which does not fit into a file.
     """
     if arrays.states is not None and judge is not None:
         raise ValueError("a judge that reads a BERT cannot be kept in one file")
     parts = {f"retriever.{name}": value for name, value in retriever.items()}
-    meta = {
-        "format": FORMAT, "words": arrays.words.words, "shape": asdict(shape), "space": space,
-        "card": card, "stems": dict(arrays.frozen.weights),
-        "unknown": getattr(arrays.frozen.weights, "unknown", 0.0), "judge": None,
-    }  # fmt: skip
     parts["regions"] = torch.from_numpy(arrays.region_scale)
+    stems, meta = arrays.frozen.weights, {}
     if judge is not None:
         own = arrays.calibration
         deep = scores(judge, arrays.encoded(own, judge.settings), arrays.images)
         raw = deep[main_branch(deep)]
         how = Calibration.fit(arrays, raw, EVERY)
         parts |= {f"judge.{name}": value for name, value in judge.state_dict().items()}
-        odds = torch.from_numpy(how.margin(raw, own.given) + how.limit)
-        meta |= {"judge": asdict(judge.settings), "weights": how.weights.tolist(),
-                 "mean": arrays.scale.mean.tolist(), "deviation": arrays.scale.deviation.tolist(),
-                 "labels": own.samples.label.tolist(),
-                 "odds": odds.numpy().round(3).tolist()}  # fmt: skip
+        meta = {
+            "weights": how.weights.tolist(), "labels": own.samples.label.tolist(),
+            "odds": (how.margin(raw, own.given) + how.limit).round(3).tolist(),
+            "mean": arrays.scale.mean.tolist(), "deviation": arrays.scale.deviation.tolist(),
+        }  # fmt: skip
+    meta |= {
+        "words": arrays.words.words, "shape": asdict(shape), "space": space, "card": card,
+        "stems": dict(stems), "unknown": getattr(stems, "unknown", 0.0),
+        "judge": asdict(judge.settings) if judge else None,
+    }  # fmt: skip
     half = {n: (v.half() if v.is_floating_point() else v).contiguous() for n, v in parts.items()}
     write_atomic(path, lambda p: save_file(half, p, {"mmlib": json.dumps(meta)}))
 
@@ -116,14 +115,10 @@ def keep(
 def read(path: Path | str) -> "Scorer":
     """A file of `keep`. Raises DataError for anything else; nothing is ever unpickled."""
     try:
-        with safe_open(path, "pt") as file:
-            meta = json.loads((file.metadata() or {})["mmlib"])
-        parts = load_file(path)
-        if meta["format"] != FORMAT:
-            raise KeyError(f"format {meta['format']}")
+        meta = json.loads(metadata_of(Path(path))["mmlib"])
+        return Scorer(meta, {name: value.float() for name, value in load_file(path).items()})
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise DataError(f"{path}: no model that pairs.keep has written ({error})") from None
-    return Scorer(meta, {name: value.float() for name, value in parts.items()})
+        raise DataError(f"{path}: no model that score.keep has written ({error})") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,53 +142,49 @@ class Scorer:
         """
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
-        table = pd.DataFrame(
-            {"image": [str(r.image) for r in rows], "caption": [r.caption for r in rows]}
-        )
+        table = pd.DataFrame([{"image": str(row.image), "caption": row.caption} for row in rows])
         odds, cosine = self._odds(rows)
         if odds is None:
             return table.assign(cosine=cosine.round(4))
         labels, known = np.array(self.meta["labels"]), np.array(self.meta["odds"])
         own = labels.mean()
         share = prior or own
-        shift = np.log(share / (1 - share)) - np.log(own / (1 - own))
+        shift = logit(share) - logit(own)
         counts = np.where(labels == 1, share / own, (1 - share) / (1 - own))
-        limit = best_threshold(labels, known, counts) + shift
-        return table.assign(
-            **{"log odds": (odds + shift).round(3), "probability": _chance(odds + shift).round(4)},
-            threshold=round(float(_chance(limit)), 4), entailed=odds + shift >= limit,
-        )  # fmt: skip
+        odds, limit = odds + shift, best_threshold(labels, known, counts) + shift
+        told = {"log odds": odds.round(3), "probability": expit(odds).round(4)}
+        return table.assign(**told, threshold=round(float(expit(limit)), 4), entailed=odds >= limit)
+
+    def _part(self, name: str) -> dict[str, Tensor]:
+        return {n.removeprefix(name): v for n, v in self.parts.items() if n.startswith(name)}
 
     def _odds(self, rows: Sequence[Row]) -> tuple[np.ndarray | None, np.ndarray]:
         """Log odds (n,) at the calibration's prior, or None without a judge, and cosines (n,)."""
-        words, shape = Words(self.meta["words"]), Shape(**self.meta["shape"])
-        images = self._regions(rows)
-        weights = {n.removeprefix("retriever."): v for n, v in self.parts.items() if n[0] == "r"}
-        del weights["regions"]
-        premise = [" ".join(r.others) for r in rows]
-        merged = {text: r.others for text, r in zip(premise, rows, strict=True) if text}
-        texts = sorted({r.caption for r in rows} | {one for r in rows for one in r.others})
+        words, meta, images = Words(self.meta["words"]), self.meta, self._regions(rows)
+        premise, n = tuple(" ".join(row.others) for row in rows), len(rows)
         stems = Weights([])
-        stems.update(self.meta["stems"])
-        stems.unknown = self.meta["unknown"]
-        known = frozen(weights, shape, self.meta["space"], words, images, texts, stems, merged)
-        n = len(rows)
+        stems.update(meta["stems"])
+        stems.unknown = meta["unknown"]
+        known = frozen(
+            self._part("retriever."), Shape(**meta["shape"]), meta["space"], words, images,
+            sorted({text for row in rows for text in (row.caption, *row.others)}), stems,
+            {text: row.others for text, row in zip(premise, rows, strict=True)},
+        )  # fmt: skip
         samples = Samples(
-            tuple(premise), tuple(r.caption for r in rows), np.arange(n), np.zeros(n, dtype=int),
+            premise, tuple(row.caption for row in rows), np.arange(n), np.zeros(n, dtype=int),
             ("mme",) * n, ("yours",) * n, tuple(map(str, range(n))),
         )  # fmt: skip
         raw = known.inputs(samples)
-        if self.meta["judge"] is None:
+        if meta["judge"] is None:
             return None, raw[:, 4]
-        settings = Settings(**self.meta["judge"])
+        settings = Settings(**meta["judge"])
         model = fresh_model(settings, len(words), images)
-        own = {n.removeprefix("judge."): v for n, v in self.parts.items() if n.startswith("judge.")}
-        model.load_state_dict(own)
+        model.load_state_dict(self._part("judge."))
         encoded = encode(samples, words, words, settings.max_premise, settings.max_hypothesis)
-        deep = scores(model.eval(), encoded, images)
-        scale = Scale(np.array(self.meta["mean"]), np.array(self.meta["deviation"]))
-        how = Calibration(np.array(self.meta["weights"]), EVERY, 0.0)
-        return how.margin(deep[main_branch(deep)], scale(raw)), raw[:, 4]
+        deep = scores(model, encoded, images)
+        given = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(raw)
+        how = Calibration(np.array(meta["weights"]), EVERY, 0.0)
+        return how.margin(deep[main_branch(deep)], given), raw[:, 4]
 
     def _regions(self, rows: Sequence[Row]) -> np.ndarray:
         """Regions (n, R, W) of pictures by the picture world's network, standardised."""
@@ -203,12 +194,6 @@ class Scorer:
                 with Image.open(row.image) as file:
                     opened.append(file.convert("RGB"))
             except (OSError, UnidentifiedImageError) as error:
-                raise DataError(
-                    f"{row.image}: no picture ({error}); mend or leave it out"
-                ) from None
+                raise DataError(f"{row.image}: no picture ({error}); mend it") from None
         mean, scale = self.parts["regions"].numpy()
         return ((backbone.extract(opened)[0] - mean) / scale).astype(np.float32)
-
-
-def _chance(odds: Any) -> Any:
-    return 1 / (1 + np.exp(-odds))

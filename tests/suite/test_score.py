@@ -10,10 +10,10 @@ import torch
 from PIL import Image
 
 from mmlib.core.errors import DataError
-from mmlib.papers.entailment import pairs
 from mmlib.papers.entailment.inputs import EVERY
 from mmlib.papers.entailment.judging import Calibration, Judge, fresh, main_branch, scores
 from mmlib.papers.entailment.retraining import build
+from mmlib.suite import score
 from mmlib.suite.cli import main
 
 ARRAYS = tiny.arrays()
@@ -35,8 +35,8 @@ def kept(tmp_path, judge):
     arrays = replace(ARRAYS, region_scale=np.ones((2, tiny.WIDTH), np.float32))
     path = tmp_path / "judge.safetensors"
     how = {"card": "Toy.", "space": 8}
-    pairs.keep(path, arrays, tiny.SHAPE, retriever.state_dict(), judge, **how)
-    pairs.keep(tmp_path / "r.safetensors", arrays, tiny.SHAPE, retriever.state_dict(), **how)
+    score.keep(path, arrays, tiny.SHAPE, retriever.state_dict(), judge, **how)
+    score.keep(tmp_path / "r.safetensors", arrays, tiny.SHAPE, retriever.state_dict(), **how)
     return path
 
 
@@ -48,7 +48,7 @@ def seen(monkeypatch):
         rows = [image.getpixel((0, 0))[0] for image in images]
         return ARRAYS.images[rows] + 1, None, ()
 
-    monkeypatch.setattr(pairs.backbone, "extract", extract)
+    monkeypatch.setattr(score.backbone, "extract", extract)
 
 
 def written(folder, *lines):
@@ -61,7 +61,7 @@ def written(folder, *lines):
 
 def test_scores_are_those_of_the_judge_that_was_kept(tmp_path, kept, seen, judge):
     path = written(tmp_path, "image,caption,caption", "3.png,dog cat,ball", "7.png,ball,tree,car")
-    table = pairs.read(kept).score(pairs.read_csv(path))
+    table = score.read(kept).score(score.read_csv(path))
     assert list(table.columns) == COLUMNS
     assert table["probability"].between(0, 1).all()
     chance = 1 / (1 + np.exp(-table["log odds"]))
@@ -70,12 +70,12 @@ def test_scores_are_those_of_the_judge_that_was_kept(tmp_path, kept, seen, judge
     own = ARRAYS.calibration
     deep = scores(judge, ARRAYS.encoded(own, judge.settings), ARRAYS.images)
     how = Calibration.fit(ARRAYS, deep[main_branch(deep)], EVERY)
-    assert pairs.read(kept).meta["weights"] == pytest.approx(how.weights.tolist())
+    assert score.read(kept).meta["weights"] == pytest.approx(how.weights.tolist())
 
 
 def test_a_prior_moves_odds_and_threshold(tmp_path, kept, seen):
-    rows = pairs.read_csv(written(tmp_path, "image,caption", "3.png,dog", "7.png,boat"))
-    scorer = pairs.read(kept)
+    rows = score.read_csv(written(tmp_path, "image,caption", "3.png,dog", "7.png,boat"))
+    scorer = score.read(kept)
     own = np.mean(scorer.meta["labels"])
     same, rare = scorer.score(rows), scorer.score(rows, prior=0.01)
     np.testing.assert_allclose(
@@ -88,10 +88,10 @@ def test_a_prior_moves_odds_and_threshold(tmp_path, kept, seen):
 
 
 def test_a_retriever_alone_gives_cosines(tmp_path, kept, seen):
-    rows = pairs.read_csv(written(tmp_path, "image,caption", "3.png,dog", "7.png,zebra"))
-    table = pairs.read(tmp_path / "r.safetensors").score(rows)
+    rows = score.read_csv(written(tmp_path, "image,caption", "3.png,dog", "7.png,zebra"))
+    table = score.read(tmp_path / "r.safetensors").score(rows)
     assert table["cosine"].between(-1.001, 1.001).all()
-    assert pairs.read(kept).card == "Toy."
+    assert score.read(kept).card == "Toy."
 
 
 @pytest.mark.parametrize(
@@ -105,24 +105,24 @@ def test_a_retriever_alone_gives_cosines(tmp_path, kept, seen):
 )
 def test_a_bad_row_is_named(tmp_path, lines, message):
     with pytest.raises(DataError, match=message):
-        pairs.read_csv(written(tmp_path, *lines))
+        score.read_csv(written(tmp_path, *lines))
 
 
 def test_what_is_no_picture_and_what_is_no_model_is_named(tmp_path, kept):
     path = written(tmp_path, "image,caption", "3.png,dog")
     (tmp_path / "3.png").write_text("no picture")
     with pytest.raises(DataError, match=r"3\.png: no picture"):
-        pairs.read(kept).score(pairs.read_csv(path))
+        score.read(kept).score(score.read_csv(path))
     with pytest.raises(DataError, match=r"pairs\.csv: no model"):
-        pairs.read(path)
+        score.read(path)
     with pytest.raises(DataError, match="cannot be read"):
-        pairs.read_csv(tmp_path / "gone.csv")
+        score.read_csv(tmp_path / "gone.csv")
 
 
 def test_a_judge_that_reads_a_bert_is_not_kept(tmp_path, judge):
     told = replace(ARRAYS, states=object())
     with pytest.raises(ValueError, match="BERT"):
-        pairs.keep(tmp_path / "x", told, tiny.SHAPE, {}, judge)
+        score.keep(tmp_path / "x", told, tiny.SHAPE, {}, judge)
 
 
 def test_the_command_writes_a_table(tmp_path, kept, seen, capsys):
@@ -136,19 +136,19 @@ def test_the_command_writes_a_table(tmp_path, kept, seen, capsys):
     assert "no model" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not pairs.SMALL.exists(), reason="the small judge is not made")
+@pytest.mark.skipif(not score.SMALL.exists(), reason="the small judge is not made")
 def test_the_small_judge_knows_its_world(tmp_path):
     """It ships: small, with a card, and it tells true captions of new scenes from false ones."""
     from mmlib.world import captioned_images
 
-    assert pairs.SMALL.stat().st_size < 2e6
-    scorer, images = pairs.read(pairs.SMALL), captioned_images("val", 40, 5)
+    assert score.SMALL.stat().st_size < 2e6
+    scorer, images = score.read(score.SMALL), captioned_images("val", 40, 5)
     assert "picture world" in scorer.card
     rows = []
     for i, own in enumerate(images.captions):
         path = tmp_path / f"{i}.png"
         images.open_image(i).save(path)
         other = images.captions[(i + 1) % 40][0]
-        rows += [pairs.Row(path, own[0], own[1:]), pairs.Row(path, other, own[1:])]
+        rows += [score.Row(path, own[0], own[1:]), score.Row(path, other, own[1:])]
     odds = scorer.score(rows)["log odds"].to_numpy()
     assert (odds[0::2] > odds[1::2]).mean() > 0.8
