@@ -1,0 +1,118 @@
+"""The data of each tier: what is true, what is kept apart, and that nothing leaks."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mmlib.features import words
+from mmlib.papers.entailment import data, experiment, judging
+from mmlib.papers.entailment.data import load_arrays, load_documents, starts_of
+from mmlib.papers.entailment.judging import training_rows
+from mmlib.papers.entailment.model import INDICATORS
+
+
+@pytest.fixture(scope="module")
+def study():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "WORLD_IMAGES", {"train": 40, "val": 6, "test": 20})
+        patch.setattr(data, "JUDGES", {"train": 24, "dev": 6, "calibration": 12})
+        patch.setattr(data, "EDITED", {"train": 12, "val": 4, "test": 10})
+        patch.setattr(data, "ASKED", 15)
+        patch.setattr(os, "cpu_count", lambda: 1)
+        yield load_documents("world")["world"]
+
+
+def test_candidates_are_labelled_by_logic(study):
+    arrays, test = study.arrays, study.arrays.splits["test"]
+    own = arrays.tests["candidates"].samples
+    place = {row: i for i, row in enumerate(test.rows)}
+    for image, text, label in zip(own.image, own.hypothesis, own.label, strict=True):
+        columns = [c for c, one in enumerate(test.texts) if one == text]
+        assert any(test.fits[place[image], c] == label for c in columns)
+    foreign = [set(study.captions[i]) for i in own.image]
+    fewer = sum(t in said for t, said in zip(own.hypothesis, foreign, strict=True))
+    assert fewer < 0.1 * len(own)  # other images may have a caption word for word
+
+
+def test_each_kind_of_pairs_is_about_images_of_its_own(study):
+    arrays, first = study.arrays, study.rows["judges"][0]
+    seen = {name: set(own.samples.image[own.samples.image >= 0]) for name, own in
+            {"train": arrays.train, "dev": arrays.dev, "calibration": arrays.calibration,
+             **arrays.tests}.items()}  # fmt: skip
+    names = list(seen)
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            assert not seen[one] & seen[other], (one, other)
+    mined = set(arrays.splits["train"].rows.tolist())
+    assert not mined & (seen["train"] | seen["dev"] | seen["calibration"])
+    assert seen["calibration"] <= set(range(first + 30, first + 42))
+
+
+def test_noise_is_in_what_is_looked_at_and_not_in_what_is_clean(study):
+    arrays = study.arrays
+    added = arrays.images - arrays.clean
+    np.testing.assert_allclose(added.std(axis=(0, 1)), arrays.noise, rtol=0.1)
+    one, again, other = (arrays.looked_at(*key) for key in ((0, 1), (0, 1), (0, 2)))
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+    np.testing.assert_allclose((one - arrays.clean).std(axis=(0, 1)), arrays.noise, rtol=0.1)
+
+
+def test_full_learns_from_labels_of_logic_alone(study):
+    rows = training_rows(study.arrays.train, experiment.full("world"))
+    samples = study.arrays.train.samples
+    assert {samples.source[i] for i in rows} == {"world", "candidate"}
+    assert {samples.kind[i] for i in rows} == set(INDICATORS)
+    every = {one.system: one for one in experiment.judges("world")}
+    own = training_rows(study.arrays.train, every["With own captions"])
+    assert {samples.source[i] for i in own} - {"world", "candidate"} == {
+        "own caption", "random caption"
+    }  # fmt: skip
+
+
+def test_inputs_are_known_of_all_that_is_asked(study):
+    for own in (study.arrays.calibration, *study.arrays.tests.values()):
+        assert own.given.shape == (len(own), 6)
+        assert np.isfinite(own.given).all()
+    calibration = study.arrays.calibration.given
+    np.testing.assert_allclose(calibration.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(calibration.std(axis=0), 1, atol=1e-3)
+
+
+def test_a_machine_without_a_tokenizer_reads_every_text(study, monkeypatch):
+    def gone(text):
+        raise AssertionError(f"tokenized {text!r}")
+
+    monkeypatch.setattr(words, "tokenize", gone)
+    arrays = study.arrays
+    for own in (arrays.train, arrays.calibration, *arrays.tests.values()):
+        arrays.encoded(own, experiment.budget("world", "world").judge.classifier)
+    arrays.encoded(arrays.pairs("train", np.array([[0, 7], [3, 1]])), judging.Settings())
+
+
+def test_the_fingerprint_is_of_what_is_read(study):
+    again = load_arrays({"world": study}, "world")["world"]
+    assert again.fingerprint == study.arrays.fingerprint
+    other = replace(study.arrays, images=study.arrays.images + 1e-3)
+    assert other.fingerprint != study.arrays.fingerprint
+
+
+def test_judges_start_from_the_retriever_and_the_small_bert(study):
+    one = experiment.full("world")
+    settings = one.settings(experiment.budget("world", "world").judge.classifier)
+    model, begun = judging.fresh(one, settings, study.arrays)
+    assert {n.split(".")[0] for n in begun} == {"image", "words", "cross", "text"}
+    state = model.state_dict()
+    for name in ("image.project.weight", "cross.layers.0.output.dense.weight"):
+        np.testing.assert_array_equal(state[name], study.arrays.retriever[name])
+    assert {n.split(".")[0] for n in starts_of(study.arrays.retriever)} == {
+        "image", "words", "cross", "stream"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("tier", "datasets"), [("moon", ()), ("world", ("flickr8k",))])
+def test_what_is_not_there_is_named(tier, datasets):
+    with pytest.raises(ValueError, match=r"no (tier 'moon'|data 'flickr8k')"):
+        load_documents(tier, datasets)
