@@ -39,37 +39,31 @@ DATA = ("w/o VE data", "w/o TE data", "w/o image masking")
 MISSING = "these systems are not on record"
 
 
-# --- Judges --------------------------------------------------------------------------------------
-
-
 def _judges(
-    evidence: Evidence, seeds: Seeds, better: str, worse: Mapping[str, float], metric: str = F05,
-    how: tuple[str, str] = ("alone", "alone"),
+    evidence: Evidence, seeds: Seeds, terms: Mapping[str, float], metric: str = F05,
+    how: str = "alone",
 ) -> Effect | None:  # fmt: skip
-    """A figure of one judge minus a weighted mean of others'; None where one is missing."""
+    """A weighted sum of a figure of judges, paired by pair and seed; None where one is missing."""
     [dataset] = evidence.datasets
     test = main_test(evidence, dataset)
-    systems = {better: how[0], **dict.fromkeys(worse, how[1])}
-    if not all(evidence.has(dataset, name, own, test) for name, own in systems.items()):
+    if not all(evidence.has(dataset, name, how, test) for name in terms):
         return None
-    parts = pair_shares(evidence, dataset, better, metric, how[0], seeds)
-    for name, weight in worse.items():
-        parts = parts - weight * pair_shares(evidence, dataset, name, metric, how[1], seeds)
-    return crossed(parts, evidence.clusters(dataset, test))
+    parts = [w * pair_shares(evidence, dataset, n, metric, how, seeds) for n, w in terms.items()]
+    return crossed(np.sum(parts, axis=0), evidence.clusters(dataset, test))
 
 
-def _gaps(pairs: Mapping[str, tuple[str, Mapping[str, float]]], metric: str = F05) -> Callable:
-    """A part each: a judge and the judges that it is held against, with their weights."""
+def _gaps(named: Mapping[str, Mapping[str, float]], metric: str = F05) -> Callable:
+    """A part each: a weighted sum of judges' figures."""
 
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
-        found = {n: _judges(evidence, seeds, *pair, metric) for n, pair in pairs.items()}
+        found = {n: _judges(evidence, seeds, terms, metric) for n, terms in named.items()}
         return {n: one for n, one in found.items() if one is not None} or MISSING
 
     return effects
 
 
-def _over(*others: str, metric: str = F05) -> Callable:
-    return _gaps({f"Full − {other}": ("Full", {other: 1.0}) for other in others}, metric)
+def _over(*others: str) -> Callable:
+    return _gaps({f"Full − {other}": {"Full": 1, other: -1} for other in others})
 
 
 def _floors(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -77,23 +71,15 @@ def _floors(evidence: Evidence, seeds: Seeds) -> Effects:
     rival = strongest(evidence, dataset)
     found = {}
     for metric in RANKED:
-        one = _judges(evidence, seeds, "Full", {rival: 1.0}, metric, ("margin", "margin"))
+        one = _judges(evidence, seeds, {"Full": 1, rival: -1}, metric, "margin")
         if one is not None:
             found[f"{metric}, over {rival}"] = one
     return found or MISSING
 
 
-def _most(evidence: Evidence, seeds: Seeds) -> Effects:
-    others = {name: -0.5 for name in DATA[1:]}
-    one = _judges(evidence, seeds, DATA[0], {name: -w for name, w in others.items()})
-    if one is None:
-        return MISSING
-    return {"": Effect(-one.effect, one.se, one.df, one.per_seed, one.seeds)}
-
-
 def _own_captions(evidence: Evidence, seeds: Seeds) -> Effects:
     without, with_them = OWN_CAPTIONS.get(evidence.header["tier"], ("", ""))
-    return _gaps({f"{without} − {with_them}": (without, {with_them: 1.0})})(evidence, seeds)
+    return _gaps({f"{without} − {with_them}": {without: 1, with_them: -1}})(evidence, seeds)
 
 
 ERRORS = {"number": "number", "actor": "person or animal", "object": "other thing"}
@@ -117,9 +103,6 @@ def _errors(evidence: Evidence, seeds: Seeds) -> Effects:
     return found
 
 
-# --- Retrievers ----------------------------------------------------------------------------------
-
-
 def gain(
     evidence: Evidence, seeds: Seeds, family: str, rung: tuple[str, str], metric: str,
     over: tuple[str, str] = (REFERENCE, ""), captions: str = "",
@@ -133,7 +116,7 @@ def gain(
     return a - b
 
 
-def _crossed(evidence: Evidence, values: np.ndarray) -> Effect:
+def over_images(evidence: Evidence, values: np.ndarray) -> Effect:
     """Over seeds and those test images that have a value."""
     [dataset] = evidence.datasets
     known = np.isfinite(values).all(axis=0)
@@ -153,7 +136,7 @@ def _mean_gain(
         own = metrics or relevance(evidence, evidence.datasets[0])[:1]
         each = [gain(evidence, seeds, f, rung, m) for f in FAMILIES for m in own]
         there = [one for one in each if one is not None]
-        return {"": _crossed(evidence, scale * np.mean(there, axis=0))} if there else MISSING
+        return {"": over_images(evidence, scale * np.mean(there, axis=0))} if there else MISSING
 
     return effects
 
@@ -167,7 +150,7 @@ def _weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     level = {f: evidence.means(dataset, name_of(f, REFERENCE), "RSUM").mean() for f in known}
     low = min(level, key=level.__getitem__)
     rest = np.mean([own for f, own in known.items() if f != low], axis=0)
-    return {f"{PAPERS_NAMES[low]}-like − others": _crossed(evidence, known[low] - rest)}
+    return {f"{PAPERS_NAMES[low]}-like − others": over_images(evidence, known[low] - rest)}
 
 
 def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -184,14 +167,14 @@ def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
             shares.append(100 * own / level)
         else:
             found.append(shares[0] - shares[1])
-    return {"": _crossed(evidence, np.mean(found, axis=0))} if found else MISSING
+    return {"": over_images(evidence, np.mean(found, axis=0))} if found else MISSING
 
 
 def _by_family(rung: tuple[str, str], metric: str) -> Callable[[Evidence, Seeds], Effects]:
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
         each = {f: gain(evidence, seeds, f, rung, metric) for f in FAMILIES}
         found = {
-            f"{PAPERS_NAMES[f]}'s place": _crossed(evidence, own)
+            f"{PAPERS_NAMES[f]}'s place": over_images(evidence, own)
             for f, own in each.items()
             if own is not None
         }
@@ -207,7 +190,7 @@ def _density(evidence: Evidence, seeds: Seeds) -> Effects:
     ]
     if ends[0] is None or ends[1] is None:
         return "the truth is known in the world only"
-    return {"": _crossed(evidence, ends[0] - ends[1])}
+    return {"": over_images(evidence, ends[0] - ends[1])}
 
 
 def _of_images(metric: str, why: str, less: float = 0.0) -> Callable[[Evidence, Seeds], Effects]:
@@ -217,7 +200,7 @@ def _of_images(metric: str, why: str, less: float = 0.0) -> Callable[[Evidence, 
         [dataset] = evidence.datasets
         if not evidence.has(dataset, PAIRS, metric):
             return why
-        return {"": _crossed(evidence, evidence.values(dataset, PAIRS, metric, [0]) - less)}
+        return {"": over_images(evidence, evidence.values(dataset, PAIRS, metric, [0]) - less)}
 
     return effects
 
@@ -236,7 +219,7 @@ CLAIMS = (
     Claim(
         "C2", "the gain is in precision", "precision +15.2 (TE), +13.3 (VE); recall −16.6, −13.2",
         "precision, Full − mean of both branches alone", POINTS, 1.0, POINT_WHY,
-        effects=_gaps({"": ("Full", {"Only TE": 0.5, "Only VE": 0.5})}, "precision"),
+        effects=_gaps({"": {"Full": 1, "Only TE": -0.5, "Only VE": -0.5}}, "precision"),
     ),
     Claim(
         "C3", "every source of training data helps", "−13.3 w/o VE, −2.8 w/o TE, −0.9 w/o masking",
@@ -245,7 +228,7 @@ CLAIMS = (
     Claim(
         "C3b", "visual entailment data help most", "−13.3 against −2.8 and −0.9",
         "F0.5 without: mean of the other two − VE", POINTS, 1.0, POINT_WHY,
-        effects=_most,
+        effects=_gaps({"": {DATA[0]: -1, DATA[1]: 0.5, DATA[2]: 0.5}}),
     ),
     Claim(
         "C4", "a text encoder of its own beats sharing the image branch's", "+4.3",

@@ -60,12 +60,11 @@ trained on other scenes. No label of entailment was in either. What holds here s
 behaves where the truth is known, not how well it would do on photographs.""",
     "flickr8k": """*Real photographs, captions and judgments.* Text pairs are SICK's, in both
 directions. Image-text pairs are SICK's that go back to Flickr8k captions, an image's own captions
-as positives, and other images' captions as negatives, of which some are true. The test is what at
-least three people said of test images and captions ("describes the image, possibly with minor
-mistakes", which is more generous than entailment); a fifth of the judged images, for calibration,
-is not in it. A BERT, where one lies in the data folder, stays frozen and reads each sentence by
-itself; layers on top of it read the pair. If it is all-MiniLM-L6-v2, know that its own training saw
-captions of Flickr30K, which contains Flickr8k.""",
+as positives, and other images' as negatives, of which some are true. The test is what at least
+three people said of test images and captions ("describes the image, possibly with minor mistakes",
+which is more generous than entailment); a fifth of the judged images, for calibration, is not in
+it. A BERT, where one lies in the data folder, stays frozen and reads each sentence by itself. If it
+is all-MiniLM-L6-v2, know that its own training saw captions of Flickr30K, which holds Flickr8k.""",
     "paper": """SNLI-VE on Flickr30K's images, as far as its files are in the data folder. The
 paper's own test set was not published; tests are SNLI-VE's.""",
 }
@@ -99,9 +98,6 @@ def load_documents(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> di
 def load_arrays(studies: Mapping[str, Study], tier: str) -> dict[str, Arrays]:
     """The same as arrays."""
     return {name: own.arrays for name, own in studies.items()}
-
-
-# --- Parts ---------------------------------------------------------------------------------------
 
 
 def flat(captions: Sequence[Sequence[str]], rows: Iterable[int]) -> tuple[list[str], np.ndarray]:

@@ -11,23 +11,20 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from mmlib.core import plots
-from mmlib.core.claims import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.fit import still_improving
 from mmlib.core.tables import beside, paper_values
 from mmlib.papers.entailment.arrays import KINDS
-from mmlib.papers.entailment.claims import gain
+from mmlib.papers.entailment.claims import gain, over_images
 from mmlib.papers.entailment.data import Study
 from mmlib.papers.entailment.experiment import (
     FAMILIES,
     FLOORS,
     MINING,
-    ORACLE,
     PAIRS,
     PAPERS_NAMES,
     RANKED,
     REFERENCE,
-    SHORTEST,
     judged,
     judges,
     main_test,
@@ -68,14 +65,6 @@ def fit_counts(fits: np.ndarray, image_of: np.ndarray) -> Figure:
     return figure
 
 
-def pictures_of(study: Study, split: str, caption: int, rows: Sequence[int]) -> Figure:
-    """A caption's own picture, and others of the split that it fits, by their numbers there."""
-    own = int(study.arrays.splits[split].image_of[caption])
-    shown = [own, *(int(i) for i in rows if i != own)][:8]
-    opened = [study.open_image(int(study.rows[split][i])) for i in shown]
-    return plots.show_pictures(opened, ["its own", *[""] * (len(shown) - 1)], columns=8, size=1.3)
-
-
 def sample_sheet(study: Study, rows: Sequence[int]) -> Figure:
     """Fig. 6: training pairs as one who labels them sees them; black without a picture."""
     samples, opened, titles = study.arrays.train.samples, [], []
@@ -102,9 +91,6 @@ def masked_regions(
         grey = Image.new("RGB", picture.size, (128, 128, 128))
         shown += [picture, Image.composite(grey, picture.convert("RGB"), hidden)]
     return plots.show_pictures(shown, columns=len(shown), size=1.6)
-
-
-# --- A training ----------------------------------------------------------------------------------
 
 
 def live_curves(histories: Mapping[str, Sequence[Mapping[str, float]]], which: str) -> Figure:
@@ -172,18 +158,6 @@ def judges_table(evidence: Evidence, dataset: str, test: str = "") -> pd.DataFra
     table = pd.DataFrame.from_dict(rows, orient="index").round(1)
     table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table
-
-
-def branches_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """ROC area and average precision of Full's branches and of branches trained alone."""
-    test, rows = main_test(evidence, dataset), {}
-    known = {"Full": "alone", "its text branch": "alone, TE", "its image branch": "alone, VE"}
-    asked = [(title, "Full", how) for title, how in known.items()]
-    asked += [(n, n, "alone") for n in ("Only TE", "Only VE", "Only VE, clean images")]
-    for title, name, how in asked:
-        if evidence.has(dataset, name, how, test):
-            rows[title] = {m: judged(evidence, dataset, name, m, how).mean() for m in METRICS[:2]}
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
 def errors_by_kind(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -290,8 +264,7 @@ def ladder(
                 values = gain(evidence, evidence.seeds, family, rung, metric)
                 if values is None:
                     continue
-                known = np.isfinite(values).all(axis=0)
-                one = crossed(values[:, known], evidence.clusters(dataset, "test")[known])
+                one = over_images(evidence, values)
                 at = y + 0.22 * (f - 1)
                 axis.plot([one.low, one.high], [at, at], color=plots.COLOURS[f], lw=2)
                 axis.plot(one.effect, at, "o", color=plots.COLOURS[f], ms=4)
@@ -318,9 +291,7 @@ def gains_table(
         for metric in metrics:
             if evidence.has(dataset, a, metric) and evidence.has(dataset, b, metric):
                 one, other = (evidence.values(dataset, name, metric) for name in (a, b))
-                known = np.isfinite(one - other).all(axis=0)
-                clusters = evidence.clusters(dataset, "test")[known]
-                e = crossed((one - other)[:, known], clusters)
+                e = over_images(evidence, one - other)
                 row[metric] = f"{e.effect:+.2f} [{e.low:+.2f}, {e.high:+.2f}]"
         if row:
             rows[title] = row
@@ -339,18 +310,6 @@ def dials_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if name.startswith(f"{both}, λ"):
             pairs[name.removeprefix("CLIP-like, ")] = (name, reference)
     return gains_table(evidence, dataset, pairs, ("mAP", "E@10", "RSUM"))
-
-
-def looking_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """What E@K is worth to one who never looks at the picture."""
-    names = ["Random ranking", SHORTEST, *(name_of(f, REFERENCE) for f in FAMILIES), ORACLE]
-    shown = ("E@10", "E@10, rarity", "mAP", "mAP, people", "P@1, people", "RSUM")
-    rows = {
-        name: {m: evidence.means(dataset, name, m).mean() for m in shown
-               if evidence.has(dataset, name, m)}
-        for name in names if evidence.has(dataset, name, "RSUM")
-    }  # fmt: skip
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
 def curves(evidence: Evidence, dataset: str) -> Figure:
@@ -376,9 +335,8 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
     """All tables and all figures that need nothing but evidence, by name."""
     [name] = evidence.datasets
     tables = {
-        "judges": judges_table(evidence, name), "branches": branches_table(evidence, name),
-        "mining": mining_table(evidence, name), "retrieval": retrieval_table(evidence, name),
-        "looking": looking_table(evidence, name), **beside_paper(evidence, name),
+        "judges": judges_table(evidence, name), "mining": mining_table(evidence, name),
+        "retrieval": retrieval_table(evidence, name), **beside_paper(evidence, name),
     }  # fmt: skip
     if evidence.has(name, "Full", "alone", "edits"):
         tables |= {"errors": errors_by_kind(evidence, name), "dials": dials_table(evidence, name)}

@@ -323,9 +323,6 @@ def train_and_score(
     return Answer(values, history, time.process_time() - started)
 
 
-# --- Kept weights --------------------------------------------------------------------------------
-
-
 def kept(
     function: Callable, job: Job, arrays: Arrays, make: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
@@ -373,9 +370,6 @@ class Miner:
 def _main_scores(model: Classifier, arrays: Arrays, pairs: Labelled, device: str) -> np.ndarray:
     found = scores(model, arrays.encoded(pairs, model.settings), arrays.images, device)
     return found[main_branch(found)]
-
-
-# --- Floors --------------------------------------------------------------------------------------
 
 
 def known_margin(arrays: Arrays, which: str, given: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -127,9 +127,6 @@ def best_threshold(
     return float(sorted_scores[last[int(np.argmax(values))]])
 
 
-# --- Retrieval -----------------------------------------------------------------------------------
-
-
 def entail_at_k(ranked: Sequence[Sequence[int]], entailed: np.ndarray, k: int) -> float:
     """E@K (eq. 13 [R]), in percent: the mean share of entailed or golden texts among the first K.
 

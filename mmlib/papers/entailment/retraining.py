@@ -29,8 +29,8 @@ from mmlib.papers.entailment.revision import (
     State,
     TwoRates,
     Weak,
-    alternate,
     candidates,
+    weak_batch,
 )
 
 FRESH = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
@@ -175,12 +175,11 @@ def train(
         model.train()
         images_now = looks(epoch) if looks else table
         losses: dict[str, list[Tensor]] = {"train_loss": [], "weak_loss": []}
-        golden = golden_batches(split.image_of, phase, order)
-        both = alternate(golden, split.image_of, weak, phase.batch, rng)
-        for step, (captions, rows) in enumerate(both):
+        for step, captions in enumerate(golden_batches(split.image_of, phase, order)):
             share = warm_up_cosine(epoch * steps + step, total, total // WARM)
             pairs = [("train_loss", split.image_of[captions], captions, regular)]
-            if rows is not None and weak is not None:
+            if weak is not None:
+                rows = weak_batch(split.image_of[captions], weak, phase.batch, rng)
                 pairs.append(("weak_loss", weak.image[rows], weak.caption[rows], extra))
             for name, images, texts, known in pairs:
                 loss = model.loss(*make_batch(images_now, split, images, texts, known, device))
@@ -277,9 +276,6 @@ def some_captions(split: Split, which: str) -> Split:
     )  # fmt: skip
 
 
-# --- Weak sets -----------------------------------------------------------------------------------
-
-
 def proposed(weights: Mapping[str, Tensor], plan: Plan, arrays: Arrays, device: str) -> np.ndarray:
     """(n, 2) the `TOP` foreign captions of each training image by a retriever's two encoders."""
     model = build("align", plan, arrays.images, len(arrays.words))
@@ -316,23 +312,18 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, device: str = "
     """
     own, fits = np.arange(len(split))[:, None] == split.image_of, split.fits
     if which in ("all", "rare") and fits is not None:
-        chosen = fits & ~own
-        if which == "rare":
-            chosen &= fits.mean(axis=0) <= RARE
+        chosen = fits & ~own & ((fits.mean(axis=0) <= RARE) | (which == "all"))
         return _weak(np.argwhere(chosen))
     pairs, margin = mined(job, arrays, device)
-    rng = np.random.default_rng([job.seed, 24])
-    if which == "miner":
-        return Weak(*pairs[margin >= 0].T, margin[margin >= 0])
-    if which == "random":
-        return random_weak(_weak(pairs[margin >= 0]), split.image_of, job.seed)
+    yes = pairs[margin >= 0]
+    if which in ("miner", "random"):
+        weak = Weak(*yes.T, margin[margin >= 0])
+        return weak if which == "miner" else random_weak(weak, split.image_of, job.seed)
     if which in ("candidates", "near misses") and fits is not None:
         truth = fits[pairs[:, 0], pairs[:, 1]]
-        if which == "candidates":
-            return _weak(pairs[truth])
-        false = pairs[~truth]
-        count = min(len(false), int((margin >= 0).sum()))
-        return _weak(false[np.sort(rng.choice(len(false), count, replace=False))])
+        true, false = pairs[truth], pairs[~truth]
+        drawn = np.random.default_rng([job.seed, 24]).permutation(len(false))[: len(yes)]
+        return _weak(true if which == "candidates" else false[np.sort(drawn)])
     raise ValueError(f"no pairs {which!r} here")
 
 
@@ -366,9 +357,6 @@ def sets_of(
         return None, fill
     excluded = weak if one.use in ("exclusion", "both") else None
     return excluded, weak if one.use in ("weak", "both") else fill
-
-
-# --- Measuring -----------------------------------------------------------------------------------
 
 
 def measured(
@@ -533,6 +521,7 @@ def rank_floor(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object
     noise = np.random.default_rng([7, max(job.seed, 0)]).random(
         (len(split), len(split.texts)), dtype=np.float32
     )
+    scores = noise
     if which == "shortest":
         scores = np.tile(-split.lengths.astype(np.float32), (len(split), 1))
     elif which == "frozen":
@@ -540,9 +529,7 @@ def rank_floor(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object
         scores = arrays.frozen.seen[split.rows] @ arrays.frozen.spoken[known].T
     elif which == "truth" and split.fits is not None:
         scores = split.fits * (1 + rarity(split.fits)) + 1e-3 * noise
-    elif which == "random":
-        scores = noise
-    else:
+    elif which != "random":
         raise ValueError(f"no floor {which!r} here")
     values = measured(scores, scores, split, arrays.people)
     return Answer({"test": values}, seconds=time.process_time() - began)

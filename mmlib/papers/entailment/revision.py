@@ -4,7 +4,7 @@ What the classifier calls entailed is kept out of a retriever's negatives and tr
 positives in extra batches.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 
 BLOCK = 500  # images whose similarities are looked through together
-
-# --- Finding entailed pairs (Sec. 4.1) -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -147,15 +145,3 @@ def effective_ratio(ratio: float, beta: float = 0.9) -> float:
     For alternating steps with a slowly changing second moment: (λ + β₁) / (1 + λβ₁).
     """
     return (ratio + beta) / (1 + ratio * beta)
-
-
-def alternate(
-    regular: Iterator[np.ndarray], image_of: np.ndarray, weak: Weak | None, size: int,
-    rng: np.random.Generator,
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:  # fmt: skip
-    """Each regular batch of caption rows with the rows of `weak` that follow it (None without)."""
-    for captions in regular:
-        if weak is None or not len(weak):
-            yield captions, None
-        else:
-            yield captions, weak_batch(image_of[captions], weak, size, rng)

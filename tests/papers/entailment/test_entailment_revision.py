@@ -24,7 +24,6 @@ from mmlib.papers.entailment.revision import (
     Allowed,
     TwoRates,
     Weak,
-    alternate,
     candidates,
     effective_ratio,
     weak_batch,
@@ -329,31 +328,6 @@ def test_every_choice_of_a_weak_batch_is_random():
     assert all(len(set(row)) == 8 for row in drawn.tolist())
     short = np.array([weak_batch(np.array([2, 3]), weak, 1, rng)[0] for _ in range(1000)])
     assert set(short) == {6, 7, 8}
-
-
-def regular_batches():
-    yield from (np.array([0, 1]), np.array([4, 5]), np.array([2, 3]))
-
-
-IMAGE_OF = np.array([0, 0, 1, 1, 2, 2])
-
-
-def test_a_weak_batch_follows_each_regular_batch():
-    weak = weak_set([2, 0, 1])
-    got = list(alternate(regular_batches(), IMAGE_OF, weak, 1, np.random.default_rng(0)))
-    assert [captions.tolist() for captions, _ in got] == [[0, 1], [4, 5], [2, 3]]
-    assert [rows.tolist() for _, rows in got] == [[1], [0], [2]]  # of the very images
-    rng = np.random.default_rng(3)
-    wanted = [weak_batch(IMAGE_OF[b], weak, 3, rng).tolist() for b in regular_batches()]
-    got = alternate(regular_batches(), IMAGE_OF, weak, 3, np.random.default_rng(3))
-    assert [rows.tolist() for _, rows in got] == wanted
-
-
-@pytest.mark.parametrize("weak", [None, weak_set([])], ids=["none", "empty"])
-def test_without_weak_pairs_there_is_no_extra_batch(weak):
-    got = list(alternate(regular_batches(), IMAGE_OF, weak, 2, np.random.default_rng(0)))
-    assert [captions.tolist() for captions, _ in got] == [[0, 1], [4, 5], [2, 3]]
-    assert [rows for _, rows in got] == [None] * 3
 
 
 # --- Two learning rates (Sec. 4.3) ---------------------------------------------------------------
