@@ -345,11 +345,15 @@ def trained(job: Job, arrays: Arrays, device: str = "cpu") -> Classifier:
 
 @dataclass(frozen=True, eq=False)
 class Miner:
-    """A trained judge that is asked about pairs of an image and a flat caption of a split."""
+    """A trained judge that is asked about pairs of an image and a flat caption of a split.
+
+    calibration: of network and inputs; alone: of the network.
+    """
 
     model: Classifier
     arrays: Arrays
     calibration: Calibration
+    alone: Calibration
     device: str = "cpu"
 
     @classmethod
@@ -357,8 +361,8 @@ class Miner:
         """The judge of a job, calibrated."""
         model = trained(job, arrays, device)
         deep = _main_scores(model, arrays, arrays.calibration, device)
-        seen = SEEN.get(model.settings.model, EVERY)
-        return cls(model, arrays, Calibration.fit(arrays, deep, seen), device)
+        both = (SEEN.get(model.settings.model, EVERY), ())
+        return cls(model, arrays, *(Calibration.fit(arrays, deep, seen) for seen in both), device)
 
     def margin(self, split: str, pairs: np.ndarray) -> np.ndarray:
         """Margins (n,) of pairs (n, 2); entailed where 0 or more."""

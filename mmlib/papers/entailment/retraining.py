@@ -60,8 +60,8 @@ class Plan:
     """What retrievers are like and how they are trained.
 
     transformers: sizes of all. space: width of the shared space. top_texts, top_images: of each
-    image and each text that ALBEF-like re-ranks. first: stage A of "dual" and of "align", which
-    grows out of it; tuned: stage B of each family. ratio: λ.
+    image and each text that ALBEF-like re-ranks. first: stage A of "dual" and of "align";
+    tuned: stage B of each family. ratio: λ.
     """
 
     transformers: Shape
