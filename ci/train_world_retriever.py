@@ -21,8 +21,9 @@ from mmlib import world
 from mmlib.core.fit import seed_everything
 from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
-from mmlib.papers.entailment.data import NOISE, RETRIEVERS, region_scale, split_of, standardised
+from mmlib.papers.entailment.data import NOISE, RETRIEVERS, split_of
 from mmlib.papers.entailment.experiment import BUDGETS
 from mmlib.papers.entailment.retraining import Phase, build, train
 

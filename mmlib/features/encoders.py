@@ -1,5 +1,6 @@
 """Small transformers over words and regions, and two of them that meet in a dot product."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,17 @@ def small_bert(
     attention = "eager" if seen else "sdpa"
     config = _config(settings, layers, vocabulary, positions, attn_implementation=attention)
     return BertModel(config, add_pooling_layer=False)
+
+
+def region_scale(features: np.ndarray) -> np.ndarray:
+    """(2, W): mean and deviation of each of the W over images and regions."""
+    sample = np.asarray(features[:: max(1, len(features) // 3000)], dtype=np.float32)
+    return np.stack([sample.mean(axis=(0, 1)), sample.std(axis=(0, 1)) + 1e-3])
+
+
+def standardised(parts: Sequence[np.ndarray], scale: np.ndarray) -> np.ndarray:
+    """Features (images, R, W) after one another, less the mean and by the deviation in `scale`."""
+    return np.concatenate([(np.asarray(p, dtype=np.float32) - scale[0]) / scale[1] for p in parts])
 
 
 class ImageEncoder(nn.Module):

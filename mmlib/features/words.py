@@ -122,6 +122,12 @@ class TokenStates:
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.states)
 
+    def units(self, text: str) -> np.ndarray:
+        """States (tokens, W) of a text's tokens, each of length 1."""
+        rows = np.array(self.ids(text), dtype=np.int64) - len(SPECIAL)
+        found = self.states[rows].astype(np.float32)
+        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
+
     def sentences(self) -> dict[str, np.ndarray]:
         """Each text's mean state, of length 1: a sentence vector, as all-MiniLM-L6-v2 makes it."""
         found = {}
@@ -130,6 +136,18 @@ class TokenStates:
             mean = self.states[rows].astype(np.float32).mean(axis=0)
             found[text] = mean / max(float(np.linalg.norm(mean)), 1e-9)
         return found
+
+
+def covered(said: np.ndarray, known: np.ndarray) -> tuple[float, float, float]:
+    """How well tokens match, unit vectors (n, W) of a hypothesis and (m, W) of a premise.
+
+    Recall of BERTScore (Zhang et al., ICLR 2020): the highest cosine of each token of the
+    hypothesis with one of the premise, its mean; the mean of the lowest third; and precision, the
+    same mean the other way round.
+    """
+    cosines = said @ known.T
+    best = np.sort(cosines.max(axis=1))
+    return best.mean(), best[: max(1, len(best) // 3)].mean(), cosines.max(axis=0).mean()
 
 
 class FrozenStates(nn.Module):

@@ -46,9 +46,9 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Pairs with labels, and the six numbers known of each.
+    """Pairs with labels, and the numbers (INPUTS) known of each.
 
-    samples; given (n, 6) scaled; weights (n,): how many pairs each stands for; about: what each
+    samples; given (n, 9) scaled; weights (n,): how many pairs each stands for; about: what each
     hypothesis is, such as the kind of edit, where known. Clusters are the samples' groups.
     """
 
@@ -158,8 +158,8 @@ class Arrays:
     def pairs(self, split: str, pairs: np.ndarray) -> Labelled:
         """Pairs (n, 2) of an image of a split and a flat caption, to be judged; labels are 0."""
         own, n = self.splits[split], len(pairs)
-        image, form = own.rows[pairs[:, 0]], "mme"
-        kinds: tuple[Kind, ...] = (form,) * n  # type: ignore[assignment]
+        image = own.rows[pairs[:, 0]]
+        kinds: tuple[Kind, ...] = ("mme",) * n
         samples = Samples(
             tuple(self.premises[i] for i in image), tuple(own.texts[c] for c in pairs[:, 1]),
             image, np.zeros(n, dtype=np.int64), kinds, (split,) * n, tuple(map(str, image)),

@@ -26,7 +26,7 @@ from mmlib.core.source import source_hash
 from mmlib.data import flickr8k, judgments, precomputed, sick, snli_ve
 from mmlib.data.caption_pairs import caption_pairs
 from mmlib.data.overlap import Weights
-from mmlib.features.encoders import Shape
+from mmlib.features.encoders import Shape, region_scale, standardised
 from mmlib.features.words import TokenStates, Words, padded
 from mmlib.papers.entailment.arrays import SPLITS, Arrays, Labelled, People, Split
 from mmlib.papers.entailment.experiment import Budget, budget
@@ -131,11 +131,18 @@ def frozen(
     with torch.no_grad():
         seen = [model.image_states(part)[1] for part in torch.from_numpy(images).split(256)]
         parts = zip(*(torch.from_numpy(one).split(256) for one in both), strict=True)
-        spoken = torch.cat([model.text_states(i[:, : n.max()], n)[2] for i, n in parts]).numpy()
-    vectors = states.sentences() if states else {}
-    sentences = np.stack([vectors[text] for text in texts]) if states else spoken
+        told = [(n, *model.text_states(i[:, : n.max()], n)) for i, n in parts]
+    spoken, sentences = torch.cat([vectors for *_, vectors in told]).numpy(), None
+    if states is None:
+        inner = [own[1 : n + 1] for some, all_states, *_ in told
+                 for n, own in zip(some.tolist(), all_states.numpy(), strict=True)]  # fmt: skip
+        states = TokenStates(texts, np.concatenate(inner), both[1], merged)
+        sentences = spoken
+    else:
+        vectors = states.sentences()
+        sentences = np.stack([vectors[text] for text in texts])
     row = {text: i for i, text in enumerate(texts)}
-    return Frozen(row, sentences, spoken, torch.cat(seen).numpy(), known, merged)
+    return Frozen(row, sentences, spoken, torch.cat(seen).numpy(), known, merged, states)
 
 
 def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[str, Tensor]:
@@ -150,17 +157,6 @@ def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[s
         some = {n: v for n, v in weights.items() if n.startswith(old)}
         found |= {f"stream.{new}{n.removeprefix(old)}": v for n, v in some.items()}
     return found | ({n: v.float() for n, v in load_file(text).items()} if text else {})
-
-
-def region_scale(features: np.ndarray) -> np.ndarray:
-    """(2, W): mean and deviation of each of the W over images and regions."""
-    sample = np.asarray(features[:: max(1, len(features) // 3000)], dtype=np.float32)
-    return np.stack([sample.mean(axis=(0, 1)), sample.std(axis=(0, 1)) + 1e-3])
-
-
-def standardised(parts: Sequence[np.ndarray], scale: np.ndarray) -> np.ndarray:
-    """Features (images, R, W) after one another, less the mean and by the deviation in `scale`."""
-    return np.concatenate([(np.asarray(p, dtype=np.float32) - scale[0]) / scale[1] for p in parts])
 
 
 def sentences_of(samples: Iterable[Samples], merged: Mapping[str, tuple[str, ...]]) -> set[str]:

@@ -38,9 +38,9 @@ MODULES = ("mmlib.papers.entailment.judging", "mmlib.papers.entailment.retrainin
 
 # Without SNLI-VE the paper's MME data would be CxC's and ECCV's: 65.9k of 595.4k (Table 2).
 WITHOUT_VE = 65.9 / 595.4
-# What Full does not learn from: in the world pairs made of captions, whose labels are guesses; on
-# photographs, where there are no others, those that were chosen for their words.
-LEFT_OUT = {"world": "own caption, random caption, hard caption", "flickr8k": "hard caption"}
+# What Full does not learn from: pairs made of captions, whose labels are guesses; on photographs
+# there are no others.
+LEFT_OUT = {"world": "own caption, random caption, hard caption"}
 PAIRS, MINING = "Pairs", "Mining"
 
 
@@ -71,10 +71,10 @@ def judges(tier: str) -> list[Judge]:
             replace(rows[2], system="Only VE, clean images", clean=True),
         ]
     elif tier == "flickr8k":
-        own = f"{one.without}, own caption, random caption"
+        own = "own caption, random caption, hard caption"
         rows += [
             replace(one, system="w/o own captions", without=own),
-            replace(one, system="With hard captions", without=""),
+            replace(one, system="w/o hard captions", without="hard caption"),
         ]
     return rows
 
@@ -85,9 +85,10 @@ FLOORS = (
     {"system": "Frozen cosine, nearest caption", "floor": "cosine, best"},
     {"system": "Frozen cosine, mean of captions", "floor": "cosine, mean"},
     {"system": "Frozen image cosine", "floor": "image cosine"},
+    {"system": "Frozen tokens (BERTScore)", "floor": "tokens covered"},
     {"system": "Inputs alone", "floor": "regression"},
 )
-RIVALS = tuple(row["system"] for row in FLOORS[1:5])  # what a judge has to beat
+RIVALS = tuple(row["system"] for row in FLOORS[1:6])  # what a judge has to beat
 
 FAMILIES = tuple(NAMES)
 REFERENCE = "extra golden"

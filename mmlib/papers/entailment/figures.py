@@ -143,10 +143,7 @@ def judges_table(evidence: Evidence, dataset: str, test: str = "") -> pd.DataFra
     test = test or main_test(evidence, dataset)
     paper = paper_values("entailment", "table3")
     rows = {}
-    names = [
-        *(row["system"] for row in FLOORS),
-        *(j.system for j in judges(evidence.header["tier"])),
-    ]
+    names = [*(r["system"] for r in FLOORS), *(j.system for j in judges(evidence.header["tier"]))]
     for name in (name for name in names if evidence.has(dataset, name, "margin", test)):
         row: dict[tuple[str, str], Any] = {}
         for how, title in (("margin", "with inputs"), ("alone", "network alone")):
@@ -315,7 +312,7 @@ def dials_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def curves(evidence: Evidence, dataset: str) -> Figure:
     """Dev figures over epochs, means over seeds with their range: judges, stage A, stage B."""
     panels = {
-        "dev_loss": [n for n in ("Only TE", "Only VE", "Single stream")],
+        "dev_loss": ["Only TE", "Only VE", "Single stream"],
         "dev_RSUM": [f"{NAMES[f]}, start" for f in ("dual", "align")],
         "dev_RSUM ": [name_of(f, REFERENCE) for f in FAMILIES],
     }

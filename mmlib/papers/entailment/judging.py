@@ -317,8 +317,7 @@ def train_and_score(
     for name, pairs in arrays.tests.items():
         told = by_branch(pairs)
         values[name] = {
-            metric: rounded(how.margin(told[branch], pairs.given))
-            for metric, (branch, how) in maps.items()
+            m: rounded(how.margin(told[branch], pairs.given)) for m, (branch, how) in maps.items()
         }
     return Answer(values, history, time.process_time() - started)
 
@@ -377,7 +376,7 @@ def _main_scores(model: Classifier, arrays: Arrays, pairs: Labelled, device: str
 
 
 def known_margin(arrays: Arrays, which: str, given: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Margins (n,) by a floor, from scaled INPUTS (n, 6).
+    """Margins (n,) by a floor, from scaled INPUTS (n, 9).
 
     which: "overlap" (words said + nearest caption), one of INPUTS, "random", or "regression", a
     logistic one on all of INPUTS. Raises ValueError for another one.

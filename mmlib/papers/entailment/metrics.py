@@ -145,5 +145,4 @@ def rarity(fits: np.ndarray) -> np.ndarray:
 
     fits (images, texts) bool: which texts are true of which of the n images; d is their number.
     """
-    images = len(fits)
-    return 1 - np.log(np.maximum(fits.sum(axis=0), 1)) / np.log(max(images, 2))
+    return 1 - np.log(np.maximum(fits.sum(axis=0), 1)) / np.log(max(len(fits), 2))

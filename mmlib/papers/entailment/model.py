@@ -36,14 +36,12 @@ class Settings(Shape):
     model: "both" (the paper's), "te", "ve" (Table 3's Only TE and Only VE trained alone), or
         "single", one transformer over words and regions, in OFA's place.
     text: "own" for TE's own BERT, "shared" for VE's text layers instead (w/o BERT).
-    gate: "vector" (a weight for each value) or "scalar" (one a branch). output: "softmax" over two
-        classes (the paper's) or "sigmoid".
+    output: "softmax" over two classes (the paper's) or "sigmoid".
     masking, masked: ρ and how many positives of a batch are copied with a masked image; 0: none.
     """
 
     model: Literal["both", "te", "ve", "single"] = "both"
     text: Literal["own", "shared"] = "own"
-    gate: Literal["vector", "scalar"] = "vector"
     output: Literal["softmax", "sigmoid"] = "softmax"
     masking: float = 0.4
     masked: int = 4
@@ -77,17 +75,16 @@ class Head(nn.Module):
 class Gate(nn.Module):
     """Eqs. 5 to 7 [R]: g_b = σ(W_b [h_te; h_ve] + b_b), h_mm = g_te ∘ h_te + g_ve ∘ h_ve.
 
-    kind "vector": W_b is D × 2D; "scalar": 1 × 2D. The gates need not add up to 1.
+    W_b is D × 2D. The gates need not add up to 1.
     """
 
-    def __init__(self, width: int, kind: str = "vector"):
+    def __init__(self, width: int):
         super().__init__()
-        size = width if kind == "vector" else 1
-        self.te = nn.Linear(2 * width, size)
-        self.ve = nn.Linear(2 * width, size)
+        self.te = nn.Linear(2 * width, width)
+        self.ve = nn.Linear(2 * width, width)
 
     def forward(self, te: Tensor, ve: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """h_te, h_ve (B, D) -> h_mm (B, D) and the two gates (B, D or 1)."""
+        """h_te, h_ve (B, D) -> h_mm (B, D) and the two gates (B, D)."""
         both = torch.cat([te, ve], dim=1)
         open_te, open_ve = self.te(both).sigmoid(), self.ve(both).sigmoid()
         return open_te * te + open_ve * ve, open_te, open_ve
@@ -157,7 +154,7 @@ class Classifier(nn.Module):
             only_first(self.text.encoder.layer[-1])
             self.states = None if states is None else FrozenStates(states, settings.width)
         if settings.model == "both":
-            self.gate = Gate(settings.width, settings.gate)
+            self.gate = Gate(settings.width)
         self.heads = nn.ModuleDict(
             {branch: Head(settings.width, settings.output) for branch in self.branches}
         )

@@ -340,16 +340,12 @@ def random_weak(weak: Weak, image_of: np.ndarray, seed: int = 0) -> Weak:
     return Weak(weak.image, captions, np.ones(len(weak)))
 
 
-def golden(image_of: np.ndarray) -> Weak:
-    """All golden pairs, for extra batches of nothing new."""
-    return Weak(image_of, np.arange(len(image_of)), np.ones(len(image_of)))
-
-
 def sets_of(
     one: Retrieval, job: Job, arrays: Arrays, split: Split, device: str = "cpu"
 ) -> tuple[Weak | None, Weak | None]:
     """(pairs kept out of the negatives, pairs of the extra batches) of a rung."""
-    fill = golden(split.image_of) if one.golden else None
+    own = np.column_stack([split.image_of, np.arange(len(split.image_of))])
+    fill = _weak(own) if one.golden else None
     if one.use == "none":
         return None, fill
     weak = weak_set(one.pairs, job, arrays, split, device)
@@ -431,10 +427,8 @@ def by_judge(best: np.ndarray, job: Job, arrays: Arrays, device: str) -> dict[st
     own = split.image_of[best[:few]] == np.arange(few)[:, None]
     image, place = np.nonzero(~own)
     pairs = np.column_stack([image, best[image, place]])
-    own[image, place] = (
-        Miner.of(replace(job, system=job.settings["miner"]), arrays, device).margin("test", pairs)
-        >= 0
-    )
+    miner = Miner.of(replace(job, system=job.settings["miner"]), arrays, device)
+    own[image, place] = miner.margin("test", pairs) >= 0
     found = {}
     for k in (10, TOP):
         found[f"E@{k}, judge"] = np.full(len(best), np.nan)

@@ -9,6 +9,7 @@ import pytest
 from mmlib.features import words
 from mmlib.papers.entailment import data, experiment, judging
 from mmlib.papers.entailment.data import load_arrays, load_documents, starts_of
+from mmlib.papers.entailment.inputs import INPUTS
 from mmlib.papers.entailment.judging import training_rows
 from mmlib.papers.entailment.model import INDICATORS
 
@@ -74,7 +75,7 @@ def test_full_learns_from_labels_of_logic_alone(study):
 
 def test_inputs_are_known_of_all_that_is_asked(study):
     for own in (study.arrays.calibration, *study.arrays.tests.values()):
-        assert own.given.shape == (len(own), 6)
+        assert own.given.shape == (len(own), len(INPUTS))
         assert np.isfinite(own.given).all()
     calibration = study.arrays.calibration.given
     np.testing.assert_allclose(calibration.mean(axis=0), 0, atol=1e-4)

@@ -140,7 +140,7 @@ def test_missing_systems_are_no_crash(gone):
 
 
 def test_ids_and_smallest_effects():
-    assert len({c.id for c in CLAIMS}) == len(CLAIMS) == 20
+    assert len({c.id for c in CLAIMS}) == len(CLAIMS) == 21
     assert all(c.why and c.contrast for c in CLAIMS)
 
 

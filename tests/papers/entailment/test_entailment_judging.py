@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.jobs import Job
 from mmlib.data.overlap import Weights, overlap_parts, stems
+from mmlib.features.words import TokenStates
 from mmlib.papers.entailment import experiment, judging
 from mmlib.papers.entailment.inputs import EVERY, INPUTS, Frozen, Scale, logistic
 from mmlib.papers.entailment.judging import (
@@ -47,8 +48,10 @@ def test_inputs_by_hand():
     texts = {"a dog": 0, "a red dog runs": 1, "a ball": 2}
     vectors = np.array([[1, 0], [0.6, 0.8], [0, 1]])
     weights = Weights([["a dog"], ["a ball"]])
-    known = Frozen(texts, vectors, vectors, np.array([[0.8, 0.6]]), weights,
-                   {"A dog. A ball.": ("a dog", "a ball")})  # fmt: skip
+    merged = {"A dog. A ball.": ("a dog", "a ball")}
+    states = np.array([[2, 0], [0, 3], [0, 1], [0.6, 0.8]])  # dog; ball; red, dog
+    tokens = TokenStates(["a dog", "a ball", "a red dog runs"], states, np.array([1, 1, 2]), merged)
+    known = Frozen(texts, vectors, vectors, np.array([[0.8, 0.6]]), weights, merged, tokens)
     samples = Samples(
         ("A dog. A ball.", "", "a dog"), ("a red dog runs",) * 3, np.array([0, 0, -1]),
         np.zeros(3, int), ("mme", "ve", "te"), ("x",) * 3, ("x",) * 3,
@@ -56,9 +59,11 @@ def test_inputs_by_hand():
     got = known.inputs(samples)
     told = overlap_parts(("a dog", "a ball"), "a red dog runs", weights)
     says = sum(weights[stem] for stem in stems("a red dog runs"))
-    np.testing.assert_allclose(got[0], [*told, 0.8, 0.7, 0.96, says])
-    assert np.isnan(got[1]).tolist() == [True, True, True, True, False, False]
-    assert np.isnan(got[2]).tolist() == [False, False, False, False, True, False]
+    # The tokens: of the hypothesis (0, 1) and (0.6, 0.8), of the premise (1, 0) and (0, 1).
+    matched = [(1 + 0.8) / 2, 0.8, (0.6 + 1) / 2]
+    np.testing.assert_allclose(got[0], [*told, 0.8, 0.7, 0.96, says, *matched], rtol=1e-6)
+    assert np.flatnonzero(np.isfinite(got[1])).tolist() == [4, 5]
+    assert np.flatnonzero(np.isnan(got[2])).tolist() == [4]
     assert got[2, 2] == got[2, 3] == pytest.approx(0.6)
 
 

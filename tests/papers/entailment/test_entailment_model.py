@@ -264,20 +264,9 @@ def test_a_sigmoid_is_a_softmax_over_zero_and_its_logit():
     assert F.cross_entropy(logits, labels).item() == near(wanted.item())
 
 
-def test_gate_by_hand():
-    """σ(0) = 0.5 and σ(ln 3) = 0.75: the gates are computed apart and do not add up to 1."""
-    gate = Gate(2, "scalar")
-    with torch.no_grad():
-        for part, row, bias in ((gate.te, [0, 0, 0, 0], 0.0), (gate.ve, [0, 1, 0, 2], math.log(3))):
-            part.weight.copy_(torch.tensor([row]))
-            part.bias.fill_(bias)
-    mixed, te, ve = gate(torch.tensor([[4.0, 2]]), torch.tensor([[8.0, -1]]))
-    assert (te.item(), ve.item()) == near((0.5, 0.75))  # 0·4 + 1·2 + 0·8 + 2·(-1) = 0
-    assert mixed.tolist() == [near([0.5 * 4 + 0.75 * 8, 0.5 * 2 - 0.75])]
-
-
-def test_a_vector_gate_weighs_each_value():
-    gate = Gate(2, "vector")
+def test_a_gate_weighs_each_value():
+    """σ: the gates are computed apart and do not add up to 1."""
+    gate = Gate(2)
     with torch.no_grad():
         for part, bias in ((gate.te, [0.0, math.log(3)]), (gate.ve, [math.log(4), -math.log(4)])):
             part.weight.zero_()
@@ -289,16 +278,15 @@ def test_a_vector_gate_weighs_each_value():
 
 
 @few
-@given(seeds, st.sampled_from([("vector", 5), ("scalar", 1)]))
-def test_gate_is_equations_5_to_7(seed, form):
-    kind, size = form
-    gate = stir(Gate(5, kind), seed)
+@given(seeds)
+def test_gate_is_equations_5_to_7(seed):
+    gate = stir(Gate(5), seed)
     w, rng = weights(gate), np.random.default_rng(seed)
     te, ve = rng.normal(size=(2, 3, 5))
     mixed, open_te, open_ve = (
         value.detach().numpy() for value in gate(*map(torch.tensor, (te, ve)))
     )
-    assert open_te.shape == open_ve.shape == (3, size)
+    assert open_te.shape == open_ve.shape == (3, 5)
     for i in range(3):
         both = [*te[i], *ve[i]]
         for part, got in (("te", open_te), ("ve", open_ve)):
@@ -308,14 +296,12 @@ def test_gate_is_equations_5_to_7(seed, form):
             ]
             assert got[i].tolist() == near([1 / (1 + math.exp(-value)) for value in sums])
         for j in range(5):
-            k = j % size
-            assert mixed[i, j] == near(open_te[i, k] * te[i, j] + open_ve[i, k] * ve[i, j])
+            assert mixed[i, j] == near(open_te[i, j] * te[i, j] + open_ve[i, j] * ve[i, j])
 
 
-@pytest.mark.parametrize(("kind", "size"), [("vector", 6), ("scalar", 1)])
-def test_gate_has_four_parameters(kind, size):
-    shapes = [tuple(p.shape) for p in Gate(6, kind).parameters()]
-    assert sorted(shapes) == sorted([(size, 12), (size,)] * 2)
+def test_gate_has_four_parameters():
+    shapes = [tuple(p.shape) for p in Gate(6).parameters()]
+    assert sorted(shapes) == sorted([(6, 12), (6,)] * 2)
 
 
 # --- Encoders ------------------------------------------------------------------------------------
@@ -390,10 +376,10 @@ def test_cross_encoder_works_in_any_precision(kind):
 # --- The classifier ------------------------------------------------------------------------------
 
 FORMS = [
-    {"model": model, "text": text, "gate": gate, "output": output}
+    {"model": model, "text": text, "output": output}
     for model, text in [("both", "own"), ("both", "shared"), ("te", "own"), ("te", "shared"),
                         ("ve", "own")]
-    for gate, output in [("vector", "softmax"), ("scalar", "sigmoid")]
+    for output in ("softmax", "sigmoid")
 ]  # fmt: skip
 
 
@@ -928,13 +914,12 @@ def test_a_masked_copy_trains_ve_and_mm_but_not_te():
 
 
 def test_pairs_of_settings_all_build():
-    for model, text, gate, output in itertools.product(
+    for model, text, output in itertools.product(
         ("both", "te", "ve", "single"),
         ("own", "shared"),
-        ("vector", "scalar"),
         ("softmax", "sigmoid"),
     ):
-        changes = {"model": model, "text": text, "gate": gate, "output": output}
+        changes = {"model": model, "text": text, "output": output}
         small = replace(TINY, text_layers=1, image_layers=1, cross_layers=1, **changes)
         built = Classifier(WORDS, INNER, REGIONS, small)
         assert set(built.heads) == set(built.branches)

@@ -7,7 +7,7 @@ import numpy as np
 from mmlib.core.entailment_pairs import Samples
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
-from mmlib.features.words import Words, padded
+from mmlib.features.words import TokenStates, Words, padded
 from mmlib.papers.entailment import experiment
 from mmlib.papers.entailment.arrays import KINDS, Arrays, Labelled, People, Split
 from mmlib.papers.entailment.inputs import Frozen, Scale
@@ -62,7 +62,11 @@ def arrays(people=False, seed=0):
     noisy = [b + 0.2 * rng.normal(size=b.shape) for b in (bags, bags, seen)]
     unit = [b / np.linalg.norm(b, axis=1, keepdims=True) for b in noisy]
     merged = dict(zip(premises, texts, strict=True))
-    frozen = Frozen({t: i for i, t in enumerate(everything)}, *unit, Weights(texts), merged)
+    spoken = [words.ids(text) for text in everything]
+    letters = np.concatenate([np.eye(8)[np.array(ids) - 4] for ids in spoken])
+    states = TokenStates(everything, letters, np.array(list(map(len, spoken))), merged)
+    rows = {t: i for i, t in enumerate(everything)}
+    frozen = Frozen(rows, *unit, Weights(texts), merged, states)
 
     def pairs(rows, kinds, about=False):
         chosen = rng.choice(rows, 6 * len(rows))
