@@ -40,25 +40,15 @@ def main() -> None:
     torch.set_num_threads(1)  # the same sums whatever the machine
     started, plan = time.monotonic(), BUDGETS["world"].retrieval
     images = world.captioned_images("backbone", args.scenes + HELD_OUT, LIST, workers=args.workers)
-    texts = [text for own in images.captions for text in own]
-    counts = np.array([len(own) for own in images.captions])
-    words = Words.of(texts[: counts[: args.scenes].sum()])
-    image_of = np.repeat(np.arange(len(counts)), counts)
+    train_rows, held_rows = np.split(np.arange(len(images.captions)), [args.scenes])
+    words = Words.of([text for row in train_rows for text in images.captions[row]])
     clean, rng = images.features, np.random.default_rng(0)
 
     def blurred() -> np.ndarray:
         return clean + NOISE * rng.standard_normal(clean.shape, dtype=np.float32)
 
     scale = region_scale(blurred()[: args.scenes])
-    known = image_of < args.scenes
-    few = split_of(
-        words, np.arange(args.scenes), [t for t, k in zip(texts, known, strict=True) if k],
-        image_of[known],
-    )  # fmt: skip
-    held = split_of(
-        words, np.arange(args.scenes, len(counts)),
-        [t for t, k in zip(texts, known, strict=True) if not k], image_of[~known] - args.scenes,
-    )  # fmt: skip
+    few, held = (split_of(words, images.captions, rows) for rows in (train_rows, held_rows))
     weights: dict[str, torch.Tensor] = {}
     notes = {"made_by": "ci/train_world_retriever.py", "split": "backbone", "list": LIST,
              "scenes": args.scenes, "image_noise": NOISE, "torch": torch.__version__,
