@@ -172,7 +172,8 @@ class Scorer:
         )  # fmt: skip
         samples = Samples(
             premise, tuple(row.caption for row in rows), np.arange(n), np.zeros(n, dtype=int),
-            ("mme",) * n, ("yours",) * n, tuple(map(str, range(n))),
+            ("mme",) * n, ("yours",) * n,  # type: ignore[arg-type]
+            tuple(map(str, range(n))),
         )  # fmt: skip
         raw = known.inputs(samples)
         if meta["judge"] is None:

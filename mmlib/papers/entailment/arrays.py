@@ -159,7 +159,7 @@ class Arrays:
         """Pairs (n, 2) of an image of a split and a flat caption, to be judged; labels are 0."""
         own, n = self.splits[split], len(pairs)
         image = own.rows[pairs[:, 0]]
-        kinds: tuple[Kind, ...] = ("mme",) * n
+        kinds: tuple[Kind, ...] = ("mme",) * n  # type: ignore[assignment]
         samples = Samples(
             tuple(self.premises[i] for i in image), tuple(own.texts[c] for c in pairs[:, 1]),
             image, np.zeros(n, dtype=np.int64), kinds, (split,) * n, tuple(map(str, image)),

@@ -218,7 +218,7 @@ def _world(own: Budget, seed: int) -> Study:
     told = in_processes(false_negatives, [(one,) for one in drawn.values()], cores)
     fits = dict(zip(drawn, told, strict=True))
     parts: list[Any] = [*drawn.values(), *sets]
-    clean = [*(one.features for one in drawn.values()), *(one.images for one in sets)]
+    clean: list[Any] = [*(one.features for one in drawn.values()), *(one.images for one in sets)]
     blurred = [
         noisy(features, [scene.seed for scene in one.scenes], NOISE)
         for features, one in zip(clean, parts, strict=True)
@@ -266,7 +266,7 @@ def _edited(
         if name != "train":
             rows = np.array([i for i, kind in enumerate(own.kind) if kind != "te"])
             texts = tuple(merged_captions(one.captions[i]) for i in one.scene_of[rows])
-            kinds: tuple[Kind, ...] = ("mme",) * len(rows)
+            kinds: tuple[Kind, ...] = ("mme",) * len(rows)  # type: ignore[assignment]
             samples[name] = replace(
                 own.take(rows), premise=texts, kind=kinds, image=one.scene_of[rows] + first
             )

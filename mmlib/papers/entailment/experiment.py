@@ -221,9 +221,9 @@ def budget(tier: str, dataset: str) -> Budget:
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be on record of a data set."""
-    trained = [asdict(one) for one in (*judges(tier), *rungs(tier))]
+    every: list[Any] = [*judges(tier), *rungs(tier)]
     others = [{"system": PAIRS}, {"system": MINING}, *FLOORS, *RANKED]
-    return {row["system"]: row for row in (*trained, *others)}
+    return {row["system"]: row for row in (*map(asdict, every), *others)}
 
 
 def job(tier: str, dataset: str, system: Any, seed: int) -> Job:

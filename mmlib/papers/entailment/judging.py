@@ -361,7 +361,7 @@ class Miner:
         model = trained(job, arrays, device)
         deep = _main_scores(model, arrays, arrays.calibration, device)
         both = (SEEN.get(model.settings.model, EVERY), ())
-        return cls(model, arrays, *(Calibration.fit(arrays, deep, seen) for seen in both), device)
+        return cls(model, arrays, *(Calibration.fit(arrays, deep, seen) for seen in both), device)  # type: ignore[arg-type, call-arg]
 
     def margin(self, split: str, pairs: np.ndarray) -> np.ndarray:
         """Margins (n,) of pairs (n, 2); entailed where 0 or more."""

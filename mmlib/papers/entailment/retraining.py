@@ -317,7 +317,7 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, device: str = "
     pairs, margin = mined(job, arrays, device)
     yes = pairs[margin >= 0]
     if which in ("miner", "random"):
-        weak = Weak(*yes.T, margin[margin >= 0])
+        weak = Weak(*yes.T, margin[margin >= 0])  # type: ignore[call-arg]
         return weak if which == "miner" else random_weak(weak, split.image_of, job.seed)
     if which in ("candidates", "near misses") and fits is not None:
         truth = fits[pairs[:, 0], pairs[:, 1]]
