@@ -41,7 +41,7 @@ class Split:
     def tensors(self, table: np.ndarray, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
         """Images (n, R, W) of an image table, ids and lengths, on a device."""
         parts = (table[self.rows], self.ids, self.lengths)
-        return tuple(from_numpy(np.asarray(part)).to(device) for part in parts)  # type: ignore[return-value]
+        return tuple(from_numpy(np.array(part)).to(device) for part in parts)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ are lost in the text that can be had; the forms here follow its wording and are 
 reconstructed. B is the batch, D the width, R the regions of an image, L the tokens of a text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -116,15 +116,6 @@ class Batch:
 INDICATORS = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
 
 
-@dataclass(frozen=True)
-class Output:
-    """Logits (B, 2) by branch, [CLS]'s attention to regions (B, R), and the gates' means (B, 2)."""
-
-    logits: dict[str, Tensor]
-    attention: Tensor | None = None
-    gates: Tensor | None = None
-
-
 class Classifier(nn.Module):
     """TE, VE and the gate, or one of them alone, or a single stream (`Settings.model`).
 
@@ -159,37 +150,31 @@ class Classifier(nn.Module):
             {branch: Head(settings.width, settings.output) for branch in self.branches}
         )
 
-    def forward(self, batch: Batch) -> Output:
-        """All branches' logits; in training, where no loss counts for a branch, of no meaning."""
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """Logits (B, 2) by branch; in training of no meaning where no loss counts for a branch."""
         if self.settings.model == "single":
             state = self.stream(batch.pair, batch.pair_mask, batch.pair_type, batch.images)
-            return Output({"mm": self.heads["mm"](state)})
+            return {"mm": self.heads["mm"](state)}
         states: dict[str, Tensor] = {}
-        attention = gates = None
         if "te" in self.branches:
-            states["te"] = self._only(batch, (0, 2), self._text_state)[0]
+            states["te"] = self._only(batch, (0, 2), self._text_state)
         if "ve" in self.branches:
-            states["ve"], attention = self._only(batch, (1, 2), self._image_state)
+            states["ve"] = self._only(batch, (1, 2), self._image_state)
         if "mm" in self.branches:
-            states["mm"], te, ve = self.gate(states["te"], states["ve"])
-            gates = torch.stack([te.mean(dim=1), ve.mean(dim=1)], dim=1)
-        logits = {name: self.heads[name](state) for name, state in states.items()}
-        return Output(logits, attention, gates)
+            states["mm"], *_ = self.gate(states["te"], states["ve"])
+        return {name: self.heads[name](state) for name, state in states.items()}
 
     def _only(
-        self, batch: Batch, losses: tuple[int, int], encode: "Callable[[Batch], tuple]"
-    ) -> tuple[Tensor, ...]:
+        self, batch: Batch, losses: tuple[int, int], encode: Callable[[Batch], Tensor]
+    ) -> Tensor:
         """What `encode` makes of samples; in training zeros where neither of two losses counts."""
         rows = batch.counted[:, losses].any(dim=1).nonzero()[:, 0]
         if not self.training or len(rows) in (0, len(batch.labels)):
             return encode(batch)
         some = encode(Batch(**{name: value[rows] for name, value in vars(batch).items()}))
-        return tuple(
-            one.new_zeros(len(batch.labels), *one.shape[1:]).index_copy(0, rows, one)
-            for one in some
-        )
+        return some.new_zeros(len(batch.labels), some.shape[1]).index_copy(0, rows, some)
 
-    def _text_state(self, batch: Batch) -> tuple[Tensor]:
+    def _text_state(self, batch: Batch) -> Tensor:
         """h_te (eq. 1)."""
         own = self.settings.text == "own"
         read: dict[str, Tensor] = {"input_ids": batch.pair}
@@ -198,41 +183,38 @@ class Classifier(nn.Module):
         out = (self.text if own else self.words)(
             **read, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
         )
-        return (out.last_hidden_state[:, 0],)
+        return out.last_hidden_state[:, 0]
 
-    def _image_state(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """h_ve (eq. 3) and [CLS]'s attention to regions."""
-        image, attention = self.image(batch.images)
+    def _image_state(self, batch: Batch) -> Tensor:
+        """h_ve (eq. 3)."""
+        image, _ = self.image(batch.images)
         words = self.words(input_ids=batch.words, attention_mask=batch.words_mask)
-        state = self.cross(words.last_hidden_state, batch.words_mask.bool(), image)[:, 0]
-        return state, attention
+        return self.cross(words.last_hidden_state, batch.words_mask.bool(), image)[:, 0]
 
 
 def _branches(settings: Settings) -> tuple[str, ...]:
     return {"both": BRANCHES, "te": ("te",), "ve": ("ve",), "single": ("mm",)}[settings.model]
 
 
-def joint_loss(output: Output, labels: Tensor, counted: Tensor) -> Tensor:
+def joint_loss(logits: Mapping[str, Tensor], labels: Tensor, counted: Tensor) -> Tensor:
     """Eqs. 9 to 12 [R]: cross-entropy of each branch over the samples that count for it, added up.
 
-    labels (B,) 0 or 1; counted (B, 3): δ for te, ve, mm. Each branch's mean is over its own
-    samples; a branch without any adds nothing. A single stream's "mm" counts every sample.
+    logits (B, 2) by branch; labels (B,) 0 or 1; counted (B, 3): δ for te, ve, mm. Each branch's
+    mean is over its own samples; a branch without any adds nothing. A single stream's "mm" counts
+    every sample.
     """
     total = counted.new_zeros((), dtype=torch.float32)
-    for name, logits in output.logits.items():
-        alone = len(output.logits) == 1 and name == "mm"
+    for name, own in logits.items():
+        alone = len(logits) == 1 and name == "mm"
         weight = torch.ones_like(labels) if alone else counted[:, BRANCHES.index(name)]
-        losses = F.cross_entropy(logits, labels, reduction="none")
+        losses = F.cross_entropy(own, labels, reduction="none")
         total = total + (weight * losses).sum() / weight.sum().clamp_min(1)
     return total
 
 
-def evidence_for(output: Output) -> dict[str, np.ndarray]:
+def evidence_for(logits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     """Log odds (B,) of entailment by branch: 0 where the probability is one half."""
-    return {
-        name: (logits[:, 1] - logits[:, 0]).detach().cpu().numpy()
-        for name, logits in output.logits.items()
-    }
+    return {name: (own[:, 1] - own[:, 0]).detach().cpu().numpy() for name, own in logits.items()}
 
 
 # --- Image masking (Sec. 3.3) --------------------------------------------------------------------

@@ -198,8 +198,8 @@ def train(
 
 
 def _joined(one: Weak, other: Weak) -> Weak:
-    parts = zip(*((w.image, w.caption, w.score) for w in (one, other)), strict=True)
-    return Weak(*(np.concatenate(part) for part in parts))
+    parts = ([one.image, other.image], [one.caption, other.caption])
+    return Weak(*map(np.concatenate, parts))
 
 
 @torch.no_grad()
@@ -317,7 +317,7 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, device: str = "
     pairs, margin = mined(job, arrays, device)
     yes = pairs[margin >= 0]
     if which in ("miner", "random"):
-        weak = Weak(*yes.T, margin[margin >= 0])  # type: ignore[call-arg]
+        weak = _weak(yes)
         return weak if which == "miner" else random_weak(weak, split.image_of, job.seed)
     if which in ("candidates", "near misses") and fits is not None:
         truth = fits[pairs[:, 0], pairs[:, 1]]
@@ -328,7 +328,7 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, device: str = "
 
 
 def _weak(pairs: np.ndarray) -> Weak:
-    return Weak(pairs[:, 0], pairs[:, 1], np.ones(len(pairs)))
+    return Weak(pairs[:, 0], pairs[:, 1])
 
 
 def random_weak(weak: Weak, image_of: np.ndarray, seed: int = 0) -> Weak:
@@ -337,7 +337,7 @@ def random_weak(weak: Weak, image_of: np.ndarray, seed: int = 0) -> Weak:
     captions = rng.integers(len(image_of), size=len(weak))
     while (own := image_of[captions] == weak.image).any():
         captions[own] = rng.integers(len(image_of), size=int(own.sum()))
-    return Weak(weak.image, captions, np.ones(len(weak)))
+    return Weak(weak.image, captions)
 
 
 def sets_of(

@@ -18,11 +18,10 @@ BLOCK = 500  # images whose similarities are looked through together
 
 @dataclass(frozen=True)
 class Weak:
-    """Weak positives: image (n,), caption (n,) rows of a training set, score (n,) of entailment."""
+    """Weak positives: image (n,), caption (n,) rows of a training set."""
 
     image: np.ndarray
     caption: np.ndarray
-    score: np.ndarray
 
     def __len__(self) -> int:
         return len(self.image)

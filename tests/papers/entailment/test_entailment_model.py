@@ -28,7 +28,6 @@ from mmlib.papers.entailment.model import (
     Classifier,
     Gate,
     Head,
-    Output,
     Settings,
     evidence_for,
     joint_loss,
@@ -125,7 +124,7 @@ def mlp(w, name, state):
 
 
 def classify(model, sample):
-    """Logits by branch of one sample without padding, [CLS]'s attention and the gates' means."""
+    """Logits by branch of one sample without padding."""
     w, s = weights(model), model.settings
     pair, kinds = packed(sample)
     if s.model == "single":
@@ -135,13 +134,11 @@ def classify(model, sample):
         layers = s.words_layers + s.cross_layers
         return {"mm": mlp(w, "heads.mm", encode(w, "stream.layers", inputs, kinds, layers)[0][0])}
     states = {}
-    attention = gates = None
     if s.model != "ve":
         name, layers = ("text", s.text_layers) if s.text == "own" else ("words", s.words_layers)
         states["te"] = read(w, name, pair, kinds, layers)[0]
     if s.model != "te":
-        image, alphas = look(w, "image.", sample["image"], s.image_layers)
-        attention = np.mean(alphas, axis=0)[1:]
+        image, _ = look(w, "image.", sample["image"], s.image_layers)
         words = [1, *sample["hypothesis"], 2]
         x = read(w, "words", words, [0] * len(words), s.words_layers)
         for i in range(s.cross_layers):
@@ -151,9 +148,7 @@ def classify(model, sample):
         both = np.concatenate([states["te"], states["ve"]])
         te, ve = (expit(linear(w, f"gate.{part}", both)) for part in ("te", "ve"))
         states["mm"] = te * states["te"] + ve * states["ve"]
-        gates = [te.mean(), ve.mean()]
-    logits = {name: mlp(w, f"heads.{name}", state) for name, state in states.items()}
-    return logits, attention, gates
+    return {name: mlp(w, f"heads.{name}", state) for name, state in states.items()}
 
 
 # --- Toy samples ---------------------------------------------------------------------------------
@@ -223,7 +218,7 @@ def model_of(seed=0, **changes):
 
 def logits_of(model, batch):
     with torch.no_grad():
-        return {name: value.numpy() for name, value in model(batch).logits.items()}
+        return {name: value.numpy() for name, value in model(batch).items()}
 
 
 # --- Heads and gate ------------------------------------------------------------------------------
@@ -390,17 +385,11 @@ def test_classifier_is_the_reading_of_its_weights(form):
     with torch.no_grad():
         out = model(batch_of(samples, extra=1))
     branches = {"both": {"te", "ve", "mm"}, "te": {"te"}, "ve": {"ve"}}[form["model"]]
-    assert set(out.logits) == branches
+    assert set(out) == branches
     for i, one in enumerate(samples):
-        logits, attention, gates = classify(model, one)
+        logits = classify(model, one)
         for name in branches:
-            close(out.logits[name][i], logits[name])
-        if attention is not None:
-            close(out.attention[i], attention)
-        if gates is not None:
-            close(out.gates[i], gates)
-    assert (out.attention is None) == (form["model"] == "te")
-    assert (out.gates is None) == (form["model"] != "both")
+            close(out[name][i], logits[name])
 
 
 @pytest.mark.parametrize("output", ["softmax", "sigmoid"])
@@ -410,9 +399,9 @@ def test_single_stream_is_the_reading_of_its_weights(output):
     batch = batch_of(samples)
     assert batch.pair.shape[1] == LONGEST
     out = model(batch)
-    assert (set(out.logits), out.attention, out.gates) == ({"mm"}, None, None)
+    assert set(out) == {"mm"}
     for i, one in enumerate(samples):
-        close(out.logits["mm"][i].detach(), classify(model, one)["mm"])
+        close(out["mm"][i].detach(), classify(model, one)["mm"])
 
 
 @pytest.mark.parametrize(
@@ -511,7 +500,7 @@ def test_shared_text_layers_are_one_and_the_same():
     samples = batch_of(some(8))
     for text, moved in (("shared", True), ("own", False)):
         model = model_of(text=text)
-        model(samples).logits["te"].square().sum().backward()
+        model(samples)["te"].square().sum().backward()
         assert any(p.grad is not None and p.grad.any() for p in model.words.parameters()) == moved
         ids = [id(p) for p in model.parameters()]
         assert len(ids) == len(set(ids))
@@ -561,9 +550,9 @@ def test_dropout_is_where_and_as_strong_as_set(form):
     strengths = [m.p for m in model.modules() if isinstance(m, nn.Dropout)]
     assert set(strengths) == {0.3}
     batch = batch_of(some())
-    first, second = (model.train()(batch).logits["mm"] for _ in range(2))
+    first, second = (model.train()(batch)["mm"] for _ in range(2))
     assert not torch.equal(first, second)
-    first, second = (model.eval()(batch).logits["mm"] for _ in range(2))
+    first, second = (model.eval()(batch)["mm"] for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -713,7 +702,7 @@ def test_words_beside_frozen_states_are_still_words():
 
 def test_evidence_is_the_log_odds_of_entailed():
     logits = torch.tensor([[0.0, 3.0], [5.0, 5.0], [2.0, 0]], requires_grad=True)
-    got = evidence_for(Output({"te": logits, "mm": logits.flip(1)}))
+    got = evidence_for({"te": logits, "mm": logits.flip(1)})
     assert got["te"].tolist() == [3, 0, -2]
     assert got["mm"].tolist() == [-3, 0, 2]
     assert isinstance(got["te"], np.ndarray)
@@ -749,14 +738,14 @@ def loss_loop(logits, labels, counted):
 @many
 @given(answers())
 def test_joint_loss_is_the_loop_with_indicators(answer):
-    assert joint_loss(Output(answer[0]), *answer[1:]).item() == near(loss_loop(*answer))
+    assert joint_loss(answer[0], *answer[1:]).item() == near(loss_loop(*answer))
 
 
 @few
 @given(answers(("te",)), answers(("ve",)))
 def test_a_branch_alone_counts_its_own_samples_only(te, ve):
     for answer in (te, ve):
-        assert joint_loss(Output(answer[0]), *answer[1:]).item() == near(loss_loop(*answer))
+        assert joint_loss(answer[0], *answer[1:]).item() == near(loss_loop(*answer))
 
 
 @few
@@ -764,7 +753,7 @@ def test_a_branch_alone_counts_its_own_samples_only(te, ve):
 def test_a_single_stream_counts_every_sample(answer):
     logits, labels, counted = answer
     wanted = loss_loop(logits, labels, torch.ones_like(counted))
-    assert joint_loss(Output(logits), labels, counted).item() == near(wanted)
+    assert joint_loss(logits, labels, counted).item() == near(wanted)
 
 
 def test_joint_loss_by_hand():
@@ -776,13 +765,13 @@ def test_joint_loss_by_hand():
         "mm": torch.tensor([row, row, row]),
     }
     counted = torch.tensor([[1, 0, 0], [1, 0, 0], [0, 1, 0]])
-    loss = joint_loss(Output(logits), torch.tensor([1, 0, 0]), counted)
+    loss = joint_loss(logits, torch.tensor([1, 0, 0]), counted)
     assert loss.item() == near(math.log(4 / 3) / 2 + math.log(2) / 2 + math.log(4))
 
 
 def test_nothing_counted_is_a_loss_of_0():
     logits = {"ve": torch.randn(2, 2, requires_grad=True)}
-    loss = joint_loss(Output(logits), torch.tensor([1, 0]), torch.tensor([DELTA["te"]] * 2))
+    loss = joint_loss(logits, torch.tensor([1, 0]), torch.tensor([DELTA["te"]] * 2))
     loss.backward()
     assert loss.item() == 0
     assert not logits["ve"].grad.any()
@@ -792,7 +781,7 @@ def test_a_sample_moves_only_the_branches_of_its_kind():
     samples = some(11, ["te", "ve", "mme"])
     logits = {name: torch.randn(3, 2, requires_grad=True) for name in ("te", "ve", "mm")}
     batch = batch_of(samples)
-    joint_loss(Output(logits), batch.labels, batch.counted).backward()
+    joint_loss(logits, batch.labels, batch.counted).backward()
     moved = {name: value.grad.any(dim=1).tolist() for name, value in logits.items()}
     assert moved == {"te": [1, 0, 1], "ve": [0, 1, 1], "mm": [0, 0, 1]}
 
@@ -888,7 +877,7 @@ def test_at_most_four_copies_by_default_and_in_order():
 def test_masking_sends_no_gradient_through_the_attention():
     model, batch = model_of(), labelled(["mme"] * 2, [1, 1])
     with torch.no_grad():
-        attention = model(batch).attention
+        _, attention = model.image(batch.images)
     attention.requires_grad_()
     images = batch.images.clone().requires_grad_()
     got = with_masked(replace(batch, images=images), attention, 0.5, 4)
@@ -903,7 +892,7 @@ def test_a_masked_copy_trains_ve_and_mm_but_not_te():
     batch = labelled(["mme"], [1])
     got = with_masked(batch, torch.rand(1, REGIONS), 0.5, 4)
     logits = {name: torch.randn(2, 2, requires_grad=True) for name in ("te", "ve", "mm")}
-    joint_loss(Output(logits), got.labels, got.counted).backward()
+    joint_loss(logits, got.labels, got.counted).backward()
     assert not logits["te"].grad[1].any()
     for name in ("ve", "mm"):
         assert logits[name].grad[1, 0] < 0 < logits[name].grad[1, 1]  # towards "not entailed"

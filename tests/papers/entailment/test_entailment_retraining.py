@@ -34,7 +34,7 @@ from mmlib.papers.entailment.revision import Weak
 
 ARRAYS = tiny.arrays()
 TRAIN, TEST = ARRAYS.splits["train"], ARRAYS.splits["test"]
-GOLDEN = Weak(TRAIN.image_of, np.arange(len(TRAIN.texts)), np.ones(len(TRAIN.texts)))
+GOLDEN = Weak(TRAIN.image_of, np.arange(len(TRAIN.texts)))
 PLAN = tiny.BUDGET.retrieval
 
 

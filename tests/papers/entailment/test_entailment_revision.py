@@ -114,7 +114,7 @@ def weak_pairs(draw, images, captions):
         st.lists(st.tuples(st.integers(0, images - 1), st.integers(0, captions - 1)), max_size=12)
     )
     image, caption = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return Weak(image, caption, np.ones(len(pairs)))
+    return Weak(image, caption)
 
 
 @many
@@ -138,7 +138,7 @@ def test_what_belongs_together_is_golden_or_weak(data, images, captions):
 def test_large_sets_do_not_overflow():
     """A million images with five captions each: image times captions passes 32 bits."""
     image_of = np.repeat(np.arange(1_000_000, dtype=np.int32), 5)
-    weak = Weak(np.array([999_999], dtype=np.int32), np.array([3], dtype=np.int32), np.ones(1))
+    weak = Weak(np.array([999_999], dtype=np.int32), np.array([3], dtype=np.int32))
     rows = np.array([0, 999_998, 999_999], dtype=np.int64)
     got = Allowed(image_of, weak).block(rows, np.array([0, 3, 4_999_999]))
     assert got.tolist() == [[True, True, False], [False] * 3, [False, True, True]]
@@ -290,7 +290,7 @@ def test_triplets_leave_entailed_pairs_alone(batch):
 
 def weak_set(images):
     images = np.asarray(images, dtype=np.int64)
-    return Weak(images, np.arange(100, 100 + len(images)), np.ones(len(images)))
+    return Weak(images, np.arange(100, 100 + len(images)))
 
 
 @many
