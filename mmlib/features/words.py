@@ -47,8 +47,9 @@ class Words:
 
     def ids(self, text: str) -> list[int]:
         """The ids of a text's words."""
-        known = self._read.get(text)
-        return known or [self._number.get(word, UNKNOWN) for word in tokenize(text)]
+        if text in self._read:  # the empty one, too
+            return self._read[text]
+        return [self._number.get(word, UNKNOWN) for word in tokenize(text)]
 
     def read(self, texts: Iterable[str]) -> None:
         """Keep the ids of texts, so that machines without a tokenizer know them."""
