@@ -374,6 +374,6 @@ def pool_metrics(ranks: np.ndarray) -> dict[str, np.ndarray]:
     250.5 for 500. One image is right for a text, so R@K is a hit rate and a recall at once.
     """
     return {
-        "medr": np.median(ranks, axis=1),
-        **{f"r{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
+        "MedR": np.median(ranks, axis=1),
+        **{f"R@{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
     }

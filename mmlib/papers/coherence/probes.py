@@ -106,7 +106,7 @@ def told_by_words(arrays: Arrays, split: str) -> np.ndarray:
 
 
 def mixed(theta: np.ndarray, likely: np.ndarray, told: np.ndarray, beta: float) -> np.ndarray:
-    """Cosines (n, m) plus β times the log likelihood ratio of each picture under a text's relations.
+    """Cosines (n, m) plus β times the log likelihood ratio of a picture under a text's relations.
 
     likely (n, C): probabilities of the text's relations, 0 and 1 where they are known; told: of
     `shown`. Relations are taken for independent, so this is a lower bound of what they could add.
