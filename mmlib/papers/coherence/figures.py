@@ -481,12 +481,12 @@ def by_relation(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if holds.sum() < 2:
             continue
         row: dict[str, Any] = {"texts": int(holds.sum())}
-        for name, term in (("CMCA", (CMCA.system, "rank")), ("CMCM, refined", (CMCM.system, REFINED)),
-                           ("oracle", (CMCA.system, ORACLE))):  # fmt: skip
+        terms = {"CMCA": (CMCA.system, "rank"), "CMCM, refined": (CMCM.system, REFINED),
+                 "oracle": (CMCA.system, ORACLE)}  # fmt: skip
+        for name, term in terms.items():
             if evidence.has(dataset, *term):
-                row[name] = round(
-                    float(np.log2(evidence.values(dataset, *term))[:, holds].mean()), 2
-                )
+                level = np.log2(evidence.values(dataset, *term))[:, holds]
+                row[name] = round(float(level.mean()), 2)
         gain = gained(evidence, dataset, over((CMCM.system, REFINED), (CMCA.system, "rank")))
         row["gain"] = _told(crossed(gain[:, holds], evidence.clusters(dataset)[holds]))
         rows[c] = row
