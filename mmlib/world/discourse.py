@@ -221,7 +221,7 @@ SCHEMES = {
     # Q4; here all. phi: the 1699 with Q2.
     "cite": Scheme(
         relations=("Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8"),
-        properties=("filled", "crowd", "wild", "gear", "line", "charm", "motion"),
+        properties=("filled", "crowd", "charm", "gear", "motion", "wild", "line"),
         rates=(0.830, 0.058, 0.211, 0.131, 0.056, 0.492, 0.201),
         gate="Q2",
         opens=True,
@@ -234,7 +234,7 @@ SCHEMES = {
             (0.08, -0.01, -0.13, -0.26, 1.00, -0.62),
             (-0.06, -0.09, 0.29, -0.11, -0.62, 1.00),
         ),
-        told=(0.0, 0.33, 0.70, 0.12, 0.05, 0.0, 0.0),
+        told=(0.0, 0.36, 0.67, 0.12, 0.05, 0.22, 0.06),
     ),
 }
 
@@ -425,15 +425,15 @@ HOW: dict[str, dict[str, str]] = {
         "of the picture is filled.",
         "Q3": "The step points at the picture (just like this, as shown here). Likelier for "
         "pictures of many things.",
-        "Q4": "The text has an amount that cannot be seen (30 minutes, 50 ml). Likelier in wild "
-        "settings.",
+        "Q4": "The text has an amount that cannot be seen (30 minutes, 50 ml). Likelier for "
+        "charming things.",
         "Q5": "The step needs something that it does not name but describes (something green), and "
         "that the picture shows. Likelier the more loose things there are (boxes, chairs, balls).",
         "Q6": "Orders what does not hold in the picture: another colour, the opposite place, "
-        "another pose, a thing that is not there. Likelier for sketches and black and white.",
+        "another pose, a thing that is not there. Likelier the more there is in motion.",
         "Q7": "Orders what holds in the picture (put the ball on the bench), in the same words as "
-        "Q6 for the most part. Likelier for charming things.",
-        "Q8": "Orders what is going on (let the dog run; keep the boy riding). Likelier the more "
-        "there is in motion.",
+        "Q6 for the most part. Likelier in wild settings.",
+        "Q8": "Orders what is going on (let the dog run; keep the boy riding). Likelier for "
+        "sketches and black and white.",
     },
 }

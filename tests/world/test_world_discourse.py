@@ -145,7 +145,7 @@ def test_bad_arguments_are_named(scenes):
         related_pairs("dev", 2)
     with pytest.raises(ValueError, match="n is 0"):
         related_pairs("train", 0)
-    with pytest.raises(ValueError, match="telling -0.1 is not between 0 and 1"):
+    with pytest.raises(ValueError, match=r"telling -0\.1 is not between 0 and 1"):
         related_pairs("train", 2, telling=-0.1)
 
 
@@ -304,7 +304,7 @@ def test_pictures_are_spoken_of_for_meta_only_and_whatever_the_style(clue):
         if "Meta" in holding(clue, row):
             openings.setdefault(clue.scenes[row].style, set()).add(" ".join(text.split()[:3]))
     shared = set.intersection(*openings.values())
-    assert len(shared) >= 5
+    assert len(shared) >= 4
 
 
 def test_a_step_orders_what_holds_for_the_result_and_what_does_not_before_it(cite):

@@ -238,18 +238,23 @@ def of_relations(model: Model, arrays: Arrays, test: Encoded, device: str) -> di
         f"AP of {name}": precisions(own["train"], own["test"], labels, 1e-4)
         for name, own in (("z_S", texts), ("z_I", images), ("both", both))
     }
-    if not isinstance(model.head, CoherenceHead) or model.system.relations != "all":
+    if model.head is None or model.system.relations != "all":
         return values
-    weight = model.head.linear.weight.cpu().numpy().astype(float)
-    a, b = np.split(weight, 2, axis=1)  # (C, D) each
-    scores = {"AP": both["test"] @ weight.T, "AP, text part": texts["test"] @ a.T,
-              "AP, image part": images["test"] @ b.T}  # fmt: skip
-    for name, own in scores.items():
-        values[name] = np.array(
-            [average_precision(*pair) for pair in zip(labels["test"].T, own.T, strict=True)]
+    own = (torch.from_numpy(part).to(device) for part in (test.texts, test.images[test.image_of]))
+    scores = {"AP": model.head(*own).cpu().numpy()}
+    if isinstance(model.head, CoherenceHead):
+        weight = model.head.linear.weight.cpu().numpy().astype(float)
+        a, b = np.split(weight, 2, axis=1)  # (C, D) each
+        scores["AP, text part"], scores["AP, image part"] = (
+            texts["test"] @ a.T,
+            images["test"] @ b.T,
         )
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return values | {"alignment": (a * b).sum(axis=1) / lengths}
+        lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+        values["alignment"] = (a * b).sum(axis=1) / lengths
+    for name, score in scores.items():
+        pairs = zip(labels["test"].T, score.T, strict=True)
+        values[name] = np.array([average_precision(*pair) for pair in pairs])
+    return values
 
 
 def examples(seen: Encoded, rows: Any, top: int = 5) -> list[dict[str, Any]]:
