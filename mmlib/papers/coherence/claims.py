@@ -36,8 +36,9 @@ Term = tuple[str, str]  # a system and how it ranks
 
 
 def plain(evidence: Evidence) -> list[str]:
-    """The collections at the dials' defaults."""
-    return [name for name in evidence.datasets if name not in MAP]
+    """The collections at the dials' defaults, Clue's kind first."""
+    there = [name for name in evidence.datasets if name not in MAP]
+    return sorted(there, key=lambda name: not name.lower().startswith("clue"))
 
 
 def gained(

@@ -110,7 +110,7 @@ def _world(names: Sequence[str], seed: int) -> Study:
             )  # fmt: skip
             own = replace(pairs, features=known.split(split).features) if known else pooled(pairs)
             made[split] = own
-        found[name] = Pairs(**made)
+        found[name] = Pairs(made["train"], made["val"], made["test"])
         seen.setdefault(scheme, found[name])
     return found
 

@@ -466,8 +466,8 @@ def singles(evidence: Evidence, dataset: str) -> pd.DataFrame:
             rows[c][label] = _told(crossed(values, evidence.clusters(dataset)))
         gains[label] = np.array([values.mean(axis=1) for values in own])  # (C, seeds)
     table = pd.DataFrame.from_dict(rows, orient="index")
-    for label, own in gains.items():
-        each = [float(np.corrcoef(rate, of_seed)[0, 1]) for of_seed in own.T]
+    for label, table_of in gains.items():
+        each = [float(np.corrcoef(rate, of_seed)[0, 1]) for of_seed in table_of.T]
         if len(each) > 1:
             table.loc["correlation with the rate", label] = _told(over_seeds(each))
     return table.fillna("–")

@@ -256,7 +256,10 @@ class ProductHead(nn.Module):
         return (weighted @ images.T + self.linear.bias[:, None]).sigmoid().transpose(1, 2)
 
 
-HEADS = {"sum": CoherenceHead, "product": ProductHead}
+HEADS: dict[str, type[CoherenceHead | ProductHead]] = {
+    "sum": CoherenceHead,
+    "product": ProductHead,
+}
 
 
 class Model(nn.Module):
@@ -264,6 +267,9 @@ class Model(nn.Module):
 
     weights (C,): p_c of the relations that the head learns, in the order of `columns`.
     """
+
+    weights: Tensor
+    head: CoherenceHead | ProductHead | None
 
     def __init__(
         self,
