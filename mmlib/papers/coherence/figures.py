@@ -15,7 +15,7 @@ from mmlib.core.effects import Interval
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.fit import still_improving
 from mmlib.core.related import RelatedPairs
-from mmlib.core.tables import paper_values
+from mmlib.core.tables import paper_tables, paper_values
 from mmlib.papers.coherence.arrays import SPLITS
 from mmlib.papers.coherence.claims import REFINED, gained, over, plain, ratio, with_refinement
 from mmlib.papers.coherence.data import Pairs
@@ -107,6 +107,16 @@ def one_of_each(pairs: RelatedPairs) -> Figure:
     images = [pairs.open_image(int(pairs.image_of[i])) for i in rows]
     titles = [labelled_text(pairs, i) for i in rows]
     return plots.show_pictures(images, titles, columns=len(rows), size=2.1)
+
+
+def recorded(table: str) -> pd.DataFrame:
+    """Figures of Clue or CITE that were counted once, see `mmlib.papers.coherence.recorded`.
+
+    Raises KeyError for a table that the paper printed, or that is none.
+    """
+    if not paper_tables("coherence")[table]["source"].startswith("recorded"):
+        raise KeyError(f"{table} is not recorded: it is the paper's")
+    return paper_values("coherence", table)
 
 
 def confidence_figure() -> Figure:

@@ -6,7 +6,9 @@ when votes are counted, and a vote never attaches to other pictures than its rat
 """
 
 import csv
+import hashlib
 import html
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +60,7 @@ def export(
     (folder / "pictures").mkdir(parents=True, exist_ok=True)
     keys = list(dict.fromkeys(question.key for question in questions))
     for name in {name for _, *both in keys for name in both}:
-        picture(name).convert("RGB").save(folder / "pictures" / f"{name}.jpg", quality=92)
+        picture(name).convert("RGB").save(folder / "pictures" / _file(name), quality=92)
     with (folder / "questions.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([COLUMNS[:3], *keys])
     rows = "".join(_row(number, key) for number, key in enumerate(keys))
@@ -68,9 +70,15 @@ def export(
     return folder / "page.html"
 
 
+def _file(name: str) -> str:
+    """A picture's file; a name that is none, such as an address, is hashed."""
+    plain = re.fullmatch(r"[\w-][\w.-]*", name, re.ASCII)
+    return f"{name if plain else hashlib.sha256(name.encode()).hexdigest()[:16]}.jpg"
+
+
 def _row(number: int, key: Key) -> str:
     text, a, b = map(html.escape, key)
-    pictures = "".join(f'<img src="pictures/{name}.jpg" alt="{name}">' for name in (a, b))
+    pictures = "".join(f'<img src="pictures/{_file(name)}">' for name in key[1:])
     cells = "".join(
         f' data-{name}="{value}"' for name, value in zip("tab", (text, a, b), strict=True)
     )

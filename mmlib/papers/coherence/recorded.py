@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold
 
-from mmlib.core.tables import paper_tables, paper_values
 from mmlib.data import cite, clue
 from mmlib.papers.coherence import silver
 from mmlib.papers.coherence.data import recipes
 from mmlib.papers.coherence.probes import average_precision
 
+RECORDED = "recorded: counted by mmlib.papers.coherence.recorded in the public files"
 SOURCES = {
     "recorded_clue_rates": "Clue: percent of rows with each relation",
     "recorded_clue_leaks": "Clue: what train and test share, and vocabulary of train",
@@ -24,18 +24,6 @@ SOURCES = {
     "recorded_cite": "CITE: percent of rows with each relation, and relations read off the texts",
     "recorded_cite_repeats": "CITE: what repeats in the public file",
 }
-
-
-def shown(table: str) -> pd.DataFrame:
-    """A recorded table. Raises KeyError for one that is none."""
-    if table not in SOURCES:
-        raise KeyError(f"{table} is not recorded: there are {', '.join(SOURCES)}")
-    return paper_values("coherence", table)
-
-
-def is_recorded(table: str) -> bool:
-    """Whether the room's file says of a table that it was counted here, not printed."""
-    return paper_tables("coherence")[table]["source"].startswith("recorded")
 
 
 def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
@@ -88,7 +76,7 @@ def as_tables(counted: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
     return [
         {
             "id": name, "title": SOURCES[name], "dataset": name.split("_")[1],
-            "source": "recorded: counted by mmlib.papers.coherence.recorded in the public files",
+            "source": RECORDED,
             "columns": list(table.columns), "units": "as the title says; AP between 0 and 1",
             "rows": [
                 {"name": str(row), "values": {c: None if pd.isna(v) else float(v)

@@ -1,6 +1,7 @@
 """The human study: questions, raters' files, Table 6, agreement, and the paper's own numbers."""
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,11 @@ def test_the_page_and_the_list_name_no_system_and_no_relation(tmp_path):
             COLUMNS[:3],
             *(q.key for q in QUESTIONS),
         ]
+    address = Question("a", "https://x.org/a/1.jpg?b", "p1")
+    page = study.export([address], lambda name: Image.new("RGB", (9, 9)), tmp_path / "of addresses")
+    files = re.findall(r'src="(pictures/[^"]+)"', page.read_text(encoding="utf-8"))
+    assert len(files) == 2
+    assert all((page.parent / file).is_file() for file in files)
     with pytest.raises(ValueError, match="no question"):
         study.export([], lambda name: Image.new("RGB", (9, 9)), tmp_path)
 

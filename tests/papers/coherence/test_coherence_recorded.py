@@ -4,25 +4,25 @@ import numpy as np
 import pytest
 
 from mmlib.core.tables import paper_tables
-from mmlib.papers.coherence import recorded
+from mmlib.papers.coherence import figures, recorded
 
 
 def test_recorded_tables_are_marked_and_no_printed_one_is():
-    for name in paper_tables("coherence"):
-        assert recorded.is_recorded(name) == (name in recorded.SOURCES), name
+    for name, table in paper_tables("coherence").items():
+        assert (table["source"] == recorded.RECORDED) == (name in recorded.SOURCES), name
     with pytest.raises(KeyError, match="table8 is not recorded"):
-        recorded.shown("table8")
+        figures.recorded("table8")
 
 
 def test_what_was_counted_reads_back_the_same():
     for name in recorded.SOURCES:
-        table = recorded.shown(name)
+        table = figures.recorded(name)
         [again] = recorded.as_tables({name: table})
         assert again["rows"] == paper_tables("coherence")[name]["rows"]
 
 
 def test_the_rates_are_those_that_the_paper_prints_for_train():
-    rates = recorded.shown("recorded_clue_rates")
+    rates = figures.recorded("recorded_clue_rates")
     printed = {row["name"]: row["values"]["percent_positive"]
                for row in paper_tables("coherence")["table2"]["rows"]}  # fmt: skip
     assert all(rates.loc[c, "train"] == pytest.approx(v, abs=0.06) for c, v in printed.items())
@@ -35,6 +35,6 @@ def test_counting_again_gives_what_is_recorded(real_data):
         if not (real_data / name).is_dir():
             pytest.skip(f"no real data: MMLIB_DATA={real_data} has no folder {name}")
     for name, table in recorded.count(real_data / "clue", real_data / "cite").items():
-        kept = recorded.shown(name)
+        kept = figures.recorded(name)
         assert list(kept.index) == list(map(str, table.index))
         np.testing.assert_allclose(kept.to_numpy(float), table.to_numpy(float), atol=0.011)
