@@ -80,34 +80,25 @@ def related_pairs(
     scenes = tuple(sample_scene(s) for s in seeds[::_SEEDS])
     labels = draw_labels(scenes, scheme, seed, signal)
     others = [seeds[i * _SEEDS + 1 : (i + 1) * _SEEDS] for i in range(n)]
-    relations = _scheme(scheme).relations
     wordings = draw_wordings(scenes, labels, scheme, seed, telling)
-    told, texts = [], []
+    write = _clue_text if scheme == "clue" else _cite_text
+    relations = _scheme(scheme).relations
+    written = []
     for scene, spare, row, wording in zip(scenes, others, labels, wordings, strict=True):
         holds, worded = (
             frozenset(name for name, yes in zip(relations, some, strict=True) if yes)
             for some in (row, wording)
         )
         rng = np.random.default_rng([seed, scene.seed, 8])
-        if scheme == "cite":
-            told.append(scene)
-            texts.append(cite_text(scene, worded, rng))
-            continue
-        told.append(scene)
-        if "Irrelevant" in worded:  # which has no words of its own
-            worded = worded - {"Irrelevant"} | {"Visible"}
-        if "Irrelevant" in holds:
-            told[-1] = _unlike(scene, spare)
-        elif "Visible" in worded - holds:
-            told[-1] = _half_like(scene, spare)
-        texts.append(clue_text(scene, told[-1], worded, rng))
+        written.append(write(scene, spare, holds, worded, rng))
+    told, texts = zip(*written, strict=True)
     features = None
     if see_pictures:
         features = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
     return WorldPairs(
         name=f"world-{scheme}",
         split=split,
-        texts=tuple(texts),
+        texts=texts,
         labels=labels,
         relations=relations,
         image_of=np.arange(n),
@@ -115,8 +106,31 @@ def related_pairs(
         features=features,
         open_image=partial(picture, scenes, SIZE),
         scenes=scenes,
-        told=tuple(told),
+        told=told,
     )
+
+
+Words = frozenset[str]
+
+
+def _clue_text(
+    scene: Scene, spare: Sequence[int], holds: Words, worded: Words, rng: np.random.Generator
+) -> tuple[Scene, str]:
+    """The scene that a text is about, and the text: what does not hold is of another scene."""
+    if "Irrelevant" in worded:  # which has no words of its own
+        worded = worded - {"Irrelevant"} | {"Visible"}
+    told = scene
+    if "Irrelevant" in holds:
+        told = _unlike(scene, spare)
+    elif "Visible" in worded - holds:
+        told = _half_like(scene, spare)
+    return told, clue_text(scene, told, worded, rng)
+
+
+def _cite_text(
+    scene: Scene, spare: Sequence[int], holds: Words, worded: Words, rng: np.random.Generator
+) -> tuple[Scene, str]:
+    return scene, cite_text(scene, worded, rng)
 
 
 def _common(scene: Scene, other: Scene) -> tuple[int, bool]:
