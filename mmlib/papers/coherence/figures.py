@@ -226,8 +226,8 @@ def _told(one: Interval, digits: int = 2) -> str:
 def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Mean log2 rank of each ranking, what it gains over CMCA, and as a share of the oracle's gain.
 
-    ± is the standard deviation over seeds; ↓ marks a system of which more than a fifth of the
-    trainings were still improving on dev when they ended.
+    Shares stand only where the oracle gains for certain. ± is the standard deviation over seeds; ↓
+    marks a system of which more than a fifth of the trainings still improved on dev at their end.
     """
     clusters, rows = evidence.clusters(dataset), {}
     base = (CMCA.system, "rank")
@@ -242,7 +242,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if term != base and evidence.has(dataset, *base):
             gain = gained(evidence, dataset, over(term, base))
             row["gain over CMCA"] = _told(crossed(gain, clusters))
-            if oracle is not None and oracle.mean() > 0:
+            if oracle is not None and crossed(oracle, clusters).low > 0:
                 share = ratio(gain, oracle, clusters)
                 row["in % of the oracle's gain"] = f"{100 * share.effect:+.0f} " + (
                     f"[{100 * share.low:+.0f}, {100 * share.high:+.0f}]"
