@@ -130,7 +130,7 @@ _SHORT = Settings(
     drop_attributes=0.0, drop_relations=0.0, mask=0.0, delimiters=False, fall=0.7, calm=0.7,
     heads=8, temperature=0.05, con=1.0, word_rate=1.0,
 )  # fmt: skip
-_WORLD = replace(_SHORT, width=64, word_width=64, epochs=30, batch=64, learning_rate=3e-3, ema=0.98)
+_WORLD = replace(_SHORT, width=64, word_width=64, epochs=15, batch=64, learning_rate=3e-3, ema=0.98)
 _FLICKR8K = replace(_SHORT, width=128, word_width=128, epochs=24, learning_rate=3e-3, ema=0.995)
 BUDGETS = {"world": replace(_WORLD, schedule="cosine", rise=0.05), "flickr8k": _FLICKR8K}
 QUICK = {
