@@ -118,8 +118,8 @@ CEILINGS = tuple(
 # - With the hardest negative, the triplet alone falls apart, and the later it sets in the less
 #   (world, VSE∞ at its end: 116 when from epoch 7 of 12, 178 from epoch 10, 198 never). VSE∞'s code
 #   averages negatives in its first 1,133 steps. Here it sets in after 0.7 of the epochs.
-# - World, 1,500 pictures, ours and CORA, change against 287 and 267: half the rate -22, -12; dropout
-#   -1, -2; running mean of the weights +4, +2; 60 epochs +7, +13, but on test -3 and +4.
+# - World, 1,500 pictures, ours and CORA, change against 287 and 267: half the rate -22, -12;
+#   dropout -1, -2; running mean of the weights +4, +2; 60 epochs +7, +13, but on test -3 and +4.
 # - World, as many steps on 4,000 pictures as on 2,000, 15 epochs instead of 30 (three seeds): CORA
 #   277 with a deviation of 6 instead of 256 with 7; two steps with a residual path alone 281 with 8
 #   instead of 275 with 23. More pictures are steadier than more epochs.
