@@ -6,6 +6,10 @@ differences of the mean log2 rank over the whole test set: 1 is a halving of the
 answers their intervals are about half as wide as those of recalls in pools. A smallest effect of
 0.1, 7 % of the rank, lies between the paper's two gains by relations, 0.36 on CITE++ (MedR 5.4 to
 4.2) and 0.05 on Clue (19.3 to 18.7).
+
+The paper says all this of both of its data sets, so each collection counts. The first reading of
+the record, with six seeds, pooled the two; but an interval over two parts has one degree of
+freedom, and left K1, K5 and K8 undecided, of which both parts speak with one voice.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,49 +144,49 @@ CLAIMS = (
     Claim(
         "K1", "attention over words helps", "MedR 10.0 → 5.4 (CITE++), 19.8 → 19.3 (Clue)",
         "log2 rank, Base − CMCA", UNIT, TENTH, TENTH_WHY,
-        effects=_pair((CMCA.system, "rank"), (BASE.system, "rank")),
+        every=True, effects=_pair((CMCA.system, "rank"), (BASE.system, "rank")),
     ),
     Claim(
         "K2", "learning the relations helps, unrefined",
         "MedR 5.35 → 4.6, 19.3 → 19.05 (authors' script)", "log2 rank, CMCA − CMCM", UNIT, TENTH,
-        TENTH_WHY, effects=_pair((CMCM.system, "rank"), (CMCA.system, "rank")),
+        TENTH_WHY, every=True, effects=_pair((CMCM.system, "rank"), (CMCA.system, "rank")),
     ),
     Claim(
         "K2b", "learning the relations helps, refined",
         "MedR 5.4 → 4.2 (CITE++), 19.3 → 18.7 (Clue)", "log2 rank, CMCA − refined CMCM", UNIT,
-        TENTH, TENTH_WHY, effects=_pair((CMCM.system, REFINED), (CMCA.system, "rank")),
+        TENTH, TENTH_WHY, every=True, effects=_pair((CMCM.system, REFINED), (CMCA.system, "rank")),
     ),
     Claim(
         "K2c", "it helps without attention, too",
         "MedR 10.0 → 7.7, 19.9 → 19.5 (authors' script); not a claim of the text",
         "log2 rank, Base − CMCM-NoAttn", UNIT, TENTH, TENTH_WHY,
-        effects=_pair((NO_ATTENTION.system, "rank"), (BASE.system, "rank")),
+        every=True, effects=_pair((NO_ATTENTION.system, "rank"), (BASE.system, "rank")),
     ),
     Claim(
         "K3", "single relations help", "better on all of CITE++; on Clue Story and Meta are",
         "log2 rank, CMCA − refined CMCM_c, mean over relations", UNIT, TENTH, TENTH_WHY,
-        effects=_gains(_singles),
+        every=True, effects=_gains(_singles),
     ),
     Claim(
         "K4", "selective refinement improves almost all systems",
         "8 of 9 systems on CITE++, 5 of 7 on Clue",
         "log2 rank, unrefined − refined, mean over systems", UNIT, TENTH, TENTH_WHY,
-        effects=_gains(_refined),
+        every=True, effects=_gains(_refined),
     ),
     Claim(
         "K4b", "refinement hurts Irrelevant", "MedR 18.7 → 20.3 (Clue)",
         "log2 rank of CMCM_Irrelevant, refined − unrefined", UNIT, TENTH, TENTH_WHY,
-        effects=_pair(("CMCM_Irrelevant", "rank"), ("CMCM_Irrelevant", REFINED)),
+        every=True, effects=_pair(("CMCM_Irrelevant", "rank"), ("CMCM_Irrelevant", REFINED)),
     ),
     Claim(
         "K5", "confidence alone is a weak ranker", "MedR 126 and 124; 250.5 by chance",
         "log2 rank of CMCM, by η alone − by θ", UNIT, 1.0, "twice the rank",
-        effects=_pair((CMCM.system, "rank"), (CMCM.system, "rank by confidence")),
+        every=True, effects=_pair((CMCM.system, "rank"), (CMCM.system, "rank by confidence")),
     ),
     Claim(
         "K6", "a large gap means a right answer", "Fig. 3b",
         "right at rank 1, larger Δ − smaller Δ, halves of the texts", "percent", 2.0,
-        "one text in fifty", effects=_wide_gaps,
+        "one text in fifty", every=True, effects=_wide_gaps,
     ),
     Claim(
         "K6b", "beyond a gap of .2 always", "0 wrong", "wrong among texts with Δ ≥ .2", "percent",
@@ -191,12 +195,12 @@ CLAIMS = (
     Claim(
         "K7", "λ_cls = .1 is a better weight than others", "MedR 4.5 against 4.75 to 8.8",
         "log2 rank of CMCM, mean of λ = .01, .4, 2 − λ = .1", UNIT, TENTH, TENTH_WHY,
-        effects=_gains(_swept),
+        every=True, effects=_gains(_swept),
     ),
     Claim(
         "K8", "the relations can be predicted", ".82 to .28, chance .66 to .06",
         "average precision of CMCM − chance, mean over relations", "AP", 0.05,
         "a third of the least lead over chance that the paper prints (Visible, .82 − .66)",
-        effects=_predicted,
+        every=True, effects=_predicted,
     ),
 )  # fmt: skip
