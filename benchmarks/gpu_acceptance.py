@@ -26,12 +26,13 @@ import torch
 from measure import machine, tensor_peak_mib
 from torch import Tensor, nn
 
-from mmlib import coherence
 from mmlib.core.device import pick_device
 from mmlib.core.fit import seed_everything
 from mmlib.core.jobs import Job
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import metrics, rank_images_and_captions
+from mmlib.papers.coherence import arrays as coherence
+from mmlib.papers.coherence import model as coherence_model
 from mmlib.papers.cora import graphs as cora
 from mmlib.papers.cora import model as cora_model
 from mmlib.papers.cora import training as cora_training
@@ -97,15 +98,17 @@ def graphs(tiny: bool, device: str) -> Made:
 def relations(tiny: bool, device: str) -> Made:
     """Paper 01: CMCM with five relations, 32 pairs of 40 words and 2,048 image features."""
     pairs, words, features = (4, 6, 16) if tiny else (32, 40, 2048)
-    settings = coherence.Settings(relations=tuple(range(5)))
+    settings = coherence_model.Settings()
     settings = replace(settings, word_width=8, hidden=8, width=16) if tiny else settings
     rng = np.random.default_rng(0)
     ids, lengths = rng.integers(1, 1000, (pairs, words)), rng.integers(3, words + 1, pairs)
     images = rng.standard_normal((pairs, features), dtype=np.float32)
     labels, every = rng.random((pairs, 5)) < 0.5, np.arange(pairs)
     batch = coherence.Split(ids, lengths, labels, every, images).batch(every, device)
-    model = coherence.Model(torch.randn(1000, settings.word_width), features, settings)
-    return model, lambda: model.loss(batch, torch.ones(5, device=device))
+    system = coherence_model.System("CMCM", relations="all")
+    vectors = torch.randn(1000, settings.word_width)
+    model = coherence_model.Model(system, settings, vectors, features, range(5))
+    return model, lambda: model.loss(batch)
 
 
 def classifier(tiny: bool, device: str) -> Made:

@@ -47,9 +47,9 @@ HEAD = """# The ledger
 All claims, grouped by verdict; within a group by notebook, then by data. `python ci/ledger.py \
 write` makes this page from the records, and `make lint` holds it to them.
 
-The effect of a claim of notebooks 02 to 04 is pooled over its parts (data sets or pairs of \
+The effect of a claim of notebooks 01 to 04 is pooled over its parts (data sets or pairs of \
 them); *sd* is the estimated spread of the true effects between parts. *Another verdict* is the \
-share of halves of the seeds that give another verdict. Notebooks 00 and 01 show the part that is \
+share of halves of the seeds that give another verdict. Notebook 00 shows the part that is \
 furthest from the claim, and how many parts are supported. Both rules stand [below](#the-rules). \
 How far to trust a number: [README](../README.md#honest-limits)."""
 
@@ -186,7 +186,7 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
     ]
     blocks += [f"## {SOURCES}", table(["notebook", "data", "command", "commit", ""], rows)]
     blocks.append("## The rules")
-    for name, rule in (("Notebooks 02 to 04", new.RULE), ("Notebooks 00 and 01", old.RULE)):
+    for name, rule in (("Notebooks 01 to 04", new.RULE), ("Notebook 00", old.RULE)):
         blocks += [f"### {name}", f"```text\n{rule}\n```"]
     return "\n\n".join(blocks) + "\n"
 

@@ -148,19 +148,6 @@ def bars(heights: Mapping[str, Mapping[str, Estimate]], ylabel: str, floor: floa
     return figure
 
 
-def ranking(estimates: Mapping[str, Estimate], xlabel: str) -> Figure:
-    """Estimates with their intervals as rows, the highest first."""
-    names = sorted(estimates, key=lambda name: -estimates[name].effect)
-    figure, axis = plt.subplots(figsize=(7, 0.28 * len(names) + 0.9))
-    for y, name in enumerate(names):
-        one = estimates[name]
-        axis.plot([one.low, one.high], [y, y], color=COLOURS[0], linewidth=2)
-        axis.plot(one.effect, y, "o", color=COLOURS[0], markersize=5)
-    axis.set_yticks(range(len(names)), names)
-    axis.set(xlabel=xlabel, ylim=(len(names) - 0.4, -0.6))
-    return figure
-
-
 def forest(claims: Sequence[Judged]) -> Figure:
     """Every part of every claim as an effect with its interval, coloured by its verdict."""
     rows = [(c, name, part) for c in claims for name, part in c.parts.items()]

@@ -23,7 +23,7 @@ from mmlib.core.source import source_hash
 from mmlib.core.tables import write_json
 
 # The papers that have evidence, by the number of their notebook.
-PAPERS = {"02": "entailment", "03": "cora", "04": "links"}
+PAPERS = {"01": "coherence", "02": "entailment", "03": "cora", "04": "links"}
 EVERY = 600.0  # seconds after which what is finished is written
 
 

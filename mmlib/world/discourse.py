@@ -2,9 +2,11 @@
 
 A pair is a scene and one text. Which relations hold between them is drawn first, from what the
 picture shows and from chance, at the rates and correlations of the real sets; then a text is
-written for which they hold. `signal` says how much the picture counts in the draw: at 0 the labels
-know nothing of it. `HOW` says how the text realises each relation and what in the picture goes
-with it.
+written. Two dials say how much can be known of a relation: `signal`, how much the picture counts in
+the draw (at 0 the labels know nothing of it), and `telling`, how often the text is worded as its
+relations would have it (at 1 always, at 0 no more than by chance). Labels are those of readers, who
+see more in a pair than its words, and do not always agree with them. `HOW` says how the text
+realises each relation and what in the picture goes with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +26,7 @@ from mmlib.world.schema import GROUPS, Scene, Thing, box
 
 STRENGTH = 0.9  # correlation of a relation's latent with the picture's properties at signal 1
 _REFERENCE = 3000  # scenes of the split "backbone" that the properties are standardised on
+TELLING = 0.5  # where a bag of words reads relations off texts as well as off the real sets' texts
 _SEEDS = 6  # of each pair: one for its scene, the rest for scenes that its text may be about
 
 
@@ -50,11 +53,13 @@ def related_pairs(
     signal: float = 1.0,
     workers: int = 1,
     see_pictures: bool = True,
+    telling: float = TELLING,
 ) -> WorldPairs:
     """n pairs of a split ("train", "val", "test", "backbone"), each with a picture of its own.
 
     The same arguments give the same record, whatever `workers`. Splits share no scene; a larger n
-    begins with the smaller one's pairs. Scenes do not depend on `signal` or `scheme`.
+    begins with the smaller one's pairs. Scenes do not depend on `signal`, `telling` or `scheme`,
+    labels not on `telling`.
 
     Args:
         split: whose scenes.
@@ -64,9 +69,10 @@ def related_pairs(
         signal: how much the picture tells of the relations, from 0 (nothing) to 1.
         workers: processes that draw the pictures and extract features.
         see_pictures: whether to extract features; without, they are None.
+        telling: how much the text tells of the relations, from 0 (nothing) to 1 (all).
 
     Raises:
-        ValueError: for an unknown scheme or split, n below 1 or a signal outside 0 to 1.
+        ValueError: for an unknown scheme or split, n below 1 or a dial outside 0 to 1.
     """
     if n < 1:
         raise ValueError(f"n is {n}, but a collection needs at least one pair")
@@ -74,23 +80,25 @@ def related_pairs(
     scenes = tuple(sample_scene(s) for s in seeds[::_SEEDS])
     labels = draw_labels(scenes, scheme, seed, signal)
     others = [seeds[i * _SEEDS + 1 : (i + 1) * _SEEDS] for i in range(n)]
+    wordings = draw_wordings(scenes, labels, scheme, seed, telling)
+    write = _clue_text if scheme == "clue" else _cite_text
     relations = _scheme(scheme).relations
-    told, texts = [], []
-    for scene, spare, row in zip(scenes, others, labels, strict=True):
-        holds = frozenset(name for name, yes in zip(relations, row, strict=True) if yes)
-        told.append(_unlike(scene, spare) if "Irrelevant" in holds else scene)
+    written = []
+    for scene, spare, row, wording in zip(scenes, others, labels, wordings, strict=True):
+        holds, worded = (
+            frozenset(name for name, yes in zip(relations, some, strict=True) if yes)
+            for some in (row, wording)
+        )
         rng = np.random.default_rng([seed, scene.seed, 8])
-        if scheme == "clue":
-            texts.append(clue_text(scene, told[-1], holds, rng))
-        else:
-            texts.append(cite_text(scene, holds, rng))
+        written.append(write(scene, spare, holds, worded, rng))
+    told, texts = zip(*written, strict=True)
     features = None
     if see_pictures:
         features = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
     return WorldPairs(
         name=f"world-{scheme}",
         split=split,
-        texts=tuple(texts),
+        texts=texts,
         labels=labels,
         relations=relations,
         image_of=np.arange(n),
@@ -98,19 +106,47 @@ def related_pairs(
         features=features,
         open_image=partial(picture, scenes, SIZE),
         scenes=scenes,
-        told=tuple(told),
+        told=told,
     )
+
+
+Words = frozenset[str]
+
+
+def _clue_text(
+    scene: Scene, spare: Sequence[int], holds: Words, worded: Words, rng: np.random.Generator
+) -> tuple[Scene, str]:
+    """The scene that a text is about, and the text: what does not hold is of another scene."""
+    if "Irrelevant" in worded:  # which has no words of its own
+        worded = worded - {"Irrelevant"} | {"Visible"}
+    told = scene
+    if "Irrelevant" in holds:
+        told = _unlike(scene, spare)
+    elif "Visible" in worded - holds:
+        told = _half_like(scene, spare)
+    return told, clue_text(scene, told, worded, rng)
+
+
+def _cite_text(
+    scene: Scene, spare: Sequence[int], holds: Words, worded: Words, rng: np.random.Generator
+) -> tuple[Scene, str]:
+    return scene, cite_text(scene, worded, rng)
+
+
+def _common(scene: Scene, other: Scene) -> tuple[int, bool]:
+    """How many things of the other have a kind that is in the scene, and whether places agree."""
+    kinds = {thing.kind for thing in scene.things}
+    return sum(thing.kind in kinds for thing in other.things), other.setting == scene.setting
 
 
 def _unlike(scene: Scene, seeds: Sequence[int]) -> Scene:
     """Of some scenes the one that has the least in common with this one."""
-    kinds = {thing.kind for thing in scene.things}
+    return min(map(sample_scene, seeds), key=partial(_common, scene))
 
-    def common(other: Scene) -> tuple[int, bool]:
-        shared = sum(thing.kind in kinds for thing in other.things)
-        return shared, other.setting == scene.setting
 
-    return min((sample_scene(seed) for seed in seeds), key=common)
+def _half_like(scene: Scene, seeds: Sequence[int]) -> Scene:
+    """Of some scenes the one that has most in common: a caption of it is half true here."""
+    return max(map(sample_scene, seeds), key=partial(_common, scene))
 
 
 # --- What the pictures' properties are ------------------------------------------------------------
@@ -162,6 +198,7 @@ class Scheme:
     rates: of the real set. gate: the relation that decides over the others, which reach their
     rates where the gate's value is `opens`, and have the rates `closed` elsewhere.
     phi: the labels' correlations where the gate is open, without the gate.
+    told: how often a text is worded as each relation has it, at the default of `telling`.
     """
 
     relations: tuple[str, ...]
@@ -171,31 +208,34 @@ class Scheme:
     opens: bool
     closed: Mapping[str, float]
     phi: tuple[tuple[float, ...], ...]
+    told: tuple[float, ...]
 
 
 SCHEMES = {
-    # Clue, its authors' 6047 training rows (conceptual_train_dis.csv). Of the 525 Irrelevant ones
-    # 15 have another relation; here none has. phi: the 5522 others.
+    # Clue, the 3534 captions by people among its authors' training rows
+    # (conceptual_train_dis.csv). Of the 102 Irrelevant ones 10 have another relation; here none
+    # has. phi: the 3432 others.
     "clue": Scheme(
         relations=("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant"),
         properties=("filled", "charm", "motion", "wild", "line", "crowd"),
-        rates=(0.6736, 0.0661, 0.1568, 0.2426, 0.3909, 0.0868),
+        rates=(0.6528, 0.0990, 0.1907, 0.2971, 0.2462, 0.0289),
         gate="Irrelevant",
         opens=False,
         closed={},
         phi=(
-            (1.00, -0.19, 0.17, -0.52, 0.37),
-            (-0.19, 1.00, -0.08, 0.05, -0.15),
-            (0.17, -0.08, 1.00, -0.12, 0.12),
-            (-0.52, 0.05, -0.12, 1.00, -0.27),
-            (0.37, -0.15, 0.12, -0.27, 1.00),
+            (1.00, -0.18, 0.22, -0.57, 0.30),
+            (-0.18, 1.00, -0.10, 0.00, -0.09),
+            (0.22, -0.10, 1.00, -0.18, 0.26),
+            (-0.57, 0.00, -0.18, 1.00, -0.23),
+            (0.30, -0.09, 0.26, -0.23, 1.00),
         ),
+        told=(0.50, 0.36, 0.49, 0.46, 0.37, 0.50),
     ),
     # CITE, 2047 rows of data.csv. Of the 348 without Q2 all but 27 have no other relation than
     # Q4; here all. phi: the 1699 with Q2.
     "cite": Scheme(
         relations=("Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8"),
-        properties=("filled", "crowd", "wild", "gear", "line", "charm", "motion"),
+        properties=("filled", "crowd", "charm", "gear", "motion", "wild", "line"),
         rates=(0.830, 0.058, 0.211, 0.131, 0.056, 0.492, 0.201),
         gate="Q2",
         opens=True,
@@ -208,6 +248,7 @@ SCHEMES = {
             (0.08, -0.01, -0.13, -0.26, 1.00, -0.62),
             (-0.06, -0.09, 0.29, -0.11, -0.62, 1.00),
         ),
+        told=(0.0, 0.36, 0.67, 0.12, 0.05, 0.22, 0.06),
     ),
 }
 
@@ -244,6 +285,28 @@ def draw_labels(
     labels = latents > np.where((gate == kind.opens)[:, None], opened, closed)
     labels[:, at] = gate
     return labels
+
+
+def draw_wordings(
+    scenes: Sequence[Scene], labels: np.ndarray, scheme: str, seed: int, telling: float
+) -> np.ndarray:
+    """(scenes, relations) bool: the relations that each text is worded for.
+
+    A relation is worded as it is labelled with a probability that `telling` sets, and else as it is
+    in labels drawn at the same rates without looking at the pair. That probability is 0 and 1 at
+    the ends of the dial, and `Scheme.told` at its default. Where the gate is closed, its own
+    probability decides on the whole text.
+    """
+    kind = _scheme(scheme)
+    if not 0 <= telling <= 1:
+        raise ValueError(f"telling {telling} is not between 0 and 1")
+    told = np.array(kind.told) ** ((1 - telling) / telling if telling else np.inf)
+    drawn = [np.random.default_rng([seed, s.seed, 9]).random(len(kind.rates)) for s in scenes]
+    as_labelled = np.array(drawn) < told
+    at = kind.relations.index(kind.gate)
+    closed = labels[:, at] != kind.opens
+    as_labelled[closed] = as_labelled[closed][:, [at]]
+    return np.where(as_labelled, labels, draw_labels(scenes, scheme, seed + 1000, 0.0))
 
 
 def scores(scenes: Sequence[Scene], scheme: str = "clue") -> np.ndarray:
@@ -376,15 +439,15 @@ HOW: dict[str, dict[str, str]] = {
         "of the picture is filled.",
         "Q3": "The step points at the picture (just like this, as shown here). Likelier for "
         "pictures of many things.",
-        "Q4": "The text has an amount that cannot be seen (30 minutes, 50 ml). Likelier in wild "
-        "settings.",
+        "Q4": "The text has an amount that cannot be seen (30 minutes, 50 ml). Likelier for "
+        "charming things.",
         "Q5": "The step needs something that it does not name but describes (something green), and "
         "that the picture shows. Likelier the more loose things there are (boxes, chairs, balls).",
         "Q6": "Orders what does not hold in the picture: another colour, the opposite place, "
-        "another pose, a thing that is not there. Likelier for sketches and black and white.",
+        "another pose, a thing that is not there. Likelier the more there is in motion.",
         "Q7": "Orders what holds in the picture (put the ball on the bench), in the same words as "
-        "Q6 for the most part. Likelier for charming things.",
-        "Q8": "Orders what is going on (let the dog run; keep the boy riding). Likelier the more "
-        "there is in motion.",
+        "Q6 for the most part. Likelier in wild settings.",
+        "Q8": "Orders what is going on (let the dog run; keep the boy riding). Likelier for "
+        "sketches and black and white.",
     },
 }

@@ -29,11 +29,3 @@ def test_axes_are_named():
         plots.forest([claim]),
     ):
         assert all(axis.get_xlabel() or axis.get_ylabel() for axis in figure.axes)
-
-
-def test_a_ranking_begins_with_the_highest():
-    figure = plots.ranking({"low": Estimate(1, 0, 2), "high": Estimate(5, 4, 6)}, "RSUM")
-    (axis,) = figure.axes
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["high", "low"]
-    assert axis.get_ylim()[0] > axis.get_ylim()[1]  # the first row is on top
-    assert axis.get_xlabel() == "RSUM"

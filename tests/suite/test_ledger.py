@@ -30,20 +30,20 @@ NOT_TESTED = claim("K2", None, "not tested", parts=0, effect=None, high=None, wh
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A small repository with two notebooks, and a function that records claims of 01."""
+    """A small repository with two notebooks, and a function that records claims of 02."""
     monkeypatch.setattr(ledger, "ROOT", tmp_path)
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "docs").mkdir()
-    for name, words in (("01_coherence", "01 · Coherence"), ("04_links", "04 · Links")):
+    for name, words in (("02_revision", "02 · Revision"), ("04_links", "04 · Links")):
         nb = new_notebook(cells=[new_markdown_cell(f"# {words}\n\nText.")])
         nbformat.write(nb, tmp_path / "notebooks" / f"{name}.ipynb")
 
     def record(tier, *claims, seeds=3):
-        how = {"seeds": list(range(seeds)), "command": f"mmlib run 01 --tier {tier}"}
+        how = {"seeds": list(range(seeds)), "command": f"mmlib run 02 --tier {tier}"}
         how |= {"commit": "0123456789abcdef", "date": "2026-01-02"}
-        path = tmp_path / "notebooks" / "expected" / tier / "01_claims.json"
+        path = tmp_path / "notebooks" / "expected" / tier / "02_claims.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"how": how, "notebook": "01_coherence", "claims": claims}))
+        path.write_text(json.dumps({"how": how, "notebook": "02_revision", "claims": claims}))
 
     return tmp_path, record
 
@@ -67,19 +67,19 @@ def test_claims_stand_under_their_verdicts_by_notebook_and_tier(repository):
     record("flickr8k", claim(), claim("K3", -0.25, "not supported"))
     text = written(root)
     assert rows(section(text, "Supported")) == [
-        "| 01 | **K1** A beats B | 9 > 8 | A − B | +1.00 [+0.50, +1.50] points "
+        "| 02 | **K1** A beats B | 9 > 8 | A − B | +1.00 [+0.50, +1.50] points "
         "| 2; part 0; 2 supported | picture world, 1 seed |",
-        "| 01 | **K1** A beats B | 9 > 8 | A − B | +1.00 [+0.50, +1.50] points | 1 "
+        "| 02 | **K1** A beats B | 9 > 8 | A − B | +1.00 [+0.50, +1.50] points | 1 "
         "| Flickr8k, 3 seeds |",
     ]
-    assert rows(section(text, "Not supported"))[0].startswith("| 01 | **K3** A beats B")
+    assert rows(section(text, "Not supported"))[0].startswith("| 02 | **K3** A beats B")
     assert rows(section(text, "Not tested")) == [
-        "| 01 | **K2** A beats B | 9 > 8 | A − B | no data | picture world, 1 seed |"
+        "| 02 | **K2** A beats B | 9 > 8 | A − B | no data | picture world, 1 seed |"
     ]
     assert "\n## Opposite" not in text
-    assert "| [01 · Coherence](../notebooks/01_coherence.ipynb) | Flickr8k | 1 | – |" in text
+    assert "| [02 · Revision](../notebooks/02_revision.ipynb) | Flickr8k | 1 | – |" in text
     assert "| all |  | 2 | – | – | – | 1 | 1 |" in text
-    assert "| `mmlib run 01 --tier world` | `0123456789ab` | 2026-01-02 |" in text
+    assert "| `mmlib run 02 --tier world` | `0123456789ab` | 2026-01-02 |" in text
     assert "Of 04 nothing is recorded yet" in text
 
 
@@ -125,14 +125,14 @@ def test_check_fails_until_the_ledger_is_written(repository, capsys):
 def test_a_bar_in_a_claim_does_not_end_its_cell(repository):
     root, record = repository
     record("world", claim(paper="|A|"))
-    assert r"| 01 | **K1** A beats B | \|A\| | A − B | +1" in written(root)
+    assert r"| 02 | **K1** A beats B | \|A\| | A − B | +1" in written(root)
 
 
 def test_a_broken_record_is_named(repository):
     root, record = repository
     record("world", claim())
-    (root / "notebooks" / "expected" / "world" / "01_claims.json").write_text("{")
-    with pytest.raises(SystemExit, match=r"01_claims\.json"):
+    (root / "notebooks" / "expected" / "world" / "02_claims.json").write_text("{")
+    with pytest.raises(SystemExit, match=r"02_claims\.json"):
         ledger.main(["check"])
 
 

@@ -41,7 +41,7 @@ construction, and every caption has a gold graph to hold the parser against. The
 from a small network trained on other scenes of the same world. What holds here shows how a method
 behaves where the truth is known, not how well it would do on photographs."""
 
-WORLD_IMAGES = {"train": 2000, "val": 200, "test": 600}
+WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
 FAMILY = 4  # pictures that structure alone tells apart
 DATASETS = {"world": ("world",), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
 QUERIES = 60  # test captions that are timed

@@ -325,7 +325,8 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     ours, controls = "CORA, residual path and short cut", (SEQUENCE.system, BAG.system)
     pairs = [(one.system, TWO_STEP.system) for one in LEADS]
     pairs += [(control, TWO_STEP.system) for control in controls]
-    pairs += [(one.system, control) for one in (OURS, ENSEMBLE) for control in controls]
+    rivals = (OURS.system, ENSEMBLE.system, ours)
+    pairs += [(rival, control) for rival in rivals for control in controls]
     pairs += [(name, CORA.system) for name in (ours, "CORA, authors' form", GOLD.system)]
     pairs += [(ours, OURS.system)]
     pairs += [(one.system, one.system.rsplit(", ", 1)[0]) for one in STRUCTURE[1:]]

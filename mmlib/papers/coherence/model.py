@@ -1,12 +1,12 @@
-"""Cross-Modal Coherence for Text-to-Image Retrieval (Alikhani et al., AAAI 2022): the method.
+"""The method of paper 01: a shared space of texts and pictures that also learns their relations.
 
-Where the paper and its authors' code differ, both forms are here and the docstring says which is
-which. S is a text, I an image; B the batch, D the width of the shared space, C the relations.
+Alikhani, Han, Ravi, Kapadia, Pavlovic, Stone: Cross-Modal Coherence for Text-to-Image Retrieval,
+AAAI 2022. Where the paper and its authors' code differ, the docstring says which is which. S is a
+text, I an image; B the batch, D the width of the shared space, C the relations.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,54 +14,67 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.training import fit
+from mmlib.papers.coherence.arrays import Batch
 
-# --- Settings and systems ------------------------------------------------------------------------
+# --- Systems and settings ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class System:
+    """What a system is (the paper's Table 3, and variants of it).
+
+    attention: the learned query; without it the LSTM's last states are taken.
+    relations: what the head learns: "" nothing, "all", or the name of one relation.
+    cls: λ_cls, weight of the coherence loss. weighted: by p_c, see `positive_weights`.
+    head: "sum" is CAM, a linear layer on [z_S; z_I]; "product" is one on z_S ∘ z_I.
+    reports: of the answer: "ranks" alone, also "refined" ones, or "all" that is analysed.
+    """
+
+    system: str
+    attention: bool = True
+    relations: str = ""
+    cls: float = 0.1
+    weighted: bool = True
+    head: Literal["sum", "product"] = "sum"
+    reports: Literal["ranks", "refined", "all"] = "ranks"
+
+    def columns(self, relations: Sequence[str]) -> list[int]:
+        """Columns of the labels that the head learns; ValueError for a relation not there."""
+        if self.relations in ("", "all"):
+            return list(range(len(relations))) if self.relations else []
+        if self.relations not in relations:
+            raise ValueError(f"no relation {self.relations!r}: there are {', '.join(relations)}")
+        return [list(relations).index(self.relations)]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The paper's values, completed from the authors' code (see the notebook's table).
+    """How systems are trained: the paper's values, completed from the authors' code.
 
     word_width, hidden, width: of word vectors (300), of one LSTM direction (300), of the shared
         space (1024).
-    attention: the learned query of eq. for E_S; without it the last states are taken (Base).
-    relations: columns of the labels that the head learns; () for no head (CMCA).
-    cls: λ_cls, weight of the coherence loss. loss: "distance" (the authors' code) or "cosine" (the
-        paper's text). margin: α.
+    loss: "distance" (the authors' code) or "cosine" (the paper's text). margin: α.
     strength, threshold: λ of eq. 4 and T, below which a text counts as difficult.
-    dropout: of word vectors; the authors use none.
-    patience: checks without a better MedR after which the learning rate falls to a tenth.
+    dropout: of word vectors; the authors use none. words: epochs of word2vec.
+    schedule: "plateau" lets the rate fall to a tenth after `patience` checks without a better dev
+        rank; "cosine" brings it to 0 over the training.
     """
 
     word_width: int = 300
     hidden: int = 300
     width: int = 1024
-    attention: bool = True
-    relations: tuple[int, ...] = ()
-    cls: float = 0.1
     loss: Literal["distance", "cosine"] = "distance"
     margin: float = 0.3
     batch: int = 32
     learning_rate: float = 1e-4
     epochs: int = 20
+    schedule: Literal["plateau", "cosine"] = "plateau"
     patience: int = 5
     max_words: int = 40
+    words: int = 50
     strength: float = 0.12
     threshold: float = 0.05
     dropout: float = 0.0
-
-
-def systems(relations: Sequence[str]) -> dict[str, dict]:
-    """Table 3: what each variant changes in `Settings`, by its printed name."""
-    every = tuple(range(len(relations)))
-    return {
-        "Base": {"attention": False, "relations": ()},
-        "CMCA": {"relations": ()},
-        "CMCM-NoAttn": {"attention": False, "relations": every},
-        "CMCM": {"relations": every},
-        **{f"CMCM_{name}": {"relations": (c,)} for c, name in enumerate(relations)},
-    }
 
 
 # --- Encoders (Sec. "Model", E_S and E_I) ---------------------------------------------------------
@@ -91,13 +104,13 @@ class AttentionPooling(nn.Module):
 class TextEncoder(nn.Module):
     """E_S: word vectors, a bidirectional LSTM, pooling; then batch norm and an affine map."""
 
-    def __init__(self, embeddings: Tensor, settings: Settings):
+    def __init__(self, embeddings: Tensor, attention: bool, settings: Settings):
         super().__init__()
         self.embed = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
         # Two one-way LSTMs on padded batches: half the time of a packed two-way one on a CPU.
         self.ahead = nn.LSTM(embeddings.shape[1], settings.hidden, batch_first=True)
         self.back = nn.LSTM(embeddings.shape[1], settings.hidden, batch_first=True)
-        self.pool = AttentionPooling(2 * settings.hidden) if settings.attention else None
+        self.pool = AttentionPooling(2 * settings.hidden) if attention else None
         self.norm = nn.BatchNorm1d(2 * settings.hidden)
         self.project = nn.Linear(2 * settings.hidden, settings.width)
         self.dropout = nn.Dropout(settings.dropout)
@@ -223,179 +236,69 @@ class CoherenceHead(nn.Module):
         return logits.sigmoid()
 
 
+class ProductHead(nn.Module):
+    """A linear layer on z_S ∘ z_I, place by place: logit_c = d_c·(z_S ∘ z_I) + v_c. Our variant.
+
+    It can say whether two vectors agree where it matters for c, and nothing about one alone.
+    """
+
+    def __init__(self, width: int, relations: int):
+        super().__init__()
+        self.linear = nn.Linear(width, relations)
+
+    def forward(self, texts: Tensor, images: Tensor) -> Tensor:
+        """z_S, z_I (B, D) of pairs -> logits (B, C)."""
+        return self.linear(texts * images)
+
+    def all_pairs(self, texts: Tensor, images: Tensor) -> Tensor:
+        """Probabilities x (n, m, C) that each relation holds, every text with every image."""
+        weighted = texts[:, None] * self.linear.weight  # (n, C, D)
+        return (weighted @ images.T + self.linear.bias[:, None]).sigmoid().transpose(1, 2)
+
+
+HEADS: dict[str, type[CoherenceHead | ProductHead]] = {
+    "sum": CoherenceHead,
+    "product": ProductHead,
+}
+
+
 class Model(nn.Module):
-    """One system: both encoders and, where it learns relations, the head."""
+    """One system: both encoders and, where it learns relations, the head.
+
+    weights (C,): p_c of the relations that the head learns, in the order of `columns`.
+    """
+
+    weights: Tensor
+    head: CoherenceHead | ProductHead | None
 
     def __init__(
         self,
+        system: System,
+        settings: Settings,
         embeddings: Tensor,
         image_width: int,
-        settings: Settings,
+        columns: Sequence[int] = (),
+        weights: np.ndarray | None = None,
         backbone: nn.Module | None = None,
     ):
         super().__init__()
-        self.settings = settings
-        self.texts = TextEncoder(embeddings, settings)
+        self.system, self.settings, self.columns = system, settings, list(columns)
+        self.texts = TextEncoder(embeddings, system.attention, settings)
         self.images = ImageEncoder(image_width, settings.width, backbone)
-        self.head = (
-            CoherenceHead(settings.width, len(settings.relations)) if settings.relations else None
-        )
+        own = np.ones(len(self.columns)) if weights is None else weights
+        self.register_buffer("weights", torch.tensor(own, dtype=torch.float32))
+        self.head = HEADS[system.head](settings.width, len(self.columns)) if self.columns else None
 
-    def loss(self, batch: "Batch", weights: Tensor) -> Tensor:
-        """L = L_ret + λ_cls L_cls; weights (relations of the head,) are p_c."""
-        texts, _ = self.texts(batch.ids, batch.lengths)
-        images = self.images(batch.images)
+    def loss(self, batch: Batch) -> Tensor:
+        """L = L_ret + λ_cls L_cls."""
+        texts, _ = self.texts(batch.ids, batch.lengths)  # (B, D)
+        images = self.images(batch.images)  # (B, D)
         rank = hinge_distance if self.settings.loss == "distance" else hinge_cosine
         total = rank(texts, images, self.settings.margin)
         if self.head is None:
             return total
-        labels = batch.labels[:, list(self.settings.relations)]
-        return total + self.settings.cls * coherence_loss(self.head(texts, images), labels, weights)
-
-
-# --- Training ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Pairs as tensors: ids (B, L), lengths (B,), g or pictures, labels (B, C)."""
-
-    ids: Tensor
-    lengths: Tensor
-    images: Tensor
-    labels: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Pairs to train or test on.
-
-    ids (n, L) int64, lengths (n,), labels (n, C) bool; image_of (n,): row of each pair's image.
-    images: g (images, W) float32, or a function of (rows, augment) that reads pictures.
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray
-    image_of: np.ndarray
-    images: np.ndarray | Callable[[np.ndarray, bool], Tensor]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def words(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Ids (rows, longest of them) and lengths of some texts."""
-        longest = int(self.lengths[rows].max())
-        return torch.from_numpy(self.ids[rows, :longest]), torch.from_numpy(self.lengths[rows])
-
-    def pictures(self, images: np.ndarray, augment: bool = False) -> Tensor:
-        """g or pictures of some images; `augment`: cropped at random, as in training."""
-        if isinstance(self.images, np.ndarray):
-            return torch.from_numpy(np.asarray(self.images[images], dtype=np.float32))
-        return self.images(images, augment)
-
-    def batch(self, rows: np.ndarray, device: str, augment: bool = False) -> Batch:
-        """Some pairs on a device."""
-        ids, lengths = self.words(rows)
-        images = self.pictures(self.image_of[rows], augment)
-        labels = torch.from_numpy(self.labels[rows])
-        return Batch(ids.to(device), lengths, images.to(device), labels.to(device))
-
-
-def _parts(order: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Batches of `size`; a last one of a single pair is left out, as batch norm needs two."""
-    return (p for i in range(0, len(order), size) if len(p := order[i : i + size]) > 1)
-
-
-def train(
-    model: Model,
-    train: Split,
-    dev: Split,
-    seed: int,
-    device: str = "cpu",
-    checkpoint: Path | None = None,
-    progress: str | None = None,
-) -> list[dict[str, float]]:
-    """Train with Adam (β 0.5, 0.999); keep the epoch of lowest MedR on `dev` (whole, one pool).
-
-    MedR takes few values; equal ones are told apart by the mean reciprocal rank.
-    Returns one dict an epoch with train_loss, dev_medr, dev_mrr; the model keeps the best weights.
-    """
-    settings = model.settings
-    model.to(device)
-    columns = list(settings.relations)
-    weights = torch.tensor(
-        positive_weights(train.labels[:, columns]) if columns else [],
-        dtype=torch.float32,
-        device=device,
-    )
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        order = np.random.default_rng([seed, epoch]).permutation(len(train))
-        return (train.batch(rows, device, augment=True) for rows in _parts(order, settings.batch))
-
-    def evaluate() -> dict[str, float]:
-        ranks = full_ranks(encode(model, dev, device).theta)
-        medr, mrr = float(np.median(ranks)), float((1 / ranks).mean())
-        return {"dev_loss": medr - mrr / 2, "dev_medr": medr, "dev_mrr": mrr}
-
-    optimiser = torch.optim.Adam(
-        model.parameters(), lr=settings.learning_rate, betas=(0.5, 0.999), fused=True
-    )
-    return fit(
-        model, batches, lambda batch: model.loss(batch, weights), evaluate,
-        epochs=settings.epochs, learning_rate=settings.learning_rate, patience=settings.patience,
-        factor=0.1, seed=seed, checkpoint=checkpoint, progress=progress, optimiser=optimiser,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """Unit vectors of pairs: texts (n, D), the DIFFERENT images (m, D), image_of (n,) among them.
-
-    An image that stands in several pairs has one vector, so that its scores tie exactly.
-    attention: the weights of each text's words, or None.
-    """
-
-    texts: np.ndarray
-    images: np.ndarray
-    image_of: np.ndarray
-    attention: list[np.ndarray] | None
-
-    @property
-    def theta(self) -> np.ndarray:
-        """Cosines (n, n): text i with the image of pair j."""
-        cosines = self.texts.astype(np.float64) @ self.images.astype(np.float64).T
-        return cosines[:, self.image_of]
-
-
-@torch.no_grad()
-def encode(model: Model, split: Split, device: str = "cpu", size: int = 256) -> Encoded:
-    """Encode all pairs of a split with the model as in testing."""
-    model.eval()
-    texts, images, attention = [], [], []
-    for start in range(0, len(split), size):
-        ids, lengths = split.words(np.arange(start, min(start + size, len(split))))
-        z, weights = model.texts(ids.to(device), lengths)
-        texts.append(z.cpu().numpy())
-        if weights is not None:
-            rows = zip(weights.cpu().numpy(), lengths.tolist(), strict=True)
-            attention += [row[:length] for row, length in rows]
-    different, image_of = np.unique(split.image_of, return_inverse=True)
-    for start in range(0, len(different), size):
-        g = split.pictures(different[start : start + size])
-        images.append(model.images(g.to(device)).cpu().numpy())
-    return Encoded(np.concatenate(texts), np.concatenate(images), image_of, attention or None)
-
-
-@torch.no_grad()
-def probabilities(model: Model, seen: Encoded) -> np.ndarray:
-    """x (n, n, relations of the head): every text with every pair's image. ValueError: no head."""
-    if model.head is None:
-        raise ValueError("this system learns no relations, so it has no confidence to refine with")
-    device = model.head.linear.weight.device
-    texts, images = (torch.from_numpy(part).to(device) for part in (seen.texts, seen.images))
-    return model.head.all_pairs(texts, images).cpu().numpy()[:, seen.image_of]
+        logits, labels = self.head(texts, images), batch.labels[:, self.columns]  # (B, C)
+        return total + self.system.cls * coherence_loss(logits, labels, self.weights)
 
 
 # --- Confidence and selective refinement ---------------------------------------------------------
@@ -477,14 +380,6 @@ def pool_metrics(ranks: np.ndarray) -> dict[str, np.ndarray]:
     250.5 for 500. One image is right for a text, so R@K is a hit rate and a recall at once.
     """
     return {
-        "medr": np.median(ranks, axis=1),
-        **{f"r{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
+        "MedR": np.median(ranks, axis=1),
+        **{f"R@{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
     }
-
-
-def settings_of(system: str, relations: Sequence[str], settings: Settings) -> Settings:
-    """The settings of a system of Table 3. Raises ValueError for an unknown name."""
-    known = systems(relations)
-    if system not in known:
-        raise ValueError(f"no system {system!r}: there are {', '.join(known)}")
-    return replace(settings, **known[system])

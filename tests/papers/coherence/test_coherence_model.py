@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, rankdata
 from torch.nn import functional as F
 
-from mmlib import coherence
-from mmlib.coherence import (
+from mmlib.papers.coherence import training
+from mmlib.papers.coherence.model import (
     AttentionPooling,
     CoherenceHead,
+    ProductHead,
     coherence_loss,
     confidence,
     draw_pools,
@@ -657,6 +658,23 @@ def test_head_knows_no_interaction():
     assert (logits[1:] - logits[:1]).abs().max() > 0.01  # texts do differ
 
 
+def test_head_on_the_product_is_a_loop_and_knows_only_agreement():
+    texts, images = units(3, 4, 5), units(4, 3, 5)
+    head = ProductHead(5, 2)
+    x = head.all_pairs(texts, images)
+    for i, text in enumerate(texts):
+        for j, image in enumerate(images):
+            each = [
+                sum(w[k] * text[k] * image[k] for k in range(5)) + b
+                for w, b in zip(head.linear.weight, head.linear.bias, strict=True)
+            ]
+            assert same(x[i, j], torch.stack(each).sigmoid())
+            assert same(head(text[None], image[None]).sigmoid()[0], x[i, j])
+    logits = x.logit()
+    swing = logits[:, 0] - logits[:, 1]
+    assert (swing - swing[0]).abs().max() > 1e-3  # unlike CAM's, it differs from text to text
+
+
 def test_both_sides_learn_from_the_head():
     head = head_of(4, 3)
     texts, images = units(7, 5, 4).requires_grad_(), units(8, 5, 4).requires_grad_()
@@ -976,11 +994,11 @@ def test_the_gap_is_that_of_the_pool():
 def test_metrics_by_hand():
     ranks = np.array([[1, 1.5, 5, 10], [11, 12, 2, 400], [1, 1, 1, 1]])
     metrics = pool_metrics(ranks)
-    assert set(metrics) == {"medr", "r1", "r5", "r10"}
-    assert metrics["medr"].tolist() == [3.25, 11.5, 1]
-    assert metrics["r1"].tolist() == [25, 0, 100]
-    assert metrics["r5"].tolist() == [75, 25, 100]
-    assert metrics["r10"].tolist() == [100, 25, 100]
+    assert set(metrics) == {"MedR", "R@1", "R@5", "R@10"}
+    assert metrics["MedR"].tolist() == [3.25, 11.5, 1]
+    assert metrics["R@1"].tolist() == [25, 0, 100]
+    assert metrics["R@5"].tolist() == [75, 25, 100]
+    assert metrics["R@10"].tolist() == [100, 25, 100]
 
 
 @few
@@ -989,9 +1007,9 @@ def test_metrics_are_the_loop(seed, count, size):
     ranks = 1 + np.random.default_rng(seed).integers(0, 40, (count, size)) / 2
     metrics = pool_metrics(ranks)
     for p, row in enumerate(ranks.tolist()):
-        assert metrics["medr"][p] == near(median(row))
+        assert metrics["MedR"][p] == near(median(row))
         for k in (1, 5, 10):
-            assert metrics[f"r{k}"][p] == near(100 * sum(r <= k for r in row) / size)
+            assert metrics[f"R@{k}"][p] == near(100 * sum(r <= k for r in row) / size)
     assert all(values.shape == (count,) for values in metrics.values())
 
 
@@ -1004,9 +1022,9 @@ def test_random_scores_give_the_chance_level():
     ]
     metrics = pool_metrics(np.array(ranks))
     spread = 500 / (2 * math.sqrt(500))  # of the median of 500 uniform ranks
-    assert metrics["medr"].mean() == pytest.approx(250.5, abs=5 * spread / math.sqrt(times))
-    assert metrics["medr"].std() == pytest.approx(spread, rel=0.5)
-    for k, name in ((1, "r1"), (5, "r5"), (10, "r10")):
+    assert metrics["MedR"].mean() == pytest.approx(250.5, abs=5 * spread / math.sqrt(times))
+    assert metrics["MedR"].std() == pytest.approx(spread, rel=0.5)
+    for k, name in ((1, "R@1"), (5, "R@5"), (10, "R@10")):
         error = 100 * math.sqrt(k / 500 * (1 - k / 500) / (500 * times))
         assert metrics[name].mean() == pytest.approx(100 * k / 500, abs=5 * error)
 
@@ -1014,7 +1032,7 @@ def test_random_scores_give_the_chance_level():
 def test_perfect_scores_are_perfect_in_every_pool():
     metrics = pool_metrics(pool_ranks(np.eye(60), draw_pools(60, size=20, count=3)))
     assert {name: values.tolist() for name, values in metrics.items()} == {
-        "medr": [1] * 3, "r1": [100] * 3, "r5": [100] * 3, "r10": [100] * 3,
+        "MedR": [1] * 3, "R@1": [100] * 3, "R@5": [100] * 3, "R@10": [100] * 3,
     }  # fmt: skip
 
 
@@ -1022,8 +1040,8 @@ def test_twins_lower_the_recall_at_one_of_a_perfect_model():
     """Drawing with replacement cuts R@1 by the share of draws that have a twin, 28 % on Clue."""
     pools = draw_pools(1512, count=10, seed=3, replace=True)
     metrics = pool_metrics(pool_ranks(np.eye(1512, dtype=np.float32), pools))
-    assert metrics["r1"].mean() == pytest.approx(100 * (1 - 1 / 1512) ** 499, abs=2)
-    assert pool_metrics(pool_ranks(np.eye(1512), draw_pools(1512, count=2)))["r1"].min() == 100
+    assert metrics["R@1"].mean() == pytest.approx(100 * (1 - 1 / 1512) ** 499, abs=2)
+    assert pool_metrics(pool_ranks(np.eye(1512), draw_pools(1512, count=2)))["R@1"].min() == 100
 
 
 def imported(path, root, seen):
@@ -1045,7 +1063,7 @@ def imported(path, root, seen):
 
 
 def test_import_needs_none_of_the_heavy_libraries():
-    path = Path(coherence.__file__)
-    names = {name.split(".")[0] for name in imported(path, path.parents[1], set())}
+    path = Path(training.__file__)
+    names = {name.split(".")[0] for name in imported(path, path.parents[3], set())}
     assert "torch" in names
     assert not names & {"spacy", "gensim", "papermill", "sklearn", "transformers", "nltk"}

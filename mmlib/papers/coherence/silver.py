@@ -19,22 +19,21 @@ captions are "digital art selected for the #", 79 of them Irrelevant, and on new
 relation is not told from chance.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from mmlib.core.intervals import bootstrap_interval
 from mmlib.core.paths import data_dir
 from mmlib.core.records import normalised
 from mmlib.core.related import RelatedPairs
-from mmlib.core.tables import paper_values
 from mmlib.data import clue, flickr8k
+from mmlib.papers.coherence.probes import average_precision
 
 FOLDS = 5
 DRAWS = 500
@@ -161,76 +160,28 @@ def held_out(pairs: RelatedPairs) -> np.ndarray:
 # --- How good it is ---------------------------------------------------------------------------
 
 
-def _average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-    from sklearn import config_context
-    from sklearn.metrics import average_precision_score
-
-    if not labels.any():
-        return np.nan
-    with config_context(assume_finite=True, skip_parameter_validation=True):  # thousands of draws
-        return float(average_precision_score(labels, scores))
-
-
-def _roc_area(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Chance that a positive is scored above a negative, equal ones counted half."""
-    positives = int(labels.sum())
-    others = positives * (len(labels) - positives)
-    if not others:
-        return np.nan
-    # The statistic of Mann and Whitney, many times faster here than the curve.
-    return float((rankdata(scores)[labels].sum() - positives * (positives + 1) / 2) / others)
-
-
-def _interval(
-    metric: Callable[[np.ndarray, np.ndarray], float],
-    labels: np.ndarray,
-    scores: np.ndarray,
-    images: np.ndarray,
-) -> tuple[float, float, float]:
-    """A metric with its interval by bootstrap over images; NaN where the metric is."""
-    if np.isnan(metric(labels, scores)):
-        return np.nan, np.nan, np.nan
-    estimate = bootstrap_interval(lambda rows: metric(labels[rows], scores[rows]), images, DRAWS)
-    return estimate.effect, estimate.low, estimate.high
-
-
 def average_precisions(classifier: RelationClassifier, pairs: RelatedPairs) -> pd.DataFrame:
-    """How well the relations of labelled pairs are predicted; a row a relation.
+    """How well the relations of labelled pairs are read off their texts; a row a relation.
 
     Columns: AP (average precision), low, high (its 95 % interval by bootstrap over images), chance
-    (the share of positives, which is the AP of guessing), ROC (area), ROC low, ROC high, positives.
-    NaN for a relation that the pairs do not have. Source: paper, Table 8 (there from image and
-    text, here from the text alone).
+    (the share of positives, which is the AP of guessing), positives. NaN for a relation that the
+    pairs do not have. Source: paper, Table 8 (there from image and text).
     """
-    scores = classifier.probabilities(pairs.texts)
-    rows = {}
+    scores, rows = classifier.probabilities(pairs.texts), {}
     for c, name in enumerate(classifier.relations):
         truth, score = pairs.labels[:, c], scores[:, c]
-        precision = _interval(_average_precision, truth, score, pairs.image_of)
-        area = _interval(_roc_area, truth, score, pairs.image_of)
-        rows[name] = [*precision, truth.mean(), *area, int(truth.sum())]
-    columns = ["AP", "low", "high", "chance", "ROC", "ROC low", "ROC high", "positives"]
+        own = [np.nan] * 3
+        if truth.any():
+            told = partial(_resampled, truth, score)
+            estimate = bootstrap_interval(told, pairs.image_of, DRAWS)
+            own = [estimate.effect, estimate.low, estimate.high]
+        rows[name] = [*own, truth.mean(), int(truth.sum())]
+    columns = ["AP", "low", "high", "chance", "positives"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-def beside_table8(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The paper's Table 8 beside `average_precisions` on some sets of rows; a row a relation.
-
-    tables: what the rows are -> their average precisions. The paper's columns: CMCM, and CMCM_c
-    (the model of that relation alone).
-    """
-    paper = paper_values("coherence", "table8")
-    relations = list(paper.columns)
-    single = [paper.loc[f"CMCM_{name}", name] for name in relations]
-    columns = {("paper", "CMCM"): paper.loc["CMCM"], ("paper", "CMCM_c"): single}
-    for rows, table in tables.items():
-        kept = table.reindex(relations)
-        columns[rows, "text alone"] = [
-            f"{ap:.2f} [{low:.2f}, {high:.2f}]"
-            for ap, low, high in kept[["AP", "low", "high"]].to_numpy()
-        ]
-        columns[rows, "chance"] = kept["chance"].round(2)
-    return pd.DataFrame(columns, index=relations)
+def _resampled(truth: np.ndarray, score: np.ndarray, rows: np.ndarray) -> float:
+    return average_precision(truth[rows], score[rows])
 
 
 # --- Flickr8k ---------------------------------------------------------------------------------

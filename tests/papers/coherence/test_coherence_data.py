@@ -1,0 +1,260 @@
+"""Pairs of each tier as arrays: the world's dials, and made-up files of the tier paper."""
+
+import csv
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import tiny_coherence
+import torch
+from PIL import Image
+
+from mmlib.core.errors import DataError
+from mmlib.core.jobs import Job
+from mmlib.data import cite, clue
+from mmlib.features.text import spaced_tokens
+from mmlib.papers.coherence import data, experiment, training
+from mmlib.papers.coherence.arrays import Pictures
+from mmlib.papers.coherence.data import Pairs, load_documents, prepare
+from mmlib.papers.coherence.experiment import CMCA, CMCM, MAP
+from mmlib.papers.coherence.model import ImageEncoder, Settings
+
+SMALL = Settings(word_width=8, hidden=8, width=16, epochs=1, words=2)
+
+
+@pytest.fixture
+def small_world(monkeypatch):
+    monkeypatch.setattr(data, "WORLD_PAIRS", {"train": 60, "val": 20, "test": 30})
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+
+def toy(relations=tiny_coherence.RELATIONS):
+    return Pairs(*(tiny_coherence.related(n, i, relations=relations)
+                   for i, n in enumerate((60, 20, 30))))  # fmt: skip
+
+
+# --- The world -----------------------------------------------------------------------------------
+
+
+def test_dials_change_texts_and_labels_and_leave_pictures(small_world):
+    blind = experiment.at_dials(0.0, 0.5)
+    quiet = experiment.at_dials(1.0, 0.0)
+    study = load_documents("world", ["Clue-like", "CITE-like", blind, quiet])
+    first, other = study["Clue-like"], study["CITE-like"]
+    assert first.relations == clue.RELATIONS
+    assert other.relations == cite.RELATIONS
+    assert not set(first.test.image_ids) & set(other.test.image_ids)
+    for name in (blind, quiet):
+        np.testing.assert_array_equal(study[name].test.features, first.test.features)
+        assert study[name].test.texts != first.test.texts
+    assert (study[blind].train.labels != first.train.labels).any()
+    np.testing.assert_array_equal(study[quiet].train.labels, first.train.labels)
+    for name, pairs in study.items():
+        assert pairs.relations == experiment.relations_of(name)
+        assert [len(pairs.split(s)) for s in ("train", "val", "test")] == [60, 20, 30]
+
+
+def test_every_collection_of_the_map_has_its_dials():
+    assert len(MAP) == len(set(MAP)) == 11
+    assert experiment.at_dials(*experiment.DEFAULTS) == "Clue-like"
+    assert all(experiment.at_dials(*experiment.DIALS[name]) == name for name in MAP)
+
+
+def test_unknown_tiers_and_collections_are_named(monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match="no tier 'x': use world, flickr8k, paper"):
+        load_documents("x")
+    with pytest.raises(ValueError, match="no pairs 'clue' here; there are Clue-like"):
+        load_documents("world", ["clue"])
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"no complete collection: clue: .*cite"):
+        load_documents("paper")
+    with pytest.raises(DataError):
+        load_documents("flickr8k")
+
+
+# --- Arrays --------------------------------------------------------------------------------------
+
+
+def test_a_picture_is_the_mean_and_the_maximum_of_its_regions():
+    pairs = tiny_coherence.related(4)
+    regions = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
+    seen = data.pooled(replace(pairs, features=regions)).features
+    assert seen[0, 0].tolist() == [2, 3, 4, 5]
+
+
+def test_vocabulary_and_scales_are_of_training_pairs_alone():
+    pairs = toy()
+    arrays = prepare(pairs, SMALL, "world")
+    strange = replace(pairs.test, texts=tuple("never seen" for _ in pairs.test.texts))
+    other = prepare(replace(pairs, test=strange), SMALL, "world")
+    np.testing.assert_array_equal(arrays.words, other.words)
+    assert (other.splits["test"].ids[:, :2] == 1).all()
+    train = arrays.splits["train"].images
+    assert abs(train.mean(axis=0)).max() < 1e-4
+    assert train.std(axis=0) == pytest.approx(np.ones(10), abs=0.02)
+    assert not arrays.words[0].any()
+    assert arrays.fingerprint == prepare(pairs, SMALL, "world").fingerprint
+
+
+def test_texts_are_cut_and_tokens_are_the_authors_in_the_tier_paper():
+    pairs = toy()
+    short = prepare(pairs, replace(SMALL, max_words=3), "world")
+    assert short.splits["train"].ids.shape[1] == 3
+    assert data.tokens_of("paper") is spaced_tokens
+    assert data.tokens_of("world")("A Dog.") == ["a", "dog", "."]
+
+
+def test_texts_to_show_cover_different_relations():
+    pairs = tiny_coherence.related(60)
+    rows = data.some_texts(pairs, 3)
+    assert len(set(rows)) == 3
+    assert all(pairs.labels[row, c] for c, row in enumerate(rows))
+
+
+# --- The tier "paper", on made-up files ----------------------------------------------------------
+
+
+@pytest.fixture
+def clue_folder(tmp_path, monkeypatch):
+    """60 training and 20 test pairs on 40 and 20 images; the file of each ninth is missing."""
+    folder = tmp_path / "clue"
+    (folder / "images").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    numbers = {}
+    for split, pairs, images in (("train", 60, 40), ("test", 20, 20)):
+        rows = []
+        for i in range(pairs):
+            url = f"https://x.org/{split}/{i % images}.jpg"
+            numbers.setdefault(url, len(numbers))
+            labels = [str(int(flag)) for flag in (rng.random(6) < 0.5)]
+            text = f"A picture, number {i % images} of {split} ."
+            index = i if split == "train" or i < 12 else 5000 + i  # the last 8 are a machine's
+            rows.append([i, index, text, url, *labels, *"0000", "False"])
+        with clue.split_file(split, folder).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([clue.COLUMNS, *rows])
+    (folder / "img2idxmap.json").write_text(json.dumps(numbers))
+    for number in numbers.values():
+        if number % 9:
+            noise = rng.integers(0, 256, size=(5, 7, 3), dtype=np.uint8)
+            Image.fromarray(noise).resize((70, 50)).save(folder / "images" / f"{number}.jpg")
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    return folder
+
+
+def test_missing_images_are_counted_and_their_pairs_left_out(clue_folder):
+    study = load_documents("paper")
+    assert list(study) == ["clue", "clue clean"]
+    pairs = study["clue"]
+    # Images 0, 9, 18, 27 and 36 of 40 in training: 0, 9 and 18 stand in two pairs each.
+    # In test 45 and 54 of 40 to 59.
+    assert len(pairs.train) + len(pairs.val) == 60 - 8
+    assert len(pairs.test) == 18
+    counted, *left_out = pairs.missing.split("; left out: ")
+    assert counted == (
+        "train: 5 of 40 images missing, 0 unreadable: 8 of 60 pairs left out; "
+        "test: 2 of 20 images missing, 0 unreadable: 2 of 20 pairs left out"
+    )
+    assert len(left_out) == 2
+    assert "q2-8_train_dis_11-08.csv: is missing" in left_out[1]
+    assert not set(pairs.train.image_of) & set(pairs.val.image_of)
+    assert load_documents("paper", seed=1)["clue"].val.texts != pairs.val.texts
+
+
+def test_the_clean_clue_has_peoples_captions_alone(clue_folder):
+    clean = load_documents("paper", ["clue clean"])["clue clean"]
+    whole = load_documents("paper", ["clue"])["clue"]
+    assert isinstance(clean.test, clue.CluePairs)
+    assert clean.test.human.all()
+    assert set(clean.test.texts) < set(whole.test.texts)
+    assert clean.train.texts == whole.train.texts
+
+
+def test_a_damaged_collection_is_not_left_out_in_silence(clue_folder):
+    path = clue_folder.parent / "cite" / "q2-8_train_dis_11-08.csv"
+    path.parent.mkdir()
+    path.write_text("qimg,stim_txt\n")
+    pairs = load_documents("paper")["clue"]
+    assert "q2-8_train_dis_11-08.csv, line 1: the columns are" in pairs.missing
+    with pytest.raises(DataError, match="the columns are"):
+        load_documents("paper", ["cite++"])
+
+
+def test_public_cite_is_split_by_recipe(monkeypatch):
+    names = (*(f"recipe{i // 3}_{i % 3}_0.jpg" for i in range(60)), "7.jpg")
+    one = tiny_coherence.related(61, relations=cite.RELATIONS)
+    whole = replace(one, image_ids=names, image_of=np.arange(61))
+    monkeypatch.setattr(cite, "load_with_images", lambda split: (whole, f"{split}: none missing"))
+    pairs = data.PAPER_TIER["cite"](0)
+    seen = [set(data.recipes(pairs.split(s))) for s in ("train", "val", "test")]
+    assert sum(map(len, seen)) == len(set().union(*seen)) == 21
+    assert sum(len(pairs.split(s)) for s in ("train", "val", "test")) == 61
+    assert pairs.missing == "all: none missing"
+
+
+class Seven(torch.nn.Module):
+    """In place of ResNet-50: maps of the same width, with something to train."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Linear(3, 2048)
+
+    def forward(self, pictures):
+        small = torch.nn.functional.adaptive_avg_pool2d(pictures, 2)
+        return self.weight(small.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatch):
+    made = []
+
+    def resnet50():
+        made.append(Seven())
+        return made[-1]
+
+    monkeypatch.setattr(training, "_resnet50", resnet50)
+    arrays = prepare(load_documents("paper", ["clue"])["clue"], SMALL, "paper")
+    start = training.make(CMCA, SMALL, arrays, 0).images.backbone.weight.weight
+    for one in (CMCA, CMCM):
+        job = Job("coherence", "paper", "clue", asdict(one), 0, asdict(SMALL))
+        answer = training.train_and_score(job, arrays)
+        assert len(answer.values["test"]["rank"]) == 18
+        assert "rank, true relations" not in answer.values["test"]
+        assert not torch.allclose(made[-1].weight.weight, start, atol=1e-6)  # it was trained
+    stages = experiment.stages("paper", {"clue": arrays}, [0])
+    assert {job.system["system"] for job in stages[0][1]} == {"Random"}
+    renamed = prepare(load_documents("paper", ["clue"], seed=1)["clue"], SMALL, "paper")
+    assert renamed.fingerprint != arrays.fingerprint
+
+
+def test_pictures_are_cropped_at_random_in_training_and_in_the_centre_else():
+    wide = np.zeros((40, 120, 3), dtype=np.uint8)
+    wide[..., 0] = np.linspace(0, 255, 120).astype(np.uint8)  # red grows to the right
+    both = [Image.fromarray(wide), Image.new("RGB", (300, 900), (255, 255, 255))]
+    pictures = Pictures(replace(tiny_coherence.related(2), open_image=both.__getitem__))
+    rows = np.array([0, 1, 0])
+    centre = pictures(rows, False)
+    assert centre.shape == (3, 3, 224, 224)
+    assert torch.equal(centre, pictures(rows, False))
+    # White is (1 - mean) / deviation of ImageNet.
+    white = [(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225]
+    assert centre[1, :, 0, 0].tolist() == pytest.approx(white, abs=1e-4)
+    # The centre holds the middle third, from 85 to 170 of 255.
+    red = centre[0, 0] * 0.229 + 0.485
+    assert (red.min() * 255, red.max() * 255) == pytest.approx((85, 170), abs=3)
+    moved = pictures(np.zeros(8, dtype=int), True)
+    assert len({round(float(mean), 3) for mean in moved[:, 0].mean(dim=(1, 2))}) > 4
+
+
+def test_the_image_network_gives_one_vector_a_picture():
+    """The real ResNet-50, untrained: its last maps, in training mode, with slopes."""
+    from mmlib.features.backbones import load_backbone
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "mmlib.features.backbones.load_backbone",
+            lambda name: load_backbone(name, weights="random"),
+        )
+        network = training._resnet50()
+    assert network.training
+    assert sum(p.numel() for p in network.parameters()) == 23_508_032  # spec of ResNet-50
+    assert ImageEncoder(2048, 8, network)(torch.randn(2, 3, 64, 64)).shape == (2, 8)

@@ -1,0 +1,40 @@
+"""Recorded figures of Clue and CITE are marked as such, and are what counting gives."""
+
+import numpy as np
+import pytest
+
+from mmlib.core.tables import paper_tables
+from mmlib.papers.coherence import figures, recorded
+
+
+def test_recorded_tables_are_marked_and_no_printed_one_is():
+    for name, table in paper_tables("coherence").items():
+        assert (table["source"] == recorded.RECORDED) == (name in recorded.SOURCES), name
+    with pytest.raises(KeyError, match="table8 is not recorded"):
+        figures.recorded("table8")
+
+
+def test_what_was_counted_reads_back_the_same():
+    for name in recorded.SOURCES:
+        table = figures.recorded(name)
+        [again] = recorded.as_tables({name: table})
+        assert again["rows"] == paper_tables("coherence")[name]["rows"]
+
+
+def test_the_rates_are_those_that_the_paper_prints_for_train():
+    rates = figures.recorded("recorded_clue_rates")
+    printed = {row["name"]: row["values"]["percent_positive"]
+               for row in paper_tables("coherence")["table2"]["rows"]}  # fmt: skip
+    assert all(rates.loc[c, "train"] == pytest.approx(v, abs=0.06) for c, v in printed.items())
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_counting_again_gives_what_is_recorded(real_data):
+    for name in ("clue", "cite"):
+        if not (real_data / name).is_dir():
+            pytest.skip(f"no real data: MMLIB_DATA={real_data} has no folder {name}")
+    for name, table in recorded.count(real_data / "clue", real_data / "cite").items():
+        kept = figures.recorded(name)
+        assert list(kept.index) == list(map(str, table.index))
+        np.testing.assert_allclose(kept.to_numpy(float), table.to_numpy(float), atol=0.011)
