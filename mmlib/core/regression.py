@@ -19,7 +19,8 @@ def check_paired(live: Figures, evidence: Evidence) -> dict[str, Any]:
 
     Where instruction set and PyTorch are those of the record and PyTorch uses one thread, as
     every recorded training does, a figure may differ by rounding; elsewhere by the seeds' spread,
-    each system's own: two draws from it differ by less in 999 of 1,000 cases. A figure that is no number, or was not recorded, is outside.
+    each system's own: two draws from it differ by less in 999 of 1,000 cases. A figure that is no
+    number, or was not recorded, is outside.
 
     Returns what goes into checks.json.
     """
