@@ -105,6 +105,9 @@ def name_of(family: str, use: str, pairs: str = "") -> str:
     return f"{NAMES[family]}, {use}" + (f" ({pairs})" if pairs else "")
 
 
+FILLED = ", filled with weak pairs"  # and not with golden ones
+
+
 def _rung(family: Any, use: Any, pairs: str, **more: Any) -> Retrieval:
     own = {"judged": use == "both" and pairs in ("miner", "all")}
     return Retrieval(name_of(family, use, pairs), family, use, pairs, **{**own, **more})
@@ -127,6 +130,8 @@ def rungs(tier: str) -> list[Retrieval]:
         if tier == "world" and family != "triplet":
             found += [_rung(family, "both", "candidates"), _rung(family, "both", "rare")]
     found.append(_rung("dual", "weak", "random"))
+    alone = _rung("dual", "both", "miner", golden=False, judged=False)
+    found.append(replace(alone, system=f"{alone.system}{FILLED}"))
     if tier == "world":
         found += [_rung("dual", "both", "near misses"), *_dials()]
     return found
@@ -175,6 +180,8 @@ class Budget:
 #   plateau near 360, 18 steps at 5e-4 reach 135, 36 at 8e-4 308.
 # - With noise fixed, 8 epochs end at 350, below their second (360); with noise drawn anew, 6 end at
 #   358, 3 at 355. So stage B has 3, ALBEF-like, at twice the time a step, 2 (358).
+# - The miner's pairs out of the negatives and as weak positives: 355 where golden pairs fill the
+#   extra batches, 343 where weak ones do (extra golden 356).
 _SMALL, _MIDDLE = (Shape(width, 4, 2, 1, 1, 1, dropout=0.0) for width in (64, 128))
 BUDGETS = {
     "world": Budget(

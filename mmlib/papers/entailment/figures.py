@@ -19,6 +19,7 @@ from mmlib.papers.entailment.claims import gain, over_images
 from mmlib.papers.entailment.data import Study
 from mmlib.papers.entailment.experiment import (
     FAMILIES,
+    FILLED,
     FLOORS,
     MINING,
     PAIRS,
@@ -296,13 +297,15 @@ def gains_table(
 
 
 def dials_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """CLIP-like: what the truth gains on an image's general, all and rare captions; and λ."""
+    """CLIP-like: the truth on an image's general, all and rare captions; λ; what fills batches."""
     reference, pairs = name_of("dual", REFERENCE), {}
     for which in (", general captions", "", ", rare captions"):
         for use in ("exclusion", "both"):
             own = name_of("dual", use, "all") + which
             pairs[f"{use}{which or ', all captions'}"] = (own, reference + which)
-    both = name_of("dual", "both", "all")
+    mined, both = name_of("dual", "both", "miner"), name_of("dual", "both", "all")
+    for name in (mined, f"{mined}{FILLED}"):
+        pairs[name.removeprefix("CLIP-like, ")] = (name, reference)
     for name in evidence.systems(dataset):
         if name.startswith(f"{both}, λ"):
             pairs[name.removeprefix("CLIP-like, ")] = (name, reference)

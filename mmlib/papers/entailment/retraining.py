@@ -30,7 +30,7 @@ from mmlib.papers.entailment.revision import (
     TwoRates,
     Weak,
     candidates,
-    weak_batch,
+    extra_batch,
 )
 
 FRESH = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
@@ -79,7 +79,8 @@ class Retrieval:
 
     use: "start", not at all; "none"; "exclusion" of pairs from the negatives of regular batches;
     "weak", as positives of extra batches at λη; "both", the paper's. pairs: whose, see `weak_set`.
-    golden: whether extra batches hold golden pairs where they hold no weak ones, for equal steps.
+    golden: whether golden pairs fill the extra batches, wholly where there are no weak ones, for
+    equal steps; else weak ones do, or there are no extra batches.
     ratio: λ, 0 for the plan's; state: of the optimiser. captions: of each image "all", or two,
     "general" or "rare". judged: whether the judge looks at what is found.
     """
@@ -148,15 +149,16 @@ def adamw(parameters: Any, rate: float) -> torch.optim.Optimizer:
 def train(
     model: Any, table: np.ndarray, split: Split, phase: Phase, seed: int, *,
     looks: Callable[[int], np.ndarray] | None = None, dev: Split | None = None,
-    weak: Weak | None = None, excluded: Weak | None = None, ratio: float = 0.1,
+    weak: Weak | None = None, golden: Weak | None = None, excluded: Weak | None = None,
+    ratio: float = 0.1,
     state: State = "shared", device: str = "cpu",
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
 ) -> list[dict[str, float]]:  # fmt: skip
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
 
     table: of images; looks: epoch -> the table as training sees it then. dev: is looked at, and
-    chooses nothing. weak: pairs of the extra batches, at `ratio` times the rate. excluded: pairs
-    that are no negatives in any batch; nor are those of `weak` in extra batches.
+    chooses nothing. weak, golden: pairs of the extra batches (`extra_batch`), at `ratio` times the
+    rate. excluded: pairs that are no negatives in any batch; nor are those of `weak` in extra ones.
 
     Returns one dict an epoch: train_loss, weak_loss, and with dev dev_RSUM by the encoders, and
     dev_loss, which is 600 less that. Raises FloatingPointError when a loss is no longer a number.
@@ -178,9 +180,11 @@ def train(
         for step, captions in enumerate(golden_batches(split.image_of, phase, order)):
             share = warm_up_cosine(epoch * steps + step, total, total // WARM)
             pairs = [("train_loss", split.image_of[captions], captions, regular)]
-            if weak is not None:
-                rows = weak_batch(split.image_of[captions], weak, phase.batch, rng)
-                pairs.append(("weak_loss", weak.image[rows], weak.caption[rows], extra))
+            if weak is not None or golden is not None:
+                own, more = split.image_of[captions], weak or NO_PAIRS
+                pairs.append(
+                    ("weak_loss", *extra_batch(own, more, phase.batch, rng, golden), extra)
+                )
             for name, images, texts, known in pairs:
                 loss = model.loss(*make_batch(images_now, split, images, texts, known, device))
                 rates.step(loss, name == "weak_loss", share)
@@ -195,6 +199,9 @@ def train(
         after_epoch(history)
     model.eval()
     return history
+
+
+NO_PAIRS = Weak(np.zeros(0, dtype=int), np.zeros(0, dtype=int))
 
 
 def _joined(one: Weak, other: Weak) -> Weak:
@@ -342,17 +349,17 @@ def random_weak(weak: Weak, image_of: np.ndarray, seed: int = 0) -> Weak:
 
 def sets_of(
     one: Retrieval, job: Job, arrays: Arrays, split: Split, device: str = "cpu"
-) -> tuple[Weak | None, Weak | None]:
-    """(pairs kept out of the negatives, pairs of the extra batches) of a rung."""
+) -> tuple[Weak | None, Weak | None, Weak | None]:
+    """(weak and golden pairs of the extra batches, pairs kept out of the negatives) of a rung."""
     own = np.column_stack([split.image_of, np.arange(len(split.image_of))])
-    fill = _weak(own) if one.golden else None
-    if one.use == "none":
-        return None, fill
-    weak = weak_set(one.pairs, job, arrays, split, device)
-    if not len(weak):
-        return None, fill
-    excluded = weak if one.use in ("exclusion", "both") else None
-    return excluded, weak if one.use in ("weak", "both") else fill
+    golden = _weak(own) if one.golden else None
+    found = weak_set(one.pairs, job, arrays, split, device) if one.use != "none" else NO_PAIRS
+    pairs = found if len(found) else None
+    return (
+        pairs if one.use in ("weak", "both") else None,
+        golden,
+        pairs if one.use in ("exclusion", "both") else None,
+    )
 
 
 def measured(
@@ -468,13 +475,13 @@ def go_on(
     split = some_captions(arrays.splits["train"], one.captions)
     model = build(one.family, plan, arrays.images, len(arrays.words))
     model.load_state_dict(started(job, arrays, device))
-    excluded, extra = sets_of(one, job, arrays, split, device)
+    weak, golden, excluded = sets_of(one, job, arrays, split, device)
     seed_everything(job.seed)
     history = train(
         model.to(device), arrays.images, split, plan.tuned[one.family], job.seed,
-        looks=partial(arrays.looked_at, job.seed), dev=arrays.splits["val"], weak=extra,
-        excluded=excluded, ratio=one.ratio or plan.ratio, state=one.state, device=device,
-        after_epoch=after_epoch,
+        looks=partial(arrays.looked_at, job.seed), dev=arrays.splits["val"], weak=weak,
+        golden=golden, excluded=excluded, ratio=one.ratio or plan.ratio, state=one.state,
+        device=device, after_epoch=after_epoch,
     )  # fmt: skip
     return model, history
 

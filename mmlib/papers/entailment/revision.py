@@ -90,21 +90,41 @@ class Allowed:
 State = Literal["shared", "separate"]
 
 
-def weak_batch(images: np.ndarray, weak: Weak, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows of `weak` for the extra batch: one of each regular image that has some, then others.
+def extra_batch(
+    images: np.ndarray, weak: Weak, size: int, rng: np.random.Generator, golden: Weak | None = None
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Images (n,) and captions (n,) of the extra batch that follows a regular one.
 
     images: of the regular batch. Each of them brings one of its weak positives, drawn at random;
-    random other pairs fill the batch. Fewer than `size` where there are not as many.
+    where it has none, one of its `golden` pairs. Random other golden pairs fill the batch; without
+    any, other weak ones. n is `size`, or less where there are not as many pairs.
     """
-    order, first = weak.by_image
+    rows = _one_each(images, weak, rng)[:size]
+    if golden is None:
+        rows = _filled(rows, len(weak), size, rng)
+        return weak.image[rows], weak.caption[rows]
+    rest = _one_each(np.setdiff1d(images, weak.image[rows]), golden, rng)
+    more = _filled(rest, len(golden), size - len(rows), rng)
+    return (
+        np.concatenate([weak.image[rows], golden.image[more]]),
+        np.concatenate([weak.caption[rows], golden.caption[more]]),
+    )
+
+
+def _one_each(images: np.ndarray, pairs: Weak, rng: np.random.Generator) -> np.ndarray:
+    """A random row of `pairs` for each of the images that has some, in random order."""
+    order, first = pairs.by_image
     known = np.unique(images)
     known = known[known < len(first) - 1]
     count = first[known + 1] - first[known]
     known, count = known[count > 0], count[count > 0]
-    once = order[first[known] + (rng.random(len(known)) * count).astype(int)]
-    once = rng.permutation(once)[:size]
-    others = rng.choice(len(weak), min(2 * size, len(weak)), replace=False)
-    return np.concatenate([once, others[~np.isin(others, once)]])[:size]
+    return rng.permutation(order[first[known] + (rng.random(len(known)) * count).astype(int)])
+
+
+def _filled(rows: np.ndarray, every: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows, up to `size`, with random others of `every`."""
+    others = rng.choice(every, min(2 * size, every), replace=False)
+    return np.concatenate([rows, others[~np.isin(others, rows)]])[:size]
 
 
 class TwoRates:

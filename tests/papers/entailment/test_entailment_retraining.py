@@ -187,12 +187,12 @@ def test_weak_sets_are_what_they_are_called():
 def test_each_rung_uses_its_set_as_it_says():
     every = pairs_of(weak_set("all", job(), ARRAYS, TRAIN))
     fill = pairs_of(GOLDEN)
-    uses = {"none": (None, fill), "exclusion": (every, fill), "weak": (None, every),
-            "both": (every, every)}  # fmt: skip
+    uses = {"none": (None, fill, None), "exclusion": (None, fill, every),
+            "weak": (every, fill, None), "both": (every, fill, every)}  # fmt: skip
     for use, wanted in uses.items():
         got = sets_of(Retrieval("x", "dual", use, "all"), job(), ARRAYS, TRAIN)
         assert tuple(None if one is None else pairs_of(one) for one in got) == wanted
-    assert sets_of(Retrieval("x", "dual", golden=False), job(), ARRAYS, TRAIN) == (None, None)
+    assert sets_of(Retrieval("x", "dual", golden=False), job(), ARRAYS, TRAIN) == (None,) * 3
 
 
 def test_mining_is_counted_image_by_image():
@@ -233,10 +233,10 @@ def test_golden_batches_are_the_same_whatever_the_weak_set():
     """With λ = 0 the extra batches change nothing but the optimiser's own."""
     phase = replace(PLAN.tuned["dual"], epochs=2)
     found = []
-    for weak in (None, GOLDEN):
+    for golden in (None, GOLDEN):
         torch.manual_seed(0)
         model = build("dual", PLAN, ARRAYS.images, len(ARRAYS.words))
-        how = {"weak": weak, "ratio": 0.0, "state": "separate"}
+        how = {"golden": golden, "ratio": 0.0, "state": "separate"}
         train(model, ARRAYS.images, TRAIN, phase, 0, **how)
         found.append(model.state_dict())
     assert all(torch.equal(found[0][n], found[1][n]) for n in found[0])

@@ -26,7 +26,7 @@ from mmlib.papers.entailment.revision import (
     Weak,
     candidates,
     effective_ratio,
-    weak_batch,
+    extra_batch,
 )
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -293,28 +293,60 @@ def weak_set(images):
     return Weak(images, np.arange(100, 100 + len(images)))
 
 
+def rows_of(batch):
+    """Rows of `weak_set` in an extra batch; golden pairs, whose captions are below 100, are -1."""
+    _, captions = batch
+    return np.where(captions < 100, -1, captions - 100)
+
+
 @many
 @given(st.lists(st.integers(0, 6), max_size=15), st.lists(st.integers(0, 8), max_size=6),
        st.integers(0, 18), seeds)  # fmt: skip
-def test_weak_batch_prefers_the_regular_images(weak_images, regular, size, seed):
-    weak = weak_set(weak_images)
-    got = weak_batch(np.array(regular, int), weak, size, np.random.default_rng(seed))
+def test_weak_pairs_of_the_regular_images_come_first(weak_images, regular, size, seed):
+    weak, regular = weak_set(weak_images), np.array(regular, int)
+    got = rows_of(extra_batch(regular, weak, size, np.random.default_rng(seed)))
     assert len(got) == min(size, len(weak))
     assert len(set(got.tolist())) == len(got)  # no doubles
     images = [weak_images[row] for row in got]
-    there = set(regular) & set(weak_images)
+    there = set(regular.tolist()) & set(weak_images)
     first = min(len(there), size)
     assert len(set(images[:first])) == first  # one of each image that has some ...
     assert set(images[:first]) <= there  # ... then any others
-    again = weak_batch(np.array(regular, int), weak, size, np.random.default_rng(seed))
+    again = rows_of(extra_batch(regular, weak, size, np.random.default_rng(seed)))
     np.testing.assert_array_equal(got, again)
 
 
-def test_every_choice_of_a_weak_batch_is_random():
+@many
+@given(st.lists(st.integers(0, 6), max_size=15), st.lists(st.integers(0, 8), max_size=6),
+       st.integers(0, 18), seeds)  # fmt: skip
+def test_golden_pairs_stand_in_for_weak_ones(weak_images, regular, size, seed):
+    weak, golden = weak_set(weak_images), Weak(np.repeat(np.arange(9), 2), np.arange(18))
+    images, captions = extra_batch(
+        np.array(regular, int), weak, size, np.random.default_rng(seed), golden
+    )
+    assert len(images) == size
+    assert len(set(captions.tolist())) == size
+    is_weak = captions >= 100
+    np.testing.assert_array_equal(captions[~is_weak] // 2, images[~is_weak])
+    with_some = sorted(set(regular) & set(weak_images))
+    if size >= len(set(regular)):
+        assert sorted(images[is_weak]) == with_some  # one weak pair of each image that has some ...
+        assert set(regular) <= set(images.tolist())  # ... and a golden one of each of the others
+    else:
+        assert set(images.tolist()) <= set(regular)
+        assert is_weak.sum() == min(size, len(with_some))
+
+
+def test_every_choice_of_an_extra_batch_is_random():
     """Image 0 has rows 0 to 3, image 1 rows 4 and 5; rows 6 to 9 are of others."""
     weak = weak_set([0, 0, 0, 0, 1, 1, 2, 2, 3, 4])
+    golden = Weak(np.repeat(np.arange(8), 2), np.arange(16))
     rng = np.random.default_rng(0)
-    drawn = np.array([weak_batch(np.array([0, 1, 0, 7]), weak, 8, rng) for _ in range(2000)])
+
+    def draw(images, size, *more):
+        return rows_of(extra_batch(np.array(images), weak, size, rng, *more))
+
+    drawn = np.array([draw([0, 1, 0, 7], 8) for _ in range(2000)])
 
     def even(values, among):
         counts = Counter(values.tolist())
@@ -326,8 +358,11 @@ def test_every_choice_of_a_weak_batch_is_random():
     assert even(firsts[firsts >= 4], (4, 5))
     assert even(drawn[:, 2:][drawn[:, 2:] > 5], range(6, 10))
     assert all(len(set(row)) == 8 for row in drawn.tolist())
-    short = np.array([weak_batch(np.array([2, 3]), weak, 1, rng)[0] for _ in range(1000)])
-    assert set(short) == {6, 7, 8}
+    assert {draw([2, 3], 1)[0] for _ in range(1000)} == {6, 7, 8}
+    filled = [extra_batch(np.array([0, 7]), weak, 4, rng, golden)[1] for _ in range(2000)]
+    assert even(np.array(filled)[:, 0] - 100, range(4))
+    assert even(np.array(filled)[:, 1], (14, 15))
+    assert {c for own in filled for c in own[2:].tolist()} == set(range(16))
 
 
 # --- Two learning rates (Sec. 4.3) ---------------------------------------------------------------
