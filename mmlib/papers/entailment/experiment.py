@@ -182,6 +182,8 @@ class Budget:
 #   358, 3 at 355. So stage B has 3, ALBEF-like, at twice the time a step, 2 (358).
 # - The miner's pairs out of the negatives and as weak positives: 355 where golden pairs fill the
 #   extra batches, 343 where weak ones do (extra golden 356).
+# On Flickr8k the text branch's dev loss is lowest after 1,200 of 2,400 steps (.356; after 600 of
+# 600, with the rate at 0, .432).
 _SMALL, _MIDDLE = (Shape(width, 4, 2, 1, 1, 1, dropout=0.0) for width in (64, 128))
 BUDGETS = {
     "world": Budget(
@@ -200,7 +202,7 @@ BUDGETS = {
     "flickr8k": Budget(
         Plan(
             Settings(**asdict(_MIDDLE), max_premise=100, max_hypothesis=30),
-            steps=600, batch=32, learning_rate=5e-4, started=0.3,
+            steps=1200, batch=32, learning_rate=5e-4, started=0.3,
         ),
         Retraining(
             _MIDDLE,
