@@ -96,6 +96,14 @@ def test_elsewhere_each_systems_own_spread_counts(what):
     assert spread(np.array(list(means(evidence, "even", "b").values()))) < ROUNDING
 
 
+def test_with_several_threads_the_seeds_spread_counts(monkeypatch):
+    evidence = made_up()
+    figure = {("even", "a", 3, "AUC"): means(evidence, "even", "a")[3] + 2 * ROUNDING}
+    assert red(figure, evidence) == [True]
+    monkeypatch.setattr(regression.torch, "get_num_threads", lambda: 2)
+    assert red(figure, evidence) == [False]
+
+
 def test_two_trainings_lie_apart_by_less_than_the_spread_in_999_of_1000():
     rng = np.random.default_rng(0)
     draws = rng.normal(size=(4000, 12))
