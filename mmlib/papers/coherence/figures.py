@@ -590,6 +590,7 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
         makers = (
             results,
             main_table,
+            in_pools,
             refinement,
             predicted,
             probes,

@@ -528,6 +528,7 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
             continue
         own = {
             "results": results(evidence, name),
+            "trained_out": trained_out(evidence, name),
             "table1": table(evidence, name, "table1"),
             "table3": table(evidence, name, "table3"),
             "table4": reranking(evidence, name),
