@@ -54,6 +54,8 @@ ORDER = list(dict.fromkeys([
     *(row["system"] for row in FLOORS), *SYSTEMS,
     *(one.system for one in (*TRAINED_LONGER, *WITH_BERTS)), *(row["system"] for row in CEILINGS),
 ]))  # fmt: skip
+COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
+COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
 
 # --- Captions ----------------------------------------------------------------------------------
 
@@ -127,7 +129,8 @@ def live_curves(histories: Mapping[str, Sequence[Mapping[str, float]]], epochs: 
     words = {"train_loss": "training loss", "dev_RSUM": "RSUM on dev"}
     for axis, (key, label) in zip(axes, words.items(), strict=True):
         for name, history in histories.items():
-            axis.plot(range(1, len(history) + 1), [h[key] for h in history], ".-", label=name)
+            values, colour = [h[key] for h in history], COLOURS.get(name)
+            axis.plot(range(1, len(values) + 1), values, ".-", label=name, color=colour)
         axis.set(xlabel="epoch", ylabel=label, xlim=(0.5, epochs + 0.5))
     axes[1].legend(fontsize=8)
     return figure
@@ -256,12 +259,12 @@ def pictures_of_entities(
 ) -> Figure:
     """The other way round: entities with the pictures nearest to each, green where one is named.
 
-    Those entities that say most in words, of those that captions of several pictures name.
+    Of entities of several words those that captions of most pictures name.
     """
-    several = np.flatnonzero(entities.named.sum(axis=0) >= 3)
-    longest = sorted(several, key=lambda k: -len(entities.texts[k].split()))[:count]
-    figure, axes = _pictures(len(longest), top)
-    for line, k in zip(axes, longest, strict=True):
+    long = [k for k, text in enumerate(entities.texts) if len(text.split()) > 1]
+    often = sorted(long, key=lambda k: -entities.named[:, k].sum())[:count]
+    figure, axes = _pictures(len(often), top)
+    for line, k in zip(axes, often, strict=True):
         line[0].set_title(entities.texts[k], loc="left", fontsize=9)
         best = np.argsort(-entities.scores[:, k], kind="stable")[:top]
         for axis, image in zip(line, map(int, best), strict=True):
@@ -277,14 +280,14 @@ def pictures_of_entities(
 def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """A row a system: R@K and median ranks both ways and RSUM, mean ± deviation over seeds.
 
-    Floors stand above the trained systems, ceilings below. "↓" flags a training whose dev curve
-    still improved when it ended, in more than a fifth of the seeds.
+    Floors stand above the trained systems, ceilings below. "↗" flags a system that still improved
+    on dev when its trainings ended, in more than a fifth of them.
     """
     rows = {}
     for name in with_rows(evidence, dataset, ORDER):
         by = recalls(evidence, dataset, name).groupby("metric", sort=False).value
         row = by.agg(lambda v: f"{v.mean():.1f}" + (f" ± {v.std():.1f}" if v.std() > 1e-6 else ""))
-        rows[name + (" ↓" if unfinished(evidence, dataset, name) else "")] = row
+        rows[name + (" ↗" if unfinished(evidence, dataset, name) else "")] = row
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -305,6 +308,22 @@ def unfinished(evidence: Evidence, dataset: str, system: str) -> bool:
     return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
 
 
+def trained_out(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """RSUM on dev at the end of a training, and its rise over the last two epochs: means of seeds.
+
+    ↗: as in `results`.
+    """
+    rows = {}
+    for name in with_rows(evidence, dataset, ORDER):
+        if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
+            mean = evidence.curves(dataset, name, "dev_RSUM").mean(axis=0)
+            rising = "↗" if unfinished(evidence, dataset, name) else ""
+            rows[name] = {"dev RSUM at the end": f"{mean[-1]:.0f}",
+                          "rise over the last two epochs": f"{mean[-1] - mean[-3]:+.1f}",
+                          "still rising": rising}  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
 def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 4: RSUM before and after reranking (eq. 14), the paper's on MS-COCO 5K beside ours."""
     rows = {}
@@ -318,9 +337,11 @@ def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """What each change of the encoder gives, alone and together: RSUM − that of the row's base.
+    """What each change gives, alone and together: RSUM of a system minus that of another one.
 
-    Losses and everything else are the same in a row, with 95 % intervals over seeds and images.
+    With 95 % intervals over seeds and clusters of images. What differs besides the encoder:
+    CORA and "CORA, residual path and short cut" have losses on entities, which two steps with
+    caption losses, bag and sequence lack.
     """
     ours, controls = "CORA, residual path and short cut", (SEQUENCE.system, BAG.system)
     pairs = [(one.system, TWO_STEP.system) for one in LEADS]
@@ -328,7 +349,9 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     rivals = (OURS.system, ENSEMBLE.system, ours)
     pairs += [(rival, control) for rival in rivals for control in controls]
     pairs += [(name, CORA.system) for name in (ours, "CORA, authors' form", GOLD.system)]
-    pairs += [(ours, OURS.system)]
+    pairs += [(ours, OURS.system), (CORA.system, TWO_STEP.system), (TWO_STEP.system, "HARD")]
+    pairs += [("CORA", "HARD"), ("CORA", "Two-step + FC"), ("Joint", "Joint + FC")]
+    pairs += [(f"({a}, 2) layers" if a > 1 else "CORA", f"({a}, 3) layers") for a in (1, 2)]
     pairs += [(one.system, one.system.rsplit(", ", 1)[0]) for one in STRUCTURE[1:]]
     pairs += [("Sequence, words shuffled", "Sequence, CORA's rest")]
     pairs += [(f"Oracle of {a}", f"Oracle of {b}")
@@ -338,8 +361,10 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if len(with_rows(evidence, dataset, (changed, base))) == 2:
             a, b = (evidence.values(dataset, name, "RSUM") for name in (changed, base))
             one = crossed(a - b, evidence.clusters(dataset))
-            rows[changed, base] = {"effect": one.effect, "low": one.low, "high": one.high}
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+            rows[changed, base] = {"RSUM": one.effect, "95 % low": one.low, "high": one.high}
+    found = pd.DataFrame.from_dict(rows, orient="index").round(1)
+    found.index = pd.MultiIndex.from_tuples(found.index, names=("system", "minus"))
+    return found
 
 
 def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -358,9 +383,10 @@ def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = None) -> Figure:
-    """RSUM of each system, best last: a dot a seed, the mean with its 95 % interval.
+    """RSUM of each system, best first: a tick a seed, the mean with its 95 % interval.
 
-    live: (collection, system) -> RSUM of a training of this run, a diamond.
+    Without "Random", next to which all others would look alike. live: (collection, system) -> RSUM
+    of a training of this run, a diamond.
     """
     sets = evidence.datasets
     most = max(len(with_rows(evidence, name, ORDER)) for name in sets)
@@ -369,22 +395,19 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
     )
     for axis, dataset in zip(axes[0], sets, strict=True):
         means = {name: evidence.means(dataset, name, "RSUM")
-                 for name in with_rows(evidence, dataset, ORDER)}  # fmt: skip
+                 for name in with_rows(evidence, dataset, ORDER) if name != "Random"}  # fmt: skip
         names = sorted(means, key=lambda name: -means[name].mean())
         for y, name in enumerate(names):
             one = crossed(evidence.values(dataset, name, "RSUM"), evidence.clusters(dataset))
             colour = plots.COLOURS[0] if name in SYSTEMS else "#777777"
-            axis.plot(means[name], [y] * len(means[name]), ".", color=colour, ms=3, alpha=0.5)
-            axis.plot([one.low, one.high], [y, y], color=colour, lw=2)
+            axis.plot([one.low, one.high], [y, y], color=colour, lw=1.2)
             axis.plot(one.effect, y, "o", color=colour, ms=5)
+            axis.plot(means[name], [y + 0.25] * len(means[name]), "|", color="black", ms=4)
             if live and (dataset, name) in live:
-                axis.plot(live[dataset, name], y, "D", color="black", mfc="none", ms=8)
+                axis.plot(live[dataset, name], y, "D", color=plots.COLOURS[1], mfc="none", ms=7)
         axis.set_yticks(range(len(names)), names, fontsize=8)
         axis.set(xlabel="RSUM", title=dataset, ylim=(len(names) - 0.4, -0.6))
     return figure
-
-
-COMPARED = (CORA.system, TWO_STEP.system, OURS.system, BAG.system, SEQUENCE.system)
 
 
 def curves(evidence: Evidence) -> Figure:
@@ -393,7 +416,7 @@ def curves(evidence: Evidence) -> Figure:
         1, len(evidence.datasets), figsize=(6 * len(evidence.datasets), 3.4), squeeze=False
     )
     for axis, dataset in zip(axes[0], evidence.datasets, strict=True):
-        for colour, name in zip(plots.COLOURS, COMPARED, strict=False):
+        for name, colour in COLOURS.items():
             if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
                 seen = evidence.curves(dataset, name, "dev_RSUM")
                 epochs = np.arange(1, seen.shape[1] + 1)
@@ -407,16 +430,28 @@ def curves(evidence: Evidence) -> Figure:
 
 
 def by_attributes(evidence: Evidence, dataset: str, most: int = 3) -> pd.DataFrame:
-    """Sum of the t2i recalls of captions with 0, 1, ... attributes: where graphs trail or lead."""
+    """Sum of the t2i recalls of captions with 0, 1, ... attributes: where graphs trail or lead.
+
+    Below, what the bag has more than two others, with 95 % intervals.
+    """
     captions, _ = captions_and_images(evidence, dataset)
     said = np.minimum(evidence.values(dataset, CAPTIONS, "attributes")[0][captions], most)
     columns = {n: f"{n} or more" if n == most else f"{n}" for n in np.unique(said).astype(int)}
-    rows = {"captions": {column: np.sum(said == n) for n, column in columns.items()}}
+    rows = {"captions": {column: f"{np.sum(said == n)}" for n, column in columns.items()}}
+    hits = {}
     for name in with_rows(evidence, dataset, COMPARED):
         ranks = evidence.values(dataset, name, "rank")[:, captions]
-        hits = 100 * np.sum([ranks <= k for k in KS], axis=0)
-        rows[name] = {column: hits[:, said == n].mean() for n, column in columns.items()}
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+        hits[name] = 100.0 * np.sum([ranks <= k for k in KS], axis=0)
+        rows[name] = {c: f"{hits[name][:, said == n].mean():.0f}" for n, c in columns.items()}
+    clusters = evidence.clusters(dataset)[captions]
+    for other in (TWO_STEP.system, CORA.system):
+        if {BAG.system, other} <= hits.keys():
+            lead = hits[BAG.system] - hits[other]
+            some = {c: crossed(lead[:, said == n], clusters[said == n]) for n, c in columns.items()}
+            rows[f"{BAG.system} − {other}"] = {
+                c: f"{e.effect:+.0f} [{e.low:+.0f}, {e.high:+.0f}]" for c, e in some.items()
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def parse_errors(evidence: Evidence, dataset: str) -> Figure:
@@ -493,6 +528,7 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
             continue
         own = {
             "results": results(evidence, name),
+            "trained_out": trained_out(evidence, name),
             "table1": table(evidence, name, "table1"),
             "table3": table(evidence, name, "table3"),
             "table4": reranking(evidence, name),

@@ -121,7 +121,8 @@ def test_what_was_not_run_is_not_tested(evidence):
 
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     tables, drawn = figures.everything(evidence)
-    kinds = "results main_table refinement predicted probes contrasts singles by_relation".split()
+    kinds = "results main_table in_pools refinement predicted probes contrasts singles".split()
+    kinds.append("by_relation")
     names = ("Clue-like", "CITE-like")
     assert set(tables) == {f"{kind}_{name}" for kind in kinds for name in names}
     assert {"overview", "curves", "map", "sweep_Clue-like"} <= set(drawn)
@@ -131,6 +132,10 @@ def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     gain = level(evidence, "CMCA") - level(evidence, "CMCM")
     assert shown.loc["CMCM", "gain over CMCA"].startswith(f"{gain:+.2f} [")
     assert shown.loc["CMCA", "gain over CMCA"] == "–"
+    for metric, sign in (("MedR", -1), ("R@5", 1)):
+        a, b = (evidence.means("CITE-like", n, metric, "pools") for n in ("CMCM", "CMCA"))
+        told = tables["in_pools_CITE-like"].loc["CMCM over CMCA", metric]
+        assert float(told.split()[0]) == pytest.approx(sign * (a - b).mean(), abs=0.006)
     beside = tables["main_table_CITE-like"]
     assert beside.loc["CMCM", ("MedR", "paper")] == 4.2
     medr = evidence.values("CITE-like", "CMCM", "MedR", split="pools")

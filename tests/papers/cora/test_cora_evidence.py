@@ -122,16 +122,27 @@ def test_no_printed_row_is_lost_and_ours_stand_beside_theirs(evidence, table, ro
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     tables, drawn = figures.everything(evidence)
     assert set(drawn) == {"overview", "curves", "parse_errors_world", "times_world"}
-    kinds = "results table1 table3 table4 leads attributes entities families times".split()
+    kinds = (
+        "results trained_out table1 table3 table4 leads attributes entities families times".split()
+    )
     assert set(tables) == {f"{kind}_world" for kind in kinds} | {"table2"}
     assert len(tables["results_world"]) == len(experiment.systems("world", "world")) - 2
     assert tables["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
-    assert tables["attributes_world"].loc["captions"].sum() == 200
+    attributes = tables["attributes_world"]
+    assert attributes.loc["captions"].astype(int).sum() == 200
+    bag, base = (
+        float(attributes.loc[n, "2"]) for n in ("Bag of phrases", experiment.TWO_STEP.system)
+    )
+    lead = attributes.loc[f"Bag of phrases − {experiment.TWO_STEP.system}", "2"]
+    assert float(lead.split()[0]) == pytest.approx(bag - base, abs=1.01)
+    curve = evidence.curves("world", "CORA", "dev_RSUM").mean(axis=0)
+    rise = tables["trained_out_world"].loc["CORA", "rise over the last two epochs"]
+    assert float(rise) == pytest.approx(curve[-1] - curve[-3], abs=0.06)
     right = np.nanmean(evidence.values("world", "CORA", "in family"))
     assert tables["families_world"].loc["CORA", "right in %"] == pytest.approx(right, abs=0.06)
     gain = rsum(evidence, "Sequence, words shuffled") - rsum(evidence, "Sequence, CORA's rest")
     told = tables["leads_world"].loc[("Sequence, words shuffled", "Sequence, CORA's rest")]
-    assert told.effect == pytest.approx(gain, abs=0.06)
+    assert told.RSUM == pytest.approx(gain, abs=0.06)
     assert list(tables["entities_world"].index) == [
         ("image → entity", "most frequent first"), ("image → entity", "CORA"),
         ("entity → image", "random order"), ("entity → image", "CORA"),
