@@ -389,7 +389,7 @@ def run_notebook(
     """
     out = (out_dir / notebook.stem).resolve()
     parameters = parameters | {"out": str(out)}
-    complete = check_parameters(notebook, parameters)
+    check_parameters(notebook, parameters)
     report = NotebookReport(notebook.stem, out_dir.resolve() / notebook.name, out)
     _remove_results(report)
     out.mkdir(parents=True, exist_ok=True)
@@ -399,7 +399,7 @@ def run_notebook(
     if problem:
         report.problems.append(problem)
     else:
-        judge(report, notebook.parent, complete)
+        judge(report)
     return report
 
 
