@@ -404,7 +404,7 @@ def run_notebook(
 
 
 def _remove_results(report: NotebookReport) -> None:
-    """Remove the results of an earlier run, which must not pass for new; checkpoints stay."""
+    """Remove the results of an earlier run, which must not pass for new."""
     old = [report.executed, *(report.out / name for name in RESULTS)]
     for path in [*old, *(report.out / "figures").glob("*.png")]:
         path.unlink(missing_ok=True)
