@@ -1,28 +1,25 @@
 """Write docs/ledger.md, all claims grouped by verdict, or check that it holds what is recorded.
 
-python ci/ledger.py write    from evidence/ and from notebooks/expected/<tier>/<number>_claims.json
+python ci/ledger.py write    from evidence/
 python ci/ledger.py check    exit status 1 where docs/ledger.md says something else
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import nbformat
 
-from mmlib import claims as old
-from mmlib.core import claims as new
+from mmlib.core import claims
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
 from mmlib.suite import record
 from mmlib.suite.cli import TIERS
-from mmlib.suite.report import ReportError, recorded_claims
 
 ROOT = Path(__file__).resolve().parent.parent
 TIER_NAMES = {"world": "picture world", "flickr8k": "Flickr8k", "paper": "the paper's data"}
@@ -33,8 +30,6 @@ GROUPS = {
     "undecided": "The run cannot tell. *Detectable* is the effect that it would have decided in "
     "four runs of five; *seeds needed*, how many seeds decide the smallest effect of interest as "
     "often.",
-    "not supported": "The older rule's verdict for all that is neither supported nor opposite. It "
-    "does not tell a small effect from a run too small to see it.",
     "not tested": "There was nothing to compare, or a control that learnt nothing.",
 }
 COLUMNS = ["claim", "the paper", "tested by", "effect, 95 % interval", "parts"]
@@ -47,11 +42,10 @@ HEAD = """# The ledger
 All claims, grouped by verdict; within a group by notebook, then by data. `python ci/ledger.py \
 write` makes this page from the records, and `make lint` holds it to them.
 
-The effect of a claim of notebooks 01 to 04 is pooled over its parts (data sets or pairs of \
-them); *sd* is the estimated spread of the true effects between parts. *Another verdict* is the \
-share of halves of the seeds that give another verdict. Notebook 00 shows the part that is \
-furthest from the claim, and how many parts are supported. Both rules stand [below](#the-rules). \
-How far to trust a number: [README](../README.md#honest-limits)."""
+The effect of a claim is pooled over its parts (data sets or pairs of them), or, where every part \
+counts by itself, that of the part with the lowest interval, which is named; *sd* is the estimated spread of the true effects between parts. *Another verdict* is the \
+share of halves of the seeds that give another verdict. The rule stands [below](#the-rule). How \
+far to trust a number: [README](../README.md#honest-limits)."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +69,10 @@ class Source:
 
 
 def collect(root: Path) -> tuple[list[Entry], list[Source]]:
-    """Everything on record, by notebook and tier. Raises ReportError and DataError."""
+    """Everything on record, by notebook and tier. Raises DataError."""
     entries, sources = [], []
     for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        number = path.stem[:2]
-        if number in record.PAPERS:
-            of_tiers = _from_evidence(path.stem, root / "evidence")
-        else:
-            of_tiers = _from_claims(path.stem, root / "notebooks" / "expected")
-        for own, source in of_tiers:
+        for own, source in _from_evidence(path.stem, root / "evidence"):
             entries += own
             sources.append(source)
     return entries, sources
@@ -100,10 +89,10 @@ def _from_evidence(notebook: str, folder: Path) -> list[tuple[list[Entry], Sourc
 def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Source]:
     number = notebook[:2]
     found = record.read(number, tier, folder)
-    judged = [new.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
+    judged = [claims.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
     entries = [
         Entry(notebook, tier, len(found.seeds), one.verdict, _judged_cells(one, row, found))
-        for one, row in zip(judged, new.ledger(judged).to_dict("records"), strict=True)
+        for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
     ]
     command = f"mmlib record {number} --tier {tier} --seeds {max(found.seeds) + 1}"
     commit = found.header.get("commit") or "unknown"
@@ -111,15 +100,15 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     return entries, Source(notebook, tier, (command, commit, hours))
 
 
-def _judged_cells(one: new.Judged, row: Mapping[str, str], found: Evidence) -> dict[str, str]:
+def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -> dict[str, str]:
     """The cells of a claim of `mmlib.core.claims`; `row` is its row of `claims.ledger`."""
     parts = ""
     if one.pooled:
         parts = str(len(one.pooled.parts))
         parts += f", sd {row['sd between parts']}" if len(one.pooled.parts) > 1 else ""
     other = ""
-    if one.verdict in new.DECIDED:
-        share = new.stability(one.claim, found, found.seeds)
+    if one.verdict in claims.DECIDED:
+        share = claims.stability(one.claim, found, found.seeds)
         if share == share:  # NaN below four seeds
             other = f"another verdict in {100 * share:.0f} % of halves of the seeds"
     return {
@@ -131,36 +120,6 @@ def _judged_cells(one: new.Judged, row: Mapping[str, str], found: Evidence) -> d
         "detectable": row["detectable"],
         "seeds needed": row["seeds needed"],
         "why": row["why"] or NONE,
-    }
-
-
-def _from_claims(notebook: str, folder: Path) -> Iterator[tuple[list[Entry], Source]]:
-    """Claims as a notebook's recorded run judged them, by the older rule."""
-    for tier, known in recorded_claims(folder, [notebook]).items():
-        content = known[notebook]
-        how = content["how"]
-        entries = [
-            Entry(notebook, tier, len(how["seeds"]), claim["verdict"], _recorded_cells(claim))
-            for claim in content["claims"]
-        ]
-        yield entries, Source(notebook, tier, (how["command"], how["commit"], how["date"]))
-
-
-def _recorded_cells(claim: Mapping[str, Any]) -> dict[str, str]:
-    """The cells of a claim of `mmlib.claims`."""
-    verdicts = [part["verdict"] for part in claim["parts"].values()]
-    parts = str(len(verdicts)) if verdicts else NONE
-    if len(verdicts) > 1:
-        parts += f"; {claim['weakest']}; {verdicts.count('supported')} supported"
-    elif claim["why"].startswith("weakest: "):  # of several, only the deciding one was kept
-        parts = claim["weakest"]
-    return {
-        "claim": f"**{claim['id']}** {claim['claim']}",
-        "the paper": claim["paper"],
-        "tested by": claim["comparison"],
-        "effect, 95 % interval": old.effect_text(claim),
-        "parts": parts,
-        "why": claim["why"] or NONE,
     }
 
 
@@ -185,9 +144,7 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
         for s in sources
     ]
     blocks += [f"## {SOURCES}", table(["notebook", "data", "command", "commit", ""], rows)]
-    blocks.append("## The rules")
-    for name, rule in (("Notebooks 01 to 04", new.RULE), ("Notebook 00", old.RULE)):
-        blocks += [f"### {name}", f"```text\n{rule}\n```"]
+    blocks += ["## The rule", f"```text\n{claims.RULE}\n```"]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -242,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = parser.parse_args(arguments).command
     try:
         entries, sources = collect(ROOT)
-    except (ReportError, DataError) as error:
+    except DataError as error:
         raise SystemExit(str(error)) from None
     path, text = ROOT / "docs" / "ledger.md", page(entries, sources)
     if command == "write":

@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 from nbformat import write
@@ -12,9 +13,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from PIL import Image
 from tiny_notebooks import KERNELSPEC, PARAMETERS
 
+from mmlib.core.errors import DataError
+
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = {
-    "expected_file": "expected/world/01.json",
+    "evidence": "world/links",
     "comparable": True,
     "why": "",
     "figures": [
@@ -30,8 +33,8 @@ def claim(name: str, verdict: str, effect: float | None = 0.12345, **more) -> di
     low, high = (None, None) if effect is None else (effect - 1.5, effect + 1.5)
     return {
         "id": name, "claim": f"{name}: A > B & \"C\", 'D'", "paper": "98.9 > 87.5", "unit": "AUC",
-        "verdict": verdict, "comparison": "AUC of A − B", "effect": effect, "low": low,
-        "high": high, "margin": None, "weakest": "coco", "why": "", "parts": {}, **more,
+        "verdict": verdict, "contrast": "AUC of A − B", "effect": effect, "low": low,
+        "high": high, "smallest": 1.0, "why": "", "parts": {}, **more,
     }  # fmt: skip
 
 
@@ -40,7 +43,7 @@ CLAIMS = [
         "coco": {"effect": 2.0, "low": 0.5, "high": 3.5, "verdict": "supported"},
         "<story>": {"effect": 4.0, "low": 3.5, "high": 4.5, "verdict": "supported"},
     }),
-    claim("C2", "not supported"),
+    claim("C2", "undecided"),
     claim("C3", "opposite", -7.25),
     claim("C4", "not tested", None, why="this run has nothing to compare"),
 ]  # fmt: skip
@@ -162,28 +165,24 @@ def made_up_run(folder: Path) -> Path:
     return run
 
 
-def recorded(folder: Path) -> Path:
-    """A folder of recorded claims: one claim of the world has another verdict, one is gone."""
-    expected = folder / "expected"
-    how = {"commit": "abc", "date": "2026-11-20", "seeds": [0, 1, 2]}
-    world = [claim("C1", "not supported", 0.5), *CLAIMS[1:3], claim("C9", "supported", 9.0)]
-    for tier, claims in (("flickr8k", [claim("C1", "opposite", -3.5)]), ("world", world)):
-        (expected / tier).mkdir(parents=True)
-        content = {"how": how, "notebook": "01_links", "claims": claims}
-        (expected / tier / "01_claims.json").write_text(json.dumps(content))
-    other = {"how": how, "notebook": "04_other", "claims": [claim("C1", "supported")]}
-    (expected / "world" / "04_claims.json").write_text(json.dumps(other))
-    return expected
+def judge_paper(number: str, tier: str) -> list[SimpleNamespace]:
+    """Stands in for `record.judge_paper`: one claim of the world has another verdict, one is gone.
+
+    Nothing is on record of other notebooks than 01.
+    """
+    world = [claim("C1", "negligible", 0.5), *CLAIMS[1:3], claim("C9", "supported", 9.0)]
+    known = {"flickr8k": [claim("C1", "opposite", -3.5)], "world": world}
+    if number != "01" or tier not in known:
+        raise DataError("no evidence")
+    return [SimpleNamespace(record=lambda own=own: own) for own in known[tier]]
 
 
 def committed_run(folder: Path) -> Path:
-    """A run made of the committed notebooks, their outputs, and their claims as recorded."""
+    """A run made of the committed notebooks and their outputs, with made-up claims."""
     run, entries = folder / "committed", []
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        record = ROOT / "notebooks" / "expected" / "world" / f"{path.name[:2]}_claims.json"
-        claims = json.loads(record.read_text())["claims"] if record.exists() else []
-        checks = {"expected_file": None, "comparable": False, "why": "a test", "figures": []}
-        entries.append(entry(path.stem, claims=claims, checks=checks))
+        checks = {"comparable": False, "why": "a test", "figures": []}
+        entries.append(entry(path.stem, claims=CLAIMS, checks=checks))
         write_results(run, entries[-1])
         shutil.copy(path, run)
     write_summary(run, entries)

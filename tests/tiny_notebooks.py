@@ -11,13 +11,12 @@ tier = "world"
 seeds = 3
 device = "auto"
 out = ""
-resume = False
-expected = "expected"
+evidence = "recorded"
 """
 SETTINGS = """\
 from pathlib import Path
 folder = Path(out or "../runs/lab/tiny")
-settings = (tier, seeds, device, resume, expected)
+settings = (tier, seeds, device, evidence)
 """
 RESULTS = """\
 import json
@@ -36,7 +35,7 @@ CLAIM = {
     "unit": "AUC",
     "why": "",
 }
-NOT_COMPARED = {"expected_file": None, "comparable": False, "why": "a test", "figures": []}
+NOT_COMPARED = {"comparable": False, "why": "a test", "figures": []}
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 

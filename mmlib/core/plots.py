@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -13,49 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from PIL import Image
 
-from mmlib.core.intervals import Estimate
 from mmlib.core.paths import write_atomic
 
 # Okabe and Ito's colours, which readers with colour-blindness can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 TRUE, FALSE = "#009E73", "#9467BD"
-VERDICT_COLOURS = {
-    "supported": "#009E73",
-    "not supported": "#999999",
-    "opposite": "#D55E00",
-    "not tested": "#dddddd",
-}
-
-
-class Judged(Protocol):
-    """What a forest plot shows of a claim: its parts, and what became of each."""
-
-    @property
-    def id(self) -> str:
-        """Such as C1."""
-
-    @property
-    def claim(self) -> str:
-        """The paper's words in short."""
-
-    @property
-    def parts(self) -> Mapping[str, Estimate]:
-        """Name -> effect."""
-
-    @property
-    def unit(self) -> str:
-        """Of the effects."""
-
-    @property
-    def margin(self) -> float | None:
-        """Within which there is no difference, for claims of none."""
-
-    @property
-    def verdict(self) -> str:
-        """Over all parts."""
-
-    def verdict_of(self, part: str) -> str:
-        """On one part."""
 
 
 def use_style() -> None:
@@ -127,45 +88,4 @@ def training_curves(
     axes[1].set(xlabel="epoch", ylabel=words[right])
     axes[2].set(xlabel=words[left], ylabel=words[right])
     axes[0].legend(fontsize=8)
-    return figure
-
-
-def bars(heights: Mapping[str, Mapping[str, Estimate]], ylabel: str, floor: float = 0.0) -> Figure:
-    """Grouped bars with error bars: group -> bar name -> estimate. `floor` is where bars start."""
-    names = list(dict.fromkeys(name for group in heights.values() for name in group))
-    width = 0.8 / len(names)
-    figure, axis = plt.subplots(figsize=(max(6.0, 1.9 * len(heights)), 3.4))
-    for i, name in enumerate(names):
-        known = [(g, group[name]) for g, group in enumerate(heights.values()) if name in group]
-        x = np.array([g for g, _ in known]) + (i - (len(names) - 1) / 2) * width
-        tops = np.array([e.effect for _, e in known])
-        errors = np.abs(np.array([(e.effect - e.low, e.high - e.effect) for _, e in known])).T
-        axis.bar(x, tops - floor, width * 0.92, bottom=floor, label=name, color=COLOURS[i % 7])
-        axis.errorbar(x, tops, errors, fmt="none", ecolor="#333333", elinewidth=1)
-    axis.set_xticks(range(len(heights)), list(heights))
-    axis.set(ylabel=ylabel, ylim=(floor, None))
-    axis.legend(ncols=len(names), fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.15))
-    return figure
-
-
-def forest(claims: Sequence[Judged]) -> Figure:
-    """Every part of every claim as an effect with its interval, coloured by its verdict."""
-    rows = [(c, name, part) for c in claims for name, part in c.parts.items()]
-    figure, axes = plt.subplots(
-        len([c for c in claims if c.parts]), 1, figsize=(8, 0.32 * len(rows) + 0.75 * len(claims)),
-        gridspec_kw={"height_ratios": [len(c.parts) + 0.8 for c in claims if c.parts]},
-        squeeze=False,
-    )  # fmt: skip
-    for axis, claim in zip(axes[:, 0], [c for c in claims if c.parts], strict=True):
-        for y, (name, part) in enumerate(claim.parts.items()):
-            colour = VERDICT_COLOURS[claim.verdict_of(name)]
-            axis.plot([part.low, part.high], [y, y], color=colour, linewidth=2.5)
-            axis.plot(part.effect, y, "o", color=colour, markersize=5)
-        axis.axvline(0, color="#333333", linewidth=0.8)
-        if claim.margin is not None:
-            axis.axvspan(-claim.margin, claim.margin, color="#009E73", alpha=0.1)
-        axis.set_yticks(range(len(claim.parts)), list(claim.parts), fontsize=8)
-        axis.set_ylim(len(claim.parts) - 0.4, -0.6)
-        axis.set_title(f"{claim.id}  {claim.claim}: {claim.verdict}", loc="left", fontsize=9)
-        axis.set_xlabel(claim.unit, fontsize=8)
     return figure

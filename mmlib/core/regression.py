@@ -40,7 +40,7 @@ def check_paired(live: Figures, evidence: Evidence) -> dict[str, Any]:
              "tolerance": round(width, 3)}
         )  # fmt: skip
     return {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}", "comparable": True,
-            "expected_file": None, "why": "", "figures": figures}  # fmt: skip
+            "why": "", "figures": figures}  # fmt: skip
 
 
 def spread(means: np.ndarray) -> float:

@@ -1,1 +1,1 @@
-"""One room a paper: its data, model, experiment and figures; no room knows another."""
+"""One room a paper, and one for notebook 00: data, model, experiment, figures; all apart."""

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return args.run(args)
     except KeyboardInterrupt:
-        print("\ninterrupted; --resume takes up what was finished", file=sys.stderr)
+        print("\ninterrupted", file=sys.stderr)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -49,7 +49,6 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder of the results (default: runs/TIER; runs/latest then links to it)",
     )
-    run.add_argument("--resume", action="store_true", help="take up an interrupted run in DIR")
     run.add_argument(
         "--set",
         action="append",
@@ -91,8 +90,8 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     course = commands.add_parser(
         "course",
         help="write the notebooks for students or for teachers",
-        description="DIR gets the notebooks and the folder expected that they read. Their results "
-        "go to runs/lab/ beside DIR, or where the parameter out says.",
+        description="DIR gets the notebooks. Their results go to runs/lab/ beside DIR, or where "
+        "the parameter out says.",
     )
     course.add_argument(
         "version", choices=("student", "answers"), help="without answers, or without blanks"
@@ -246,8 +245,6 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--seeds must be at least 1")
     given = {"tier": args.tier, "seeds": args.seeds, "device": args.device}
     parameters = {name: value for name, value in given.items() if value is not None}
-    if args.resume:
-        parameters["resume"] = True
     for setting in args.set:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():

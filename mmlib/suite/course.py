@@ -35,7 +35,6 @@ REMOVED: dict[Version, dict[str, set[str]]] = {  # as nbconvert's TagRemovePrepr
     "student": {"remove_cell_tags": {"answer"}, "remove_all_outputs_tags": {"check"}},
     "answers": {"remove_cell_tags": {"blank"}},
 }
-EXPECTED = "expected"  # what notebooks read beside them: the default of their parameter `expected`
 RECORD = ".mmlib-course.json"  # what `write` made in a folder
 SHOWN = 120  # characters of a value in a message
 
@@ -303,7 +302,7 @@ def _part(cell: Any) -> str:
 
 
 def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
-    """Make one version of notebooks, with the folder `expected` that they read beside them.
+    """Make one version of notebooks.
 
     In the students' version the answers and the outputs of checks are gone, in the teacher's the
     blanks. Every other cell keeps its id and its recorded output. A folder that an earlier call
@@ -322,11 +321,6 @@ def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
             other version or a file that is not of an earlier call. Nothing is written then.
     """
     files = {Path(path.name): _version(path, version) for path in notebooks}
-    for folder in {path.parent / EXPECTED for path in notebooks}:
-        for path in sorted(folder.rglob("*")):
-            name = Path(EXPECTED) / path.relative_to(folder)
-            if path.is_file() and not _is_hidden(name):
-                files[name] = path.read_bytes()
     hashes = {name.as_posix(): _hash(content) for name, content in files.items()}
     known = _known(out, version)
     _refuse_foreign(out, known, hashes)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from mmlib.claims import expected_sets, made_with
 from mmlib.core.claims import Verdict
 
-VERDICTS = (*get_args(Verdict)[:-1], "not supported", "not tested")  # of either rule
+VERDICTS = get_args(Verdict)
 RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
 CLAIM_KEYS = {"id", "claim", "verdict", "effect", "low", "high", "unit", "why"}
 FIGURE_KEYS = {"figure", "value", "expected", "tolerance", "within"}
@@ -36,7 +35,7 @@ class NotebookReport:
         return not self.problems
 
 
-def judge(report: NotebookReport, folder: Path, parameters: dict[str, Any]) -> None:
+def judge(report: NotebookReport) -> None:
     """Read the results into `report`, adding a line to its problems for each fault."""
     results = _read_json(report, "results.json", list)
     report.claims = _read_json(report, "claims.json", list)
@@ -55,7 +54,7 @@ def judge(report: NotebookReport, folder: Path, parameters: dict[str, Any]) -> N
     if report.claims is not None:
         report.problems += claim_problems(report.claims)
     if report.checks is not None:
-        report.problems += check_problems(report.checks, report.notebook, folder, parameters)
+        report.problems += check_problems(report.checks)
     report.claims = [c for c in report.claims or [] if isinstance(c, dict)]
     report.checks = report.checks or {}
 
@@ -91,42 +90,22 @@ def claim_problems(claims: list[dict[str, Any]]) -> list[str]:
     return problems
 
 
-def check_problems(
-    checks: dict[str, Any], notebook: str, folder: Path, parameters: dict[str, Any]
-) -> list[str]:
-    """Figures that left their tolerance, and ways in which checks.json could say less than it must.
-
-    Args:
-        checks: content of checks.json.
-        notebook: stem of the notebook.
-        folder: the notebook's folder, from which the path of the expected file counts.
-        parameters: all parameters of the run.
-
-    Returns:
-        One line per fault.
-    """
-    for key in ("expected_file", "comparable", "why", "figures"):
+def check_problems(checks: dict[str, Any]) -> list[str]:
+    """Figures that left their tolerance, and ways in which checks.json says less than it must."""
+    for key in ("comparable", "why", "figures"):
         if key not in checks:
             return [f"checks.json lacks {key}"]
     if not checks["comparable"]:
-        if not checks["why"]:
-            return ["checks.json: figures not compared, and it does not say why"]
-        held_to = _expected_for(notebook, folder, parameters)
-        if held_to:
-            return [f"figures not compared, though the run's parameters are those of {held_to}"]
-        return []
+        said = checks["why"]
+        return [] if said else ["checks.json: figures not compared, and it does not say why"]
     figures = checks["figures"]
     broken = [f for f in figures if not isinstance(f, dict) or not FIGURE_KEYS <= f.keys()]
     if broken or not figures:
         return ["checks.json: " + (f"incomplete figure {broken[0]}" if broken else "no figure")]
-    problems = []
-    for f in figures:
-        if not within(f["value"], f["expected"], f["tolerance"]):
-            bound = f"{f['expected']} ± {f['tolerance']}"
-            problems.append(f"{f['figure']} left its tolerance: {f['value']}, expected {bound}")
-    if checks.get("evidence"):  # held to the same seed of a recorded run
-        return problems
-    return problems + _expected_problems(checks, folder, parameters)
+    told = "{figure} left its tolerance: {value}, expected {expected} ± {tolerance}"
+    return [
+        told.format(**f) for f in figures if not within(f["value"], f["expected"], f["tolerance"])
+    ]
 
 
 def within(value: Any, expected: Any, tolerance: Any) -> bool:
@@ -135,34 +114,6 @@ def within(value: Any, expected: Any, tolerance: Any) -> bool:
     if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
         return False
     return abs(value - expected) <= tolerance
-
-
-def _expected_problems(checks: dict[str, Any], folder: Path, parameters: dict) -> list[str]:
-    """Ways in which the figures compared are not those of the expected file."""
-    if not checks["expected_file"]:
-        return ["checks.json: figures compared, but it names no expected file"]
-    try:
-        sets = expected_sets(folder / checks["expected_file"])
-        held_to = next((s for s in sets if made_with(s, parameters)), sets[0])
-        expected = held_to["figures"]
-    except (OSError, ValueError, KeyError) as error:
-        return [f"cannot read the expected figures: {type(error).__name__}: {error}"]
-    compared = {f["figure"]: (f["expected"], f["tolerance"]) for f in checks["figures"]}
-    problems = [f"{name} is expected but was not compared" for name in expected.keys() - compared]
-    for name in expected.keys() & compared:
-        if compared[name] != (expected[name]["value"], expected[name]["tolerance"]):
-            problems.append(f"{name} was not compared with what {checks['expected_file']} says")
-    return sorted(problems)
-
-
-def _expected_for(notebook: str, folder: Path, parameters: dict[str, Any]) -> Path | None:
-    """The file of expected figures made with the parameters of this run, if there is one."""
-    tier = folder / parameters.get("expected", "expected") / str(parameters.get("tier"))
-    for path in tier.glob("*.json"):
-        named = notebook.startswith(path.stem)
-        if named and any(made_with(one, parameters) for one in expected_sets(path)):
-            return path
-    return None
 
 
 def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:

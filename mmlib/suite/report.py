@@ -1,8 +1,8 @@
 """A static site from a folder of `mmlib run`: an overview with figures, all claims, all notebooks.
 
 nbconvert renders the notebooks with JupyterLab's own style. The site needs no network, no server
-and no script: equations are MathML. Every number on it is read from the run or from the recorded
-claims beside the notebooks.
+and no script: equations are MathML. Every number on it is read from the run or from recorded
+evidence.
 """
 
 import html
@@ -25,8 +25,9 @@ from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from mmlib.claims import effect_text
-from mmlib.core.paths import PACKAGE, notebooks_dir
+from mmlib.core.errors import DataError
+from mmlib.core.paths import PACKAGE
+from mmlib.suite import record
 from mmlib.suite.outcomes import RESULTS, claim_problems, clock, figures_line
 from mmlib.suite.outcomes import verdict_counts as counts
 from mmlib.suite.runner import TIME_LIMITS
@@ -88,16 +89,16 @@ def with_sections(cells: Sequence[Any], section: str) -> Iterator[tuple[Any, str
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder as read. recorded: tier -> stem -> content of NN_claims.json."""
+    """A run's folder as read. recorded: tier -> stem -> records of its claims."""
 
     folder: Path
     summary: dict[str, Any]
     notebooks: list[Notebook]
-    recorded: dict[str, dict[str, dict[str, Any]]]
+    recorded: dict[str, dict[str, list[dict[str, Any]]]]
 
 
-def read_run(folder: Path, expected: Path | None = None) -> Run:
-    """Read a run's folder and the recorded claims, `<tier>/NN_claims.json`, of its notebooks.
+def read_run(folder: Path) -> Run:
+    """Read a run's folder, and judge the claims of its notebooks from their evidence.
 
     Raises ReportError with the file that is missing or broken, and what to do.
     """
@@ -115,8 +116,7 @@ def read_run(folder: Path, expected: Path | None = None) -> Run:
     if not notebooks or faults:
         what = faults[0] if faults else "no notebook"
         raise ReportError(f"{folder / 'summary.json'}: {what}; {again}")
-    expected = expected or notebooks_dir() / "expected"
-    return Run(folder, summary, notebooks, recorded_claims(expected, [n.stem for n in notebooks]))
+    return Run(folder, summary, notebooks, recorded_claims([n.stem for n in notebooks]))
 
 
 def _executed(folder: Path, told: Mapping[str, Any]) -> list[Any]:
@@ -141,21 +141,20 @@ def _read_json(path: Path, keys: set[str], mend: str) -> dict[str, Any]:
     return content
 
 
-def recorded_claims(expected: Path, stems: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Recorded claims of notebooks: tier -> stem -> {"how", "notebook", "claims"}.
+def recorded_claims(stems: Sequence[str]) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Claims judged from evidence: tier -> stem -> their records.
 
-    Reads `expected/<tier>/NN_claims.json`; not every tier has every notebook. Raises ReportError
-    for a file that is broken.
+    A notebook without evidence on a tier, or whose evidence other code has made, is left out.
     """
-    recorded: dict[str, dict[str, dict[str, Any]]] = {}
-    for path in sorted(expected.glob("*/[0-9][0-9]_claims.json")):
-        mend = "record it again with ci/make_expected.py"
-        content = _read_json(path, {"how", "notebook", "claims"}, mend)
-        if faults := claim_problems(content["claims"]):
-            raise ReportError(f"{path}: {faults[0]}; {mend}")
-        if content["notebook"] in stems:
-            recorded.setdefault(path.parent.name, {})[content["notebook"]] = content
-    return {t: recorded[t] for t in sorted(recorded, key=lambda t: (*TIME_LIMITS, t).index(t))}
+    recorded: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for tier in TIME_LIMITS:
+        for stem in stems:
+            try:
+                judged = record.judge_paper(stem[:2], tier)
+            except DataError:
+                continue
+            recorded.setdefault(tier, {})[stem] = [one.record() for one in judged]
+    return recorded
 
 
 def mathml(latex: str, display: str = "inline") -> str:
@@ -263,7 +262,7 @@ def claims(run: Run) -> str:
     for one in run.notebooks:
         fared = {"this run": one.told["claims"]}
         for tier, own in run.recorded.items():
-            fared |= {f"recorded, {tier}": own[one.stem]["claims"]} if one.stem in own else {}
+            fared |= {f"recorded, {tier}": own[one.stem]} if one.stem in own else {}
         known = {where: {c["id"]: c for c in found} for where, found in fared.items()}
         rows = []
         for name in dict.fromkeys(name for found in known.values() for name in found):
@@ -275,6 +274,14 @@ def claims(run: Run) -> str:
             rows.append({"id": html.escape(name), "claim": words} | told_of)
         told += [f"## {one.title}", _table(rows) if rows else "No claim was judged."]
     return "\n\n".join(told)
+
+
+def effect_text(claim: Mapping[str, Any]) -> str:
+    """A claim's effect with its interval and unit; "–" where it has none."""
+    if any(claim.get(key) is None for key in ("effect", "low", "high")):
+        return "–"
+    numbers = "{effect:+.3g} [{low:+.3g}, {high:+.3g}]".format(**claim)
+    return f"{numbers} {claim.get('unit') or ''}".rstrip()
 
 
 def _fared(claim: Mapping[str, Any] | None) -> str:
@@ -290,11 +297,11 @@ def _fared(claim: Mapping[str, Any] | None) -> str:
     return "<br>".join([f"<strong>{html.escape(claim['verdict'])}</strong>", *told])
 
 
-def write(run: Path, out: Path | None = None, expected: Path | None = None) -> Path:
+def write(run: Path, out: Path | None = None) -> Path:
     """Write the site of a run into `out`, by default its folder `report`; returns its index.html.
 
     An older report is replaced. Raises ReportError for a run that cannot be read, and for an `out`
-    that holds something else. expected: as in `read_run`.
+    that holds something else.
     """
     folder = run.resolve()
     out = (out or folder / "report").resolve()
@@ -302,7 +309,7 @@ def write(run: Path, out: Path | None = None, expected: Path | None = None) -> P
     known = index.is_file() and GENERATOR in index.read_text(encoding="utf-8", errors="replace")
     if not known and out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ReportError(f"{out} is no report of mmlib, so it stays as it is; name another folder")
-    content = read_run(folder, expected)
+    content = read_run(folder)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as partial_site:
         site = Path(partial_site) / "site"

@@ -389,7 +389,7 @@ def run_notebook(
     """
     out = (out_dir / notebook.stem).resolve()
     parameters = parameters | {"out": str(out)}
-    complete = check_parameters(notebook, parameters)
+    check_parameters(notebook, parameters)
     report = NotebookReport(notebook.stem, out_dir.resolve() / notebook.name, out)
     _remove_results(report)
     out.mkdir(parents=True, exist_ok=True)
@@ -399,12 +399,12 @@ def run_notebook(
     if problem:
         report.problems.append(problem)
     else:
-        judge(report, notebook.parent, complete)
+        judge(report)
     return report
 
 
 def _remove_results(report: NotebookReport) -> None:
-    """Remove the results of an earlier run, which must not pass for new; checkpoints stay."""
+    """Remove the results of an earlier run, which must not pass for new."""
     old = [report.executed, *(report.out / name for name in RESULTS)]
     for path in [*old, *(report.out / "figures").glob("*.png")]:
         path.unlink(missing_ok=True)

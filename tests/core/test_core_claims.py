@@ -6,10 +6,12 @@ from itertools import combinations, product
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
 
-from mmlib.claims import crossed_interval
 from mmlib.core.claims import (
     DECIDED,
     RULE,
@@ -66,11 +68,30 @@ def given(parts, **more):
 
 @pytest.mark.parametrize("seeds", [1, 2, 5, 20])
 @pytest.mark.parametrize("deviations", [(1, 1, 1, 1), (0, 1, 0, 0.1), (0, 0, 1, 1), (1, 0, 0, 0)])
-def test_crossed_has_the_old_interval(seeds, deviations):
+def test_crossed_has_the_interval_of_a_table_of_variances(seeds, deviations):
     values = draw(np.random.default_rng(seeds), UNEQUAL, deviations, seeds, mean=0.7)
-    old, new = crossed_interval(values, UNEQUAL), crossed(values, [f"d{c}" for c in UNEQUAL])
-    assert (new.effect, new.low, new.high) == pytest.approx((old.effect, old.low, old.high))
-    assert new.at(seeds).se == pytest.approx(new.se)
+    found = crossed(values, [f"d{c}" for c in UNEQUAL])
+    wanted = by_analysis_of_variance(values, UNEQUAL)
+    assert (found.effect, found.low, found.high) == pytest.approx(wanted)
+    assert found.at(seeds).se == pytest.approx(found.se)
+
+
+def by_analysis_of_variance(values, member):
+    """Effect, low and high by statsmodels' two-way table, or for one seed by scipy's t interval."""
+    mean, sums = values.mean(), []
+    for seed, row in enumerate(values):
+        for cluster in range(member.max() + 1):
+            total = sum(x - mean for x, m in zip(row, member, strict=True) if m == cluster)
+            sums.append((seed, cluster, total * (member.max() + 1) / len(member)))
+    table = pd.DataFrame(sums, columns=["seed", "cluster", "y"])
+    if len(values) == 1:
+        return mean, *stats.t.interval(0.95, member.max(), mean, stats.sem(table.y))
+    anova = anova_lm(ols("y ~ C(seed) + C(cluster)", table).fit())
+    square, df = anova.mean_sq, anova.df
+    of_seeds, of_items, rest = square["C(seed)"], square["C(cluster)"], square["Residual"]
+    both = max(of_seeds + of_items - rest, of_seeds, of_items)
+    freedom = max(both**2 / (square**2 / df).sum(), 1.0)
+    return mean, *stats.t.interval(0.95, freedom, mean, (both / len(table)) ** 0.5)
 
 
 @pytest.mark.parametrize("member", [PAIRS, UNEQUAL], ids=["equal", "unequal"])

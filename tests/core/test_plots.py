@@ -2,9 +2,7 @@ import matplotlib.pyplot as plt
 import pytest
 from PIL import Image
 
-from mmlib.claims import Claim
 from mmlib.core import plots
-from mmlib.core.intervals import Estimate
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +19,5 @@ def test_save_leaves_a_picture_that_opens(tmp_path):
 
 def test_axes_are_named():
     history = [{"dev_loss": 0.4, "dev_AUC": 50.0}, {"dev_loss": 0.3, "dev_AUC": 60.0}]
-    estimate = Estimate(60.0, 55.0, 65.0)
-    claim = Claim("C", "a claim", "1", "x", {"part": estimate}, "points")
-    for figure in (
-        plots.training_curves({"coco": history}, "dev_loss", "dev_AUC"),
-        plots.bars({"coco": {"DC": estimate, "AP": estimate}}, "AUC in %", floor=50),
-        plots.forest([claim]),
-    ):
-        assert all(axis.get_xlabel() or axis.get_ylabel() for axis in figure.axes)
+    figure = plots.training_curves({"coco": history}, "dev_loss", "dev_AUC")
+    assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)

@@ -10,7 +10,7 @@ import torch
 from nbclient import NotebookClient
 from tiny_notebooks import PARAMETERS, committed_notebook, exercise, five_exercises, stdout
 
-from mmlib.suite import course, runner
+from mmlib.suite import course
 from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer
 
 # Numbers
@@ -224,18 +224,18 @@ CHECKS = {
     ),
 }
 BLANK = "def twice(x):\n    ..."
-READING = "facts = json.loads((Path(expected) / tier / '01.json').read_text())"
+READING = "facts = {'links': 5 if tier == 'world' else 0}"
 
 
 @pytest.fixture
 def notebook(tmp_path):
-    """A notebook with three exercises, and the folder `expected` that it reads."""
+    """A notebook with three exercises."""
     return write_source(tmp_path / "notebooks")
 
 
 def write_source(folder: Path) -> Path:
     nb = committed_notebook(
-        ("import json\nfrom pathlib import Path\nfrom mmlib.suite import course", [], []),
+        ("from mmlib.suite import course", [], []),
         (PARAMETERS, ["parameters"], []),
         (READING + "\nprint('before')", [], stdout("before\n")),
         ("def square(x):\n    return x * x", [], []),
@@ -244,10 +244,7 @@ def write_source(folder: Path) -> Path:
         nb.cells += exercise(n, answer, check, blank=BLANK if n == 3 else "", count=2 + 3 * n)
     nb.cells += committed_notebook(("print('after')", [], stdout("after\n"))).cells
     path = folder / "01_tiny.ipynb"
-    (folder / "expected" / "world").mkdir(parents=True)
-    (folder / "expected" / "world" / "01.json").write_text('{"links": 5}')
-    (folder / "expected" / ".ipynb_checkpoints").mkdir()
-    (folder / "expected" / ".ipynb_checkpoints" / "01.json").write_text("{}")
+    folder.mkdir(parents=True)
     nbformat.write(nb, path)
     return path
 
@@ -287,20 +284,9 @@ def test_teachers_version_has_no_blanks(notebook, tmp_path):
     ]
 
 
-def test_what_notebooks_read_is_beside_them(notebook, tmp_path):
+def test_nothing_but_the_notebook_and_the_record_is_written(notebook, tmp_path):
     course.write("student", tmp_path / "a" / "out", [notebook])
-    assert files(tmp_path / "a") == [
-        "out/" + name for name in (course.RECORD, "01_tiny.ipynb", "expected/world/01.json")
-    ]
-
-
-def test_committed_notebooks_read_the_folder_that_is_copied():
-    paths = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-    assert paths
-    for path in paths:
-        parameters = runner.default_parameters(nbformat.read(path, as_version=4).cells)
-        if "evidence" not in parameters:  # held to expected figures, not to a record
-            assert parameters["expected"] == course.EXPECTED
+    assert files(tmp_path / "a") == ["out/" + name for name in (course.RECORD, "01_tiny.ipynb")]
 
 
 def test_writing_again_takes_newer_notebooks_and_keeps_others(notebook, tmp_path):
@@ -324,7 +310,7 @@ def test_interrupted_writing_can_be_done_again(notebook, tmp_path):
     course.write("student", tmp_path / "out", [notebook])
 
 
-@pytest.mark.parametrize("name", ["essay.txt", "01_tiny.ipynb", "expected/world/01.json"])
+@pytest.mark.parametrize("name", ["essay.txt", "01_tiny.ipynb"])
 def test_work_of_others_is_not_touched(notebook, tmp_path, name):
     out = tmp_path / "out"
     if name != "essay.txt":
@@ -454,4 +440,4 @@ def test_record_says_what_was_made(notebook, tmp_path):
     course.write("student", tmp_path / "out", [notebook])
     record = json.loads((tmp_path / "out" / course.RECORD).read_text())
     assert record["version"] == "student"
-    assert sorted(record["files"]) == ["01_tiny.ipynb", "expected/world/01.json"]
+    assert sorted(record["files"]) == ["01_tiny.ipynb"]

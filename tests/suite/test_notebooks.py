@@ -1,8 +1,6 @@
-"""The committed notebooks, their expected figures, and the check that holds one to the other."""
+"""The committed notebooks, and the checks that hold them to the rules and to the record."""
 
 import importlib.util
-import json
-import math
 import re
 import shutil
 import subprocess
@@ -22,15 +20,8 @@ from tiny_notebooks import (
     stdout,
 )
 
-from mmlib.claims import expected_sets, judge
-from mmlib.core.intervals import Estimate
-from mmlib.suite.cli import TIERS
-from mmlib.suite.outcomes import claim_problems
-
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-EXPECTED = sorted((ROOT / "notebooks" / "expected").glob("*/[0-9][0-9].json"))
-RECORDED = sorted((ROOT / "notebooks" / "expected").glob("*/*_claims.json"))
 SPEC = importlib.util.spec_from_file_location("hygiene", ROOT / "ci" / "hygiene.py")
 assert SPEC is not None
 assert SPEC.loader is not None
@@ -46,71 +37,6 @@ def test_committed_notebook_keeps_the_rules(path):
     assert hygiene.problems(nbformat.read(path, as_version=4), path) == []
 
 
-@pytest.mark.parametrize("path", EXPECTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_zero_and_chance_lie_outside_every_tolerance(path):
-    for one in expected_sets(path):
-        assert vacuous(one["figures"]) == []
-
-
-@pytest.mark.parametrize("path", EXPECTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_expected_figures_say_where_they_come_from(path):
-    content = json.loads(path.read_text())
-    assert any(notebook.stem.startswith(path.stem) for notebook in NOTEBOOKS)
-    assert path.parent.name in TIERS
-    assert content["how"]
-    assert content["parameters"]["seeds"] >= 0  # 0: as many as the notebook itself takes
-    few = [name for name, figure in content["figures"].items() if figure["seeds"] < 5]
-    if path.parent.name == "world":
-        assert few == [], "a tolerance comes from at least five seeds"
-
-
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_recorded_claims_follow_the_rule(path):
-    content = json.loads(path.read_text())
-    assert content["notebook"] in [notebook.stem for notebook in NOTEBOOKS]
-    assert content["how"] == json.loads(path.with_name(f"{path.stem[:2]}.json").read_text())[
-        "how"
-    ] | ({"note": content["how"]["note"]} if "note" in content["how"] else {})
-    assert claim_problems(content["claims"]) == []
-    for claim in content["claims"]:
-        verdicts = {part["verdict"] for part in claim["parts"].values()}
-        for part in claim["parts"].values():
-            if part["effect"] is not None:
-                estimate = Estimate(part["effect"], part["low"], part["high"])
-                assert part["verdict"] == judge(estimate, claim["margin"]), claim["id"]
-        weakest = claim["parts"][claim["weakest"]] if claim["parts"] else {"effect": None}
-        assert claim["effect"] == weakest["effect"]
-        if claim["why"].startswith("weakest:"):  # only the deciding part was kept
-            assert claim["verdict"] == "supported" or verdicts != {"supported"}
-        elif len(verdicts) == 1:
-            assert claim["verdict"] in verdicts
-        else:
-            assert claim["verdict"] == ("not supported" if verdicts else "not tested")
-
-
-def vacuous(figures: dict) -> list[str]:
-    """Figures whose tolerance would accept a method that does nothing."""
-    found = [] if figures else ["no figure"]
-    for name, figure in figures.items():
-        value, tolerance, chance = (figure[key] for key in ("value", "tolerance", "chance"))
-        assert all(math.isfinite(number) for number in (value, tolerance, chance)), name
-        if not tolerance > 0 or any(abs(value - idle) <= tolerance for idle in (0.0, chance)):
-            found.append(name)
-    return found
-
-
-def test_vacuous_tolerances_are_found():
-    figures = {
-        "good": {"value": 93.0, "tolerance": 1.0, "chance": 50.0},
-        "accepts zero": {"value": 0.0255, "tolerance": 0.05, "chance": 0.5},
-        "accepts chance": {"value": 55.0, "tolerance": 6.0, "chance": 50.0},
-        "no difference": {"value": 0.3, "tolerance": 0.4, "chance": 0.0},
-        "no width": {"value": 93.0, "tolerance": 0.0, "chance": 50.0},
-    }
-    assert vacuous(figures) == list(figures)[1:]
-    assert vacuous({}) == ["no figure"]
-
-
 # The rules
 
 
@@ -118,13 +44,10 @@ def test_vacuous_tolerances_are_found():
 def committed(tmp_path):
     """A notebook without fault, and the path that it would have."""
     path = tmp_path / "04_links.ipynb"
-    expected = tmp_path / "expected" / "world" / "04.json"
-    expected.parent.mkdir(parents=True)
-    expected.write_text(json.dumps({"figures": {"AUC": {}}}))
     nb = committed_notebook(
         ("import json", [], []),
         (PARAMETERS, ["parameters"], []),
-        ("print(tier, seeds, device, out, resume, expected)", [], stdout("world 3\n")),
+        ("print(tier, seeds, device, out, evidence)", [], stdout("world 3\n")),
         ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("AUC: within tolerance")),
     )
     nb.cells += five_exercises(count=5)
@@ -193,7 +116,7 @@ def spoil_parameters(nb):
 
 
 def spoil_reading(nb):
-    nb.cells[5].source = "print(tier, seeds, device, out, resume)"
+    nb.cells[5].source = "print(tier, seeds, device, out)"
 
 
 def spoil_length(nb):
@@ -275,7 +198,7 @@ def spoil_folding_of_check(nb):
         (spoil_by_not_running, "execution counts are [1, 2, None, 4, 5"),
         (spoil_check_output, "nothing would be compared"),
         (spoil_check_tag, "no cell is tagged nbval-check-output"),
-        (spoil_check_text, "0 figures stated to be within tolerance, but 1 are expected"),
+        (spoil_check_text, "a figure is not stated to be within tolerance"),
         (spoil_kernelspec, "the kernelspec is not python3"),
         (spoil_widgets, "metadata holds widgets"),
         (spoil_papermill, "cell 2: metadata papermill"),
@@ -285,7 +208,7 @@ def spoil_folding_of_check(nb):
         (spoil_address, "cell 6: an address in memory"),
         (spoil_svg, "cell 6: an output of type image/svg+xml"),
         (spoil_parameters, "no parameter seeds"),
-        (spoil_reading, "the parameter expected is never read"),
+        (spoil_reading, "the parameter evidence is never read"),
         (spoil_length, "cell 6: 16 lines of code"),
         (spoil_prose, "no prose between the code cells 4 and 5"),
         (spoil_imports, "imports belong at the top"),
@@ -316,12 +239,6 @@ def test_each_fault_is_named(committed, spoil, said):
     assert said in found[0]
 
 
-def test_missing_expected_figures_are_named(committed):
-    nb, path = committed
-    shutil.rmtree(path.parent / "expected")
-    assert hygiene.problems(nb, path) == ["no file of expected figures in expected/world"]
-
-
 def test_fix_removes_what_a_run_leaves(committed):
     clean, path = committed
     nb = deepcopy(clean)
@@ -350,16 +267,17 @@ def test_fix_keeps_warnings_for_all_to_see(committed):
 # nbval on small notebooks: the flags and hooks that the real ones are checked with
 
 CHECK = """\
-from pathlib import Path
+from types import SimpleNamespace
 import pandas as pd
-from mmlib.claims import check_figures, print_check
-columns = ["dataset", "system", "split", "metric", "seed", "value"]
-rows = [("coco", "AP", "test", "AUC", seed, 93 + seed / 10) for seed in range(3)]
-rows.append(("coco", "AP", "test", "p@1", 0, 70.0))
-check = check_figures(pd.DataFrame(rows, columns=columns), Path("expected/{name}.json"), {{}})
-print_check(check)
+from mmlib.core import evidence, regression
+head = {{"tier": "world", "paper": "tiny", "versions": {{"torch": "of another"}}}}
+head["machine"] = evidence.machine()
+means = pd.Series([{auc} - 1, {auc}, {auc} + 1])
+record = SimpleNamespace(header=head, means=lambda *_: means)
+check = regression.check_paired({{("coco", "AP", 1, "AUC"): 93.1}}, record)
+regression.print_check(check)
 """
-GOOD = "coco/AP/AUC: within tolerance\ncoco/AP/p@1: within tolerance\n"
+GOOD = "coco/AP/AUC, seed 1: within tolerance\n"
 NOISE = """\
 import time
 from tqdm import tqdm
@@ -391,25 +309,15 @@ EXERCISES = (  # blank, answer, check; all but the first two are badly made
 )  # fmt: skip
 
 
-def expected_figures(auc: float, tolerance: float) -> str:
-    figures = {
-        "coco/AP/AUC": {"value": auc, "tolerance": tolerance},
-        "coco/AP/p@1": {"value": 70.5, "tolerance": 2.0},
-    }
-    return json.dumps({"parameters": {}, "figures": figures})
-
-
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory):
     """What nbval says of each cell of small notebooks: {(notebook, cell): outcome}."""
     folder = tmp_path_factory.mktemp("repository") / "notebooks"
-    (folder / "expected").mkdir(parents=True)
+    folder.mkdir(parents=True)
     shutil.copy(ROOT / "notebooks" / "conftest.py", folder)
-    (folder / "expected" / "good.json").write_text(expected_figures(93.5, 1.0))
-    (folder / "expected" / "moved.json").write_text(expected_figures(94.5, 1.0))
 
-    def check(name):
-        return (CHECK.format(name=name), ["nbval-check-output"], stdout(GOOD))
+    def check(auc):
+        return (CHECK.format(auc=auc), ["nbval-check-output"], stdout(GOOD))
 
     data = {"image/svg+xml": "<svg/>", "text/plain": "<Figure size 640x480 with 1 Axes>"}
     picture = [
@@ -419,10 +327,10 @@ def verdicts(tmp_path_factory):
     ]
     notebooks = {
         "figures": [
-            check("good"),
+            check(93.5),
             (NOISE, [], stdout("0.0\n")),
             (PICTURE, ["nbval-check-output"], picture),
-            check("moved"),
+            check(163.5),
         ],
         "dead": [("import os\nos._exit(1)", [], []), ("print(1)", [], stdout("1\n"))],
     }
@@ -449,9 +357,9 @@ def test_nbval_passes_figures_within_tolerance(verdicts):
     assert verdicts["figures", 0] == "PASSED"
 
 
-def test_nbval_fails_when_an_expected_figure_moves(verdicts):
+def test_nbval_fails_when_a_recorded_figure_moves(verdicts):
     assert verdicts["figures", 3] == "FAILED"
-    assert re.search(r"coco/AP/AUC: 93\.1\d* is OUTSIDE 94\.5 ± 1\.0", verdicts["told"])
+    assert re.search(r"coco/AP/AUC, seed 1: 93\.1 is OUTSIDE 163\.5 ± \d+\.\d+", verdicts["told"])
 
 
 def test_nbval_overlooks_progress_prints_and_addresses_in_other_cells(verdicts):

@@ -1,0 +1,86 @@
+"""The claims of notebook 00: ours, chosen to show what can come out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mmlib.core.claims import Claim, Effect, crossed, difference
+from mmlib.core.evidence import Evidence
+from mmlib.papers.start.experiment import CAPTIONS
+
+Effects = dict[str, Effect] | str
+SHORT, LONG = 8, 14  # words and marks: at most, at least
+
+
+def hits(evidence: Evidence, seeds: Sequence[int], metric: str = "R@10") -> np.ndarray:
+    """100 for each training and caption whose picture was among the first ten, else 0."""
+    return evidence.values("world", "Search", metric, seeds)
+
+
+def _trained(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    before = evidence.values("world", "Untrained", "R@10", seeds)
+    gained = hits(evidence, seeds) - before
+    return {"trained − untrained": crossed(gained, evidence.clusters("world"))}
+
+
+def short_and_long(evidence: Evidence, seeds: Sequence[int]) -> np.ndarray:
+    """R@10 of a picture's short captions less that of its long ones, (seeds, pictures)."""
+    found, picture = hits(evidence, seeds), evidence.clusters("world")
+    [words] = evidence.values("world", CAPTIONS, "words", [0])
+    gaps = []
+    for one in np.unique(picture):
+        brief, full = ((picture == one) & which for which in (words <= SHORT, words >= LONG))
+        if brief.any() and full.any():
+            gaps.append(found[:, brief].mean(axis=1) - found[:, full].mean(axis=1))
+    return np.array(gaps).T
+
+
+def _short(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    gaps = short_and_long(evidence, seeds)
+    return {"short − long": crossed(gaps, range(gaps.shape[1]))}
+
+
+def at(place: str, evidence: Evidence, seeds: Sequence[int]) -> Effect:
+    """R@10 of the captions of a place's pictures."""
+    [there] = evidence.values("world", CAPTIONS, place, [0]) == 1
+    return crossed(hits(evidence, seeds)[:, there], evidence.clusters("world")[there])
+
+
+def _places(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    beach, desert = (at(place, evidence, seeds) for place in ("beach", "desert"))
+    return {"beach − desert": difference(beach, desert)}
+
+
+def _stop(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    changed = hits(evidence, seeds, "R@10, full stop") - hits(evidence, seeds, "R@10, no full stop")
+    return {"with − without": crossed(changed, evidence.clusters("world"))}
+
+
+def _photographs(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    return "this notebook has no photographs"
+
+
+UNIT, POINT = "points", 2.0
+POINT_WHY = "two captions in a hundred: of less, nobody who searches would take note"
+CLAIMS = (
+    Claim(
+        "S1", "training helps", "(ours)", "R@10, trained − untrained", UNIT, POINT, POINT_WHY,
+        effects=_trained,
+    ),
+    Claim(
+        "S2", "short captions find better", "(ours)", "R@10, short − long", UNIT, POINT, POINT_WHY,
+        effects=_short,
+    ),
+    Claim(
+        "S3", "beaches are found better", "(ours)", "R@10, beach − desert", UNIT, POINT, POINT_WHY,
+        effects=_places,
+    ),
+    Claim(
+        "S4", "a full stop hardly matters", "(ours)", "R@10, with a full stop − without", UNIT,
+        POINT, POINT_WHY, kind="equivalent", effects=_stop,
+    ),
+    Claim(
+        "S5", "training helps on photographs", "(ours)", "R@10", UNIT, POINT, POINT_WHY,
+        effects=_photographs,
+    ),
+)  # fmt: skip
