@@ -43,8 +43,9 @@ All claims, grouped by verdict; within a group by notebook, then by data. `pytho
 write` makes this page from the records, and `make lint` holds it to them.
 
 The effect of a claim is pooled over its parts (data sets or pairs of them), or, where every part \
-counts by itself, that of the part with the lowest interval, which is named; *sd* is the estimated spread of the true effects between parts. *Another verdict* is the \
-share of halves of the seeds that give another verdict. The rule stands [below](#the-rule). How \
+counts by itself, that of the part with the lowest interval, which is named; *sd* is the estimated \
+spread of the true effects between parts. *Another verdict* is the share of halves of the seeds \
+that give another verdict. The rule stands [below](#the-rule). How \
 far to trust a number: [README](../README.md#honest-limits)."""
 
 

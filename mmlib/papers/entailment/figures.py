@@ -118,22 +118,22 @@ def drawn_live(name: str, which: str) -> Callable[[Sequence[Mapping[str, float]]
     return draw
 
 
-def before_after(study: Study, image: int, best: Mapping[str, np.ndarray], top: int = 8) -> Any:
-    """Fig. 4: an image's best texts by several retrievers; own in blue, others that fit in green.
+def before_after(
+    study: Study, image: int, best: Mapping[str, np.ndarray], top: int = 8
+) -> pd.DataFrame:
+    """Fig. 4: an image's best texts by several retrievers; ● its own, ✓ others that are true of it.
 
     best: name -> (images, K) flat captions.
     """
     test = study.arrays.splits["test"]
     texts, image_of, fits = test.texts, test.image_of, test.fits
-    columns = {name: [texts[c] for c in own[image][:top]] for name, own in best.items()}
 
-    def colour(text: str) -> str:
-        at = [c for c, one in enumerate(texts) if one == text]
-        if any(image_of[c] == image for c in at):
-            return "color: #0072B2; font-weight: bold"
-        return "color: #009E73" if fits is not None and fits[image, at].any() else ""
+    def marked(caption: int) -> str:
+        known = "✓" if fits is not None and fits[image, caption] else "–"
+        return f"{'●' if image_of[caption] == image else known} {texts[caption]}"
 
-    return pd.DataFrame(columns, index=range(1, top + 1)).style.map(colour)
+    columns = {name: [marked(c) for c in own[image][:top]] for name, own in best.items()}
+    return pd.DataFrame(columns, index=range(1, top + 1))
 
 
 # --- Evidence: judges ----------------------------------------------------------------------------
