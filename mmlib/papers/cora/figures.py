@@ -317,9 +317,10 @@ def trained_out(evidence: Evidence, dataset: str) -> pd.DataFrame:
     for name in with_rows(evidence, dataset, ORDER):
         if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
             mean = evidence.curves(dataset, name, "dev_RSUM").mean(axis=0)
+            before = mean[max(len(mean) - 3, 0)]
             rising = "↗" if unfinished(evidence, dataset, name) else ""
             rows[name] = {"dev RSUM at the end": f"{mean[-1]:.0f}",
-                          "rise over the last two epochs": f"{mean[-1] - mean[-3]:+.1f}",
+                          "rise over the last two epochs": f"{mean[-1] - before:+.1f}",
                           "still rising": rising}  # fmt: skip
     return pd.DataFrame.from_dict(rows, orient="index")
 

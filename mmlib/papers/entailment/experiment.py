@@ -149,10 +149,14 @@ def _dials() -> list[Retrieval]:
         for use in ("exclusion", "both"):
             one = _rung("dual", use, "all", captions=which, judged=False)
             found.append(replace(one, system=one.system + told))
-    both = _rung("dual", "both", "all", judged=False)
+    ends = (
+        Retrieval(name_of("dual", REFERENCE), "dual"),
+        _rung("dual", "both", "all", judged=False),
+    )
     for ratio, state in ((0.01, "shared"), (1.0, "shared"), (0.1, "separate")):
         own = {"ratio": ratio, "state": state}
-        found.append(replace(both, system=f"{both.system}, λ = {ratio:g}, {state}", **own))  # type: ignore[arg-type]
+        for one in ends:
+            found.append(replace(one, system=f"{one.system}, λ = {ratio:g}, {state}", **own))  # type: ignore[arg-type]
     return found
 
 
@@ -254,15 +258,13 @@ def stages(
     known = [row for row in RANKED if row["floor"] != "truth" or tier == "world"]
     by_seed = [row for row in (*FLOORS, *known) if row["floor"] == "random"]
     starts = [one for one in rungs(tier) if one.use == "start"]
-    grown = [one for one in starts if one.family == "align"]
     rest = [one for one in rungs(tier) if one.use != "start"]
     return [
         (describe_pairs, of([{"system": PAIRS}], [NO_SEED]), True),
         (score_floor, of(FLOORS[1:], [NO_SEED]) + of(by_seed[:1]), True),
         (rank_floor, of(known[1:], [NO_SEED]) + of(by_seed[1:]), True),
         (train_and_score, of(judges(tier)), True),
-        (train_and_measure, of([one for one in starts if one not in grown]), True),
-        (train_and_measure, of(grown), True),
+        (train_and_measure, of(starts), True),
         (mine, of([{"system": MINING}]), True),
         (train_and_measure, of(rest), True),
     ]

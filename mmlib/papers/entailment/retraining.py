@@ -283,25 +283,23 @@ def some_captions(split: Split, which: str) -> Split:
     )  # fmt: skip
 
 
-def proposed(weights: Mapping[str, Tensor], plan: Plan, arrays: Arrays, device: str) -> np.ndarray:
-    """(n, 2) the `TOP` foreign captions of each training image by a retriever's two encoders."""
-    model = build("align", plan, arrays.images, len(arrays.words))
-    model.load_state_dict(weights)
-    model.to(device)
-    scores, _ = DualEncoder.rank(model, *arrays.splits["train"].tensors(arrays.images, device))
-    return candidates(scores, arrays.splits["train"].image_of, TOP)
+def proposed(arrays: Arrays) -> np.ndarray:
+    """(n, 2) the `TOP` foreign captions of each training image by the frozen retriever.
+
+    Judges are calibrated on what it proposes, and the paper's annotators saw what a finished
+    retriever proposes, too.
+    """
+    train, frozen = arrays.splits["train"], arrays.frozen
+    told = frozen.spoken[[frozen.row[text] for text in train.texts]]
+    return candidates(frozen.seen[train.rows] @ told.T, train.image_of, TOP)
 
 
 def mined(job: Job, arrays: Arrays, device: str = "cpu") -> tuple[np.ndarray, np.ndarray]:
-    """Candidates (n, 2) of the training images and their margins (n,) by the seed's judge.
-
-    Candidates are the `TOP` captions by ALBEF-like after stage A, as in the paper.
-    """
+    """Candidates (n, 2) of the training images and their margins (n,) by the seed's judge."""
     judge = replace(job, system=job.settings["miner"])
-    first = start_job(replace(job, system=asdict(Retrieval("", "align"))))
 
     def make() -> dict[str, Tensor]:
-        pairs = proposed(started(first, arrays, device), plan_of(job), arrays, device)
+        pairs = proposed(arrays)
         margin = Miner.of(judge, arrays, device).margin("train", pairs)
         return {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
 
