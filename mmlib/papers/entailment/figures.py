@@ -118,6 +118,19 @@ def drawn_live(name: str, which: str) -> Callable[[Sequence[Mapping[str, float]]
     return draw
 
 
+def with_foreign(study: Study, best: np.ndarray, top: int = 8) -> int:
+    """The first test image with a true text of another one among its best; 0 where nobody knows.
+
+    best (images, K): flat captions.
+    """
+    test = study.arrays.splits["test"]
+    if test.fits is None:
+        return 0
+    told, image = best[:, :top], np.arange(len(best))[:, None]
+    found = test.fits[image, told] & (test.image_of[told] != image)
+    return int(found.any(axis=1).argmax())
+
+
 def before_after(
     study: Study, image: int, best: Mapping[str, np.ndarray], top: int = 8
 ) -> pd.DataFrame:
