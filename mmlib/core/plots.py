@@ -1,17 +1,19 @@
 """Figures in one style."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from PIL import Image
 
+from mmlib.core.effects import crossed
 from mmlib.core.paths import write_atomic
 
 # Okabe and Ito's colours, which readers with colour-blindness can tell apart.
@@ -73,19 +75,71 @@ def show_pictures(
 
 
 def training_curves(
-    histories: Mapping[str, Sequence[Mapping[str, float]]], left: str, right: str
+    histories: Mapping[str, Sequence[Mapping[str, float]]],
+    dev: str,
+    label: str = "",
+    epochs: int = 0,
+    colours: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Two figures of each epoch over the epochs, and one against the other. name -> history."""
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2))
-    for name, history in histories.items():
-        epochs = np.arange(1, len(history) + 1)
-        x, y = ([h[key] for h in history] for key in (left, right))
-        axes[0].plot(epochs, x, label=name)
-        axes[1].plot(epochs, y, label=name)
-        axes[2].plot(x, y, ".", label=name)
-    words = {key: key.replace("_", " ") for key in (left, right)}
-    axes[0].set(xlabel="epoch", ylabel=words[left])
-    axes[1].set(xlabel="epoch", ylabel=words[right])
-    axes[2].set(xlabel=words[left], ylabel=words[right])
-    axes[0].legend(fontsize=8)
+    """Training loss, and a figure on dev, of each epoch so far. name -> history.
+
+    dev: its key in a history, label: how its axis is named; epochs: how many there will be.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
+    named = {"train_loss": "training loss", dev: label or dev.replace("_", " ")}
+    for axis, (key, words) in zip(axes, named.items(), strict=True):
+        for name, history in histories.items():
+            x, colour = range(1, len(history) + 1), (colours or {}).get(name)
+            axis.plot(x, [h[key] for h in history], ".-", label=name, color=colour)
+        axis.set(xlabel="epoch", ylabel=words)
+        if epochs:
+            axis.set_xlim(0.5, epochs + 0.5)
+    axes[1].legend(fontsize=8)
     return figure
+
+
+def drawn_live(
+    name: str, dev: str, label: str = "", epochs: int = 0
+) -> Callable[[Sequence[Mapping[str, float]]], None]:
+    """In a notebook: draws `training_curves` after each epoch, in the place of the last ones."""
+    from IPython.display import clear_output, display
+
+    def draw(history: Sequence[Mapping[str, float]]) -> None:
+        figure = training_curves({name: history}, dev, label, epochs)
+        plt.close(figure)  # shown here alone
+        clear_output(wait=True)
+        display(figure)
+
+    return draw
+
+
+def curve_of_seeds(axis: Axes, curves: np.ndarray, label: str, colour: str | None = None) -> None:
+    """Curves (seeds, epochs): their mean, and as a band their range."""
+    epochs = np.arange(1, curves.shape[1] + 1)
+    (line,) = axis.plot(epochs, curves.mean(axis=0), color=colour, label=label)
+    low, high = curves.min(axis=0), curves.max(axis=0)
+    axis.fill_between(epochs, low, high, color=line.get_color(), alpha=0.15)
+
+
+def ranked_systems(
+    axis: Axes,
+    values: Mapping[str, np.ndarray],
+    clusters: np.ndarray,
+    trained: Container[str],
+    live: Mapping[str, float],
+) -> None:
+    """A line a system, from above: a tick a seed, the mean with its 95 % interval.
+
+    values: name -> (seeds, items), as `effects.crossed` reads them with their clusters; those that
+    are not `trained` are grey. live: what this run measured, a diamond.
+    """
+    for y, (name, own) in enumerate(values.items()):
+        one, means = crossed(own, clusters), own.mean(axis=1)
+        colour = COLOURS[0] if name in trained else "#777777"
+        axis.plot([one.low, one.high], [y, y], color=colour, lw=1.2)
+        axis.plot(one.effect, y, "o", color=colour, ms=5)
+        axis.plot(means, [y + 0.25] * len(means), "|", color="black", ms=4)
+        if name in live:
+            axis.plot(live[name], y, "D", color=COLOURS[1], mfc="none", ms=7)
+    axis.set_yticks(range(len(values)), list(values), fontsize=8)
+    axis.set_ylim(len(values) - 0.4, -0.6)

@@ -1,8 +1,10 @@
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from PIL import Image
 
 from mmlib.core import plots
+from mmlib.core.effects import crossed
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +19,36 @@ def test_save_leaves_a_picture_that_opens(tmp_path):
         assert min(picture.size) > 50
 
 
-def test_axes_are_named():
-    history = [{"dev_loss": 0.4, "dev_AUC": 50.0}, {"dev_loss": 0.3, "dev_AUC": 60.0}]
-    figure = plots.training_curves({"coco": history}, "dev_loss", "dev_AUC")
-    assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
+def test_training_curves_end_where_the_training_does():
+    history = [{"train_loss": 3 - k, "dev_AUC": 10.0 * k} for k in range(3)]
+    drawn = plots.training_curves({"a": history, "b": history[:1]}, "dev_AUC", epochs=5)
+    for axis, key in zip(drawn.axes, ("train_loss", "dev_AUC"), strict=True):
+        assert [line.get_ydata().tolist() for line in axis.lines] == [
+            [h[key] for h in history], [history[0][key]]
+        ]  # fmt: skip
+        assert axis.get_xlim() == (0.5, 5.5)
+    assert [axis.get_ylabel() for axis in drawn.axes] == ["training loss", "dev AUC"]
+
+
+def test_the_band_is_the_range_of_seeds():
+    axis = plt.figure().subplots()
+    plots.curve_of_seeds(axis, np.array([[1.0, 4.0], [3.0, 2.0]]), "a")
+    assert axis.lines[0].get_ydata().tolist() == [2.0, 3.0]
+    [band] = axis.collections
+    corners = band.get_paths()[0].vertices
+    assert [corners[:, 1].min(), corners[:, 1].max()] == [1.0, 4.0]
+
+
+def test_systems_stand_with_a_tick_a_seed_their_interval_and_this_run():
+    axis = plt.figure().subplots()
+    rng = np.random.default_rng(0)
+    values = {"best": rng.normal(2, 1, (3, 40)), "floor": rng.normal(0, 1, (3, 40))}
+    plots.ranked_systems(axis, values, np.arange(40), {"best"}, {"floor": 0.5})
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["best", "floor"]
+    interval, mean, ticks, *_ = axis.lines
+    one = crossed(values["best"], np.arange(40))
+    assert interval.get_xdata().tolist() == [one.low, one.high]
+    assert mean.get_xdata()[0] == pytest.approx(values["best"].mean())
+    assert ticks.get_xdata().tolist() == values["best"].mean(axis=1).tolist()
+    assert [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "D"] == [0.5]
+    assert axis.get_ylim()[0] > axis.get_ylim()[1]  # the first stands above

@@ -47,6 +47,7 @@ FUSED = {ORACLE: "CMCA + true relations", DEPLOYED: "CMCA + relations told by wo
 PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
            CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
 SCRIPT = {"table5": "figure5_clue_code", "table4": "figure5_cite_code"}
+ON_DEV = "dev_loss", "mean log2 rank on dev"
 
 # --- Pairs ---------------------------------------------------------------------------------------
 
@@ -131,31 +132,6 @@ def confidence_figure() -> Figure:
 
 
 # --- Models trained here -------------------------------------------------------------------------
-
-
-def live_curves(histories: Mapping[str, Sequence[Mapping[str, float]]], epochs: int) -> Figure:
-    """Training loss and mean log2 rank on dev of each epoch so far, a line a system."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
-    words = {"train_loss": "training loss", "dev_loss": "mean log2 rank on dev"}
-    for axis, (key, label) in zip(axes, words.items(), strict=True):
-        for name, history in histories.items():
-            axis.plot(range(1, len(history) + 1), [h[key] for h in history], ".-", label=name)
-        axis.set(xlabel="epoch", ylabel=label, xlim=(0.5, epochs + 0.5))
-    axes[1].legend(fontsize=8)
-    return figure
-
-
-def drawn_live(name: str, epochs: int) -> Callable[[Sequence[Mapping[str, float]]], None]:
-    """In a notebook: draws the curve of a training after each epoch, in the place of the last."""
-    from IPython.display import clear_output, display
-
-    def draw(history: Sequence[Mapping[str, float]]) -> None:
-        figure = live_curves({name: history}, epochs)
-        plt.close(figure)  # shown here alone
-        clear_output(wait=True)
-        display(figure)
-
-    return draw
 
 
 def attention_figure(
@@ -318,20 +294,11 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
             for name, term in rankings(evidence, dataset).items()
             if name != "Random"
         }
-        names = sorted(levels, key=lambda name: levels[name].mean())
+        own = {name: levels[name] for name in sorted(levels, key=lambda n: levels[n].mean())}
         systems = {one.system for one in trained(dataset)}
-        for y, name in enumerate(names):
-            one = crossed(levels[name], evidence.clusters(dataset))
-            colour = plots.COLOURS[0] if name in systems else "#777777"
-            axis.plot([one.low, one.high], [y, y], color=colour, lw=1.2)
-            axis.plot(one.effect, y, "o", color=colour, ms=5)
-            means = levels[name].mean(axis=1)
-            axis.plot(means, [y + 0.25] * len(means), "|", color="black", ms=4)
-            if live and (dataset, name) in live:
-                axis.plot(live[dataset, name], y, "D", color=plots.COLOURS[1], mfc="none", ms=7)
-        axis.set_yticks(range(len(names)), names, fontsize=8)
+        here = {name: value for (of, name), value in (live or {}).items() if of == dataset}
+        plots.ranked_systems(axis, own, evidence.clusters(dataset), systems, here)
         axis.set(xlabel="mean log2 rank (lower is better)", title=dataset)
-        axis.set_ylim(len(names) - 0.4, -0.6)
     return figure
 
 
@@ -343,11 +310,8 @@ def curves(evidence: Evidence) -> Figure:
         for colour, one in zip(plots.COLOURS, MAIN, strict=False):
             if evidence.has(dataset, one.system, "dev_loss", EPOCHS):
                 seen = evidence.curves(dataset, one.system, "dev_loss")
-                epochs = np.arange(1, seen.shape[1] + 1)
-                axis.plot(epochs, seen.mean(axis=0), color=colour, label=one.system)
-                low, high = seen.min(axis=0), seen.max(axis=0)
-                axis.fill_between(epochs, low, high, color=colour, alpha=0.15)
-        axis.set(xlabel="epoch", ylabel="mean log2 rank on dev", title=dataset)
+                plots.curve_of_seeds(axis, seen, one.system, colour)
+        axis.set(xlabel="epoch", ylabel=ON_DEV[1], title=dataset)
         axis.legend(fontsize=8)
     return figure
 

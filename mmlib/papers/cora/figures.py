@@ -1,6 +1,6 @@
 """Tables and figures of paper 03: of the captions, and of the evidence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ ORDER = list(dict.fromkeys([
 ]))  # fmt: skip
 COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
+ON_DEV = "dev_RSUM", "RSUM on dev"
 
 # --- Captions ----------------------------------------------------------------------------------
 
@@ -121,32 +122,6 @@ def family(found: Captions, image: int, count: int = 4) -> Figure:
 
 
 # --- A trained model ---------------------------------------------------------------------------
-
-
-def live_curves(histories: Mapping[str, Sequence[Mapping[str, float]]], epochs: int) -> Figure:
-    """Training loss and RSUM on dev of each epoch so far, a line a system."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
-    words = {"train_loss": "training loss", "dev_RSUM": "RSUM on dev"}
-    for axis, (key, label) in zip(axes, words.items(), strict=True):
-        for name, history in histories.items():
-            values, colour = [h[key] for h in history], COLOURS.get(name)
-            axis.plot(range(1, len(values) + 1), values, ".-", label=name, color=colour)
-        axis.set(xlabel="epoch", ylabel=label, xlim=(0.5, epochs + 0.5))
-    axes[1].legend(fontsize=8)
-    return figure
-
-
-def drawn_live(name: str, epochs: int) -> Callable[[Sequence[Mapping[str, float]]], None]:
-    """In a notebook: draws the curve of a training after each epoch, in the place of the last."""
-    from IPython.display import clear_output, display
-
-    def draw(history: Sequence[Mapping[str, float]]) -> None:
-        figure = live_curves({name: history}, epochs)
-        plt.close(figure)  # shown here alone
-        clear_output(wait=True)
-        display(figure)
-
-    return draw
 
 
 def attention_figure(
@@ -395,19 +370,12 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
         1, len(sets), figsize=(7 * len(sets), 0.24 * most + 0.9), squeeze=False
     )
     for axis, dataset in zip(axes[0], sets, strict=True):
-        means = {name: evidence.means(dataset, name, "RSUM")
-                 for name in with_rows(evidence, dataset, ORDER) if name != "Random"}  # fmt: skip
-        names = sorted(means, key=lambda name: -means[name].mean())
-        for y, name in enumerate(names):
-            one = crossed(evidence.values(dataset, name, "RSUM"), evidence.clusters(dataset))
-            colour = plots.COLOURS[0] if name in SYSTEMS else "#777777"
-            axis.plot([one.low, one.high], [y, y], color=colour, lw=1.2)
-            axis.plot(one.effect, y, "o", color=colour, ms=5)
-            axis.plot(means[name], [y + 0.25] * len(means[name]), "|", color="black", ms=4)
-            if live and (dataset, name) in live:
-                axis.plot(live[dataset, name], y, "D", color=plots.COLOURS[1], mfc="none", ms=7)
-        axis.set_yticks(range(len(names)), names, fontsize=8)
-        axis.set(xlabel="RSUM", title=dataset, ylim=(len(names) - 0.4, -0.6))
+        values = {name: evidence.values(dataset, name, "RSUM")
+                  for name in with_rows(evidence, dataset, ORDER) if name != "Random"}  # fmt: skip
+        own = {name: values[name] for name in sorted(values, key=lambda n: -values[n].mean())}
+        here = {name: value for (of, name), value in (live or {}).items() if of == dataset}
+        plots.ranked_systems(axis, own, evidence.clusters(dataset), SYSTEMS, here)
+        axis.set(xlabel="RSUM", title=dataset)
     return figure
 
 
@@ -420,12 +388,8 @@ def curves(evidence: Evidence) -> Figure:
         for name, colour in COLOURS.items():
             if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
                 seen = evidence.curves(dataset, name, "dev_RSUM")
-                epochs = np.arange(1, seen.shape[1] + 1)
-                axis.plot(epochs, seen.mean(axis=0), color=colour, label=name)
-                axis.fill_between(
-                    epochs, seen.min(axis=0), seen.max(axis=0), color=colour, alpha=0.15
-                )
-        axis.set(xlabel="epoch", ylabel="RSUM on dev", title=dataset)
+                plots.curve_of_seeds(axis, seen, name, colour)
+        axis.set(xlabel="epoch", ylabel=ON_DEV[1], title=dataset)
         axis.legend(fontsize=8)
     return figure
 

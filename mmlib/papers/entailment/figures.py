@@ -1,6 +1,6 @@
 """Tables and figures of paper 02: of the data, and of the evidence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -92,30 +92,6 @@ def masked_regions(
         grey = Image.new("RGB", picture.size, (128, 128, 128))
         shown += [picture, Image.composite(grey, picture.convert("RGB"), hidden)]
     return plots.show_pictures(shown, columns=len(shown), size=1.6)
-
-
-def live_curves(histories: Mapping[str, Sequence[Mapping[str, float]]], which: str) -> Figure:
-    """Training loss, and a figure on dev, of each epoch so far, a line a system."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
-    for axis, key in zip(axes, ("train_loss", which), strict=True):
-        for name, history in histories.items():
-            axis.plot(range(1, len(history) + 1), [h[key] for h in history], ".-", label=name)
-        axis.set(xlabel="epoch", ylabel=key.replace("_", " "))
-    axes[1].legend(fontsize=8)
-    return figure
-
-
-def drawn_live(name: str, which: str) -> Callable[[Sequence[Mapping[str, float]]], None]:
-    """In a notebook: draws the curve of a training after each epoch, in the place of the last."""
-    from IPython.display import clear_output, display
-
-    def draw(history: Sequence[Mapping[str, float]]) -> None:
-        figure = live_curves({name: history}, which)
-        plt.close(figure)  # shown here alone
-        clear_output(wait=True)
-        display(figure)
-
-    return draw
 
 
 def with_foreign(study: Study, best: np.ndarray, top: int = 8) -> int:
@@ -340,9 +316,7 @@ def curves(evidence: Evidence, dataset: str) -> Figure:
     for axis, (metric, names) in zip(axes, panels.items(), strict=True):
         for name in (n for n in names if evidence.has(dataset, n, metric.strip(), EPOCHS)):
             seen = evidence.curves(dataset, name, metric.strip())
-            x = np.arange(1, seen.shape[1] + 1)
-            axis.plot(x, seen.mean(axis=0), label=name)
-            axis.fill_between(x, seen.min(axis=0), seen.max(axis=0), alpha=0.15)
+            plots.curve_of_seeds(axis, seen, name)
         axis.set(xlabel="epoch", ylabel=metric.strip().replace("_", " "))
         axis.legend(fontsize=8)
     return figure

@@ -209,12 +209,8 @@ def objectives(evidence: Evidence, system: str = "AP") -> Figure:
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2))
     for colour, dataset in zip(plots.COLOURS, labelled(evidence), strict=False):
         loss, links = (evidence.curves(dataset, system, key) for key in ("dev_loss", "dev_AUC"))
-        epochs = np.arange(1, loss.shape[1] + 1)
         for axis, values in zip(axes, (loss, links), strict=False):
-            axis.plot(epochs, values.mean(axis=0), color=colour, label=dataset)
-            axis.fill_between(
-                epochs, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15
-            )
+            plots.curve_of_seeds(axis, values, dataset, colour)
         axes[2].plot(loss.ravel(), links.ravel(), ".", color=colour, ms=3)
     axes[0].set(xlabel="epoch", ylabel="dev loss, averaged negatives")
     axes[1].set(xlabel="epoch", ylabel="dev AUC in %")

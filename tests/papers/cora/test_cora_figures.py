@@ -151,16 +151,6 @@ def test_a_system_without_entities_is_refused(arrays):
         figures.entities_of(test.texts["graph"], encode(bag, test, test.texts["graph"]))
 
 
-def test_curves_of_this_run_end_where_they_end():
-    history = [{"train_loss": 3 - k, "dev_RSUM": 10.0 * k} for k in range(3)]
-    drawn = figures.live_curves({"CORA": history, "Bag of phrases": history[:1]}, 5)
-    for axis, key in zip(drawn.axes, ("train_loss", "dev_RSUM"), strict=True):
-        assert [line.get_ydata().tolist() for line in axis.lines] == [
-            [h[key] for h in history], [history[0][key]]
-        ]  # fmt: skip
-        assert axis.get_xlim() == (0.5, 5.5)
-
-
 def test_floors_and_ceilings_stand_below_the_table(evidence):
     shown = figures.table(evidence, "world", "table1")
     assert list(shown.index[-6:]) == [
