@@ -274,17 +274,24 @@ def stability(
     return float(np.mean(other))
 
 
+def effect_text(claim: Mapping[str, Any]) -> str:
+    """A claim's effect with its interval and unit, from its record; "–" where it has none."""
+    if any(claim.get(key) is None for key in ("effect", "low", "high")):
+        return "–"
+    numbers = "{effect:+.3g} [{low:+.3g}, {high:+.3g}]".format(**claim)
+    return f"{numbers} {claim.get('unit') or ''}".rstrip()
+
+
 def ledger(judged: Iterable[Judged | Mapping[str, Any]]) -> pd.DataFrame:
     """A row a claim, from what `judge` returned or from its records; "–" where there is nothing."""
     rows = []
     for one in judged:
         r = one.record() if isinstance(one, Judged) else one
         unit, open_ = r["unit"], r["verdict"] == "undecided"
-        interval = "{effect:+.3g} [{low:+.3g}, {high:+.3g}]".format(**r) if r["parts"] else ""
-        interval = f"{r['deciding']}: {interval}" if r.get("deciding") else interval
+        told = effect_text(r) if r["parts"] else "–"
         rows.append({
             "id": r["id"], "claim": r["claim"], "paper": r["paper"], "tested by": r["contrast"],
-            "effect, 95 % interval": f"{interval} {unit}" if interval else "–",
+            "effect, 95 % interval": f"{r['deciding']}: {told}" if r.get("deciding") else told,
             "sd between parts": f"{r['tau']:.2g}" if len(r["parts"]) > 1 else "–",
             "smallest of interest": f"{r['smallest']:g} {unit}",
             "verdict": r["verdict"],

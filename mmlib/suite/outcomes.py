@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from mmlib.core.claims import Verdict
+from mmlib.core.claims import Verdict, effect_text
 
 VERDICTS = get_args(Verdict)
 RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
@@ -143,10 +143,8 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
 def _claim_line(claim: dict[str, Any]) -> str:
     """One claim: verdict, words, effect with its interval, and why where that says more."""
     line = f"{claim['verdict']:<13}  {claim['claim']}"
-    numbers = [claim[key] for key in ("effect", "low", "high")]
-    if all(isinstance(n, int | float) for n in numbers):
-        effect, low, high = numbers
-        line += f": {effect:+.3g} [{low:+.3g}, {high:+.3g}] {claim['unit'] or ''}".rstrip()
+    if (effect := effect_text(claim)) != "–":
+        line += f": {effect}"
     return line + (f" ({claim['why']})" if claim["why"] else "")
 
 

@@ -25,6 +25,7 @@ from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat.v4 import new_markdown_cell, new_notebook
 
+from mmlib.core.claims import effect_text
 from mmlib.core.errors import DataError
 from mmlib.core.paths import PACKAGE
 from mmlib.suite import record
@@ -274,14 +275,6 @@ def claims(run: Run) -> str:
             rows.append({"id": html.escape(name), "claim": words} | told_of)
         told += [f"## {one.title}", _table(rows) if rows else "No claim was judged."]
     return "\n\n".join(told)
-
-
-def effect_text(claim: Mapping[str, Any]) -> str:
-    """A claim's effect with its interval and unit; "–" where it has none."""
-    if any(claim.get(key) is None for key in ("effect", "low", "high")):
-        return "–"
-    numbers = "{effect:+.3g} [{low:+.3g}, {high:+.3g}]".format(**claim)
-    return f"{numbers} {claim.get('unit') or ''}".rstrip()
 
 
 def _fared(claim: Mapping[str, Any] | None) -> str:
