@@ -362,7 +362,7 @@ def _people(judged: judgments.Judged, test: CaptionedImages) -> People:
     rejected = np.full(len(image), np.nan)
     for i in np.flatnonzero(~judged.cross):
         rejected[image[judged.image[i]]] = 100.0 * (judged.no[i] > judged.yes[i])
-    kept = judgments.protocol("CF-all", judged)
+    kept = judgments.decided(judged)
     pairs = [
         (image[judged.image[i]], number[image[judged.origin[i]], judged.hypothesis[i]])
         for i in kept
