@@ -11,11 +11,11 @@ the pairs that count. State the prevalence with every figure.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from mmlib.core.entailment_pairs import Samples
+from mmlib.core.entailment_pairs import Kind, Samples
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
 from mmlib.core.records import normalised
@@ -70,13 +70,13 @@ class Judged:
 
         row_of: image name -> row of the image table. Raises ValueError for an image without a row.
         """
-        n = len(self)
+        n, mme = len(self), cast(Kind, "mme")
         return Samples(
             premise=tuple(merged(texts) for texts in self.premise),
             hypothesis=self.hypothesis,
             image=image_rows(self.image, row_of),
             label=self.label,
-            kind=("mme",) * n,
+            kind=(mme,) * n,
             source=("crowd judgments",) * n,
             group=self.image,
         )
