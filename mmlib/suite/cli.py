@@ -26,8 +26,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return args.run(args)
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+        again = "" if args.command == "run" else "; the same command goes on from here"
+        print(f"\ninterrupted{again}", file=sys.stderr)
         return 130
+    except (ValueError, OSError) as error:  # what users can mend, in one line
+        of_data = args.command == "data"
+        print(f"mmlib {' '.join(arguments[: 1 + of_data])}: {error}", file=sys.stderr)
+        return 1 if of_data else 2
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -36,7 +41,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     """The parser; the data commands load their libraries only when they are asked for."""
     parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="execute notebooks and judge their figures")
     run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
@@ -113,20 +118,16 @@ def _run(args: argparse.Namespace) -> int:
     """`mmlib run`."""
     from mmlib.suite import outcomes, runner
 
-    try:
-        if args.device and not args.cluster:
-            from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
+    if args.device and not args.cluster:
+        from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
 
-            pick_device(args.device)
-        folder = _notebook_folder(args.notebooks)
-        notebooks = _select(folder, args.numbers)
-        parameters = _parameters(args)
-        out = args.out or folder.parent / "runs" / args.tier
-        timeout = args.timeout or runner.TIME_LIMITS[args.tier]
-        reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
-    except ValueError as error:
-        print(f"mmlib run: {error}", file=sys.stderr)
-        return 2
+        pick_device(args.device)
+    folder = _notebook_folder(args.notebooks)
+    notebooks = _select(folder, args.numbers)
+    parameters = _parameters(args)
+    out = args.out or folder.parent / "runs" / args.tier
+    timeout = args.timeout or runner.TIME_LIMITS[args.tier]
+    reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
     if args.out is None:
         runner.link_latest(out)
     print(outcomes.summary_text(reports))
@@ -145,18 +146,14 @@ def _record(args: argparse.Namespace) -> int:
     from mmlib.core.device import pick_device
     from mmlib.suite import record
 
-    try:
-        if args.seeds < 1:
-            raise UsageError("--seeds must be at least 1")
-        found = record.record(
-            args.number, args.tier, range(args.seeds),
-            device=args.device if args.cluster else pick_device(args.device),
-            datasets=tuple(filter(None, args.datasets.split(","))), workers=args.workers,
-            cluster=args.cluster, folder=args.evidence,
-        )  # fmt: skip
-    except (ValueError, OSError) as error:
-        print(f"mmlib record: {error}", file=sys.stderr)
-        return 2
+    if args.seeds < 1:
+        raise UsageError("--seeds must be at least 1")
+    found = record.record(
+        args.number, args.tier, range(args.seeds),
+        device=args.device if args.cluster else pick_device(args.device),
+        datasets=tuple(filter(None, args.datasets.split(","))), workers=args.workers,
+        cluster=args.cluster, folder=args.evidence,
+    )  # fmt: skip
     print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
     return 0
 
@@ -166,11 +163,7 @@ def _judge(args: argparse.Namespace) -> int:
     from mmlib.suite import record
 
     out = args.out or Path("runs") / "judge" / args.tier / args.number
-    try:
-        print(record.write_judgement(args.number, args.tier, out, args.evidence))
-    except (ValueError, OSError) as error:
-        print(f"mmlib judge: {error}", file=sys.stderr)
-        return 2
+    print(record.write_judgement(args.number, args.tier, out, args.evidence))
     return 0
 
 
@@ -178,12 +171,8 @@ def _score(args: argparse.Namespace) -> int:
     """`mmlib score`."""
     from mmlib.suite import score
 
-    try:
-        scorer = score.read(score.SMALL if args.model == "small" else args.model)
-        text = scorer.score(score.read_csv(args.pairs), args.prior).to_csv(args.out, index=False)
-    except (ValueError, OSError) as error:
-        print(f"mmlib score: {error}", file=sys.stderr)
-        return 2
+    scorer = score.read(score.SMALL if args.model == "small" else args.model)
+    text = scorer.score(score.read_csv(args.pairs), args.prior).to_csv(args.out, index=False)
     print(f"written to {args.out}" if args.out else text, end="\n" if args.out else "")
     return 0
 
@@ -192,12 +181,7 @@ def _report(args: argparse.Namespace) -> int:
     """`mmlib report`."""
     from mmlib.suite import report
 
-    try:
-        index = report.write(args.folder, args.out)
-    except (report.ReportError, OSError) as error:
-        print(f"mmlib report: {error}", file=sys.stderr)
-        return 2
-    print(index)
+    print(report.write(args.folder, args.out))
     return 0
 
 
@@ -205,13 +189,8 @@ def _course(args: argparse.Namespace) -> int:
     """`mmlib course`."""
     from mmlib.suite import course
 
-    try:
-        notebooks = _select(_notebook_folder(args.notebooks), args.numbers)
-        written = course.write(args.version, args.out, notebooks)
-    except (UsageError, course.CourseError, OSError) as error:
-        print(f"mmlib course: {error}", file=sys.stderr)
-        return 2
-    for path in written:
+    notebooks = _select(_notebook_folder(args.notebooks), args.numbers)
+    for path in course.write(args.version, args.out, notebooks):
         print(path)
     return 0
 

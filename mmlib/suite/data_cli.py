@@ -1,9 +1,7 @@
 """The `mmlib data` commands: list, get, check, features."""
 
 import argparse
-import functools
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from mmlib.core.device import pick_device
@@ -19,7 +17,6 @@ BACKBONES = ("densenet169", "resnet50")
 PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 Images = Sequence[tuple[str, Path]]
-Command = Callable[[argparse.Namespace], int]
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +25,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     `run(args)` returns the exit status: 0 done or usable, 1 not.
     """
     parser.description = "Data sets are read from the folder named by MMLIB_DATA, else from data/."
-    commands = parser.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     listing = commands.add_parser("list", help="the data sets, and which of them are present")
     listing.set_defaults(run=run_list)
@@ -76,23 +73,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     features.set_defaults(run=run_features)
 
 
-def _plainly(command: Command) -> Command:
-    """Turn what users can mend into one line on stderr and exit status 1."""
-
-    @functools.wraps(command)
-    def run(args: argparse.Namespace) -> int:
-        try:
-            return command(args)
-        except KeyboardInterrupt:
-            print("\ninterrupted; the same command goes on from here", file=sys.stderr)
-            return 130
-        except (ValueError, OSError) as error:
-            print(f"mmlib data {args.data_command}: {error}", file=sys.stderr)
-            return 1
-
-    return run
-
-
 def run_list(args: argparse.Namespace) -> int:
     """One line a data set: present or not, how to get it, size, papers, terms."""
     print(f"data folder: {data_dir()}\n")
@@ -106,7 +86,6 @@ def run_list(args: argparse.Namespace) -> int:
     return 0
 
 
-@_plainly
 def run_get(args: argparse.Namespace) -> int:
     """Download one data set, after saying whose it is and on what terms."""
     item = registry.find(args.name)
@@ -126,7 +105,6 @@ def run_get(args: argparse.Namespace) -> int:
     return 0
 
 
-@_plainly
 def run_check(args: argparse.Namespace) -> int:
     """Print one line a problem; exit status 0 means usable."""
     from mmlib.suite.check import check
@@ -145,7 +123,6 @@ def run_check(args: argparse.Namespace) -> int:
     return 0 if report.usable else 1
 
 
-@_plainly
 def run_features(args: argparse.Namespace) -> int:
     """Extract features of all images of a data set or folder."""
     from mmlib.features import regions

@@ -1,13 +1,11 @@
 """The `mmlib data` commands: what they print, and their exit status."""
 
-import argparse
-
 import numpy as np
 import pytest
 from test_flickr8k import NAMES, edit_line, make
 
 from mmlib.data import flickr8k, registry
-from mmlib.suite import data_cli
+from mmlib.suite import cli, data_cli
 
 
 @pytest.fixture
@@ -17,10 +15,7 @@ def data(tmp_path, monkeypatch):
 
 
 def mmlib_data(*words):
-    parser = argparse.ArgumentParser()
-    data_cli.register(parser)
-    args = parser.parse_args([str(word) for word in words])
-    return args.run(args)
+    return cli.main(["data", *map(str, words)])
 
 
 def test_list(data, capsys):
