@@ -40,19 +40,8 @@ PATTERNS = {
 
 
 def rows(path: Path) -> Iterator[Row]:
-    """Line, fields and problems of each row of CITE's `data.csv`.
-
-    Q9 and Q10 are answered where Q8 is Yes, and only there.
-    """
-    for row, fields, problems in table_rows(path, COLUMNS, GET, PATTERNS, delimiter="|"):
-        if fields:
-            pattern = "True|False" if fields["q8_resp"] == "True" else ""
-            problems += [
-                Problem(path, row, f"{name} is {fields[name]!r}, not {pattern}", GET)
-                for name in ("q9_resp", "q10_resp")
-                if not re.fullmatch(pattern, fields[name])
-            ]
-        yield row, fields, problems
+    """Line, fields and problems of each row of CITE's `data.csv`."""
+    return table_rows(path, COLUMNS, GET, PATTERNS, delimiter="|")
 
 
 def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:

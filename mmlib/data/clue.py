@@ -24,13 +24,13 @@ NAME = "clue"
 SPLITS = {"train": 6047, "test": 1512}
 RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
 COLUMNS = ("", "index", "caption", "url", *RELATIONS, "Other", "When", "How", "Where", "Comment")
-FLAGS = (*RELATIONS, "Other", "When", "How", "Where")
+USED = ("index", "caption", "url", *RELATIONS)
 LAST_HUMAN = 4580  # rows 0 to here of the Clue TSV have human captions, the others a machine's
 
 GET = "run `mmlib data get clue`, or set MMLIB_DATA to the folder that holds clue/"
 GET_IMAGES = "fetch the column url into images/<number>.jpg, numbered by img2idxmap.json"
 PATTERNS = {
-    **dict.fromkeys(FLAGS, "0|1"),
+    **dict.fromkeys(RELATIONS, "0|1"),
     "index": r"\d+",
     "caption": SOMETHING,
     "url": "https?://.+",
@@ -66,27 +66,20 @@ def split_file(split: str, folder: Path) -> Path:
 
 
 def rows(path: Path) -> Iterator[Row]:
-    """Line, fields and problems of each row, `How` and `Where` the right way round.
-
-    Source: the two columns are exchanged in the authors' files, in every row, against the Clue TSV.
-    """
-    for row, fields, problems in table_rows(path, COLUMNS, GET, PATTERNS):
-        if fields:
-            fields["How"], fields["Where"] = fields["Where"], fields["How"]
-        yield row, fields, problems
+    """Line, fields and problems of each row."""
+    return table_rows(path, COLUMNS, GET, PATTERNS)
 
 
 def read(split: str, folder: Path | None = None) -> pd.DataFrame:
-    """The table of one split: index, caption, url, the relations and other marks (bool), Comment.
+    """The table of one split: index, caption, url, and the relations (bool).
 
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
     path = split_file(split, _folder(folder))
     records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
-    table = pd.DataFrame(records, columns=list(COLUMNS[1:]))
-    return table.assign(
-        index=table["index"].astype(int), **{flag: table[flag] == "1" for flag in FLAGS}
-    )
+    table = pd.DataFrame(records)[list(USED)]
+    flags = {name: table[name] == "1" for name in RELATIONS}
+    return table.assign(index=table["index"].astype(int), **flags)
 
 
 def load(split: str, folder: Path | None = None) -> CluePairs:

@@ -6,14 +6,11 @@ Defects that are part of a published data set are notes, not problems.
 import gzip
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
-from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.data import (
@@ -28,8 +25,9 @@ from mmlib.data import (
     sick,
     snli_ve,
 )
+from mmlib.data.pair_pictures import unreadable
 from mmlib.data.tables import Row
-from mmlib.features.store import UNREADABLE, open_features
+from mmlib.features.store import open_features
 from mmlib.papers.links.files import read_corpus
 
 
@@ -109,29 +107,16 @@ def _flickr8k_images(report: Report) -> set[str]:
     paths = sorted(folder.glob("*.jpg"))
     if len(paths) != flickr8k.IMAGES:
         report.add(folder, None, f"{len(paths)} images instead of {flickr8k.IMAGES}")
-    for path, what in decode_all(paths):
-        report.add(path, None, f"cannot be decoded: {what}", "get this image again")
+    _decode_all(report, paths)
     report.counts.append(f"{len(paths)} images")
     return {path.name for path in paths}
 
 
-def decode_all(paths: Collection[Path]) -> list[tuple[Path, str]]:
-    """The pictures that cannot be decoded, and why; reads every byte of every file."""
-    with ThreadPoolExecutor() as pool:
-        reasons = tqdm(
-            pool.map(_decode, paths), total=len(paths), unit="image", desc="decode", disable=None
-        )
-        return [(path, why) for path, why in zip(paths, reasons, strict=True) if why]
-
-
-def _decode(path: Path) -> str | None:
-    try:
-        with Image.open(path) as picture:
-            picture.draft("RGB", (1, 1))  # a small version of a JPEG: all of the data, less work
-            picture.load()
-    except UNREADABLE as error:
-        return str(error).replace(str(path), path.name)
-    return None
+def _decode_all(report: Report, paths: Iterable[Path]) -> None:
+    """Read every byte of every picture."""
+    named = {path.name: path for path in paths}
+    for name, what in unreadable(named).items():
+        report.add(named[name], None, f"cannot be decoded: {what}", "get this image again")
 
 
 def _flickr8k_captions(report: Report, images: set[str]) -> set[str]:
@@ -445,8 +430,7 @@ def _photographs(report: Report) -> None:
         paths = sorted((report.folder / name).glob("*.jpg"))
         if len(paths) != expected:
             report.add(report.folder / name, None, f"{len(paths)} images instead of {expected}")
-        for path, what in decode_all(paths):
-            report.add(path, None, f"cannot be decoded: {what}", "get this image again")
+        _decode_all(report, paths)
         names |= {path.name for path in paths}
         report.counts.append(f"{len(paths)} images in {name}")
     split_file = registry.find("karpathy").folder / listing

@@ -73,7 +73,6 @@ def test_recipes_are_read_from_image_names():
         (line(1, "a.jpg", "Eat.", ["Yes", *NO[1:]]), r"data\.csv, line 3: q2_resp is 'Yes'"),
         (line(1, " ", "Eat."), "line 3: qimg is ' '"),
         (line(1, "a.jpg", ""), "line 3: stim_txt is ''"),
-        (line(1, "a.jpg", "Eat.", NO, ("True", "")), "line 3: q9_resp is 'True', not"),
         (line(1, "a.jpg", "Eat.")[1:], "line 3: 15 fields instead of 16"),
     ],
 )

@@ -68,21 +68,12 @@ def test_pairs_are_read_in_file_order(small, monkeypatch):
     assert clue.load("train").texts == pairs.texts
 
 
-def test_how_and_where_come_back_the_right_way_round(small):
-    """The first test row has a 1 in the file's column Where, the second in How."""
-    table = clue.read("test", small)
-    assert table["How"].tolist() == [True, False, False, False]
-    assert table["Where"].tolist() == [False, True, False, False]
-    assert not table["When"].any()
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
         (row(1, 5, "a", "b", "200000"), r"train_dis\.csv, line 3: Visible is '2', not 0\|1"),
         (row(1, 5, " ", "b"), "line 3: caption is ' '"),
         (row(1, "x", "a", "b"), "line 3: index is 'x'"),
-        (row(1, 5, "a", "b", marks="0020"), "line 3: Where is '2'|line 3: How is '2'"),
         (row(1, 5, "a", "b")[:-1], "line 3: 14 fields instead of 15"),
         ([1, 5, "a", "ftp:b", *"0000000000", "False"], "line 3: url is 'ftp:b'"),
         ([], "line 3: 0 fields"),

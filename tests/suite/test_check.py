@@ -9,7 +9,7 @@ from PIL import Image
 from test_flickr8k import NAMES, edit_line, make
 
 from mmlib.core.errors import DataError
-from mmlib.data import cite, clue, flickr8k, sick
+from mmlib.data import cite, clue, flickr8k, pair_pictures, sick
 from mmlib.features.store import UNREADABLE, open_rgb
 from mmlib.suite import check as checks
 from mmlib.suite.check import check
@@ -124,7 +124,7 @@ def test_the_quick_decoding_finds_what_the_full_one_finds(tmp_path, cut):
         full = None
     except DataError as error:
         full = error
-    assert bool(checks._decode(path)) == bool(full)
+    assert bool(pair_pictures.unreadable({"a": path})) == bool(full)
     assert full or cut <= 2  # a JPEG may lack its end marker, not its data
     assert OSError in UNREADABLE
 
@@ -185,7 +185,6 @@ def test_cite(tmp_path, monkeypatch):
     path.write_text("\n".join(["|".join(cite.COLUMNS), *rows]) + "\n")
     found = lines(check("cite", tmp_path))
     assert "line 2: q8_resp is ''" in found[0]
-    assert "line 2: q9_resp is 'True'" in found[1]
 
 
 def test_sick(tmp_path, monkeypatch):
