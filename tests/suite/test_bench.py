@@ -155,22 +155,6 @@ def test_equal_values_with_other_gradients_are_not_timed(bench_cora, monkeypatch
         bench_cora.check(*small(bench_cora))
 
 
-# --- Seeds side by side ---------------------------------------------------------------------------
-
-
-def test_seeds_side_by_side_are_timed_where_they_are_right(load, capsys, monkeypatch):
-    bench_seeds = load("bench_seeds")
-    bench_seeds.main(["--quick"])
-    rows = rows_of(capsys.readouterr().out)[1:]
-    assert [len(row) for row in rows] == [4, 4]
-    right = bench_seeds.functional_call
-    monkeypatch.setattr(
-        bench_seeds, "functional_call", lambda *arguments: 1.001 * right(*arguments)
-    )
-    with pytest.raises(AssertionError, match="not close"):
-        bench_seeds.main(["--quick"])
-
-
 # --- On a GPU -------------------------------------------------------------------------------------
 
 # What a machine with PyTorch, NumPy, SciPy and transformers lacks.
@@ -293,9 +277,7 @@ def test_the_peak_of_a_process_with_a_child(measure, tmp_path):
 
 def test_every_benchmark_has_a_quick_run(load):
     scripts = sorted(path.stem for path in FOLDER.glob("bench_*.py"))
-    assert scripts == [
-        f"bench_{name}" for name in ("cora", "links", "retrieval", "scenegraph", "seeds")
-    ]
+    assert scripts == [f"bench_{name}" for name in ("cora", "links", "retrieval", "scenegraph")]
     for name in scripts:
         with pytest.raises(SystemExit) as stop:
             load(name).main(["--help"])
