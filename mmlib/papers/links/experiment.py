@@ -265,15 +265,6 @@ def strongest_baseline(evidence: Evidence, dataset: str) -> str:
     return max(there, key=lambda name: np.nanmean(evidence.values(dataset, name, "AUC")))
 
 
-def table(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """A row a system: mean ± standard deviation over seeds of each metric, in percent."""
-    rows = evidence.table
-    rows = rows[(rows.dataset == dataset) & (rows.split == "test")]
-    means_ = rows.groupby(["system", "metric", "seed"], observed=True, sort=False).value.mean()
-    by = means_.groupby(["system", "metric"], observed=True, sort=False)
-    return pd.DataFrame({"mean": by.mean(), "sd": by.std(), "seeds": by.size()})
-
-
 # --- What makes a document hard (Section 4.1) ------------------------------------------------
 
 
