@@ -9,8 +9,6 @@ from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links import builders
 from mmlib.papers.links.builders import coco, cohesive, mixed5, stress, unlabelled_articles
 from mmlib.papers.links.documents import SPLITS, cluster_numbers
-from mmlib.papers.links.files import read_corpus, write_corpus
-from mmlib.papers.links.leaks import check_leaks
 
 THEMES = 12
 
@@ -60,7 +58,6 @@ def built(splits, alike):
 
 
 LABELLED = ("coco", "mixed5", "cohesive", "stress")
-KINDS = (*LABELLED, "unlabelled")
 
 
 @pytest.mark.parametrize(
@@ -310,16 +307,6 @@ def test_unlabelled_documents_hold_no_label_and_the_key_lies_apart(built, splits
     assert len(lengths) > 5
     assert set(linked) == {0, 1, 2, 3, 4, 5}
     assert len(key) == sum(len(articles.split(split)) for split in SPLITS)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_give_the_documents_back(built, kind, tmp_path):
-    write_corpus(built[kind], tmp_path)
-    again = read_corpus(tmp_path)
-    assert again.train == built[kind].train
-    assert again.test == built[kind].test
-    np.testing.assert_array_equal(again.features, built[kind].features)
-    check_leaks(again)
 
 
 def test_too_few_images_say_so(splits):
