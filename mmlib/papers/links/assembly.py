@@ -185,7 +185,6 @@ class Build:
         scores = [part.label_scores for part in parts if part.label_scores is not None]
         corpus = Corpus(
             name=self.kind,
-            source=parts[0].name,
             train=tuple(self.documents["train"]),
             val=tuple(self.documents["val"]),
             test=tuple(self.documents["test"]),

@@ -243,12 +243,11 @@ def labelled(evidence: Evidence) -> list[str]:
 
 
 def auc(
-    evidence: Evidence, dataset: str, systems: Sequence[str], seeds: Sequence[int] | None = None,
-    metric: str = "AUC",
-) -> np.ndarray:  # fmt: skip
-    """Mean over systems of a metric, (seeds, documents); TK stands for DC where it is the same."""
+    evidence: Evidence, dataset: str, systems: Sequence[str], seeds: Sequence[int] | None = None
+) -> np.ndarray:
+    """Mean AUC over systems, (seeds, documents); TK stands for DC where it is the same."""
     return np.mean(
-        [evidence.values(dataset, own_row(evidence, dataset, s), metric, seeds) for s in systems],
+        [evidence.values(dataset, own_row(evidence, dataset, s), "AUC", seeds) for s in systems],
         axis=0,
     )
 

@@ -38,7 +38,6 @@ def clean():
             sources[id] = (a, b, d)
     return Corpus(
         name="toy",
-        source="toy",
         **{split: tuple(documents) for split, documents in made.items()},
         features=np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32),
         row_of={image: row for row, image in enumerate(IMAGES)},
