@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from mmlib.papers.links.assembly import (
@@ -33,7 +31,6 @@ from mmlib.papers.links.documents import SPLITS, Corpus, Document, unlabelled
 BLOCK = 30  # images of a val or test cluster where documents are random
 GROUP = 5  # images of a document where they are alike
 KEPT = 0.9  # share of the groups that stays, the tightest
-LSA_WIDTH = 200  # dimensions of the captions' latent semantic analysis
 NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
 
 
@@ -89,20 +86,19 @@ def _random_groups(
         turn += 1
 
 
-def cohesive(
-    splits: Splits, n_docs: Counts | None = None, seed: int = 0, by: str = "features"
-) -> Corpus:
+def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
     """The Story-DII role: 5 images that look alike and a caption of each; 5 x 5, density 20 %.
 
-    A group is a random unused image with its nearest unused neighbours, by the cosine of centred
-    image features or of the captions' latent semantic analysis (by="features" or "captions";
-    both fitted on training images). Near-duplicates stay apart, and the loosest tenth of the
+    A group is a random unused image with its nearest unused neighbours, by the cosine of image
+    features, centred by training images. Near-duplicates stay apart, and the loosest tenth of the
     groups is left out. Training is grouped anew each round; val and test once, their further
     rounds take other captions of the same groups, which are the clusters.
     Raises ValueError when a split has too few images or captions, or a leak is found.
     """
     build = Build("cohesive", splits)
-    vectors = _grouping_vectors(splits, by)
+    raw = {split: pooled(splits[split]) for split in SPLITS}
+    centre = raw["train"].mean(axis=0)
+    vectors = {split: normalize(features - centre) for split, features in raw.items()}
     ceiling = _near_duplicate_ceiling(vectors["train"], seed)
     for split in SPLITS:
         grouping, choosing, shuffling = split_rngs(seed, split, 3)
@@ -115,22 +111,6 @@ def cohesive(
             else:
                 build.dropped += 1
     return build.corpus()
-
-
-def _grouping_vectors(splits: Splits, by: str) -> dict[str, np.ndarray]:
-    """Unit vectors of each split's images, (images, width) float32."""
-    if by == "features":
-        raw = {split: pooled(splits[split]) for split in SPLITS}
-        centre = raw["train"].mean(axis=0)
-        return {split: normalize(vectors - centre) for split, vectors in raw.items()}
-    if by == "captions":
-        texts = {s: [" ".join(captions) for captions in splits[s].captions] for s in SPLITS}
-        weigh = TfidfVectorizer(sublinear_tf=True, stop_words="english").fit(texts["train"])
-        counts = {split: weigh.transform(texts[split]) for split in SPLITS}
-        width = min(LSA_WIDTH, *(size - 1 for size in counts["train"].shape))
-        reduce = TruncatedSVD(width, random_state=0).fit(counts["train"])
-        return {s: normalize(reduce.transform(counts[s])).astype(np.float32) for s in SPLITS}
-    raise ValueError(f"by={by!r}; use 'features' or 'captions'")
 
 
 def _near_duplicate_ceiling(vectors: np.ndarray, seed: int, sample: int = 1000) -> float:

@@ -147,7 +147,6 @@ def test_same_seed_same_documents(splits, alike):
         lambda seed: coco(splits, seed=seed),
         lambda seed: mixed5(splits, seed=seed),
         lambda seed: cohesive(splits, seed=seed),
-        lambda seed: cohesive(splits, seed=seed, by="captions"),
         lambda seed: stress(alike, splits, seed=seed),
         lambda seed: unlabelled_articles(alike, splits, (12, 30), seed=seed)[0],
     ):
@@ -189,17 +188,14 @@ def test_cohesive_documents_look_more_alike_than_the_control(built):
         assert spread(built["cohesive"], split) < 0.5 * spread(built["mixed5"], split)
 
 
-def test_grouping_by_captions_finds_the_themes(splits):
+def test_groups_are_of_one_theme(splits):
     def themes(corpus):
         return np.mean(
             [len({s.split("theme")[1].split()[0] for s in d.sentences}) for d in corpus.test]
         )
 
-    assert themes(cohesive(splits, by="captions")) < 2
-    assert themes(cohesive(splits, by="features")) < 2
+    assert themes(cohesive(splits)) < 2
     assert themes(mixed5(splits)) > 3
-    with pytest.raises(ValueError, match="use 'features' or 'captions'"):
-        cohesive(splits, by="names")
 
 
 def test_training_groups_are_fresh_and_test_groups_are_kept(splits):
@@ -365,7 +361,6 @@ def test_flickr8k_spread(flickr8k):
     some = {split: first(part, 1000) for split, part in flickr8k.items()}
     control = spread(mixed5(some))
     assert spread(cohesive(some)) < 0.6 * control
-    assert spread(cohesive(some, by="captions")) < 0.9 * control
 
 
 def first(part, count):
