@@ -10,8 +10,9 @@ n_docs: documents a split, as many rounds as that takes; one round where it is n
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.preprocessing import normalize
@@ -21,6 +22,7 @@ from mmlib.papers.links.assembly import (
     CaptionSource,
     Counts,
     Group,
+    Sentence,
     Splits,
     pooled,
     split_rngs,
@@ -61,10 +63,8 @@ def _random_documents(
         for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
             writers = np.concatenate([rows[:GROUP], rows[shown:]])
             sentences = captions.draw(writers, rows[:shown], len(writers))
-            if len(sentences) == len(writers):
-                build.add((split, turn, cluster, number), rows[:shown], sentences, shuffling)
-            else:
-                build.dropped += 1
+            place = (split, turn, cluster, number)
+            build.add(place, rows[:shown], sentences, shuffling, least=len(writers))
     return build.corpus()
 
 
@@ -106,10 +106,8 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
         groups = _similar_rounds(split, captions, vectors[split], ceiling, grouping)
         for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
             sentences = captions.draw(rows, rows, GROUP)
-            if len(sentences) == GROUP:
-                build.add((split, turn, cluster, number), rows, sentences, shuffling)
-            else:
-                build.dropped += 1
+            place = (split, turn, cluster, number)
+            build.add(place, rows, sentences, shuffling, least=GROUP)
     return build.corpus()
 
 
@@ -203,31 +201,42 @@ def stress(
     an id is that of the cohesive document with the same 5 images and 5 captions.
     Raises ValueError when a split has too few groups or a leak is found.
     """
-    build = Build("stress", splits)
-    size = 1 + -(-captions // (GROUP * per_source))
+
+    def own(document: Document, row_of: Mapping[str, int], *_: Any) -> tuple[list[Sentence], int]:
+        writers = [row_of[image] for image in similar.sources[document.id]]
+        written = list(zip(document.sentences, writers, strict=True))
+        return written, len(written) + captions
+
+    return _among_others("stress", similar, splits, captions, per_source, seed, own).corpus()
+
+
+def _among_others(
+    kind: str, similar: Corpus, splits: Splits, most: int, per_source: int, seed: int,
+    own: Callable[..., tuple[list[Sentence], int]],
+) -> Build:  # fmt: skip
+    """The images of each `similar` document with captions of images of its block's others.
+
+    most: how many captions of others a document may need; own: (document, row of each image,
+    captions of the split, random numbers) -> its own sentences, and how many there are in all.
+    """
+    build = Build(kind, splits)
+    size = 1 + -(-most // (GROUP * per_source))
     for split in SPLITS:
         grouping, choosing, shuffling = split_rngs(seed, split, 3)
         source = CaptionSource(splits[split], choosing)
         row_of = {image: row for row, image in enumerate(splits[split].ids)}
         for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
             rows = [row_of[image] for image in document.images]
-            own = [
-                (text, row_of[writer])
-                for text, writer in zip(
-                    document.sentences, similar.sources[document.id], strict=True
-                )
-            ]
+            written, total = own(document, row_of, source, choosing)
             # One more turn of the writers than needed makes up for captions that do not fit.
             writers = np.tile(
                 [row_of[image] for image in grouping.permutation(others)], per_source + 1
             )
-            more = source.draw(writers, rows, captions, document.sentences)
-            if len(more) == captions:
-                place = (split, turn, cluster, _number(document))
-                build.add(place, rows, own + more, shuffling)
-            else:
-                build.dropped += 1
-    return build.corpus()
+            texts = [text for text, _ in written]
+            written = written + source.draw(writers, rows, total - len(written), texts)
+            place = (split, turn, cluster, _number(document))
+            build.add(place, rows, written, shuffling, least=total)
+    return build
 
 
 def _number(document: Document) -> int:
@@ -284,25 +293,16 @@ def unlabelled_articles(
     -> link matrix (sentences, images), only for judging what was read out.
     Raises ValueError when a split has too few groups or a leak is found.
     """
-    build = Build("unlabelled", splits)
-    size = 1 + -(-sentences[1] // (GROUP * per_source))
-    for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
-        source = CaptionSource(splits[split], choosing)
-        row_of = {image: row for row, image in enumerate(splits[split].ids)}
-        for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
-            rows = [row_of[image] for image in document.images]
-            total = int(choosing.integers(sentences[0], sentences[1] + 1))
-            own = source.draw(np.repeat(rows, choosing.integers(0, 6, len(rows))), rows, total)
-            writers = np.tile(
-                [row_of[image] for image in grouping.permutation(others)], per_source + 1
-            )
-            texts = [text for text, _ in own]
-            written = own + source.draw(writers, rows, total - len(own), texts)
-            if len(written) == total:
-                build.add((split, turn, cluster, _number(document)), rows, written, shuffling)
-            else:
-                build.dropped += 1
+
+    def own(
+        document: Document, row_of: Mapping[str, int], source: CaptionSource,
+        choosing: np.random.Generator,
+    ) -> tuple[list[Sentence], int]:  # fmt: skip
+        rows = [row_of[image] for image in document.images]
+        total = int(choosing.integers(sentences[0], sentences[1] + 1))
+        return source.draw(np.repeat(rows, choosing.integers(0, 6, len(rows))), rows, total), total
+
+    build = _among_others("unlabelled", similar, splits, sentences[1], per_source, seed, own)
     corpus = build.corpus()
     documents: dict[str, Sequence[Document]] = {split: corpus.split(split) for split in SPLITS}
     key = {d.id: d.link_matrix() for split in SPLITS for d in documents[split]}
