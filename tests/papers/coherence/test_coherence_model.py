@@ -4,7 +4,6 @@ Sections and equations are those of "Cross-Modal Coherence for Text-to-Image Ret
 """
 
 import ast
-import csv
 import math
 from functools import partial
 from pathlib import Path
@@ -406,7 +405,7 @@ def test_the_printed_sign_pushes_pairs_apart():
 
 # --- The coherence head and its loss -------------------------------------------------------------
 
-# Positives of the seven relations among the 3439 training pairs of CITE++, and the stored weights.
+# Positives of each relation among the training pairs of CITE++ and Clue, and the stored weights.
 CITE_COUNTS = (2824, 396, 1130, 665, 543, 2021, 1076)
 CITE_WEIGHTS = (0.2178, 7.6843, 2.0434, 4.1714, 5.3333, 0.7016, 2.1961)
 CLUE_WEIGHTS = (0.4847, 14.1175, 5.3787, 3.1220, 1.5580, 10.5181)
@@ -420,10 +419,13 @@ def test_weights_by_hand():
     assert weights.tolist() == near([1 / 3, 3, 1 / 3])
 
 
-def test_weights_from_the_counts_are_the_stored_ones():
-    rows = np.arange(3439)[:, None]
-    weights = positive_weights(rows < np.array(CITE_COUNTS))
-    assert weights.round(4).tolist() == list(CITE_WEIGHTS)
+@pytest.mark.parametrize(
+    ("counts", "pairs", "stored"),
+    [(CITE_COUNTS, 3439, CITE_WEIGHTS), (CLUE_COUNTS, 6047, CLUE_WEIGHTS)],
+)
+def test_weights_from_the_counts_are_the_stored_ones(counts, pairs, stored):
+    weights = positive_weights(np.arange(pairs)[:, None] < np.array(counts))
+    assert weights.round(4).tolist() == list(stored)
 
 
 def test_a_relation_that_always_holds_has_weight_zero():
@@ -433,44 +435,6 @@ def test_a_relation_that_always_holds_has_weight_zero():
 def test_a_relation_without_positives_is_an_error():
     with pytest.raises(ValueError, match=r"(?i)positive"):
         positive_weights(np.array([[True, False], [False, False]]))
-
-
-def raw_rows(path, **form):
-    if not path.is_file():
-        pytest.skip(f"no real data: {path.parent.name}/{path.name} is not there")
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, **form))
-
-
-@pytest.mark.real
-def test_weights_of_clue_are_the_papers(real_data):
-    rows = raw_rows(real_data / "clue" / "conceptual_train_dis.csv")
-    names = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
-    labels = np.array([[float(row[name]) == 1 for name in names] for row in rows])
-    assert labels.shape == (6047, 6)
-    assert tuple(labels.sum(0)) == CLUE_COUNTS
-    assert positive_weights(labels).round(4).tolist() == list(CLUE_WEIGHTS)
-
-
-@pytest.mark.real
-def test_weights_of_clues_test_rows_are_the_stored_ones(real_data):
-    rows = raw_rows(real_data / "clue" / "conceptual_test_dis.csv")
-    names = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
-    labels = np.array([[float(row[name]) == 1 for name in names] for row in rows])
-    stored = [0.5075, 15.085, 5.407, 3.043, 1.598, 9.5]
-    assert positive_weights(labels).tolist() == pytest.approx(stored, abs=6e-4)
-
-
-@pytest.mark.real
-def test_weights_of_the_public_cite_file(real_data):
-    rows = raw_rows(real_data / "cite" / "data.csv", delimiter="|")
-    labels = np.array(
-        [[row[f"q{k}_resp"].strip().lower() in ("true", "1", "yes") for k in range(2, 9)]
-         for row in rows]
-    )  # fmt: skip
-    positives = np.array([1699, 119, 432, 269, 115, 1007, 411])
-    assert labels.shape == (2047, 7)
-    assert positive_weights(labels).tolist() == near(((2047 - positives) / positives).tolist())
 
 
 def coherence_loop(logits, labels, weights):
