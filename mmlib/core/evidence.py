@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import torch
 
 from mmlib.core.errors import DataError
+from mmlib.core.fit import still_improving
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.source import source_hash
 
@@ -145,6 +146,13 @@ class Evidence:
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""
         return self._cubes[dataset, EPOCHS, system, metric][0]
+
+    def unfinished(self, dataset: str, system: str) -> bool:
+        """Whether more than a fifth of a system's trainings still improved when they ended."""
+        if not self.has(dataset, system, "dev_loss", EPOCHS):
+            return False
+        curves = self.curves(dataset, system, "dev_loss")
+        return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
 
 
 def header(**own: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from mmlib.core import plots
 from mmlib.core.claims import crossed, over_seeds
 from mmlib.core.effects import Interval
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.fit import still_improving
 from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_tables, paper_values
 from mmlib.papers.coherence.arrays import SPLITS
@@ -212,7 +211,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         oracle = gained(evidence, dataset, over((CMCA.system, ORACLE), base))
     for name, term in rankings(evidence, dataset).items():
         level = np.log2(evidence.values(dataset, *term))
-        flag = " ↓" if unfinished(evidence, dataset, term[0]) else ""
+        flag = " ↓" if evidence.unfinished(dataset, term[0]) else ""
         row = {"log2 rank": f"{level.mean():.2f} ± {level.mean(axis=1).std(ddof=1):.2f}"
                if len(level) > 1 else f"{level.mean():.2f}"}  # fmt: skip
         if term != base and evidence.has(dataset, *base):
@@ -225,14 +224,6 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
                 )
         rows[name + flag] = row
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–")
-
-
-def unfinished(evidence: Evidence, dataset: str, system: str) -> bool:
-    """Whether more than a fifth of a system's trainings were still improving when they ended."""
-    if not evidence.has(dataset, system, "dev_loss", EPOCHS):
-        return False
-    curves = evidence.curves(dataset, system, "dev_loss")
-    return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
 
 
 def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from PIL import Image
-from scipy import optimize, stats
+from scipy import stats
+from statsmodels.stats.power import TTestPower
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.tables import paper_values
@@ -202,13 +203,7 @@ def detectable_effect(n: int, power: float = 0.95, level: float = 0.05) -> float
 
     The paper's sensitivity analysis: d = 0.17 takes about 450 scores.
     """
-    bound = stats.t.isf(level / 2, n - 1)
-
-    def lacking(d: float) -> float:
-        tails = stats.nct.sf(bound, n - 1, [d * n**0.5, -d * n**0.5])
-        return float(np.nan_to_num(tails).sum()) - power
-
-    return float(optimize.brentq(lacking, 0, bound + 10))
+    return float(TTestPower().solve_power(nobs=n, alpha=level, power=power))
 
 
 def paper_check(n: int = 100) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 `tables.json` holds what `count` gave, marked as recorded; a test counts again where the files are.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,6 @@ from mmlib.papers.coherence import silver
 from mmlib.papers.coherence.data import recipes
 from mmlib.papers.coherence.probes import average_precision
 
-RECORDED = "recorded: counted by mmlib.papers.coherence.recorded in the public files"
-SOURCES = {
-    "recorded_clue_rates": "Clue: percent of rows with each relation",
-    "recorded_clue_leaks": "Clue: what train and test share, and vocabulary of train",
-    "recorded_clue_text": "Clue: relations read off the test texts by a classifier of train",
-    "recorded_cite": "CITE: percent of rows with each relation, and relations read off the texts",
-    "recorded_cite_repeats": "CITE: what repeats in the public file",
-}
-
 
 def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
     """Every recorded table, anew from the files. Raises DataError for missing or damaged ones."""
@@ -32,7 +22,6 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
     report = clue.report(clue_folder)
     human = train.labels[train.human].mean(axis=0)
     rates = pd.DataFrame(report["rates"])
-    rates = rates if "train" in rates.index else rates.T
     rates.loc["train, people's captions"] = 100 * human
     counts = pd.concat([report["leaks"], report["words"]]).astype(float)
     pairs = cite.load(cite_folder)
@@ -69,21 +58,3 @@ def cite_text(pairs: Any) -> np.ndarray:
         scores[held] = silver._predict(learnt, [pairs.texts[i] for i in held])
     own = zip(pairs.labels.T, scores.T, strict=True)
     return np.array([average_precision(truth, score) for truth, score in own]).round(3)
-
-
-def as_tables(counted: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
-    """What `count` gave in the form of `tables.json`."""
-    return [
-        {
-            "id": name, "title": SOURCES[name], "dataset": name.split("_")[1],
-            "source": RECORDED,
-            "columns": list(table.columns), "units": "as the title says; AP between 0 and 1",
-            "rows": [
-                {"name": str(row), "values": {c: None if pd.isna(v) else float(v)
-                                              for c, v in values.items()}, "note": ""}
-                for row, values in table.to_dict("index").items()
-            ],
-            "note": "",
-        }
-        for name, table in counted.items()
-    ]  # fmt: skip

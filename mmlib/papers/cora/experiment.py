@@ -148,12 +148,9 @@ LONG = {
 }
 
 
-def budget(tier: str, dataset: str, quick: bool = False) -> Settings:
-    """The settings of a collection, the same for all systems; the paper's where none are ours.
-
-    quick: smaller and shorter ones, to try things, where there are any.
-    """
-    quick = quick or dataset.endswith(WITH_BERT)
+def budget(tier: str, dataset: str) -> Settings:
+    """The settings of a collection, the same for all systems; the paper's where none are ours."""
+    quick = dataset.endswith(WITH_BERT)
     dataset, longer = original(dataset), dataset.endswith(LONGER)
     budgets = LONG if longer else QUICK if quick and dataset in QUICK else BUDGETS
     return budgets.get(dataset, Settings())

@@ -14,7 +14,6 @@ from mmlib import scenegraph
 from mmlib.core import plots
 from mmlib.core.claims import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.fit import still_improving
 from mmlib.core.ranking import KS, rank_images_and_captions
 from mmlib.papers.cora.data import FAMILY, Captions
 from mmlib.papers.cora.experiment import (
@@ -262,7 +261,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     for name in with_rows(evidence, dataset, ORDER):
         by = recalls(evidence, dataset, name).groupby("metric", sort=False).value
         row = by.agg(lambda v: f"{v.mean():.1f}" + (f" ± {v.std():.1f}" if v.std() > 1e-6 else ""))
-        rows[name + (" ↗" if unfinished(evidence, dataset, name) else "")] = row
+        rows[name + (" ↗" if evidence.unfinished(dataset, name) else "")] = row
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -275,14 +274,6 @@ def table(evidence: Evidence, dataset: str, which: str) -> pd.DataFrame:
     return beside_paper(evidence, dataset, which, more).loc[list(rows)]
 
 
-def unfinished(evidence: Evidence, dataset: str, system: str) -> bool:
-    """Whether more than a fifth of a system's trainings were still improving when they ended."""
-    if not evidence.has(dataset, system, "dev_loss", EPOCHS):
-        return False
-    curves = evidence.curves(dataset, system, "dev_loss")
-    return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
-
-
 def trained_out(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """RSUM on dev at the end of a training, and its rise over the last two epochs: means of seeds.
 
@@ -293,7 +284,7 @@ def trained_out(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
             mean = evidence.curves(dataset, name, "dev_RSUM").mean(axis=0)
             before = mean[max(len(mean) - 3, 0)]
-            rising = "↗" if unfinished(evidence, dataset, name) else ""
+            rising = "↗" if evidence.unfinished(dataset, name) else ""
             rows[name] = {"dev RSUM at the end": f"{mean[-1]:.0f}",
                           "rise over the last two epochs": f"{mean[-1] - before:+.1f}",
                           "still rising": rising}  # fmt: skip

@@ -107,11 +107,11 @@ def _errors(evidence: Evidence, seeds: Seeds) -> Effects:
 
 def gain(
     evidence: Evidence, seeds: Seeds, family: str, rung: tuple[str, str], metric: str,
-    over: tuple[str, str] = (REFERENCE, ""), captions: str = "",
+    captions: str = "",
 ) -> np.ndarray | None:  # fmt: skip
-    """What a rung gains over another, (seeds, test images); None where one is missing."""
+    """What a rung gains over REFERENCE, (seeds, test images); None where one is missing."""
     [dataset] = evidence.datasets
-    names = [name_of(family, *own) + captions for own in (rung, over)]
+    names = [name_of(family, *own) + captions for own in (rung, (REFERENCE, ""))]
     if not all(evidence.has(dataset, name, metric) for name in names):
         return None
     a, b = (evidence.values(dataset, name, metric, seeds) for name in names)

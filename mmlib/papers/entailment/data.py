@@ -78,7 +78,6 @@ class Study:
     `arrays.splits` the images of judges. open_image: row -> RGB picture.
     """
 
-    tier: str
     arrays: Arrays
     captions: tuple[tuple[str, ...], ...]
     rows: Mapping[str, np.ndarray]
@@ -165,20 +164,6 @@ def sentences_of(samples: Iterable[Samples], merged: Mapping[str, tuple[str, ...
     return {one for text in texts for one in merged.get(text, (text,))}
 
 
-def pair_samples(
-    captions: Sequence[Sequence[str]], premises: Sequence[str], rows: np.ndarray,
-    pairs: np.ndarray, labels: np.ndarray, kind: Kind,
-) -> Samples:  # fmt: skip
-    """Candidates (n, 2), an image of `rows` and a flat caption of these, as samples."""
-    texts, _ = flat(captions, rows)
-    image, kinds = rows[pairs[:, 0]], (kind,) * len(pairs)
-    premise = tuple("" if kind == "ve" else premises[i] for i in image)
-    return Samples(
-        premise, tuple(texts[c] for c in pairs[:, 1]), image, np.asarray(labels).astype(np.int64),
-        kinds, ("candidate",) * len(pairs), tuple(map(str, image)),
-    )  # fmt: skip
-
-
 def labelled(
     samples: Mapping[str, Samples], known: Frozen, counts: Mapping[str, np.ndarray],
     about: Mapping[str, tuple[str, ...]],
@@ -248,7 +233,7 @@ def _world(own: Budget, seed: int) -> Study:
         clean=standardised(clean, scale), noise=(NOISE / scale[1]).astype(np.float32),
         region_scale=scale, starts=starts_of(weights, TEXT), retriever=weights,
     )  # fmt: skip
-    return Study("world", arrays, captions, rows, _opener(parts, ends))
+    return Study(arrays, captions, rows, _opener(parts, ends))
 
 
 def _edited(
@@ -288,7 +273,13 @@ def _world_samples(
 
     def judged(split: str, pairs: np.ndarray, kind: Kind = "mme") -> Samples:
         truth = fits[split][pairs[:, 0], pairs[:, 1]]
-        return pair_samples(captions, premises, rows[split], pairs, truth, kind)
+        texts, _ = flat(captions, rows[split])
+        image = rows[split][pairs[:, 0]]
+        premise = tuple("" if kind == "ve" else premises[i] for i in image)
+        return Samples(
+            premise, tuple(texts[c] for c in pairs[:, 1]), image, truth.astype(np.int64),
+            (kind,) * len(pairs), ("candidate",) * len(pairs), tuple(map(str, image)),
+        )  # fmt: skip
 
     def few(pairs: np.ndarray, part: np.ndarray) -> np.ndarray:
         true = fits["judges"][pairs[:, 0], pairs[:, 1]]
@@ -350,7 +341,7 @@ def _flickr8k(own: Budget, seed: int) -> Study:
         samples[name] = side.take(some).samples(row_of)
     samples["SICK triples"] = _mme(of("test"))
     premises = {judgments.merged(premise): premise for premise in judged.premise}
-    study = _photographs("flickr8k", parts, own, seed, samples, counts, premises)
+    study = _photographs(parts, own, seed, samples, counts, premises)
     judgments.assert_untouched(study.arrays.train.samples, judged, names)
     return replace(study, arrays=replace(study.arrays, people=_people(judged, parts["test"])))
 
@@ -391,11 +382,11 @@ def _flickr30k(own: Budget, seed: int) -> Study:
     dev, test = _mme(pairs("dev")), _mme(pairs("test"))
     samples = {"train": joined([*text, pairs("train")]), "dev": dev, "calibration": dev,
                "SNLI-VE": test}  # fmt: skip
-    return _photographs("paper", parts, own, seed, samples, {}, {})
+    return _photographs(parts, own, seed, samples, {}, {})
 
 
 def _photographs(
-    tier: str, parts: Mapping[str, CaptionedImages], own: Budget, seed: int,
+    parts: Mapping[str, CaptionedImages], own: Budget, seed: int,
     samples: dict[str, Samples], counts: Mapping[str, np.ndarray],
     merged: dict[str, tuple[str, ...]],
 ) -> Study:  # fmt: skip
@@ -431,7 +422,7 @@ def _photographs(
         train_pairs, dev, calibration, pairs, encoders, inputs_scale, words, states,
         region_scale=scale, starts=starts_of(start), retriever=start,
     )  # fmt: skip
-    return Study(tier, arrays, captions, rows, _opener(list(parts.values()), ends))
+    return Study(arrays, captions, rows, _opener(list(parts.values()), ends))
 
 
 def _trained_once(own: Budget, words: Words, images: np.ndarray, split: Split) -> dict[str, Tensor]:

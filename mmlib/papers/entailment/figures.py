@@ -12,7 +12,6 @@ from PIL import Image
 
 from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.fit import still_improving
 from mmlib.core.tables import beside, paper_values
 from mmlib.papers.entailment.arrays import KINDS
 from mmlib.papers.entailment.claims import gain, over_images
@@ -190,10 +189,7 @@ def retrieval_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
              "E@10, judge", "E@30, judge")  # fmt: skip
     rows = {}
     for name in (name for name in names if evidence.has(dataset, name, "RSUM")):
-        late = ""
-        if evidence.has(dataset, name, "dev_loss", EPOCHS):
-            each = evidence.curves(dataset, name, "dev_loss")
-            late = " ↓" if np.mean([still_improving(own) for own in each]) > 0.2 else ""
+        late = " ↓" if evidence.unfinished(dataset, name) else ""
         known = [metric for metric in shown if evidence.has(dataset, name, metric)]
         rows[name + late] = {m: evidence.means(dataset, name, m).mean() for m in known}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)

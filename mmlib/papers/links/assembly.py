@@ -138,12 +138,17 @@ class Build:
         written: list[Sentence],
         rng: np.random.Generator,
         links: Collection[tuple[int, int]] | None = None,
+        least: int = 0,
     ) -> None:
         """Shuffle images and sentences independently, then write the labels.
 
         place: split, round, cluster, number. links: (sentence, image) indices; where None, each
-        sentence is linked to the image it was written for, if that is shown.
+        sentence is linked to the image it was written for, if that is shown. least: with fewer
+        sentences the document is left out and counted.
         """
+        if len(written) < least:
+            self.dropped += 1
+            return
         split, turn, cluster, number = place
         rows = list(map(int, shown))
         if links is None:
@@ -185,7 +190,6 @@ class Build:
         scores = [part.label_scores for part in parts if part.label_scores is not None]
         corpus = Corpus(
             name=self.kind,
-            source=parts[0].name,
             train=tuple(self.documents["train"]),
             val=tuple(self.documents["val"]),
             test=tuple(self.documents["test"]),

@@ -10,12 +10,11 @@ n_docs: documents a split, as many rounds as that takes; one round where it is n
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from mmlib.papers.links.assembly import (
@@ -23,6 +22,7 @@ from mmlib.papers.links.assembly import (
     CaptionSource,
     Counts,
     Group,
+    Sentence,
     Splits,
     pooled,
     split_rngs,
@@ -33,7 +33,6 @@ from mmlib.papers.links.documents import SPLITS, Corpus, Document, unlabelled
 BLOCK = 30  # images of a val or test cluster where documents are random
 GROUP = 5  # images of a document where they are alike
 KEPT = 0.9  # share of the groups that stays, the tightest
-LSA_WIDTH = 200  # dimensions of the captions' latent semantic analysis
 NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
 
 
@@ -64,10 +63,8 @@ def _random_documents(
         for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
             writers = np.concatenate([rows[:GROUP], rows[shown:]])
             sentences = captions.draw(writers, rows[:shown], len(writers))
-            if len(sentences) == len(writers):
-                build.add((split, turn, cluster, number), rows[:shown], sentences, shuffling)
-            else:
-                build.dropped += 1
+            place = (split, turn, cluster, number)
+            build.add(place, rows[:shown], sentences, shuffling, least=len(writers))
     return build.corpus()
 
 
@@ -89,20 +86,19 @@ def _random_groups(
         turn += 1
 
 
-def cohesive(
-    splits: Splits, n_docs: Counts | None = None, seed: int = 0, by: str = "features"
-) -> Corpus:
+def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
     """The Story-DII role: 5 images that look alike and a caption of each; 5 x 5, density 20 %.
 
-    A group is a random unused image with its nearest unused neighbours, by the cosine of centred
-    image features or of the captions' latent semantic analysis (by="features" or "captions";
-    both fitted on training images). Near-duplicates stay apart, and the loosest tenth of the
+    A group is a random unused image with its nearest unused neighbours, by the cosine of image
+    features, centred by training images. Near-duplicates stay apart, and the loosest tenth of the
     groups is left out. Training is grouped anew each round; val and test once, their further
     rounds take other captions of the same groups, which are the clusters.
     Raises ValueError when a split has too few images or captions, or a leak is found.
     """
     build = Build("cohesive", splits)
-    vectors = _grouping_vectors(splits, by)
+    raw = {split: pooled(splits[split]) for split in SPLITS}
+    centre = raw["train"].mean(axis=0)
+    vectors = {split: normalize(features - centre) for split, features in raw.items()}
     ceiling = _near_duplicate_ceiling(vectors["train"], seed)
     for split in SPLITS:
         grouping, choosing, shuffling = split_rngs(seed, split, 3)
@@ -110,27 +106,9 @@ def cohesive(
         groups = _similar_rounds(split, captions, vectors[split], ceiling, grouping)
         for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
             sentences = captions.draw(rows, rows, GROUP)
-            if len(sentences) == GROUP:
-                build.add((split, turn, cluster, number), rows, sentences, shuffling)
-            else:
-                build.dropped += 1
+            place = (split, turn, cluster, number)
+            build.add(place, rows, sentences, shuffling, least=GROUP)
     return build.corpus()
-
-
-def _grouping_vectors(splits: Splits, by: str) -> dict[str, np.ndarray]:
-    """Unit vectors of each split's images, (images, width) float32."""
-    if by == "features":
-        raw = {split: pooled(splits[split]) for split in SPLITS}
-        centre = raw["train"].mean(axis=0)
-        return {split: normalize(vectors - centre) for split, vectors in raw.items()}
-    if by == "captions":
-        texts = {s: [" ".join(captions) for captions in splits[s].captions] for s in SPLITS}
-        weigh = TfidfVectorizer(sublinear_tf=True, stop_words="english").fit(texts["train"])
-        counts = {split: weigh.transform(texts[split]) for split in SPLITS}
-        width = min(LSA_WIDTH, *(size - 1 for size in counts["train"].shape))
-        reduce = TruncatedSVD(width, random_state=0).fit(counts["train"])
-        return {s: normalize(reduce.transform(counts[s])).astype(np.float32) for s in SPLITS}
-    raise ValueError(f"by={by!r}; use 'features' or 'captions'")
 
 
 def _near_duplicate_ceiling(vectors: np.ndarray, seed: int, sample: int = 1000) -> float:
@@ -223,31 +201,42 @@ def stress(
     an id is that of the cohesive document with the same 5 images and 5 captions.
     Raises ValueError when a split has too few groups or a leak is found.
     """
-    build = Build("stress", splits)
-    size = 1 + -(-captions // (GROUP * per_source))
+
+    def own(document: Document, row_of: Mapping[str, int], *_: Any) -> tuple[list[Sentence], int]:
+        writers = [row_of[image] for image in similar.sources[document.id]]
+        written = list(zip(document.sentences, writers, strict=True))
+        return written, len(written) + captions
+
+    return _among_others("stress", similar, splits, captions, per_source, seed, own).corpus()
+
+
+def _among_others(
+    kind: str, similar: Corpus, splits: Splits, most: int, per_source: int, seed: int,
+    own: Callable[..., tuple[list[Sentence], int]],
+) -> Build:  # fmt: skip
+    """The images of each `similar` document with captions of images of its block's others.
+
+    most: how many captions of others a document may need; own: (document, row of each image,
+    captions of the split, random numbers) -> its own sentences, and how many there are in all.
+    """
+    build = Build(kind, splits)
+    size = 1 + -(-most // (GROUP * per_source))
     for split in SPLITS:
         grouping, choosing, shuffling = split_rngs(seed, split, 3)
         source = CaptionSource(splits[split], choosing)
         row_of = {image: row for row, image in enumerate(splits[split].ids)}
         for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
             rows = [row_of[image] for image in document.images]
-            own = [
-                (text, row_of[writer])
-                for text, writer in zip(
-                    document.sentences, similar.sources[document.id], strict=True
-                )
-            ]
+            written, total = own(document, row_of, source, choosing)
             # One more turn of the writers than needed makes up for captions that do not fit.
             writers = np.tile(
                 [row_of[image] for image in grouping.permutation(others)], per_source + 1
             )
-            more = source.draw(writers, rows, captions, document.sentences)
-            if len(more) == captions:
-                place = (split, turn, cluster, _number(document))
-                build.add(place, rows, own + more, shuffling)
-            else:
-                build.dropped += 1
-    return build.corpus()
+            texts = [text for text, _ in written]
+            written = written + source.draw(writers, rows, total - len(written), texts)
+            place = (split, turn, cluster, _number(document))
+            build.add(place, rows, written, shuffling, least=total)
+    return build
 
 
 def _number(document: Document) -> int:
@@ -304,25 +293,16 @@ def unlabelled_articles(
     -> link matrix (sentences, images), only for judging what was read out.
     Raises ValueError when a split has too few groups or a leak is found.
     """
-    build = Build("unlabelled", splits)
-    size = 1 + -(-sentences[1] // (GROUP * per_source))
-    for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
-        source = CaptionSource(splits[split], choosing)
-        row_of = {image: row for row, image in enumerate(splits[split].ids)}
-        for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
-            rows = [row_of[image] for image in document.images]
-            total = int(choosing.integers(sentences[0], sentences[1] + 1))
-            own = source.draw(np.repeat(rows, choosing.integers(0, 6, len(rows))), rows, total)
-            writers = np.tile(
-                [row_of[image] for image in grouping.permutation(others)], per_source + 1
-            )
-            texts = [text for text, _ in own]
-            written = own + source.draw(writers, rows, total - len(own), texts)
-            if len(written) == total:
-                build.add((split, turn, cluster, _number(document)), rows, written, shuffling)
-            else:
-                build.dropped += 1
+
+    def own(
+        document: Document, row_of: Mapping[str, int], source: CaptionSource,
+        choosing: np.random.Generator,
+    ) -> tuple[list[Sentence], int]:  # fmt: skip
+        rows = [row_of[image] for image in document.images]
+        total = int(choosing.integers(sentences[0], sentences[1] + 1))
+        return source.draw(np.repeat(rows, choosing.integers(0, 6, len(rows))), rows, total), total
+
+    build = _among_others("unlabelled", similar, splits, sentences[1], per_source, seed, own)
     corpus = build.corpus()
     documents: dict[str, Sequence[Document]] = {split: corpus.split(split) for split in SPLITS}
     key = {d.id: d.link_matrix() for split in SPLITS for d in documents[split]}

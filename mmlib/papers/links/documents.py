@@ -99,7 +99,7 @@ def unlabelled(document: Document) -> Document:
 class Corpus:
     """Documents in three splits and one frozen vector per image.
 
-    name, source: the kind of document and the collection it was made from.
+    name: the kind of document.
     features: (rows, width) float32; the mean over regions where a collection has regions.
     row_of: image id -> row of `features` (and of `label_scores`).
     open_image: image id -> RGB picture, or None.
@@ -111,7 +111,6 @@ class Corpus:
     """
 
     name: str
-    source: str
     train: tuple[Document, ...]
     val: tuple[Document, ...]
     test: tuple[Document, ...]

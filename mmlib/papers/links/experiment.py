@@ -243,12 +243,11 @@ def labelled(evidence: Evidence) -> list[str]:
 
 
 def auc(
-    evidence: Evidence, dataset: str, systems: Sequence[str], seeds: Sequence[int] | None = None,
-    metric: str = "AUC",
-) -> np.ndarray:  # fmt: skip
-    """Mean over systems of a metric, (seeds, documents); TK stands for DC where it is the same."""
+    evidence: Evidence, dataset: str, systems: Sequence[str], seeds: Sequence[int] | None = None
+) -> np.ndarray:
+    """Mean AUC over systems, (seeds, documents); TK stands for DC where it is the same."""
     return np.mean(
-        [evidence.values(dataset, own_row(evidence, dataset, s), metric, seeds) for s in systems],
+        [evidence.values(dataset, own_row(evidence, dataset, s), "AUC", seeds) for s in systems],
         axis=0,
     )
 
@@ -263,15 +262,6 @@ def strongest_baseline(evidence: Evidence, dataset: str) -> str:
     """The baseline with the highest mean AUC on the test documents: the hardest one to beat."""
     there = [name for name in BASELINES if evidence.has(dataset, name, "AUC")]
     return max(there, key=lambda name: np.nanmean(evidence.values(dataset, name, "AUC")))
-
-
-def table(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """A row a system: mean ± standard deviation over seeds of each metric, in percent."""
-    rows = evidence.table
-    rows = rows[(rows.dataset == dataset) & (rows.split == "test")]
-    means_ = rows.groupby(["system", "metric", "seed"], observed=True, sort=False).value.mean()
-    by = means_.groupby(["system", "metric"], observed=True, sort=False)
-    return pd.DataFrame({"mean": by.mean(), "sd": by.std(), "seeds": by.size()})
 
 
 # --- What makes a document hard (Section 4.1) ------------------------------------------------

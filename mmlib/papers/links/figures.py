@@ -14,7 +14,6 @@ from PIL import Image
 from mmlib.core import plots
 from mmlib.core.claims import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.fit import still_improving
 from mmlib.core.tables import paper_values
 from mmlib.papers.links.data import Study
 from mmlib.papers.links.documents import Corpus, Document
@@ -62,16 +61,6 @@ def describe(study: Study) -> pd.DataFrame:
             "clusters (test)": len({d.cluster for d in corpus.test}),
         }
     return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def pictures(study: Study, count: int) -> list[Image.Image]:
-    """The first different test images of the tier, from its corpora in turn."""
-    found: dict[str, Image.Image] = {}
-    for corpus in study.corpora.values():
-        for image in (image for document in corpus.test for image in document.images):
-            if len(found) < count and image not in found:
-                found[image] = open_image(corpus, image)
-    return list(found.values())
 
 
 def show_document(corpus: Corpus, document: Document) -> Figure:
@@ -146,7 +135,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
             said = paper[metric].get(PRINTED.get(name, name)) if metric in paper else None
             row[metric, "paper"] = "–" if said is None or pd.isna(said) else str(said)
             row[metric, "ours"] = _mean_and_deviation(evidence, dataset, own, metric)
-        rows[name + (" ↓" if unfinished(evidence, dataset, own) else "")] = row
+        rows[name + (" ↓" if evidence.unfinished(dataset, own) else "")] = row
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -154,14 +143,6 @@ def _mean_and_deviation(evidence: Evidence, dataset: str, system: str, metric: s
     means = np.nanmean(evidence.values(dataset, system, metric), axis=1)
     spread = f" ± {means.std(ddof=1):.1f}" if len(means) > 1 and means.std() > 1e-6 else ""
     return f"{means.mean():.1f}{spread}"
-
-
-def unfinished(evidence: Evidence, dataset: str, system: str) -> bool:
-    """Whether more than a fifth of a system's trainings were still improving when they ended."""
-    if not evidence.has(dataset, system, "dev_loss", EPOCHS):
-        return False
-    curves = evidence.curves(dataset, system, "dev_loss")
-    return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
 
 
 def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = None) -> Figure:

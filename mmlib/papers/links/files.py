@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from mmlib.core.paths import write_atomic
 from mmlib.papers.links.documents import SPLITS, Corpus, Document
 
 
@@ -35,7 +34,6 @@ def read_corpus(folder: Path) -> Corpus:
     kept = {s: tuple(d for d in docs if d.images and d.sentences) for s, docs in splits.items()}
     corpus = Corpus(
         name=folder.resolve().name,
-        source=path.name,
         train=kept["train"],
         val=kept["val"],
         test=kept["test"],
@@ -50,32 +48,6 @@ def read_corpus(folder: Path) -> Corpus:
             f"{path}: left out documents without images or sentences: {counts}", stacklevel=2
         )
     return corpus
-
-
-def write_corpus(corpus: Corpus, folder: Path) -> None:
-    """Write the three files that `read_corpus` (and the authors' code) reads.
-
-    Raises ValueError when labelled and unlabelled documents are mixed, or an image has no row.
-    """
-    folder = Path(folder)
-    path = folder / "docs.json"
-    _check_one_labelling(corpus, path)
-    docs: dict[str, list] = {}
-    for split in SPLITS:
-        for index, document in enumerate(corpus.split(split)):
-            for image in document.images:
-                if image not in corpus.row_of:
-                    raise ValueError(f"{_where(path, split, index, document.id)}: {_no_row(image)}")
-        docs[split] = [_to_item(document) for document in corpus.split(split)]
-    row_of = {image: int(row) for image, row in corpus.row_of.items()}
-    features = np.asarray(corpus.features, dtype=np.float32)
-    write_atomic(folder / "features.npy", lambda file: np.save(file, features))
-    write_atomic(folder / "id2row.json", lambda file: _write_json(file, row_of))
-    write_atomic(path, lambda file: _write_json(file, docs))
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
 
 
 def _read_json(path: Path) -> Any:
@@ -130,7 +102,7 @@ def _parse_split(path: Path, split: str, items: list, row_of: Mapping) -> list[D
         try:
             documents.append(_parse_document(item, row_of))
         except ValueError as error:
-            raise ValueError(f"{_where(path, split, index, item[2])}: {error}") from None
+            raise ValueError(f"{path}: {split} document {index} ({item[2]!r}): {error}") from None
     return documents
 
 
@@ -145,7 +117,10 @@ def _parse_document(item: list, row_of: Mapping) -> Document:
         if isinstance(image, bool) or not isinstance(image, str | int):
             raise ValueError(f"image {number} has id {image!r}; use a string or an integer")
         if str(image) not in row_of:
-            raise ValueError(_no_row(str(image)))
+            raise ValueError(
+                f"image {str(image)!r} has no row in id2row.json; "
+                "add its feature vector or drop the image"
+            )
     for number, (text, _) in enumerate(sentences):
         if not isinstance(text, str):
             raise ValueError(f"sentence {number} is {text!r}; use a string")
@@ -156,25 +131,6 @@ def _parse_document(item: list, row_of: Mapping) -> Document:
         sentence_labels=tuple(label for _, label in sentences),
         image_labels=tuple(label for _, label in images),
     )
-
-
-def _to_item(document: Document) -> list:
-    """One document as `[images, sentences, identifier]`."""
-
-    def pairs(nodes: tuple, labels: tuple) -> list:
-        plain = [None if label is None else int(label) for label in labels]
-        return [[node, label] for node, label in zip(nodes, plain, strict=True)]
-
-    images = pairs(document.images, document.image_labels)
-    return [images, pairs(document.sentences, document.sentence_labels), document.id]
-
-
-def _where(path: Path, split: str, index: int, identifier: object) -> str:
-    return f"{path}: {split} document {index} ({identifier!r})"
-
-
-def _no_row(image: str) -> str:
-    return f"image {image!r} has no row in id2row.json; add its feature vector or drop the image"
 
 
 def _check_one_labelling(corpus: Corpus, path: Path) -> None:

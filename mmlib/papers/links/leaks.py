@@ -8,19 +8,19 @@ from mmlib.core.records import normalised
 from mmlib.papers.links.documents import PLACE, SPLITS, Corpus, Document
 
 
-def check_leaks(corpus: Corpus, pictures: bool = False) -> None:
+def check_leaks(corpus: Corpus) -> None:
     """Raise ValueError, listing what was found, when documents give away what must stay hidden.
 
-    Checked: no image id and no identical feature vector (with `pictures`: no identical picture)
-    in two splits; inside a document no image twice, no two sentences with the same normalised
-    text, no unlinked sentence written for one of its images; documents of one round share no
-    source image; in splits with several clusters, documents of different clusters share none.
+    Checked: no image id and no identical feature vector in two splits; inside a document no image
+    twice, no two sentences with the same normalised text, no unlinked sentence written for one of
+    its images; documents of one round share no source image; in splits with several clusters,
+    documents of different clusters share none.
     """
     problems: list[str] = []
     sources = {
         split: [_sources(corpus, document) for document in corpus.split(split)] for split in SPLITS
     }
-    problems += _across_splits(corpus, sources, pictures)
+    problems += _across_splits(corpus, sources)
     for split in SPLITS:
         for document in corpus.split(split):
             problems += [f"{split} {document.id}: {p}" for p in _inside(corpus, document)]
@@ -35,7 +35,7 @@ def _sources(corpus: Corpus, document: Document) -> set[str]:
     return set(document.images) | set(corpus.sources.get(document.id, ())) - {""}
 
 
-def _across_splits(corpus: Corpus, sources: Mapping, pictures: bool) -> list[str]:
+def _across_splits(corpus: Corpus, sources: Mapping) -> list[str]:
     problems = []
     split_of: dict[object, tuple[str, str]] = {}
     for split in SPLITS:
@@ -43,8 +43,6 @@ def _across_splits(corpus: Corpus, sources: Mapping, pictures: bool) -> list[str
             keys: list[tuple] = [("id", image)]
             if image in corpus.row_of:
                 keys.append(("feature vector", corpus.features[corpus.row_of[image]].tobytes()))
-            if pictures and corpus.open_image is not None:
-                keys.append(("picture", corpus.open_image(image).convert("RGB").tobytes()))
             for key in keys:
                 first, twin = split_of.setdefault(key, (split, image))
                 if first != split:
@@ -80,25 +78,3 @@ def _shared_sources(split: str, documents: Sequence[Document], sources: Sequence
             if in_cluster.setdefault(image, document.cluster) != document.cluster:
                 problems.append(f"{split} {document.id}: {image} is in another cluster too")
     return problems
-
-
-def near_duplicates(corpus: Corpus, ceiling: float) -> list[tuple[str, str, float]]:
-    """Pairs of used images of different splits whose centred cosine is above `ceiling`.
-
-    The centre is the mean of the training images. Returns (id, id, cosine), most alike first.
-    """
-    ids = {
-        split: sorted(set().union(*(_sources(corpus, d) for d in corpus.split(split))))
-        for split in SPLITS
-    }
-    vectors = {s: corpus.features[[corpus.row_of[i] for i in ids[s]]] for s in SPLITS if ids[s]}
-    centre = vectors["train"].mean(axis=0) if "train" in vectors else 0.0
-    unit = {s: (v - centre) / np.linalg.norm(v - centre, axis=1)[:, None].clip(1e-12)
-            for s, v in vectors.items()}  # fmt: skip
-    found = []
-    for one, two in (("train", "val"), ("train", "test"), ("val", "test")):
-        if one in unit and two in unit:
-            cosines = unit[one] @ unit[two].T
-            for i, j in np.argwhere(cosines > ceiling):
-                found.append((ids[one][i], ids[two][j], float(cosines[i, j])))
-    return sorted(found, key=lambda pair: -pair[2])

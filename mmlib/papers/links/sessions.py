@@ -152,10 +152,7 @@ def organic(
         rounds = _rounds(split, dealt[split], grouped[split], sizes, grouping, turns)
         for number, (turn, cluster, rows) in enumerate(take(rounds, n_docs, split)):
             written = captions.draw(captions_each(rows, choosing), rows, len(rows) * len(CAPTIONS))
-            if len(written) >= 2:
-                build.add((split, turn, cluster, number), rows, written, shuffling)
-            else:
-                build.dropped += 1
+            build.add((split, turn, cluster, number), rows, written, shuffling, least=2)
     return build.corpus()
 
 

@@ -153,12 +153,12 @@ def test_the_map_has_the_gain_at_each_dial_on_record(evidence):
 
 
 def test_trainings_that_still_improve_are_flagged(evidence):
-    assert not figures.unfinished(evidence, "Clue-like", "CMCM")
+    assert not evidence.unfinished("Clue-like", "CMCM")
     table = evidence.table.copy()
     rising = (table.metric == "dev_loss") & (table.system == "CMCM")
     table.loc[rising, "value"] = -table.loc[rising, "item"].astype(float)
     changed = records.Evidence(table, evidence.header)
-    assert figures.unfinished(changed, "Clue-like", "CMCM")
+    assert changed.unfinished("Clue-like", "CMCM")
     assert "CMCM ↓" in figures.results(changed, "Clue-like").index
 
 

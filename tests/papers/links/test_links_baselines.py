@@ -1,5 +1,6 @@
 """Baselines, the grid, and arrays made of documents."""
 
+import json
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -11,8 +12,7 @@ from mmlib.core.jobs import Job
 from mmlib.papers.links import baselines, data, experiment
 from mmlib.papers.links.arrays import SPLITS
 from mmlib.papers.links.baselines import ALPHAS, score, spread
-from mmlib.papers.links.documents import Corpus, Document, unlabelled
-from mmlib.papers.links.files import write_corpus
+from mmlib.papers.links.documents import Corpus, Document
 from mmlib.papers.links.model import Settings
 
 ROWS = {row["system"]: row for row in (*experiment.FLOORS, *experiment.CEILINGS)}
@@ -219,7 +219,7 @@ def corpus():
 
     features = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32) * 7 + 3
     return Corpus(
-        "coco", "", documents("train", ("ape bee cat dog", "bee"), ("ape", "")),
+        "coco", documents("train", ("ape bee cat dog", "bee"), ("ape", "")),
         documents("val", ("ape zebra",)), documents("test", ("bee", "cat")), features,
         {str(i): 7 - i for i in range(8)},
     )  # fmt: skip
@@ -256,6 +256,25 @@ def test_features_are_centred_and_scaled_by_training_images_alone(corpus):
     assert even[rows].std(0) == pytest.approx(1, abs=1e-5)
 
 
+def write(corpus, folder, known):
+    """The authors' three files; their labels are null where the links are not `known`."""
+
+    def pairs(nodes, labels):
+        return [[n, label if known else None] for n, label in zip(nodes, labels, strict=True)]
+
+    docs = {
+        split: [
+            [pairs(d.images, d.image_labels), pairs(d.sentences, d.sentence_labels), d.id]
+            for d in corpus.split(split)
+        ]
+        for split in SPLITS
+    }
+    folder.mkdir(parents=True)
+    (folder / "docs.json").write_text(json.dumps(docs), encoding="utf-8")
+    (folder / "id2row.json").write_text(json.dumps(corpus.row_of), encoding="utf-8")
+    np.save(folder / "features.npy", corpus.features)
+
+
 def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     corpus, tmp_path, monkeypatch
 ):
@@ -266,9 +285,8 @@ def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"docs\.json.*data/README"):
         data.load_documents("paper")
-    write_corpus(corpus, tmp_path / "links" / "mscoco")
-    blind = {s: tuple(map(unlabelled, corpus.split(s))) for s in SPLITS}
-    write_corpus(replace(corpus, **blind), tmp_path / "links" / "wikihow")
+    write(corpus, tmp_path / "links" / "mscoco", known=True)
+    write(corpus, tmp_path / "links" / "wikihow", known=False)
     study = data.load_documents("paper")
     assert list(study.corpora) == ["coco"]
     assert study.corpora["coco"].test == corpus.test

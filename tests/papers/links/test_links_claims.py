@@ -214,8 +214,8 @@ def test_trainings_that_ended_too_early_are_flagged(usual):
     early = (table.metric == "dev_loss") & (table.system == "AP") & (table.dataset == "coco")
     table.loc[early & (table.seed < 2), "value"] = 1 - table.item[early] / 10
     evidence = Evidence(table, usual.header)
-    assert figures.unfinished(evidence, "coco", "AP")
-    assert not figures.unfinished(evidence, "coco", "DC")
+    assert evidence.unfinished("coco", "AP")
+    assert not evidence.unfinished("coco", "DC")
     assert "AP ↓" in figures.results(evidence, "coco").index
 
 

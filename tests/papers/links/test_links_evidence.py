@@ -35,10 +35,6 @@ def test_every_claim_has_a_verdict_in_seconds(judged):
     assert seconds < 30
 
 
-def test_most_claims_are_decided(judged):
-    assert sum(one.verdict in DECIDED for one in judged[1]) >= 9
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", CLAIMS, ids=[claim.id for claim in CLAIMS])
 def test_no_decided_verdict_hangs_on_a_few_seeds(judged, claim):

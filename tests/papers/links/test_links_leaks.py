@@ -2,10 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from mmlib.papers.links.documents import Corpus, Document
-from mmlib.papers.links.leaks import check_leaks, near_duplicates, normalised
+from mmlib.papers.links.leaks import check_leaks, normalised
 
 
 def document(id, images, sources, links=None):
@@ -39,11 +38,9 @@ def clean():
             sources[id] = (a, b, d)
     return Corpus(
         name="toy",
-        source="toy",
         **{split: tuple(documents) for split, documents in made.items()},
         features=np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32),
         row_of={image: row for row, image in enumerate(IMAGES)},
-        open_image=lambda image: Image.new("RGB", (2, 2), (IMAGES.index(image), 0, 0)),
         sources=sources,
     )
 
@@ -58,7 +55,7 @@ def with_first(corpus, split, document, sources=None):
 
 
 def test_clean_documents_pass(clean):
-    check_leaks(clean, pictures=True)
+    check_leaks(clean)
 
 
 def test_image_in_two_splits(clean):
@@ -77,14 +74,6 @@ def test_same_picture_under_two_names(clean):
     rows = {**clean.row_of, "test2": clean.row_of["train5"]}
     with pytest.raises(ValueError, match="train train5 and test test2 have the same feature"):
         check_leaks(replace(clean, row_of=rows))
-
-    def open_twin(image):
-        return clean.open_image("train5" if image == "test2" else image)
-
-    twins = replace(clean, open_image=open_twin)
-    check_leaks(twins)
-    with pytest.raises(ValueError, match="train train5 and test test2 have the same picture"):
-        check_leaks(twins, pictures=True)
 
 
 def test_image_twice_in_a_document(clean):
@@ -146,12 +135,3 @@ def test_normalised():
     )
     assert normalised("two cats") != normalised("two dogs")
     assert normalised(" . ") == ""
-
-
-def test_near_duplicates_are_listed_across_splits_only(clean):
-    features = np.array(clean.features)
-    features[clean.row_of["val3"]] = features[clean.row_of["train2"]] * 1.01
-    features[clean.row_of["train4"]] = features[clean.row_of["train5"]]
-    pairs = near_duplicates(replace(clean, features=features), ceiling=0.999)
-    assert [pair[:2] for pair in pairs] == [("train2", "val3")]
-    assert pairs[0][2] > 0.999

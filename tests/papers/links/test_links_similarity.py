@@ -112,18 +112,6 @@ def test_similarities_give_the_printed_values_and_edges(name):
             assert slope[slope != 0] == pytest.approx(1 / max(1, len(edges_of(wanted[1]))))
 
 
-@pytest.mark.parametrize("name", MATRICES)
-def test_the_brute_force_itself_gives_the_printed_values(name):
-    matrix = MATRICES[name]
-    n, m = np.shape(matrix)
-    assert dc(matrix) == pytest.approx(SUMS[name][0], abs=6e-7)
-    assert brute_tk(matrix, min(n, m)) == pytest.approx(SUMS[name][1], abs=6e-7)
-    full, half, _, at_most = ASSIGNMENTS[name]
-    assert ap(matrix, min(n, m))[1] == edges_of(full[1])
-    assert ap(matrix, brute_k(n, m, half=True))[1] == edges_of(half[1])
-    assert ap_at_most(matrix, min(n, m))[1] == edges_of(at_most[1])
-
-
 GRADIENTS = [
     ("A", DC, [[2 / 3, 0, 0], [1 / 3, 1 / 3, 0], [0, 1 / 3, 1 / 3]]),
     ("A", TK, [[2 / 3, 0, 0], [1 / 3, 1 / 3, 0], [0, 1 / 3, 1 / 3]]),
