@@ -2,14 +2,11 @@
 
 from mmlib.scenegraph.drawing import draw
 from mmlib.scenegraph.graph import (
-    LOST,
     Graphs,
     add_attribute,
     add_relation,
     attributes,
     corrupt,
-    fallback_label,
-    fallback_rate,
     from_authors,
     graph_of,
     objects,
@@ -19,23 +16,17 @@ from mmlib.scenegraph.graph import (
     relations,
     to_authors,
 )
-from mmlib.scenegraph.score import compare, confusions, items, score, without
+from mmlib.scenegraph.score import score
 
 __all__ = [
-    "LOST",
     "Graphs",
     "add_attribute",
     "add_relation",
     "attributes",
-    "compare",
-    "confusions",
     "corrupt",
     "draw",
-    "fallback_label",
-    "fallback_rate",
     "from_authors",
     "graph_of",
-    "items",
     "objects",
     "pack",
     "parse",
@@ -43,5 +34,4 @@ __all__ = [
     "relations",
     "score",
     "to_authors",
-    "without",
 ]

@@ -14,13 +14,11 @@ The rules that find them in a dependency tree are in `mmlib.scenegraph.rules`. s
 only where a caption is parsed: graphs from the authors' files need none.
 """
 
+import hashlib
 import json
-import logging
 import re
-import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +28,12 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from mmlib.core.parallel import in_processes
+from mmlib.core.paths import write_atomic
 from mmlib.scenegraph.rules import RULES, entry_of
 
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
-
-log = logging.getLogger(__name__)
 
 Entry = dict[str, Any]  # one caption's value in the authors' `scene_graph` JSON
 NO_LABEL = "with"  # stands for an empty relation label; the authors draw a word at random
@@ -224,11 +221,6 @@ def graph_of(doc: "Doc") -> nx.MultiDiGraph:
     return from_authors(entry_of(doc))
 
 
-def fallback_rate(graphs: Sequence[nx.MultiDiGraph]) -> float:
-    """Share of graphs in which nothing was found."""
-    return sum(graph.graph["fallback"] for graph in graphs) / len(graphs)
-
-
 def parse(
     texts: Sequence[str],
     nlp: "Language | str | Path | None" = None,
@@ -239,8 +231,8 @@ def parse(
     """The scene graphs of captions, in their order.
 
     nlp: a spaCy pipeline, or its name or folder; None is the one that mmlib brings along.
-    cache: file that keeps the graphs by text, pipeline and version of the rules; what is parsed
-        is written every 1,000 texts, so that an interrupted run goes on where it was.
+    cache: folder that keeps the graphs of every 1,000 texts in a file of their own, so that an
+        interrupted run goes on where it was.
     workers: processes that parse.
     progress: show a bar; None shows one for more than 1,000 texts.
 
@@ -248,19 +240,17 @@ def parse(
     """
     for i, text in enumerate(texts):
         _check_text(i, text)
+    distinct = list(dict.fromkeys(texts))
+    chunks = [distinct[i : i + CHUNK] for i in range(0, len(distinct), CHUNK)]
+    # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
+    calls = [
+        (chunk, nlp, kept) for chunk, kept in zip(chunks, _kept(chunks, nlp, cache), strict=True)
+    ]
     packed: dict[str, bytes] = {}
-    version = ""
-    if cache is not None:
-        version = _version(_loaded(nlp))
-        packed = _read_cache(cache, version, texts)
-    missing = [text for text in dict.fromkeys(texts) if text not in packed]
-    chunks = [missing[i : i + CHUNK] for i in range(0, len(missing), CHUNK)]
-    hidden = len(missing) <= CHUNK if progress is None else not progress
-    with tqdm(total=len(missing), desc="parse", leave=False, disable=hidden) as bar:
-        for found in _parse_chunks(chunks, nlp, workers):
+    hidden = len(distinct) <= CHUNK if progress is None else not progress
+    with tqdm(total=len(distinct), desc="parse", leave=False, disable=hidden) as bar:
+        for found in in_processes(_parse_chunk, calls, workers if len(calls) > 1 else 1):
             packed.update(found)
-            if cache is not None:
-                _write_cache(cache, version, found)
             bar.update(len(found))
     return Graphs((text, packed[text]) for text in texts)
 
@@ -288,70 +278,42 @@ def _loaded(nlp: "Language | str | Path | None") -> "Language":
     return _by_name(nlp) if nlp is None or isinstance(nlp, str | Path) else nlp
 
 
-def _version(nlp: "Language") -> str:
+def _kept(
+    chunks: Sequence[list[str]], nlp: "Language | str | Path | None", cache: Path | None
+) -> list[Path | None]:
+    """Where each chunk's graphs are kept: a file named by rules, pipeline and texts."""
+    if cache is None:
+        return [None] * len(chunks)
     from mmlib.scenegraph.parser import pipeline_version
 
-    return f"rules {RULES}, {pipeline_version(nlp)}"
+    version = pipeline_version(_loaded(nlp))
+    keys = [json.dumps([RULES, version, chunk]).encode() for chunk in chunks]
+    return [cache / f"{hashlib.sha256(key).hexdigest()[:32]}.json.z" for key in keys]
 
 
-def _parse_chunks(
-    chunks: Sequence[list[str]], nlp: "Language | str | Path | None", workers: int
-) -> Iterator[dict[str, bytes]]:
-    if workers == 1 or len(chunks) < 2:
-        return (_parse_chunk(chunk, nlp) for chunk in chunks)
-    # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
-    return in_processes(_parse_chunk, [(chunk, nlp) for chunk in chunks], workers)
+def _parse_chunk(
+    texts: list[str], nlp: "Language | str | Path | None", kept: Path | None
+) -> dict[str, bytes]:
+    """Each text's entry, packed, as its file has it; parsed where that is not there or damaged."""
+    entries = _read(kept)
+    if entries is None:
+        pipeline = _loaded(nlp)
+        unused = [name for name in pipeline.pipe_names if name in UNUSED]
+        docs = pipeline.pipe(texts, disable=unused, batch_size=256)
+        entries = [entry_of(doc) for doc in docs]
+        if kept is not None:
+            data = zlib.compress(json.dumps(entries).encode())
+            write_atomic(kept, lambda path: path.write_bytes(data))
+    return dict(zip(texts, map(pack, entries), strict=True))
 
 
-def _parse_chunk(texts: list[str], nlp: "Language | str | Path | None") -> dict[str, bytes]:
-    pipeline = _loaded(nlp)
-    unused = [name for name in pipeline.pipe_names if name in UNUSED]
-    docs = pipeline.pipe(texts, disable=unused, batch_size=256)
-    return {text: pack(entry_of(doc)) for text, doc in zip(texts, docs, strict=True)}
-
-
-# --- The cache -------------------------------------------------------------------------------
-
-TABLES = """
-CREATE TABLE IF NOT EXISTS parsers (id INTEGER PRIMARY KEY, version TEXT UNIQUE);
-CREATE TABLE IF NOT EXISTS graphs (
-    parser INTEGER, text TEXT, entry BLOB, PRIMARY KEY (parser, text)
-) WITHOUT ROWID;
-"""
-
-
-def _read_cache(path: Path, version: str, texts: Iterable[str]) -> dict[str, bytes]:
-    """What the cache has of these texts, packed; a damaged cache is put aside and has nothing."""
-    if not path.exists():
-        return {}
-    wanted = set(texts)
+def _read(kept: Path | None) -> list[Entry] | None:
+    if kept is None or not kept.exists():
+        return None
     try:
-        with closing(sqlite3.connect(path)) as db:
-            rows = db.execute(
-                "SELECT text, entry FROM graphs JOIN parsers ON parser = id WHERE version = ?",
-                (version,),
-            )
-            # zlib's check sum finds what SQLite does not check
-            return {t: packed for t, packed in rows if t in wanted and zlib.decompress(packed)}
-    except (sqlite3.DatabaseError, zlib.error, TypeError) as error:
-        aside = path.with_name(f"{path.name}.damaged")
-        log.warning(
-            "%s: damaged cache of scene graphs (%s); it is made anew, the old file is now %s",
-            path, error, aside.name,
-        )  # fmt: skip
-        path.replace(aside)
-        return {}
-
-
-def _write_cache(path: Path, version: str, packed: Mapping[str, bytes]) -> None:
-    """Add packed entries in one transaction: all of them or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path, timeout=60)) as db, db:
-        db.executescript(TABLES)
-        db.execute("INSERT OR IGNORE INTO parsers (version) VALUES (?)", (version,))
-        (parser,) = db.execute("SELECT id FROM parsers WHERE version = ?", (version,)).fetchone()
-        rows = ((parser, text, entry) for text, entry in packed.items())
-        db.executemany("INSERT OR REPLACE INTO graphs VALUES (?, ?, ?)", rows)
+        return json.loads(zlib.decompress(kept.read_bytes()))
+    except (zlib.error, ValueError):
+        return None
 
 
 # --- Errors on purpose -------------------------------------------------------------------------

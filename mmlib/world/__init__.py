@@ -8,7 +8,7 @@ how well it would do on photographs.
 
 import hashlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,8 @@ from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import Scene
 from mmlib.world.siblings import family as siblings
 
-__all__ = ["WorldImages", "captioned_images", "picture", "see"]
+__all__ = ["WorldImages", "captioned_images", "picture"]
 
-Backbone = Callable[[Sequence[Image.Image]], np.ndarray]
 SIZE = 128  # side of a picture, in pixels
 _CHUNK = 64  # pictures drawn and looked at together; fixed, so that workers change no figure
 
@@ -45,7 +44,6 @@ def captioned_images(
     split: str,
     n: int,
     seed: int = 0,
-    captions_per_image: int = 5,
     workers: int = 1,
     family: int = 1,
 ) -> WorldImages:
@@ -58,7 +56,6 @@ def captioned_images(
         split: whose scenes.
         n: how many, at least 1.
         seed: which list of the split's scenes, 0 to 999.
-        captions_per_image: captions of each picture.
         workers: processes that write captions, draw and extract features.
         family: pictures that follow each other and differ in structure alone, see
             `mmlib.world.siblings`; n is a multiple of it.
@@ -68,7 +65,7 @@ def captioned_images(
             f"n is {n}, but a collection needs at least one picture, and whole families of {family}"
         )
     seeds = split_seeds(split, n // family, seed)
-    calls = [(own, split, seed, captions_per_image, family) for own in seeds]
+    calls = [(own, split, seed, family) for own in seeds]
     told = [one for own in in_processes(_written, calls, workers) for one in own]
     scenes, gold = zip(*told, strict=True)
     features, scores, names = extract_features(scenes, workers=workers, desc=f"world {split}")
@@ -90,11 +87,9 @@ def captioned_images(
     )
 
 
-def _written(
-    own: int, split: str, seed: int, count: int, size: int
-) -> list[tuple[Scene, tuple[Caption, ...]]]:
+def _written(own: int, split: str, seed: int, size: int) -> list[tuple[Scene, tuple[Caption, ...]]]:
     scenes = siblings(own, split, size) if size > 1 else (sample_scene(own),)
-    return [(scene, captions(scene, seed, count)) for scene in scenes]
+    return [(scene, captions(scene, seed)) for scene in scenes]
 
 
 def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
@@ -105,29 +100,23 @@ def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
 
 
 def extract_features(
-    scenes: Sequence[Scene],
-    size: int = SIZE,
-    backbone: Backbone | None = None,
-    workers: int = 1,
-    desc: str = "pictures",
-) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
+    scenes: Sequence[Scene], workers: int = 1, desc: str = "pictures"
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Draw scenes and look at them: (features, label scores, label names).
 
-    features: (scenes, regions, width) float32. Scores and names are None and () for a backbone
-    that is not the world's own. What that one saw of many scenes is kept for the next time.
+    features: (scenes, regions, width) float32. What was seen of many scenes is kept for the next
+    time.
     """
-    kept = _kept(scenes, size) if backbone is None and len(scenes) > 3 * _CHUNK else None
+    kept = _kept(scenes) if len(scenes) > 3 * _CHUNK else None
     if kept is not None and kept.exists():
         from mmlib.world.backbone import LABELS
 
         found = load_file(kept)
         return found["features"], found["scores"], LABELS
     chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
-    jobs = in_processes(_extract, [(chunk, size, backbone) for chunk in chunks], workers)
+    jobs = in_processes(_extract, [(chunk,) for chunk in chunks], workers)
     seen = list(tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4))
     features = np.concatenate([one[0] for one in seen])
-    if backbone is not None:
-        return features, None, ()
     scores = np.concatenate([one[1] for one in seen])
     if kept is not None:
         for folder in kept.parent.parent.glob("*"):  # what other code has drawn
@@ -137,7 +126,7 @@ def extract_features(
     return features, scores, seen[0][2]
 
 
-def _kept(scenes: Sequence[Scene], size: int) -> Path | None:
+def _kept(scenes: Sequence[Scene]) -> Path | None:
     """Where features of these scenes are kept: `<cache>/pictures/<code>/<scenes>`."""
     from mmlib.core.source import source_hash
     from mmlib.world.backbone import WEIGHTS
@@ -148,16 +137,11 @@ def _kept(scenes: Sequence[Scene], size: int) -> Path | None:
     code = hashlib.sha256(
         source_hash("mmlib.world.drawing", "mmlib.world.backbone").encode() + WEIGHTS.read_bytes()
     ).hexdigest()[:16]
-    drawn = hashlib.sha256(repr((size, tuple(scenes))).encode()).hexdigest()[:32]
+    drawn = hashlib.sha256(repr((SIZE, tuple(scenes))).encode()).hexdigest()[:32]
     return folder / "pictures" / code / f"{drawn}.safetensors"
 
 
-def _extract(
-    scenes: Sequence[Scene], size: int, backbone: Backbone | None
-) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
-    images = [picture(scenes, size, row) for row in range(len(scenes))]
-    if backbone is not None:
-        return np.asarray(backbone(images), dtype=np.float32), None, ()
-    from mmlib.world import backbone as own
+def _extract(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    from mmlib.world import backbone
 
-    return own.extract(images)
+    return backbone.extract([picture(scenes, SIZE, row) for row in range(len(scenes))])

@@ -81,7 +81,6 @@ def related_pairs(
     labels = draw_labels(scenes, scheme, seed, signal)
     others = [seeds[i * _SEEDS + 1 : (i + 1) * _SEEDS] for i in range(n)]
     wordings = draw_wordings(scenes, labels, scheme, seed, telling)
-    write = _clue_text if scheme == "clue" else _cite_text
     relations = _scheme(scheme).relations
     written = []
     for scene, spare, row, wording in zip(scenes, others, labels, wordings, strict=True):
@@ -90,7 +89,13 @@ def related_pairs(
             for some in (row, wording)
         )
         rng = np.random.default_rng([seed, scene.seed, 8])
-        written.append(write(scene, spare, holds, worded, rng))
+        if "Irrelevant" in worded:  # which has no words of its own
+            worded = worded - {"Irrelevant"} | {"Visible"}
+        about = _told(scene, spare, holds, worded)
+        if scheme == "clue":
+            written.append((about, clue_text(scene, about, worded, rng)))
+        else:
+            written.append((about, cite_text(scene, worded, rng)))
     told, texts = zip(*written, strict=True)
     features = None
     if see_pictures:
@@ -110,43 +115,23 @@ def related_pairs(
     )
 
 
-Words = frozenset[str]
+def _told(
+    scene: Scene, spare: Sequence[int], holds: frozenset[str], worded: frozenset[str]
+) -> Scene:
+    """The scene that a text is about: what does not hold is of the least or the most alike other.
 
-
-def _clue_text(
-    scene: Scene, spare: Sequence[int], holds: Words, worded: Words, rng: np.random.Generator
-) -> tuple[Scene, str]:
-    """The scene that a text is about, and the text: what does not hold is of another scene."""
-    if "Irrelevant" in worded:  # which has no words of its own
-        worded = worded - {"Irrelevant"} | {"Visible"}
-    told = scene
+    A caption of the most alike one is half true of this one.
+    """
+    alike, others = partial(_common, scene), map(sample_scene, spare)
     if "Irrelevant" in holds:
-        told = _unlike(scene, spare)
-    elif "Visible" in worded - holds:
-        told = _half_like(scene, spare)
-    return told, clue_text(scene, told, worded, rng)
-
-
-def _cite_text(
-    scene: Scene, spare: Sequence[int], holds: Words, worded: Words, rng: np.random.Generator
-) -> tuple[Scene, str]:
-    return scene, cite_text(scene, worded, rng)
+        return min(others, key=alike)
+    return max(others, key=alike) if "Visible" in worded - holds else scene
 
 
 def _common(scene: Scene, other: Scene) -> tuple[int, bool]:
     """How many things of the other have a kind that is in the scene, and whether places agree."""
     kinds = {thing.kind for thing in scene.things}
     return sum(thing.kind in kinds for thing in other.things), other.setting == scene.setting
-
-
-def _unlike(scene: Scene, seeds: Sequence[int]) -> Scene:
-    """Of some scenes the one that has the least in common with this one."""
-    return min(map(sample_scene, seeds), key=partial(_common, scene))
-
-
-def _half_like(scene: Scene, seeds: Sequence[int]) -> Scene:
-    """Of some scenes the one that has most in common: a caption of it is half true here."""
-    return max(map(sample_scene, seeds), key=partial(_common, scene))
 
 
 # --- What the pictures' properties are ------------------------------------------------------------

@@ -10,45 +10,18 @@ from PIL import Image, ImageChops, ImageFilter
 from mmlib.world.backdrops import LIGHT, Brush, backdrop, snowflakes
 from mmlib.world.figures import draw_figure
 from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix, path, shade
-from mmlib.world.schema import (
-    COLOURS,
-    GROUP_OF,
-    KINDS,
-    PATTERNS,
-    SETTINGS,
-    SHAPE,
-    SIZE_FACTOR,
-    SIZES,
-    STYLES,
-    WATER,
-    Scene,
-    Thing,
-    scale,
-)
+from mmlib.world.schema import GROUP_OF, SHAPE, WATER, Scene, Thing, height
 
 ARM = 0.29  # a stretched arm, in parts of the standing height
 
 
 def draw(scene: Scene, size: int = 128) -> Image.Image:
-    """Draw a scene.
+    """Draw a scene: an RGB picture, `size` pixels a side.
 
     The same scene and size always give the same bytes; what the scene leaves open (clouds, hair,
     proportions, shades, noise) follows from `scene.seed`. In the style "black and white" colours
     cannot be seen, as in life; in "sketch" they are a light wash.
-
-    Args:
-        scene: what to draw.
-        size: side of the square picture in pixels, 16 at least.
-
-    Returns:
-        An RGB picture of size x size.
-
-    Raises:
-        ValueError: for a size below 16 or a name that the schema does not have.
     """
-    _check_names(scene)
-    if size < 16:
-        raise ValueError(f"size is {size}, but a picture needs a side of at least 16 pixels")
     side = size * (3 if size <= 160 else 2)
     random = Random(scene.seed * 7919 + 17)
     brush = backdrop(
@@ -66,22 +39,6 @@ def draw(scene: Scene, size: int = 128) -> Image.Image:
     return _develop(brush.image, scene.style, size, scene.seed)
 
 
-def _check_names(scene: Scene) -> None:
-    named = [("setting", scene.setting, SETTINGS), ("style", scene.style, STYLES)]
-    for thing in scene.things:
-        named += [("kind", thing.kind, KINDS), ("colour", thing.colour, COLOURS)]
-        named += [("size", thing.size, SIZES), ("pattern", thing.pattern, PATTERNS)]
-    for what, name, known in named:
-        if name not in known:
-            options = ", ".join(known)
-            raise ValueError(f"scene {scene.seed}: {what} {name!r} is not one of {options}")
-
-
-def _height(thing: Thing) -> float:
-    """Standing height in parts of the picture's side."""
-    return SHAPE[thing.kind][0] * scale(thing.y) * SIZE_FACTOR[thing.size]
-
-
 def _partner(scene: Scene, index: int, relation: str, as_subject: bool) -> Thing | None:
     """The other thing of the first such relation, if there is one."""
     for subject, name, other in scene.relations:
@@ -92,15 +49,15 @@ def _partner(scene: Scene, index: int, relation: str, as_subject: bool) -> Thing
 
 def _grasp(holder: Thing, held: Thing) -> Point:
     """The holder's hand, in parts of the side: on the thing or at the end of its string."""
-    tall, up = _height(holder), 1 - held.y + held.lift
+    tall, up = height(holder), 1 - held.y + held.lift
     x, y = held.x, up
     if held.kind in ("ball", "box"):
-        x -= holder.facing * 0.32 * _height(held)
-        y += 0.35 * _height(held)
+        x -= holder.facing * 0.32 * height(held)
+        y += 0.35 * height(held)
     elif held.kind == "umbrella":
-        y += 0.08 * _height(held)
+        y += 0.08 * height(held)
     elif held.kind == "flower":
-        y += 0.2 * _height(held)
+        y += 0.2 * height(held)
     low = 0.1 if holder.action == "sitting" else 0.38
     shoulder = (holder.x, 1 - holder.y + holder.lift + (low + 0.34) * tall)
     dx, dy = x - shoulder[0], y - shoulder[1]
@@ -110,7 +67,7 @@ def _grasp(holder: Thing, held: Thing) -> Point:
 
 def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
     thing, side, style = scene.things[index], brush.side, scene.style
-    unit = _height(thing) * side
+    unit = height(thing) * side
     if thing.action == "sitting" and GROUP_OF[thing.kind] == "person":
         unit *= 0.93  # so that a seated figure fills the height that the geometry gives it
     chance = Random(scene.seed * 31 + index * 7907 + 5)
@@ -198,7 +155,7 @@ def _shadow(brush: Brush, thing: Thing, setting: str) -> None:
     """A soft patch on the ground below the thing; weaker the higher it hangs."""
     if brush.style == "sketch":
         return
-    side, tall = brush.side, _height(thing)
+    side, tall = brush.side, height(thing)
     if thing.kind == "boat" or (
         thing.action == "floating" and thing.y < WATER.get(setting, (0, 0))[1]
     ):
@@ -215,24 +172,21 @@ def _shadow(brush: Brush, thing: Thing, setting: str) -> None:
         int((thing.x + wide * 1.12) * side),
         int((thing.y + 0.13 * wide + 0.008) * side),
     )
-    width, height = box[2] - box[0], box[3] - box[1]
-    if width < 2 or height < 2:
+    extent = box[2] - box[0], box[3] - box[1]
+    if min(extent) < 2:
         return
-    mask = _blot(strength if brush.style == "flat" else 1.35 * strength, brush.style == "flat")
-    brush.image.paste((40, 36, 52), box[:2], mask.resize((width, height)))
+    hard = brush.style == "flat"
+    mask = _blot(int((strength if hard else 1.35 * strength) * 16) * 16, hard)
+    brush.image.paste((40, 36, 52), box[:2], mask.resize(extent))
 
 
 @lru_cache(maxsize=512)
-def _blot_of(level: int, hard: bool) -> Image.Image:
+def _blot(level: int, hard: bool) -> Image.Image:
+    """A round patch, 0 at its edge."""
     rows, columns = np.mgrid[-1:1:33j, -1:1:33j]
     fall = 1 - np.hypot(rows, columns)
     mask = (fall > 0) * 0.7 if hard else np.clip(1.6 * fall, 0, 1)
     return Image.fromarray((mask * level).astype(np.uint8))
-
-
-def _blot(strength: float, hard: bool) -> Image.Image:
-    """A round patch, 0 at its edge."""
-    return _blot_of(int(strength * 16) * 16, hard)
 
 
 @lru_cache(maxsize=16)

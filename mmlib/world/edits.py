@@ -8,14 +8,15 @@ world knows (no pink cows, no trees that chase a ball), lest a sentence give its
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from mmlib.world.captions import Caption
+from mmlib.world.captions import WIDEN, Caption
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.habits import HABITAT, PAIRS, PALETTE
 from mmlib.world.logic import CONVERSE
-from mmlib.world.premises import WIDEN, PartialScene, partial_scene, write_caption
+from mmlib.world.premises import PartialScene, partial_scene, write_caption
 from mmlib.world.scenes import actions_in, pick
 from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, WATER, Scene
 
@@ -109,21 +110,16 @@ def _minimal(a: Caption, b: Caption, edit: str) -> bool:
     if edit == "swap":
         turned = a.graph.nodes != b.graph.nodes and a.graph.edges == b.graph.edges
         same = Counter(a.graph.nodes) == Counter(b.graph.nodes)
-        return turned and same and _places(a.graph) == _places(b.graph)
-    return _difference(a.graph, b.graph) == {_ABOUT.get(edit, edit)}
-
-
-_ABOUT = {"actor": "concept", "object": "concept"}
+        placed = (a.graph.setting, a.graph.style) == (b.graph.setting, b.graph.style)
+        return turned and same and placed
+    about = "concept" if edit in ("actor", "object") else edit
+    return _difference(a.graph, b.graph) == {about}
 
 
 def _new_words(a: Caption, b: Caption) -> int:
     """How many words of the second are not in the first."""
     one, two = (Counter(c.text.lower().rstrip(".").replace(",", "").split()) for c in (a, b))
     return (two - one).total()
-
-
-def _places(graph: CaptionGraph) -> tuple[str | None, str | None]:
-    return graph.setting, graph.style
 
 
 def _difference(a: CaptionGraph, b: CaptionGraph) -> set[str]:
@@ -229,14 +225,6 @@ def _edit_kind(draft: Draft, rng: np.random.Generator, groups: Sequence[str]) ->
     return changed if _usual(changed) else None
 
 
-def _edit_actor(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    return _edit_kind(draft, rng, ("person", "animal"))
-
-
-def _edit_object(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    return _edit_kind(draft, rng, ("vehicle", "plant", "building", "thing"))
-
-
 def _usual(scene: Scene) -> bool:
     """Whether who rides, holds, chases, is on or under what is what the world has."""
     kinds = [thing.kind for thing in scene.things]
@@ -321,11 +309,11 @@ def _edit_number(draft: Draft, rng: np.random.Generator) -> Scene | None:
     if not free or len(scene.things) == 5:
         return None
     i, new = pick(rng, sorted(free)), len(scene.things)
-    more = [
-        tuple(new if k == i else k for k in (a, b)) for a, _, b in scene.relations if i in (a, b)
-    ]
-    names = [relation for a, relation, b in scene.relations if i in (a, b)]
-    copied = tuple((a, name, b) for (a, b), name in zip(more, names, strict=True))
+    copied = tuple(
+        (new if a == i else a, relation, new if b == i else b)
+        for a, relation, b in scene.relations
+        if i in (a, b)
+    )
     return replace(
         scene, things=(*scene.things, scene.things[i]), relations=(*scene.relations, *copied)
     )
@@ -340,8 +328,9 @@ def _counted(draft: Draft) -> bool:
 
 _EDIT: dict[str, Edit] = {
     "colour": _edit_colour, "number": _edit_number, "relation": _edit_relation,
-    "swap": _edit_swap, "actor": _edit_actor, "object": _edit_object, "setting": _edit_setting,
-    "action": _edit_action,
+    "swap": _edit_swap, "setting": _edit_setting, "action": _edit_action,
+    "actor": partial(_edit_kind, groups=("person", "animal")),
+    "object": partial(_edit_kind, groups=("vehicle", "plant", "building", "thing")),
 }  # fmt: skip
 
 

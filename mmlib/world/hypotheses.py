@@ -3,8 +3,8 @@
 A hypothesis is a caption with its graph, so its truth in a scene is a matter of logic
 (`mmlib.world.logic.satisfies`), never of where it came from. False ones are captions of other
 scenes, or of the same scene with one fact changed. Two dials make each source incomplete: how much
-of the scene the premise's captions leave out, and how noisy the picture's features are. `HOW` says
-what is made how.
+of the scene the premise's captions leave out (`partial`), and how noisy the picture's features are
+(`noisy`).
 """
 
 from collections import Counter
@@ -107,12 +107,11 @@ class WorldEntailment:
     """Samples of the world with the truth behind them.
 
     samples: what a classifier gets; `samples.image` are rows of `images`.
-    images: (pictures, regions, width) float32 noisy features; None where not asked for.
+    images: (pictures, regions, width) float32 features; None where not asked for.
     scenes: one a picture. captions: the premise's captions of each picture.
     scene_of: (n,) the picture that each sample is about, also where it does not see it.
     hypotheses: (n,) one a sample; its truth is that in the scene, whatever the sample's label.
-    follows: (n,) bool, whether the picture's captions entail the hypothesis by logic.
-    open_image: row -> RGB picture, without noise.
+    open_image: row -> RGB picture.
     """
 
     samples: Samples
@@ -121,43 +120,14 @@ class WorldEntailment:
     captions: tuple[tuple[Caption, ...], ...]
     scene_of: np.ndarray
     hypotheses: tuple[Hypothesis, ...]
-    follows: np.ndarray
     open_image: Callable[[int], Image.Image]
-
-    @property
-    def regions(self) -> int:
-        """Feature vectors of a picture."""
-        return 0 if self.images is None else self.images.shape[1]
-
-    @property
-    def width(self) -> int:
-        """Numbers in a feature vector."""
-        return 0 if self.images is None else self.images.shape[2]
-
-    @property
-    def edits(self) -> tuple[str, ...]:
-        """Each sample's source: an edit, "own", "general", "foreign" or "untold"."""
-        return tuple(one.edit for one in self.hypotheses)
-
-    @property
-    def graphs(self) -> tuple[CaptionGraph, ...]:
-        """What each hypothesis says."""
-        return tuple(one.graph for one in self.hypotheses)
-
-    def text_entailed_share(self) -> float:
-        """Of the entailed samples with both sources, the share that the text alone entails."""
-        both = np.array([form == "mme" for form in self.samples.kind])
-        return float(self.follows[both & (self.samples.label == 1)].mean())
 
 
 def entailment_set(
     split: str,
     n: int,
     seed: int = 0,
-    image_noise: float = 0.0,
     partial: float = 0.5,
-    per_scene: int = 6,
-    blanked: float = 0.0,
     workers: int = 1,
     see_pictures: bool = True,
 ) -> WorldEntailment:
@@ -169,34 +139,24 @@ def entailment_set(
     whether it is true in the scene. Colours of black and white pictures decide no label.
 
     The same arguments give the same record, whatever `workers`. Splits share no scene; a larger n
-    begins with the smaller one's samples. Scenes depend on neither dial, samples not on the noise.
+    begins with the smaller one's samples. Scenes do not depend on `partial`.
 
     Args:
         split: whose scenes.
         n: how many pictures, at least 1.
         seed: which list of the split's scenes, 0 to 999.
-        image_noise: deviation of Gaussian noise on the region features, which have about 1.
         partial: how much of the scene the captions leave out, 0 to 1; see `partial_scene`.
-        per_scene: samples of each picture, an even number.
-        blanked: probability that a region's features are all 0.
         workers: processes that write the samples, draw the pictures and extract features.
         see_pictures: whether to do so; without, `images` is None.
 
     Raises:
         ValueError: for an unknown split or an argument out of its range.
     """
-    if n < 1 or per_scene < 2 or per_scene % 2:
-        raise ValueError(f"n is {n}, at least 1; per_scene {per_scene}, an even number above 0")
-    if not (0 <= partial <= 1 and 0 <= blanked <= 1 and image_noise >= 0):
-        raise ValueError(
-            f"partial {partial} or blanked {blanked} is not between 0 and 1, "
-            f"or image_noise {image_noise} is negative"
-        )
+    if n < 1 or not 0 <= partial <= 1:
+        raise ValueError(f"n is {n}, at least 1; partial {partial}, between 0 and 1")
     seeds = split_seeds(split, n * _SEEDS, seed)
-    calls = [
-        (row, seeds[row * _SEEDS : (row + 1) * _SEEDS], seed, partial, per_scene)
-        for row in range(n)
-    ]
+    groups = [seeds[row * _SEEDS : (row + 1) * _SEEDS] for row in range(n)]
+    calls = [(own, seed, partial) for own in groups]
     scenes, captions, made = zip(*in_processes(_written, calls, workers), strict=True)
     rows = [(row, *sample) for row, some in enumerate(made) for sample in some]
     scene_of = np.array([row for row, *_ in rows])
@@ -204,44 +164,41 @@ def entailment_set(
     ids = [f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes]
     samples = Samples(
         premise=tuple("" if form == "ve" else texts[row] for row, form, *_ in rows),
-        hypothesis=tuple(one.text for *_, one, _ in rows),
+        hypothesis=tuple(one.text for *_, one in rows),
         image=np.array([-1 if form == "te" else row for row, form, *_ in rows]),
-        label=np.array([label for _, _, label, *_ in rows]),
+        label=np.array([label for _, _, label, _ in rows]),
         kind=tuple(form for _, form, *_ in rows),
         source=("world",) * len(rows),
         group=tuple(ids[row] for row in scene_of),
     )
     images = None
     if see_pictures:
-        seen = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
-        images = noisy(seen, [scene.seed for scene in scenes], image_noise, blanked)
+        images = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
     return WorldEntailment(
         samples=samples,
         images=images,
         scenes=scenes,
         captions=captions,
         scene_of=scene_of,
-        hypotheses=tuple(one for *_, one, _ in rows),
-        follows=np.array([follows for *_, follows in rows]),
+        hypotheses=tuple(one for *_, one in rows),
         open_image=bind(picture, scenes, SIZE),
     )
 
 
 def _written(
-    row: int, seeds: Sequence[int], seed: int, partial: float, per_scene: int
-) -> tuple[Scene, tuple[Caption, ...], list[tuple[str, int, Hypothesis, bool]]]:
-    """A picture's scene, captions and samples: form, label, hypothesis, entailed by the captions.
+    seeds: Sequence[int], seed: int, partial: float
+) -> tuple[Scene, tuple[Caption, ...], list[tuple[str, int, Hypothesis]]]:
+    """A picture's scene, captions and samples: form, label, hypothesis.
 
     seeds: of the scene, then of those from which foreign captions may come.
     """
     scene = sample_scene(seeds[0])
     maker = _Maker(scene, partial, np.random.default_rng([seed, scene.seed, 9]), seeds[1:])
-    samples: list[tuple[str, int, Hypothesis, bool]] = []
-    for k in range(per_scene // 2):
-        form = FORMS[(row * per_scene // 2 + k) % len(FORMS)]
+    samples: list[tuple[str, int, Hypothesis]] = []
+    for k, form in enumerate(FORMS):
         maker.rng = np.random.default_rng([seed, scene.seed, 9, k])
         for label, made in zip((1, 0), maker.pair(form), strict=True):
-            samples.append((form, label, made, maker.follows(made.graph)))
+            samples.append((form, label, made))
     return scene, maker.captions, samples
 
 
@@ -346,18 +303,15 @@ def _colourless(graph: CaptionGraph) -> CaptionGraph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def noisy(
-    features: np.ndarray, seeds: Sequence[int], noise: float, blanked: float = 0.0
-) -> np.ndarray:
-    """(pictures, regions, width) features made worse, by a seed of each picture.
+def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarray:
+    """(pictures, regions, width) features with Gaussian noise, by a seed of each picture.
 
-    noise: deviation of the Gaussian noise added. blanked: probability that a region becomes 0.
+    noise: its deviation; the features' own is about 1.
     """
     made = np.array(features, dtype=np.float32)
     for row, seed in enumerate(seeds):
         rng = np.random.default_rng([seed, 10])
         made[row] += noise * rng.normal(size=made[row].shape).astype(np.float32)
-        made[row][rng.random(len(made[row])) < blanked] = 0
     return made
 
 
@@ -376,7 +330,8 @@ def false_negatives(images: WorldImages) -> np.ndarray:
         columns.setdefault(graph, []).append(column)
     names = list(CONCEPTS)
     member = np.array([[kind in CONCEPTS[name] for name in names] for kind in KINDS], int)
-    has = np.array([_counts([t.kind for t in scene.things]) for scene in images.scenes]) @ member
+    counts = [Counter(thing.kind for thing in scene.things) for scene in images.scenes]
+    has = np.array([[count[kind] for kind in KINDS] for count in counts]) @ member
     true = np.zeros((len(images.scenes), len(graphs)), bool)
     for graph, at in columns.items():
         need = Counter(node.concept for node in graph.nodes)
@@ -385,34 +340,3 @@ def false_negatives(images: WorldImages) -> np.ndarray:
             if satisfies(images.scenes[row], graph):
                 true[row, at] = True
     return true
-
-
-def _counts(kinds: Sequence[str]) -> list[int]:
-    return [kinds.count(kind) for kind in KINDS]
-
-
-# --- In words -------------------------------------------------------------------------------------
-
-HOW: dict[str, str] = {
-    "own": "Another caption of the scene, in other words and about other parts of it; true.",
-    "general": "A caption of the scene with about half of its facts left out and wider words (an "
-    "animal for a dog); true.",
-    "foreign": "A caption of another scene; mostly false, but its truth is looked up.",
-    "untold": "For text alone: what follows from other captions of the scene, and so is true, but "
-    "not from these.",
-    "colour": "One colour becomes another that such a thing can have.",
-    "number": "One thing more of some sort than there is: two dogs for a dog, three for two.",
-    "relation": "Another relation between the same two things: behind for left of, chasing for "
-    "holding.",
-    "swap": "The two things of a relation change places in the sentence; its words stay the same "
-    "for the most part.",
-    "actor": "A person or animal becomes another one.",
-    "object": "A vehicle, plant, building or other thing becomes another of its group.",
-    "setting": "The place becomes another one in which such things are found.",
-    "action": "What somebody does becomes something else that they can do.",
-    "partial": "How much of the scene the captions leave out: each thing with half this "
-    "probability, every other fact with this probability; and there are five captions at 0, three "
-    "at 0.5, one at 1.",
-    "image_noise": "Gaussian noise on the picture's region features, in units of their deviation; "
-    "besides, whole regions can be blanked.",
-}

@@ -61,12 +61,10 @@ def pattern_tile(pattern: str, period: int, side: int) -> Image.Image:
         mask = rows % period < 0.45 * period
     elif pattern == "checked":
         mask = (columns // (period / 2) + rows // (period / 2)) % 2 == 0
-    elif pattern == "spotted":
+    else:  # spotted
         shifted = columns + (rows // period % 2) * (period / 2)
         radius = np.hypot(shifted % period - period / 2, rows % period - period / 2)
         mask = radius < 0.31 * period
-    else:
-        raise ValueError(f"unknown pattern {pattern!r}")
     return Image.fromarray(mask.astype(np.uint8) * 255)
 
 

@@ -11,14 +11,12 @@ from itertools import combinations
 import networkx as nx
 import numpy as np
 
-from mmlib.world import words
-from mmlib.world.captions import Caption, _Writer
+from mmlib.world.captions import WIDEN, Caption, _Writer
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Edge, Node
 from mmlib.world.logic import SUBJECT_DOES, closure, satisfies
-from mmlib.world.scenes import action_relations, check_scene, derive_relations, pick
+from mmlib.world.scenes import action_relations, check_scene, derive_relations
 from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, SIZES, STYLES, Scene
 
-WIDEN = 0.15  # how often a caption says "animal" for "dog", as in mmlib.world.captions
 _TRIES = 60
 _FACTS = ("colour", "size", "pattern", "action")
 _UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
@@ -67,18 +65,6 @@ def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> Par
     return PartialScene(part, bool(place >= partial), bool(style >= partial))
 
 
-class _PartialWriter(_Writer):
-    """Writes one caption; `widen` is how often it uses a wider concept."""
-
-    def __init__(self, scene: Scene, rng: np.random.Generator, widen: float):
-        super().__init__(scene, rng)
-        self.widen = widen
-
-    def concept(self, i: int) -> str:
-        kind = self.kind(i)
-        return pick(self.rng, words.WIDER[kind]) if self.chance(self.widen) else kind
-
-
 def write_caption(
     told: PartialScene, rng: np.random.Generator, detail: int = 3, widen: float = WIDEN
 ) -> tuple[Caption, dict[int, int]] | None:
@@ -89,7 +75,7 @@ def write_caption(
     if not told.place:
         detail = min(detail, 2)  # higher ones end in a place
     for _ in range(_TRIES):
-        writer = _PartialWriter(told.scene, rng, widen)
+        writer = _Writer(told.scene, rng, widen)
         new = writer.caption(detail)
         if (told.place or not new.graph.setting) and (told.style or not new.graph.style):
             return new, writer.node_of

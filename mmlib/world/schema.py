@@ -91,6 +91,11 @@ def scale(y: float) -> float:
     return 0.7 + max(0.0, y - 0.5)
 
 
+def height(thing: Thing) -> float:
+    """Standing height in parts of the picture's side."""
+    return SHAPE[thing.kind][0] * scale(thing.y) * SIZE_FACTOR[thing.size]
+
+
 # What a pose does to (width, height).
 _POSE: dict[tuple[str, str | None], tuple[float, float]] = {
     ("person", "sitting"): (1.2, 0.72),

@@ -2,9 +2,8 @@
 
 A story is an album of five pictures that share a setting, a style and their characters, with one
 sentence for each picture. Its sentences lean on those before ("then she sat down on it"), so that
-alone they leave the picture open. The same album captioned picture by picture is what to compare
-it with. A how-to ("organic") has sentences with no, one or several pictures, and pictures with no,
-one or several sentences.
+alone they leave the picture open. A how-to ("organic") has sentences with no, one or several
+pictures, and pictures with no, one or several sentences.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mmlib.world import words
-from mmlib.world.captions import caption
 from mmlib.world.habits import HABITAT, PALETTE, PATTERNED
 from mmlib.world.scenes import (
     SPLITS,
@@ -52,19 +50,6 @@ def story(seed: int, split: str = "train") -> WorldDocument:
             links = tuple((i, i) for i in range(5))
             name = f"world-story-{split}-{seed:06d}"
             return WorldDocument(tuple(album.scenes), tuple(album.sentences), links, name)
-
-
-def isolated(document: WorldDocument, seed: int = 0) -> WorldDocument:
-    """The same album with a caption for each picture, written without a look at the others."""
-    texts: dict[str, str] = {}  # by their letters, as no two may say the same
-    for i, scene in enumerate(document.scenes):
-        rng = np.random.default_rng([seed, scene.seed, i, 6])
-        size = len(texts)
-        while len(texts) == size:
-            text = caption(scene, rng, pick(rng, (2, 3, 3, 4))).text
-            texts.setdefault(text.lower().rstrip("."), text)
-    links = tuple((i, i) for i in range(len(texts)))
-    return WorldDocument(document.scenes, tuple(texts.values()), links, f"{document.id}-isolated")
 
 
 def organic(seed: int, split: str = "train") -> WorldDocument:

@@ -137,34 +137,6 @@ def test_case_and_stop_change_little(nlp):
     assert np.mean(same) > 0.95
 
 
-# --- Any text ---
-
-
-def test_batch_and_alone_give_the_same(nlp):
-    texts = [*CAPTIONS, "", "a", "A dog. A cat!", "🐕 runs", "x " * 300]
-    together = [tree(doc) for doc in nlp.pipe(texts, batch_size=7)]
-    assert together == [tree(nlp(text)) for text in texts]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "\n\t\x00\x07",
-        "🐕🎈👩‍👩‍👧",
-        "!!!",
-        "dog" * 3334,
-        "a dog and " * 1000,
-        "ß\u202eé\u0301漢字",
-    ],
-)
-def test_any_text_is_parsed(nlp, text):
-    doc = nlp(text)
-    assert doc.text == text
-    assert all(token.head.i < len(doc) for token in doc)
-
-
 # --- Loading ---
 
 

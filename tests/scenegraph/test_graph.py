@@ -17,18 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmlib.scenegraph import (
-    LOST,
     Graphs,
     attributes,
-    compare,
-    confusions,
     corrupt,
     draw,
-    fallback_label,
-    fallback_rate,
     from_authors,
     graph_of,
-    items,
     objects,
     pack,
     parse,
@@ -37,10 +31,11 @@ from mmlib.scenegraph import (
     score,
     to_authors,
     trees,
-    without,
 )
 from mmlib.scenegraph import graph as graphs
+from mmlib.scenegraph.graph import LOST, fallback_label
 from mmlib.scenegraph.rules import _Reader
+from mmlib.scenegraph.score import compare, items, without
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.wording import gold_graph
@@ -497,7 +492,6 @@ def test_a_caption_without_entities_gets_the_fallback_node():
     assert read(graph) == ({"happy see view": []}, [])
     again = from_authors(to_authors(graph))
     assert same(graph, again)
-    assert fallback_rate([graph, from_authors(EXAMPLE)]) == 0.5
 
 
 @given(st.text())
@@ -602,12 +596,6 @@ def test_any_text_gives_a_graph(text):
     assert same(graph, from_authors(json.loads(json.dumps(to_authors(graph)))))
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.sampled_from((*WORDS, "a", ".", "\n", "\x00", "🏳️‍🌈", "don't")), max_size=25))
-def test_any_words_give_a_graph(words):
-    assert objects(parse([" ".join(words)])[0])
-
-
 @pytest.mark.parametrize(
     "text",
     ["a dog " * 1667, "x" * 10_000, "\t\n\r\v ", "\x00\x01\x7f", "😀🏴‍☠️", "a cup of " * 1000],
@@ -628,13 +616,13 @@ def test_what_cannot_be_parsed_is_named(text, message):
 def counted(monkeypatch):
     """The texts that are really parsed."""
     texts = []
-    original = graphs._parse_chunk
+    original = graphs.entry_of
 
-    def parse_chunk(chunk, nlp):
-        texts.extend(chunk)
-        return original(chunk, nlp)
+    def entry_of(doc):
+        texts.append(doc.text)
+        return original(doc)
 
-    monkeypatch.setattr(graphs, "_parse_chunk", parse_chunk)
+    monkeypatch.setattr(graphs, "entry_of", entry_of)
     return texts
 
 
@@ -644,55 +632,44 @@ def test_equal_texts_are_parsed_once(counted):
 
 
 def test_the_cache_keeps_graphs(tmp_path, counted, monkeypatch):
-    cache = tmp_path / "deep" / "graphs.sqlite"
+    cache = tmp_path / "deep" / "graphs"
     first = parse(TEXTS, cache=cache)
     counted.clear()
-    second = parse([*TEXTS, "a cat"], cache=cache)
-    assert counted == ["a cat"]
-    assert all(same(a, b) for a, b in zip(first, second, strict=False))
-    counted.clear()
-    monkeypatch.setattr(graphs, "RULES", graphs.RULES + 1)
-    parse(TEXTS[:2], cache=cache)
-    assert counted == TEXTS[:2]  # of other rules
-    counted.clear()
-    monkeypatch.undo()
-    parse(TEXTS, cache=cache)
+    second = parse(TEXTS, cache=cache)
     assert not counted
+    assert all(same(a, b) for a, b in zip(first, second, strict=True))
+    monkeypatch.setattr(graphs, "RULES", graphs.RULES + 1)
+    parse(TEXTS, cache=cache)
+    assert counted == list(dict.fromkeys(TEXTS))
 
 
 def test_the_cache_knows_the_pipeline(tmp_path, english, counted):
-    cache = tmp_path / "graphs.sqlite"
-    parse(TEXTS, cache=cache)
+    parse(TEXTS, cache=tmp_path)
     other = type(english).from_config(english.config).from_bytes(english.to_bytes())
-    other.get_pipe("parser").model.walk()
     for layer in other.get_pipe("parser").model.walk():
         if layer.has_param("W"):
             layer.set_param("W", layer.get_param("W") * 0)
     counted.clear()
-    parse(TEXTS[:2], other, cache=cache)
-    assert counted == TEXTS[:2]
+    parse(TEXTS, other, cache=tmp_path)
+    assert counted == list(dict.fromkeys(TEXTS))
 
 
 def test_an_interrupted_run_goes_on(tmp_path, counted, monkeypatch):
     monkeypatch.setattr(graphs, "CHUNK", 2)
-    parse_chunk = graphs._parse_chunk
+    entry_of = graphs.entry_of
 
-    def interrupted(chunk, nlp):
-        if "a dog" in chunk:
+    def interrupted(doc):
+        if doc.text == "a dog":
             raise KeyboardInterrupt
-        return parse_chunk(chunk, nlp)
+        return entry_of(doc)
 
     with monkeypatch.context() as patch:
-        patch.setattr(graphs, "_parse_chunk", interrupted)
+        patch.setattr(graphs, "entry_of", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            parse(TEXTS, cache=tmp_path / "graphs.sqlite")
+            parse(TEXTS, cache=tmp_path)
     assert counted == TEXTS[:2]
-    parse(TEXTS, cache=tmp_path / "graphs.sqlite")
+    parse(TEXTS, cache=tmp_path)
     assert counted == list(dict.fromkeys(TEXTS))
-
-
-def flip(data, at):
-    return data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
 
 
 @pytest.mark.parametrize(
@@ -701,30 +678,20 @@ def flip(data, at):
         lambda data: b"",
         lambda data: b"no cache at all",
         lambda data: data[: len(data) // 2],
-        lambda data: flip(data, data.rindex(b"x\x9c") + 5),  # inside an entry
-        lambda data: data[:4096] + bytes(len(data) - 4096),
+        lambda data: data[:20] + bytes([data[20] ^ 0x55]) + data[21:],
     ],
 )
-def test_a_damaged_cache_is_made_anew(tmp_path, counted, damage, caplog):
-    cache = tmp_path / "graphs.sqlite"
-    first = parse(TEXTS, cache=cache)
-    cache.write_bytes(damage(cache.read_bytes()))
+def test_a_damaged_cache_is_made_anew(tmp_path, counted, damage):
+    first = parse(TEXTS, cache=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(damage(kept.read_bytes()))
     counted.clear()
-    again = parse(TEXTS, cache=cache)
+    again = parse(TEXTS, cache=tmp_path)
+    assert counted
     assert all(same(a, b) for a, b in zip(first, again, strict=True))
-    assert "graphs.sqlite: damaged cache" in caplog.text or not cache.stat().st_size
     counted.clear()
-    parse(TEXTS, cache=cache)
+    parse(TEXTS, cache=tmp_path)
     assert not counted
-
-
-def test_a_file_that_is_no_cache_is_not_lost(tmp_path, caplog):
-    """Someone's own file, named by mistake, is kept."""
-    cache = tmp_path / "captions.txt"
-    cache.write_text("my captions\n" * 20)
-    assert len(parse(TEXTS, cache=cache)) == len(TEXTS)
-    assert "captions.txt.damaged" in caplog.text
-    assert (tmp_path / "captions.txt.damaged").read_text().startswith("my captions")
 
 
 # --- Comparing -----------------------------------------------------------------------------------
@@ -761,20 +728,13 @@ def test_a_fallback_node_states_nothing():
     assert compare(nothing, entry(["wow"]))["objects"] == (0, 0, 1)
 
 
-def test_score_and_confusions():
+def test_score_sums_over_pairs():
     gold = entry(["man:tall", "dog"], [(0, "holds", 1)])
     found = entry(["man", "dog:tall"], [(1, "holds", 0)])
-    table, errors = score([(gold, gold), (found, gold)])
+    table = score([(gold, gold), (found, gold)])
     assert table.loc["objects"].tolist() == [1, 1, 1, 4]
     assert table.loc["relations", ["precision", "recall", "F1"]].tolist() == [0.5, 0.5, 0.5]
     assert table.loc["all", "gold"] == 8
-    assert list(confusions(found, gold)) == [
-        ("attributes", "at another object", "(man | tall) -> (dog | tall)"),
-        ("relations", "other subject, other object", "(man | holds | dog) -> (dog | holds | man)"),
-    ]
-    assert errors["count"].tolist() == [1, 1]
-    missing = list(confusions(entry(["dog"]), gold))
-    assert ("objects", "missing", "man ->") in missing
 
 
 def test_what_is_left_out_leaves_its_verb():
@@ -834,28 +794,24 @@ def test_gold_graphs_of_groups_places_and_actions():
 # --- Quality -------------------------------------------------------------------------------------
 
 
-def report(table, errors):
-    return f"\n{table.round(3)}\n{errors.head(12).to_string()}"
+def fallback_rate(graphs):
+    return np.mean([graph.graph["fallback"] for graph in graphs])
 
 
 def test_quality_on_the_world(english):
     """F1 at least 0.95 for each kind, on captions of test scenes that no training has seen."""
     made = world_captions("test", 150)
     graphs = parse([one.text for one in made], english)
-    table, errors = score(zip(graphs, map(gold_graph, made), strict=True))
-    print(report(table, errors))
-    assert (table.loc[["objects", "attributes", "relations"], "F1"] >= 0.95).all(), report(
-        table, errors
-    )
+    table = score(zip(graphs, map(gold_graph, made), strict=True))
+    assert (table.loc[["objects", "attributes", "relations"], "F1"] >= 0.95).all(), table
 
 
 def test_quality_on_captions_annotated_by_hand(english):
     """F1 at least 0.85 over all kinds, on sentences that show every construction."""
     gold = [from_authors(entry) for entry in json.loads(HAND.read_text()).values()]
     graphs = parse([graph.graph["text"] for graph in gold], english)
-    table, errors = score(zip(graphs, gold, strict=True))
-    print(report(table, errors))
-    assert table.loc["all", "F1"] >= 0.85, report(table, errors)
+    table = score(zip(graphs, gold, strict=True))
+    assert table.loc["all", "F1"] >= 0.85, table
     assert fallback_rate(graphs) <= 2 * fallback_rate(gold)
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib.util
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from mmlib.world import backbone
 from mmlib.world.backbone import (
     HEADS,
     LABELS,
-    OVERALL,
     Backbone,
     accuracy,
     extract,
@@ -115,13 +113,6 @@ def test_the_network_is_loaded_once_and_frozen():
     assert load() is load()
     assert not load().training
     assert not any(weight.requires_grad for weight in load().parameters())
-
-
-def test_speed(pictures):
-    features(pictures[:64])
-    start = time.process_time()
-    features(pictures)
-    assert len(pictures) / (time.process_time() - start) > 60  # about 600 on a quiet core
 
 
 # What it claims -----------------------------------------------------------------------------------
@@ -310,7 +301,3 @@ def test_grey_pictures_are_not_asked_for_colours(script):
     assert asked[0, columns["kind"]] == 1
     assert asked[0, -1] == 0
     assert asked[1].all()
-
-
-def test_settings_and_styles_are_the_exclusive_heads():
-    assert set(OVERALL) == {"setting", "style"}

@@ -44,12 +44,11 @@ def test_what_was_seen_is_not_looked_at_again(scenes, looked, tmp_path):
     assert first[0][5, 0, 0] == scenes[5].seed % 1000  # in the order of the scenes
 
 
-def test_other_scenes_and_sizes_are_other_files(scenes, looked, tmp_path):
+def test_other_scenes_are_other_files(scenes, looked, tmp_path):
     extract_features(scenes)
     extract_features(scenes[::-1])
-    extract_features(scenes, size=64)
-    assert sum(looked) == 600
-    assert len(kept(tmp_path)) == 3
+    assert sum(looked) == 400
+    assert len(kept(tmp_path)) == 2
 
 
 def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, monkeypatch):
@@ -62,11 +61,8 @@ def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, mon
     assert kept(tmp_path) != before
 
 
-def test_few_scenes_other_backbones_and_no_checkout_keep_nothing(
-    scenes, looked, tmp_path, monkeypatch
-):
+def test_few_scenes_and_no_checkout_keep_nothing(scenes, looked, tmp_path, monkeypatch):
     extract_features(scenes[:192])
-    extract_features(scenes, backbone=lambda images: np.zeros((len(images), 1, 2)))
     monkeypatch.setattr(world, "cache_dir", lambda: None)
     extract_features(scenes)
     extract_features(scenes)

@@ -7,7 +7,7 @@ import pytest
 
 from mmlib.world import captioned_images, words
 from mmlib.world.backbone import extract
-from mmlib.world.captions import DETAILS, caption, captions
+from mmlib.world.captions import caption, captions
 from mmlib.world.graphs import CONCEPTS
 from mmlib.world.logic import satisfies
 from mmlib.world.scenes import derive_relations, sample_scene, split_seeds
@@ -72,7 +72,7 @@ def test_the_vocabulary_is_large(texts):
 
 def test_each_detail_adds(captioned):
     sizes = []
-    for detail in DETAILS:
+    for detail in range(5):
         rng = np.random.default_rng(detail)
         made = [caption(scene, rng, detail) for scene, _ in captioned[:200]]
         sizes.append(np.mean([len(one.text.split()) for one in made]))
@@ -194,19 +194,11 @@ def test_words_cover_the_world():
         assert all(kind in CONCEPTS[name] for name in wider)
 
 
-def test_impossible_requests_are_refused():
-    rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="detail"):
-        caption(scene_of(thing("dog")), rng, 7)
-    with pytest.raises(ValueError, match="no things"):
-        caption(Scene((), (), "park", "photo", 1), rng)
-
-
 # --- The collection ---
 
 
 def test_captioned_images():
-    made = captioned_images("val", 70, captions_per_image=2)
+    made = captioned_images("val", 70)
     assert made.features.shape == (70, 16, 128)
     assert made.features.dtype == np.float32
     assert made.ids[12] == "world-val-000012"
@@ -216,7 +208,7 @@ def test_captioned_images():
         satisfies(s, c.graph) for s, some in zip(made.scenes, made.gold, strict=True) for c in some
     )
     np.testing.assert_allclose(extract([made.open_image(66)])[0][0], made.features[66], atol=1e-4)
-    fewer = captioned_images("val", 3, captions_per_image=2)
+    fewer = captioned_images("val", 3)
     assert fewer.captions == made.captions[:3]
     np.testing.assert_allclose(fewer.features, made.features[:3], atol=1e-4)
     other = captioned_images("val", 3, seed=1)

@@ -1,6 +1,4 @@
 import hashlib
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -51,16 +49,6 @@ def thing(kind="box", x=0.5, y=0.8, **rest):
     return Thing(kind=kind, x=x, y=y, **{**fields, **rest})
 
 
-def test_the_same_seed_gives_the_same_scene_in_another_process():
-    code = (
-        "import hashlib; from mmlib.world.scenes import sample_scene;"
-        "print(hashlib.sha256(repr([sample_scene(s) for s in range(20)]).encode()).hexdigest())"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    here = hashlib.sha256(repr([sample_scene(s) for s in range(20)]).encode()).hexdigest()
-    assert told.stdout.strip() == here
-
-
 def test_scenes_are_those_that_the_backbone_was_trained_on():
     # A change of the sampler silently invalidates stored figures: this makes it loud.
     keys = repr([scene_key(sample_scene(seed)) for seed in split_seeds("backbone", 50)])
@@ -85,12 +73,6 @@ def test_scenes_are_consistent_and_complete(scenes):
     seen |= {s.setting for s in scenes} | {s.style for s in scenes}
     wanted = (*KINDS, *COLOURS, *SIZES, *PATTERNS, *ACTIONS, *RELATIONS, *SETTINGS, *STYLES)
     assert not set(wanted) - seen
-
-
-def test_the_world_is_as_large_as_promised():
-    assert len(KINDS) >= 24
-    assert (len(COLOURS), len(SIZES), len(PATTERNS), len(ACTIONS)) == (10, 3, 4, 10)
-    assert (len(RELATIONS), len(SETTINGS), len(STYLES)) == (10, 8, 4)
 
 
 def test_things_stand_where_such_things_stand(scenes):
@@ -198,10 +180,7 @@ def test_spatial_relations_obey_their_laws_anywhere(things):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda s: replace(s, setting="moon"), "unknown setting"),
         (lambda s: replace(s, relations=()), "differ from derive_relations"),
-        (lambda s: replace(s, things=(replace(s.things[0], colour="mauve"),)), "colour"),
-        (lambda s: replace(s, things=(replace(s.things[0], action="singing"),)), "action"),
         (lambda s: _related(s, "riding", "standing"), "does not sit"),
         (lambda s: _related(s, "chasing", "standing"), "does not run"),
         (lambda s: _related(s, "holding", "standing", "dog"), "cannot be holding"),

@@ -6,7 +6,7 @@ import pytest
 
 from mmlib.world.scenes import SPLITS, check_scene, scene_key, split_of
 from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF
-from mmlib.world.stories import describe, isolated, organic, story
+from mmlib.world.stories import describe, organic, story
 
 BACK = re.compile(
     r"\b(he|she|it|they|him|her|his|both of them|the two of them|the same \w+|that \w+|"
@@ -58,7 +58,6 @@ def test_the_same_seed_gives_the_same_document(stories, guides):
     assert tuple(story(i) for i in range(5)) == stories[:5]
     assert tuple(organic(i) for i in range(5)) == guides[:5]
     assert story(3, "val") != story(3, "test")
-    assert isolated(stories[0]) == isolated(stories[0])
     assert len({document.id for document in (*stories, *guides)}) == len(stories) + len(guides)
 
 
@@ -138,16 +137,6 @@ def test_alone_means_alone(stories):
     alone = [s for d in stories for s, t in zip(d.scenes, d.sentences, strict=True) if "alone" in t]
     assert alone
     assert not any(t.kind in ("dog", "cat") for s in alone for t in s.things)
-
-
-def test_isolated_captions_are_of_the_same_album_without_references(stories):
-    for document in stories[:30]:
-        alone = isolated(document)
-        assert alone.scenes == document.scenes
-        assert alone.links == document.links
-        assert len({text.lower().rstrip(".") for text in alone.sentences}) == 5
-        for text in alone.sentences:
-            assert not re.search(r"\b(he|she|they|him|her|his|the same|then|later)\b", text.lower())
 
 
 # --- How-tos ---

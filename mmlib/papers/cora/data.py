@@ -140,8 +140,8 @@ def _precomputed(folder: Path, workers: int) -> Captions:
 
 def _parsed(found: Captions, workers: int) -> Captions:
     cache = cache_dir()
-    file = cache / "graphs.sqlite" if cache else None
-    parsed = {s: scenegraph.parse(found.captions(s), None, file, workers) for s in SPLITS}
+    folder = cache / "graphs" if cache else None
+    parsed = {s: scenegraph.parse(found.captions(s), None, folder, workers) for s in SPLITS}
     return replace(found, graphs=parsed)
 
 

@@ -41,7 +41,7 @@ WORLD_IMAGES = {"train": 1200, "val": 200, "test": 1000}  # of the retrievers
 JUDGES = {"train": 440, "dev": 60, "calibration": 120}  # images whose candidates are labelled
 EDITED = {"train": 500, "val": 80, "test": 300}  # scenes about which hypotheses are made
 ASKED, OF_EACH = 400, 20  # test images, and candidates of each, that judges are compared on
-NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `mmlib.world.hypotheses.entailment_set`
+NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `mmlib.world.hypotheses`
 # Photographs: a third for the retriever that judges start from, a fourth for judges, the rest to be
 # mined and retrained on.
 SHARES = {"frozen": 2000, "judges": 1500}
@@ -255,7 +255,7 @@ def _edited(
             samples[name] = replace(
                 own.take(rows), premise=texts, kind=kinds, image=one.scene_of[rows] + first
             )
-            about["edits" if name == "test" else name] = tuple(one.edits[i] for i in rows)
+            about["edits" if name == "test" else name] = tuple(one.hypotheses[i].edit for i in rows)
     return samples, about
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mmlib.core.records import normalised
 from mmlib.papers.links.assembly import Build, Sentence, Splits, split_rngs
 from mmlib.papers.links.documents import SPLITS, Corpus
-from mmlib.world import Backbone, WorldImages, extract_features, picture
+from mmlib.world import SIZE, WorldImages, extract_features, picture
 from mmlib.world.schema import Scene
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ def scene_id(scene: Scene) -> str:
     return "scene-" + blake2b(repr(scene).encode(), digest_size=8).hexdigest()
 
 
-def picture_scenes(
-    documents: Written, size: int = 128, backbone: Backbone | None = None, workers: int = 1
-) -> dict[str, WorldImages]:
-    """Draw every scene of the documents once and run the backbone (the world's own) over it.
+def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImages]:
+    """Draw every scene of the documents once and run the world's backbone over it.
 
     Returns one WorldImages per split; an image's captions are the sentences linked to it.
     Give the result to `from_world` for each kind of document written over the same scenes.
@@ -36,16 +34,14 @@ def picture_scenes(
         scenes, captions = _scenes(documents.get(split, ()))
         if not scenes:
             raise ValueError(f"no {split} documents; give each of {', '.join(SPLITS)} some")
-        features, scores, names = extract_features(
-            scenes, size, backbone, workers, desc=f"{split} pictures"
-        )
+        features, scores, names = extract_features(scenes, workers, f"{split} pictures")
         pictures[split] = WorldImages(
             name="world",
             split=split,
             ids=tuple(scene_id(scene) for scene in scenes),
             captions=captions,
             features=features,
-            open_image=partial(picture, scenes, size),
+            open_image=partial(picture, scenes, SIZE),
             label_scores=scores,
             label_names=names,
             scenes=tuple(scenes),
