@@ -11,7 +11,7 @@ the pairs that count. State the prevalence with every figure.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,8 @@ class Judged:
 
     image: (n,) names. origin: (n,) names of the images that the captions were written for.
     hypothesis: (n,) the captions. premise: (n,) the image's own captions, without the hypothesis
-    where it is one of them. yes, no: (n,) votes. calibration: (n,) bool, whether the
-    image is a calibration image.
+    where it is one of them. yes, no: (n,) votes. calibration: (n,) bool, whether the image is one
+    of those for calibration.
     """
 
     image: tuple[str, ...]
@@ -70,14 +70,14 @@ class Judged:
 
         row_of: image name -> row of the image table. Raises ValueError for an image without a row.
         """
-        n, mme = len(self), cast(Kind, "mme")
+        kind: Kind = "mme"
         return Samples(
             premise=tuple(merged(texts) for texts in self.premise),
             hypothesis=self.hypothesis,
             image=image_rows(self.image, row_of),
             label=self.label,
-            kind=(mme,) * n,
-            source=("crowd judgments",) * n,
+            kind=(kind,) * len(self),
+            source=("crowd judgments",) * len(self),
             group=self.image,
         )
 

@@ -242,14 +242,18 @@ def parse(
         _check_text(i, text)
     distinct = list(dict.fromkeys(texts))
     chunks = [distinct[i : i + CHUNK] for i in range(0, len(distinct), CHUNK)]
-    # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
-    calls = [
-        (chunk, nlp, kept) for chunk, kept in zip(chunks, _kept(chunks, nlp, cache), strict=True)
-    ]
     packed: dict[str, bytes] = {}
-    hidden = len(distinct) <= CHUNK if progress is None else not progress
-    with tqdm(total=len(distinct), desc="parse", leave=False, disable=hidden) as bar:
-        for found in in_processes(_parse_chunk, calls, workers if len(calls) > 1 else 1):
+    # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
+    missing: list[tuple] = []
+    for chunk, kept in zip(chunks, _kept(chunks, nlp, cache), strict=True):
+        if (entries := _read(kept)) is None:
+            missing.append((chunk, nlp, kept))
+        else:
+            packed |= zip(chunk, map(pack, entries), strict=True)
+    left = sum(len(chunk) for chunk, *_ in missing)
+    hidden = left <= CHUNK if progress is None else not progress
+    with tqdm(total=left, desc="parse", leave=False, disable=hidden) as bar:
+        for found in in_processes(_parse_chunk, missing, workers if len(missing) > 1 else 1):
             packed.update(found)
             bar.update(len(found))
     return Graphs((text, packed[text]) for text in texts)
@@ -294,20 +298,18 @@ def _kept(
 def _parse_chunk(
     texts: list[str], nlp: "Language | str | Path | None", kept: Path | None
 ) -> dict[str, bytes]:
-    """Each text's entry, packed, as its file has it; parsed where that is not there or damaged."""
-    entries = _read(kept)
-    if entries is None:
-        pipeline = _loaded(nlp)
-        unused = [name for name in pipeline.pipe_names if name in UNUSED]
-        docs = pipeline.pipe(texts, disable=unused, batch_size=256)
-        entries = [entry_of(doc) for doc in docs]
-        if kept is not None:
-            data = zlib.compress(json.dumps(entries).encode())
-            write_atomic(kept, lambda path: path.write_bytes(data))
+    """Each text's entry, packed; kept: the file that gets all of them."""
+    pipeline = _loaded(nlp)
+    unused = [name for name in pipeline.pipe_names if name in UNUSED]
+    entries = [entry_of(doc) for doc in pipeline.pipe(texts, disable=unused, batch_size=256)]
+    if kept is not None:
+        data = zlib.compress(json.dumps(entries).encode())
+        write_atomic(kept, lambda path: path.write_bytes(data))
     return dict(zip(texts, map(pack, entries), strict=True))
 
 
 def _read(kept: Path | None) -> list[Entry] | None:
+    """A chunk's entries from its file; None where that is not there or damaged."""
     if kept is None or not kept.exists():
         return None
     try:

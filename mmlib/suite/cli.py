@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return args.run(args)
     except KeyboardInterrupt:
-        again = "" if args.command == "run" else "; the same command goes on from here"
+        goes_on = args.command in ("data", "record")
+        again = "; the same command goes on from here" if goes_on else ""
         print(f"\ninterrupted{again}", file=sys.stderr)
         return 130
     except (ValueError, OSError) as error:  # what users can mend, in one line

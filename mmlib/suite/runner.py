@@ -15,6 +15,7 @@ import re
 import shutil
 import signal
 import subprocess
+import symtable
 import sys
 import tempfile
 import time
@@ -67,17 +68,58 @@ def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
 
 
 def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
-    """Those of `names` that no cell after the parameters cell reads.
-
-    None where a cell is not plain Python: a magic's code is text, and an error is the kernel's.
-    """
+    """Those of `names` that no cell after the parameters cell reads before it assigns them anew."""
     start = next(i for i, c in enumerate(cells) if "parameters" in c["metadata"].get("tags", []))
-    code = "\n".join(c["source"] for c in cells[start + 1 :] if c["cell_type"] == "code")
-    try:
-        used = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)]
-    except SyntaxError:
+    pending, lost = set(names), set()
+    for cell in cells[start + 1 :]:
+        if cell["cell_type"] != "code":
+            continue
+        try:
+            statements = ast.parse(_plain_python(cell["source"])).body
+            for statement in statements:
+                pending -= _reads(statement)
+                overwritten = pending & _assigns(statement)
+                lost |= overwritten
+                pending -= overwritten
+        except SyntaxError:
+            return lost  # the kernel will say what is wrong with that cell
+    return pending | lost
+
+
+def _plain_python(source: str) -> str:
+    """A cell's source with IPython's magics turned into plain calls of get_ipython()."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager().transform_cell(source)
+
+
+def _reads(statement: ast.stmt) -> set[str]:
+    """Global names that a statement reads, also inside the functions and classes it defines."""
+    names = set()
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        names.add(statement.target.id)
+    for call in ast.walk(statement):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("get_ipython()"):
+            names |= set(re.findall(r"\w+", ast.unparse(call)))  # a magic's code is text
+    tables = [symtable.symtable(ast.unparse(statement), "<cell>", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        module = table.get_type() == "module"
+        names |= {
+            s.get_name()
+            for s in table.get_symbols()
+            if s.is_referenced() and (module or s.is_global())
+        }
+    return names
+
+
+def _assigns(statement: ast.stmt) -> set[str]:
+    """Names that a plain assignment binds."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
         return set()
-    return set(names) - {name.id for name in used if isinstance(name.ctx, ast.Load)}
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
 
 
 def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:

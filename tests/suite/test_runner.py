@@ -255,6 +255,7 @@ def test_parameters_cell_holds_plain_lines(tmp_path, line):
     [
         (["print(b)"], True),
         (["x = f'{b}'"], True),
+        (["b += 1"], True),
         (["b = b + 1"], True),
         (["def f():\n    return b"], True),
         (["x = [a for a in range(3) if a < b]"], True),
@@ -262,7 +263,11 @@ def test_parameters_cell_holds_plain_lines(tmp_path, line):
         (["%time g(b)"], True),
         (["%%time\nprint(b)"], True),
         (["!echo {b}"], True),
-        (["b, c = 3, 4"], False),
+        (["%matplotlib inline"], False),
+        (["def f(b):\n    return b"], False),
+        (["b = 3", "print(b)"], False),
+        (["b, c = 3, 4\nprint(b)"], False),
+        (["[b for b in range(3)]"], False),
         (["# b", "'b'", "x.b", "f(b=1)"], False),
         (["for in Python"], True),  # left for the kernel to say
     ],
