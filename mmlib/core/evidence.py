@@ -166,6 +166,13 @@ def header(**own: Any) -> dict[str, Any]:
     }
 
 
+def recorded_by(header: Mapping[str, Any], dataset: str, seed: int) -> Mapping[str, Any]:
+    """The machine, versions and data of a seed: of those that added to the record, or the first."""
+    added = header.get("added", ())
+    made = [one for one in added if dataset in one["data"] and seed in one["seeds"]]
+    return made[0] if made else header
+
+
 def machine() -> dict[str, Any]:
     """What figures may depend on: processor, instruction set that PyTorch uses, GPU."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None

@@ -7,30 +7,35 @@ import numpy as np
 import torch
 from scipy import stats
 
-from mmlib.core.evidence import Evidence, machine
+from mmlib.core.evidence import Evidence, machine, recorded_by
+from mmlib.core.jobs import Data
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
 CONFIDENCE = 0.999
 Figures = Mapping[tuple[str, str, int, str], float]
 
 
-def check_paired(live: Figures, evidence: Evidence) -> dict[str, Any]:
+def check_paired(live: Figures, evidence: Evidence, data: Mapping[str, Data]) -> dict[str, Any]:
     """Hold figures (data set, system, seed, metric) -> mean over items to the recorded ones.
 
-    Where instruction set and PyTorch are those of the record and PyTorch uses one thread, as
-    every recorded training does, a figure may differ by rounding; elsewhere by the seeds' spread,
-    each system's own: two draws from it differ by less in 999 of 1,000 cases. A figure that is no
+    Where this machine computes as the one that recorded the seed did, a figure may differ by
+    rounding: its instruction set and PyTorch are the same, PyTorch uses one thread, as every
+    recorded training does, and `data`, by data set, have the fingerprint on record. Processors
+    that differ in no instruction still add in another order, which trainings make large, and
+    their features of pictures tell. Elsewhere a figure may differ by the seeds' spread, each
+    system's own: two draws from it differ by less in 999 of 1,000 cases. A figure that is no
     number, or was not recorded, is outside.
 
     Returns what goes into checks.json.
     """
-    same = _is_same(evidence.header)
+    prints = {name: data[name].fingerprint for name, *_ in live if name in data}
     figures = []
     for (dataset, system, seed, metric), value in live.items():
         expected, width = float("nan"), 0.0
         means = evidence.means(dataset, system, metric)
         if seed in means.index:
             expected = float(means[seed])
+            same = _is_same(evidence.header, dataset, seed, prints.get(dataset))
             width = ROUNDING if same else max(ROUNDING, spread(means.to_numpy()))
         within = bool(abs(value - expected) <= width)
         figures.append(
@@ -49,13 +54,14 @@ def spread(means: np.ndarray) -> float:
     return float(quantile * means.std(ddof=1) * np.sqrt(2))
 
 
-def _is_same(header: Mapping[str, Any]) -> bool:
-    recorded, here = header["machine"], machine()
+def _is_same(header: Mapping[str, Any], dataset: str, seed: int, fingerprint: str | None) -> bool:
+    recorded, here = recorded_by(header, dataset, seed), machine()
     return (
-        recorded["processor"] == here["processor"]
-        and recorded["instructions"] == here["instructions"]
-        and header["versions"]["torch"] == torch.__version__.split("+")[0]
+        recorded["machine"]["processor"] == here["processor"]
+        and recorded["machine"]["instructions"] == here["instructions"]
+        and recorded["versions"]["torch"] == torch.__version__.split("+")[0]
         and torch.get_num_threads() == 1  # more of them add in another order
+        and fingerprint == recorded["data"].get(dataset)
     )
 
 

@@ -1,7 +1,8 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from mmlib.core.evidence import Evidence, evidence_dir
 from mmlib.core.experiment import SECONDS, as_text, canonical, run_jobs, tidy
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
+from mmlib.core.outline import alike, outline
 from mmlib.core.parallel import connect
 from mmlib.core.paths import write_atomic
 from mmlib.core.source import source_hash
@@ -42,7 +44,9 @@ def record(
     """Run a paper's whole grid for these seeds, and write `<folder>/<tier>/<paper>.parquet`.
 
     What the file holds of the same code, data and settings is kept, so that seeds can be added
-    later; jobs that are finished are not run again; every ten minutes the file is written anew.
+    later, also on another machine, whose arithmetic gives the same data (`mmlib.core.outline`):
+    the header's `added` then says which seeds are whose. Jobs that are finished are not run
+    again; every ten minutes the file is written anew.
     cluster: a Dask scheduler's address; on it stages that measure time have one job at a time.
     Raises DataError for a paper without evidence, a scheduler that does not answer, and what
     loading its data raises.
@@ -56,6 +60,7 @@ def record(
     head = records.header(
         paper=experiment.PAPER, tier=tier, source=source_hash(*experiment.MODULES),
         data={name: own.fingerprint for name, own in data.items()},
+        outlines={name: outline(own) for name, own in data.items()},
         settings={name: asdict(experiment.budget(tier, name)) for name in data},
     )  # fmt: skip
     stages = experiment.stages(tier, data, seeds)
@@ -97,20 +102,43 @@ def _kept(folder: Path, head: dict[str, Any], experiment: ModuleType) -> Evidenc
     except DataError:
         return None
     if old.header.get("source") != head["source"]:
+        _announce(folder, head, list(old.header["data"]), "code")
         return None
     same = [
         name
         for name in head["data"]
-        if all(old.header[part].get(name) == head[part][name] for part in ("data", "settings"))
+        if old.header["settings"].get(name) == head["settings"][name]
+        and _same_data(old.header, head, name)
     ]
+    changed = [name for name in head["data"] if name in old.header["data"] and name not in same]
+    if changed:
+        _announce(folder, head, changed, "data or settings")
     others = [name for name in old.header["data"] if name not in head["data"]]
-    for part in ("data", "settings"):
-        head[part] = {name: old.header[part][name] for name in others} | head[part]
+    begun = dict(old.header)
+    for part in ("data", "outlines", "settings"):
+        known = old.header.get(part, {})
+        head[part] = {name: known[name] for name in others if name in known} | head[part]
+        begun[part] = {name: known[name] for name in [*same, *others] if name in known}
     rows = old.table[old.table.dataset.isin([*same, *others])]
     for dataset, system in _changed(old, head["tier"], experiment):
         if dataset in same:
             rows = rows[~((rows.dataset == dataset) & (rows.system == system))]
-    return Evidence(rows, old.header) if len(rows) else None
+    return Evidence(rows, begun) if len(rows) else None
+
+
+def _announce(folder: Path, head: Mapping[str, Any], names: Sequence[str], other: str) -> None:
+    """Say, before hours pass, that a record will be replaced: the user may want to keep it."""
+    path = folder / f"{head['paper']}.parquet"
+    told = f"what it holds of {', '.join(names)} is of other {other} and will be replaced"
+    print(f"{path}: {told}", file=sys.stderr)
+
+
+def _same_data(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
+    """Whether a data set is what it was, perhaps computed on another machine."""
+    if old["data"].get(name) == new["data"][name]:
+        return True
+    outlines = old.get("outlines", {})
+    return name in outlines and alike(outlines[name], new["outlines"][name])
 
 
 def _changed(found: Evidence, tier: str, experiment: ModuleType) -> list[tuple[str, str]]:
@@ -134,10 +162,43 @@ def _merged(
     table = tidy(jobs, answers, data)
     if kept is not None:
         table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
+        head = _with_origins(head, kept.header, jobs)
     seconds = table.value[table.metric == SECONDS].astype(float).sum()
     return Evidence(
         table, {**head, "cpu_seconds": round(seconds), "seeds": Evidence(table, head).seeds}
     )
+
+
+def _with_origins(
+    here: dict[str, Any], begun: Mapping[str, Any], jobs: Sequence[Job]
+) -> dict[str, Any]:
+    """The header of a record that was begun elsewhere, perhaps, and goes on here.
+
+    The machine that began it stands at the top, others with their data and seeds in `added`: a
+    figure is held to the seeds of its like.
+    """
+    origin = ("commit", "versions", "python", "machine")
+    names = dict.fromkeys(job.dataset for job in jobs)
+    data, seeds = {name: here["data"][name] for name in names}, {job.seed for job in jobs}
+    added = [
+        {**one, "data": {name: p for name, p in one["data"].items() if name in begun["data"]}}
+        for one in begun.get("added", ())
+    ]
+
+    def is_ours(one: Mapping[str, Any]) -> bool:
+        return (
+            all(one[name] == here[name] for name in ("machine", "versions"))
+            and all(one["data"].get(name, data[name]) == data[name] for name in data)
+        )  # fmt: skip
+
+    top = here if is_ours(begun) else {name: begun[name] for name in origin}
+    if top is not here:
+        if not (own := next(filter(is_ours, added), None)):
+            own = {**{name: here[name] for name in origin}, "data": {}, "seeds": []}
+            added.append(own)
+        own |= {"data": own["data"] | data, "seeds": sorted(seeds.union(own["seeds"]))}
+    merged = {**here, **top, "data": here["data"] | begun["data"]}
+    return {**merged, "added": added} if added else merged
 
 
 def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:

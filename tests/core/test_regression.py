@@ -5,7 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from tiny_jobs import DATA, jobs
+from tiny_jobs import DATA, Numbers, jobs
 
 from mmlib.core import evidence as records
 from mmlib.core import regression
@@ -30,11 +30,18 @@ def made_up() -> Evidence:
         values[:5] += level - np.nanmean(values)
         history = [] if name == "closed" else [{"dev_loss": 1.0}]
         answers.append(Answer({"test": {"AUC": values}}, history))
-    return Evidence(tidy(grid, answers, DATA), header(paper="tiny", tier="world"))
+    data = {name: own.fingerprint for name, own in DATA.items()}
+    return Evidence(tidy(grid, answers, DATA), header(paper="tiny", tier="world", data=data))
 
 
-def red(live, evidence) -> list[bool]:
-    return [not figure["within"] for figure in check_paired(live, evidence)["figures"]]
+def recorded_data(evidence) -> dict:
+    """Data sets with the fingerprints on record."""
+    return {name: Numbers(own) for name, own in evidence.header["data"].items()}
+
+
+def red(live, evidence, data=None) -> list[bool]:
+    data = recorded_data(evidence) if data is None else data
+    return [not figure["within"] for figure in check_paired(live, evidence, data)["figures"]]
 
 
 def means(evidence, dataset, system, metric="AUC") -> dict[int, float]:
@@ -77,23 +84,37 @@ def test_every_swap_in_the_record_turns_the_check_red(monkeypatch):
     check_swaps(evidence, [name for name in evidence.datasets if name != "unlabelled"])
 
 
-@pytest.mark.parametrize("what", ["instructions", "processor", "torch"])
+@pytest.mark.parametrize("what", ["instructions", "processor", "torch", "arithmetic"])
 def test_elsewhere_each_systems_own_spread_counts(what):
     evidence = made_up()
     head = json.loads(json.dumps(evidence.header))
-    head["versions" if what == "torch" else "machine"][what] = "other"
-    elsewhere = Evidence(evidence.table, head)
+    if what == "arithmetic":  # the same instructions, but other features of the same pictures
+        head["data"]["even"] = "other"
+    else:
+        head["versions" if what == "torch" else "machine"][what] = "other"
+    elsewhere, data = Evidence(evidence.table, head), recorded_data(evidence)
     for name in LEVELS:
         own = np.array(list(means(evidence, "even", name).values()))
         width = max(ROUNDING, spread(own))
         for off, outside in ((0.99 * width, False), (1.01 * width, True)):
             for sign in (-1, 1):
                 figure = {("even", name, 3, "AUC"): own[3] + sign * off}
-                assert red(figure, elsewhere) == [outside]
+                assert red(figure, elsewhere, data) == [outside]
                 assert red(figure, evidence) == [off > ROUNDING]
     assert spread(np.full(10, 55.0)) == 0
     assert spread(np.array(list(means(evidence, "even", "a").values()))) > 10
     assert spread(np.array(list(means(evidence, "even", "b").values()))) < ROUNDING
+
+
+def test_a_seed_is_held_to_the_machine_that_recorded_it():
+    evidence = made_up()
+    added = {**evidence.header, "data": {"even": "of another machine"}, "seeds": [3]}
+    record = Evidence(evidence.table, {**evidence.header, "added": [added]})
+    off = {seed: {("even", "a", seed, "AUC"): means(evidence, "even", "a")[seed] + 2 * ROUNDING}
+           for seed in (2, 3)}  # fmt: skip
+    here, there = recorded_data(evidence), {"even": Numbers("of another machine")}
+    assert [red(off[seed], record, here) for seed in (2, 3)] == [[True], [False]]
+    assert [red(off[seed], record, there) for seed in (2, 3)] == [[False], [True]]
 
 
 def test_with_several_threads_the_seeds_spread_counts(monkeypatch):
@@ -124,7 +145,7 @@ def test_no_number_and_what_was_not_recorded_are_outside():
         ("even", "closed", 5, "AUC"): 55.0,
     }
     assert red(live, evidence) == [True] * 5 + [False] * 2
-    told = check_paired(live, evidence)
+    told = check_paired(live, evidence, recorded_data(evidence))
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["figures"][0]["value"] is None
     assert told["figures"][2]["expected"] is None

@@ -270,11 +270,11 @@ CHECK = """\
 from types import SimpleNamespace
 import pandas as pd
 from mmlib.core import evidence, regression
-head = {{"tier": "world", "paper": "tiny", "versions": {{"torch": "of another"}}}}
+head = {{"tier": "world", "paper": "tiny", "versions": {{"torch": "of another"}}, "data": {{}}}}
 head["machine"] = evidence.machine()
 means = pd.Series([{auc} - 1, {auc}, {auc} + 1])
 record = SimpleNamespace(header=head, means=lambda *_: means)
-check = regression.check_paired({{("coco", "AP", 1, "AUC"): 93.1}}, record)
+check = regression.check_paired({{("coco", "AP", 1, "AUC"): 93.1}}, record, {{}})
 regression.print_check(check)
 """
 GOOD = "coco/AP/AUC, seed 1: within tolerance\n"

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import tiny_jobs
-from tiny_jobs import Numbers, Settings
+from tiny_jobs import DATA, Numbers, Settings
 
 from mmlib.core import evidence, experiment
 from mmlib.core.errors import DataError
@@ -62,9 +62,37 @@ def test_seeds_and_data_sets_are_added_to_what_is_kept(tmp_path):
     assert len(trained(other)) == 10
 
 
+def test_another_machine_adds_seeds_and_is_named(tmp_path, monkeypatch):
+    there = {name: Numbers("by other arithmetic", own.items) for name, own in DATA.items()}
+    monkeypatch.setattr(record, "outline", lambda own: {"exact": own.items, "sketches": []})
+    make(tmp_path, range(2))
+    monkeypatch.setattr(record, "room", tiny_jobs.room(data=there))
+    make(tmp_path, range(3), ["odd"])
+    found = make(tmp_path, range(4))
+    assert len(trained(tmp_path)) == 8 + 2 + 2 + 4  # none of those on record
+    head = found.header
+    assert head["data"] == {"odd": "odd", "even": "even"}
+    assert head["seeds"] == [0, 1, 2, 3]
+    (added,) = head["added"]
+    assert added["data"] == dict.fromkeys(("odd", "even"), "by other arithmetic")
+    assert added["seeds"] == [2, 3]
+    assert evidence.recorded_by(head, "odd", 3) == added
+    assert evidence.recorded_by(head, "odd", 1) == head
+    monkeypatch.setattr(record, "room", tiny_jobs.room())  # the first machine goes on
+    again = make(tmp_path, range(5)).header
+    assert (again["data"], again["added"]) == (head["data"], head["added"])
+    other = {**DATA, "odd": Numbers("odd", 7)}  # other data there, and no outline that agrees
+    monkeypatch.setattr(record, "room", tiny_jobs.room(data={**other, "odd": Numbers("new", 7)}))
+    anew = make(tmp_path, range(1))
+    assert anew.header["data"] == {"odd": "new", "even": "even"}
+    assert sorted(set(anew.table.seed[anew.table.dataset == "odd"])) == [0]
+    assert evidence.recorded_by(anew.header, "odd", 0)["data"]["odd"] == "new"
+
+
 @pytest.mark.parametrize("change", ["settings", "data", "source", "system"])
-def test_what_has_changed_is_recorded_anew(tmp_path, monkeypatch, change):
+def test_what_has_changed_is_recorded_anew(tmp_path, monkeypatch, capsys, change):
     make(tmp_path, range(1))
+    assert "replaced" not in capsys.readouterr().err
     if change == "settings":
         monkeypatch.setattr(record, "room", tiny_jobs.room({"odd": Settings(epochs=4)}))
     elif change == "data":
@@ -76,6 +104,10 @@ def test_what_has_changed_is_recorded_anew(tmp_path, monkeypatch, change):
     else:  # two systems trade their other columns
         monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("b", "a")))
     found = make(tmp_path, range(1))
+    told = {"settings": "of odd is of other data or settings and will be replaced",
+            "data": "of odd is of other data or settings and will be replaced",
+            "source": "of odd, even is of other code and will be replaced"}  # fmt: skip
+    assert told.get(change, "") in capsys.readouterr().err
     monkeypatch.setattr(evidence, "source_hash", lambda *modules: found.header["source"])
     anew = {"settings": 2, "data": 2, "source": 4, "system": 4}[change]
     assert len(trained(tmp_path)) == 4 + anew
