@@ -21,24 +21,27 @@ def outline(data: Any) -> dict[str, Any]:
     """What data hold: `exact`, a hash of all but fractions, and `sketches` of the fractions.
 
     Looks into containers, arrays, tensors and the public attributes of objects. Of an array of
-    fractions the hash has the shape, and a sketch (2,) its root mean square and its projection on
-    a random direction, to which every element counts alike; of a memory-mapped array only some
-    rows count. Of a path only the last name counts.
+    fractions the hash has the shape, and a sketch, "RMS ALONG", its root mean square and its
+    projection on a random direction, to which every element counts alike; of a memory-mapped array
+    only some rows count. Of a path only the last name counts.
     """
-    digest, sketches = hashlib.sha256(), list[list[float]]()
+    digest, sketches = hashlib.sha256(), list[str]()
     _read(data, digest, sketches)
     return {"exact": digest.hexdigest()[:16], "sketches": sketches}
 
 
 def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two outlines are of the same data, but for rounding."""
-    a, b = (np.array(found["sketches"], dtype=float).reshape(-1, 2) for found in (one, other))
+    a, b = (
+        np.array([text.split() for text in found["sketches"]], dtype=float).reshape(-1, 2)
+        for found in (one, other)
+    )
     if one["exact"] != other["exact"] or a.shape != b.shape:
         return False
     return bool((np.abs(a - b) <= TOLERANCE * np.abs(a[:, :1])).all())
 
 
-def _read(part: Any, digest: Any, sketches: list[list[float]]) -> None:
+def _read(part: Any, digest: Any, sketches: list[str]) -> None:
     if isinstance(part, Tensor):
         part = part.detach().cpu().float().numpy() if part.is_floating_point() else part.numpy()
     if isinstance(part, np.memmap):
@@ -62,7 +65,9 @@ def _read(part: Any, digest: Any, sketches: list[list[float]]) -> None:
             _read(one, digest, sketches)
     elif isinstance(part, str | PurePath):
         digest.update(f"{PurePath(part).name if str(part).startswith('/') else part};".encode())
-    elif part is None or isinstance(part, int | float | bytes | np.generic):
+    elif isinstance(part, float | np.floating):
+        sketches.append(f"{part:.6g} 0")
+    elif part is None or isinstance(part, int | bytes | np.generic):
         digest.update(f"{part!r};".encode())
     else:
         kind = type(part)
@@ -79,10 +84,10 @@ def _has_fractions(part: Any) -> bool:
     return isinstance(part, np.ndarray) and part.dtype.kind == "f"
 
 
-def _sketch(array: np.ndarray) -> list[float]:
+def _sketch(array: np.ndarray) -> str:
     """An array's root mean square, and its projection on a direction that is always the same."""
     flat = np.nan_to_num(np.ravel(array).astype(np.float32), posinf=0, neginf=0)
     rms = float(np.sqrt(np.mean(np.square(flat, dtype=np.float64)))) if flat.size else 0.0
     direction = np.random.default_rng(0).standard_normal(flat.size, dtype=np.float32)
     along = float(np.sum(flat * direction, dtype=np.float64)) / np.sqrt(max(flat.size, 1))
-    return [float(f"{rms:.6g}"), float(f"{along:.6g}")]
+    return f"{rms:.6g} {along:.6g}"

@@ -17,6 +17,7 @@ class Split:
     ids: np.ndarray
     truth: tuple[np.ndarray, ...]
     folder: str = "/one/machine/bert"
+    scale: float = 1.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,9 @@ def test_rounding_a_folder_and_a_kept_hash_are_no_difference():
     data = made_up()
     own = data.splits["test"]
     rounded = own.features * (1 + 1e-6 * np.sign(own.features - 0.1))
-    near = changed(data, features=rounded.astype(np.float32), folder="/another/bert")
+    near = changed(
+        data, features=rounded.astype(np.float32), folder="/another/bert", scale=1.7000001
+    )
     assert near.fingerprint
     assert alike(outline(data), outline(near))
     assert outline(data) == outline(data)
@@ -65,6 +68,7 @@ def test_rounding_a_folder_and_a_kept_hash_are_no_difference():
         lambda own: {"truth": own.truth[::-1]},
         lambda own: {"truth": (own.truth[0], own.truth[1] + 0.01)},
         lambda own: {"folder": "/one/machine/other"},
+        lambda own: {"scale": 1.71},
     ],
 )
 def test_what_has_changed_is_another(change):
