@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
   distclean
 
 help:
-	@echo 'make run         set up, execute the notebooks, print the summary (ARGS="01 --seeds 5")'
+	@echo 'make run         set up, execute the notebooks, print the summary (ARGS="00 --seeds 5")'
 	@echo 'make test        set up, then lint, types, unit tests, regression check of the notebooks'
 	@echo 'make lab         open the notebooks in JupyterLab'
 	@echo 'make lint        ruff, import-linter, the rules for notebooks; make types: mypy'

@@ -11,6 +11,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from mmlib.core.effects import crossed
@@ -92,6 +93,7 @@ def training_curves(
             x, colour = range(1, len(history) + 1), (colours or {}).get(name)
             axis.plot(x, [h[key] for h in history], ".-", label=name, color=colour)
         axis.set(xlabel="epoch", ylabel=words)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         if epochs:
             axis.set_xlim(0.5, epochs + 0.5)
     axes[1].legend(fontsize=8)

@@ -10,7 +10,7 @@ answers their intervals are about half as wide as those of recalls in pools. A s
 The paper says all this of both of its data sets, so each collection counts. That was changed after
 a first reading of the record, with six seeds, which pooled the two as declared: an interval over
 two parts has one degree of freedom. Pooled, K1, K2, K2b, K5, K6 and K8 would be undecided in the
-world with ten seeds, and all other verdicts the same.
+world with twenty seeds, and all other verdicts the same.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
