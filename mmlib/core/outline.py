@@ -46,26 +46,29 @@ def _read(part: Any, digest: Any, sketches: list[str]) -> None:
         part = part.detach().cpu().float().numpy() if part.is_floating_point() else part.numpy()
     if isinstance(part, np.memmap):
         part = part[np.linspace(0, len(part) - 1, ROWS).astype(int)]
+    named = isinstance(part, Mapping)
+    if named:  # its order may be that of a set, which changes
+        names = sorted(part, key=str)
+        digest.update(repr([str(name) for name in names]).encode())
+        part = [part[name] for name in names]
     if isinstance(part, list | tuple) and part and all(map(_has_fractions, part)):
-        digest.update(repr([np.shape(one) for one in part]).encode())
-        part = np.concatenate([np.ravel(one) for one in part])
+        shapes = [np.shape(one) for one in part]
+        if not named or not any(shapes):  # arrays of different names may differ in size by far
+            digest.update(repr(shapes).encode())
+            part = np.concatenate([np.ravel(one) for one in part])
     if isinstance(part, np.ndarray) and part.dtype != object:
         digest.update(f"{part.shape}{part.dtype.kind}".encode())
         if _has_fractions(part):
             sketches.append(_sketch(part))
         else:
             digest.update(np.ascontiguousarray(part).tobytes())
-    elif isinstance(part, Mapping):
-        for name in part:
-            digest.update(f"{name}:".encode())
-            _read(part[name], digest, sketches)
     elif isinstance(part, list | tuple | np.ndarray | range):
         digest.update(f"{len(part)}[".encode())
         for one in part:
             _read(one, digest, sketches)
     elif isinstance(part, str | PurePath):
         digest.update(f"{PurePath(part).name if str(part).startswith('/') else part};".encode())
-    elif isinstance(part, float | np.floating):
+    elif _has_fractions(part):
         sketches.append(f"{part:.6g} 0")
     elif part is None or isinstance(part, int | bytes | np.generic):
         digest.update(f"{part!r};".encode())
@@ -81,7 +84,8 @@ def _read(part: Any, digest: Any, sketches: list[str]) -> None:
 
 
 def _has_fractions(part: Any) -> bool:
-    return isinstance(part, np.ndarray) and part.dtype.kind == "f"
+    is_array = isinstance(part, np.ndarray) and part.dtype.kind == "f"
+    return is_array or isinstance(part, float | np.floating)
 
 
 def _sketch(array: np.ndarray) -> str:

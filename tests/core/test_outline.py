@@ -78,6 +78,14 @@ def test_what_has_changed_is_another(change):
 
 def test_names_words_and_weights_count():
     data = made_up()
+    turned = replace(data, splits=dict(reversed(data.splits.items())))
+    assert outline(turned) == outline(data)  # the order of a mapping does not
+    counts = {"dog": 1.5, "cat": 2.5}
+    assert alike(outline(counts), outline({"cat": 2.5000001, "dog": 1.5}))
+    assert not alike(outline(counts), outline({"cat": 1.5, "dog": 2.5}))
+    assert len(outline(counts)["sketches"]) == 1
+    large = {"mean": np.full(9, 1e6), "deviation": np.full(9, 0.1)}
+    assert not alike(outline(large), outline({**large, "deviation": np.full(9, 0.2)}))
     for other in (
         replace(data, splits={"train": data.splits["train"], "val": data.splits["test"]}),
         replace(data, words=("cat", "dog")),
