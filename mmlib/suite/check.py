@@ -16,7 +16,6 @@ from mmlib.core.errors import DataError, Problem
 from mmlib.data import (
     cite,
     clue,
-    eccv_cxc,
     flickr8k,
     judgments,
     karpathy,
@@ -475,7 +474,7 @@ def _snli_ve(report: Report) -> None:
                 images[split].add(fields["image"])
         _expect_rows(report, path, found, expected)
         report.counts.append(f"{split} {found} pairs of {len(images[split])} images")
-    tests = {**_karpathy_names("flickr30k"), **_flickr8k_test()}
+    tests = {**_karpathy_names(), **_flickr8k_test()}
     _overlaps(report, images, {"its own dev images": images["dev"]})
     _overlaps(report, images, {"its own test images": images["test"]})
     _overlaps(report, images, tests)
@@ -490,14 +489,14 @@ def _overlaps(report: Report, ours: dict[str, set[str]], tests: dict[str, set[st
                 report.notes.append(f"{split} shows {shared} of the {len(names)} {what}")
 
 
-def _karpathy_names(name: str) -> dict[str, set[str]]:
-    """Image names of Karpathy's validation and test split of a data set; empty where absent."""
-    path = registry.find("karpathy").folder / f"dataset_{name}.json"
+def _karpathy_names() -> dict[str, set[str]]:
+    """Image names of Karpathy's validation and test split of Flickr30K; empty where absent."""
+    path = registry.find("karpathy").folder / "dataset_flickr30k.json"
     found: dict[str, set[str]] = {}
     if path.is_file():
         for item in karpathy.read_images(path):
             if not isinstance(item, Problem) and item.part in ("val", "test"):
-                title = f"{item.part} images of Karpathy's {name}"
+                title = f"{item.part} images of Karpathy's flickr30k"
                 found.setdefault(title, set()).add(item.name)
     return found
 
@@ -510,73 +509,12 @@ def _flickr8k_test() -> dict[str, set[str]]:
     return {"test images of Flickr8k": set(names)}
 
 
-CXC_CROSS = eccv_cxc.CXC_CROSS
-ECCV_PAIRS = eccv_cxc.ECCV_PAIRS
-
-
-def _cxc(report: Report) -> None:
-    images: dict[str, set[int]] = {}
-    for split, expected in CXC_CROSS.items():
-        path = eccv_cxc.cxc_file(split, report.folder)
-        problems = [p for *_, some in eccv_cxc.cxc_rows(path) for p in some]
-        report.problems += problems
-        if problems:
-            continue
-        try:
-            table = eccv_cxc.read_cxc(split, report.folder)
-        except DataError as error:
-            report.add_error(error, path)
-            continue
-        cross = table[table["cross"]]
-        _expect_rows(report, path, len(cross), expected)
-        images[f"{split} judges pairs on"] = set(cross["image"])
-        report.counts.append(
-            f"{split} {len(cross)} pairs with another image's caption, {int(cross['label'].sum())} "
-            f"of them {eccv_cxc.POSITIVE:g} or more"
-        )
-    _coco_overlaps(report, images)
-
-
-def _eccv(report: Report) -> None:
-    for direction, expected in ECCV_PAIRS.items():
-        path = report.folder / f"eccv_{direction}.json"
-        try:
-            found = eccv_cxc.read_eccv(direction, report.folder)
-        except DataError as error:
-            report.add_error(error, path)
-            continue
-        sizes = (len(found), sum(map(len, found.values())))
-        if sizes != expected:
-            what = "{} queries with {} positives instead of {} with {}".format(*sizes, *expected)
-            report.add(path, None, what)
-        report.counts.append(f"{direction}: {sizes[0]} queries, {sizes[1]} positives")
-    if report.usable:
-        images = eccv_cxc.eccv_images(report.folder)
-        _coco_overlaps(report, {"its positives lie on": images})
-
-
-def _coco_overlaps(report: Report, images: dict[str, set[int]]) -> None:
-    """How many of Karpathy's validation and test images of MS-COCO are judged here."""
-    tests = _karpathy_names("coco")
-    if not tests:
-        report.notes.append("not compared with Karpathy's split of MS-COCO, which is not here")
-    for what, names in tests.items():
-        numbers = {eccv_cxc.coco_number(name) for name in names}
-        for title, own in images.items():
-            if shared := len(own & numbers):
-                report.notes.append(
-                    f"{title} {shared} of the {len(numbers)} {what}: for tests, not for training"
-                )
-
-
 CHECKS: dict[str, Callable[[Report], None]] = {
     "flickr8k": _flickr8k,
     "clue": _clue,
     "cite": _cite,
     "sick": _sick,
     "snli_ve": _snli_ve,
-    "cxc": _cxc,
-    "eccv_caption": _eccv,
     "ud_english_ewt": _ud,
     "karpathy": _karpathy,
     "flickr30k": _photographs,

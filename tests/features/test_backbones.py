@@ -95,12 +95,12 @@ def test_names_that_do_not_exist(tmp_path):
         load_backbone("resnet50", tmp_path / "none.pth")
 
 
-def test_no_network_says_what_to_do(monkeypatch):
+def test_no_network_says_what_to_do(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise backbones.urllib.error.URLError("no route")
 
     monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
-    monkeypatch.setenv("TORCH_HOME", "nowhere")
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(DataError, match="--weights FILE"):
         load_backbone("densenet169")
 
