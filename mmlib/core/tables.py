@@ -59,14 +59,16 @@ def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataF
     """Our results beside the paper's: a row a system, a column pair (paper, ours) a metric.
 
     ours: columns system, metric, seed, value (one data set). A cell of ours is the mean over
-    seeds with the standard deviation over seeds; "–" stands where there is nothing.
+    seeds with the standard deviation over seeds, where these differ; "–" stands for nothing.
     """
     columns = {}
     for metric in paper.columns:
         own = ours[ours.metric == metric].groupby("system").value
         columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))
         columns[metric, "ours"] = own.agg(
-            lambda v: f"{v.mean():.{digits}f}" + (f" ± {v.std():.{digits}f}" if len(v) > 1 else "")
+            lambda v: (
+                f"{v.mean():.{digits}f}" + (f" ± {v.std():.{digits}f}" if v.nunique() > 1 else "")
+            )
         )
     table = pd.DataFrame(columns)
     order = [*paper.index, *(s for s in table.index if s not in paper.index)]
