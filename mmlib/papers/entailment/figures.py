@@ -174,6 +174,7 @@ def mining_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if f"{name}, true" in known:
             row |= {"true": total(f"{name}, true")}
             row |= {"precision, %": 100 * row["true"] / max(row["pairs"], 1),
+                    "of the true candidates, %": 100 * row["true"] / total("candidates, true"),
                     "of all true pairs, %": 100 * row["true"] / total("true")}  # fmt: skip
         rows[{"mined": "the judge", "candidates": "all candidates"}.get(name, name)] = row
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
@@ -183,13 +184,13 @@ def mining_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def retrieval_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """A row a rung: RSUM and every other figure, means over seeds; "↓" where dev still rose."""
+    """A row a rung: RSUM and every other figure, means over seeds; "↗" where dev still rose."""
     names = [*(r["system"] for r in RANKED), *(r.system for r in rungs(evidence.header["tier"]))]
     shown = ("RSUM", "mAP", "E@10", "E@30", "E@10, rarity", "mAP, people", "P@1, people",
              "E@10, judge", "E@30, judge")  # fmt: skip
     rows = {}
     for name in (name for name in names if evidence.has(dataset, name, "RSUM")):
-        late = " ↓" if evidence.unfinished(dataset, name) else ""
+        late = " ↗" if evidence.unfinished(dataset, name) else ""
         known = [metric for metric in shown if evidence.has(dataset, name, metric)]
         rows[name + late] = {m: evidence.means(dataset, name, m).mean() for m in known}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)

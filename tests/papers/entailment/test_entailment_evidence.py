@@ -175,7 +175,7 @@ def test_tables_4_and_5_stand_beside_the_papers():
 
 def test_a_late_dev_curve_is_flagged():
     table = figures.retrieval_table(WORLD, "world")
-    assert "CLIP-like, both (all) ↓" in table.index  # its made-up curve rises to the end
+    assert "CLIP-like, both (all) ↗" in table.index  # its made-up curve rises to the end
     assert "Oracle" in table.index
 
 
