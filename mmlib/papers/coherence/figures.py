@@ -314,7 +314,7 @@ def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:
     for axis, name in zip(axes, names, strict=True):
         values = evidence.values(dataset, name, "MedR", split="pools")[:most]
         axis.boxplot(list(values), tick_labels=[str(seed) for seed in evidence.seeds[:most]])
-        axis.set(title=name, xlabel="seed")
+        axis.set(title=f"{name}, {dataset}", xlabel="seed")
     axes[0].set(ylabel="MedR of 50 pools")
     return figure
 
@@ -353,7 +353,8 @@ def gap_figure(evidence: Evidence, dataset: str) -> Figure:
         gap, rank = (evidence.values(dataset, one.system, m)[0] for m in ("gap", "rank"))
         axis.plot(gap, rank, ".", alpha=0.4)
         axis.axvline(0.2, color="#333333", linewidth=0.8, linestyle="--")
-        axis.set(xlabel="Δ, best cosine minus second best", yscale="log", title=one.system)
+        axis.set(xlabel="Δ, best cosine minus second best", yscale="log")
+        axis.set_title(f"{one.system}, {dataset}")
     axes[0].set(ylabel="rank of the text's own picture")
     return figure
 
@@ -528,12 +529,12 @@ def sweep_figure(evidence: Evidence, dataset: str) -> Figure:
         means.append(own.mean())
     left.plot(means, "o-", color=plots.COLOURS[0])
     left.set_xticks(range(len(known)), [f"{value:g}" for value in sorted(known)])
-    left.set(xlabel="λ_cls", ylabel="mean log2 rank, ours")
+    left.set(xlabel="λ_cls", ylabel="mean log2 rank, ours", title=dataset)
     table = paper_values("coherence", "figure8_left_code")
     right.errorbar(range(len(table)), table["MedR"], table["MedR_std"], color=plots.COLOURS[1],
                    marker="o", capsize=3)  # fmt: skip
     right.set_xticks(range(len(table)), [f"{value:g}" for value in table["lambda_cls"]])
-    right.set(xlabel="λ_cls (authors)", ylabel="MedR, authors'")
+    right.set(xlabel="λ_cls (authors)", ylabel="MedR, authors'", title="CITE++")
     return figure
 
 
