@@ -172,8 +172,7 @@ CLAIMS = (
         "K4", "selective refinement improves almost all systems",
         "8 of 9 systems on CITE++, 5 of 8 on Clue",
         "log2 rank, unrefined − refined, mean over all that refine, ours too", UNIT, TENTH,
-        TENTH_WHY,
-        every=True, effects=_gains(_refined),
+        TENTH_WHY, every=True, effects=_gains(_refined),
     ),
     Claim(
         "K4b", "refinement hurts Irrelevant", "MedR 18.7 → 20.3 (Clue)",
