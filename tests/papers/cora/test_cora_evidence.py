@@ -123,8 +123,9 @@ def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     tables, drawn = figures.everything(evidence)
     assert set(drawn) == {"overview", "curves", "parse_errors_world", "times_world"}
     kinds = (
-        "results trained_out table1 table3 table4 leads attributes entities families times".split()
-    )
+        "results trained_out table1 table3 table4 leads attributes entities families times "
+        "parse_errors"
+    ).split()
     assert set(tables) == {f"{kind}_world" for kind in kinds} | {"table2"}
     assert len(tables["results_world"]) == len(experiment.systems("world", "world")) - 2
     assert tables["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
@@ -143,6 +144,10 @@ def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     gain = rsum(evidence, "Sequence, words shuffled") - rsum(evidence, "Sequence, CORA's rest")
     told = tables["leads_world"].loc[("Sequence, words shuffled", "Sequence, CORA's rest")]
     assert told.RSUM == pytest.approx(gain, abs=0.06)
+    hurt = evidence.means("world", "CORA", "RSUM, edge 30 %") - rsum(evidence, "CORA")
+    told = tables["parse_errors_world"].loc[("edge", 30)]
+    assert told.RSUM == pytest.approx(hurt.mean(), abs=0.06)
+    assert told["95 % low"] <= told.RSUM <= told.high
     assert list(tables["entities_world"].index) == [
         ("image → entity", "most frequent first"), ("image → entity", "CORA"),
         ("entity → image", "random order"), ("entity → image", "CORA"),
