@@ -71,12 +71,7 @@ class Evidence:
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
-        return [system for name, system in self._systems if name == dataset]
-
-    @cached_property
-    def _systems(self) -> list[tuple[str, str]]:
-        rows = self.table[["dataset", "system"]].drop_duplicates()
-        return list(rows.itertuples(index=False, name=None))
+        return list(dict.fromkeys(s for name, _, s, _ in self._cubes if name == dataset))
 
     def metrics(self, dataset: str, system: str, split: str = "test") -> list[str]:
         """The metrics of a system's values."""

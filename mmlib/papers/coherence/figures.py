@@ -353,8 +353,8 @@ def gap_figure(evidence: Evidence, dataset: str) -> Figure:
         gap, rank = (evidence.values(dataset, one.system, m)[0] for m in ("gap", "rank"))
         axis.plot(gap, rank, ".", alpha=0.4)
         axis.axvline(0.2, color="#333333", linewidth=0.8, linestyle="--")
-        axis.set(xlabel="Δ, best cosine minus second best", yscale="log")
-        axis.set_title(f"{one.system}, {dataset}")
+        title = f"{one.system}, {dataset}"
+        axis.set(xlabel="Δ, best cosine minus second best", yscale="log", title=title)
     axes[0].set(ylabel="rank of the text's own picture")
     return figure
 

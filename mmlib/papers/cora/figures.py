@@ -15,6 +15,7 @@ from mmlib.core import plots
 from mmlib.core.claims import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import KS, rank_images_and_captions
+from mmlib.core.tables import mean_and_deviation
 from mmlib.papers.cora.data import FAMILY, Captions
 from mmlib.papers.cora.experiment import (
     BAG,
@@ -260,7 +261,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     rows = {}
     for name in with_rows(evidence, dataset, ORDER):
         by = recalls(evidence, dataset, name).groupby("metric", sort=False).value
-        row = by.agg(lambda v: f"{v.mean():.1f}" + (f" ± {v.std():.1f}" if v.std() > 1e-6 else ""))
+        row = by.agg(mean_and_deviation)
         rows[name + (" ↗" if evidence.unfinished(dataset, name) else "")] = row
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -303,6 +304,12 @@ def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1).astype(object).fillna("–")
 
 
+def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dict[str, float]:
+    """The mean of changes of RSUM (seeds, items), with its interval over seeds and clusters."""
+    one = crossed(changes, evidence.clusters(dataset))
+    return {"RSUM": one.effect, "95 % low": one.low, "high": one.high}
+
+
 def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What each change gives, alone and together: RSUM of a system minus that of another one.
 
@@ -315,8 +322,8 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     pairs += [(control, TWO_STEP.system) for control in controls]
     rivals = (CORA.system, OURS.system, ENSEMBLE.system, ours)
     pairs += [(rival, control) for rival in rivals for control in controls]
-    rivals = (ours, "CORA, authors' form", "CORA, eqs. 2 to 4 as printed", GOLD.system)
-    pairs += [(rival, CORA.system) for rival in rivals]
+    variants = (ours, "CORA, authors' form", "CORA, eqs. 2 to 4 as printed", GOLD.system)
+    pairs += [(variant, CORA.system) for variant in variants]
     pairs += [(ours, OURS.system), (CORA.system, TWO_STEP.system), (TWO_STEP.system, "HARD")]
     pairs += [("CORA", "HARD"), ("CORA", "Two-step + FC"), ("Joint", "Joint + FC")]
     pairs += [(f"({a}, 2) layers" if a > 1 else "CORA", f"({a}, 3) layers") for a in (1, 2)]
@@ -328,8 +335,7 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     for changed, base in pairs:
         if len(with_rows(evidence, dataset, (changed, base))) == 2:
             a, b = (evidence.values(dataset, name, "RSUM") for name in (changed, base))
-            one = crossed(a - b, evidence.clusters(dataset))
-            rows[changed, base] = {"RSUM": one.effect, "95 % low": one.low, "high": one.high}
+            rows[changed, base] = _with_interval(evidence, dataset, a - b)
     found = pd.DataFrame.from_dict(rows, orient="index").round(1)
     found.index = pd.MultiIndex.from_tuples(found.index, names=("system", "minus"))
     return found
@@ -421,8 +427,7 @@ def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
     for kind in ERRORS:
         for rate in RATES:
             hurt = evidence.values(dataset, CORA.system, f"RSUM, {kind} {rate} %")
-            one = crossed(hurt - own, evidence.clusters(dataset))
-            rows[kind, rate] = {"RSUM": one.effect, "95 % low": one.low, "high": one.high}
+            rows[kind, rate] = _with_interval(evidence, dataset, hurt - own)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["error", "% of captions"])
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -292,19 +291,10 @@ def pair_shares(
 
     how: "margin", network and inputs; "alone", the network; of a branch "alone, TE".
     """
-    every = _pair_shares(
-        evidence, dataset, system, metric, how, test or main_test(evidence, dataset)
-    )
-    return every if seeds is None else every[[evidence.seeds.index(seed) for seed in seeds]]
-
-
-@lru_cache(maxsize=512)  # the ledger asks for hundreds of halves of the same seeds
-def _pair_shares(
-    evidence: Evidence, dataset: str, system: str, metric: str, how: str, test: str
-) -> np.ndarray:
+    test = test or main_test(evidence, dataset)
     kinds = ("label", "weight")
     label, weight = (evidence.values(dataset, PAIRS, kind, [0], test)[0] for kind in kinds)
-    margins = evidence.values(dataset, system, how, None, test)
+    margins = evidence.values(dataset, system, how, seeds, test)
     return np.array([shares(metric, label, own, weight) for own in margins])
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from mmlib.core import plots
 from mmlib.core.claims import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.tables import paper_values
+from mmlib.core.tables import mean_and_deviation, paper_values
 from mmlib.papers.links.data import Study
 from mmlib.papers.links.documents import Corpus, Document
 from mmlib.papers.links.experiment import (
@@ -141,8 +141,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 def _mean_and_deviation(evidence: Evidence, dataset: str, system: str, metric: str) -> str:
     means = np.nanmean(evidence.values(dataset, system, metric), axis=1)
-    spread = f" ± {means.std(ddof=1):.1f}" if len(means) > 1 and means.std() > 1e-6 else ""
-    return f"{means.mean():.1f}{spread}"
+    return mean_and_deviation(pd.Series(means))
 
 
 def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = None) -> Figure:
