@@ -126,13 +126,15 @@ def _rests_on(a: Thing, b: Thing) -> bool:
 
 
 def _sheltered(a: Thing, b: Thing) -> bool:
+    if b.kind not in ("tree", "umbrella") or abs(a.y - b.y) > 0.02:
+        return False
     left, top, right, bottom = box(b)
-    if abs(a.y - b.y) > 0.02 or abs(a.x - b.x) > 0.38 * (right - left):
+    if abs(a.x - b.x) > 0.38 * (right - left):
         return False
     _, head, _, feet = box(a)
     if b.kind == "tree":
         return a.lift < 0.06 and feet - head <= 0.6 * (bottom - top)
-    return b.kind == "umbrella" and top < head and (head + feet) / 2 > bottom > head - 0.05
+    return top < head and (head + feet) / 2 > bottom > head - 0.05
 
 
 # --- Placing --------------------------------------------------------------------------------------
@@ -340,8 +342,10 @@ def compose(
         for i in range(fixed, len(things)):
             if i not in tied:
                 things[i] = _stand(rng, things[i], setting)
+        if not _fits(things, 0.35):
+            continue
         relations = derive_relations(things, [t for t in ties if t[1] in ACTION_RELATIONS])
-        if _fits(things, 0.35) and set(ties) <= set(relations):
+        if set(ties) <= set(relations):
             return Scene(tuple(things), relations, setting, style, int(rng.integers(2**31)))
     return None
 
