@@ -29,7 +29,7 @@ GROUPS = {
     "negligible": "Whatever the effect is, it is smaller than what would matter.",
     "undecided": "The run cannot tell. *Detectable* is the effect that it would have decided in "
     "four runs of five; *seeds needed*, how many seeds decide the smallest effect of interest as "
-    "often.",
+    "often; *none would do*: only more test items, or more parts, help.",
     "not tested": "There was nothing to compare, or a control that learnt nothing.",
 }
 COLUMNS = ["claim", "the paper", "tested by", "effect, 95 % interval", "parts"]
@@ -39,8 +39,8 @@ NONE = "–"
 
 HEAD = """# The ledger
 
-All claims, grouped by verdict; within a group by notebook, then by data. `python ci/ledger.py \
-write` makes this page from the records, and `make lint` holds it to them.
+All claims, grouped by verdict; within a group by notebook, then by data. `.venv/bin/python \
+ci/ledger.py write` makes this page from the records, and `make lint` holds it to them.
 
 The effect of a claim is pooled over its parts (data sets or pairs of them), or, where every part \
 counts by itself, that of the part with the lowest interval, which is named; *sd* is the estimated \

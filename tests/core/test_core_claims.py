@@ -479,7 +479,7 @@ def test_the_ledger_is_the_same_from_records(several):
     assert list(table["verdict"]) == [one.verdict for one in several]
     assert set(table["verdict"]) >= {"supported", "undecided", "negligible", "not tested"}
     undecided = table[table["verdict"] == "undecided"].iloc[0]
-    assert undecided["seeds needed"] == "no number"
+    assert undecided["seeds needed"] == "none would do"
     assert undecided["detectable"].endswith("points")
     assert table[table["verdict"] == "not tested"].iloc[0]["effect, 95 % interval"] == "–"
 

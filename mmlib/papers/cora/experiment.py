@@ -108,7 +108,7 @@ CEILINGS = tuple(
 # --- Budgets -----------------------------------------------------------------------------------
 
 # One budget for all systems of a collection. The paper trains for 57,000 steps on 145,000 captions,
-# these for 940 to 2,300 on one caption of each image, and what suits the one does not suit the
+# these for 380 to 2,300 on one caption of each image, and what suits the one does not suit the
 # other. Measured by dev RSUM, one seed each unless said; "ours" is two steps with both paths.
 # - Temperature 0.01, L_CON weighing 0.25, delimiters around phrases: all captions first fall
 #   together, and so short a training ends there (world, CORA on gold graphs: 16; with temperature

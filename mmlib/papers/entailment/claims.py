@@ -244,11 +244,11 @@ CLAIMS = (
         POINTS, 1.0, POINT_WHY, effects=_over("Sigmoid"),
     ),
     Claim(
-        "C6", "mixing the three kinds of data beats one after another", "no number",
+        "C6", "mixing the three kinds of data beats one after another", "not printed",
         "F0.5, Full − Separate", POINTS, 1.0, POINT_WHY, effects=_over("Separate"),
     ),
     Claim(
-        "C7", "making positives of an image's own captions hurts", "no number",
+        "C7", "making positives of an image's own captions hurts", "not printed",
         "F0.5, without − with own captions", POINTS, 1.0, POINT_WHY, effects=_own_captions,
     ),
     Claim(
@@ -277,7 +277,7 @@ CLAIMS = (
         "one of five", effects=_of_images("foreign true", "nobody knows what is true here", 5.0),
     ),
     Claim(
-        "C11", "an image's own captions contain errors", "no number",
+        "C11", "an image's own captions contain errors", "not printed",
         "own captions that people reject", "percent", 1.0, "one in a hundred",
         effects=_of_images("own rejected", "in the world own captions are true by construction"),
     ),

@@ -55,8 +55,10 @@ KINDS = {
     "flickr8k": ("coco", "mixed5", "cohesive", "stress", "organic"),
 }
 # The authors' data sets by the part they play here; other folders keep their names.
-ROLES = {"mscoco": "coco", "story-dii": "cohesive", "story-sis": "story", "dii-stress": "stress",
-         "rqa": "organic"}  # fmt: skip
+ROLES = {
+    "mscoco": "coco", "dii": "cohesive", "story-dii": "cohesive", "sis": "story",
+    "story-sis": "story", "dii-stress": "stress", "dii-r": "stress", "rqa": "organic",
+}  # fmt: skip
 LONG = ("organic", "diy", "unlabelled")  # their sentences are cut at 50 words, not at 20 (§5)
 
 
