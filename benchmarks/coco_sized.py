@@ -61,7 +61,7 @@ def make_vectors(path: Path, words: int, width: int) -> None:
     """Word vectors, which are used where they are there; here of the first words only."""
     path.parent.mkdir()
     lines = [f"w{word} " + " ".join(["0.1"] * width) for word in range(min(words, 1000))]
-    path.write_text(f"{len(lines)} {width}\n" + "\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n")
 
 
 class Stages:

@@ -296,8 +296,7 @@ def ledger(judged: Iterable[Judged | Mapping[str, Any]]) -> pd.DataFrame:
             "smallest of interest": f"{r['smallest']:g} {unit}",
             "verdict": r["verdict"],
             "detectable": f"{r['detectable']:.2g} {unit}" if open_ else "–",
-            "seeds needed": ("none would do" if r["seeds_needed"] is None else str(r["seeds_needed"]))
-            if open_ else "–",
+            "seeds needed": str(r["seeds_needed"] or "none would do") if open_ else "–",
             "why": r["why"],
         })  # fmt: skip
     return pd.DataFrame(rows)

@@ -63,6 +63,7 @@ class Effect(Interval):
         inverse = 1 / self.df
         if self.seeds > 1:
             inverse -= min((now / self.se**2) ** 2 / (self.seeds - 1), inverse)
+        inverse *= (self.se**2 / variance) ** 2  # the rest is now another share of the whole
         inverse += (then / variance) ** 2 / max(seeds - 1, 1)
         df = max(1 / inverse, 1.0) if inverse else np.inf
         return replace(self, se=variance**0.5, df=df, seeds=seeds)

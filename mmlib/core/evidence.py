@@ -33,6 +33,8 @@ COMMON = tuple(
     "paper tier dataset split system seed item cluster metric value".split()
 )  # what all tidy tables have
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
+# What a header must have.
+NEEDED = {"paper", "tier", "source", "data", "settings", "machine", "versions", "cpu_seconds"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,15 +161,20 @@ def header(**own: Any) -> dict[str, Any]:
     """How a record was made: commit, versions and machine, and what the caller adds."""
     return {
         "commit": _commit(),
-        "versions": {name: version(name) for name in VERSIONS},
+        "versions": {name: version(name).split("+")[0] for name in VERSIONS},
         "python": platform.python_version(),
         "machine": machine(),
         **own,
     }
 
 
-def recorded_by(header: Mapping[str, Any], dataset: str, seed: int) -> Mapping[str, Any]:
-    """The machine, versions and data of a seed: of those that added to the record, or the first."""
+def recorded_by(header: Mapping[str, Any], dataset: str, seed: int) -> Mapping[str, Any] | None:
+    """The machine, versions and data of a seed: of those that added to the record, or the first.
+
+    None where several machines share its systems.
+    """
+    if seed in header.get("mixed", {}).get(dataset, ()):
+        return None
     added = header.get("added", ())
     made = [one for one in added if dataset in one["data"] and seed in one["seeds"]]
     return made[0] if made else header
@@ -218,9 +225,14 @@ def read(folder: Path, paper: str, *modules: str) -> Evidence:
         head = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         table = pq.read_table(path).to_pandas()
     except FileNotFoundError:
+        if path.exists():
+            told = f"{path.with_suffix('.json')}: lost; get it again or record anew"
+            raise DataError(told) from None
         raise DataError(f"{path}: no evidence is recorded (mmlib record makes it)") from None
     except (OSError, pa.ArrowException, ValueError) as error:
         raise DataError(f"{path}: damaged ({error}); get it again or record anew") from None
+    if not isinstance(head, dict) or not head.keys() >= NEEDED:
+        raise DataError(f"{path.with_suffix('.json')}: damaged; get it again or record anew")
     if modules and head.get("source") != source_hash(*modules):
         raise DataError(
             f"{path}: was recorded by other code (commit {head.get('commit')}): "

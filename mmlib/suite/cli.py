@@ -127,7 +127,9 @@ def _run(args: argparse.Namespace) -> int:
     notebooks = _select(folder, args.numbers)
     parameters = _parameters(args)
     out = args.out or folder.parent / "runs" / args.tier
-    timeout = args.timeout or runner.TIME_LIMITS[args.tier]
+    timeout = runner.TIME_LIMITS[args.tier] if args.timeout is None else args.timeout
+    if timeout <= 0:
+        raise UsageError("--timeout must be above 0")
     reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
     if args.out is None:
         runner.link_latest(out)
@@ -149,6 +151,8 @@ def _record(args: argparse.Namespace) -> int:
 
     if args.seeds < 1:
         raise UsageError("--seeds must be at least 1")
+    if args.workers < 0 or (args.workers and args.cluster):
+        raise UsageError("--workers is 0 or more, and a cluster has workers of its own")
     found = record.record(
         args.number, args.tier, range(args.seeds),
         device=args.device if args.cluster else pick_device(args.device),

@@ -2,19 +2,22 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from mmlib.core import evidence as records
 from mmlib.core.claims import Judged, judge, ledger
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence, evidence_dir
+from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir
 from mmlib.core.experiment import SECONDS, as_text, canonical, run_jobs, tidy
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
@@ -45,18 +48,45 @@ def record(
 
     What the file holds of the same code, data and settings is kept, so that seeds can be added
     later, also on another machine, whose arithmetic gives the same data (`mmlib.core.outline`):
-    the header's `added` then says which seeds are whose. Jobs that are finished are not run
-    again; every ten minutes the file is written anew.
+    the header's `added` then says which seeds are whose, and `mixed` which have systems of several
+    machines. Jobs that are finished are not run again; every ten minutes the file is written anew.
     cluster: a Dask scheduler's address; on it stages that measure time have one job at a time.
-    Raises DataError for a paper without evidence, a scheduler that does not answer, and what
-    loading its data raises.
+    Raises DataError for a paper without evidence, a scheduler that does not answer, a file that
+    another recording is writing, and what loading its data raises.
     """
     experiment, data_module = room(number, "experiment"), room(number, "data")
     if cluster:  # found out now, not after the documents are built
         connect(cluster).close()
+    folder = (folder or evidence_dir()) / tier
+    with _alone(folder, experiment.PAPER):
+        return _record(
+            experiment, data_module, tier, seeds, datasets, device, workers, cluster, folder,
+            jobs_folder,
+        )  # fmt: skip
+
+
+@contextmanager
+def _alone(folder: Path, paper: str) -> Iterator[None]:
+    """Nobody else writes this record meanwhile: two recordings would each leave out the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f".{paper}.lock", timeout=0)
+    try:
+        with lock:
+            yield
+    except Timeout:
+        raise DataError(
+            f"{folder / paper}.parquet: another recording is writing it; wait for its end, or give "
+            "this one another folder (--evidence)"
+        ) from None
+
+
+def _record(
+    experiment: ModuleType, data_module: ModuleType, tier: str, seeds: Sequence[int],
+    datasets: Sequence[str], device: str, workers: int, cluster: str, folder: Path,
+    jobs_folder: Path | None,
+) -> Evidence:  # fmt: skip
     study = data_module.load_documents(tier, datasets)
     data = data_module.load_arrays(study, tier)
-    folder = (folder or evidence_dir()) / tier
     head = records.header(
         paper=experiment.PAPER, tier=tier, source=source_hash(*experiment.MODULES),
         data={name: own.fingerprint for name, own in data.items()},
@@ -64,7 +94,8 @@ def record(
         settings={name: asdict(experiment.budget(tier, name)) for name in data},
     )  # fmt: skip
     stages = experiment.stages(tier, data, seeds)
-    kept = _kept(folder, head, experiment)
+    old = _old(folder, experiment.PAPER)
+    kept = _kept(old, folder, head, experiment) if old else None
     done: list[tuple[Job, Answer]] = []
     written = time.monotonic()
 
@@ -87,20 +118,33 @@ def record(
             device=device, workers=workers, cluster=cluster, side_by_side=side_by_side,
             label=f"{experiment.PAPER}, {tier}: {function.__name__}", on_answer=on_answer,
         )  # fmt: skip
-    found = write(last=True) or kept
-    assert found is not None
+    if found := write(last=True):
+        return found
+    assert old is not None  # nothing was left to do
+    assert kept is not None
+    found = Evidence(kept.table, _counted(kept.table, kept.header))
+    if found.header != old.header or len(found.table) != len(old.table):
+        records.write(folder, experiment.PAPER, found)
     return found
 
 
-def _kept(folder: Path, head: dict[str, Any], experiment: ModuleType) -> Evidence | None:
+def _old(folder: Path, paper: str) -> Evidence | None:
+    """The record as it lies there; None where there is none, or none that can be read."""
+    try:
+        return records.read(folder, paper)
+    except DataError as error:
+        if (folder / f"{paper}.parquet").exists():
+            print(f"{error}: it will be replaced", file=sys.stderr)
+        return None
+
+
+def _kept(
+    old: Evidence, folder: Path, head: dict[str, Any], experiment: ModuleType
+) -> Evidence | None:
     """What is on record of the same code, data, settings and systems; None where nothing is.
 
     Data sets that this call leaves alone stay as they are.
     """
-    try:
-        old = records.read(folder, head["paper"])
-    except DataError:
-        return None
     if old.header.get("source") != head["source"]:
         _announce(folder, head, list(old.header["data"]), "code")
         return None
@@ -115,13 +159,16 @@ def _kept(folder: Path, head: dict[str, Any], experiment: ModuleType) -> Evidenc
         _announce(folder, head, changed, "data or settings")
     others = [name for name in old.header["data"] if name not in head["data"]]
     begun = dict(old.header)
-    for part in ("data", "outlines", "settings"):
+    for part in ("data", "outlines", "settings", "mixed"):
         known = old.header.get(part, {})
-        head[part] = {name: known[name] for name in others if name in known} | head[part]
-        begun[part] = {name: known[name] for name in [*same, *others] if name in known}
+        if known:
+            begun[part] = {name: known[name] for name in [*same, *others] if name in known}
+        if part != "mixed":
+            head[part] = {name: known[name] for name in others if name in known} | head[part]
     rows = old.table[old.table.dataset.isin([*same, *others])]
     for dataset, system in _changed(old, head["tier"], experiment):
         if dataset in same:
+            _announce(folder, head, [f"{system} on {dataset}"], "settings")
             rows = rows[~((rows.dataset == dataset) & (rows.system == system))]
     return Evidence(rows, begun) if len(rows) else None
 
@@ -162,21 +209,24 @@ def _merged(
     table = tidy(jobs, answers, data)
     if kept is not None:
         table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
-        head = _with_origins(head, kept.header, jobs)
+        head = _with_origins(head, kept, jobs)
+    return Evidence(table, _counted(table, head))
+
+
+def _counted(table: pd.DataFrame, head: Mapping[str, Any]) -> dict[str, Any]:
+    """The header with the table's seeds and seconds."""
     seconds = table.value[table.metric == SECONDS].astype(float).sum()
-    return Evidence(
-        table, {**head, "cpu_seconds": round(seconds), "seeds": Evidence(table, head).seeds}
-    )
+    return {**head, "cpu_seconds": round(seconds), "seeds": Evidence(table, head).seeds}
 
 
-def _with_origins(
-    here: dict[str, Any], begun: Mapping[str, Any], jobs: Sequence[Job]
-) -> dict[str, Any]:
+def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> dict[str, Any]:
     """The header of a record that was begun elsewhere, perhaps, and goes on here.
 
     The machine that began it stands at the top, others with their data and seeds in `added`: a
-    figure is held to the seeds of its like.
+    figure is held to the seeds of its like. A seed of which this machine makes some systems and
+    others have made some stands in `mixed`, and is nobody's.
     """
+    begun = kept.header
     origin = ("commit", "versions", "python", "machine")
     names = dict.fromkeys(job.dataset for job in jobs)
     data, seeds = {name: here["data"][name] for name in names}, {job.seed for job in jobs}
@@ -191,14 +241,25 @@ def _with_origins(
             and all(one["data"].get(name, data[name]) == data[name] for name in data)
         )  # fmt: skip
 
+    own: dict[str, Any] | None = None
     top = here if is_ours(begun) else {name: begun[name] for name in origin}
     if top is not here:
-        if not (own := next(filter(is_ours, added), None)):
+        own = next(filter(is_ours, added), None)
+        if not own:
             own = {**{name: here[name] for name in origin}, "data": {}, "seeds": []}
             added.append(own)
         own |= {"data": own["data"] | data, "seeds": sorted(seeds.union(own["seeds"]))}
+    # What this machine is named for: all that it has done, or as the first one what it did now.
+    named = product(own["data"], own["seeds"]) if own else ((j.dataset, j.seed) for j in jobs)
+    known = set(kept.table[["dataset", "seed"]].itertuples(index=False, name=None))
+    mixed = {name: set(own_seeds) for name, own_seeds in begun.get("mixed", {}).items()}
+    for name, seed in named:
+        made = records.recorded_by(begun, name, seed)
+        if seed != NO_SEED and (name, seed) in known and not (made and is_ours(made)):
+            mixed.setdefault(name, set()).add(seed)
     merged = {**here, **top, "data": here["data"] | begun["data"]}
-    return {**merged, "added": added} if added else merged
+    merged |= {"added": added} if added else {}
+    return merged | ({"mixed": {k: sorted(v) for k, v in mixed.items()}} if mixed else {})
 
 
 def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:

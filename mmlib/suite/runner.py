@@ -427,6 +427,7 @@ def run_notebooks(
     for notebook in notebooks:
         check_parameters(notebook, parameters)
     out_dir.mkdir(parents=True, exist_ok=True)
+    (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
     calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
     done: Iterable[NotebookReport] = starmap(run_notebook, calls)
     if cluster:

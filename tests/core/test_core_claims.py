@@ -115,6 +115,14 @@ def test_crossed_foresees_the_error_with_another_number_of_seeds(then):
     assert np.mean([e.se**2 for e in foreseen]) ** 0.5 == pytest.approx(np.std(means), rel=0.08)
 
 
+def test_no_number_of_seeds_makes_up_for_few_clusters():
+    """What then is left is the clusters' variance, and it has their degrees of freedom."""
+    rng, six = np.random.default_rng(7), np.arange(6)
+    foreseen = [crossed(draw(rng, six, (3, 1, 0.5, 0.1), 6), six).at(10_000) for _ in range(200)]
+    freedoms = [e.df for e in foreseen if e.se > 1e-9]
+    assert np.median(freedoms) < 12
+
+
 def test_one_seed_says_nothing_about_more_of_them():
     one = crossed(draw(np.random.default_rng(0), PAIRS, (1, 1, 1, 1), 1), PAIRS)
     assert one.per_seed == 0

@@ -117,6 +117,26 @@ def test_a_seed_is_held_to_the_machine_that_recorded_it():
     assert [red(off[seed], record, there) for seed in (2, 3)] == [[False], [True]]
 
 
+def test_what_a_gpu_may_have_trained_is_held_to_the_seeds_spread(monkeypatch):
+    evidence = made_up()
+    figure = {("even", "a", 3, "AUC"): means(evidence, "even", "a")[3] + 2 * ROUNDING}
+    head = {**evidence.header, "machine": {**evidence.header["machine"], "gpu": "some"}}
+    there = Evidence(evidence.table, head)
+    assert [red(figure, one) for one in (evidence, there)] == [[True], [False]]
+    monkeypatch.setattr(regression, "machine", lambda: head["machine"])
+    assert [red(figure, one) for one in (evidence, there)] == [[False], [False]]
+
+
+def test_a_single_seed_from_elsewhere_has_no_spread_to_be_held_to():
+    evidence = made_up()
+    one = Evidence(evidence.table[evidence.table.seed <= 0], evidence.header)
+    live = {("even", "a", 0, "AUC"): 1e6}
+    assert check_paired(live, one, recorded_data(evidence))["figures"][0]["within"] is False
+    told = check_paired(live, one, {"even": Numbers("other")})
+    assert (told["comparable"], told["figures"]) == (False, [])
+    assert "one seed of a on record" in told["why"]
+
+
 def test_with_several_threads_the_seeds_spread_counts(monkeypatch):
     evidence = made_up()
     figure = {("even", "a", 3, "AUC"): means(evidence, "even", "a")[3] + 2 * ROUNDING}

@@ -90,6 +90,11 @@ def test_options_become_parameters(notebooks, executed, tmp_path):
     assert not (notebooks.parent / "runs").exists()
 
 
+def test_no_time_at_all_is_refused(notebooks, executed, capsys):
+    assert run(notebooks, "2", "--timeout", "0") == 2
+    assert "--timeout must be above 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("3", 3), ("None", None), ("hard", "hard"), ("'3'", "3"), ("a=b", "a=b")]
 )

@@ -132,7 +132,7 @@ def test_a_record_of_other_code_or_other_settings_is_refused(tmp_path, monkeypat
             record.read("04", "world", tmp_path)
 
 
-def test_no_record_and_a_damaged_one_say_so(tmp_path):
+def test_no_record_and_a_damaged_one_say_so(tmp_path, capsys):
     with pytest.raises(DataError, match="no evidence is recorded"):
         record.read("04", "world", tmp_path)
     make(tmp_path, range(1))
@@ -143,8 +143,52 @@ def test_no_record_and_a_damaged_one_say_so(tmp_path):
         with pytest.raises(DataError, match=r"damaged .*get it again or record anew"):
             record.read("04", "world", tmp_path)
         broken.write_bytes(whole)
+    for wrong in (b"[]", b"{}"):
+        head = path.with_suffix(".json")
+        head.write_bytes(wrong)
+        with pytest.raises(DataError, match=r"tiny\.json: damaged; get it again or record anew"):
+            record.read("04", "world", tmp_path)
     path.write_bytes(b"PAR1")
+    capsys.readouterr()
     assert len(make(tmp_path, range(1)).table)  # recording does not read what it cannot
+    assert "record anew: it will be replaced" in capsys.readouterr().err
+    path.with_suffix(".json").unlink()
+    with pytest.raises(DataError, match=r"tiny\.json: lost; get it again or record anew"):
+        record.read("04", "world", tmp_path)
+
+
+def test_a_seed_shared_by_two_machines_is_nobodys(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "outline", lambda own: {"exact": own.items, "sketches": []})
+    monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a",)))
+    make(tmp_path, range(2))
+    there = {name: Numbers("by other arithmetic", own.items) for name, own in DATA.items()}
+    monkeypatch.setattr(record, "room", tiny_jobs.room(data=there, systems=("a", "b")))
+    head = make(tmp_path, range(3)).header
+    assert head["mixed"] == {"odd": [0, 1], "even": [0, 1]}
+    assert evidence.recorded_by(head, "odd", 0) is None
+    assert evidence.recorded_by(head, "odd", 2)["data"]["odd"] == "by other arithmetic"
+    monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a", "b", "c")))  # the first again
+    again = make(tmp_path, range(3)).header
+    assert again["mixed"] == {"odd": [0, 1, 2], "even": [0, 1, 2]}
+
+
+def test_a_system_that_left_the_grid_leaves_the_record(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a", "b", "c")))
+    make(tmp_path)
+    monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a", "b")))
+    found = make(tmp_path)
+    assert "c on odd" in capsys.readouterr().err
+    assert set(record.read("04", "world", tmp_path).table.system) == {"a", "b"}
+    path = tmp_path / "world" / "tiny.parquet"
+    before = path.stat().st_mtime_ns
+    pd.testing.assert_frame_equal(make(tmp_path).table, found.table.reset_index(drop=True))
+    assert path.stat().st_mtime_ns == before  # nothing was left to write
+
+
+def test_one_recording_at_a_time(tmp_path):
+    with record._alone(tmp_path / "world", "tiny"), pytest.raises(DataError, match="is writing it"):
+        make(tmp_path)
+    make(tmp_path)
 
 
 def test_step_times_are_measured_one_after_another_on_a_cluster_too(tmp_path, monkeypatch):
@@ -166,7 +210,10 @@ def test_the_command_line_tells_what_is_unusable_in_one_line(capsys, monkeypatch
     monkeypatch.setattr(record, "room", lambda number, module: SimpleNamespace(
         load_documents=lambda *arguments, **more: pytest.fail("documents were built")
     ))  # fmt: skip
-    for arguments in (["--device", "cuda:99"], ["--seeds", "0"], ["--cluster", "nonsense://x"]):
+    for arguments in (
+        ["--device", "cuda:99"], ["--seeds", "0"], ["--cluster", "nonsense://x"],
+        ["--workers", "-1"], ["--workers", "2", "--cluster", "tcp://head:8786"],
+    ):  # fmt: skip
         assert cli.main(["record", "04", *arguments]) == 2
         told = capsys.readouterr().err.strip()
         assert told.startswith("mmlib record: ")

@@ -124,6 +124,20 @@ def test_notebooks_run_on_a_cluster_and_are_told_in_their_order(tmp_path):
     assert [one["notebook"] for one in told["notebooks"]] == ["slow", "broken"]
 
 
+def test_an_interrupted_run_leaves_no_earlier_summary(tmp_path, monkeypatch):
+    path = write_notebook(tmp_path / "tiny.ipynb", SETTINGS)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "summary.json").write_text('{"ok": true}')
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run_notebook", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_notebooks([path], tmp_path / "runs", {}, 120)
+    assert not (tmp_path / "runs" / "summary.json").exists()
+
+
 def test_no_scheduler_is_told_in_one_line(tmp_path, capsys):
     write_notebook(tmp_path / "01_tiny.ipynb", SETTINGS)
     where = ["--notebooks", str(tmp_path), "--out", str(tmp_path / "runs")]

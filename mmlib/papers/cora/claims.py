@@ -1,11 +1,15 @@
-"""The thirteen claims of paper 03: what the paper says, what tests it, and what would matter.
+"""The fourteen claims of paper 03: what the paper says, what tests it, and what would matter.
 
-Declared before the recorded run. C2b and C5b are controls that the paper does not run. A smallest
-effect of interest of 2 points of RSUM is the least that the paper gains by averaging two seeds,
-which anyone can have without a new idea.
+Declared before the recorded run, but for two changes after the world's six seeds had been read: C6
+was what is C6b now, an interaction that the paper does not show, and C7 held a reranked single
+model, which the paper does not have. C2b, C5b and C6b are controls that the paper does not run.
+
+A smallest effect of interest of 2 points of RSUM is the least that the paper gains by averaging two
+seeds, which anyone can have without a new idea.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -105,7 +109,8 @@ def richest(evidence: Evidence, dataset: str, count: int = RICH) -> np.ndarray:
     return np.argsort(-np.sum(said, axis=0)[captions], kind="stable")[:count]
 
 
-def _rich(evidence: Evidence, seeds: Seeds) -> Effects:
+def _rich(evidence: Evidence, seeds: Seeds, others: bool = False) -> Effects:
+    """CORA's lead in caption-to-image recalls on the richest captions, less that on the others."""
     found = {}
     for dataset in _plain(evidence):
         rival = strongest(evidence, dataset, SEQUENCES)
@@ -118,7 +123,7 @@ def _rich(evidence: Evidence, seeds: Seeds) -> Effects:
         )
         items, count = len(evidence.clusters(dataset)), a.shape[1]
         rich = richest(evidence, dataset)
-        weights = np.full(count, -count / (count - len(rich)))
+        weights = np.full(count, -count / (count - len(rich)) if others else 0.0)
         weights[rich] = count / len(rich)
         excess = weights * (a - b) * count / items  # RSUM counts a caption items / count times
         clusters = evidence.clusters(dataset)[captions]
@@ -130,7 +135,6 @@ PAIR = "CORA, ensemble of two"
 HELPS: dict[str, dict[Term, float]] = {
     "ensemble, reranked − not": {(PAIR, "RSUM, reranked"): 1, (PAIR, UNIT): -1},
     "ensemble − its members": {(PAIR, UNIT): 1, (PAIR, "RSUM of members"): -1},
-    "CORA, reranked − not": {(CORA.system, "RSUM, reranked"): 1, (CORA.system, UNIT): -1},
 }
 
 
@@ -207,10 +211,15 @@ CLAIMS = (
         effects=_over_strongest(TWO_STEP.system, (SEQUENCE.system, "Bag of phrases")),
     ),
     Claim(
-        "C6", "it helps most on captions rich in attributes and relations",
+        "C6", "it helps on captions rich in attributes and relations",
         "241.5 > 240.0 (HREM) on the richest 100, no interval",
-        "t2i recalls, CORA − the strongest sequence encoder, richest 100 − others", "points", 1.5,
+        "t2i recalls, CORA − the strongest sequence encoder, richest 100", "points", 1.5,
         "what the paper's own lead over the next best is", effects=_rich,
+    ),
+    Claim(
+        "C6b", "it helps more on these than on others", "not run",
+        "t2i recalls, CORA − the strongest sequence encoder, richest 100 − others", "points", 1.5,
+        "as of C6", effects=partial(_rich, others=True),
     ),
     Claim(
         "C7", "reranking by entities and ensembling help a little",
@@ -220,8 +229,8 @@ CLAIMS = (
     ),
     Claim(
         "C8", "parse errors do little harm", "509.8 of 515.8 at 30 %",
-        "RSUM with 30 % errors, mean of their kinds, − 97 % of RSUM", UNIT, POINTS, POINTS_WHY,
-        effects=lambda evidence, seeds: _sums(evidence, {"": KEPT}, seeds),
+        "RSUM with 30 % drawn for an error, mean of their kinds, − 97 % of RSUM", UNIT, POINTS,
+        POINTS_WHY, effects=lambda evidence, seeds: _sums(evidence, {"": KEPT}, seeds),
     ),
     Claim(
         "C9", "moving edges harms more than moving attributes", "no figures",

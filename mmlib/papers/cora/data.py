@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from mmlib.features.bert import BertEncoder
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
-    read_word_vectors,
     tokenize,
     train_word2vec,
 )
@@ -159,13 +158,23 @@ def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabular
     vocabulary = Vocabulary((*words[:2], *DELIMITERS, *words[2:]))
     path = data_dir() / "glove" / f"glove.6B.{settings.word_width}d.txt"
     vectors = (
-        read_word_vectors(path, set(vocabulary.words))
+        _read_glove(path, set(vocabulary.words))
         if path.exists()
         else train_word2vec(tokens, settings.word_width, seed=0, epochs=3)
     )
     table = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
     # word2vec's vectors share a large part and are short: all phrases would look alike.
     return vocabulary, (table - table.mean(axis=0)) / table.std(axis=0, ddof=1)
+
+
+def _read_glove(path: Path, words: Collection[str]) -> dict[str, np.ndarray]:
+    """Vectors of `words` from a text file, with word2vec's header or, as GloVe's are, without."""
+    from gensim.models import KeyedVectors  # imported late: not needed where there is none
+
+    with path.open(encoding="utf-8") as file:
+        bare = len(file.readline().split()) > 2
+    table = KeyedVectors.load_word2vec_format(str(path), no_header=bare)
+    return {word: table[word].copy() for word in words if word in table}
 
 
 def prepare(found: Captions, settings: Settings, bert: Path | None = None) -> Arrays:

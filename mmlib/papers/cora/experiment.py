@@ -139,7 +139,11 @@ _WORLD = replace(
     _SHORT, width=128, word_width=64, epochs=12, batch=64, learning_rate=3e-3, ema=0.98
 )
 _FLICKR8K = replace(_SHORT, width=128, word_width=128, epochs=24, learning_rate=3e-3, ema=0.995)
-BUDGETS = {"world": replace(_WORLD, schedule="cosine", rise=0.05), "flickr8k": _FLICKR8K}
+BUDGETS = {
+    "world": replace(_WORLD, schedule="cosine", rise=0.05),
+    "flickr8k": _FLICKR8K,
+    "coco": Settings(batch=256),  # the paper's; its defaults are Flickr30K's
+}
 QUICK = {
     "flickr8k": replace(_FLICKR8K, width=96, word_width=96, epochs=8, learning_rate=2e-3, ema=0.0),
 }

@@ -55,6 +55,22 @@ def test_word_vectors_are_spread_out(arrays):
     assert np.allclose(arrays.embeddings.std(axis=0, ddof=1), 1, atol=1e-4)
 
 
+@pytest.mark.parametrize("header", ["", "2 3\n"], ids=["GloVe's", "word2vec's"])
+def test_given_word_vectors_are_taken_with_and_without_a_header(
+    found, tmp_path, monkeypatch, header
+):
+    path = tmp_path / "glove" / "glove.6B.3d.txt"
+    path.parent.mkdir()
+    path.write_text(f"{header}dog 1 2 3\nzebra 3 2 1\n", encoding="utf-8")
+    read = {k: v.tolist() for k, v in data._read_glove(path, {"dog", "cow"}).items()}
+    assert read == {"dog": [1, 2, 3]}
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))  # the folder where they are looked for
+    settings = replace(budget("world", "world"), word_width=3)
+    vocabulary, table = data.word_vectors(found.captions("train"), settings)
+    dog = table[vocabulary.words.index("dog")]
+    assert (np.abs(table).max(axis=0) == np.abs(dog)).all()  # beside it all is small and random
+
+
 def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(found, arrays):
     asked = prepare(found, replace(budget("world", "world"), word_width=32, delimiters=True))
     for one, more in ((arrays, 0), (asked, 2)):

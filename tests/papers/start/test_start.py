@@ -115,6 +115,8 @@ def test_endings_replace_the_full_stop_alone():
 def test_other_tiers_have_nothing():
     with pytest.raises(DataError, match="'flickr8k'"):
         data.load_documents("flickr8k")
+    with pytest.raises(DataError, match="no data set 'pictures'"):
+        data.load_documents("world", ("world", "pictures"))
 
 
 def test_the_fingerprint_sees_every_part(arrays):
