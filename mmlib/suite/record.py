@@ -1,5 +1,6 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
+import hashlib
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.outline import alike, outline
 from mmlib.core.parallel import connect
-from mmlib.core.paths import write_atomic
+from mmlib.core.paths import data_dir, write_atomic
 from mmlib.core.source import source_hash
 from mmlib.core.tables import write_json
 
@@ -87,11 +88,13 @@ def _record(
 ) -> Evidence:  # fmt: skip
     study = data_module.load_documents(tier, datasets)
     data = data_module.load_arrays(study, tier)
+    bert = data_dir() / "bert" / "model.safetensors"  # which is read where there is one
     head = records.header(
         paper=experiment.PAPER, tier=tier, source=source_hash(*experiment.MODULES),
         data={name: own.fingerprint for name, own in data.items()},
         outlines={name: outline(own) for name, own in data.items()},
         settings={name: asdict(experiment.budget(tier, name)) for name in data},
+        device=device, **({"bert": _digest(bert)} if tier != "world" and bert.is_file() else {}),
     )  # fmt: skip
     stages = experiment.stages(tier, data, seeds)
     old = _old(folder, experiment.PAPER)
@@ -126,6 +129,11 @@ def _record(
     if found.header != old.header or len(found.table) != len(old.table):
         records.write(folder, experiment.PAPER, found)
     return found
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _old(folder: Path, paper: str) -> Evidence | None:

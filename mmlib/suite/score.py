@@ -94,7 +94,8 @@ def keep(
     stems, meta = arrays.frozen.weights, {}
     if judge is not None:
         own = arrays.calibration
-        deep = scores(judge, arrays.encoded(own, judge.settings), arrays.images)
+        device = str(next(judge.parameters()).device)
+        deep = scores(judge, arrays.encoded(own, judge.settings), arrays.images, device)
         raw = deep[main_branch(deep)]
         how = Calibration.fit(arrays, raw, EVERY)
         parts |= {f"judge.{name}": value for name, value in judge.state_dict().items()}

@@ -1,8 +1,10 @@
 """The claims of paper 02: what the paper says, what tests it, and what would matter.
 
-Declared before the recorded run. J1, J2, P1 and O1 to O3 are ours. Claims on the classifier are
-about its network alone, as the paper has it, with the threshold of best F0.5 at the prior of
-mining; J1 and J2 are about network and inputs together. Retrained systems are held to "extra
+Declared before the world's record was made, though not before earlier records of this notebook had
+been seen; and C2 was the mean of both branches until ten seeds had been read (then supported). J1,
+J2, P1 and O1 to O3 are ours. Claims on the classifier are about its network alone, as the paper has
+it, with the threshold of best F0.5 on the calibration pairs; J1 and J2 are about network and inputs
+together. Retrained systems are held to "extra
 golden", which takes as many steps.
 """
 
@@ -62,8 +64,8 @@ def _gaps(
     return effects
 
 
-def _over(*others: str) -> Callable:
-    return _gaps({f"Full − {other}": {"Full": 1, other: -1} for other in others})
+def _over(*others: str, metric: str = F05) -> Callable:
+    return _gaps({f"Full − {other}": {"Full": 1, other: -1} for other in others}, metric)
 
 
 def _floors(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -156,6 +158,8 @@ def _weakest(evidence: Evidence, seeds: Seeds) -> Effects:
 def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
     [dataset] = evidence.datasets
     honest = relevance(evidence, dataset)[1]
+    if honest != "E@10":
+        return "people judged too few captions of an image for its first ten"
     found = []
     for family in FAMILIES:
         shares = []
@@ -223,8 +227,8 @@ CLAIMS = (
     ),
     Claim(
         "C2", "the gain is in precision", "precision +15.2 (TE), +13.3 (VE); recall −16.6, −13.2",
-        "precision, Full − mean of both branches alone", POINTS, 1.0, POINT_WHY,
-        effects=_gaps({"": {"Full": 1, "Only TE": -0.5, "Only VE": -0.5}}, "precision"),
+        "precision, Full − one branch alone", POINTS, 1.0, POINT_WHY, every=True,
+        effects=_over("Only TE", "Only VE", metric="precision"),
     ),
     Claim(
         "C3", "every source of training data helps", "−13.3 w/o VE, −2.8 w/o TE, −0.9 w/o masking",
@@ -249,7 +253,8 @@ CLAIMS = (
     ),
     Claim(
         "C7", "making positives of an image's own captions hurts", "not printed",
-        "F0.5, without − with own captions", POINTS, 1.0, POINT_WHY, effects=_own_captions,
+        "F0.5, without − with own captions (world: and foreign ones as negatives)", POINTS, 1.0,
+        POINT_WHY, effects=_own_captions,
     ),
     Claim(
         "C8", "revised training raises R@K", "+0.64 a cell (CLIP +1.43, UNITER +0.41, ALBEF +0.08)",
@@ -288,7 +293,7 @@ CLAIMS = (
     ),
     Claim(
         "P1", "Entail@K flatters where the judge is the one who mined", "not asked",
-        "gain in E@10 in percent, by the judge − by logic or people", "percent", 2.0,
+        "gain in E@10 in percent, by the judge − by logic", "percent", 2.0,
         "half of the paper's relative gain (3 to 5 %)", effects=_flattery,
     ),
     Claim(

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,8 +64,10 @@ directions. Image-text pairs are SICK's that go back to Flickr8k captions, an im
 as positives, and other images' as negatives, of which some are true. The test is what at least
 three people said of test images and captions ("describes the image, possibly with minor mistakes",
 which is more generous than entailment); a fifth of the judged images, for calibration, is not in
-it. A BERT, where one lies in the data folder, stays frozen and reads each sentence by itself. If it
-is all-MiniLM-L6-v2, know that its own training saw captions of Flickr30K, which holds Flickr8k.""",
+it. A BERT, where one lies in the data folder, stays frozen and reads each sentence by itself;
+*Single stream* and *w/o BERT* do without, so they are held to a pretrained encoder. If it is
+all-MiniLM-L6-v2, know that its own training saw captions of Flickr30K, which holds Flickr8k, and
+labels of entailment about them (SNLI): floors that read it are not without learning.""",
     "paper": """SNLI-VE on Flickr30K's images, as far as its files are in the data folder. The
 paper's own test set was not published; tests are SNLI-VE's.""",
 }
@@ -347,6 +350,7 @@ def _flickr8k(own: Budget, seed: int) -> Study:
 
 
 def _people(judged: judgments.Judged, test: CaptionedImages) -> People:
+    """Judgments of test images but those of calibration, and what is said of own captions."""
     image = {name: i for i, name in enumerate(test.ids)}
     texts, image_of = flat(test.captions, range(len(test.ids)))
     number = {(int(i), text): c for c, (i, text) in enumerate(zip(image_of, texts, strict=True))}
@@ -354,6 +358,7 @@ def _people(judged: judgments.Judged, test: CaptionedImages) -> People:
     for i in np.flatnonzero(~judged.cross):
         rejected[image[judged.image[i]]] = 100.0 * (judged.no[i] > judged.yes[i])
     kept = judgments.decided(judged)
+    kept = kept[~judged.calibration[kept]]  # the judge's threshold has seen the others
     pairs = [
         (image[judged.image[i]], number[image[judged.origin[i]], judged.hypothesis[i]])
         for i in kept
@@ -409,6 +414,8 @@ def _photographs(
     texts = sorted({t for c in captions for t in c} | sentences_of(samples.values(), merged))
     start = _trained_once(own, words, images, split_of(words, captions, rows["frozen"]))
     bert = data_dir() / "bert"
+    if not bert.is_dir():
+        print(f"no BERT in {bert}: the text branch starts from nothing", file=sys.stderr)
     states = TokenStates.by(bert, texts, merged, job_folder()) if bert.is_dir() else None
     plan, of_stems = own.retrieval, Weights(parts["train"].captions)
     encoders = frozen(
@@ -432,6 +439,8 @@ def _trained_once(own: Budget, words: Words, images: np.ndarray, split: Split) -
     digest = hashlib.sha256(told.encode() + np.ascontiguousarray(images[split.rows]).tobytes())
     path = job_folder() / f"frozen-{digest.hexdigest()[:24]}.safetensors"
     if not path.exists():
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # more of them add in another order
         seed_everything(0)
         weights: dict[str, Tensor] = {}
         for family in ("dual", "align"):  # which grows out of it
@@ -439,5 +448,6 @@ def _trained_once(own: Budget, words: Words, images: np.ndarray, split: Split) -
             model.load_state_dict(weights, strict=False)
             train(model, images, split, own.frozen[family], 0)
             weights = {n: v.detach().contiguous() for n, v in model.state_dict().items()}
+        torch.set_num_threads(threads)
         write_atomic(path, lambda p: save_file(weights, p))
     return load_file(path)

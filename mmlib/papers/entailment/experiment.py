@@ -71,9 +71,8 @@ def judges(tier: str) -> list[Judge]:
             replace(rows[2], system="Only VE, clean images", clean=True),
         ]
     elif tier == "flickr8k":
-        own = "own caption, random caption, hard caption"
         rows += [
-            replace(one, system="w/o own captions", without=own),
+            replace(one, system="w/o own captions", without="own caption"),
             replace(one, system="w/o hard captions", without="hard caption"),
         ]
     return rows
