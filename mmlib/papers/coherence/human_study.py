@@ -224,7 +224,7 @@ def paper_check(n: int = 100) -> pd.DataFrame:
 
 def selected(aware: np.ndarray, agnostic: np.ndarray, most: int = 100) -> np.ndarray:
     """Rows that the authors' code exports for raters: where the aware system's rank of the true
-    picture is strictly better than the other's, its best first.
+    picture is strictly better than the other's, its best first. (There the relation holds, too.)
     """
     better = np.flatnonzero(aware < agnostic)
     return better[np.argsort(aware[better], kind="stable")][:most]

@@ -58,8 +58,9 @@ KINDS = {
 ROLES = {
     "mscoco": "coco", "dii": "cohesive", "story-dii": "cohesive", "sis": "story",
     "story-sis": "story", "dii-stress": "stress", "dii-r": "stress", "rqa": "organic",
+    "wiki": UNLABELLED,
 }  # fmt: skip
-LONG = ("organic", "diy", "unlabelled")  # their sentences are cut at 50 words, not at 20 (§5)
+LONG = ("organic", "diy", UNLABELLED)  # their sentences are cut at 50 words, not at 20 (§5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def load_documents(
     Raises ValueError for a tier or kind that is not there, FileNotFoundError for missing data.
     """
     if tier == "paper":
-        return _paper_documents(kinds)
+        return _paper_documents(kinds, bool(unlabelled))
     if tier not in KINDS:
         raise ValueError(f"no tier {tier!r}: use world, flickr8k or paper")
     wanted = tuple(kinds) or KINDS[tier]
@@ -160,7 +161,7 @@ def _pooled(images: WorldImages) -> WorldImages:
     return replace(images, features=np.concatenate(parts, axis=1)[:, None].astype(np.float32))
 
 
-def _paper_documents(kinds: Sequence[str]) -> Study:
+def _paper_documents(kinds: Sequence[str], unlabelled: bool) -> Study:
     """The authors' documents, from `<MMLIB_DATA>/links/<name>/`. Nothing here depends on a seed."""
     root = data_dir() / "links"
     folders = sorted(path.parent for path in root.glob("*/docs.json"))
@@ -171,10 +172,12 @@ def _paper_documents(kinds: Sequence[str]) -> Study:
     every = {ROLES.get(folder.name, folder.name): folder for folder in folders}
     if unknown := [kind for kind in kinds if kind not in every]:
         raise ValueError(f"no documents {unknown[0]!r} in {root}; there are {', '.join(every)}")
-    read = {kind: read_corpus(every[kind]) for kind in (kinds or every)}
+    more = [UNLABELLED] if unlabelled and UNLABELLED in every and kinds else []
+    wanted = dict.fromkeys([*(kinds or every), *more])
+    read = {kind: replace(read_corpus(every[kind]), name=kind) for kind in wanted}
     labelled = {kind: c for kind, c in read.items() if c.test[0].labelled}
     others = [corpus for kind, corpus in read.items() if kind not in labelled]
-    return Study(labelled, others[0] if others else None, {})
+    return Study(labelled, replace(others[0], name=UNLABELLED) if others else None, {})
 
 
 # --- Arrays ----------------------------------------------------------------------------------

@@ -302,9 +302,10 @@ def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") 
     rows, spreads = [], ["image spread", "text spread"]
     for dataset in datasets:
         every = predictors(evidence, dataset)
+        content = [name for name in every if name not in spreads]
         y = auc(evidence, dataset, [system]).mean(axis=0)
         scored = ~np.isnan(y)
-        for name, chosen in (("spread", spreads), ("spread + content", list(every))):
+        for name, chosen in (("spread", spreads), ("spread + content", spreads + content)):
             x = sm.add_constant(every.loc[scored, chosen].to_numpy())
             if scored.sum() > x.shape[1]:
                 fitted = sm.OLS(y[scored], x).fit()

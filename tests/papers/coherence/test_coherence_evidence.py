@@ -119,6 +119,15 @@ def test_what_was_not_run_is_not_tested(evidence):
     assert found == {"K1", "K2", "K2b", "K3", "K5", "K6", "K6b", "K7", "K8"}
 
 
+def test_one_seed_has_tables_and_no_intervals_over_seeds():
+    one = made_up_coherence.make(seeds=1)
+    tables, _ = figures.everything(one)
+    assert "[" not in tables["in_pools_CITE-like"].loc["CMCM over CMCA", "MedR"]
+    judged = {claim.id: judge(claim, one, one.seeds) for claim in CLAIMS}
+    assert judged["K8"].why == "one seed has no interval"
+    assert judged["K2"].verdict != "not tested"
+
+
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     tables, drawn = figures.everything(evidence)
     kinds = "results main_table in_pools refinement predicted probes contrasts singles".split()

@@ -293,6 +293,17 @@ def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     arrays = data.load_arrays(study, "paper")
     assert list(arrays) == ["coco", experiment.UNLABELLED]
     assert arrays[experiment.UNLABELLED].splits["test"].links is None
+    write(corpus, tmp_path / "links" / "wiki", known=False)
+    write(corpus, tmp_path / "links" / "rqa", known=True)
+    assert data.load_documents("paper", ["coco"]).unlabelled is None
+    study = data.load_documents("paper", ["organic"], unlabelled=True)
+    assert list(study.corpora) == ["organic"]
+    short = study.corpora["organic"].test[0]
+    labels = short.sentence_labels[:1]
+    one = replace(short, sentences=("a dog " * 30,), sentence_labels=labels)
+    organic = replace(study.corpora["organic"], test=(one,))
+    for long in (organic, replace(study.unlabelled, test=(one,))):  # §5: 50 words, not 20
+        assert data.prepare(long, experiment.budget("paper", long.name)).lengths.max() == 50
 
 
 @pytest.mark.slow

@@ -226,6 +226,15 @@ def test_regressions_of_difficulty_are_those_of_least_squares(usual, drawn):
     fitted = OLS(y, add_constant(x.to_numpy()), missing="drop").fit()
     assert row["R² in %"] == pytest.approx(100 * fitted.rsquared, abs=0.06)
     assert row["F"] == pytest.approx(fitted.fvalue, abs=0.06)
+    content = np.random.default_rng(0).normal(size=len(x))  # by name it stands before the spreads
+    metrics = {"a content": content, "image spread": x["image spread"], "text spread": content**2}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "predictors", lambda *_: pd.DataFrame(metrics))
+        row = experiment.difficulty(usual, ["story"]).loc[("story", "spread + content")]
+    scaled = {name: v / np.std(v, ddof=1) for name, v in metrics.items()}
+    fitted = OLS(y, add_constant(pd.DataFrame(scaled)), missing="drop").fit()
+    for side in ("image spread", "text spread"):
+        assert row[f"slope, {side}"] == pytest.approx(fitted.params[side], abs=0.06)
 
 
 def test_agreement_of_systems_and_of_halves_of_the_seeds(usual):
