@@ -19,7 +19,7 @@ from mmlib.core import evidence as records
 from mmlib.core.claims import Judged, judge, ledger
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir
-from mmlib.core.experiment import SECONDS, as_text, canonical, run_jobs, tidy
+from mmlib.core.experiment import SECONDS, as_text, canonical, job_folder, run_jobs, tidy
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.outline import alike, outline
@@ -97,6 +97,8 @@ def _record(
         device=device, **({"bert": _digest(bert)} if tier != "world" and bert.is_file() else {}),
     )  # fmt: skip
     stages = experiment.stages(tier, data, seeds)
+    if jobs_folder is None and (kind := device.split(":")[0]) != "cpu":
+        jobs_folder = job_folder() / kind  # no job of a processor is taken for one of a GPU
     old = _old(folder, experiment.PAPER)
     kept = _kept(old, folder, head, experiment) if old else None
     done: list[tuple[Job, Answer]] = []
@@ -234,8 +236,9 @@ def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> 
     figure is held to the seeds of its like. A seed of which this machine makes some systems and
     others have made some stands in `mixed`, and is nobody's.
     """
-    begun = kept.header
-    origin = ("commit", "versions", "python", "machine")
+    begun: Mapping[str, Any] = kept.header
+    origin = ("commit", "versions", "python", "machine", "device")
+    begun = {"device": "cpu", **begun}  # older records do not say; none of them had a GPU
     names = dict.fromkeys(job.dataset for job in jobs)
     data, seeds = {name: here["data"][name] for name in names}, {job.seed for job in jobs}
     added = [
@@ -246,6 +249,7 @@ def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> 
     def is_ours(one: Mapping[str, Any]) -> bool:
         return (
             all(one[name] == here[name] for name in ("machine", "versions"))
+            and one.get("device", "cpu") == here["device"]
             and all(one["data"].get(name, data[name]) == data[name] for name in data)
         )  # fmt: skip
 

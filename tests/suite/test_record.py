@@ -172,6 +172,35 @@ def test_a_seed_shared_by_two_machines_is_nobodys(tmp_path, monkeypatch):
     assert again["mixed"] == {"odd": [0, 1, 2], "even": [0, 1, 2]}
 
 
+def test_no_job_of_a_processor_is_taken_for_one_of_a_gpu(tmp_path, monkeypatch):
+    asked = []
+
+    def run_jobs(function, jobs, data, *, folder, **more):
+        asked.append(folder)
+        return []
+
+    monkeypatch.setattr(record, "run_jobs", run_jobs)
+    monkeypatch.setattr(record, "job_folder", lambda: tmp_path / "jobs")
+    for device in ("cpu", "cuda:1"):
+        with pytest.raises(AssertionError):  # nothing was recorded
+            record.record("04", tiny_jobs.TIER, [0], device=device, folder=tmp_path)
+    assert set(asked) == {None, tmp_path / "jobs" / "cuda"}
+
+
+def test_seeds_of_a_processor_and_of_a_gpu_are_told_apart(tmp_path, monkeypatch):
+    make(tmp_path, range(1))
+    path = tmp_path / "world" / "tiny.json"
+    head = json.loads(path.read_text())
+    path.write_text(json.dumps({**head, "device": "cuda"}))
+    (added,) = make(tmp_path, range(2)).header["added"]
+    assert (added["device"], added["seeds"]) == ("cpu", [1])
+    del head["device"]  # as older records are
+    path.write_text(json.dumps({**head, "seeds": [0, 1]}))
+    again = make(tmp_path, range(3)).header
+    assert again["device"] == "cpu"
+    assert "added" not in again
+
+
 def test_a_system_that_left_the_grid_leaves_the_record(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a", "b", "c")))
     make(tmp_path)
