@@ -203,10 +203,6 @@ class Pooled(Interval):
         """As another number of seeds would estimate it, for the same parts and the same tau."""
         return _weigh({name: part.at(seeds) for name, part in self.parts.items()}, self.tau)
 
-    def se_at(self, seeds: int) -> float:
-        """The standard error that another number of seeds would give."""
-        return self.at(seeds).se
-
 
 def _weigh(parts: Mapping[str, Effect], tau: float) -> Pooled:
     """The mean of parts, each weighted by 1 / (its variance + tau ** 2)."""

@@ -18,26 +18,27 @@ COLOURS = {
     "undecided": "#777777",
     "not tested": "#777777",
 }
+WIDTH = 8.0  # inches
 MANY = 16  # parts; beyond these, lines are half as high and go without names
 
 
-def forest(judged: Iterable[Judged | Mapping[str, Any]], width: float = 8.0) -> Figure:
+def forest(judged: Iterable[Judged | Mapping[str, Any]]) -> Figure:
     """A panel a tested claim, from what `judge` returned or from its records.
 
     Thin lines are the parts' 95 % intervals, the diamond below them is the pooled one, the band is
     the smallest effect of interest on either side of 0. Colours tell the verdicts, of parts by
-    themselves. Claims that are not tested are named below. width: of the figure in inches.
+    themselves. Claims that are not tested are named below.
     """
     records = [one.record() if isinstance(one, Judged) else one for one in judged]
     tested = [r for r in records if r["parts"]]
     told = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
-    untested = [line for one in told for line in textwrap.wrap(one, round(13 * width))]
+    untested = [line for one in told for line in textwrap.wrap(one, round(13 * WIDTH))]
     lines = [_lines(r) for r in tested] or [1.0]
     note = 0.22 * len(untested)
     # Each panel also needs room for two lines of title and for the name of its axis.
     heights = [0.19 * n + 1.05 for n in lines]
     figure, axes = plt.subplots(
-        len(lines), 1, figsize=(width, sum(heights) + note), squeeze=False,
+        len(lines), 1, figsize=(WIDTH, sum(heights) + note), squeeze=False,
         height_ratios=[0.19 * n + 0.2 for n in lines],
     )  # fmt: skip
     share = note / (sum(heights) + note)

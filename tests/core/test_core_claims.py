@@ -236,7 +236,7 @@ def test_one_part_alone_is_itself():
     one = over_seeds([1.0, 2.0, 4.0])
     found = pool({"only": one})
     assert (found.effect, found.low, found.high, found.tau) == (one.effect, one.low, one.high, 0)
-    assert found.se_at(12) == pytest.approx(one.se / 2)
+    assert found.at(12).se == pytest.approx(one.se / 2)
 
 
 def test_parts_that_differ_widely_get_few_degrees_of_freedom():
@@ -258,8 +258,8 @@ def test_parts_without_any_spread_can_be_pooled():
 def test_the_pooled_error_with_other_seeds_keeps_items_and_differences_between_parts():
     parts = {str(i): Effect(float(i), 1.0, 30, per_seed=2.0, seeds=4) for i in range(5)}
     found = pool(parts)  # each variance is 1 = 2 / 4 + 0.5
-    assert found.se_at(4) == pytest.approx(found.se)
-    assert found.se_at(40) == pytest.approx(((2 / 40 + 0.5 + found.tau**2) / 5) ** 0.5)
+    assert found.at(4).se == pytest.approx(found.se)
+    assert found.at(40).se == pytest.approx(((2 / 40 + 0.5 + found.tau**2) / 5) ** 0.5)
 
 
 # --- The rule --------------------------------------------------------------------------------
