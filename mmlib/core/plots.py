@@ -43,10 +43,15 @@ def use_style() -> None:
 
 def save(figure: Figure, folder: Path, name: str) -> None:
     """Write a figure as `<folder>/figures/<name>.png` and show it."""
+    write(figure, folder / "figures" / f"{name}.png")
+    plt.show()
+
+
+def write(figure: Figure, path: Path) -> None:
+    """Write a figure into a file."""
     if figure.get_layout_engine() is None:  # after savefig, matplotlib would bring its default back
         figure.set_layout_engine(PlaceHolderLayoutEngine(True, False))
-    write_atomic(folder / "figures" / f"{name}.png", figure.savefig)
-    plt.show()
+    write_atomic(path, figure.savefig)
 
 
 def show_pictures(

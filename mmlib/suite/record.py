@@ -14,8 +14,10 @@ from typing import Any
 
 import pandas as pd
 from filelock import FileLock, Timeout
+from matplotlib import rc_context
 
 from mmlib.core import evidence as records
+from mmlib.core import plots
 from mmlib.core.claims import Judged, judge, ledger
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir
@@ -312,13 +314,15 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     """
     found = read(number, tier, folder)
     judged = _judged(number, found)
-    tables, figures = room(number, "figures").everything(found)
+    with rc_context():
+        plots.use_style()  # without it names stand outside of the picture
+        tables, figures = room(number, "figures").everything(found)
+        figures["claims"] = forest(judged)
+        for name, figure in figures.items():
+            plots.write(figure, out / f"{name}.png")
     tables["ledger"] = ledger(judged).set_index("id")
-    figures["claims"] = forest(judged)
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", table.to_csv)
-    for name, figure in figures.items():
-        write_atomic(out / f"{name}.png", figure.savefig)
     write_json(out / "verdicts.json", [one.record() for one in judged])
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]]
     return f"{shown.to_string()}\n\n{len(found.seeds)} seeds; all of it is in {out}"

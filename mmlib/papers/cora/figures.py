@@ -509,8 +509,9 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
             "leads": leads(evidence, name),
             "attributes": by_attributes(evidence, name),
             "entities": entities(evidence, name),
-            "families": in_family(evidence, name),
         }
+        if not (families := in_family(evidence, name)).empty:
+            own["families"] = families
         if evidence.has(name, QUERY_TIME, "parse", EPOCHS):
             own["times"] = times(evidence, name)
             figures[f"times_{name}"] = times_figure(evidence, name)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import tiny_cora
+from PIL import Image
 
 from mmlib.papers.cora import data, experiment
 from mmlib.papers.cora.experiment import SYSTEMS
@@ -36,3 +37,5 @@ def test_evidence_is_recorded_added_to_and_judged(small, tmp_path):
     assert "C2 " in text.replace("\n", " ")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"verdicts.json", "ledger.csv", "results_world.csv", "overview.png"} <= names
+    with Image.open(tmp_path / "out" / "overview.png") as drawn:  # in the style of the notebooks
+        assert drawn.info["dpi"] == pytest.approx((150, 150), abs=0.1)
