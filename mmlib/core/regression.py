@@ -21,11 +21,11 @@ def check_paired(live: Figures, evidence: Evidence, data: Mapping[str, Data]) ->
     Where this machine computes as the one that recorded the seed did, a figure may differ by
     rounding: its instruction set and PyTorch are the same, PyTorch uses one thread, as every
     recorded training does, neither has a GPU, and `data`, by data set, have the fingerprint on
-    record. Processors
-    that differ in no instruction still add in another order, which trainings make large, and
-    their features of pictures tell. Elsewhere a figure may differ by the seeds' spread, each
-    system's own: two draws from it differ by less in 999 of 1,000 cases. A figure that is no
-    number, or was not recorded, is outside.
+    record. Processors that differ in no instruction still add in another order, which trainings
+    make large, and their features of pictures tell. Elsewhere a figure may differ by the seeds'
+    spread, each system's own: two draws from it differ by less in 999 of 1,000 cases; of a single
+    seed there is none, and nothing is compared. A figure that is no number, or was not recorded, is
+    outside.
 
     Returns what goes into checks.json.
     """

@@ -25,7 +25,9 @@ def found() -> Evidence:
     answers = [answer(j.seed, "ab".index(j.system["system"]), data[j.dataset].items) for j in grid]
     more = jobs([NO_SEED], ["c"], ["odd"]) + jobs([1], ["d"], ["odd"])
     extra = [answer(0, 5, 5, epochs=0), answer(1, 6, 5)]
-    head = evidence.header(paper="tiny", tier="world", source="x", seeds=[0, 1, 2])
+    head = evidence.header(
+        paper="tiny", tier="world", source="x", seeds=[0, 1, 2], data={}, settings={}, cpu_seconds=0
+    )
     return Evidence(tidy(grid + more, answers + extra, data), head)
 
 
