@@ -62,10 +62,53 @@ def record(
         connect(cluster).close()
     folder = (folder or evidence_dir()) / tier
     with _alone(folder, experiment.PAPER):
-        return _record(
-            experiment, data_module, tier, seeds, datasets, device, workers, cluster, folder,
-            jobs_folder,
+        study = data_module.load_documents(tier, datasets)
+        data = data_module.load_arrays(study, tier)
+        bert = data_dir() / "bert" / "model.safetensors"  # which is read where there is one
+        known = {"bert": _digest(bert)} if tier != "world" and bert.is_file() else {}
+        head = records.header(
+            paper=experiment.PAPER, tier=tier, source=source_hash(*experiment.MODULES),
+            data={name: own.fingerprint for name, own in data.items()},
+            outlines={name: outline(own) for name, own in data.items()},
+            settings={name: asdict(experiment.budget(tier, name)) for name in data},
+            device=device, **known,
         )  # fmt: skip
+        stages = experiment.stages(tier, data, seeds)
+        if jobs_folder is None and (kind := device.split(":")[0]) != "cpu":
+            jobs_folder = job_folder() / kind  # no job of a processor is taken for one of a GPU
+        old = _old(folder, experiment.PAPER)
+        kept = _kept(old, folder, head, experiment) if old else None
+        done: list[tuple[Job, Answer]] = []
+        written = time.monotonic()
+
+        def write(last: bool = False) -> Evidence | None:
+            nonlocal written
+            if not done or not (last or time.monotonic() - written > EVERY):
+                return None
+            written = time.monotonic()
+            found = _merged(kept, done, data, head)
+            records.write(folder, experiment.PAPER, found)
+            return found
+
+        def on_answer(job: Job, answer: Answer) -> None:
+            done.append((job, answer))
+            write()
+
+        for function, jobs, side_by_side in stages:
+            left = [job for job in jobs if not _is_kept(job, kept)]
+            run_jobs(
+                function, left, data, folder=jobs_folder,
+                device=device, workers=workers, cluster=cluster, side_by_side=side_by_side,
+                label=f"{experiment.PAPER}, {tier}: {function.__name__}", on_answer=on_answer,
+            )  # fmt: skip
+        if found := write(last=True):
+            return found
+        assert old is not None  # nothing was left to do
+        assert kept is not None
+        found = Evidence(kept.table, _counted(kept.table, kept.header))
+        if found.header != old.header or len(found.table) != len(old.table):
+            records.write(folder, experiment.PAPER, found)
+        return found
 
 
 @contextmanager
@@ -81,58 +124,6 @@ def _alone(folder: Path, paper: str) -> Iterator[None]:
             f"{folder / paper}.parquet: another recording is writing it; wait for its end, or give "
             "this one another folder (--evidence)"
         ) from None
-
-
-def _record(
-    experiment: ModuleType, data_module: ModuleType, tier: str, seeds: Sequence[int],
-    datasets: Sequence[str], device: str, workers: int, cluster: str, folder: Path,
-    jobs_folder: Path | None,
-) -> Evidence:  # fmt: skip
-    study = data_module.load_documents(tier, datasets)
-    data = data_module.load_arrays(study, tier)
-    bert = data_dir() / "bert" / "model.safetensors"  # which is read where there is one
-    head = records.header(
-        paper=experiment.PAPER, tier=tier, source=source_hash(*experiment.MODULES),
-        data={name: own.fingerprint for name, own in data.items()},
-        outlines={name: outline(own) for name, own in data.items()},
-        settings={name: asdict(experiment.budget(tier, name)) for name in data},
-        device=device, **({"bert": _digest(bert)} if tier != "world" and bert.is_file() else {}),
-    )  # fmt: skip
-    stages = experiment.stages(tier, data, seeds)
-    if jobs_folder is None and (kind := device.split(":")[0]) != "cpu":
-        jobs_folder = job_folder() / kind  # no job of a processor is taken for one of a GPU
-    old = _old(folder, experiment.PAPER)
-    kept = _kept(old, folder, head, experiment) if old else None
-    done: list[tuple[Job, Answer]] = []
-    written = time.monotonic()
-
-    def write(last: bool = False) -> Evidence | None:
-        nonlocal written
-        if not done or not (last or time.monotonic() - written > EVERY):
-            return None
-        written = time.monotonic()
-        found = _merged(kept, done, data, head)
-        records.write(folder, experiment.PAPER, found)
-        return found
-
-    def on_answer(job: Job, answer: Answer) -> None:
-        done.append((job, answer))
-        write()
-
-    for function, jobs, side_by_side in stages:
-        run_jobs(
-            function, [job for job in jobs if not _is_kept(job, kept)], data, folder=jobs_folder,
-            device=device, workers=workers, cluster=cluster, side_by_side=side_by_side,
-            label=f"{experiment.PAPER}, {tier}: {function.__name__}", on_answer=on_answer,
-        )  # fmt: skip
-    if found := write(last=True):
-        return found
-    assert old is not None  # nothing was left to do
-    assert kept is not None
-    found = Evidence(kept.table, _counted(kept.table, kept.header))
-    if found.header != old.header or len(found.table) != len(old.table):
-        records.write(folder, experiment.PAPER, found)
-    return found
 
 
 def _digest(path: Path) -> str:

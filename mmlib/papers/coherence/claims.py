@@ -2,11 +2,10 @@
 
 Declared before the recorded run. K2c and the rule for "almost all" and "best" are ours: K2c is what
 the paper's Table 4 shows without attention, and its Table 5 does not, and its text says nothing
-about. Effects of retrieval are
-differences of the mean log2 rank over the whole test set: 1 is a halving of the rank. It usually
-tells systems apart better than recalls in pools do. A smallest effect of 0.1, 7 % of the rank, lies
-between the paper's two gains by relations, 0.36 on CITE++ (MedR 5.4 to 4.2) and 0.05 on Clue (19.3
-to 18.7).
+about. Effects of retrieval are differences of the mean log2 rank over the whole test set: 1 is a
+halving of the rank. It usually tells systems apart better than recalls in pools do. A smallest
+effect of 0.1, 7 % of the rank, lies between the paper's two gains by relations, 0.36 on CITE++
+(MedR 5.4 to 4.2) and 0.05 on Clue (19.3 to 18.7).
 
 The paper says all this of both of its data sets, so each collection counts. That was changed after
 a first reading of the record, with six seeds, which pooled the two as declared: an interval over

@@ -4,8 +4,7 @@ Declared before the world's record was made, though not before earlier records o
 been seen; and C2 was the mean of both branches until ten seeds had been read (then supported). J1,
 J2, P1 and O1 to O3 are ours. Claims on the classifier are about its network alone, as the paper has
 it, with the threshold of best F0.5 on the calibration pairs; J1 and J2 are about network and inputs
-together. Retrained systems are held to "extra
-golden", which takes as many steps.
+together. Retrained systems are held to "extra golden", which takes as many steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -172,7 +172,7 @@ def _paper_documents(kinds: Sequence[str], unlabelled: bool) -> Study:
     every = {ROLES.get(folder.name, folder.name): folder for folder in folders}
     if unknown := [kind for kind in kinds if kind not in every]:
         raise ValueError(f"no documents {unknown[0]!r} in {root}; there are {', '.join(every)}")
-    more = [UNLABELLED] if unlabelled and UNLABELLED in every and kinds else []
+    more = [UNLABELLED] if unlabelled and UNLABELLED in every else []
     wanted = dict.fromkeys([*(kinds or every), *more])
     read = {kind: replace(read_corpus(every[kind]), name=kind) for kind in wanted}
     labelled = {kind: c for kind, c in read.items() if c.test[0].labelled}
