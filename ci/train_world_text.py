@@ -2,8 +2,9 @@
 
     python ci/train_world_text.py
 
-Writes mmlib/world/text.safetensors, with notes in its metadata. Scenes are of the split "backbone",
-which no notebook trains or tests on. No label of entailment is used. Two stages:
+Writes the folder mmlib/world/bert, as transformers reads it, with notes in the metadata of the
+weights. Scenes are of the split "backbone", which no notebook trains or tests on. No label of
+entailment is used. Two stages:
 
 1. Two captions of one scene are to be nearer than captions of different scenes (mean token states,
    in-batch softmax): words learn what they have in common and what tells them apart.
@@ -16,26 +17,30 @@ same time.
 """
 
 import argparse
+import copy
 import json
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
+from transformers import PretrainedConfig
 
 from mmlib.core.fit import seed_everything
 from mmlib.core.paths import write_atomic
 from mmlib.features.encoders import small_bert
-from mmlib.features.words import CLS, SEP, Words, padded
-from mmlib.papers.entailment.data import RETRIEVERS, TEXT, metadata_of
+from mmlib.features.words import CLS, SEP, SPECIAL, UNKNOWN, Words, padded
+from mmlib.papers.entailment.data import RETRIEVERS, metadata_of
 from mmlib.papers.entailment.experiment import BUDGETS
 from mmlib.papers.entailment.model import Head
+from mmlib.world import BERT
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 
@@ -112,7 +117,7 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=20000)
     parser.add_argument("--first", type=int, default=1500, help="steps of stage 1")
     parser.add_argument("--second", type=int, default=9000, help="steps of stage 2")
-    parser.add_argument("--out", type=Path, default=TEXT)
+    parser.add_argument("--out", type=Path, default=BERT)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     started = time.perf_counter()
@@ -152,10 +157,34 @@ def main() -> None:
         "minutes": round((time.perf_counter() - started) / 60, 1),
     }  # fmt: skip
     print(json.dumps(notes, indent=1))
-    weights = {f"text.{name}": value.half() for name, value in bert.state_dict().items()
-               if value.is_floating_point()}  # fmt: skip
-    write_atomic(chosen.out, lambda path: save_file(weights, path, {"notes": json.dumps(notes)}))
-    chosen.out.chmod(0o644)
+    write_bert(chosen.out, bert.config, bert.state_dict(), words, json.dumps(notes))
+
+
+def write_bert(
+    folder: Path, config: PretrainedConfig, weights: Mapping[str, Tensor], words: Words, notes: str
+) -> None:
+    """Configuration, tokenizer and weights of half precision; [MASK] is added, never trained."""
+    numbers = {word: i for i, word in enumerate((*SPECIAL, *words.words, "[MASK]"))}
+    kept = {name: value.half() for name, value in weights.items() if value.is_floating_point()}
+    name = "embeddings.word_embeddings.weight"
+    kept[name] = torch.cat([kept[name], kept[name].float().mean(dim=0, keepdim=True).half()])
+    own = copy.deepcopy(config)
+    own.vocab_size = len(numbers)
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token=SPECIAL[UNKNOWN]))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # what `tokenize` makes of world captions
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex("[,.]"), "isolated")]
+    )
+    ends = [(SPECIAL[one], one) for one in (CLS, SEP)]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    own.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    path = folder / "model.safetensors"
+    write_atomic(path, lambda part: save_file(kept, part, {"notes": notes, "format": "pt"}))
+    path.chmod(0o644)
 
 
 def descend(loss: Tensor, optimiser: torch.optim.Optimizer) -> float:

@@ -342,6 +342,9 @@ def corrupt(
         raise ValueError(f"no parse error of kind {kind!r} at rate {rate}: see corrupt's docstring")
     made = graph.copy()
     made.graph["error"] = None
+    hit, draw = rng.random() < rate, rng.integers(2**31)  # as many draws for each graph
+    if not hit:
+        return made
     several = len(objects(graph)) > 1
     room = {
         "tokens": True,
@@ -349,11 +352,10 @@ def corrupt(
         "edge": several and bool(relations(graph)),
     }
     chosen = kind
-    hit, draw = rng.random() < rate, rng.integers(2**31)  # as many draws for each graph
     if kind == "mixed":
         possible = [name for name in ERRORS if room[name]]
         chosen = possible[draw % len(possible)]
-    if not hit or not room[chosen]:
+    if not room[chosen]:
         return made
     {"tokens": _drop_token, "attribute": _move_attribute, "edge": _move_edge}[chosen](
         made, np.random.default_rng(draw)

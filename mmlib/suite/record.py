@@ -3,7 +3,7 @@
 import hashlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
@@ -246,22 +246,31 @@ def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> 
             and all(one["data"].get(name, data[name]) == data[name] for name in data)
         )  # fmt: skip
 
-    own: dict[str, Any] | None = None
+    known = set(kept.table[["dataset", "seed"]].itertuples(index=False, name=None))
+
+    def others(pairs: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Data sets and seeds of which another machine has made systems."""
+        made = {p: records.recorded_by(begun, *p) for p in pairs if p[1] != NO_SEED and p in known}
+        return {pair for pair, one in made.items() if not (one and is_ours(one))}
+
+    def goes_on(one: Mapping[str, Any]) -> bool:
+        """Whether these jobs fit into an entry without its naming what others have made."""
+        every = product({**one["data"], **data}, seeds.union(one["seeds"]))
+        return is_ours(one) and others(every) <= others(product(data, seeds))
+
+    # What this machine is named for: all of its entry, or as the first one what it did now.
+    named: Iterable[tuple[str, int]] = ((j.dataset, j.seed) for j in jobs)
     top = here if is_ours(begun) else {name: begun[name] for name in origin}
     if top is not here:
-        own = next(filter(is_ours, added), None)
+        own = next(filter(goes_on, added), None)
         if not own:
             own = {**{name: here[name] for name in origin}, "data": {}, "seeds": []}
             added.append(own)
         own |= {"data": own["data"] | data, "seeds": sorted(seeds.union(own["seeds"]))}
-    # What this machine is named for: all that it has done, or as the first one what it did now.
-    named = product(own["data"], own["seeds"]) if own else ((j.dataset, j.seed) for j in jobs)
-    known = set(kept.table[["dataset", "seed"]].itertuples(index=False, name=None))
+        named = product(own["data"], own["seeds"])
     mixed = {name: set(own_seeds) for name, own_seeds in begun.get("mixed", {}).items()}
-    for name, seed in named:
-        made = records.recorded_by(begun, name, seed)
-        if seed != NO_SEED and (name, seed) in known and not (made and is_ours(made)):
-            mixed.setdefault(name, set()).add(seed)
+    for name, seed in others(named):
+        mixed.setdefault(name, set()).add(seed)
     merged = {**here, **top, "data": here["data"] | begun["data"]}
     merged |= {"added": added} if added else {}
     return merged | ({"mixed": {k: sorted(v) for k, v in mixed.items()}} if mixed else {})

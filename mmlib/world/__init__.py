@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from tqdm.auto import tqdm
 
 from mmlib.core.parallel import in_processes
-from mmlib.core.paths import cache_dir, write_atomic
+from mmlib.core.paths import PACKAGE, cache_dir, write_atomic
 from mmlib.core.records import CaptionedImages
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -29,6 +29,7 @@ from mmlib.world.siblings import family as siblings
 __all__ = ["WorldImages", "captioned_images", "picture"]
 
 SIZE = 128  # side of a picture, in pixels
+BERT = PACKAGE / "world" / "bert"  # a small one that has read other scenes' captions
 _CHUNK = 64  # pictures drawn and looked at together; fixed, so that workers change no figure
 
 

@@ -172,6 +172,26 @@ def test_a_seed_shared_by_two_machines_is_nobodys(tmp_path, monkeypatch):
     assert again["mixed"] == {"odd": [0, 1, 2], "even": [0, 1, 2]}
 
 
+def test_a_new_data_set_does_not_make_anothers_seeds_nobodys(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "outline", lambda own: {"exact": own.items, "sketches": []})
+    make(tmp_path, range(1), ["odd"])
+    there = {name: Numbers("by other arithmetic", own.items) for name, own in DATA.items()}
+    monkeypatch.setattr(record, "room", tiny_jobs.room(data=there))
+    monkeypatch.setattr(evidence, "machine", lambda: {"processor": "another"})
+    make(tmp_path, range(2), ["odd"])
+    head = make(tmp_path, range(2), ["even"]).header
+    assert "mixed" not in head
+    assert [(list(one["data"]), one["seeds"]) for one in head["added"]] == [
+        (["odd"], [1]), (["even"], [0, 1]),
+    ]  # fmt: skip
+    assert evidence.recorded_by(head, "odd", 0) == head
+    assert evidence.recorded_by(head, "even", 0)["data"] == {"even": "by other arithmetic"}
+    again = make(tmp_path, range(3)).header  # both data sets go on
+    assert "mixed" not in again
+    assert evidence.recorded_by(again, "even", 2)["data"]["even"] == "by other arithmetic"
+    assert evidence.recorded_by(again, "odd", 0) == again
+
+
 def test_no_job_of_a_processor_is_taken_for_one_of_a_gpu(tmp_path, monkeypatch):
     asked = []
 

@@ -27,7 +27,7 @@ from mmlib.papers.cora.experiment import ERRORS, LONG, LONGER, RATES, WITH_BERT,
 from mmlib.papers.cora.graphs import SPLITS, Arrays, Split, Texts
 from mmlib.papers.cora.model import Settings
 from mmlib.papers.cora.texts import DELIMITERS, PieceReader, Reader
-from mmlib.world import WorldImages, captioned_images
+from mmlib.world import BERT, WorldImages, captioned_images
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.logic import satisfies
 from mmlib.world.schema import Scene
@@ -76,9 +76,9 @@ def load_documents(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> St
     world: drawn here. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` and `coco`
     in a layout of `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where
     there are any; the test images of MS-COCO are all 5,000 where "testall" is there.
-    "flickr8k_bert" and so on are the same captions, to be read by the BERT in `<MMLIB_DATA>/bert`
-    too; of photographs they come by themselves where that folder is there. "flickr8k_long" comes
-    with "flickr8k", for longer trainings.
+    "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
+    own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
+    "flickr8k_long" comes with "flickr8k", for longer trainings.
     Raises ValueError for a tier or collection that is not there, DataError for missing data.
     """
     if tier not in DATASETS:
@@ -88,12 +88,12 @@ def load_documents(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> St
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
     found = _load(tier, plain, seed)
     more = [f"{name}{LONGER}" for name in found if name in LONG]
-    more += [f"{name}{WITH_BERT}" for name in found if tier != "world" and _bert().is_dir()]
+    more += [f"{name}{WITH_BERT}" for name in found if _bert(tier).is_dir()]
     return {name: found[original(name)] for name in datasets or [*found, *more]}
 
 
-def _bert() -> Path:
-    return data_dir() / "bert"
+def _bert(tier: str) -> Path:
+    return BERT if tier == "world" else data_dir() / "bert"
 
 
 def _load(tier: str, datasets: Sequence[str], seed: int) -> dict[str, Captions]:
@@ -227,6 +227,7 @@ def damaged(graphs: Sequence[nx.MultiDiGraph], reader: Reader) -> dict[str, Text
     Kinds: a word dropped, an attribute moved, a relation moved, or one of them. A graph without
     room for its error stays as it is. The same captions are drawn for every kind.
     """
+    graphs = list(graphs)  # unpacked once
     sets: dict[str, Texts] = {}
     for kind in ERRORS:
         for rate in RATES:
@@ -240,7 +241,7 @@ def damaged(graphs: Sequence[nx.MultiDiGraph], reader: Reader) -> dict[str, Text
 def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
     """All collections as arrays, each prepared as its budget says."""
     return {
-        name: prepare(found, budget(tier, name), _bert() if name.endswith(WITH_BERT) else None)
+        name: prepare(found, budget(tier, name), _bert(tier) if name.endswith(WITH_BERT) else None)
         for name, found in study.items()
     }
 

@@ -47,7 +47,7 @@ NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `mmlib.world.hypotheses`
 # mined and retrained on.
 SHARES = {"frozen": 2000, "judges": 1500}
 NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them
-RETRIEVERS, TEXT = (PACKAGE / "world" / f"{name}.safetensors" for name in ("retrievers", "text"))
+RETRIEVERS = PACKAGE / "world" / "retrievers.safetensors"
 DATASETS = {"world": "world", "flickr8k": "flickr8k", "paper": "f30k"}
 
 NOTES = {
@@ -151,14 +151,18 @@ def starts_of(weights: Mapping[str, Tensor], text: Path | None = None) -> dict[s
     """Weights that judges start from, by their names there.
 
     VE's are the retriever's (ALBEF's place); so are a single stream's word embeddings and its map
-    of regions. TE's own are a small BERT's, in the file `text`, where there is one.
+    of regions. TE's own are a small BERT's, in the folder `text`, where there is one.
     """
     found = {n: v for n, v in weights.items() if n.startswith(("image.", "words.", "cross."))}
     moved = {"words.embeddings.word": "layers.embeddings.word", "image.project.": "project."}
     for old, new in moved.items():
         some = {n: v for n, v in weights.items() if n.startswith(old)}
         found |= {f"stream.{new}{n.removeprefix(old)}": v for n, v in some.items()}
-    return found | ({n: v.float() for n, v in load_file(text).items()} if text else {})
+    if text:
+        own, words = load_file(text / "model.safetensors"), "embeddings.word_embeddings.weight"
+        own[words] = own[words][: len(weights[f"words.{words}"])]  # all but its [MASK]
+        found |= {f"text.{n}": v.float() for n, v in own.items()}
+    return found
 
 
 def sentences_of(samples: Iterable[Samples], merged: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -234,7 +238,7 @@ def _world(own: Budget, seed: int) -> Study:
         images, {name: split_of(words, captions, rows[name], fits[name]) for name in SPLITS},
         premises, train, dev, calibration, pairs, known, inputs_scale, words,
         clean=standardised(clean, scale), noise=(NOISE / scale[1]).astype(np.float32),
-        region_scale=scale, starts=starts_of(weights, TEXT), retriever=weights,
+        region_scale=scale, starts=starts_of(weights, world.BERT), retriever=weights,
     )  # fmt: skip
     return Study(arrays, captions, rows, _opener(parts, ends))
 
