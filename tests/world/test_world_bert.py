@@ -1,0 +1,62 @@
+"""The small BERT that ships with the world, as transformers reads it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from mmlib import world
+from mmlib.features.bert import BertEncoder
+from mmlib.features.words import SPECIAL, Words
+from mmlib.papers.cora.data import load_documents
+from mmlib.papers.entailment.data import RETRIEVERS, metadata_of
+from mmlib.world.captions import captions
+from mmlib.world.scenes import sample_scene, split_seeds
+
+
+@pytest.fixture(scope="module")
+def texts():
+    scenes = [sample_scene(seed) for seed in split_seeds("test", 60, 0)]
+    return [caption.text for scene in scenes for caption in captions(scene, 0)]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return BertEncoder.from_pretrained(world.BERT, "frozen")
+
+
+def test_its_tokens_are_the_words_that_its_retriever_knows(texts, encoder):
+    words = Words(json.loads(metadata_of(RETRIEVERS)["words"]))
+    read = encoder.tokenizer(texts)["input_ids"]
+    first, last = (SPECIAL.index(token) for token in ("[CLS]", "[SEP]"))
+    assert read == [[first, *words.ids(text), last] for text in texts]
+    unknown = sum(ids.count(SPECIAL.index("[UNK]")) for ids in read)
+    assert unknown < sum(map(len, read)) / 1000
+    assert encoder.tokenizer.convert_tokens_to_ids("[MASK]") == len(words)
+
+
+def test_captions_of_one_scene_are_near_each_other(texts, encoder):
+    vectors = encoder.embed_all(texts)
+    vectors -= vectors.mean(axis=0)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    alike = vectors @ vectors.T
+    np.fill_diagonal(alike, -1)
+    same = alike.argmax(axis=1) // 5 == np.arange(len(texts)) // 5
+    assert same.mean() > 10 * 4 / (len(texts) - 1)  # ten times what chance finds
+
+
+def test_transformers_reads_it_to_the_same_states(texts, encoder):
+    own = transformers.AutoModel.from_pretrained(world.BERT, dtype=torch.float32).eval()
+    ids = torch.tensor(encoder.tokenizer(texts[:1])["input_ids"])
+    with torch.no_grad():
+        states = own(input_ids=ids).last_hidden_state
+        torch.testing.assert_close(encoder(ids, torch.ones_like(ids)), states)
+
+
+def test_cora_knows_it_without_any_data(monkeypatch):
+    monkeypatch.setattr("mmlib.papers.cora.data._load", lambda *_: {"world": "its captions"})
+    assert load_documents("world") == {
+        "world": "its captions", "world_bert": "its captions",
+    }  # fmt: skip
