@@ -37,6 +37,7 @@ from mmlib.papers.cora.experiment import (
     TABLE_3,
     TRAINED_LONGER,
     TWO_STEP,
+    WITH_BERT,
     WITH_BERTS,
     beside_paper,
     captions_and_images,
@@ -313,9 +314,9 @@ def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dic
 def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What each change gives, alone and together: RSUM of a system minus that of another one.
 
-    With 95 % intervals over seeds and clusters of images. What differs besides the encoder:
-    CORA and "CORA, residual path and short cut" have losses on entities, which two steps with
-    caption losses, bag and sequence lack.
+    With 95 % intervals over seeds and clusters of images; of a collection for a BERT, what the
+    BERT gives. What differs besides the encoder: CORA and "CORA, residual path and short cut" have
+    losses on entities, which two steps with caption losses, bag and sequence lack.
     """
     ours, controls = "CORA, residual path and short cut", (SEQUENCE.system, BAG.system)
     pairs = [(one.system, TWO_STEP.system) for one in LEADS]
@@ -329,6 +330,7 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     pairs += [(f"({a}, 2) layers" if a > 1 else "CORA", f"({a}, 3) layers") for a in (1, 2)]
     pairs += [(one.system, one.system.rsplit(", ", 1)[0]) for one in STRUCTURE[1:]]
     pairs += [("Sequence, words shuffled", "Sequence, CORA's rest")]
+    pairs += [(one.system, one.system.split(", ", 1)[0]) for one in WITH_BERTS if one.bert]
     pairs += [(f"Oracle of {a}", f"Oracle of {b}")
               for a, b in (("entities", "words"), ("the graph", "entities"))]  # fmt: skip
     rows = {}
@@ -356,13 +358,17 @@ def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
+def _without_bert(evidence: Evidence) -> list[str]:
+    return [name for name in evidence.datasets if not name.endswith(WITH_BERT)]
+
+
 def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = None) -> Figure:
     """RSUM of each system, best first: a tick a seed, the mean with its 95 % interval.
 
     Without "Random", next to which all others would look alike. live: (collection, system) -> RSUM
     of a training of this run, a diamond.
     """
-    sets = evidence.datasets
+    sets = _without_bert(evidence)
     most = max(len(with_rows(evidence, name, ORDER)) for name in sets)
     figure, axes = plt.subplots(
         1, len(sets), figsize=(7 * len(sets), 0.24 * most + 0.9), squeeze=False
@@ -379,10 +385,9 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
 
 def curves(evidence: Evidence) -> Figure:
     """RSUM on dev over epochs, mean and range of seeds."""
-    figure, axes = plt.subplots(
-        1, len(evidence.datasets), figsize=(6 * len(evidence.datasets), 3.4), squeeze=False
-    )
-    for axis, dataset in zip(axes[0], evidence.datasets, strict=True):
+    sets = _without_bert(evidence)
+    figure, axes = plt.subplots(1, len(sets), figsize=(6 * len(sets), 3.4), squeeze=False)
+    for axis, dataset in zip(axes[0], sets, strict=True):
         for name, colour in COLOURS.items():
             if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
                 seen = evidence.curves(dataset, name, "dev_RSUM")
