@@ -19,6 +19,7 @@ COLOURS = {
     "not tested": "#777777",
 }
 WIDTH = 8.0  # inches
+LINE = 68  # characters of a title, which has to stand beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names
 
 
@@ -87,6 +88,7 @@ def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="x", labelsize=8)
     titled = textwrap.shorten(f"{record['id']}  {record['claim']}", 150, placeholder=" …")
-    title = f"{textwrap.fill(titled, 80)}: {record['verdict']}"
+    title = textwrap.fill(f"{titled}: {record['verdict']}", LINE)
     axis.set_title(title, loc="left", fontsize=9, color=colour)
-    axis.set_xlabel(f"{record['contrast']} ({record['unit']}; band ± {d:g})", fontsize=8)
+    label = f"{record['contrast']} ({record['unit']};\u00a0band\u00a0±\u00a0{d:g})"  # one word
+    axis.set_xlabel(textwrap.fill(label, LINE), fontsize=8)
