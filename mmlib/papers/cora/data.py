@@ -37,8 +37,9 @@ WORLD_NOTE = """*What this world was built to contain.* The pictures are drawn b
 scenes whose content is known; a caption always says what is true of its scene, in the words of a
 small grammar. Attributes, relations and who does what to whom are thus in the captions by
 construction, and every caption has a gold graph to hold the parser against. The image features come
-from a small network trained on other scenes of the same world. What holds here shows how a method
-behaves where the truth is known, not how well it would do on photographs."""
+from a small network trained on other scenes of the same world, and so does the BERT of section 8.
+What holds here shows how a method behaves where the truth is known, not how well it would do on
+photographs."""
 
 WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
 FAMILY = 4  # pictures that structure alone tells apart
