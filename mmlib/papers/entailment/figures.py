@@ -236,15 +236,18 @@ LADDER = (
 def ladder(
     evidence: Evidence, dataset: str, live: Mapping[str, Mapping[str, float]] = {}
 ) -> Figure:
-    """What each rung gains over extra golden: true retrieval and RSUM, with 95 % intervals.
+    """What each rung on record gains over extra golden: true retrieval and RSUM, 95 % intervals.
 
     live: rung -> metric -> gain of a training of this run, a diamond.
     """
     shown = (relevance(evidence, dataset)[0], "RSUM")
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.6), sharey=True)
+    rungs = [one for one in LADDER
+             if any(evidence.has(dataset, name_of(f, *one), "RSUM") for f in FAMILIES)]  # fmt: skip
+    height = 1.0 + 0.33 * len(rungs)
+    figure, axes = plt.subplots(1, 2, figsize=(10, height), sharey=True)
     for axis, metric in zip(axes, shown, strict=True):
         for f, family in enumerate(FAMILIES):
-            for y, rung in enumerate(LADDER):
+            for y, rung in enumerate(rungs):
                 values = gain(evidence, evidence.seeds, family, rung, metric)
                 if values is None:
                     continue
@@ -256,9 +259,9 @@ def ladder(
                 if live and metric in live.get(name, {}):
                     axis.plot(live[name][metric], at, "D", color="black", mfc="none", ms=8)
         axis.axvline(0, color="#333333", lw=0.8)
-        axis.set(xlabel=f"{metric}, gain over extra golden", ylim=(len(LADDER) - 0.4, -0.6))
-    names = [use + (f" ({pairs})" if pairs else "") for use, pairs in LADDER]
-    axes[0].set_yticks(range(len(LADDER)), names)
+        axis.set(xlabel=f"{metric}, gain over extra golden", ylim=(len(rungs) - 0.4, -0.6))
+    names = [use + (f" ({pairs})" if pairs else "") for use, pairs in rungs]
+    axes[0].set_yticks(range(len(rungs)), names)
     for f, family in enumerate(FAMILIES):
         axes[1].plot([], [], "o-", color=plots.COLOURS[f], label=NAMES[family])
     axes[1].legend(fontsize=8)
