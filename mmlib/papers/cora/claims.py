@@ -1,8 +1,9 @@
 """The fourteen claims of paper 03: what the paper says, what tests it, and what would matter.
 
-Declared before the recorded run, but for two changes after the world's six seeds had been read: C6
-was what is C6b now, an interaction that the paper does not show, and C7 held a reranked single
-model, which the paper does not have. C2b, C5b and C6b are controls that the paper does not run.
+Declared before the recorded run, but for three changes after the world's six seeds had been read:
+C6 was what is C6b now, an interaction that the paper does not show; C7 held a reranked single
+model, which the paper does not have; C10 pooled three ways as if they shared no trainings (20 [12,
+28]). C2b, C5b and C6b are controls that the paper does not run.
 
 A smallest effect of interest of 2 points of RSUM is the least that the paper gains by averaging two
 seeds, which anyone can have without a new idea.
@@ -138,11 +139,11 @@ HELPS: dict[str, dict[Term, float]] = {
 }
 
 
-BERT_GAINS: dict[str, dict[Term, float]] = {
-    kind: {
-        (f"Sequence, {kind}", UNIT): 1, ("Sequence", UNIT): -1,
-        (f"CORA, {kind}", UNIT): -1, (CORA.system, UNIT): 1,
-    } for kind in BERT
+# The mean of three ways, which share the trainings without a BERT.
+BERT_GAINS: dict[Term, float] = {
+    ("Sequence", UNIT): -1, (CORA.system, UNIT): 1,
+    **{(f"Sequence, {kind}", UNIT): 1 / len(BERT) for kind in BERT},
+    **{(f"CORA, {kind}", UNIT): -1 / len(BERT) for kind in BERT},
 }  # fmt: skip
 
 
@@ -239,8 +240,9 @@ CLAIMS = (
     ),
     Claim(
         "C10", "BERT adds less to CORA than to a sequence model",
-        "COCO 5K: +15.9 (HREM), +5.5 (CORA)", "gain by BERT, sequence − CORA", UNIT, POINTS,
-        POINTS_WHY, effects=lambda evidence, seeds: _sums(evidence, BERT_GAINS, seeds),
+        "COCO 5K: +15.9 (HREM), +5.5 (CORA)", "gain by BERT, sequence − CORA, mean of three ways",
+        UNIT, POINTS, POINTS_WHY,
+        effects=lambda evidence, seeds: _sums(evidence, {"": BERT_GAINS}, seeds),
     ),
     Claim(
         "C11", "the time of a query does not grow as a cross-attention model's does",

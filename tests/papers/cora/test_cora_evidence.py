@@ -66,6 +66,18 @@ def test_claims_are_differences_of_rsum(evidence):
     assert len(effects(evidence, "C4")) == 5
 
 
+def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
+    found = made_up_cora.make(dataset="world_bert")
+    seeds = {name: found.means("world_bert", name, "RSUM").to_numpy()
+             for name in found.systems("world_bert") if name != CAPTIONS}  # fmt: skip
+    ways = ("frozen BERT", "BERT, prompts", "BERT, tuned")
+    gain = {one: np.mean([seeds[f"{one}, {way}"] - seeds[one] for way in ways], axis=0)
+            for one in ("Sequence", "CORA")}  # fmt: skip
+    [one] = effects(found, "C10").values()
+    assert one.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
+    assert figures.leads(found, "world_bert").shape == (6, 3)
+
+
 def test_controls_are_the_strongest_there(evidence):
     [(name, effect)] = effects(evidence, "C5").items()
     rival = max(claims.SEQUENCES, key=lambda one: rsum(evidence, one))

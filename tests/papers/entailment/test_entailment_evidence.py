@@ -104,6 +104,13 @@ def test_effects_are_what_was_made_up(claim, low, high):
         assert low < one.effect < high
 
 
+def test_images_of_calibration_do_not_count_as_images_without_true_captions():
+    """On photographs a fifth of the images has no judgments: 0 in the record."""
+    [one] = effects(PHOTOGRAPHS, "C10").values()
+    found = PHOTOGRAPHS.values("flickr8k", PAIRS, "foreign true", [0])[0]
+    assert one.effect == pytest.approx(found.sum() / (0.8 * len(found)) - 5)
+
+
 def test_flattery_is_the_difference_of_relative_gains():
     """+3 of 30 by the judge is 10 %, +1.5 of 20 by logic 7.5 %."""
     [one] = effects(WORLD, "P1").values()
