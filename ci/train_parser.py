@@ -292,7 +292,8 @@ def save(nlp: Language, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    nlp.to_disk(partial)
+    # Without the treebank's words, people's addresses among them: features are hashes.
+    nlp.to_disk(partial, exclude=["vocab"])
     if folder.exists():
         shutil.rmtree(folder)
     os.replace(partial, folder)

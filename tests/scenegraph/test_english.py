@@ -147,6 +147,13 @@ def test_folder_by_name_is_the_same_pipeline(nlp, tmp_path):
     assert pipeline_version(nlp).startswith("en_captions-")
 
 
+def test_no_text_of_the_treebank_comes_along():
+    """Its words hold people's addresses, and the network needs their hashes alone."""
+    words = set(load_english().vocab.strings) - set(spacy.blank("en").vocab.strings)
+    assert not [word for word in words if "@" in word or "www" in word]
+    assert len(words) < 500  # labels
+
+
 def test_version_changes_with_the_weights():
     other = load_english()
     before = pipeline_version(other)

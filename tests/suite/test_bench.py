@@ -12,6 +12,8 @@ import pytest
 import tiny_cora
 import tiny_links
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracles import similarity
 
 from mmlib.papers.links.experiment import SYSTEMS
@@ -89,11 +91,44 @@ def test_a_step_and_a_query_of_cora(bench_cora, capsys):
     assert float(layer[4]) > float(layer[2])  # node pairs take memory
 
 
+MARKS = (tiny_cora.CLS, tiny_cora.SEP)
+
+
 def test_phrases_made_ahead_are_those_of_the_model(bench_cora):
     phrases = tiny_cora.model_of().texts.concepts.phrases[0]
     batch = tiny_cora.whole(tiny_cora.RICH)
-    ahead = bench_cora.Phrases(phrases)(batch.tokens, batch.lengths)
+    ahead = bench_cora.Phrases(phrases, MARKS)(batch.tokens, batch.lengths)
     torch.testing.assert_close(ahead, phrases(batch.tokens, batch.lengths))
+
+
+@given(described=tiny_cora.descriptions(), bits=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_one_caption_alone_has_the_vectors_of_the_model(bench_cora, described, bits):
+    torch.manual_seed(0)
+    model = tiny_cora.model_of().eval()
+    batch = tiny_cora.whole([described])
+    exact = model.encode_texts(batch)
+    alone = bench_cora.prepared(model, MARKS, bits).encode_texts(batch)
+    for one, other in zip(alone, exact, strict=True):
+        if bits:
+            assert torch.cosine_similarity(one, other).min() > 0.99
+        else:
+            torch.testing.assert_close(one, other)
+
+
+def test_variants_of_cora_are_not_prepared(bench_cora):
+    model = tiny_cora.model_of(attribute_layers=2)
+    with pytest.raises(ValueError, match="not for its variant"):
+        bench_cora.prepared(model, MARKS)
+
+
+def test_words_looked_up_once_are_those_of_a_reader(bench_cora):
+    reader = bench_cora.reader_of(["a dog chases two dogs"], 12)
+    phrases = ["dog", "a dog chases", "zebra", "", "dog " * 50]
+    for one, other in zip(
+        bench_cora.Words(reader.vocabulary, True).ids(phrases), reader.ids(phrases), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_codes_that_lose_the_best_images_are_not_timed(bench_cora, monkeypatch):
