@@ -178,12 +178,15 @@ def _read_glove(path: Path, words: Collection[str]) -> dict[str, np.ndarray]:
     return {word: table[word].copy() for word in words if word in table}
 
 
-def prepare(found: Captions, settings: Settings, bert: Path | None = None) -> Arrays:
+def prepare(
+    found: Captions, settings: Settings, bert: Path | None = None, for_record: bool = True
+) -> Arrays:
     """A collection as arrays. Only training captions and images choose words and scales.
 
     Features in memory are centred and divided by one deviation; those of a file stay as they are.
-    bert: a BERT's folder, for texts in its word pieces, instead of those with parse errors. Raises
-    DataError where it cannot be read.
+    bert: a BERT's folder, for texts in its word pieces, instead of those with parse errors.
+    for_record: with what a single training does not read, gold graphs, texts with parse errors, and
+    what is true. Raises DataError where the BERT cannot be read.
     """
     pieces, told = None, ("", "")
     if bert:
@@ -205,21 +208,20 @@ def prepare(found: Captions, settings: Settings, bert: Path | None = None) -> Ar
             "graph": reader.graphs(found.graphs[name]),
             "sequence": reader.sequences(found.captions(name)),
         }
-        if found.gold:
+        if found.gold and for_record:
             texts["gold"] = reader.graphs(found.gold[name])
         if pieces:
             texts["graph, pieces"] = pieces.graphs(found.graphs[name])
             texts["sequence, pieces"] = pieces.sequences(found.captions(name))
-        elif name == "test":
+        elif name == "test" and for_record:
             texts |= damaged(found.graphs[name], reader)
         return Split(features, found.image_of(name), texts)
 
     family = FAMILY if isinstance(found.images["test"], WorldImages) else 1
     queries = tuple(found.captions("test")[:QUERIES])
     splits = {name: split(name) for name in SPLITS}
-    return Arrays(
-        splits, table, vocabulary.words, truth(found.images["test"]), queries, told, family
-    )
+    known = truth(found.images["test"]) if for_record else {}
+    return Arrays(splits, table, vocabulary.words, known, queries, told, family)
 
 
 def damaged(graphs: Sequence[nx.MultiDiGraph], reader: Reader) -> dict[str, Texts]:

@@ -94,6 +94,16 @@ def test_test_graphs_with_errors_stand_beside_the_parsed_ones(arrays):
     assert 0 < moved[0].sum() < moved[2].sum()
 
 
+def test_what_only_the_record_reads_can_be_left_out(found, arrays):
+    lean = prepare(found, replace(budget("world", "world"), word_width=32), for_record=False)
+    assert not lean.truth
+    assert set(lean.splits["test"].texts) == {"graph", "sequence"}
+    for name, split in lean.splits.items():
+        assert np.array_equal(split.features, arrays.splits[name].features)
+        for reads, texts in split.texts.items():
+            assert np.array_equal(texts.tokens, arrays.splits[name].texts[reads].tokens)
+
+
 def test_the_truth_of_more_structure_is_the_truth_of_fewer_pictures(found, arrays):
     words, things, whole = (
         arrays.truth[name] > 0.5 for name in ("words", "entities", "graph")
