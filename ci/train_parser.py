@@ -2,7 +2,7 @@
 
     python ci/train_parser.py --out DIR [--max-minutes 120]
 
-Reads ud_english_ewt/*.conllu.gz of the folder in MMLIB_DATA: train to learn from, dev to choose
+Reads ud_english_ewt/*.conllu, plain or .gz, in MMLIB_DATA: train to learn from, dev to choose
 the best pass, test once at the end. Captions with trees come from ci/caption_trees.py, new ones
 every pass. DIR is written at the end, whole or not at all; with Ctrl-C the best pass so far is.
 """
@@ -59,9 +59,17 @@ META: dict[str, Any] = {
 
 
 def read_conllu(path: Path) -> list[list[list[str]]]:
-    """The sentences of a gzipped CoNLL-U file as rows of columns; no ranges, no empty nodes."""
+    """The sentences of a CoNLL-U file as rows of columns, without ranges and empty nodes.
+
+    path: of the plain one; beside it the same with .gz at its end, which is taken first.
+    """
     sentences: list[list[list[str]]] = []
-    with gzip.open(path, "rt", encoding="utf8") as file:
+    packed = path.with_name(f"{path.name}.gz")
+    with (
+        gzip.open(packed, "rt", encoding="utf8")
+        if packed.is_file()
+        else path.open(encoding="utf8") as file
+    ):
         for block in file.read().split("\n\n"):
             lines = [line.split("\t") for line in block.split("\n") if line[:1].isdigit()]
             if lines:
@@ -241,9 +249,9 @@ def train(args: argparse.Namespace) -> Iterator[tuple[Language, dict[str, Any]]]
     """Yields the pipeline whenever it is the best on dev so far, with what it reached there."""
     fix_random_seed(args.seed)
     folder = data_dir() / "ud_english_ewt"
-    raw = read_conllu(folder / "en_ewt-ud-train.conllu.gz")
+    raw = read_conllu(folder / "en_ewt-ud-train.conllu")
     sentences = [rows_of(sentence) for sentence in raw]
-    dev = [rows_of(s) for s in read_conllu(folder / "en_ewt-ud-dev.conllu.gz")]
+    dev = [rows_of(s) for s in read_conllu(folder / "en_ewt-ud-dev.conllu")]
     lexicon = Lexicon(raw)
     held_out = Grammar(lexicon, np.random.default_rng([args.seed, 1]))
     captions = [held_out.caption() for _ in range(500)]
@@ -320,7 +328,7 @@ def main() -> None:
             raise SystemExit("stopped before anything was learnt; nothing is written")
         best = build().from_bytes(state)
         folder = data_dir() / "ud_english_ewt"
-        test = [rows_of(s) for s in read_conllu(folder / "en_ewt-ud-test.conllu.gz")]
+        test = [rows_of(s) for s in read_conllu(folder / "en_ewt-ud-test.conllu")]
         on_test, on_first = scores(best, test), scores(best, test[:300])
     print(f"test: {on_test}")
     best.meta.update(META)

@@ -176,6 +176,8 @@ def _score(args: argparse.Namespace) -> int:
     """`mmlib score`."""
     from mmlib.suite import score
 
+    if args.out and args.out.resolve() == args.pairs.resolve():
+        raise UsageError(f"--out would write over {args.pairs}: name another file")
     scorer = score.read(score.SMALL if args.model == "small" else args.model)
     text = scorer.score(score.read_csv(args.pairs), args.prior).to_csv(args.out, index=False)
     print(f"written to {args.out}" if args.out else text, end="\n" if args.out else "")

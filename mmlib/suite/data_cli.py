@@ -60,9 +60,14 @@ def register(parser: argparse.ArgumentParser) -> None:
         choices=("float16", "float32"),
         help=f"default: float16 of a grid, float32 of {DETECTOR}",
     )
-    features.add_argument("--batch", type=int, help=f"default: 32 for a grid, 4 for {DETECTOR}")
     features.add_argument(
-        "--side", type=int, default=800, help=f"shorter side of the images that {DETECTOR} sees"
+        "--batch", type=_positive, help=f"default: 32 for a grid, 4 for {DETECTOR}"
+    )
+    features.add_argument(
+        "--side",
+        type=_positive,
+        default=800,
+        help=f"shorter side of the images that {DETECTOR} sees",
     )
     features.add_argument(
         "--picture", type=int, metavar="ROW", help="draw the regions of this row, from 0, as a PNG"
@@ -71,6 +76,12 @@ def register(parser: argparse.ArgumentParser) -> None:
     features.add_argument("--seed", type=int, default=0, help="of random weights")
     features.add_argument("--skip-bad", action="store_true", help="leave out undecodable images")
     features.set_defaults(run=run_features)
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
 
 
 def run_list(args: argparse.Namespace) -> int:

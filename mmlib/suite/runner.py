@@ -421,11 +421,16 @@ def run_notebooks(
 
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
     cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
-    have the same names there. Raises ParameterError, and DataError where no scheduler answers.
+    have the same names there. Raises ParameterError, also where `out_dir` is the folder of a
+    notebook, and DataError where no scheduler answers.
     """
     out_dir = out_dir.resolve()
     for notebook in notebooks:
         check_parameters(notebook, parameters)
+        if notebook.resolve() == out_dir / notebook.name:
+            raise ParameterError(
+                f"the results would take the place of {notebook}: name another folder for them"
+            )
     out_dir.mkdir(parents=True, exist_ok=True)
     (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
     calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from scipy.special import expit, logit
@@ -29,6 +29,7 @@ from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
+from mmlib.features.store import UNREADABLE
 from mmlib.features.words import Words
 from mmlib.papers.entailment.arrays import Arrays
 from mmlib.papers.entailment.batches import encode
@@ -39,6 +40,7 @@ from mmlib.papers.entailment.metrics import best_threshold
 from mmlib.papers.entailment.model import Classifier, Settings
 from mmlib.world import backbone
 
+BILINEAR = Image.Resampling.BILINEAR
 SMALL = PACKAGE / "world" / "judge.safetensors"  # of the picture world, by ci/small_judge.py
 
 
@@ -49,29 +51,44 @@ class Row:
     image: Path
     caption: str
     others: tuple[str, ...] = ()
+    place: Problem | None = None  # where it stands, to be named where its picture is none
 
 
 def read_csv(path: Path | str) -> list[Row]:
-    """Rows of a file with the columns image, caption and, if there are more, captions of the image.
+    """Rows of a file with the columns image, caption and, for more captions of the image, caption.
 
     Pictures are looked for beside the file. Raises DataError that names file, row and mend.
     """
-    path, rows = Path(path), []
+    path, rows, lines = Path(path), [], []
     try:
-        lines = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        with path.open(encoding="utf-8-sig", newline="") as file:  # Excel begins with a mark
+            reader, begin = csv.reader(file, strict=True), 1
+            for fields in reader:
+                lines.append((begin, [*map(str.strip, fields)]))
+                begin = reader.line_num + 1
+    except csv.Error as error:
+        mend = "close the quotes, and double those within a text"
+        raise DataError(Problem(path, begin, f"cannot be read: {error}", mend)) from None
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
-    if not lines or [name.strip() for name in lines[0][:2]] != ["image", "caption"]:
-        raise DataError(Problem(path, 1, "is not image,caption", "name the columns there"))
-    for number, fields in enumerate(lines[1:], start=2):
-        image, caption, *others = [*map(str.strip, fields), "", ""]
+    header = lines[0][1] if lines else []
+    if header[:2] != ["image", "caption"] or {*header[2:]} - {"caption"}:
+        what = "is not image,caption or image,caption,caption and so on"
+        raise DataError(Problem(path, 1, what, "name the columns there, and leave out others"))
+    for number, fields in lines[1:]:
         if not any(fields):
             continue
+        if len(fields) > len(header):
+            what = f"has {len(fields)} fields, where line 1 names {len(header)}"
+            mend = "put a text with commas in quotes, or name one more column caption"
+            raise DataError(Problem(path, number, what, mend))
+        image, caption, *others = [*fields, "", ""]
         if not caption:
             raise DataError(Problem(path, number, "has no caption", "write image,caption"))
         if not (path.parent / image).is_file():
             raise DataError(Problem(path, number, f"there is no picture {image}", "mend its name"))
-        rows.append(Row(path.parent / image, caption, tuple(filter(None, others))))
+        place = Problem(path, number, f"{image} is no picture", "mend or leave it out")
+        rows.append(Row(path.parent / image, caption, tuple(filter(None, others)), place))
     if not rows:
         raise DataError(Problem(path, None, "has no pairs", "write one a line"))
     return rows
@@ -190,12 +207,23 @@ class Scorer:
 
     def _regions(self, rows: Sequence[Row]) -> np.ndarray:
         """Regions (n, R, W) of pictures by the picture world's network, standardised."""
-        opened = []
+        opened: dict[Path, Image.Image] = {}
         for row in rows:
+            if row.image in opened:
+                continue
             try:
                 with Image.open(row.image) as file:
-                    opened.append(file.convert("RGB"))
-            except (OSError, UnidentifiedImageError) as error:
-                raise DataError(f"{row.image}: no picture ({error}); mend it") from None
+                    small = file.convert("RGB").resize((backbone.SIZE,) * 2, BILINEAR)
+            except UNREADABLE as error:
+                what = row.place or f"{row.image}: no picture"
+                raise DataError(f"{what}: {error}") from None
+            opened[row.image] = small
+        seen = dict(zip(opened, backbone.extract([*opened.values()])[0], strict=True))
+        regions = np.stack([seen[row.image] for row in rows])
         mean, scale = self.parts["regions"].numpy()
-        return ((backbone.extract(opened)[0] - mean) / scale).astype(np.float32)
+        if mean.shape[-1] != regions.shape[-1]:
+            raise DataError(
+                f"the model reads image features of width {mean.shape[-1]}, not the picture "
+                f"world's {regions.shape[-1]}: only models of that world can be asked here"
+            )
+        return ((regions - mean) / scale).astype(np.float32)

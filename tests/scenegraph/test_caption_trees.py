@@ -172,8 +172,10 @@ def test_reads_a_treebank_without_ranges_and_empty_nodes(training, tmp_path):
     text = f"# text = snore\n1-2\t{row[2:]}\n{row}\n1.1\t{row[2:]}\n\n# x\n{row}\n\n"
     with gzip.open(tmp_path / "x.conllu.gz", "wt", encoding="utf8") as file:
         file.write(text)
-    found = training.read_conllu(tmp_path / "x.conllu.gz")
-    assert [[r[1] for r in sentence] for sentence in found] == [["snore"], ["snore"]]
+    (tmp_path / "plain.conllu").write_text(text, encoding="utf8")
+    for name in ("x.conllu", "plain.conllu"):
+        found = training.read_conllu(tmp_path / name)
+        assert [[r[1] for r in sentence] for sentence in found] == [["snore"], ["snore"]]
 
 
 def test_save_replaces_a_folder_whole(training, tmp_path):

@@ -242,6 +242,14 @@ def test_unknown_parameter_is_an_error(tmp_path):
         runner.check_parameters(notebook, {"epochs": 3})
 
 
+def test_results_never_take_the_place_of_the_notebook(tmp_path):
+    path = write_notebook(tmp_path / "a.ipynb", SETTINGS)
+    before = path.read_bytes()
+    with pytest.raises(runner.ParameterError, match="name another folder"):
+        runner.run_notebooks([path], tmp_path, {}, TIME_LIMIT)
+    assert path.read_bytes() == before
+
+
 def test_unread_parameter_is_an_error(tmp_path):
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS, parameters=PARAMETERS + "b = 10\n")
     with pytest.raises(runner.ParameterError, match="never reads the parameter b"):

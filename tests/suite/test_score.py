@@ -60,7 +60,7 @@ def written(folder, *lines):
 
 
 def test_scores_are_those_of_the_judge_that_was_kept(tmp_path, kept, seen, judge):
-    path = written(tmp_path, "image,caption,caption", "3.png,dog cat,ball", "7.png,ball,tree,car")
+    path = written(tmp_path, "image,caption,caption", "3.png,dog cat,ball", "7.png,ball,tree")
     table = score.read(kept).score(score.read_csv(path))
     assert list(table.columns) == COLUMNS
     assert table["probability"].between(0, 1).all()
@@ -101,6 +101,10 @@ def test_a_retriever_alone_gives_cosines(tmp_path, kept, seen):
         (["image,caption", "3.png,dog", "4.png,dog"], r"line 3: there is no picture 4.png"),
         (["image,caption", "3.png,"], r"line 2: has no caption"),
         (["image,caption"], r"pairs.csv: has no pairs"),
+        (["image,caption,label", "3.png,dog,1"], r"line 1: is not image,caption"),
+        (["image,caption", "3.png,a red, big dog"], r"line 2: has 3 fields, where line 1 names 2"),
+        (["image,caption", '3.png,"a', 'dog"', "4.png,dog"], r"line 4: there is no picture 4.png"),
+        (["image,caption", "3.png,dog", '3.png,"dog', "7.png,dog"], r"line 3: cannot be read"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path, lines, message):
@@ -111,8 +115,10 @@ def test_a_bad_row_is_named(tmp_path, lines, message):
 def test_what_is_no_picture_and_what_is_no_model_is_named(tmp_path, kept):
     path = written(tmp_path, "image,caption", "3.png,dog")
     (tmp_path / "3.png").write_text("no picture")
-    with pytest.raises(DataError, match=r"3\.png: no picture"):
+    with pytest.raises(DataError, match=r"pairs\.csv, line 2: 3\.png is no picture"):
         score.read(kept).score(score.read_csv(path))
+    with pytest.raises(DataError, match=r"3\.png: no picture"):
+        score.read(kept).score([score.Row(tmp_path / "3.png", "dog")])
     with pytest.raises(DataError, match=r"pairs\.csv: no model"):
         score.read(path)
     with pytest.raises(DataError, match="cannot be read"):
@@ -134,6 +140,24 @@ def test_the_command_writes_a_table(tmp_path, kept, seen, capsys):
     assert list(pd.read_csv(out).columns) == COLUMNS
     assert main(["score", str(path), str(path)]) == 2
     assert "no model" in capsys.readouterr().err
+    before = path.read_bytes()
+    assert main(["score", str(kept), str(path), "--out", str(path)]) == 2
+    assert "would write over" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
+    path = written(tmp_path, "image,caption", '3.png,"a red, big dog"')
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    [row] = score.read_csv(path)
+    assert row.caption == "a red, big dog"
+
+
+def test_models_of_other_features_are_refused(tmp_path, kept, seen):
+    scorer = score.read(kept)
+    scorer.parts["regions"] = scorer.parts["regions"][..., :3]
+    with pytest.raises(DataError, match="only models of that world"):
+        scorer.score(score.read_csv(written(tmp_path, "image,caption", "3.png,dog")))
 
 
 @pytest.mark.skipif(not score.SMALL.exists(), reason="the small judge is not made")
