@@ -306,6 +306,9 @@ def room(number: str, module: str) -> ModuleType:
     return import_module(f"mmlib.papers.{PAPERS[number]}.{module}")
 
 
+ONE_SEED = "one seed, so the intervals tell nothing of what another training would give"
+
+
 def write_judgement(number: str, tier: str, out: Path, folder: Path | None = None) -> str:
     """Write every table, figure and verdict of a paper's evidence into `out`; the ledger as text.
 
@@ -325,4 +328,5 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
         write_atomic(out / f"{name}.csv", table.to_csv)
     write_json(out / "verdicts.json", [one.record() for one in judged])
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]]
-    return f"{shown.to_string()}\n\n{len(found.seeds)} seeds; all of it is in {out}"
+    seeds = f"{len(found.seeds)} seeds" if len(found.seeds) > 1 else ONE_SEED
+    return f"{shown.to_string()}\n\n{seeds}; all of it is in {out}"

@@ -219,10 +219,14 @@ def test_evidence_is_recorded_and_is_that_of_a_training_here(arrays, tmp_path, m
     assert np.array_equal(found.values("world", "Untrained", "R@10", [1])[0], before["R@10"])
     text = record.write_judgement("00", "world", tmp_path / "out", tmp_path / "evidence")
     assert "S5" in text
+    assert "2 seeds;" in text
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
         "verdicts.json", "ledger.csv", "systems.csv", "learning.png", "claims.png",
     }  # fmt: skip
+    record.record("00", "world", [3], **how | {"folder": tmp_path / "alone"})
+    text = record.write_judgement("00", "world", tmp_path / "out", tmp_path / "alone")
+    assert record.ONE_SEED in text
 
 
 def test_the_notebook_tells_what_is_on_record():
