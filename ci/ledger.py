@@ -96,6 +96,8 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
         for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
     ]
     command = f"mmlib record {number} --tier {tier} --seeds {max(found.seeds) + 1}"
+    if tier != "world" and len(found.datasets) == 1:  # others of the tier may have no record
+        command += f" --datasets {found.datasets[0]}"
     commit = found.header.get("commit") or "unknown"
     hours = f"{found.header['cpu_seconds'] / 3600:.1f} CPU hours"
     return entries, Source(notebook, tier, (command, commit, hours))

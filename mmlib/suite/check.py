@@ -52,8 +52,14 @@ class Report:
 
     def add(self, path: Path, row: int | None, what: str, mend: str = "") -> None:
         """Add a problem; without a mend of its own, get the data set again."""
-        again = f"get it again: `mmlib data get {self.name}`"
-        self.problems.append(Problem(path, row, what, mend or again))
+        self.problems.append(Problem(path, row, what, mend or self._again(path)))
+
+    def _again(self, path: Path) -> str:
+        """How to replace what is damaged: `get` keeps all that is in place."""
+        get = f"`mmlib data get {self.name}`"
+        parts = [self.folder / one["path"] for one in registry.find(self.name).remotes]
+        inside = [part for part in parts if part.exists() and path.is_relative_to(part)]
+        return f"move {inside[0]} away, then {get}" if inside else f"get it again: {get}"
 
     def add_error(self, error: Exception, path: Path) -> None:
         """Add what a reader refused."""
@@ -173,13 +179,17 @@ def _features(report: Report, folder: Path, images: set[str]) -> None:
     paths = sorted(folder.glob("*.npy"))
     if not paths:
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
+    mend = "extract the features again"
     for path in paths:
         try:
             store = open_features(path)
         except DataError as error:
             report.add_error(error, path)
             continue
-        mend = "extract the features again"
+        except (ValueError, OSError) as error:
+            what = f"its .json or its ids cannot be read: {error}"
+            report.add(path, None, what, mend)
+            continue
         lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
         if lacking and "packed" not in store.meta:  # rows of one split, in its order
             report.add(path, None, f"no row for {len(lacking)} images, first {lacking[0]}", mend)

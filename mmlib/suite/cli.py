@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import csv
 import signal
 import sys
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
     _add_paper(record)
     record.add_argument("--seeds", type=int, default=20, metavar="N", help="seeds 0 to N-1")
-    record.add_argument("--datasets", default="", metavar="A,B", help="some of them, by name")
+    record.add_argument("--datasets", default="", metavar="A,B", help="by name; \"a, b\" is one")
     record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
     record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
     record.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
@@ -156,11 +157,16 @@ def _record(args: argparse.Namespace) -> int:
     found = record.record(
         args.number, args.tier, range(args.seeds),
         device=args.device if args.cluster else pick_device(args.device),
-        datasets=tuple(filter(None, args.datasets.split(","))), workers=args.workers,
-        cluster=args.cluster, folder=args.evidence,
+        datasets=_names(args.datasets), workers=args.workers, cluster=args.cluster,
+        folder=args.evidence,
     )  # fmt: skip
     print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
     return 0
+
+
+def _names(listing: str) -> tuple[str, ...]:
+    """Names between commas; one that has a comma itself stands in quotes."""
+    return tuple(filter(None, map(str.strip, next(csv.reader([listing], skipinitialspace=True)))))
 
 
 def _judge(args: argparse.Namespace) -> int:

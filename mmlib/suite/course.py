@@ -13,7 +13,8 @@ two versions side by side share that folder: run them one after the other, or se
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +37,7 @@ REMOVED: dict[Version, dict[str, set[str]]] = {  # as nbconvert's TagRemovePrepr
     "answers": {"remove_cell_tags": {"blank"}},
 }
 RECORD = ".mmlib-course.json"  # what `write` made in a folder
+LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb)[^)]*\)")  # to a notebook beside
 SHOWN = 120  # characters of a value in a message
 
 
@@ -305,8 +307,9 @@ def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
     """Make one version of notebooks.
 
     In the students' version the answers and the outputs of checks are gone, in the teacher's the
-    blanks. Every other cell keeps its id and its recorded output. A folder that an earlier call
-    filled may be filled again, also from newer notebooks.
+    blanks. Every other cell keeps its id and its recorded output; a link to a notebook that the
+    folder lacks becomes plain text. A folder that an earlier call filled may be filled again, also
+    from newer notebooks.
 
     Args:
         version: "student" or "answers".
@@ -320,9 +323,10 @@ def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
         CourseError: a notebook cannot be read or has an incomplete exercise, or `out` holds the
             other version or a file that is not of an earlier call. Nothing is written then.
     """
-    files = {Path(path.name): _version(path, version) for path in notebooks}
-    hashes = {name.as_posix(): _hash(content) for name, content in files.items()}
     known = _known(out, version)
+    there = {*known, *(path.name for path in notebooks)}
+    files = {Path(path.name): _version(path, version, there) for path in notebooks}
+    hashes = {name.as_posix(): _hash(content) for name, content in files.items()}
     _refuse_foreign(out, known, hashes)
     for name, content in files.items():
         _save(out / name, content)
@@ -331,8 +335,8 @@ def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
     return [out / path.name for path in notebooks]
 
 
-def _version(notebook: Path, version: Version) -> bytes:
-    """A version of one notebook, as a file's content."""
+def _version(notebook: Path, version: Version, there: Container[str]) -> bytes:
+    """A version of one notebook, as a file's content; links only to notebooks that are there."""
     import nbformat
     from nbconvert.preprocessors import TagRemovePreprocessor
 
@@ -346,6 +350,9 @@ def _version(notebook: Path, version: Version) -> bytes:
     if faults:
         raise CourseError(f"{notebook.name}: {faults[0]}")
     nb, _ = TagRemovePreprocessor(**REMOVED[version]).preprocess(nb, {})
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            cell.source = LINK.sub(lambda m: m[0] if m[2] in there else m[1], cell.source)
     return (nbformat.writes(nb) + "\n").encode()
 
 

@@ -104,6 +104,8 @@ def read_run(folder: Path) -> Run:
     Raises ReportError with the file that is missing or broken, and what to do.
     """
     again = f"run it again: mmlib run --out {folder}"
+    if not (folder / "summary.json").exists():
+        again = "no run is there: `mmlib run` makes one and links runs/latest to it"
     summary = _read_json(folder / "summary.json", {"parameters", "notebooks", "mmlib"}, again)
     try:
         notebooks = [

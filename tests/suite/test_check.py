@@ -47,6 +47,10 @@ def test_truncated_image_and_broken_caption_line_are_both_named(small):
     assert found[0].startswith(f"{image}: cannot be decoded")
     assert found[1].startswith(f"{small / 'captions.txt'}, line 23: not an image and its caption")
     assert all(line.endswith(")") for line in found)  # each with its mend
+    (small / "Images").rename(small / "away")
+    (small / "Images").mkdir()
+    assert any(f"move {small / 'Images'} away, then `mmlib" in one
+               for one in lines(check("flickr8k", small)))  # fmt: skip
 
 
 def test_missing_image(small):
@@ -111,6 +115,10 @@ def test_features(small):
     assert "own.npy: no row for 6 images, first 102_ab2.jpg" in found[1]
     assert "ids.txt: 8 ids for 7 rows of short.npy" in found[2]
     assert len(found) == 3
+    (small / "features" / "packed.json").write_text("{")
+    cut = next(line for line in lines(check("flickr8k", small)) if "packed.npy" in line)
+    assert "its .json or its ids cannot be read" in cut
+    assert cut.endswith("(extract the features again)")
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10, 300, 2000])

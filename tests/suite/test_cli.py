@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -15,7 +16,7 @@ from tiny_notebooks import (
     write_notebook,
 )
 
-from mmlib.suite import cli, report, runner
+from mmlib.suite import cli, record, report, runner
 
 FIGURE = {"figure": "AUC", "value": 93.0, "expected": 93.5, "tolerance": 1.0, "within": True}
 CHECKS = {
@@ -251,3 +252,20 @@ def test_course_knows_two_versions(lessons, tmp_path, capsys):
         course(lessons, "teacher", tmp_path / "out")
     assert end.value.code == 2
     assert "invalid choice: 'teacher'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listing", "names"),
+    [
+        ("", ()),
+        ("coco", ("coco",)),
+        (" coco, story,", ("coco", "story")),
+        ('"Clue-like, signal 0", CITE-like', ("Clue-like, signal 0", "CITE-like")),
+    ],
+)
+def test_record_takes_names_with_blanks_and_commas(monkeypatch, capsys, listing, names):
+    told = {}
+    found = SimpleNamespace(seeds=[0], header={"cpu_seconds": 0})
+    monkeypatch.setattr(record, "record", lambda *args, **more: told.update(more) or found)
+    assert cli.main(["record", "04", "--seeds", "1", "--datasets", listing]) == 0
+    assert told["datasets"] == names

@@ -304,6 +304,21 @@ def test_writing_again_takes_newer_notebooks_and_keeps_others(notebook, tmp_path
     assert (out / "02_other.ipynb").read_bytes() == before["02_other.ipynb"]
 
 
+def test_links_lead_to_notebooks_that_are_there(notebook, tmp_path):
+    other = notebook.with_name("02_other.ipynb")
+    nb = nbformat.read(notebook, as_version=4)
+    text = "[a](01_tiny.ipynb#x), [b](03_none.ipynb), [c](d)"
+    nb.cells[-1:] = [nbformat.v4.new_markdown_cell(text)]
+    nbformat.write(nb, other)
+
+    def links(*notebooks):
+        course.write("student", tmp_path / "out", notebooks)
+        return nbformat.read(tmp_path / "out" / other.name, as_version=4).cells[-1].source
+
+    assert links(other) == "a, b, [c](d)"
+    assert links(notebook, other) == links(other) == "[a](01_tiny.ipynb#x), b, [c](d)"
+
+
 def test_interrupted_writing_can_be_done_again(notebook, tmp_path):
     course.write("student", tmp_path / "out", [notebook])
     (tmp_path / "out" / course.RECORD).unlink()

@@ -9,6 +9,7 @@ A smallest effect of interest of 2 points of RSUM is the least that the paper ga
 seeds, which anyone can have without a new idea.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -61,9 +62,10 @@ def _gaps(pairs: Iterable[tuple[str, str]], mean: bool = False) -> Callable[...,
     pairs = list(pairs)
     named = {f"{a} − {b}": {(a, UNIT): 1.0, (b, UNIT): -1.0} for a, b in pairs}
     if mean:
-        sums: dict[Term, float] = {}
-        for a, b in pairs:
-            sums |= {(a, UNIT): 1 / len(pairs), (b, UNIT): -1 / len(pairs)}
+        sums: defaultdict[Term, float] = defaultdict(float)
+        for a, b in pairs:  # a system may be in several
+            sums[a, UNIT] += 1 / len(pairs)
+            sums[b, UNIT] -= 1 / len(pairs)
         named = {"": sums}
     return lambda evidence, seeds: _sums(evidence, named, seeds)
 

@@ -171,6 +171,14 @@ def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     assert told == pytest.approx(hits, abs=0.06)
 
 
+def test_a_system_in_several_gaps_counts_in_each(evidence):
+    three = ("CORA", "Joint", "Bag of phrases")
+    own, first, second = (rsum(evidence, name).mean() for name in three)
+    mean = claims._gaps([("CORA", "Joint"), ("CORA", "Bag of phrases")], mean=True)
+    found = mean(evidence, evidence.seeds)["world"]
+    assert found.effect == pytest.approx(own - (first + second) / 2)
+
+
 def test_gaps_to_controls_are_those_of_the_longest_trainings():
     own = {name: made_up_cora.make("flickr8k", name) for name in ("flickr8k", "flickr8k_long")}
     found = made_up_cora.both(*own.values())
