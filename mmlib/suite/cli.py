@@ -71,7 +71,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
     _add_paper(record)
     record.add_argument("--seeds", type=int, default=20, metavar="N", help="seeds 0 to N-1")
-    record.add_argument("--datasets", default="", metavar="A,B", help="by name; \"a, b\" is one")
+    record.add_argument("--datasets", default="", metavar="A,B", help='by name; "a, b" is one')
     record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
     record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
     record.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
