@@ -282,6 +282,17 @@ def effect_text(claim: Mapping[str, Any]) -> str:
     return f"{numbers} {claim.get('unit') or ''}".rstrip()
 
 
+def parts_table(judged: Iterable[Judged]) -> pd.DataFrame:
+    """A row a part of each claim that was tested: its effect and its own verdict."""
+    rows = [
+        (one.claim.id, part, effect_text({**known, "unit": one.claim.unit}), known["verdict"])
+        for one in judged
+        for part, known in one.record()["parts"].items()
+    ]
+    table = pd.DataFrame(rows, columns=["id", "part", "effect, 95 % interval", "verdict"])
+    return table.set_index(["id", "part"])
+
+
 def ledger(judged: Iterable[Judged | Mapping[str, Any]]) -> pd.DataFrame:
     """A row a claim, from what `judge` returned or from its records; "–" where there is nothing."""
     rows = []

@@ -18,7 +18,7 @@ from matplotlib import rc_context
 
 from mmlib.core import evidence as records
 from mmlib.core import plots
-from mmlib.core.claims import Judged, judge, ledger
+from mmlib.core.claims import Judged, judge, ledger, parts_table
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir
 from mmlib.core.experiment import SECONDS, as_text, canonical, job_folder, run_jobs, tidy
@@ -323,7 +323,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
         figures["claims"] = forest(judged)
         for name, figure in figures.items():
             plots.write(figure, out / f"{name}.png")
-    tables["ledger"] = ledger(judged).set_index("id")
+    tables |= {"ledger": ledger(judged).set_index("id"), "parts": parts_table(judged)}
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", table.to_csv)
     write_json(out / "verdicts.json", [one.record() for one in judged])

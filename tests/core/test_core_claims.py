@@ -23,6 +23,7 @@ from mmlib.core.claims import (
     judge,
     ledger,
     over_seeds,
+    parts_table,
     pool,
     power,
     slope,
@@ -490,6 +491,18 @@ def test_the_ledger_is_the_same_from_records(several):
     assert undecided["seeds needed"] == "none would do"
     assert undecided["detectable"].endswith("points")
     assert table[table["verdict"] == "not tested"].iloc[0]["effect, 95 % interval"] == "–"
+
+
+def test_every_part_of_a_tested_claim_has_a_row(several):
+    table = parts_table(several)
+    parts = [(one.claim.id, name, f"{part.effect:+.3g} [", one.part_verdicts[name])
+             for one in several if one.pooled
+             for name, part in one.pooled.parts.items()]  # fmt: skip
+    ids, names, effects, verdicts = zip(*parts, strict=True)
+    assert list(table.index) == list(zip(ids, names, strict=True))
+    assert list(table["verdict"]) == list(verdicts)
+    assert all(map(str.startswith, table["effect, 95 % interval"], effects))
+    assert parts_table([]).empty
 
 
 def test_the_forest_shows_every_part_in_its_colour(several):

@@ -127,8 +127,15 @@ def before_after(
 # --- Evidence: judges ----------------------------------------------------------------------------
 
 
+def _late(evidence: Evidence, dataset: str, name: str) -> str:
+    return " ↗" if evidence.unfinished(dataset, name) else ""
+
+
 def judges_table(evidence: Evidence, dataset: str, test: str = "") -> pd.DataFrame:
-    """A row a judge: METRICS by network and inputs, those by the network alone, and the paper's."""
+    """A row a judge: METRICS by network and inputs, those by the network alone, and the paper's.
+
+    "↗" where the dev loss still fell when the training ended.
+    """
     test = test or main_test(evidence, dataset)
     paper = paper_values("entailment", "table3")
     rows = {}
@@ -140,7 +147,7 @@ def judges_table(evidence: Evidence, dataset: str, test: str = "") -> pd.DataFra
                 row[title, metric] = judged(evidence, dataset, name, metric, how, test).mean()
         if name in PRINTED:
             row["paper", "F0.5"] = float(paper.loc[PRINTED[name], "F0.5"])
-        rows[name] = row
+        rows[name + _late(evidence, dataset, name)] = row
     table = pd.DataFrame.from_dict(rows, orient="index").round(1)
     table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table
@@ -190,9 +197,10 @@ def retrieval_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
              "E@10, judge", "E@30, judge")  # fmt: skip
     rows = {}
     for name in (name for name in names if evidence.has(dataset, name, "RSUM")):
-        late = " ↗" if evidence.unfinished(dataset, name) else ""
         known = [metric for metric in shown if evidence.has(dataset, name, metric)]
-        rows[name + late] = {m: evidence.means(dataset, name, m).mean() for m in known}
+        rows[name + _late(evidence, dataset, name)] = {
+            m: evidence.means(dataset, name, m).mean() for m in known
+        }
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
