@@ -551,7 +551,7 @@ def time_queries(
 
     ways: dict[str, tuple[Callable, Callable, Callable]] = {
         "exact": (
-            lambda text: parse([text], progress=False)[0],
+            lambda text: parse([text])[0],
             encoder("exact", model, reader),
             lambda query: index.search(query)[0],
         ),
@@ -609,7 +609,7 @@ def main(arguments: list[str] | None = None) -> None:
     words = torch.randn(len(reader.vocabulary), settings.word_width)
     model = Matcher(System("CORA"), settings, features, words)
     regions = np.random.default_rng(0).standard_normal((size, REGIONS, features), dtype=np.float32)
-    graphs = reader.graphs(parse(captions, progress=False))
+    graphs = reader.graphs(parse(captions))
     print(f"{machine()}; captions of {args.tier}; {len(reader.vocabulary)} words\n")
     split = Split(regions, np.arange(size), {"graph": graphs})
     compare_steps(model, split, 1 if args.quick else 5)

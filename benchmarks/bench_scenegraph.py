@@ -58,25 +58,25 @@ def main(arguments: list[str] | None = None) -> None:
     repetitions = 1 if options.quick else 3
     nlp = load_english()
     single = [graph_of(nlp(text)) for text in texts[:100]]
-    if not all(graphs_equal(a, b) for a, b in zip(single, parse(texts[:100], nlp), strict=True)):
+    if not all(graphs_equal(a, b) for a, b in zip(single, parse(texts[:100]), strict=True)):
         raise AssertionError("one by one and batched give different graphs")
 
     some = texts[: len(texts) // 4]
     docs = list(nlp.pipe(some))
     ways: dict[str, Callable[[], list]] = {
         "one by one": lambda: [graph_of(nlp(text)) for text in some],
-        "batched": lambda: parse(texts, nlp, progress=False),
+        "batched": lambda: parse(texts),
         "rules and graphs alone": lambda: [graph_of(doc) for doc in docs],
     }
     rates = {name: rate(work, repetitions, time.process_time) for name, work in ways.items()}
     resident = f"{process_peak_mib():.0f} MiB in one process"
     if not options.quick:
         many = options.workers
-        parse(texts[: 1000 * many], workers=many, progress=False)  # starts the processes
-        work = lambda: parse(texts, workers=many, progress=False)  # noqa: E731
+        parse(texts[: 1000 * many], workers=many)  # starts the processes
+        work = lambda: parse(texts, workers=many)  # noqa: E731
         rates[f"batched, {many} processes"] = rate(work, repetitions, time.perf_counter)
         resident += f", {process_peak_mib():.0f} MiB with {many} more that parse"
-    ways["batched"] = lambda: parse(some, nlp, progress=False)
+    ways["batched"] = lambda: parse(some)
     peaks = {name: f"{peak_mib(work):.1f}" for name, work in ways.items()}
     words = sum(len(text.split()) for text in texts) / len(texts)
     print(

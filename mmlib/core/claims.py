@@ -25,7 +25,8 @@ from mmlib.core.effects import (
 
 __all__ = [
     "DECIDED", "RULE", "Claim", "Effect", "Judged", "Pooled", "Verdict", "correlation", "crossed",
-    "difference", "judge", "ledger", "over_seeds", "pool", "power", "slope", "stability", "verdict",
+    "difference", "judge", "ledger", "over_seeds", "parts_table", "pool", "power", "slope",
+    "stability", "verdict",
 ]  # fmt: skip
 
 Verdict = Literal["supported", "opposite", "negligible", "undecided", "not tested"]

@@ -123,7 +123,7 @@ def drawn_live(
 def curve_of_seeds(axis: Axes, curves: np.ndarray, label: str, colour: str | None = None) -> None:
     """Curves (seeds, epochs): their mean, and as a band their range."""
     epochs = np.arange(1, curves.shape[1] + 1)
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     (line,) = axis.plot(epochs, curves.mean(axis=0), color=colour, label=label)
     low, high = curves.min(axis=0), curves.max(axis=0)
     axis.fill_between(epochs, low, high, color=line.get_color(), alpha=0.15)

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.core.paths import write_atomic
 from mmlib.features.backbones import (
     FloatType,
     load_state,
@@ -27,7 +25,7 @@ from mmlib.features.backbones import (
     weights_note,
 )
 from mmlib.features.extraction import Images, Output, fill, finished
-from mmlib.features.store import FeatureStore, open_features
+from mmlib.features.store import FeatureStore
 
 # torchvision is imported where it is used, as in mmlib.features.backbones.
 
@@ -213,62 +211,3 @@ def _picture(name: str, path: Path) -> Tensor:
         what = f"{picture.width} x {picture.height} pixels are too thin a strip for the detector"
         raise DataError(f"{path}: {what} (--skip-bad leaves such images out)")
     return to_tensor(picture)
-
-
-# Pictures ----------------------------------------------------------------------------------------
-
-
-def grid_boxes(size: tuple[int, int], cells: int = 16) -> np.ndarray:
-    """What each region of `backbones.extract` sees of a picture of `size` (width, height).
-
-    (cells, 4) x1, y1, x2, y2 in pixels; cells is 16 (a grid in rows) or 1. The last map has 7 x 7
-    places over the centre crop, and a cell averages two or three of them each way, so that
-    neighbours overlap.
-    """
-    side = round(cells**0.5)
-    ends = [(7 * i // side, -(-7 * (i + 1) // side)) for i in range(side)]
-    boxes = np.array([(left, top, right, low) for top, low in ends for left, right in ends])
-    return (16 + 32 * boxes) / 256 * np.array([*size, *size])
-
-
-def draw_boxes(
-    picture: Image.Image, boxes: np.ndarray, scores: np.ndarray | None = None
-) -> Image.Image:
-    """The picture, enlarged if small, with boxes (n, 4) numbered from 0 and their scores (n,)."""
-    from mmlib.core.plots import COLOURS
-
-    scale = max(1.0, 800 / min(picture.size))
-    drawn = picture.convert("RGB").resize(
-        (round(picture.width * scale), round(picture.height * scale)), Image.Resampling.LANCZOS
-    )
-    pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(14)
-    for row in reversed(range(len(boxes))):  # the first box last, on top
-        colour = COLOURS[row % len(COLOURS)]
-        left, top, right, low = (float(value) * scale for value in boxes[row])
-        pen.rectangle((left, top, max(left, right - 1), max(top, low - 1)), None, colour, 2)
-        text = f"{row}" if scores is None else f"{row}: {scores[row]:.2f}"
-        width = pen.textlength(text, font=font) + 6
-        left, top = min(left, drawn.width - width), min(top, drawn.height - 18)  # stay in sight
-        pen.rectangle((left, top, left + width, top + 18), colour)
-        pen.text((left + 3, top + 1), text, "white", font)
-    return drawn
-
-
-def write_picture(store: FeatureStore, row: int, images: Images) -> Path:
-    """Draw the regions of one row of a feature file into a PNG beside it; returns its path.
-
-    images: (id, file) pairs, among them the row's. Raises DataError for a row that does not exist.
-    """
-    ids = list(store.row_of)
-    if not 0 <= row < len(ids):
-        raise DataError(f"{store.path}: has no row {row} (choose from 0 to {len(ids) - 1})")
-    picture = open_picture(dict(images)[ids[row]])
-    name, scores = store.path.stem.removesuffix("_ims"), None
-    if (boxes_file := store.path.with_name(f"{name}_boxes.npy")).is_file():
-        boxes = open_features(boxes_file).rows([ids[row]])[0]
-        scores = open_features(store.path.with_name(f"{name}_scores.npy")).rows([ids[row]])[0, 0]
-    else:
-        boxes = grid_boxes(picture.size, store.array.shape[1] if store.array.ndim == 3 else 1)
-    path = store.path.with_name(f"{name}_picture{row}.png")
-    write_atomic(path, draw_boxes(picture, boxes, scores).save)
-    return path

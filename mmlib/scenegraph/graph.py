@@ -19,7 +19,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +31,12 @@ from mmlib.core.paths import write_atomic
 from mmlib.scenegraph.rules import RULES, entry_of
 
 if TYPE_CHECKING:
-    from spacy.language import Language
     from spacy.tokens import Doc
 
 Entry = dict[str, Any]  # one caption's value in the authors' `scene_graph` JSON
 NO_LABEL = "with"  # stands for an empty relation label; the authors draw a word at random
 LONGEST = 100_000  # characters of a text; the parser needs about 1 GB for 100,000 words
 CHUNK = 1000  # texts parsed, and written to the cache, together
-UNUSED = ("ner", "lemmatizer", "trainable_lemmatizer", "senter", "textcat", "entity_linker")
 # fmt: off
 FUNCTION_WORDS = frozenset(
     "a an the this that these those some any no every each all both i me my we us our you your he "
@@ -221,20 +218,12 @@ def graph_of(doc: "Doc") -> nx.MultiDiGraph:
     return from_authors(entry_of(doc))
 
 
-def parse(
-    texts: Sequence[str],
-    nlp: "Language | str | Path | None" = None,
-    cache: Path | None = None,
-    workers: int = 1,
-    progress: bool | None = None,
-) -> Graphs:
+def parse(texts: Sequence[str], cache: Path | None = None, workers: int = 1) -> Graphs:
     """The scene graphs of captions, in their order.
 
-    nlp: a spaCy pipeline, or its name or folder; None is the one that mmlib brings along.
     cache: folder that keeps the graphs of every 1,000 texts in a file of their own, so that an
         interrupted run goes on where it was.
     workers: processes that parse.
-    progress: show a bar; None shows one for more than 1,000 texts.
 
     Raises ValueError for a text that is no valid Unicode or has more than 100,000 characters.
     """
@@ -243,16 +232,14 @@ def parse(
     distinct = list(dict.fromkeys(texts))
     chunks = [distinct[i : i + CHUNK] for i in range(0, len(distinct), CHUNK)]
     packed: dict[str, bytes] = {}
-    # A process of its own loads a named pipeline itself, once, and gets a copy of another one.
     missing: list[tuple] = []
-    for chunk, kept in zip(chunks, _kept(chunks, nlp, cache), strict=True):
+    for chunk, kept in zip(chunks, _kept(chunks, cache), strict=True):
         if (entries := _read(kept)) is None:
-            missing.append((chunk, nlp, kept))
+            missing.append((chunk, kept))
         else:
             packed |= zip(chunk, map(pack, entries), strict=True)
     left = sum(len(chunk) for chunk, *_ in missing)
-    hidden = left <= CHUNK if progress is None else not progress
-    with tqdm(total=left, desc="parse", leave=False, disable=hidden) as bar:
+    with tqdm(total=left, desc="parse", leave=False, disable=left <= CHUNK) as bar:
         for found in in_processes(_parse_chunk, missing, workers if len(missing) > 1 else 1):
             packed.update(found)
             bar.update(len(found))
@@ -271,37 +258,22 @@ def _check_text(i: int, text: str) -> None:
         raise ValueError(f"text {i} has {len(text)} characters: a caption has at most {LONGEST}")
 
 
-@lru_cache(maxsize=2)
-def _by_name(name: str | Path | None) -> "Language":
-    from mmlib.scenegraph.parser import load_english
-
-    return load_english(name)
-
-
-def _loaded(nlp: "Language | str | Path | None") -> "Language":
-    return _by_name(nlp) if nlp is None or isinstance(nlp, str | Path) else nlp
-
-
-def _kept(
-    chunks: Sequence[list[str]], nlp: "Language | str | Path | None", cache: Path | None
-) -> list[Path | None]:
+def _kept(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
     """Where each chunk's graphs are kept: a file named by rules, pipeline and texts."""
     if cache is None:
         return [None] * len(chunks)
-    from mmlib.scenegraph.parser import pipeline_version
+    from mmlib.scenegraph.parser import load_english, pipeline_version
 
-    version = pipeline_version(_loaded(nlp))
+    version = pipeline_version(load_english())
     keys = [json.dumps([RULES, version, chunk]).encode() for chunk in chunks]
     return [cache / f"{hashlib.sha256(key).hexdigest()[:32]}.json.z" for key in keys]
 
 
-def _parse_chunk(
-    texts: list[str], nlp: "Language | str | Path | None", kept: Path | None
-) -> dict[str, bytes]:
+def _parse_chunk(texts: list[str], kept: Path | None) -> dict[str, bytes]:
     """Each text's entry, packed; kept: the file that gets all of them."""
-    pipeline = _loaded(nlp)
-    unused = [name for name in pipeline.pipe_names if name in UNUSED]
-    entries = [entry_of(doc) for doc in pipeline.pipe(texts, disable=unused, batch_size=256)]
+    from mmlib.scenegraph.parser import load_english
+
+    entries = [entry_of(doc) for doc in load_english().pipe(texts, batch_size=256)]
     if kept is not None:
         data = zlib.compress(json.dumps(entries).encode())
         write_atomic(kept, lambda path: path.write_bytes(data))

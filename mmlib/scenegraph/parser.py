@@ -1,7 +1,7 @@
-"""English spaCy pipelines: the one that comes with the package, or one of the user's own."""
+"""The English spaCy pipeline that comes with the package."""
 
 import hashlib
-from pathlib import Path
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mmlib.core.errors import DataError
@@ -15,42 +15,18 @@ ENGLISH = (
 )  # trained by ci/train_parser.py; its meta.json has licence and scores
 
 
-def load_english(name: str | Path | None = None) -> "Language":
-    """A spaCy pipeline with a dependency parser.
-
-    name: None for the bundled one (CC BY-SA 4.0; UPOS, features and UD dependencies), else a
-    folder that spaCy saved, or the name of an installed package such as `en_core_web_sm`.
-
-    Raises DataError, with the mend, where there is none of that name or it does not parse.
-    """
+@lru_cache
+def load_english() -> "Language":
+    """The bundled pipeline (CC BY-SA 4.0; UPOS, features and UD dependencies), once a process."""
     import spacy
     from thinc.api import use_ops
 
-    source = ENGLISH if name is None else name
     try:
         # numpy's matrix products are up to three times as fast here as spaCy's default, BLIS.
         with use_ops("numpy", use_blis=False):
-            nlp = spacy.load(source)
-    except Exception as error:  # a package may be absent, a folder damaged in any way
-        if name is None:
-            mend = "install mmlib anew: its folder english/ is missing or damaged"
-        elif Path(name).exists():
-            mend = "name a folder that spaCy's to_disk wrote, whole"
-        else:
-            mend = (
-                f"check the path, or install the package: python -m spacy download {name}; "
-                "name=None takes the bundled one"
-            )
-        what = " ".join(str(error).split())[:200]
-        raise DataError(
-            f"no spaCy pipeline can be loaded from {source}: {what} ({mend})"
-        ) from error
-    if not any("token.dep" in nlp.get_pipe_meta(pipe).assigns for pipe in nlp.pipe_names):
-        raise DataError(
-            f"the spaCy pipeline {source} has no dependency parser (its parts: "
-            f"{', '.join(nlp.pipe_names) or 'none'}; take en_core_web_sm or the bundled one)"
-        )
-    return nlp
+            return spacy.load(ENGLISH)
+    except Exception as error:  # the folder may be damaged in any way
+        raise DataError(f"{ENGLISH} is missing or damaged: install mmlib anew ({error})") from error
 
 
 def pipeline_version(nlp: "Language") -> str:

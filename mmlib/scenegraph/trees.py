@@ -1,8 +1,7 @@
-"""Dependency trees in one form, whatever labels the pipeline has.
+"""Dependency trees as the rules read them, with Universal Dependencies' labels.
 
-`tree_of` reads Universal Dependencies' labels and the CLEAR labels of `en_core_web_sm`. In its
-trees content words are heads, prepositions hang on their nouns and may have several words ("in
-front of"), words with hyphens are one, and all conjuncts hang on the first one.
+In the trees of `tree_of` content words are heads, prepositions hang on their nouns and may have
+several words ("in front of"), words with hyphens are one, and all conjuncts hang on the first one.
 """
 
 from collections.abc import Iterator
@@ -54,16 +53,6 @@ CLOTHES = frozenset(
 )
 RECIPROCAL = frozenset(("each other", "one another"))
 HYPHENS = frozenset("-‐‑–")
-CLEAR = frozenset(
-    "dobj pobj prep pcomp nsubjpass csubjpass relcl prt acomp attr oprd auxpass agent poss "
-    "npadvmod dative neg quantmod predet preconj nn".split()
-)
-FROM_CLEAR = {
-    "dobj": "obj", "nsubjpass": "nsubj:pass", "csubjpass": "csubj:pass", "relcl": "acl:relcl",
-    "prt": "compound:prt", "oprd": "xcomp", "auxpass": "aux:pass", "poss": "nmod:poss",
-    "npadvmod": "obl:unmarked", "dative": "iobj", "neg": "advmod", "quantmod": "advmod",
-    "predet": "det", "preconj": "cc", "nn": "compound", "nmod": "compound",
-}
 # fmt: on
 SUBJECT = frozenset("nsubj nsubj:pass nsubj:outer".split())
 OBLIQUE = frozenset("obl nmod".split())
@@ -127,8 +116,6 @@ def tree_of(doc: "Doc") -> Tree:
     )
     _join_hyphens(tree, [bool(one) for one in spaced])
     _join_reciprocals(tree)
-    if not CLEAR.isdisjoint(tree.role):
-        _from_clear(tree)
     _lift_adverbs(tree)
     _join_prepositions(tree)
     _flatten_conjunctions(tree)
@@ -179,61 +166,6 @@ def _merge(tree: Tree, parts: range, blank: str) -> int:
             tree.head[i], tree.role[i], tree.words[i], tree.pos[i] = core, "punct", "", "PUNCT"
     tree.words[core] = whole
     return core
-
-
-def _from_clear(tree: Tree) -> None:
-    """Turn CLEAR's labels into Universal Dependencies', and its heads into content words."""
-    tree.role = role = [FROM_CLEAR.get(label, label) for label in tree.role]
-    for i in range(len(tree)):
-        if role[i] in ("pobj", "pcomp") and tree.head[i] >= 0:
-            _raise_over_preposition(tree, i)
-    tree.link()
-    for i in range(len(tree)):
-        if tree.words[i] in BE and role[i] not in ("aux", "aux:pass"):
-            _raise_over_copula(tree, i)
-
-
-def _raise_over_preposition(tree: Tree, i: int) -> None:
-    head, role = tree.head, tree.role
-    clause = role[i] == "pcomp" and tree.pos[i] in ("VERB", "AUX")
-    chain = [head[i]]
-    while role[chain[-1]] in ("prep", "agent", "iobj", "conj", "pcomp") and head[chain[-1]] >= 0:
-        if tree.pos[head[chain[-1]]] not in ("ADP", "SCONJ"):
-            break
-        chain.append(head[chain[-1]])
-    top = chain[-1]
-    agent = role[top] == "agent"
-    head[i] = head[top]
-    if head[top] < 0 or role[top] in ("root", "conj", "advcl", "acl", "ccomp"):
-        role[i] = role[top]
-    else:
-        nominal = tree.pos[head[top]] in ("NOUN", "PROPN", "PRON")
-        role[i] = "advcl" if clause else "obl:agent" if agent else "nmod" if nominal else "obl"
-    for p in chain:
-        for k, h in enumerate(head):
-            if h == p and k != i:
-                head[k] = i
-        head[p], role[p] = i, "mark" if clause else "case"
-
-
-def _raise_over_copula(tree: Tree, i: int) -> None:
-    """ "is" with "happy", "a dog" or "on a couch" becomes a child of that word."""
-    head, role = tree.head, tree.role
-    kids = tree.kids[i]
-    there = any(role[k] == "expl" for k in kids)
-    found = [k for k in kids if role[k] in ("acomp", "attr")]
-    found = found or [k for k in kids if role[k] == "obl" and k > i and not there]
-    if not found or (there and not any(role[k] == "attr" for k in kids)):
-        return
-    if there:
-        role[found[0]] = "nsubj"
-        return
-    new = found[0]
-    head[new], role[new] = head[i], role[i]
-    for k in kids:
-        if k != new:
-            head[k] = new
-    head[i], role[i] = new, "cop"
 
 
 def _lift_adverbs(tree: Tree) -> None:

@@ -3,8 +3,6 @@
 Defects that are part of a published data set are notes, not problems.
 """
 
-import gzip
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -339,52 +337,6 @@ def _sick_origins(report: Report) -> None:
 
 # Other formats -----------------------------------------------------------------------------------
 
-UD_SENTENCES = {"train": 12544, "dev": 2001, "test": 2077}
-
-
-def _ud(report: Report) -> None:
-    for part, expected in UD_SENTENCES.items():
-        path = report.folder / f"en_ewt-ud-{part}.conllu"
-        path = path if path.is_file() else path.with_name(f"{path.name}.gz")
-        if not path.is_file():
-            report.add(path, None, "is missing (plain or .gz)")
-            continue
-        try:
-            found = _trees(report, path)
-        except (OSError, EOFError, UnicodeDecodeError) as error:
-            report.add(path, None, f"cannot be read: {error}")
-            continue
-        if found != expected:
-            what = f"{found} sentences instead of {expected}; another release of the treebank?"
-            report.add(path, None, what)
-        report.counts.append(f"{part} {found} sentences")
-
-
-def _trees(report: Report, path: Path) -> int:
-    """Number of sentences; lines without ten fields, numbers and heads become problems."""
-    sentences, inside = 0, False
-    with (
-        gzip.open(path, "rt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8") as file
-    ):
-        for row, line in enumerate(file, start=1):
-            fields = line.rstrip("\n").split("\t")
-            if line.startswith("#"):
-                continue
-            if line.strip() == "":
-                inside = False
-                continue
-            sentences += not inside
-            inside = True
-            if len(fields) != 10:
-                report.add(path, row, f"{len(fields)} fields instead of 10")
-            elif not re.fullmatch(r"\d+([-.]\d+)?", fields[0]):
-                report.add(path, row, f"the token number is {fields[0]!r}")
-            elif fields[0].isdigit() and not fields[6].isdigit():
-                report.add(path, row, f"the head is {fields[6]!r}")
-    return sentences
-
 
 KARPATHY_SPLITS = {
     "coco": {"train": 82783, "restval": 30504, "val": 5000, "test": 5000},
@@ -525,7 +477,6 @@ CHECKS: dict[str, Callable[[Report], None]] = {
     "cite": _cite,
     "sick": _sick,
     "snli_ve": _snli_ve,
-    "ud_english_ewt": _ud,
     "karpathy": _karpathy,
     "flickr30k": _photographs,
     "mscoco": _photographs,

@@ -69,9 +69,6 @@ def register(parser: argparse.ArgumentParser) -> None:
         default=800,
         help=f"shorter side of the images that {DETECTOR} sees",
     )
-    features.add_argument(
-        "--picture", type=int, metavar="ROW", help="draw the regions of this row, from 0, as a PNG"
-    )
     features.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps")
     features.add_argument("--seed", type=int, default=0, help="of random weights")
     features.add_argument("--skip-bad", action="store_true", help="leave out undecodable images")
@@ -136,8 +133,6 @@ def run_check(args: argparse.Namespace) -> int:
 
 def run_features(args: argparse.Namespace) -> int:
     """Extract features of all images of a data set or folder."""
-    from mmlib.features import regions
-
     folder, paths = _images(args.name)
     images = [(path.name, path) for path in paths]
     store = (_detect if args.backbone == DETECTOR else _grid)(args, folder / "features", images)
@@ -145,8 +140,6 @@ def run_features(args: argparse.Namespace) -> int:
     print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
     for skipped in store.meta["skipped"]:
         print(f"left out: {skipped}")
-    if args.picture is not None:
-        print(f"picture: {regions.write_picture(store, args.picture, images)}")
     return 0
 
 

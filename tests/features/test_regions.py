@@ -16,8 +16,7 @@ from torchvision.ops import FrozenBatchNorm2d, box_iou
 
 from mmlib.core.errors import DataError
 from mmlib.features import extraction, regions
-from mmlib.features.backbones import Backbone
-from mmlib.features.regions import COUNT, Detector, draw_boxes, extract, grid_boxes, load_detector
+from mmlib.features.regions import COUNT, Detector, extract, load_detector
 from mmlib.features.store import open_features
 
 SIDE = 64  # so that a network without training runs in a tenth of a second
@@ -335,45 +334,3 @@ def test_the_real_network_end_to_end(tmp_path, detector, pictures):
     boxes = torch.from_numpy(np.array(open_features(tmp_path / "out/own_boxes.npy").array[0]))
     assert torch.equal(boxes, expected["boxes"][0])
     assert (box_iou(boxes, boxes) > 0.999).sum() == COUNT  # no region twice
-
-
-# Pictures
-
-
-def test_boxes_are_drawn_where_they_are():
-    picture = Image.new("RGB", (1000, 900), "white")
-    boxes = np.array([[100, 200, 400, 600], [100, 200, 400, 600], [985, 895, 1000, 900]])
-    drawn = np.asarray(draw_boxes(picture, boxes, np.array([0.9, 0.8, 0.1])))
-    assert drawn.shape == (900, 1000, 3)
-    first, last = (0, 0x72, 0xB2), (0, 0x9E, 0x73)
-    assert all(tuple(drawn[y, x]) == first for y, x in ((599, 250), (400, 100), (400, 399)))
-    assert tuple(drawn[500, 300]) == (255, 255, 255)
-    assert (drawn == last).all(axis=2).any()  # its number stays in sight
-    small = draw_boxes(Image.new("RGB", (20, 10)), boxes[:1] / 50)
-    assert small.size == (1600, 800)
-
-
-def test_grid_boxes_are_what_the_backbone_averages():
-    """A network whose map is the position in the crop: a cell's mean is the middle of its box."""
-    network = torch.nn.Module()
-    network.features = torch.nn.AvgPool2d(32)
-    network.classifier = torch.nn.Linear(3, 1)
-    cells = Backbone("densenet169", network)
-    y, x = torch.meshgrid(torch.arange(224.0), torch.arange(224.0), indexing="ij")
-    for kind, count in (("grid", 16), ("global", 1)):
-        pooled, _ = cells(torch.stack([x, y, x])[None] + 0.5, kind)
-        boxes = grid_boxes((512, 256), count)
-        middle = (boxes[:, :2] + boxes[:, 2:]) / 2  # crop pixels begin at 16 of 256
-        expected = (pooled[0, :, :2].numpy() + 16) * [2, 1]
-        assert np.allclose(middle, expected)
-
-
-def test_write_picture(tmp_path, tiny, pictures):
-    store = run(pictures, tmp_path / "out")
-    path = regions.write_picture(store, 6, pictures)
-    assert path == tmp_path / "out/own_picture6.png"
-    assert Image.open(path).size == (923, 800)
-    with pytest.raises(DataError, match=r"has no row 7 \(choose from 0 to 6\)"):
-        regions.write_picture(store, 7, pictures)
-    with pytest.raises(DataError, match="has no row -1"):
-        regions.write_picture(store, -1, pictures)

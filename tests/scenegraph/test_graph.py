@@ -45,16 +45,13 @@ HAND = Path(__file__).parent / "caption_graphs.json"
 
 # --- The rules, on trees made by hand ------------------------------------------------------------
 
-# Each case: what it shows; the tree with Universal Dependencies' labels; the same sentence with the
-# CLEAR labels of en_core_web_sm; objects with attributes; relations. A token is
+# Each case: what it shows; the tree; objects with attributes; relations. A token is
 # word/part of speech/label/head, heads counted from 1 as in CoNLL-U.
 CASES = [
     (
         "compounds, verb with preposition, number, adverb",
         "two/NUM/nummod/3 construction/NOUN/compound/3 workers/NOUN/nsubj/4 jump/VERB/root/0 "
         "quickly/ADV/advmod/4 over/ADP/case/8 a/DET/det/8 fence/NOUN/obl/4",
-        "two/NUM/nummod/3 construction/NOUN/compound/3 workers/NOUN/nsubj/4 jump/VERB/root/0 "
-        "quickly/ADV/advmod/4 over/ADP/prep/4 a/DET/det/8 fence/NOUN/pobj/6",
         {"construction workers": ["two"], "fence": []},
         ["construction workers|jump over|fence"],
     ),
@@ -62,8 +59,6 @@ CASES = [
         "verb with object, particle, possessor",
         "a/DET/det/2 boy/NOUN/nsubj/4 is/AUX/aux/4 picking/VERB/root/0 up/ADP/compound:prt/4 "
         "the/DET/det/7 man/NOUN/nmod:poss/9 's/PART/case/7 hat/NOUN/obj/4",
-        "a/DET/det/2 boy/NOUN/nsubj/4 is/AUX/aux/4 picking/VERB/root/0 up/ADP/prt/4 "
-        "the/DET/det/7 man/NOUN/poss/9 's/PART/case/7 hat/NOUN/dobj/4",
         {"boy": [], "man": [], "hat": []},
         ["boy|picking up|hat", "hat|of|man"],
     ),
@@ -71,8 +66,6 @@ CASES = [
         "participle after its noun, pair of",
         "a/DET/det/2 girl/NOUN/root/0 wearing/VERB/acl/2 a/DET/det/5 pair/NOUN/obj/3 "
         "of/ADP/case/8 red/ADJ/amod/8 shoes/NOUN/nmod/5",
-        "a/DET/det/2 girl/NOUN/root/0 wearing/VERB/acl/2 a/DET/det/5 pair/NOUN/dobj/3 "
-        "of/ADP/prep/5 red/ADJ/amod/8 shoes/NOUN/pobj/6",
         {"girl": [], "pair of shoes": ["red"]},
         ["girl|wearing|pair of shoes"],
     ),
@@ -80,8 +73,6 @@ CASES = [
         "passive with agent",
         "the/DET/det/2 kite/NOUN/nsubj:pass/4 is/AUX/aux:pass/4 held/VERB/root/0 by/ADP/case/7 "
         "a/DET/det/7 boy/NOUN/obl:agent/4",
-        "the/DET/det/2 kite/NOUN/nsubjpass/4 is/AUX/auxpass/4 held/VERB/root/0 by/ADP/agent/4 "
-        "a/DET/det/7 boy/NOUN/pobj/5",
         {"kite": [], "boy": []},
         ["boy|held|kite"],
     ),
@@ -89,22 +80,18 @@ CASES = [
         "predicative adjective and participle, adverb",
         "the/DET/det/3 young/ADJ/amod/3 man/NOUN/nsubj/5 is/AUX/cop/5 happy/ADJ/root/0 "
         "and/CCONJ/cc/7 running/VERB/conj/5 fast/ADV/advmod/7",
-        "the/DET/det/3 young/ADJ/amod/3 man/NOUN/nsubj/4 is/AUX/root/0 happy/ADJ/acomp/4 "
-        "and/CCONJ/cc/4 running/VERB/conj/4 fast/ADV/advmod/7",
         {"man": ["young", "happy", "running fast"]},
         [],
     ),
     (
         "predicative place",
         "a/DET/det/2 dog/NOUN/nsubj/6 is/AUX/cop/6 on/ADP/case/6 the/DET/det/6 couch/NOUN/root/0",
-        "a/DET/det/2 dog/NOUN/nsubj/3 is/AUX/root/0 on/ADP/prep/3 the/DET/det/6 couch/NOUN/pobj/4",
         {"dog": [], "couch": []},
         ["dog|on|couch"],
     ),
     (
         "there is",
         "there/PRON/expl/2 is/VERB/root/0 a/DET/det/4 dog/NOUN/nsubj/2 sleeping/VERB/acl/4",
-        "there/PRON/expl/2 is/VERB/root/0 a/DET/det/4 dog/NOUN/attr/2 sleeping/VERB/acl/4",
         {"dog": ["sleeping"]},
         [],
     ),
@@ -112,8 +99,6 @@ CASES = [
         "conjunction of subjects and of objects",
         "a/DET/det/2 boy/NOUN/nsubj/6 and/CCONJ/cc/5 a/DET/det/5 girl/NOUN/conj/2 "
         "eat/VERB/root/0 apples/NOUN/obj/6 and/CCONJ/cc/9 pears/NOUN/conj/7",
-        "a/DET/det/2 boy/NOUN/nsubj/6 and/CCONJ/cc/2 a/DET/det/5 girl/NOUN/conj/2 "
-        "eat/VERB/root/0 apples/NOUN/dobj/6 and/CCONJ/cc/7 pears/NOUN/conj/7",
         {"boy": [], "girl": [], "apples": [], "pears": []},
         ["boy|eat|apples", "boy|eat|pears", "girl|eat|apples", "girl|eat|pears"],
     ),
@@ -121,15 +106,12 @@ CASES = [
         "list of three, where CLEAR hangs each conjunct on the one before; shared adjective",
         "young/ADJ/amod/2 boys/NOUN/nsubj/7 ,/PUNCT/punct/4 girls/NOUN/conj/2 and/CCONJ/cc/6 "
         "men/NOUN/conj/2 sing/VERB/root/0",
-        "young/ADJ/amod/2 boys/NOUN/nsubj/7 ,/PUNCT/punct/2 girls/NOUN/conj/2 and/CCONJ/cc/4 "
-        "men/NOUN/conj/4 sing/VERB/root/0",
         {"boys": ["young", "sing"], "girls": ["young", "sing"], "men": ["young", "sing"]},
         [],
     ),
     (
         "coordinated adjectives",
         "a/DET/det/5 black/ADJ/amod/5 and/CCONJ/cc/4 white/ADJ/conj/2 dog/NOUN/root/0",
-        "a/DET/det/5 black/ADJ/amod/5 and/CCONJ/cc/2 white/ADJ/conj/2 dog/NOUN/root/0",
         {"dog": ["black", "white"]},
         [],
     ),
@@ -137,8 +119,6 @@ CASES = [
         "relative clause, control",
         "a/DET/det/2 boy/NOUN/root/0 who/PRON/nsubj/5 is/AUX/aux/5 trying/VERB/acl:relcl/2 "
         "to/PART/mark/7 catch/VERB/xcomp/5 a/DET/det/9 ball/NOUN/obj/7",
-        "a/DET/det/2 boy/NOUN/root/0 who/PRON/nsubj/5 is/AUX/aux/5 trying/VERB/relcl/2 "
-        "to/PART/aux/7 catch/VERB/xcomp/5 a/DET/det/9 ball/NOUN/dobj/7",
         {"boy": ["trying"], "ball": []},
         ["boy|catch|ball"],
     ),
@@ -146,8 +126,6 @@ CASES = [
         "relative clause about its object",
         "the/DET/det/2 ball/NOUN/root/0 that/PRON/obj/6 the/DET/det/5 dog/NOUN/nsubj/6 "
         "chases/VERB/acl:relcl/2",
-        "the/DET/det/2 ball/NOUN/root/0 that/PRON/dobj/6 the/DET/det/5 dog/NOUN/nsubj/6 "
-        "chases/VERB/relcl/2",
         {"ball": [], "dog": []},
         ["dog|chases|ball"],
     ),
@@ -155,8 +133,6 @@ CASES = [
         "in front of",
         "a/DET/det/2 man/NOUN/nsubj/3 stands/VERB/root/0 in/ADP/case/5 front/NOUN/obl/3 "
         "of/ADP/case/8 a/DET/det/8 house/NOUN/nmod/5",
-        "a/DET/det/2 man/NOUN/nsubj/3 stands/VERB/root/0 in/ADP/prep/3 front/NOUN/pobj/4 "
-        "of/ADP/prep/5 a/DET/det/8 house/NOUN/pobj/6",
         {"man": [], "house": []},
         ["man|stands in front of|house"],
     ),
@@ -164,8 +140,6 @@ CASES = [
         "next to, out of",
         "a/DET/det/2 cat/NOUN/nsubj/3 climbs/VERB/root/0 out/ADP/case/7 of/ADP/case/7 "
         "a/DET/det/7 box/NOUN/obl/3 next/ADV/advmod/7 to/ADP/case/11 a/DET/det/11 bed/NOUN/obl/8",
-        "a/DET/det/2 cat/NOUN/nsubj/3 climbs/VERB/root/0 out/ADP/prep/3 of/ADP/prep/4 "
-        "a/DET/det/7 box/NOUN/pobj/5 next/ADV/advmod/7 to/ADP/prep/8 a/DET/det/11 bed/NOUN/pobj/9",
         {"cat": [], "box": [], "bed": []},
         ["cat|climbs out of|box", "box|next to|bed"],
     ),
@@ -173,8 +147,6 @@ CASES = [
         "each other, predicative",
         "a/DET/det/2 cow/NOUN/nsubj/9 and/CCONJ/cc/5 a/DET/det/5 cat/NOUN/conj/2 are/AUX/cop/9 "
         "next/ADV/advmod/9 to/ADP/case/9 each/DET/root/0 other/ADJ/fixed/9",
-        "a/DET/det/2 cow/NOUN/nsubj/6 and/CCONJ/cc/2 a/DET/det/5 cat/NOUN/conj/2 are/AUX/root/0 "
-        "next/ADV/advmod/6 to/ADP/prep/7 each/DET/det/10 other/ADJ/pobj/8",
         {"cow": [], "cat": []},
         ["cow|next to each other|cat"],
     ),
@@ -182,8 +154,6 @@ CASES = [
         "clauses without a subject of their own, pronouns",
         "a/DET/det/2 man/NOUN/nsubj/3 sits/VERB/root/0 while/SCONJ/mark/5 reading/VERB/advcl/3 "
         "his/PRON/nmod:poss/7 paper/NOUN/obj/5 to/ADP/case/9 her/PRON/obl/5",
-        "a/DET/det/2 man/NOUN/nsubj/3 sits/VERB/root/0 while/SCONJ/mark/5 reading/VERB/advcl/3 "
-        "his/PRON/poss/7 paper/NOUN/dobj/5 to/ADP/prep/5 her/PRON/pobj/8",
         {"man": ["sits"], "paper": []},
         ["man|reading|paper"],
     ),
@@ -191,14 +161,9 @@ CASES = [
         "predicate noun",
         "the/DET/det/2 man/NOUN/nsubj/6 is/AUX/cop/6 a/DET/det/6 tall/ADJ/amod/6 "
         "fireman/NOUN/root/0",
-        "the/DET/det/2 man/NOUN/nsubj/3 is/AUX/root/0 a/DET/det/6 tall/ADJ/amod/6 "
-        "fireman/NOUN/attr/3",
         {"man": ["fireman", "tall"]},
         [],
     ),
-]
-# What only one of the two label sets writes in this way.
-MORE = [
     (
         "hyphens cut by the tokenizer",
         "a/DET/det/5 salmon/NOUN/compound/4 -_/PUNCT/punct/4 colored/VERB/amod/5 fence/NOUN/root/0",
@@ -347,14 +312,8 @@ def read(graph):
     return said, sorted(f"{label[s]}|{d['label']}|{label[o]}" for s, o, d in relations(graph))
 
 
-@pytest.mark.parametrize("labels", [1, 2], ids=["UD", "CLEAR"])
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
-def test_the_rules_on_both_sorts_of_labels(case, labels):
-    assert read(graph_of(doc_of(case[labels]))) == (case[3], sorted(case[4]))
-
-
-@pytest.mark.parametrize("case", MORE, ids=[case[0] for case in MORE])
-def test_more_rules(case):
+def test_the_rules(case):
     assert read(graph_of(doc_of(case[1]))) == (case[2], sorted(case[3]))
 
 
@@ -570,14 +529,14 @@ TEXTS = ["A man rides a horse.", "two red balls", "a dog", "A man rides a horse.
 
 
 def test_parse_gives_each_text_its_graph(english):
-    graphs = parse(TEXTS, english)
+    graphs = parse(TEXTS)
     assert [graph.graph["text"] for graph in graphs] == TEXTS
     assert read(graphs[0]) == ({"man": [], "horse": []}, ["man|rides|horse"])
     assert same(graphs[0], graphs[3])
     assert graphs[0] is not graphs[3]
     assert [graph.graph["fallback"] for graph in graphs] == [False] * 4 + [True] * 2
     assert same(graph_of(english(TEXTS[0])), graphs[0])
-    assert list(parse([], english)) == []
+    assert list(parse([])) == []
 
 
 @pytest.mark.slow
@@ -643,14 +602,15 @@ def test_the_cache_keeps_graphs(tmp_path, counted, monkeypatch):
     assert counted == list(dict.fromkeys(TEXTS))
 
 
-def test_the_cache_knows_the_pipeline(tmp_path, english, counted):
+def test_the_cache_knows_the_pipeline(tmp_path, english, counted, monkeypatch):
     parse(TEXTS, cache=tmp_path)
     other = type(english).from_config(english.config).from_bytes(english.to_bytes())
     for layer in other.get_pipe("parser").model.walk():
         if layer.has_param("W"):
             layer.set_param("W", layer.get_param("W") * 0)
     counted.clear()
-    parse(TEXTS, other, cache=tmp_path)
+    monkeypatch.setattr("mmlib.scenegraph.parser.load_english", lambda: other)
+    parse(TEXTS, cache=tmp_path)
     assert counted == list(dict.fromkeys(TEXTS))
 
 
@@ -801,7 +761,7 @@ def fallback_rate(graphs):
 def test_quality_on_the_world(english):
     """F1 at least 0.95 for each kind, on captions of test scenes that no training has seen."""
     made = world_captions("test", 150)
-    graphs = parse([one.text for one in made], english)
+    graphs = parse([one.text for one in made])
     table = score(zip(graphs, map(gold_graph, made), strict=True))
     assert (table.loc[["objects", "attributes", "relations"], "F1"] >= 0.95).all(), table
 
@@ -809,7 +769,7 @@ def test_quality_on_the_world(english):
 def test_quality_on_captions_annotated_by_hand(english):
     """F1 at least 0.85 over all kinds, on sentences that show every construction."""
     gold = [from_authors(entry) for entry in json.loads(HAND.read_text()).values()]
-    graphs = parse([graph.graph["text"] for graph in gold], english)
+    graphs = parse([graph.graph["text"] for graph in gold])
     table = score(zip(graphs, gold, strict=True))
     assert table.loc["all", "F1"] >= 0.85, table
     assert fallback_rate(graphs) <= 2 * fallback_rate(gold)
@@ -820,7 +780,7 @@ def test_flickr8k_is_parsed(real_data, english):
     from mmlib.data import flickr8k
 
     some = flickr8k.load("val", real_data / "flickr8k").captions
-    graphs = parse([text for own in some[:200] for text in own], english)
+    graphs = parse([text for own in some[:200] for text in own])
     assert fallback_rate(graphs) < 0.01
     assert 2.5 < np.mean([len(objects(graph)) for graph in graphs]) < 4
     assert np.mean([bool(relations(graph)) for graph in graphs]) > 0.85

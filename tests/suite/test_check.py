@@ -1,6 +1,5 @@
 """Each defect that a check must name, on small data sets with the expected sizes set to match."""
 
-import gzip
 import json
 
 import numpy as np
@@ -214,31 +213,6 @@ def test_sick(tmp_path, monkeypatch):
     assert "2 pairs of TRAIN instead of 1" in write((1, 1, "TRAIN"), (2, 2, "TRAIN"))[0]
 
 
-TREE = """# text = Dogs run
-1\tDogs\tdog\tNOUN\tNNS\t_\t2\tnsubj\t_\t_
-2\trun\trun\tVERB\tVBP\t_\t0\troot\t_\t_
-
-"""
-
-
-def test_trees(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "UD_SENTENCES", {"train": 2, "dev": 1})
-    with gzip.open(tmp_path / "en_ewt-ud-train.conllu.gz", "wt") as file:
-        file.write(TREE * 2)
-    path = tmp_path / "en_ewt-ud-dev.conllu"
-    path.write_text(TREE)
-    assert lines(check("ud_english_ewt", tmp_path)) == []
-    path.write_text(TREE.replace("\t2\tnsubj", "\tx\tnsubj").replace("2\trun\trun", "2\trun"))
-    found = lines(check("ud_english_ewt", tmp_path))
-    assert "line 2: the head is 'x'" in found[0]
-    assert "line 3: 9 fields instead of 10" in found[1]
-    packed = tmp_path / "en_ewt-ud-train.conllu.gz"
-    packed.write_bytes(packed.read_bytes()[:-12])
-    assert "cannot be read" in lines(check("ud_english_ewt", tmp_path))[0]
-    packed.unlink()
-    assert "is missing" in lines(check("ud_english_ewt", tmp_path))[0]
-
-
 def test_karpathy(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "KARPATHY_SPLITS", {"coco": {"train": 2, "test": 1}})
     sentences = [{"raw": "A dog ."}] * 5
@@ -314,7 +288,6 @@ def test_document_sets(tmp_path):
         ("clue", "6047 train captions, 1512 test captions"),
         ("cite", "2047 recipe steps"),
         ("sick", "9840 sentence pairs, 4439/495/4906"),
-        ("ud_english_ewt", "train 12544 sentences, dev 2001 sentences, test 2077 sentences"),
     ],
 )
 def test_real_data_sets_are_usable(real_data, name, counts):

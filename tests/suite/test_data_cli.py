@@ -112,19 +112,16 @@ def test_features_of_a_detector(data, capsys):
     from mmlib.features import regions
 
     assert data_cli.DETECTOR == regions.NAME
-    folder = make(data / "flickr8k")
+    make(data / "flickr8k")
     words = ("features", "flickr8k", "--backbone", "fasterrcnn", "--weights", "random")
-    words += ("--side", "32", "--device", "cpu", "--picture", "2")
+    words += ("--side", "32", "--device", "cpu")
     assert mmlib_data(*words) == 0
     out = capsys.readouterr().out
     assert "regions36_fasterrcnn_random_ims.npy: 8 x 36 x 1024, weights: random" in out
-    assert (folder / "features/regions36_fasterrcnn_random_picture2.png").is_file()
     loaded = flickr8k.load("test", None, "regions36_fasterrcnn_random_ims")
     assert loaded.features.shape == (2, 36, 1024)
     assert mmlib_data(*words, "--regions", "grid") == 1
     assert "takes neither --regions nor --labels" in capsys.readouterr().err
-    assert mmlib_data(*words[:-1], "8") == 1
-    assert "has no row 8 (choose from 0 to 7)" in capsys.readouterr().err
 
 
 def test_grid_features_in_scans_layout(data, capsys):
@@ -139,11 +136,10 @@ def test_grid_features_in_scans_layout(data, capsys):
         (data / "mscoco" / name).rename(data / "mscoco/val2014" / name)
     words = ("features", "mscoco", "--backbone", "resnet50", "--weights", "random")
     words += ("--out", data / "grid_ims.npy", "--dtype", "float32", "--device", "cpu")
-    assert mmlib_data(*words, "--picture", "0") == 0
+    assert mmlib_data(*words) == 0
     assert "grid_ims.npy: 8 x 16 x 2048" in capsys.readouterr().out
     assert (data / "grid_ids.txt").read_text().split() == NAMES
     assert np.load(data / "grid_ims.npy").dtype == np.float32
-    assert (data / "grid_picture0.png").is_file()
 
 
 def test_features_of_nothing(data, capsys):

@@ -141,7 +141,7 @@ def _precomputed(folder: Path, workers: int) -> Captions:
 def _parsed(found: Captions, workers: int) -> Captions:
     cache = cache_dir()
     folder = cache / "graphs" if cache else None
-    parsed = {s: scenegraph.parse(found.captions(s), None, folder, workers) for s in SPLITS}
+    parsed = {s: scenegraph.parse(found.captions(s), folder, workers) for s in SPLITS}
     return replace(found, graphs=parsed)
 
 

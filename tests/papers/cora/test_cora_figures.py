@@ -187,7 +187,7 @@ def few():
         )
         for split in SPLITS
     }  # fmt: skip
-    graphs = scenegraph.parse([c for own in CAPTIONS for c in own], progress=False)
+    graphs = scenegraph.parse([c for own in CAPTIONS for c in own])
     return Captions(images, dict.fromkeys(SPLITS, graphs))
 
 
