@@ -142,7 +142,7 @@ def test_case_and_stop_change_little(nlp):
 
 def test_no_text_of_the_treebank_comes_along():
     """Its words hold people's addresses, and the network needs their hashes alone."""
-    words = set(load_english().vocab.strings) - set(spacy.blank("en").vocab.strings)
+    words = set(spacy.load(ENGLISH).vocab.strings) - set(spacy.blank("en").vocab.strings)
     assert not [word for word in words if "@" in word or "www" in word]
     assert len(words) < 500  # labels
 

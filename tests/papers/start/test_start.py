@@ -222,7 +222,7 @@ def test_evidence_is_recorded_and_is_that_of_a_training_here(arrays, tmp_path, m
     assert "2 seeds;" in text
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
-        "verdicts.json", "ledger.csv", "systems.csv", "learning.png", "claims.png",
+        "verdicts.json", "ledger.csv", "parts.csv", "systems.csv", "learning.png", "claims.png",
     }  # fmt: skip
     record.record("00", "world", [3], **how | {"folder": tmp_path / "alone"})
     text = record.write_judgement("00", "world", tmp_path / "out", tmp_path / "alone")
