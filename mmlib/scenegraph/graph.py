@@ -28,6 +28,7 @@ from tqdm.auto import tqdm
 
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
+from mmlib.scenegraph.parser import load_english, pipeline_version
 from mmlib.scenegraph.rules import RULES, entry_of
 
 if TYPE_CHECKING:
@@ -262,8 +263,6 @@ def _kept(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
     """Where each chunk's graphs are kept: a file named by rules, pipeline and texts."""
     if cache is None:
         return [None] * len(chunks)
-    from mmlib.scenegraph.parser import load_english, pipeline_version
-
     version = pipeline_version(load_english())
     keys = [json.dumps([RULES, version, chunk]).encode() for chunk in chunks]
     return [cache / f"{hashlib.sha256(key).hexdigest()[:32]}.json.z" for key in keys]
@@ -271,8 +270,6 @@ def _kept(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
 
 def _parse_chunk(texts: list[str], kept: Path | None) -> dict[str, bytes]:
     """Each text's entry, packed; kept: the file that gets all of them."""
-    from mmlib.scenegraph.parser import load_english
-
     entries = [entry_of(doc) for doc in load_english().pipe(texts, batch_size=256)]
     if kept is not None:
         data = zlib.compress(json.dumps(entries).encode())

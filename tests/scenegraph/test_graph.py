@@ -1,4 +1,4 @@
-"""Scene graphs: the rules on trees of both sorts, the authors' JSON, the cache, quality, errors."""
+"""Scene graphs: the rules on trees, the authors' JSON, the cache, quality, errors."""
 
 import gc
 import importlib.util
@@ -609,7 +609,7 @@ def test_the_cache_knows_the_pipeline(tmp_path, english, counted, monkeypatch):
         if layer.has_param("W"):
             layer.set_param("W", layer.get_param("W") * 0)
     counted.clear()
-    monkeypatch.setattr("mmlib.scenegraph.parser.load_english", lambda: other)
+    monkeypatch.setattr(graphs, "load_english", lambda: other)
     parse(TEXTS, cache=tmp_path)
     assert counted == list(dict.fromkeys(TEXTS))
 
