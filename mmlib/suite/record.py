@@ -32,7 +32,6 @@ from mmlib.core.tables import write_json
 
 # The rooms that have evidence, by the number of their notebook (00 has claims, but no paper).
 PAPERS = {"00": "start", "01": "coherence", "02": "entailment", "03": "cora", "04": "links"}
-EVERY = 600.0  # seconds after which what is finished is written
 
 
 def record(
@@ -52,7 +51,8 @@ def record(
     What the file holds of the same code, data and settings is kept, so that seeds can be added
     later, also on another machine, whose arithmetic gives the same data (`mmlib.core.outline`):
     the header's `added` then says which seeds are whose, and `mixed` which have systems of several
-    machines. Jobs that are finished are not run again; every ten minutes the file is written anew.
+    machines. Jobs that are finished are not run again. The file is written at the end, also where
+    that is an error or Ctrl-C.
     cluster: a Dask scheduler's address; on it stages that measure time have one job at a time.
     Raises DataError for a paper without evidence, a scheduler that does not answer, a file that
     another recording is writing, and what loading its data raises.
@@ -79,29 +79,19 @@ def record(
         old = _old(folder, experiment.PAPER)
         kept = _kept(old, folder, head, experiment) if old else None
         done: list[tuple[Job, Answer]] = []
-        written = time.monotonic()
-
-        def write(last: bool = False) -> Evidence | None:
-            nonlocal written
-            if not done or not (last or time.monotonic() - written > EVERY):
-                return None
-            written = time.monotonic()
-            found = _merged(kept, done, data, head)
-            records.write(folder, experiment.PAPER, found)
-            return found
-
-        def on_answer(job: Job, answer: Answer) -> None:
-            done.append((job, answer))
-            write()
-
-        for function, jobs, side_by_side in stages:
-            left = [job for job in jobs if not _is_kept(job, kept)]
-            run_jobs(
-                function, left, data, folder=jobs_folder,
-                device=device, workers=workers, cluster=cluster, side_by_side=side_by_side,
-                label=f"{experiment.PAPER}, {tier}: {function.__name__}", on_answer=on_answer,
-            )  # fmt: skip
-        if found := write(last=True):
+        try:
+            for function, jobs, side_by_side in stages:
+                run_jobs(
+                    function, [job for job in jobs if not _is_kept(job, kept)], data,
+                    folder=jobs_folder, device=device, workers=workers, cluster=cluster,
+                    side_by_side=side_by_side, on_answer=lambda *both: done.append(both),
+                    label=f"{experiment.PAPER}, {tier}: {function.__name__}",
+                )  # fmt: skip
+        finally:
+            if done:
+                found = _merged(kept, done, data, head)
+                records.write(folder, experiment.PAPER, found)
+        if done:
             return found
         assert old is not None  # nothing was left to do
         assert kept is not None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -122,28 +123,13 @@ class _Writer:
 
     def about(self, free: set[int], attributes: int, lists: bool = True) -> _Clause:
         """A clause about some of the free things: a relation where there is one, or a list."""
-        edges = [e for e in self.scene.relations if e[0] in free and e[2] in free]
-        weights = {e: self.weight(e) for e in edges}
+        told = _weights(self.scene.relations)
+        weights = {e: w for e, w in told.items() if e[0] in free and e[2] in free}
         if any(weights.values()) and self.chance(0.8):
             return self.pair(pick_weighted(self.rng, weights), free, attributes, lists)
         if lists and len(free) > 1 and self.chance(0.5):
             return self.several(free, attributes)
         return self.single(free, attributes)
-
-    def weight(self, edge: tuple[int, str, int]) -> float:
-        """How much one would mention this relation; 0 where a closer one says it better."""
-        i, relation, j = edge
-        others = {r for a, r, b in self.scene.relations if {a, b} == {i, j}}
-        if relation == "under" and (j, "on", i) in self.scene.relations:
-            return 0.0
-        if relation in ("near", "left of", "right of", "in front of") and others & {
-            "on", "under", "holding", "riding", "chasing",
-        }:  # fmt: skip
-            return 0.0
-        return {
-            "holding": 6, "riding": 6, "chasing": 6, "on": 4, "under": 3, "behind": 1.5,
-            "in front of": 1.5, "near": 0.7,
-        }.get(relation, 0.4)  # fmt: skip
 
     def sentence(self, clauses: list[_Clause], detail: int) -> tuple[str, bool]:
         """The clauses as one text; whether it is a sentence (or a mere noun phrase).
@@ -252,13 +238,8 @@ class _Writer:
 
     def groups(self, free: set[int]) -> list[tuple[tuple[int, ...], str]]:
         """All sets of two or more things of one sort, if every one of the scene is free."""
-        found = []
-        names = {name for i in sorted(free) for name in (self.kind(i), *words.WIDER[self.kind(i)])}
-        for concept in sorted(names):
-            members = [i for i, t in enumerate(self.scene.things) if t.kind in CONCEPTS[concept]]
-            if len(members) > 1 and set(members) <= free:
-                found.append((tuple(members), concept))
-        return found
+        sorts = _sorts(tuple(thing.kind for thing in self.scene.things))
+        return [(members, concept) for members, concept in sorts if free.issuperset(members)]
 
     def several(self, free: set[int], attributes: int) -> _Clause:
         """A list: "a dog, a cat and two balls"."""
@@ -496,6 +477,38 @@ class _Writer:
         self.nodes[at] = replace(
             node, facts=node.facts | {(name, value)}, words=(*node.words, (name, value, word))
         )
+
+
+@lru_cache(256)
+def _weights(relations: tuple[tuple[int, str, int], ...]) -> dict[tuple[int, str, int], float]:
+    """How much one would mention each relation; 0 where a closer one says it better."""
+    usual = {
+        "holding": 6, "riding": 6, "chasing": 6, "on": 4, "under": 3, "behind": 1.5,
+        "in front of": 1.5, "near": 0.7,
+    }  # fmt: skip
+    known = set(relations)
+    close = {
+        frozenset((i, j)) for i, r, j in relations
+        if r in ("on", "under", "holding", "riding", "chasing")
+    }  # fmt: skip
+    weights = {}
+    for i, relation, j in relations:
+        loose = relation in ("near", "left of", "right of", "in front of")
+        said = relation == "under" and (j, "on", i) in known
+        better = said or (loose and {i, j} in close)
+        weights[i, relation, j] = 0.0 if better else usual.get(relation, 0.4)
+    return weights
+
+
+@lru_cache(256)
+def _sorts(kinds: tuple[str, ...]) -> list[tuple[tuple[int, ...], str]]:
+    """All sets of two or more things of one sort, with its concept, by the concept's name."""
+    found = []
+    for concept in sorted({name for kind in kinds for name in (kind, *words.WIDER[kind])}):
+        members = tuple(i for i, kind in enumerate(kinds) if kind in CONCEPTS[concept])
+        if len(members) > 1:
+            found.append((members, concept))
+    return found
 
 
 def _article(text: str) -> str:

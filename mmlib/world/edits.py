@@ -57,13 +57,21 @@ def _draft(told: PartialScene, key: int, detail: int, widen: float) -> Draft | N
     return Draft(told, key, detail, widen, *made) if made else None
 
 
-def new_draft(told: PartialScene, rng: np.random.Generator, general: bool) -> Draft | None:
-    """A caption; where `general` with facts left out and concepts widened."""
+def new_draft(
+    told: PartialScene, rng: np.random.Generator, general: bool, edit: str = ""
+) -> Draft | None:
+    """A caption; where `general` with facts left out and concepts widened.
+
+    None also where an `edit` would find nothing in what is told, so that no caption need be tried.
+    """
     detail = pick(rng, (int(rng.random() < 0.7), 2, 3, 3, 4))
     if general:
         part = partial_scene(told.scene, 0.5, rng)
         told = PartialScene(part.scene, told.place and part.place, told.style and part.style)
-    return _draft(told, int(rng.integers(2**32)), detail, 0.6 if general else WIDEN)
+    key = int(rng.integers(2**32))
+    if edit and not _changeable(told, edit):
+        return None
+    return _draft(told, key, detail, 0.6 if general else WIDEN)
 
 
 def anything(caption: Caption) -> bool:
@@ -90,7 +98,7 @@ def edited(
         None where 12 tries find nothing.
     """
     for _ in range(_TRIES):
-        before = new_draft(told, rng, rng.random() < GENERAL)
+        before = new_draft(told, rng, rng.random() < GENERAL, edit)
         scene = _EDIT[edit](before, rng) if before else None
         after = before.again(scene) if before and scene else None
         if not before or not after:
@@ -103,6 +111,22 @@ def edited(
         if fits and accept(before.caption):
             return after.caption, before.caption.text if few else ""
     return None
+
+
+def _changeable(told: PartialScene, edit: str) -> bool:
+    """Whether anything that is told could be edited so."""
+    scene = told.scene
+    if edit == "setting":
+        return told.place
+    if edit in ("relation", "swap"):
+        return any(edit == "relation" or _turns(relation) for _, relation, _ in scene.relations)
+    if edit == "number":
+        return len(scene.things) < 5
+    if edit == "colour":
+        return any(thing.colour for thing in scene.things)
+    if edit == "action":
+        return any(thing.action for thing in scene.things)
+    return any(GROUP_OF[thing.kind] in _KINDS[edit] for thing in scene.things)
 
 
 def _minimal(a: Caption, b: Caption, edit: str) -> bool:
@@ -326,11 +350,11 @@ def _counted(draft: Draft) -> bool:
     return added is not None and nodes.count(nodes[added]) > 1
 
 
+_KINDS = {"actor": ("person", "animal"), "object": ("vehicle", "plant", "building", "thing")}
 _EDIT: dict[str, Edit] = {
     "colour": _edit_colour, "number": _edit_number, "relation": _edit_relation,
     "swap": _edit_swap, "setting": _edit_setting, "action": _edit_action,
-    "actor": partial(_edit_kind, groups=("person", "animal")),
-    "object": partial(_edit_kind, groups=("vehicle", "plant", "building", "thing")),
+    **{edit: partial(_edit_kind, groups=groups) for edit, groups in _KINDS.items()},
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ of the scene the premise's captions leave out (`partial`), and how noisy the pic
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from functools import partial as bind
 
 import numpy as np
@@ -21,9 +22,10 @@ from mmlib.core.parallel import in_processes
 from mmlib.world import SIZE, WorldImages, extract_features, picture
 from mmlib.world.captions import Caption
 from mmlib.world.edits import EDITS, GENERAL, Accept, anything, editable, edited, new_draft
-from mmlib.world.graphs import CONCEPTS, CaptionGraph
+from mmlib.world.graphs import CONCEPTS, CaptionGraph, Node
 from mmlib.world.logic import entails, satisfies
 from mmlib.world.premises import (
+    FACTS,
     PartialScene,
     counter_scene,
     joint,
@@ -31,7 +33,7 @@ from mmlib.world.premises import (
     premise_captions,
 )
 from mmlib.world.scenes import pick, pick_weighted, sample_scene, split_seeds
-from mmlib.world.schema import KINDS, Scene
+from mmlib.world.schema import SETTINGS, STYLES, Scene
 
 _TRUE = {"own": 1 - GENERAL, "general": GENERAL}  # where hypotheses that shall be true come from
 # and those that shall be false, where there are any; of edits, those first that are seldom possible
@@ -328,15 +330,29 @@ def false_negatives(images: WorldImages) -> np.ndarray:
     columns: dict[CaptionGraph, list[int]] = {}  # equal graphs once
     for column, graph in enumerate(graphs):
         columns.setdefault(graph, []).append(column)
-    names = list(CONCEPTS)
-    member = np.array([[kind in CONCEPTS[name] for name in names] for kind in KINDS], int)
-    counts = [Counter(thing.kind for thing in scene.things) for scene in images.scenes]
-    has = np.array([[count[kind] for kind in KINDS] for count in counts]) @ member
+    things = [(row, thing) for row, scene in enumerate(images.scenes) for thing in scene.things]
+    looks = {n: np.array([str(getattr(t, n)) for _, t in things]) for n in ("kind", *FACTS)}
+
+    @cache
+    def having(node: Node) -> np.ndarray:
+        """How many things of each picture the node may be."""
+        fit = np.isin(looks["kind"], list(CONCEPTS[node.concept]))
+        for name, value in node.facts:
+            fit &= looks[name] == value
+        return np.bincount(row_of[fit], minlength=len(images.scenes))
+
+    row_of = np.array([row for row, _ in things])
+    within: dict[str | None, np.ndarray] = {
+        name: np.array([name in (scene.setting, scene.style) for scene in images.scenes])
+        for name in (*SETTINGS, *STYLES)
+    }
+    within[None] = np.ones(len(images.scenes), bool)
     true = np.zeros((len(images.scenes), len(graphs)), bool)
     for graph, at in columns.items():
-        need = Counter(node.concept for node in graph.nodes)
-        enough = np.all([has[:, names.index(c)] >= k for c, k in need.items()], axis=0)
-        for row in np.flatnonzero(enough):
+        enough = within[graph.setting] & within[graph.style]
+        for node, number in Counter(graph.nodes).items():
+            enough &= having(node) >= number
+        for row in np.flatnonzero(enough):  # few are left to be looked at
             if satisfies(images.scenes[row], graph):
                 true[row, at] = True
     return true

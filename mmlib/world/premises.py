@@ -18,7 +18,7 @@ from mmlib.world.scenes import action_relations, check_scene, derive_relations
 from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, SIZES, STYLES, Scene
 
 _TRIES = 60
-_FACTS = ("colour", "size", "pattern", "action")
+FACTS = ("colour", "size", "pattern", "action")
 _UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
 
 
@@ -46,13 +46,13 @@ def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> Par
     same generator state, a larger `partial` leaves out the same and more.
     """
     n = len(scene.things)
-    things, facts, pairs = rng.random(n), rng.random((n, len(_FACTS))), rng.random((n, n))
+    things, facts, pairs = rng.random(n), rng.random((n, len(FACTS))), rng.random((n, n))
     place, style = rng.random(2)
     kept = [i for i in range(n) if things[i] >= partial / 2] or [int(things.argmax())]
     told = []
     for i in kept:
         untold = {
-            name: _UNTOLD[name] for name, u in zip(_FACTS, facts[i], strict=True) if u < partial
+            name: _UNTOLD[name] for name, u in zip(FACTS, facts[i], strict=True) if u < partial
         }
         told.append(replace(scene.things[i], **untold))  # type: ignore[arg-type]
     place_of = {i: new for new, i in enumerate(kept)}

@@ -185,7 +185,7 @@ def _stand(rng: np.random.Generator, thing: Thing, setting: str) -> Thing:
     y = low + (high - low) * rng.random()
     lift = 0.0
     if airborne:
-        lift = y - _sky(rng, replace(thing, y=y))
+        lift = y - _sky(rng, _moved(thing, y=y))
     elif thing.action == "jumping":
         lift = 0.035 + 0.03 * rng.random()
     return _at(thing, rng, y=y, lift=lift)
@@ -198,12 +198,19 @@ def _sky(rng: np.random.Generator, thing: Thing) -> float:
     return highest + (lowest - highest) * rng.random()
 
 
+def _moved(thing: Thing, **place: float) -> Thing:
+    """`dataclasses.replace`, without its checks: a scene is tried hundreds of times."""
+    new = object.__new__(Thing)
+    new.__dict__.update(thing.__dict__, **place)
+    return new
+
+
 def _at(thing: Thing, rng: np.random.Generator, **place: float) -> Thing:
     """The thing moved to a random x at which it is wholly inside the picture."""
-    moved = replace(thing, **place)  # type: ignore[arg-type]
+    moved = _moved(thing, **place)
     left, _, right, _ = box(moved)
     half = min((right - left) / 2 + 0.01, 0.5)
-    return replace(moved, x=half + (1 - 2 * half) * rng.random())
+    return _moved(moved, x=half + (1 - 2 * half) * rng.random())
 
 
 def _place_pair(
@@ -216,27 +223,27 @@ def _place_pair(
         spare = 0.0 if relation == "riding" or b.kind in ("house", "barn") else 0.2
         x = b.x + spare * (right - left) * (2 * rng.random() - 1)
         y = b.y - _STEP if b.kind == "boat" else b.y + _STEP
-        a = replace(a, x=x, y=y, facing=b.facing if relation == "riding" else a.facing)
-        return replace(a, lift=_seat_lift(a, b)), b
+        a = _moved(a, x=x, y=y, facing=b.facing if relation == "riding" else a.facing)
+        return _moved(a, lift=_seat_lift(a, b)), b
     if relation == "under":
         b = _stand(rng, b, setting)
         left, _, right, _ = box(b)
-        return replace(a, x=b.x + 0.3 * (right - left) * (2 * rng.random() - 1), y=b.y + 0.015), b
+        return _moved(a, x=b.x + 0.3 * (right - left) * (2 * rng.random() - 1), y=b.y + 0.015), b
     a = _stand(rng, a, setting)
     if relation == "holding":
         return a, _hand(rng, a, b)
     left, _, right, _ = box(a)  # chasing: both face the same way, the chased one ahead
-    b = replace(b, facing=a.facing, y=min(a.y + 0.02 * rng.random(), 0.96))
+    b = _moved(b, facing=a.facing, y=min(a.y + 0.02 * rng.random(), 0.96))
     b_left, _, b_right, _ = box(b)
     ahead = (right - left + b_right - b_left) / 2 + 0.04 + 0.1 * rng.random()
-    return a, replace(b, x=a.x + a.facing * ahead)
+    return a, _moved(b, x=a.x + a.facing * ahead)
 
 
 def _hand(rng: np.random.Generator, holder: Thing, held: Thing) -> Thing:
     """The held thing where the holder's hand, or the string, would have it."""
     tall, side = height(holder), holder.facing
     floor = box(holder)[1]  # the top of the head
-    held = replace(held, y=holder.y + _STEP / 2, facing=side)
+    held = _moved(held, y=holder.y + _STEP / 2, facing=side)
     size = height(held)
     if held.kind == "kite":
         edge = min(_sky(rng, held), floor - 0.02)
@@ -251,7 +258,7 @@ def _hand(rng: np.random.Generator, holder: Thing, held: Thing) -> Thing:
         edge = holder.y - holder.lift - 0.45 * tall * (0.6 if holder.action == "sitting" else 1)
         x = holder.x + side * reach
         edge += size / 2 if held.kind != "flower" else 0.0
-    return replace(held, x=x, lift=holder.y + _STEP / 2 - edge)
+    return _moved(held, x=x, lift=holder.y + _STEP / 2 - edge)
 
 
 def _pair(rng: np.random.Generator, relation: str, first: str, second: str) -> tuple[Thing, Thing]:

@@ -53,6 +53,22 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.columns()["even", "b"] == {"system": "b"}
 
 
+def test_values_are_those_of_a_pivot_whatever_the_order_of_the_rows(found):
+    table = found.table.sample(frac=1, random_state=0)
+    mixed = Evidence(table, found.header)
+    for key, rows in table.groupby(["dataset", "split", "system", "metric"], observed=True):
+        wide = rows.pivot(index="seed", columns="item", values="value")
+        dataset, split, system, metric = key
+        seeds = [seed for seed in wide.index if seed != NO_SEED] or [0]
+        values = mixed.values(dataset, system, metric, seeds, split)
+        np.testing.assert_array_equal(values, wide)
+        if split == "test":
+            clusters = rows.drop_duplicates("item").set_index("item").cluster[wide.columns]
+            np.testing.assert_array_equal(mixed.clusters(dataset), clusters)
+    assert mixed.seeds == found.seeds
+    assert mixed.columns() == found.columns()
+
+
 def test_a_closed_form_stands_for_every_seed_and_a_training_for_its_own(found):
     assert found.values("odd", "c", "AUC", range(3)).shape == (3, 5)
     assert found.values("odd", "c", "AUC", [2]).tolist() == [[500 + i for i in range(5)]]
