@@ -51,12 +51,15 @@ class Evidence:
     @cached_property
     def _rows(self) -> dict[tuple[str, str, str, str], np.ndarray]:
         """(dataset, split, system, metric) -> the numbers of its rows, in their order."""
-        keys = self.table[["dataset", "split", "system", "metric"]]
-        group = keys.groupby(list(keys), observed=True, sort=False).ngroup().to_numpy()
-        order = np.argsort(group.astype(np.int32), kind="stable")
-        parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
-        first = keys.iloc[[rows[0] for rows in parts]]
-        return dict(zip(first.itertuples(index=False, name=None), parts, strict=True))
+        keys = self.table[["dataset", "split", "system", "metric"]].astype("category")
+        codes = np.stack([keys[name].cat.codes for name in keys])
+        new = (codes[:, 1:] != codes[:, :-1]).any(axis=0)
+        starts = np.flatnonzero(np.r_[len(keys) > 0, new])  # of runs of equal keys: few, as written
+        runs = keys.iloc[starts].itertuples(index=False, name=None)
+        found: dict[tuple[str, str, str, str], list[np.ndarray]] = {}
+        for key, rows in zip(runs, np.split(np.arange(len(keys)), starts[1:]), strict=False):
+            found.setdefault(key, []).append(rows)
+        return {key: np.concatenate(parts) for key, parts in found.items()}
 
     @cached_property
     def _cubes(self) -> dict[tuple[str, str, str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -75,6 +75,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
     record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
     record.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
+    record.add_argument("--replace", action="store_true", help="what is of other code or data")
     record.set_defaults(run=_record)
 
     judge = commands.add_parser("judge", help="tables, figures and verdicts, from evidence alone")
@@ -158,7 +159,7 @@ def _record(args: argparse.Namespace) -> int:
         args.number, args.tier, range(args.seeds),
         device=args.device if args.cluster else pick_device(args.device),
         datasets=_names(args.datasets), workers=args.workers, cluster=args.cluster,
-        folder=args.evidence,
+        replace=args.replace, folder=args.evidence,
     )  # fmt: skip
     print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
     return 0

@@ -2,7 +2,6 @@
 
 import hashlib
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -43,6 +42,7 @@ def record(
     device: str = "cpu",
     workers: int = 0,
     cluster: str = "",
+    replace: bool = False,
     folder: Path | None = None,
     jobs_folder: Path | None = None,
 ) -> Evidence:
@@ -54,8 +54,10 @@ def record(
     machines. Jobs that are finished are not run again. The file is written at the end, also where
     that is an error or Ctrl-C.
     cluster: a Dask scheduler's address; on it stages that measure time have one job at a time.
+    replace: record anew what the file holds of other code, data or settings.
     Raises DataError for a paper without evidence, a scheduler that does not answer, a file that
-    another recording is writing, and what loading its data raises.
+    another recording is writing, or that holds what would have to be replaced, and what loading
+    its data raises.
     """
     experiment, data_module = room(number, "experiment"), room(number, "data")
     if cluster:  # found out now, not after the documents are built
@@ -77,7 +79,12 @@ def record(
         if jobs_folder is None and (kind := device.split(":")[0]) != "cpu":
             jobs_folder = job_folder() / kind  # no job of a processor is taken for one of a GPU
         old = _old(folder, experiment.PAPER)
-        kept = _kept(old, folder, head, experiment) if old else None
+        kept, lost = _kept(old, head, experiment) if old else (None, [])
+        if lost and not replace:
+            raise DataError(
+                f"{folder / experiment.PAPER}.parquet holds {'; '.join(lost)}: record them anew "
+                "(--replace), or write elsewhere (--evidence DIR)"
+            )
         done: list[tuple[Job, Answer]] = []
         try:
             for function, jobs, side_by_side in stages:
@@ -132,15 +139,14 @@ def _old(folder: Path, paper: str) -> Evidence | None:
 
 
 def _kept(
-    old: Evidence, folder: Path, head: dict[str, Any], experiment: ModuleType
-) -> Evidence | None:
-    """What is on record of the same code, data, settings and systems; None where nothing is.
+    old: Evidence, head: dict[str, Any], experiment: ModuleType
+) -> tuple[Evidence | None, list[str]]:
+    """What is on record of the same code, data, settings and systems, or None, and what is not.
 
     Data sets that this call leaves alone stay as they are.
     """
     if old.header.get("source") != head["source"]:
-        _announce(folder, head, list(old.header["data"]), "code")
-        return None
+        return None, [f"{', '.join(old.header['data'])} by other code"]
     same = [
         name
         for name in head["data"]
@@ -148,8 +154,7 @@ def _kept(
         and _same_data(old.header, head, name)
     ]
     changed = [name for name in head["data"] if name in old.header["data"] and name not in same]
-    if changed:
-        _announce(folder, head, changed, "data or settings")
+    lost = [f"{name} of other data or settings" for name in changed]
     others = [name for name in old.header["data"] if name not in head["data"]]
     begun = dict(old.header)
     for part in ("data", "outlines", "settings", "mixed"):
@@ -161,16 +166,9 @@ def _kept(
     rows = old.table[old.table.dataset.isin([*same, *others])]
     for dataset, system in _changed(old, head["tier"], experiment):
         if dataset in same:
-            _announce(folder, head, [f"{system} on {dataset}"], "settings")
+            lost.append(f"{system} on {dataset} of other settings")
             rows = rows[~((rows.dataset == dataset) & (rows.system == system))]
-    return Evidence(rows, begun) if len(rows) else None
-
-
-def _announce(folder: Path, head: Mapping[str, Any], names: Sequence[str], other: str) -> None:
-    """Say, before hours pass, that a record will be replaced: the user may want to keep it."""
-    path = folder / f"{head['paper']}.parquet"
-    told = f"what it holds of {', '.join(names)} is of other {other} and will be replaced"
-    print(f"{path}: {told}", file=sys.stderr)
+    return (Evidence(rows, begun) if len(rows) else None), lost
 
 
 def _same_data(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:

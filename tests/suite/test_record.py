@@ -83,16 +83,15 @@ def test_another_machine_adds_seeds_and_is_named(tmp_path, monkeypatch):
     assert (again["data"], again["added"]) == (head["data"], head["added"])
     other = {**DATA, "odd": Numbers("odd", 7)}  # other data there, and no outline that agrees
     monkeypatch.setattr(record, "room", tiny_jobs.room(data={**other, "odd": Numbers("new", 7)}))
-    anew = make(tmp_path, range(1))
+    anew = make(tmp_path, range(1), replace=True)
     assert anew.header["data"] == {"odd": "new", "even": "even"}
     assert sorted(set(anew.table.seed[anew.table.dataset == "odd"])) == [0]
     assert evidence.recorded_by(anew.header, "odd", 0)["data"]["odd"] == "new"
 
 
 @pytest.mark.parametrize("change", ["settings", "data", "source", "system"])
-def test_what_has_changed_is_recorded_anew(tmp_path, monkeypatch, capsys, change):
+def test_what_has_changed_is_recorded_anew_if_asked(tmp_path, monkeypatch, change):
     make(tmp_path, range(1))
-    assert "replaced" not in capsys.readouterr().err
     if change == "settings":
         monkeypatch.setattr(record, "room", tiny_jobs.room({"odd": Settings(epochs=4)}))
     elif change == "data":
@@ -103,11 +102,18 @@ def test_what_has_changed_is_recorded_anew(tmp_path, monkeypatch, capsys, change
         monkeypatch.setattr(experiment, "source_hash", lambda *modules: "other")
     else:  # two systems trade their other columns
         monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("b", "a")))
-    found = make(tmp_path, range(1))
-    told = {"settings": "of odd is of other data or settings and will be replaced",
-            "data": "of odd is of other data or settings and will be replaced",
-            "source": "of odd, even is of other code and will be replaced"}  # fmt: skip
-    assert told.get(change, "") in capsys.readouterr().err
+    told = {
+        "settings": "odd of other data or settings",
+        "data": "odd of other data or settings",
+        "source": "odd, even by other code",
+        "system": r"\w on \w+ of other settings; ",
+    }[change]
+    before = (tmp_path / "world" / "tiny.parquet").read_bytes()
+    with pytest.raises(DataError, match=rf"tiny\.parquet holds {told}.*\(--replace\)"):
+        make(tmp_path, range(1))
+    assert (tmp_path / "world" / "tiny.parquet").read_bytes() == before
+    assert len(trained(tmp_path)) == 4
+    found = make(tmp_path, range(1), replace=True)
     monkeypatch.setattr(evidence, "source_hash", lambda *modules: found.header["source"])
     anew = {"settings": 2, "data": 2, "source": 4, "system": 4}[change]
     assert len(trained(tmp_path)) == 4 + anew
@@ -221,12 +227,13 @@ def test_seeds_of_a_processor_and_of_a_gpu_are_told_apart(tmp_path, monkeypatch)
     assert "added" not in again
 
 
-def test_a_system_that_left_the_grid_leaves_the_record(tmp_path, monkeypatch, capsys):
+def test_a_system_that_left_the_grid_leaves_the_record(tmp_path, monkeypatch):
     monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a", "b", "c")))
     make(tmp_path)
     monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a", "b")))
-    found = make(tmp_path)
-    assert "c on odd" in capsys.readouterr().err
+    with pytest.raises(DataError, match=r"holds c on \w+ of other settings; c on"):
+        make(tmp_path)
+    found = make(tmp_path, replace=True)
     assert set(record.read("04", "world", tmp_path).table.system) == {"a", "b"}
     path = tmp_path / "world" / "tiny.parquet"
     before = path.stat().st_mtime_ns

@@ -207,8 +207,8 @@ def _world(own: Budget, seed: int) -> Study:
     sets = [
         entailment_set(s, n, seed + 2, partial=PARTIAL, workers=cores) for s, n in EDITED.items()
     ]
+    # Goes on in other processes until it is read.
     told = in_processes(false_negatives, [(one,) for one in drawn.values()], cores)
-    fits = dict(zip(drawn, told, strict=True))
     parts: list[Any] = [*drawn.values(), *sets]
     clean: list[Any] = [*(one.features for one in drawn.values()), *(one.images for one in sets)]
     blurred = [
@@ -230,6 +230,7 @@ def _world(own: Budget, seed: int) -> Study:
         weights, plan.transformers, plan.space, words, images, texts,
         Weights(drawn["train"].captions), merged,
     )  # fmt: skip
+    fits = dict(zip(drawn, told, strict=True))
     samples = _world_samples(captions, premises, rows, fits, known, edited, seed)
     words.read({*texts, *premises, *(t for one in samples.values() for t in one.premise)})
     pairs, inputs_scale = labelled(samples, known, {}, about)
