@@ -154,7 +154,6 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
     # tqdm's own lock is one of all forked processes: whoever is killed with it stops the others.
     tqdm.set_lock(threading.RLock())
     engine.source_hash = lambda *modules: "tiny"
-    record.EVERY = 0.0  # the file is written with every answer
     slow = Settings(epochs=3, pause=0.01)
     record.room = room({name: slow for name in DATA}, systems=("a", "b", "c"))
 

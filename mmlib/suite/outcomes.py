@@ -9,12 +9,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+import jsonschema
+
 from mmlib.core.claims import Verdict, effect_text
 
 VERDICTS = get_args(Verdict)
 RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
-CLAIM_KEYS = {"id", "claim", "verdict", "effect", "low", "high", "unit", "why"}
-FIGURE_KEYS = {"figure", "value", "expected", "tolerance", "within"}
+
+
+def _with(**properties: dict) -> dict[str, Any]:
+    """JSON Schema of an object that has all of these."""
+    return {"type": "object", "required": [*properties], "properties": properties}
+
+
+_TEXT, _NUMBER, _ANY = {"type": "string"}, {"type": ["number", "null"]}, dict[str, Any]()
+_SOME = {"type": "array", "minItems": 1}
+_CLAIM = _with(
+    id=_TEXT, claim=_TEXT, verdict={"enum": [*VERDICTS]}, effect=_NUMBER, low=_NUMBER,
+    high=_NUMBER, unit=_TEXT, why=_TEXT,
+)  # fmt: skip
+_FIGURE = _with(figure=_TEXT, value=_ANY, expected=_ANY, tolerance=_ANY, within=_ANY)
+FORMS = {
+    "results.json": _SOME,
+    "claims.json": _SOME | {"items": _CLAIM},
+    "checks.json": _with(comparable=_ANY, why=_TEXT, figures={"type": "array"})
+    | {
+        "if": {"properties": {"comparable": {"const": True}}},
+        "then": {"properties": {"figures": _SOME | {"items": _FIGURE}}},
+        "else": {"properties": {"why": {"minLength": 1}}},
+    },
+}
 
 
 @dataclass
@@ -37,11 +61,13 @@ class NotebookReport:
 
 def judge(report: NotebookReport) -> None:
     """Read the results into `report`, adding a line to its problems for each fault."""
-    results = _read_json(report, "results.json", list)
-    report.claims = _read_json(report, "claims.json", list)
-    report.checks = _read_json(report, "checks.json", dict)
-    if results == []:
-        report.problems.append("results.json holds no result")
+    for name in FORMS:
+        content = _read_json(report, name)
+        if content is not None and name == "claims.json":
+            report.claims = content
+        elif content is not None and name == "checks.json":
+            report.checks = content
+            report.problems += check_problems(content)
     table = report.out / "results.csv"
     if not table.exists():
         report.problems.append(f"results.csv is missing in {report.out}")
@@ -51,60 +77,39 @@ def judge(report: NotebookReport) -> None:
                 report.problems.append("results.csv holds no result")
     if not any((report.out / "figures").glob("*.png")):
         report.problems.append(f"no figure (*.png) in {report.out / 'figures'}")
-    if report.claims is not None:
-        report.problems += claim_problems(report.claims)
-    if report.checks is not None:
-        report.problems += check_problems(report.checks)
-    report.claims = [c for c in report.claims or [] if isinstance(c, dict)]
-    report.checks = report.checks or {}
 
 
-def _read_json(report: NotebookReport, name: str, kind: type) -> Any:
+def _read_json(report: NotebookReport, name: str) -> Any:
     """The content of a result file, or None with a problem noted."""
-    path = report.out / name
     try:
-        content = json.loads(path.read_text())
+        content = json.loads((report.out / name).read_text())
     except FileNotFoundError:
         report.problems.append(f"{name} is missing in {report.out}")
-        return None
     except ValueError as error:
         report.problems.append(f"{name} is not JSON: {error}")
-        return None
-    if not isinstance(content, kind):
-        report.problems.append(f"{name} holds a {type(content).__name__}, not a {kind.__name__}")
-        return None
-    return content
+    else:
+        if not (fault := form_fault(name, content)):
+            return content
+        report.problems.append(fault)
+    return None
 
 
-def claim_problems(claims: list[dict[str, Any]]) -> list[str]:
-    """Faults of form in claims.json."""
-    if not claims:
-        return ["claims.json holds no claim"]
-    problems = []
-    for number, claim in enumerate(claims, 1):
-        missing = CLAIM_KEYS - set(claim) if isinstance(claim, dict) else CLAIM_KEYS
-        if missing:
-            problems.append(f"claims.json: claim {number} lacks {', '.join(sorted(missing))}")
-        elif claim["verdict"] not in VERDICTS:
-            problems.append(f"claims.json: {claim['id']} has the verdict {claim['verdict']!r}")
-    return problems
+def form_fault(name: str, content: Any) -> str:
+    """What a result file's content has not that it must have; empty where it is whole."""
+    error = jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content)
+    first = next(error, None)
+    return f"{name}, {first.json_path}: {first.message}" if first else ""
 
 
 def check_problems(checks: dict[str, Any]) -> list[str]:
-    """Figures that left their tolerance, and ways in which checks.json says less than it must."""
-    for key in ("comparable", "why", "figures"):
-        if key not in checks:
-            return [f"checks.json lacks {key}"]
+    """Figures that left their tolerance."""
     if not checks["comparable"]:
-        said = checks["why"]
-        return [] if said else ["checks.json: figures not compared, and it does not say why"]
-    figures = checks["figures"]
-    broken = [f for f in figures if not isinstance(f, dict) or not FIGURE_KEYS <= f.keys()]
-    if broken or not figures:
-        return ["checks.json: " + (f"incomplete figure {broken[0]}" if broken else "no figure")]
+        return []
     told = "{figure} left its tolerance: {value}, expected {expected} ± {tolerance}"
     return [
-        told.format(**f) for f in figures if not within(f["value"], f["expected"], f["tolerance"])
+        told.format(**f)
+        for f in checks["figures"]
+        if not within(f["value"], f["expected"], f["tolerance"])
     ]
 
 
@@ -129,8 +134,7 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
         told = verdict_counts(r.claims) or "none"
         state = "done" if r.ok else "FAILED"
         lines = [f"{r.notebook}  {state} in {clock(r.seconds)}", f"  claims   {told}"]
-        known = [c for c in r.claims if set(c) >= CLAIM_KEYS]
-        table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in known]
+        table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in r.claims]
         lines.append(f"  figures  {figures_line(r.checks)}")
         lines += [f"  problem  {p.splitlines()[0]}" for p in r.problems]
         lines += [f"  results  {_shown(r.out)}", f"  notebook {_shown(r.executed)}"]
@@ -152,8 +156,8 @@ def figures_line(checks: dict[str, Any]) -> str:
     """How many figures lie within tolerance, or why they were not compared."""
     if not checks.get("comparable"):
         return f"not compared: {checks.get('why') or 'no checks.json'}"
-    figures = [f for f in checks["figures"] if isinstance(f, dict)]
-    good = sum(within(f.get("value"), f.get("expected"), f.get("tolerance")) for f in figures)
+    figures = checks["figures"]
+    good = sum(within(f["value"], f["expected"], f["tolerance"]) for f in figures)
     return f"{good}/{len(figures)} within tolerance"
 
 

@@ -29,7 +29,7 @@ from mmlib.core.claims import effect_text
 from mmlib.core.errors import DataError
 from mmlib.core.paths import PACKAGE
 from mmlib.suite import record
-from mmlib.suite.outcomes import RESULTS, claim_problems, clock, figures_line
+from mmlib.suite.outcomes import RESULTS, clock, figures_line, form_fault
 from mmlib.suite.outcomes import verdict_counts as counts
 from mmlib.suite.runner import TIME_LIMITS
 
@@ -113,7 +113,7 @@ def read_run(folder: Path) -> Run:
             for one in summary["notebooks"]
         ]
         judged = [one.told["claims"] for one in notebooks if one.told["claims"]]
-        faults = [problem for found in judged for problem in claim_problems(found)]
+        faults = [*filter(None, (form_fault("claims.json", found) for found in judged))]
     except Exception as error:  # nbformat raises many kinds; a cut summary, KeyError
         raise ReportError(f"{folder}: {type(error).__name__}: {error}; {again}") from None
     if not notebooks or faults:

@@ -59,12 +59,14 @@ def test_missing_picture_is_named(report):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("results.json", "[]", "results.json holds no result"),
+        ("results.json", "[]", "results.json, $: [] should be non-empty"),
         ("results.csv", "system,value\n", "results.csv holds no result"),
-        ("claims.json", "[]", "claims.json holds no claim"),
-        ("claims.json", "[3]", "claims.json: claim 1 lacks"),
-        ("claims.json", "{}", "claims.json holds a dict, not a list"),
-        ("checks.json", "{}", "checks.json lacks comparable"),
+        ("claims.json", "[]", "claims.json, $: [] should be non-empty"),
+        ("claims.json", "[3]", "claims.json, $[0]: 3 is not of type 'object'"),
+        ("claims.json", "{}", "claims.json, $: {} is not of type 'array'"),
+        ("claims.json", json.dumps([CLAIM | {"effect": "2"}]), "claims.json, $[0].effect: '2' is"),
+        ("claims.json", json.dumps([CLAIM | {"verdict": "yes"}]), "claims.json, $[0].verdict: 'y"),
+        ("checks.json", "{}", "checks.json, $: 'comparable' is a required"),
         ("checks.json", '{"comparable', "checks.json is not JSON"),
     ],
 )
@@ -74,12 +76,6 @@ def test_empty_or_broken_result_is_named(report, name, text, said):
     assert len(found) == 1
     assert found[0].startswith(said)
     outcomes.summary_text([report])
-
-
-def test_unknown_verdict_is_named():
-    assert outcomes.claim_problems([CLAIM | {"verdict": "yes"}]) == [
-        "claims.json: structure has the verdict 'yes'"
-    ]
 
 
 @pytest.mark.parametrize("value", [94.01, 91.99, 0.0, 50.0, math.nan, math.inf, None, "93", True])
@@ -97,19 +93,19 @@ def test_within_is_the_closed_interval(value, tolerance, expected):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"figures": []}, "checks.json: no figure"),
-        ({"figures": [{"figure": "AP/AUC"}]}, "checks.json: incomplete figure"),
-        ({"comparable": False}, "checks.json: figures not compared, and it does not say why"),
+        ({"figures": []}, "checks.json, $.figures: [] should be non-empty"),
+        ({"figures": 3}, "checks.json, $.figures: 3 is not of type 'array'"),
+        ({"figures": [{"figure": "AP/AUC"}]}, "checks.json, $.figures[0]: 'value' is a required"),
+        ({"comparable": False}, "checks.json, $.why: '' should be non-empty"),
     ],
 )
 def test_checks_that_say_too_little_fail(checks, change, said):
-    found = outcomes.check_problems(checks | change)
-    assert len(found) == 1
-    assert found[0].startswith(said)
+    assert outcomes.form_fault("checks.json", checks | change).startswith(said)
 
 
 def test_figures_that_cannot_be_compared_say_why(checks):
     untold = checks | {"comparable": False, "why": "other epochs", "figures": []}
+    assert outcomes.form_fault("checks.json", untold) == ""
     assert outcomes.check_problems(untold) == []
 
 

@@ -21,14 +21,13 @@ relation is not told from chance.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from mmlib.core.intervals import bootstrap_interval
 from mmlib.core.paths import data_dir
 from mmlib.core.records import normalised
 from mmlib.core.related import RelatedPairs
@@ -169,19 +168,22 @@ def average_precisions(classifier: RelationClassifier, pairs: RelatedPairs) -> p
     """
     scores, rows = classifier.probabilities(pairs.texts), {}
     for c, name in enumerate(classifier.relations):
-        truth, score = pairs.labels[:, c], scores[:, c]
-        own = [np.nan] * 3
-        if truth.any():
-            told = partial(_resampled, truth, score)
-            estimate = bootstrap_interval(told, pairs.image_of, DRAWS)
-            own = [estimate.effect, estimate.low, estimate.high]
+        truth = pairs.labels[:, c]
+        own = _with_interval(truth, scores[:, c], pairs.image_of) if truth.any() else [np.nan] * 3
         rows[name] = [*own, truth.mean(), int(truth.sum())]
     columns = ["AP", "low", "high", "chance", "positives"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-def _resampled(truth: np.ndarray, score: np.ndarray, rows: np.ndarray) -> float:
-    return average_precision(truth[rows], score[rows])
+def _with_interval(truth: np.ndarray, score: np.ndarray, image_of: np.ndarray) -> list[float]:
+    """AP and its 95 % interval; draws without a positive are left out."""
+    of_image = [np.flatnonzero(image_of == image) for image in np.unique(image_of)]
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        images = rng.integers(len(of_image), size=len(of_image))
+        rows = np.concatenate([of_image[image] for image in images])
+        drawn.append(average_precision(truth[rows], score[rows]))
+    return [average_precision(truth, score), *np.nanquantile(drawn, [0.025, 0.975])]
 
 
 # --- Flickr8k ---------------------------------------------------------------------------------

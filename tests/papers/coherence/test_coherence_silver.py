@@ -117,6 +117,17 @@ def test_only_training_pairs_shape_the_thresholds(train, classifier):
 # --- Measures ---------------------------------------------------------------------------------
 
 
+def test_pairs_of_an_image_count_together(classifier):
+    """Five copies of each pair know no more than the pairs themselves."""
+    test = captions(60, seed=2)
+    copies = test.take(np.repeat(np.arange(60), 5))
+    alone = replace(copies, image_of=np.arange(300))
+    one, five, naive = (silver.average_precisions(classifier, x) for x in (test, copies, alone))
+    told = ["AP", "low", "high"]
+    np.testing.assert_allclose(one[told], five[told])
+    assert (naive.high - naive.low).sum() < 0.7 * (one.high - one.low).sum()
+
+
 def test_a_relation_that_the_pairs_lack_has_no_precision(classifier):
     test = captions(60, seed=2)
     labels = test.labels.copy()
