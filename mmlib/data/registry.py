@@ -72,7 +72,13 @@ def get(item: DataSet) -> list[Path]:
             "sha256": remote.get("sha256"),
             "expected_bytes": remote.get("bytes"),
         }
-        if not target.is_file() and not (target.is_dir() and any(target.iterdir())):
+        if target.is_dir() and any(target.iterdir()):
+            if target == item.folder and (lacking := item.missing()):
+                raise DataError(
+                    f"{target}: is not empty, but lacks {', '.join(lacking)} (move away what is "
+                    "there, then get it again)"
+                )
+        elif not target.is_file():
             if remote.get("archive"):
                 unpack(download(remote["urls"], archive, **sums), target, remote.get("inner", ""))
                 archive.unlink()

@@ -66,7 +66,7 @@ def export(
         csv.writer(file).writerows([COLUMNS[:3], *keys])
     rows = "".join(_row(number, key) for number, key in enumerate(keys))
     buttons = ",".join(f'"{answer}"' for answer in ANSWERS)
-    page = PAGE.replace("ROWS", rows).replace("ANSWERS", buttons)
+    page = PAGE.replace("ANSWERS", buttons).replace("ROWS", rows)  # which may say ANSWERS
     (folder / "page.html").write_text(page, encoding="utf-8")
     return folder / "page.html"
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mmlib import world
 from mmlib.core.entailment_pairs import Kind, Samples, joined
+from mmlib.core.errors import DataError
 from mmlib.core.experiment import job_folder
 from mmlib.core.fit import seed_everything
 from mmlib.core.parallel import in_processes
@@ -384,13 +385,20 @@ def _flickr30k(own: Budget, seed: int) -> Study:
     both = [zip(one.ids, one.captions, strict=True) for one in parts.values()]
     captions = {name: some for one in both for name, some in one}
 
-    def pairs(split: str) -> Samples:
+    def pairs(split: str, *of_parts: str) -> Samples:
+        """Of SNLI-VE's split, whose images lie in all parts, the pairs of these parts' images."""
         table = snli_ve.read(split)
-        return snli_ve.samples(table[table["image"].isin(row_of)], row_of, captions)
+        table = table[table["image"].isin([n for part in of_parts for n in parts[part].ids])]
+        if table.empty:
+            raise DataError(
+                f"{snli_ve.split_file(split, data_dir() / snli_ve.NAME)}: no image is one of "
+                f"{folder}, such as {parts['train'].ids[0]!r} (does id_mapping.json lie there?)"
+            )
+        return snli_ve.samples(table, row_of, captions)
 
     text = [sick.text_text()] if (data_dir() / sick.NAME).is_dir() else []
-    dev, test = _mme(pairs("dev")), _mme(pairs("test"))
-    samples = {"train": joined([*text, pairs("train")]), "dev": dev, "calibration": dev,
+    dev, test = _mme(pairs("dev", "train", "val")), _mme(pairs("test", *SPLITS))
+    samples = {"train": joined([*text, pairs("train", "train")]), "dev": dev, "calibration": dev,
                "SNLI-VE": test}  # fmt: skip
     return _photographs(parts, own, seed, samples, {}, {})
 

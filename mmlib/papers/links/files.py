@@ -41,6 +41,8 @@ def read_corpus(folder: Path) -> Corpus:
         row_of=row_of,
     )
     _check_one_labelling(corpus, path)
+    if empty := [split for split in SPLITS if not kept[split]]:
+        raise ValueError(f"{path}: {empty[0]!r} has no document with an image and a sentence")
     dropped = {split: len(splits[split]) - len(kept[split]) for split in SPLITS}
     if any(dropped.values()):
         counts = ", ".join(f"{split} {count}" for split, count in dropped.items())

@@ -55,6 +55,9 @@ def test_the_page_and_the_list_name_no_system_and_no_relation(tmp_path):
             COLUMNS[:3],
             *(q.key for q in QUESTIONS),
         ]
+    own = Question("the ANSWERS in ROWS", "p1", "p2")
+    page = study.export([own], lambda name: Image.new("RGB", (9, 9)), tmp_path / "of our words")
+    assert 'data-t="the ANSWERS in ROWS"' in page.read_text(encoding="utf-8")
     address = Question("a", "https://x.org/a/1.jpg?b", "p1")
     page = study.export([address], lambda name: Image.new("RGB", (9, 9)), tmp_path / "of addresses")
     files = re.findall(r'src="(pictures/[^"]+)"', page.read_text(encoding="utf-8"))

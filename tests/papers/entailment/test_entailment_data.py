@@ -2,10 +2,14 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from mmlib.core.errors import DataError
 from mmlib.features import words
 from mmlib.papers.entailment import data, experiment, judging
 from mmlib.papers.entailment.data import load_arrays, load_documents, starts_of
@@ -117,3 +121,31 @@ def test_judges_start_from_the_retriever_and_the_small_bert(study):
 def test_what_is_not_there_is_named(tier, datasets):
     with pytest.raises(ValueError, match=r"no (tier 'moon'|data 'flickr8k')"):
         load_documents(tier, datasets)
+
+
+def test_no_test_image_of_flickr30k_trains_the_judge(monkeypatch):
+    """SNLI-VE has a split of its own, which crosses that of the captions."""
+    names = {"train": ("1.jpg", "2.jpg"), "dev": ("3.jpg",), "test": ("4.jpg", "5.jpg")}
+    told = pd.DataFrame({"image": [f"{i}.jpg" for i in (1, 2, 3, 4, 5, 6)], "label": "neutral",
+                         "hypothesis": "a", "caption": "b"})  # fmt: skip
+
+    def load(folder, split):
+        return SimpleNamespace(images=SimpleNamespace(
+            ids=names[split], captions=(("a", "b"),) * len(names[split])
+        ))  # fmt: skip
+
+    monkeypatch.setattr(data.precomputed, "find", lambda name: Path("f30k"))
+    monkeypatch.setattr(data.precomputed, "load", load)
+    monkeypatch.setattr(data.snli_ve, "read", lambda split: told)
+    monkeypatch.setattr(data, "_photographs", lambda parts, own, seed, samples, *more: samples)
+    monkeypatch.setenv("MMLIB_DATA", "none")
+    samples = data._flickr30k(experiment.budget("paper", "f30k"), 0)
+    assert {*samples["train"].image} == {0, 1}
+    assert {*samples["dev"].image} == {*samples["calibration"].image} == {0, 1, 2}
+    assert {*samples["SNLI-VE"].image} == {0, 1, 2, 3, 4}
+    names["train"] = ("7", "8")  # as without id_mapping.json
+    names["dev"] = ("9",)
+    with pytest.raises(
+        DataError, match=r"dev\.jsonl: no image is one of f30k, such as '7'"
+    ):
+        data._flickr30k(experiment.budget("paper", "f30k"), 0)

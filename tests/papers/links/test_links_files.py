@@ -107,6 +107,8 @@ def put(value, *path):
     [
         (remove("val"), r"docs\.json: must be an object with the lists 'train', 'val' and 'test'"),
         (put({}, "val"), r"docs\.json: must be an object with the lists"),
+        (put([], "test"), r"docs\.json: 'test' has no document with an image and a sentence"),
+        (put([[], [], "na"], "val", 0), r"docs\.json: 'val' has no document with an image and a"),
         (put([], "train", 1), r"train document 1: must be \[images, sentences, identifier\]"),
         (put([[], []], "train", 0), r"train document 0: must be \[images, sentences, identifier\]"),
         (put(["a"], "val", 0, 0, 1), r"val document 0 \('na'\): images must be a list of"),
