@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tarfile
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ class DownloadError(OSError):
 
 
 class ArchiveError(ValueError):
-    """An archive that was refused or is damaged; the message names the mend."""
+    """An archive that is damaged or another; the message names the mend."""
 
 
 def download(
@@ -105,14 +104,13 @@ def _fetch(
 
 
 def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
-    """Unpack a zip or tar archive (plain or compressed) so that it becomes `folder`.
+    """Unpack a zip archive so that it becomes `folder`.
 
     inner: the folder inside the archive that becomes `folder`; the whole archive when empty.
-    Nothing appears at `folder` until all of it is unpacked, and nothing is written outside: of a
-    zip, absolute names and `..` lose these parts and links become files; a tar with either is
-    refused.
+    Nothing appears at `folder` until all of it is unpacked, and nothing is written outside:
+    absolute names and `..` lose these parts and links become files.
 
-    Raises ArchiveError (refused or damaged), FileExistsError (`folder` is there and not empty).
+    Raises ArchiveError (damaged, another archive), FileExistsError (`folder` is not empty).
     """
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty (move it away, then unpack again)")
@@ -134,16 +132,8 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
 def _extract(archive: Path, scratch: Path) -> None:
     bar = partial(tqdm, desc=f"unpack {archive.name}", disable=None)
     try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as zipped:
-                zipped.extractall(scratch, bar(zipped.namelist()))
-        else:
-            with tarfile.open(archive) as packed:
-                packed.extractall(scratch, bar(packed.getmembers()), filter="data")
-                while packed.fileobj and packed.fileobj.read(CHUNK):
-                    pass  # only at the end does gzip compare its checksum
-    except tarfile.FilterError as error:
-        raise ArchiveError(f"{archive}: refused: {error} (get it from its source)") from error
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        what = f"damaged, or neither zip nor tar: {error}".splitlines()[0]  # a line a tar format
-        raise ArchiveError(f"{archive}: {what} (delete it and get it again)") from error
+        with zipfile.ZipFile(archive) as zipped:
+            zipped.extractall(scratch, bar(zipped.namelist()))
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        mend = "delete it and get it again"
+        raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({mend})") from error

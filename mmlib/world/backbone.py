@@ -99,14 +99,12 @@ class Backbone(nn.Module):
 
 
 @cache
-def load(device: str = "cpu") -> Backbone:
-    """The trained network, ready for inference; loaded once a device."""
+def load() -> Backbone:
+    """The trained network, ready for inference; loaded once."""
     network = Backbone()
     weights = load_file(WEIGHTS)
     network.load_state_dict({name: value.float() for name, value in weights.items()})
-    network.requires_grad_(False)
-    network = network.eval().to(memory_format=torch.channels_last)
-    return network.to(device)
+    return network.requires_grad_(False).eval().to(memory_format=torch.channels_last)
 
 
 def record() -> dict[str, Any]:
@@ -116,54 +114,36 @@ def record() -> dict[str, Any]:
 
 def to_pixels(images: Sequence[Image.Image]) -> np.ndarray:
     """(n, 128, 128, 3) uint8; pictures of another size or mode are converted."""
-    pixels = np.empty((len(images), SIZE, SIZE, 3), np.uint8)
-    for i, image in enumerate(images):
-        if image.mode != "RGB":
-            image = image.convert("RGB")
-        if image.size != (SIZE, SIZE):
-            image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
-        pixels[i] = np.asarray(image)
-    return pixels
+    size, how = (SIZE, SIZE), Image.Resampling.BILINEAR
+    return np.stack([np.asarray(image.convert("RGB").resize(size, how)) for image in images])
 
 
-def to_input(pixels: np.ndarray, device: str = "cpu") -> Tensor:
+def to_input(pixels: np.ndarray) -> Tensor:
     """(n, h, w, 3) uint8 -> (n, 3, h, w) float32, stored with the channels last."""
-    return torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float()
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
 
 
-def _maps(images: Sequence[Image.Image], batch: int, device: str) -> Iterator[Tensor]:
-    network = load(device)
-    for start in range(0, len(images), batch):
-        pixels = to_pixels(images[start : start + batch])
-        with torch.inference_mode():
-            yield network.map(to_input(pixels, device))
+@torch.inference_mode()
+def _seen(images: Sequence[Image.Image]) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Of each 64 pictures the regions, and every head's (n, words) probabilities."""
+    network = load()
+    for start in range(0, len(images), 64):
+        activations = network.map(to_input(to_pixels(images[start : start + 64])))
+        likely = {
+            name: (logits.softmax(1) if name in OVERALL else logits.sigmoid()).numpy()
+            for name, logits in network.logits(activations).items()
+        }
+        yield network.regions(activations).numpy(), likely
 
 
-def scores(
-    images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
-) -> dict[str, np.ndarray]:
-    """Every head's (n, words) float32 probabilities, by the names in HEADS."""
-    network = load(device)
-    parts: dict[str, list[np.ndarray]] = {
-        name: [np.empty((0, len(words)), np.float32)] for name, words in HEADS.items()
-    }
-    for activations in _maps(images, batch, device):
-        for name, likely in _likely(network, activations).items():
-            parts[name].append(likely)
-    return {name: np.concatenate(found) for name, found in parts.items()}
+def scores(images: Sequence[Image.Image]) -> dict[str, np.ndarray]:
+    """Every head's (n, words) float32 probabilities of n >= 1 pictures, by the names in HEADS."""
+    found = [likely for _, likely in _seen(images)]
+    return {name: np.concatenate([one[name] for one in found]) for name in HEADS}
 
 
-def _likely(network: Backbone, activations: Tensor) -> dict[str, np.ndarray]:
-    return {
-        name: (logits.softmax(1) if name in OVERALL else logits.sigmoid()).cpu().numpy()
-        for name, logits in network.logits(activations).items()
-    }
-
-
-def extract(
-    images: Sequence[Image.Image], batch: int = 64, device: str = "cpu"
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """What the network sees in world pictures, `batch` at a time.
+def extract(images: Sequence[Image.Image]) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """What the network sees in n >= 1 world pictures.
 
     Pictures that are not 128 x 128 RGB are converted. Returns:
         (n, 16, 128) float32: a 4 x 4 grid, row by row from the top left, from the last convolution;
@@ -171,12 +151,9 @@ def extract(
         (n, 50) float32 probabilities of kinds, colours and settings.
         The 50 labels, single English words.
     """
-    network, regions, heads = load(device), [], []
-    for activations in _maps(images, batch, device):
-        regions.append(network.regions(activations).cpu().numpy())
-        heads.append(_likely(network, activations))
-    found = np.concatenate([np.concatenate([h[n] for n in LABEL_HEADS], 1) for h in heads])
-    return np.concatenate(regions), found, LABELS
+    regions, heads = zip(*_seen(images), strict=True)
+    found = [np.concatenate([likely[name] for name in LABEL_HEADS], 1) for likely in heads]
+    return np.concatenate(regions), np.concatenate(found), LABELS
 
 
 def targets(scenes: Sequence[Scene]) -> dict[str, np.ndarray]:

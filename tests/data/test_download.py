@@ -1,10 +1,8 @@
 """Downloads and unpacking, against a server on localhost that misbehaves on request."""
 
 import hashlib
-import io
 import os
 import re
-import tarfile
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -165,21 +163,11 @@ def make_zip(path, members):
     return path
 
 
-def make_tar(path, members):
-    with tarfile.open(path, "w:gz") as packed:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            packed.addfile(info, io.BytesIO(data))
-    return path
-
-
 GOOD = [("set/a.txt", b"a"), ("set/sub/b.txt", b"b" * 1000), ("__MACOSX/junk", b"")]
 
 
-@pytest.mark.parametrize("make", [make_zip, make_tar])
-def test_unpack(tmp_path, make):
-    archive = make(tmp_path / "x.pack", GOOD)
+def test_unpack(tmp_path):
+    archive = make_zip(tmp_path / "x.pack", GOOD)
     unpack(archive, tmp_path / "out" / "set", inner="set")
     assert (tmp_path / "out/set/sub/b.txt").read_bytes() == b"b" * 1000
     assert names(tmp_path / "out") == ["set"]
@@ -191,29 +179,16 @@ def test_unpack(tmp_path, make):
         unpack(archive, tmp_path / "o2", inner="other")
 
 
-@pytest.mark.parametrize("make", [make_zip, make_tar])
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil"])
-def test_archive_may_not_leave_its_folder(tmp_path, make, name):
-    archive = make(tmp_path / "x.pack", [("fine", b"1"), (name, b"2")])
-    if make is make_tar and name != "/evil":
-        with pytest.raises(ArchiveError, match=r"refused.*outside"):
-            unpack(archive, tmp_path / "out" / "in")
-        assert names(tmp_path / "out") == []
-    else:  # the part that leads outside is dropped
-        assert (unpack(archive, tmp_path / "out" / "in") / "fine").is_file()
-        assert names(tmp_path / "out") == ["in"]
+def test_archive_may_not_leave_its_folder(tmp_path, name):
+    archive = make_zip(tmp_path / "x.pack", [("fine", b"1"), (name, b"2")])
+    assert (unpack(archive, tmp_path / "out" / "in") / "fine").is_file()
+    assert names(tmp_path / "out") == ["in"]  # the part that leads outside is dropped
     assert names(tmp_path) == ["out", "x.pack"]
     assert not Path("/evil").exists()
 
 
 def test_links_lead_nowhere(tmp_path):
-    with tarfile.open(tmp_path / "x.tar", "w") as packed:
-        info = tarfile.TarInfo("link")
-        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        packed.addfile(info)
-    with pytest.raises(ArchiveError, match="refused"):
-        unpack(tmp_path / "x.tar", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         entry = zipfile.ZipInfo("link")
         entry.external_attr = 0o120777 << 16
@@ -221,9 +196,9 @@ def test_links_lead_nowhere(tmp_path):
     assert not (unpack(tmp_path / "x.zip", tmp_path / "out") / "link").is_symlink()
 
 
-@pytest.mark.parametrize("make", [make_zip, make_tar])
-def test_damaged_archive_leaves_nothing(tmp_path, make):
-    archive = make(tmp_path / "x.pack", [("a", os.urandom(5000)), ("b", os.urandom(5000))])
+def test_damaged_archive_leaves_nothing(tmp_path):
+    members = [("a", os.urandom(5000)), ("b", os.urandom(5000))]
+    archive = make_zip(tmp_path / "x.pack", members)
     raw = bytearray(archive.read_bytes())
     raw[2000:2100] = bytes(100)
     archive.write_bytes(raw)
@@ -234,7 +209,7 @@ def test_damaged_archive_leaves_nothing(tmp_path, make):
 
 def test_not_an_archive(tmp_path):
     (tmp_path / "page.zip").write_text("<html>sign in</html>")
-    with pytest.raises(ArchiveError, match=r"neither zip nor tar.*get it again"):
+    with pytest.raises(ArchiveError, match=r"or no zip: .*get it again"):
         unpack(tmp_path / "page.zip", tmp_path / "out")
 
 

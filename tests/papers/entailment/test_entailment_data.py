@@ -145,7 +145,5 @@ def test_no_test_image_of_flickr30k_trains_the_judge(monkeypatch):
     assert {*samples["SNLI-VE"].image} == {0, 1, 2, 3, 4}
     names["train"] = ("7", "8")  # as without id_mapping.json
     names["dev"] = ("9",)
-    with pytest.raises(
-        DataError, match=r"dev\.jsonl: no image is one of f30k, such as '7'"
-    ):
+    with pytest.raises(DataError, match=r"dev\.jsonl: no image is one of f30k, such as '7'"):
         data._flickr30k(experiment.budget("paper", "f30k"), 0)
