@@ -19,13 +19,12 @@ def check_paired(live: Figures, evidence: Evidence, data: Mapping[str, Data]) ->
     """Hold figures (data set, system, seed, metric) -> mean over items to the recorded ones.
 
     Where this machine computes as the one that recorded the seed did, a figure may differ by
-    rounding: its instruction set and PyTorch are the same, PyTorch uses one thread, as every
-    recorded training does, neither has a GPU, and `data`, by data set, have the fingerprint on
-    record. Processors that differ in no instruction still add in another order, which trainings
-    make large, and their features of pictures tell. Elsewhere a figure may differ by the seeds'
-    spread, each system's own: two draws from it differ by less in 999 of 1,000 cases; of a single
-    seed there is none, and nothing is compared. A figure that is no number, or was not recorded, is
-    outside.
+    rounding: its arithmetic (`evidence.arithmetic`) and PyTorch are the same, PyTorch uses one
+    thread, as every recorded training does, neither has a GPU, and `data`, by data set, have the
+    fingerprint on record. Elsewhere, and where a record does not tell its arithmetic, a figure may
+    differ by the seeds' spread, each system's own: two draws from it differ by less in 999 of 1,000
+    cases; of a single seed there is none, and nothing is compared. A figure that is no number, or
+    was not recorded, is outside.
 
     Returns what goes into checks.json.
     """
@@ -63,8 +62,7 @@ def _is_same(header: Mapping[str, Any], dataset: str, seed: int, fingerprint: st
     return (
         recorded is not None
         and recorded["machine"]["gpu"] is here["gpu"] is None  # either may have trained on it
-        and recorded["machine"]["processor"] == here["processor"]
-        and recorded["machine"]["instructions"] == here["instructions"]
+        and recorded["machine"].get("arithmetic") == here["arithmetic"]
         and recorded["versions"]["torch"] == torch.__version__.split("+")[0]
         and torch.get_num_threads() == 1  # more of them add in another order
         and fingerprint == recorded["data"].get(dataset)

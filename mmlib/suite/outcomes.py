@@ -90,7 +90,7 @@ def _read_json(report: NotebookReport, name: str) -> Any:
     else:
         if not (fault := form_fault(name, content)):
             return content
-        report.problems.append(fault)
+        report.problems.append(f"{name}, {fault}")
     return None
 
 
@@ -98,7 +98,7 @@ def form_fault(name: str, content: Any) -> str:
     """What a result file's content has not that it must have; empty where it is whole."""
     error = jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content)
     first = next(error, None)
-    return f"{name}, {first.json_path}: {first.message}" if first else ""
+    return f"{first.json_path}: {first.message}" if first else ""
 
 
 def check_problems(checks: dict[str, Any]) -> list[str]:

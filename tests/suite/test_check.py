@@ -267,11 +267,11 @@ def test_document_sets(tmp_path):
     np.save(folder / "features.npy", np.ones((1, 4), dtype=np.float32))
     (folder / "id2row.json").write_text('{"a": 0}')
     document = [[["a", 0]], [["A dog.", -1]], "na"]
-    docs = {"train": [document], "val": [document], "test": []}
+    docs = {"train": [document], "val": [document], "test": [document]}
     (folder / "docs.json").write_text(json.dumps(docs))
     report = check("links", tmp_path)
     assert lines(report) == []
-    assert report.counts == ["mscoco 1/1/0 documents"]
+    assert report.counts == ["mscoco 1/1/1 documents"]
     (folder / "id2row.json").write_text('{"a": 9}')
     assert "has row 9" in lines(check("links", tmp_path))[0]
 

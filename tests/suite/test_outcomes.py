@@ -93,10 +93,10 @@ def test_within_is_the_closed_interval(value, tolerance, expected):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"figures": []}, "checks.json, $.figures: [] should be non-empty"),
-        ({"figures": 3}, "checks.json, $.figures: 3 is not of type 'array'"),
-        ({"figures": [{"figure": "AP/AUC"}]}, "checks.json, $.figures[0]: 'value' is a required"),
-        ({"comparable": False}, "checks.json, $.why: '' should be non-empty"),
+        ({"figures": []}, "$.figures: [] should be non-empty"),
+        ({"figures": 3}, "$.figures: 3 is not of type 'array'"),
+        ({"figures": [{"figure": "AP/AUC"}]}, "$.figures[0]: 'value' is a required"),
+        ({"comparable": False}, "$.why: '' should be non-empty"),
     ],
 )
 def test_checks_that_say_too_little_fail(checks, change, said):

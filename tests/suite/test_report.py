@@ -219,7 +219,7 @@ BREAKAGES = {
     "entry cut": (lambda r: change(r / "summary.json", notebooks=[{}]), "KeyError: 'notebook'"),
     "claims bare": (
         lambda r: runs.write_summary(r, [runs.entry("01_links", claims=[{"id": "C1"}])]),
-        "claim 1 lacks claim, effect",
+        "summary.json: $[0]: 'claim' is a required property; run it",
     ),
 }
 
