@@ -32,7 +32,7 @@ _FIGURE = _with(figure=_TEXT, value=_ANY, expected=_ANY, tolerance=_ANY, within=
 FORMS = {
     "results.json": _SOME,
     "claims.json": _SOME | {"items": _CLAIM},
-    "checks.json": _with(comparable=_ANY, why=_TEXT, figures={"type": "array"})
+    "checks.json": _with(comparable={"type": "boolean"}, why=_TEXT, figures={"type": "array"})
     | {
         "if": {"properties": {"comparable": {"const": True}}},
         "then": {"properties": {"figures": _SOME | {"items": _FIGURE}}},
@@ -61,13 +61,11 @@ class NotebookReport:
 
 def judge(report: NotebookReport) -> None:
     """Read the results into `report`, adding a line to its problems for each fault."""
-    for name in FORMS:
-        content = _read_json(report, name)
-        if content is not None and name == "claims.json":
-            report.claims = content
-        elif content is not None and name == "checks.json":
-            report.checks = content
-            report.problems += check_problems(content)
+    _read_json(report, "results.json")
+    report.claims = _read_json(report, "claims.json") or []
+    report.checks = _read_json(report, "checks.json") or {}
+    if report.checks:
+        report.problems += check_problems(report.checks)
     table = report.out / "results.csv"
     if not table.exists():
         report.problems.append(f"results.csv is missing in {report.out}")
@@ -96,8 +94,7 @@ def _read_json(report: NotebookReport, name: str) -> Any:
 
 def form_fault(name: str, content: Any) -> str:
     """What a result file's content has not that it must have; empty where it is whole."""
-    error = jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content)
-    first = next(error, None)
+    first = next(jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content), None)
     return f"{first.json_path}: {first.message}" if first else ""
 
 

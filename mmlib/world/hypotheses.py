@@ -331,6 +331,7 @@ def false_negatives(images: WorldImages) -> np.ndarray:
     for column, graph in enumerate(graphs):
         columns.setdefault(graph, []).append(column)
     things = [(row, thing) for row, scene in enumerate(images.scenes) for thing in scene.things]
+    row_of = np.array([row for row, _ in things])
     looks = {n: np.array([str(getattr(t, n)) for _, t in things]) for n in ("kind", *FACTS)}
 
     @cache
@@ -341,7 +342,6 @@ def false_negatives(images: WorldImages) -> np.ndarray:
             fit &= looks[name] == value
         return np.bincount(row_of[fit], minlength=len(images.scenes))
 
-    row_of = np.array([row for row, _ in things])
     within: dict[str | None, np.ndarray] = {
         name: np.array([name in (scene.setting, scene.style) for scene in images.scenes])
         for name in (*SETTINGS, *STYLES)

@@ -96,6 +96,7 @@ def test_within_is_the_closed_interval(value, tolerance, expected):
         ({"figures": []}, "$.figures: [] should be non-empty"),
         ({"figures": 3}, "$.figures: 3 is not of type 'array'"),
         ({"figures": [{"figure": "AP/AUC"}]}, "$.figures[0]: 'value' is a required"),
+        ({"comparable": 1}, "$.comparable: 1 is not of type 'boolean'"),
         ({"comparable": False}, "$.why: '' should be non-empty"),
     ],
 )
