@@ -29,11 +29,12 @@ Which relations hold is drawn first, at the real sets' rates and near their corr
 what the picture shows and from chance; then a text is written. Two dials: `signal` says how much
 the picture counts in the draw (what decides about a relation correlates with the picture by .9
 times `signal`), `telling` how often the text is worded as its relations would have it. At the
-default of `telling` a bag of words reads the relations off these texts about as well as off those
-of Clue's people and of CITE, which is not well; that is what a relation can add: it tells of the
-picture what the text does not. `signal` has no counterpart that we could measure: it stands at 1,
-the world's most. So knowing the relations *could* help to find a picture, because the world was
-made so; whether the method makes use of it is what is tested.""",
+default of `telling` a bag of words reads the relations off these texts about as well as a richer
+classifier (with pairs of words and of letters, from more texts) does off those of Clue's people and
+of CITE, which is not well; that is what a relation can add: it tells of the picture what the text
+does not. `signal` has no counterpart that we could measure: it stands at 1, the world's most. So
+knowing the relations *could* help to find a picture, because the world was made so; whether the
+method makes use of it is what is tested.""",
     "flickr8k": """*Silver labels.* The photographs and captions are Flickr8k's; the relations are
 not annotated but come from a classifier of Clue's captions, which has seen the text alone
 (`mmlib/papers/coherence/silver.py`). Given a text, its picture can add nothing to such a label, and

@@ -324,7 +324,8 @@ def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") 
 def agreement(evidence: Evidence, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
     """Spearman's ρ of per-document AUC, means over seeds, between systems and halves of AP's seeds.
 
-    "DC–AP, one seed": the mean of single seeds' ρ, which is what one training each would show.
+    "DC–AP, one seed": the mean of single seeds' ρ, which is what one training each would show;
+    "AP–AP, one seed": that of neighbouring seeds.
     """
     rows = {}
     for dataset in labelled(evidence):
@@ -341,6 +342,10 @@ def agreement(evidence: Evidence, pairs: Sequence[tuple[str, str]]) -> pd.DataFr
         own = auc(evidence, dataset, ["AP"])
         if len(own) > 1:
             halves = own[::2].mean(axis=0), own[1::2].mean(axis=0)
+            next_one = zip(own, np.roll(own, -1, axis=0), strict=True)
+            row["AP–AP, one seed"] = np.mean([
+                spearmanr(*one, nan_policy="omit").statistic for one in next_one
+            ])  # fmt: skip
             row["AP, two halves of the seeds"] = spearmanr(*halves, nan_policy="omit").statistic
         rows[dataset] = row
     return pd.DataFrame.from_dict(rows, orient="index").round(2)

@@ -167,14 +167,14 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
             )  # fmt: skip
             if live and (dataset, name) in live:
                 axis.plot(x, live[dataset, name], "D", color="black", mfc="none", ms=8)
-        for name, style in (
-            ("Co-occurrence", "--"),
-            ("Obj Detect", "-."),
-            ("Supervised ridge", ":"),
+        for name, style, colour in (
+            ("Co-occurrence", "--", "black"),
+            ("Obj Detect", "-.", "#bb7700"),
+            ("Supervised ridge", ":", "#555555"),
         ):
             if evidence.has(dataset, name, "AUC"):
                 level = np.nanmean(evidence.values(dataset, name, "AUC"))
-                axis.axhline(level, ls=style, lw=1, color="#555555", label=name)
+                axis.axhline(level, ls=style, lw=1, color=colour, label=name)
         axis.axhline(50, lw=0.8, color="#bbbbbb")
         axis.set_xticks(range(len(shown)), shown, rotation=60, ha="right", fontsize=8)
         axis.set_title(dataset, fontsize=10)
