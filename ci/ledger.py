@@ -45,8 +45,9 @@ ci/ledger.py write` makes this page from the records, and `make lint` holds it t
 The effect of a claim is pooled over its parts (data sets or pairs of them), or, where every part \
 counts by itself, that of the part with the lowest interval, which is named; *sd* is the estimated \
 spread of the true effects between parts. *Another verdict* is the share of halves of the seeds \
-that give another verdict. The rule stands [below](#the-rule). How \
-far to trust a number: [README](../README.md#honest-limits)."""
+that give another verdict; what needs no training was measured once, so there it says nothing (02 \
+C10 and C11, 03 C11, 04 C12). The rule stands [below](#the-rule). How far to trust a number: \
+[README](../README.md#honest-limits)."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,9 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     if tier != "world" and len(found.datasets) == 1:  # others of the tier may have no record
         command += f" --datasets {found.datasets[0]}"
     commit = found.header.get("commit") or "unknown"
-    hours = f"{found.header['cpu_seconds'] / 3600:.1f} CPU hours"
-    return entries, Source(notebook, tier, (command, commit, hours))
+    minutes = found.header["cpu_seconds"] / 60
+    took = f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
+    return entries, Source(notebook, tier, (command, commit, took))
 
 
 def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -> dict[str, str]:

@@ -48,7 +48,12 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="execute notebooks and judge their figures")
     run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
     run.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
-    run.add_argument("--seeds", type=int, metavar="N", help="seeds of the main results")
+    run.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="of 00's own trainings; in 01 to 04 with --set evidence=compute",
+    )
     run.add_argument("--device", help="where to compute: auto, cpu, cuda, cuda:1")
     run.add_argument(
         "--out",
@@ -70,7 +75,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
 
     record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
     _add_paper(record)
-    record.add_argument("--seeds", type=int, default=20, metavar="N", help="seeds 0 to N-1")
+    record.add_argument("--seeds", type=int, default=20, metavar="N", help="0 to N-1 (default: 20)")
     record.add_argument("--datasets", default="", metavar="A,B", help='by name; "a, b" is one')
     record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
     record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
