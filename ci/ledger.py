@@ -71,21 +71,17 @@ class Source:
 
 
 def collect(root: Path) -> tuple[list[Entry], list[Source]]:
-    """Everything on record, by notebook and tier. Raises DataError."""
-    entries, sources = [], []
+    """Everything on record, judged anew, by notebook and tier. Raises DataError."""
+    sizes = {}
     for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        for own, source in _from_evidence(path.stem, root / "evidence"):
-            entries += own
-            sources.append(source)
-    return entries, sources
-
-
-def _from_evidence(notebook: str, folder: Path) -> list[tuple[list[Entry], Source]]:
-    """Claims judged anew, for each tier that has evidence; a process a tier."""
-    paper = record.room(notebook[:2], "experiment").PAPER
-    tiers = [tier for tier in TIERS if (folder / tier / f"{paper}.parquet").exists()]
-    workers = min(len(tiers), os.cpu_count() or 1)
-    return list(in_processes(_of_tier, [(notebook, tier, folder) for tier in tiers], workers or 1))
+        paper = record.room(path.stem[:2], "experiment").PAPER
+        for tier in TIERS:
+            if (file := root / "evidence" / tier / f"{paper}.parquet").exists():
+                sizes[path.stem, tier, root / "evidence"] = file.stat().st_size
+    largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
+    done = in_processes(_of_tier, largest_first, min(len(sizes), os.cpu_count() or 1) or 1)
+    found = dict(zip(largest_first, done, strict=True))
+    return [e for call in sizes for e in found[call][0]], [found[call][1] for call in sizes]
 
 
 def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Source]:
@@ -93,16 +89,32 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     found = record.read(number, tier, folder)
     judged = [claims.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
     entries = [
-        Entry(notebook, tier, len(found.seeds), one.verdict, _judged_cells(one, row, found))
+        Entry(notebook, tier, _seeds(one, found), one.verdict, _judged_cells(one, row, found))
         for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
     ]
-    command = f"mmlib record {number} --tier {tier} --seeds {max(found.seeds) + 1}"
-    if tier != "world" and len(found.datasets) == 1:  # others of the tier may have no record
-        command += f" --datasets {found.datasets[0]}"
+    groups: dict[int, list[str]] = {}
+    for name in found.datasets:
+        groups.setdefault(max(found.seeds_of(name), default=0) + 1, []).append(name)
+    named = len(groups) > 1 or len(found.datasets) == 1  # others of the tier may have no record
+    command = "`, `".join(
+        f"mmlib record {number} --tier {tier} --seeds {seeds}"
+        + f" --datasets {','.join(names)}" * (named and tier != "world")
+        for seeds, names in groups.items()
+    )
     commit = found.header.get("commit") or "unknown"
     minutes = found.header["cpu_seconds"] / 60
     took = f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
     return entries, Source(notebook, tier, (command, commit, took))
+
+
+def _seeds(one: claims.Judged, found: Evidence) -> int:
+    """How many seeds a claim rests on: of its parts' data sets, which their names begin with."""
+    parts = one.pooled.parts if one.pooled else ()
+    sets = {
+        max((d for d in found.datasets if part.startswith(d)), key=len, default="")
+        for part in parts
+    }
+    return min((len(found.seeds_of(name)) for name in sets if name), default=len(found.seeds))
 
 
 def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -> dict[str, str]:

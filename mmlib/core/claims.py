@@ -256,11 +256,15 @@ def stability(
 
     Where there are no more distinct halves than draws (up to 12 seeds for 1,000), each counts once
     and nothing is random; otherwise a half drawn again is not computed again. A half has less
-    power, so some change is to be expected. NaN below four seeds, whose halves have one seed.
+    power, so some change is to be expected. NaN below four seeds, also of one part, as halves then
+    have one seed.
     """
     if len(seeds) < 4:
         return float("nan")
-    whole, half = _decide(claim, evidence, seeds)[0], len(seeds) // 2
+    whole, pooled, *_ = _decide(claim, evidence, seeds)
+    if pooled and any(part.per_seed and part.seeds < 4 for part in pooled.parts.values()):
+        return float("nan")
+    half = len(seeds) // 2
     places: Iterable[tuple[int, ...]] = combinations(range(len(seeds)), half)
     if comb(len(seeds), half) > draws:
         rng = np.random.default_rng(rng_seed)

@@ -83,12 +83,20 @@ class Evidence:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """The seeds that every system has which knows one, in order."""
-        own: dict[tuple[str, str], set[int]] = {}
+        """The seeds that some data set has, in order."""
+        return sorted(set().union(*self._seeds.values()))
+
+    def seeds_of(self, dataset: str) -> list[int]:
+        """The seeds that every system of a data set has which knows one, in order."""
+        return self._seeds.get(dataset, [])
+
+    @cached_property
+    def _seeds(self) -> dict[str, list[int]]:
+        own: dict[str, dict[str, set[int]]] = {}
         for dataset, system, seed in self._jobs:
             if seed != NO_SEED:
-                own.setdefault((dataset, system), set()).add(seed)
-        return sorted(set.intersection(*own.values())) if own else []
+                own.setdefault(dataset, {}).setdefault(system, set()).add(seed)
+        return {name: sorted(set.intersection(*each.values())) for name, each in own.items()}
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
@@ -137,18 +145,21 @@ class Evidence:
     ) -> np.ndarray:
         """Values (seeds, items), float64; NaN for an item that is skipped.
 
-        A system that knows no seed (a closed form) has its one row for every seed.
+        seeds: those of them that the data set has; default: all that it has. A system that knows no
+        seed (a closed form) has its one row for every seed.
         Raises DataError for what was not recorded.
         """
         if not self.has(dataset, system, metric, split):
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
         values, known, _ = self._cubes[dataset, split, system, metric]
-        wanted = self.seeds if seeds is None else list(seeds)
+        there = self.seeds_of(dataset)
+        wanted = there if seeds is None else [seed for seed in seeds if seed in there]
         if known.tolist() == [NO_SEED]:
-            return np.repeat(values, len(wanted), axis=0)
+            return np.repeat(values, len(wanted or seeds or self.seeds), axis=0)
+        if seeds is not None and not wanted:
+            told = ", ".join(map(str, seeds))
+            raise DataError(f"no evidence of {system} on {dataset} for seed {told}")
         row = {int(seed): i for i, seed in enumerate(known)}
-        if missing := [seed for seed in wanted if seed not in row]:
-            raise DataError(f"no evidence of {system} on {dataset} for seed {missing[0]}")
         return values[[row[seed] for seed in wanted]]
 
     def clusters(self, dataset: str, split: str = "test") -> np.ndarray:
@@ -168,7 +179,11 @@ class Evidence:
         values, seeds, _ = self._cubes[dataset, split, system, metric]
         own = np.nanmean(values, axis=1)
         closed = seeds.tolist() == [NO_SEED]
-        return pd.Series(own[0], index=self.seeds) if closed else pd.Series(own, index=seeds)
+        return (
+            pd.Series(own[0], index=self.seeds_of(dataset))
+            if closed
+            else pd.Series(own, index=seeds)
+        )
 
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""

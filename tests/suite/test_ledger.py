@@ -4,12 +4,14 @@ import importlib.util
 from pathlib import Path
 from typing import get_args
 
+import made_up_cora
 import made_up_evidence
 import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from mmlib.core import evidence as records
+from mmlib.papers.cora import experiment
 from mmlib.papers.links.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +67,28 @@ def test_claims_stand_under_their_verdicts_judged_from_evidence(repository):
     assert "| this tier has no stress documents | picture world, 6 seeds |" in text
     assert "| `mmlib record 04 --tier world --seeds 6` |" in text
     assert "| 1.5 CPU hours |" in text
+
+
+def test_each_data_set_tells_its_own_seeds(repository):
+    own = made_up_cora.make("flickr8k", "flickr8k", seeds=6)
+    found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=4))
+    head = found.header | {
+        "source": records.source_hash(*experiment.MODULES), "cpu_seconds": 30, "machine": {},
+        "versions": {}, "commit": None,
+    }  # fmt: skip
+    records.write(repository / "evidence" / "flickr8k", "cora", records.Evidence(found.table, head))
+    nb = new_notebook(cells=[new_markdown_cell("# 03 · CORA")])
+    nbformat.write(nb, repository / "notebooks" / "03_cora.ipynb")
+    text = written(repository)
+    seeds = {row.split("**")[1]: row.split(" | ")[-1] for row in rows(text) if "**C" in row}
+    assert {name: seeds[name] for name in ("C1", "C5", "C5b")} == {
+        "C1": "Flickr8k, 6 seeds |", "C5": "Flickr8k, 4 seeds |", "C5b": "Flickr8k, 4 seeds |"
+    }  # fmt: skip
+    assert (
+        "`mmlib record 03 --tier flickr8k --seeds 6 --datasets flickr8k`, "
+        "`mmlib record 03 --tier flickr8k --seeds 4 --datasets flickr8k_long`"
+    ) in text
+    assert "0.5 CPU minutes" in text
 
 
 def test_evidence_of_other_code_is_refused(repository, monkeypatch):

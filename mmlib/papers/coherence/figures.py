@@ -313,7 +313,7 @@ def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:
     figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
     for axis, name in zip(axes, names, strict=True):
         values = evidence.values(dataset, name, "MedR", split="pools")[:most]
-        axis.boxplot(list(values), tick_labels=[str(seed) for seed in evidence.seeds[:most]])
+        axis.boxplot(list(values), tick_labels=list(map(str, evidence.seeds_of(dataset)[:most])))
         axis.set(title=f"{name}, {dataset}", xlabel="seed")
     axes[0].set(ylabel="MedR of 50 pools")
     return figure

@@ -255,7 +255,7 @@ def recalls(evidence: Evidence, dataset: str, system: str) -> pd.DataFrame:
     }  # fmt: skip
     found["rsum"] = sum(found.values())
     found |= {f"{way}_medr": np.median(ranks[:, part], axis=1) for way, part in parts.items()}
-    table = pd.DataFrame(found).assign(seed=evidence.seeds)
+    table = pd.DataFrame(found).assign(seed=evidence.seeds_of(dataset))
     return table.melt("seed", var_name="metric").assign(system=system)
 
 

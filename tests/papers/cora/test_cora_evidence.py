@@ -7,7 +7,7 @@ import made_up_cora
 import numpy as np
 import pytest
 
-from mmlib.core.claims import judge, ledger
+from mmlib.core.claims import judge, ledger, stability
 from mmlib.core.ranking import KS
 from mmlib.papers.cora import claims, experiment, figures
 from mmlib.papers.cora.claims import CLAIMS
@@ -196,6 +196,21 @@ def test_gaps_to_controls_are_those_of_the_longest_trainings():
     assert len(tables["results_flickr8k_long"]) == len(experiment.trained("flickr8k_long"))
     ensemble = "Two-step, residual path and short cut, ensemble of two"
     assert (ensemble, "Bag of phrases") in tables["leads_flickr8k_long"].index
+
+
+def test_collections_may_have_seeds_of_their_own():
+    own = made_up_cora.make("flickr8k", "flickr8k", seeds=6)
+    found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=3))
+    assert found.seeds == [0, 1, 2, 3, 4, 5]
+    judged = {one.claim.id: one for one in (judge(c, found, found.seeds) for c in CLAIMS)}
+    for name, seeds in {"C5": 3, "C5b": 3, "C1": 6, "C2b": 6}.items():
+        pooled = judged[name].pooled
+        assert {part.seeds for part in pooled.parts.values()} == {seeds}
+        unstable = stability(judged[name].claim, found, found.seeds)
+        assert np.isnan(unstable) == (seeds < 4)
+    alone = judge(judged["C2b"].claim, own, own.seeds)
+    assert alone.record() == judged["C2b"].record()
+    assert recalls(found, "flickr8k_long", "CORA").seed.max() == 2
 
 
 def test_the_grid_holds_every_system_of_a_collection():
