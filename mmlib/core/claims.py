@@ -180,8 +180,11 @@ def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") 
     return prod(max(1 - sides * missed(one), 0.0) for one in effects)
 
 
-def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
-    """The detectable effect, and the seeds needed for the smallest effect of interest."""
+def _prospects(claim: Claim, pooled: Pooled, seeds: int) -> tuple[float, int | None]:
+    """The detectable effect, and the seeds needed for the smallest effect of interest.
+
+    One seed does not tell how much seeds differ, and so not how many are needed.
+    """
 
     def deciding(seeds: int | None = None) -> list[Interval]:
         then = pooled if seeds is None else pooled.at(seeds)
@@ -198,6 +201,8 @@ def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
         return power(deciding(), size, claim.kind) - POWER
 
     detectable = float(optimize.brentq(lacking, 0, high, rtol=1e-6)) if unit else 0.0
+    if seeds == 1:
+        return detectable, None
     if all(part.per_seed == 0 for part in pooled.parts.values()):  # seeds change nothing
         now = max(part.seeds for part in pooled.parts.values())
         return detectable, now if detectable <= claim.smallest else None
@@ -215,7 +220,7 @@ def judge(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Judged:
     found, pooled, each, why = _decide(claim, evidence, seeds)
     if pooled is None:
         return Judged(claim, found, None, each, why)
-    detectable, needed = _prospects(claim, pooled)
+    detectable, needed = _prospects(claim, pooled, len(seeds))
     return Judged(
         claim, found, pooled, each, _reason(claim, found, each, needed, len(seeds)), detectable,
         needed,
@@ -236,7 +241,9 @@ def _reason(
     if found == "undecided":
         size = f"an effect of {claim.smallest:g} {claim.unit}"
         size = "a true zero effect" if claim.kind == "equivalent" else size
-        if needed is None:
+        if seeds == 1:
+            told.append("one seed does not tell how much seeds differ")
+        elif needed is None:
             told.append(
                 f"more seeds alone would not decide {size}: the items or the parts are too few"
             )

@@ -44,28 +44,27 @@ class Effect(Interval):
 
     per_seed: the variance that one seed alone would bring; of se ** 2, the part per_seed / seeds
     shrinks with more seeds. 0 where seeds are not known to matter, also when there was only one.
+    rest_df: degrees of freedom of what does not shrink.
     """
 
     per_seed: float = 0.0
     seeds: int = 1
+    rest_df: float = np.inf
 
     def at(self, seeds: int) -> "Effect":
         """The same effect as another number of seeds would estimate it; df are approximate.
 
         By Satterthwaite, 1 / df is a sum of squared shares of the variance, each over its own
-        degrees of freedom. The seeds' share has seeds - 1 of them; the rest stays as it is.
+        degrees of freedom. The seeds' share has seeds - 1 of them.
         """
         if self.per_seed <= 0 or seeds == self.seeds:
             return replace(self, seeds=seeds)
-        now = self.per_seed / self.seeds
+        rest = max(self.se**2 - self.per_seed / self.seeds, 0.0)
         then = self.per_seed / seeds
-        variance = max(self.se**2 - now, 0.0) + then
-        inverse = 1 / self.df
-        if self.seeds > 1:
-            inverse -= min((now / self.se**2) ** 2 / (self.seeds - 1), inverse)
-        inverse *= (self.se**2 / variance) ** 2  # the rest is now another share of the whole
+        variance = rest + then
+        inverse = (rest / variance) ** 2 / self.rest_df
         inverse += (then / variance) ** 2 / max(seeds - 1, 1)
-        df = max(1 / inverse, 1.0) if inverse else np.inf
+        df = max(1 / inverse, 1.0)
         return replace(self, se=variance**0.5, df=df, seeds=seeds)
 
 
@@ -115,7 +114,7 @@ def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
     df = max(both**2 / parts, 1.0) if parts else 1.0
     # Both the seeds themselves and their interplay with clusters average out over seeds.
     per_seed = min(max(ms_seeds, ms_rest), both) / count
-    return Effect(mean, (both / (seeds * count)) ** 0.5, df, per_seed, seeds)
+    return Effect(mean, (both / (seeds * count)) ** 0.5, df, per_seed, seeds, count - 1.0)
 
 
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
@@ -189,7 +188,8 @@ def difference(a: Effect, b: Effect) -> Effect:
     seeds = min((one.seeds for one in (a, b) if one.per_seed > 0), default=min(a.seeds, b.seeds))
     per_seed = seeds * (a.per_seed / a.seeds + b.per_seed / b.seeds)  # their ratio of seeds stays
     df = variance**2 / parts if parts else np.inf
-    return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds)
+    rest_df = min(a.rest_df, b.rest_df)
+    return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds, rest_df)
 
 
 @dataclass(frozen=True)
@@ -211,13 +211,8 @@ def _weigh(parts: Mapping[str, Effect], tau: float) -> Pooled:
         return Pooled(one.effect, one.se, one.df, 0.0, parts)
     variances, effects = _variances(parts)
     weights = 1 / (variances + tau**2)
-    weights, variance = weights / weights.sum(), float(1 / weights.sum())
-    # Satterthwaite: every part's variance has its own degrees of freedom, tau one less than parts.
-    freedoms = np.array([p.df for p in parts.values()])
-    squares = float(((weights**2 * variances) ** 2 / freedoms).sum())
-    squares += float((weights**2).sum() * tau**2) ** 2 / (len(parts) - 1)
-    df = max(variance**2 / squares, 1.0) if squares else np.inf
-    return Pooled(float(weights @ effects), variance**0.5, df, tau, parts)
+    total = float(weights.sum())
+    return Pooled(float(weights @ effects) / total, total**-0.5, len(parts) - 1.0, tau, parts)
 
 
 def _variances(parts: Mapping[str, Effect]) -> tuple[np.ndarray, np.ndarray]:
@@ -231,9 +226,9 @@ def _variances(parts: Mapping[str, Effect]) -> tuple[np.ndarray, np.ndarray]:
 def pool(effects: Mapping[str, Effect]) -> Pooled:
     """The mean effect of independent parts by a random-effects model; one part is itself.
 
-    tau is Paule and Mandel's (1982), by statsmodels. Degrees of freedom are Satterthwaite's over
-    the parts and tau, so that two parts that differ widely get the wide interval they should.
-    Parts that share items or trained models are not independent, and the interval would be too
+    tau is Paule and Mandel's (1982), by statsmodels. The interval has one degree of freedom less
+    than parts: it is then Hartung and Knapp's (2001) with their error never below the model's.
+    Few parts cannot tell how much parts differ, so two give a very wide one. Parts that share items or trained models are not independent, and the interval would be too
     narrow: average their values first, and give `crossed` the mean as one part.
     Raises ValueError without parts; a part that is not finite makes the result NaN.
     """

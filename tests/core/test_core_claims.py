@@ -61,7 +61,7 @@ def claim_of(effects, smallest=1.0, **more):
 
 
 def given(parts, **more):
-    return judge(claim_of(lambda evidence, seeds: parts, **more), None, [0])
+    return judge(claim_of(lambda evidence, seeds: parts, **more), None, range(4))
 
 
 # --- Effects ---------------------------------------------------------------------------------
@@ -229,8 +229,7 @@ def test_pool_is_paule_and_mandels(parts, tau):
         paule_mandel(values, errors**2), rel=1e-3, abs=1e-6
     )
     assert (found.tau > 0) == (tau > 0)
-    # Between the freedom of tau alone and that of all parts together.
-    assert parts - 1 <= found.df <= 50 * parts
+    assert found.df == parts - 1
 
 
 def test_one_part_alone_is_itself():
@@ -240,13 +239,22 @@ def test_one_part_alone_is_itself():
     assert found.at(12).se == pytest.approx(one.se / 2)
 
 
-def test_parts_that_differ_widely_get_few_degrees_of_freedom():
+def test_two_parts_hardly_tell_how_much_parts_differ():
     apart = pool({"a": Effect(0, 0.01, np.inf), "b": Effect(9, 0.01, np.inf)})
-    assert apart.df == pytest.approx(1, abs=0.01)
     assert apart.low < -40
     alike = pool({"a": Effect(0, 1, np.inf), "b": Effect(0.5, 1, np.inf)})
-    assert alike.df == np.inf
-    assert alike.se == pytest.approx(0.5**0.5)
+    assert (alike.df, alike.se) == (1, pytest.approx(0.5**0.5))
+
+
+@pytest.mark.parametrize(("parts", "tau"), [(2, 1.0), (3, 0.0), (3, 2.0), (5, 1.0), (5, 5.0)])
+def test_a_pooled_interval_covers_the_mean_as_often_as_it_says(parts, tau):
+    rng = np.random.default_rng([parts, int(10 * tau)])
+    hits = []
+    for _ in range(800):
+        truth = tau * rng.normal(size=parts)
+        found = pool({str(i): Effect(t + rng.normal(), 1, np.inf) for i, t in enumerate(truth)})
+        hits.append(found.low <= 0 <= found.high)
+    assert np.mean(hits) > 0.95 - 2.5 * (0.95 * 0.05 / 800) ** 0.5
 
 
 def test_parts_without_any_spread_can_be_pooled():
@@ -399,6 +407,23 @@ def test_no_number_of_seeds_makes_up_for_few_documents_or_parts():
     few = given(parts, smallest=1.0)
     assert (few.verdict, few.seeds_needed) == ("undecided", None)
     assert "more seeds alone" in few.why
+
+
+def test_the_more_seeds_the_more_is_decided():
+    """Also where hardly anything but seeds varies, as the few degrees of freedom of a pilot do."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(0, 1, size=(20, 1)) + 0.05 * rng.normal(size=(20, 120))
+    found = crossed(values, np.arange(120))
+    powers = [power([found.at(n)], 0.3) for n in (20, 50, 100, 200, 1000, 10_000)]
+    assert powers == sorted(powers)
+    assert powers[-1] > 0.999
+
+
+def test_one_seed_does_not_tell_how_many_are_needed():
+    claim = claim_of(lambda evidence, seeds: {"a": Effect(0, 1.0, 30)})
+    one = judge(claim, None, [0])
+    assert (one.verdict, one.seeds_needed) == ("undecided", None)
+    assert one.why == "one seed does not tell how much seeds differ"
 
 
 # --- Stability -------------------------------------------------------------------------------

@@ -155,6 +155,10 @@ def _weakest(evidence: Evidence, seeds: Seeds) -> Effects:
         return MISSING
     level = {f: evidence.means(dataset, name_of(f, REFERENCE), "RSUM").mean() for f in known}
     low = min(level, key=level.__getitem__)
+    reference = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in known}
+    for other, own in reference.items():
+        if other != low and over_images(evidence, own - reference[low]).low <= 0:
+            return "which retriever is the weakest is not clear"
     rest = np.mean([own for f, own in known.items() if f != low], axis=0)
     return {f"{PAPERS_NAMES[low]}-like − others": over_images(evidence, known[low] - rest)}
 

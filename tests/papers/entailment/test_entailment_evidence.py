@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mmlib.core.claims import judge, ledger
+from mmlib.core.evidence import Evidence
 from mmlib.papers.entailment import experiment, figures
 from mmlib.papers.entailment.arrays import KINDS
 from mmlib.papers.entailment.claims import CLAIMS
@@ -150,6 +151,15 @@ def test_what_only_the_world_knows_is_not_tested_elsewhere():
     verdicts = {c.id: judge(c, WORLD, WORLD.seeds).verdict for c in CLAIMS}
     assert {name for name, v in verdicts.items() if v == "not tested"} == {"C11"}
     assert effects(PHOTOGRAPHS, "C11")[""].effect == pytest.approx(5.0)
+
+
+def test_without_a_clear_weakest_retriever_none_is_picked():
+    table = WORLD.table.copy()
+    alike = (table.metric == "RSUM") & table.system.astype(str).str.startswith("CLIP")
+    table.loc[alike, "value"] += 50
+    level = Evidence(table, WORLD.header)
+    assert effects(level, "C8b") == "which retriever is the weakest is not clear"
+    assert set(effects(WORLD, "C8b")) == {"CLIP-like − others"}
 
 
 @pytest.mark.parametrize("gone", ["w/o TE data", "CLIP-like, extra golden", "Full"])
