@@ -228,8 +228,9 @@ def pool(effects: Mapping[str, Effect]) -> Pooled:
 
     tau is Paule and Mandel's (1982), by statsmodels. The interval has one degree of freedom less
     than parts: it is then Hartung and Knapp's (2001) with their error never below the model's.
-    Few parts cannot tell how much parts differ, so two give a very wide one. Parts that share items or trained models are not independent, and the interval would be too
-    narrow: average their values first, and give `crossed` the mean as one part.
+    Few parts cannot tell how much parts differ, so two give a very wide one. Parts that share items
+    or trained models are not independent, and the interval would be too narrow: average their
+    values first, and give `crossed` the mean as one part.
     Raises ValueError without parts; a part that is not finite makes the result NaN.
     """
     if not effects:
