@@ -95,10 +95,11 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     groups: dict[int, list[str]] = {}
     for name in found.datasets:
         groups.setdefault(max(found.seeds_of(name), default=0) + 1, []).append(name)
-    named = len(groups) > 1 or len(found.datasets) == 1  # others of the tier may have no record
+    # Of other tiers than the world a data set may have no record.
+    named = len(groups) > 1 or (len(found.datasets) == 1 and tier != "world")
     command = "`, `".join(
         f"mmlib record {number} --tier {tier} --seeds {seeds}"
-        + f" --datasets {','.join(names)}" * (named and tier != "world")
+        + f" --datasets {','.join(names)}" * named
         for seeds, names in groups.items()
     )
     commit = found.header.get("commit") or "unknown"

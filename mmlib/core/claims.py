@@ -180,11 +180,8 @@ def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") 
     return prod(max(1 - sides * missed(one), 0.0) for one in effects)
 
 
-def _prospects(claim: Claim, pooled: Pooled, seeds: int) -> tuple[float, int | None]:
-    """The detectable effect, and the seeds needed for the smallest effect of interest.
-
-    One seed does not tell how much seeds differ, and so not how many are needed.
-    """
+def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
+    """The detectable effect, and the seeds needed for the smallest effect of interest."""
 
     def deciding(seeds: int | None = None) -> list[Interval]:
         then = pooled if seeds is None else pooled.at(seeds)
@@ -201,8 +198,6 @@ def _prospects(claim: Claim, pooled: Pooled, seeds: int) -> tuple[float, int | N
         return power(deciding(), size, claim.kind) - POWER
 
     detectable = float(optimize.brentq(lacking, 0, high, rtol=1e-6)) if unit else 0.0
-    if seeds == 1:
-        return detectable, None
     if all(part.per_seed == 0 for part in pooled.parts.values()):  # seeds change nothing
         now = max(part.seeds for part in pooled.parts.values())
         return detectable, now if detectable <= claim.smallest else None
@@ -220,7 +215,9 @@ def judge(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Judged:
     found, pooled, each, why = _decide(claim, evidence, seeds)
     if pooled is None:
         return Judged(claim, found, None, each, why)
-    detectable, needed = _prospects(claim, pooled, len(seeds))
+    detectable, needed = _prospects(claim, pooled)
+    if len(seeds) == 1:
+        needed = None  # one seed does not tell how much seeds differ
     return Judged(
         claim, found, pooled, each, _reason(claim, found, each, needed, len(seeds)), detectable,
         needed,

@@ -241,6 +241,7 @@ def test_one_part_alone_is_itself():
 
 def test_two_parts_hardly_tell_how_much_parts_differ():
     apart = pool({"a": Effect(0, 0.01, np.inf), "b": Effect(9, 0.01, np.inf)})
+    assert apart.df == 1
     assert apart.low < -40
     alike = pool({"a": Effect(0, 1, np.inf), "b": Effect(0.5, 1, np.inf)})
     assert (alike.df, alike.se) == (1, pytest.approx(0.5**0.5))

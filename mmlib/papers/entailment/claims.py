@@ -153,12 +153,11 @@ def _weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     known = {f: own / 6 for f, own in gains.items() if own is not None}
     if len(known) < 2:
         return MISSING
-    level = {f: evidence.means(dataset, name_of(f, REFERENCE), "RSUM").mean() for f in known}
-    low = min(level, key=level.__getitem__)
-    reference = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in known}
-    for other, own in reference.items():
-        if other != low and over_images(evidence, own - reference[low]).low <= 0:
-            return "which retriever is the weakest is not clear"
+    level = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in known}
+    low = min(level, key=lambda family: level[family].mean())
+    others = [own for family, own in level.items() if family != low]
+    if any(over_images(evidence, own - level[low]).low <= 0 for own in others):
+        return "which retriever is the weakest is not clear"
     rest = np.mean([own for f, own in known.items() if f != low], axis=0)
     return {f"{PAPERS_NAMES[low]}-like − others": over_images(evidence, known[low] - rest)}
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -327,26 +328,23 @@ def agreement(evidence: Evidence, pairs: Sequence[tuple[str, str]]) -> pd.DataFr
     "DC–AP, one seed": the mean of single seeds' ρ, which is what one training each would show;
     "AP–AP, one seed": that of neighbouring seeds.
     """
+
+    def rho(x: np.ndarray, y: np.ndarray) -> float:
+        return float(spearmanr(x, y, nan_policy="omit").statistic)
+
     rows = {}
     for dataset in labelled(evidence):
         row = {}
         for a, b in pairs:
             x, y = (auc(evidence, dataset, [one]) for one in (a, b))
-            both = x.mean(axis=0), y.mean(axis=0)
-            row[f"{a}–{b}"] = spearmanr(*both, nan_policy="omit").statistic
+            row[f"{a}–{b}"] = rho(x.mean(axis=0), y.mean(axis=0))
             if (a, b) == ("DC", "AP"):
-                single = [
-                    spearmanr(*one, nan_policy="omit").statistic for one in zip(x, y, strict=True)
-                ]
-                row["DC–AP, one seed"] = np.mean(single)
+                row["DC–AP, one seed"] = fmean(map(rho, x, y))
         own = auc(evidence, dataset, ["AP"])
         if len(own) > 1:
+            row["AP–AP, one seed"] = fmean(map(rho, own, np.roll(own, -1, axis=0)))
             halves = own[::2].mean(axis=0), own[1::2].mean(axis=0)
-            next_one = zip(own, np.roll(own, -1, axis=0), strict=True)
-            row["AP–AP, one seed"] = np.mean([
-                spearmanr(*one, nan_policy="omit").statistic for one in next_one
-            ])  # fmt: skip
-            row["AP, two halves of the seeds"] = spearmanr(*halves, nan_policy="omit").statistic
+            row["AP, two halves of the seeds"] = rho(*halves)
         rows[dataset] = row
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
 
