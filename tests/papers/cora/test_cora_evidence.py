@@ -209,9 +209,8 @@ def test_collections_may_have_seeds_of_their_own():
     for name, seeds in {"C5": 3, "C5b": 3, "C1": 6, "C2b": 6}.items():
         pooled = judged[name].pooled
         assert {part.seeds for part in pooled.parts.values()} == {seeds}
-        if name in ("C5", "C2b"):
-            unstable = stability(judged[name].claim, found, found.seeds)
-            assert np.isnan(unstable) == (seeds < 4)
+        unstable = stability(judged[name].claim, found, found.seeds)
+        assert np.isnan(unstable) == (seeds < 4)
     alone = judge(judged["C2b"].claim, own, own.seeds)
     assert alone.record() == judged["C2b"].record()
     assert recalls(found, "flickr8k_long", "CORA").seed.max() == 2
