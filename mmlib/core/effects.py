@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import hypot, isfinite
 
 import numpy as np
+import pandas as pd
 from scipy import special
 from scipy.stats import rankdata, spearmanr
 from statsmodels.regression.linear_model import OLS
@@ -70,12 +71,10 @@ class Effect(Interval):
 
 def _numbered(clusters: Iterable) -> tuple[np.ndarray, int]:
     """Each item's cluster as a number from 0, and how many there are; ValueError below two."""
-    number: dict = {}
-    listed = clusters.tolist() if isinstance(clusters, np.ndarray) else clusters
-    member = [number.setdefault(c, len(number)) for c in listed]
-    if len(number) < 2:
+    member, names = pd.factorize(np.asarray(clusters))
+    if len(names) < 2:
         raise ValueError("an interval over items needs at least two clusters")
-    return np.array(member), len(number)
+    return member, len(names)
 
 
 def crossed(values: np.ndarray, clusters: Iterable) -> Effect:

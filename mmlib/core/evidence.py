@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib.metadata import version
@@ -149,25 +149,60 @@ class Evidence:
         seed (a closed form) has its one row for every seed.
         Raises DataError for what was not recorded.
         """
+        rows = self._rows_of(dataset, system, metric, seeds, split)
+        return self._cubes[dataset, split, system, metric][0][rows]
+
+    def derived(
+        self,
+        name: str,
+        figure: Callable[[np.ndarray], np.ndarray],
+        dataset: str,
+        system: str,
+        metric: str,
+        seeds: Sequence[int] | None = None,
+        split: str = "test",
+    ) -> np.ndarray:
+        """`figure` of each row of `values`: a seed's is worked out once and kept under `name`."""
+        rows = self._rows_of(dataset, system, metric, seeds, split)
+        key = dataset, split, system, metric
+        kept = self._derived.setdefault((name, *key), {})
+        for row in set(rows) - kept.keys():
+            kept[row] = figure(self._cubes[key][0][row])
+        return np.array([kept[row] for row in rows])
+
+    @cached_property
+    def _derived(self) -> dict[tuple[str, ...], dict[int, np.ndarray]]:
+        return {}
+
+    def _rows_of(
+        self, dataset: str, system: str, metric: str, seeds: Sequence[int] | None, split: str
+    ) -> list[int]:
+        """The rows of a cube that are of these seeds; see `values`."""
         if not self.has(dataset, system, metric, split):
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
-        values, known, _ = self._cubes[dataset, split, system, metric]
+        known = self._cubes[dataset, split, system, metric][1].tolist()
         there = self.seeds_of(dataset)
         wanted = there if seeds is None else [seed for seed in seeds if seed in there]
-        if known.tolist() == [NO_SEED]:
-            return np.repeat(values, len(wanted or seeds or self.seeds), axis=0)
+        if known == [NO_SEED]:
+            return [0] * len(wanted or seeds or self.seeds)
         if seeds is not None and not wanted:
             told = ", ".join(map(str, seeds))
             raise DataError(f"no evidence of {system} on {dataset} for seed {told}")
-        row = {int(seed): i for i, seed in enumerate(known)}
-        return values[[row[seed] for seed in wanted]]
+        row = {seed: i for i, seed in enumerate(known)}
+        return [row[seed] for seed in wanted]
 
     def clusters(self, dataset: str, split: str = "test") -> np.ndarray:
         """The cluster of each item of a data set, (items,)."""
-        for (name, own, *_), (_, _, clusters) in self._cubes.items():
-            if (name, own) == (dataset, split):
-                return clusters
-        raise DataError(f"no evidence on {dataset} ({split})")
+        if (dataset, split) not in self._clusters:
+            raise DataError(f"no evidence on {dataset} ({split})")
+        return self._clusters[dataset, split]
+
+    @cached_property
+    def _clusters(self) -> dict[tuple[str, str], np.ndarray]:
+        first: dict[tuple[str, str], np.ndarray] = {}
+        for (dataset, split, *_), (_, _, clusters) in self._cubes.items():
+            first.setdefault((dataset, split), clusters)
+        return first
 
     def means(self, dataset: str, system: str, metric: str, split: str = "test") -> pd.Series:
         """Seed -> mean over items; empty where there are no values.

@@ -83,6 +83,26 @@ def test_a_closed_form_stands_for_every_seed_and_a_training_for_its_own(found):
         found.values("odd", "d", "AUC", [0])
 
 
+def test_a_derived_figure_is_worked_out_once_a_seed_and_name(found):
+    seen = []
+
+    def squared(values):
+        seen.append(values[0])
+        return values**2
+
+    mine = Evidence(found.table, found.header)
+    for seeds in ([2, 0], [0], range(3), None):
+        derived = mine.derived("squared", squared, "even", "b", "AUC", seeds)
+        assert derived.tolist() == (found.values("even", "b", "AUC", seeds) ** 2).tolist()
+    assert sorted(seen) == [100, 110, 120]
+    cubed = mine.derived("cubed", lambda values: values**3, "even", "b", "AUC")
+    assert cubed.tolist() == (found.values("even", "b", "AUC") ** 3).tolist()
+    means = mine.derived("mean", np.mean, "odd", "c", "AUC", range(3))
+    assert means.tolist() == [502]  # a closed form has one row for each seed that others have
+    with pytest.raises(DataError, match="of a on odd for seed 7"):
+        mine.derived("mean", np.mean, "odd", "a", "AUC", [7])
+
+
 def test_what_was_not_recorded_is_refused(found):
     for arguments in (("odd", "e", "AUC"), ("moon", "a", "AUC"), ("odd", "a", "p@9")):
         with pytest.raises(DataError, match=f"no evidence of {arguments[2]} of {arguments[1]}"):

@@ -50,7 +50,9 @@ def gained(
     evidence: Evidence, dataset: str, terms: Mapping[Term, float], seeds: Seeds | None = None
 ) -> np.ndarray:
     """(seeds, texts) weighted sum of −log2 rank: what the systems of positive weight gain."""
-    parts = [-w * np.log2(evidence.values(dataset, *term, seeds)) for term, w in terms.items()]
+    parts = [
+        -w * evidence.derived("log2", np.log2, dataset, *term, seeds) for term, w in terms.items()
+    ]
     return np.sum(parts, axis=0)
 
 

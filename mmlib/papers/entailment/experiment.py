@@ -291,10 +291,13 @@ def pair_shares(
     how: "margin", network and inputs; "alone", the network; of a branch "alone, TE".
     """
     test = test or main_test(evidence, dataset)
-    kinds = ("label", "weight")
-    label, weight = (evidence.values(dataset, PAIRS, kind, [0], test)[0] for kind in kinds)
-    margins = evidence.values(dataset, system, how, seeds, test)
-    return np.array([shares(metric, label, own, weight) for own in margins])
+
+    def of(margins: np.ndarray) -> np.ndarray:
+        kinds = ("label", "weight")
+        label, weight = (evidence.values(dataset, PAIRS, kind, [0], test)[0] for kind in kinds)
+        return shares(metric, label, margins, weight)
+
+    return evidence.derived(metric, of, dataset, system, how, seeds, test)
 
 
 def judged(

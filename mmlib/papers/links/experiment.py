@@ -354,7 +354,7 @@ def together(evidence: Evidence, dataset: str, seeds: Sequence[int]) -> np.ndarr
     each = []
     for system in STRUCTURED:
         a, b = (
-            _centred_ranks(evidence.values(dataset, system, name, seeds, EPOCHS))
+            evidence.derived("ranks", _centred_ranks, dataset, system, name, seeds, EPOCHS)
             for name in ("dev_loss", "dev_AUC")
         )
         with np.errstate(invalid="ignore"):  # a constant curve has no ranks: NaN
@@ -363,6 +363,6 @@ def together(evidence: Evidence, dataset: str, seeds: Sequence[int]) -> np.ndarr
 
 
 def _centred_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks in each row, their mean 0."""
-    ranks = rankdata(values, axis=1)
-    return ranks - ranks.mean(axis=1, keepdims=True)
+    """Ranks of values (epochs,), their mean 0."""
+    ranks = rankdata(values)
+    return ranks - ranks.mean()
