@@ -4,14 +4,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.data import registry
 from mmlib.features.store import FeatureStore
 
 SHOWN = 50
-# As in features.regions and features.backbones, whose import takes seconds.
+# As in features.regions and features.backbones, which bring PyTorch: seconds for a mere `list`.
 DETECTOR = "fasterrcnn"
 BACKBONES = ("densenet169", "resnet50")
 PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
@@ -144,6 +143,7 @@ def run_features(args: argparse.Namespace) -> int:
 
 
 def _detect(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
+    from mmlib.core.device import pick_device
     from mmlib.features import regions
 
     if args.regions or args.labels:
@@ -162,6 +162,7 @@ def _detect(args: argparse.Namespace, folder: Path, images: Images) -> FeatureSt
 
 
 def _grid(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
+    from mmlib.core.device import pick_device
     from mmlib.features import backbones
 
     kind: backbones.Regions = args.regions or "grid"
