@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+from scipy import special, stats
 
 from mmlib.core import claims
+from mmlib.core.effects import Interval
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence
+from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
 from mmlib.suite import record
@@ -32,9 +34,23 @@ GROUPS = {
     "often; *none would do*: only more test items, or more parts, help.",
     "not tested": "There was nothing to compare, or a control that learnt nothing.",
 }
-COLUMNS = ["claim", "the paper", "tested by", "effect, 95 % interval", "parts"]
+COLUMNS = [
+    "claim", "the paper", "tested by", "effect, 95 % interval", "smallest of interest", "parts"
+]  # fmt: skip
 MORE = {"undecided": ["detectable", "seeds needed"], "not tested": ["why"]}
 SOURCES = "Where the figures come from"
+# With how many seeds verdicts were read, where more than once; git has the records.
+LOOKS = {
+    ("01", "world"): (6, 10, 20),
+    ("01", "flickr8k"): (3, 10),
+    ("02", "world"): (3, 5, 10, 14, 17, 20),
+    ("02", "flickr8k"): (3, 6, 10),
+    ("03", "world"): (3, 6),
+    ("03", "flickr8k"): (3, 4, 7),
+}
+# Looks -> the level of each that makes one of .05 of all (Pocock, Biometrika, 1977, table 1).
+POCOCK = {1: 0.05, 2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158, 6: 0.0142}
+MANY, AGAIN = "†", "‡"
 NONE = "–"
 
 HEAD = """# The ledger
@@ -45,9 +61,16 @@ ci/ledger.py write` makes this page from the records, and `make lint` holds it t
 The effect of a claim is pooled over its parts (data sets or pairs of them), or, where every part \
 counts by itself, that of the part with the lowest interval, which is named; *sd* is the estimated \
 spread of the true effects between parts. *Another verdict* is the share of halves of the seeds \
-that give another verdict; what needs no training was measured once, so there it says nothing (02 \
-C10 and C11, 03 C11, 04 C12). The rule stands [below](#the-rule). How far to trust a number: \
-[README](../README.md#honest-limits)."""
+that give another verdict (not given below four seeds); what needs no training was measured once, \
+so there it says nothing (02 C10 and C11, 03 C11, 04 C12). The rule stands [below](#the-rule). \
+Systems and measures are explained in the notebooks, which the numbers lead to, common words in \
+the [glossary](../notebooks/00_start_here.ipynb) (section 11). How far to trust a number: \
+[README](../README.md#honest-limits).
+
+Each interval stands alone. † marks a verdict that would be lost if all tested claims of this page \
+were corrected for their number (Benjamini and Hochberg, 5 % false ones among the decided), ‡ one \
+that would be lost if its interval allowed for how often verdicts had been read while seeds were \
+added (Pocock; how often stands [below](#where-the-figures-come-from))."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,8 @@ class Entry:
     seeds: int
     verdict: str
     cells: Mapping[str, str]
+    level: float  # see `lost_at`
+    allowed: float  # the level that its looks leave it
 
 
 @dataclass(frozen=True)
@@ -67,7 +92,7 @@ class Source:
 
     notebook: str
     tier: str
-    told: Sequence[str]  # command, commit, what else
+    told: Sequence[str]  # command, commit, what it took, seeds of other machines, at each look
 
 
 def collect(root: Path) -> tuple[list[Entry], list[Source]]:
@@ -89,9 +114,12 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     found = record.read(number, tier, folder)
     judged = [claims.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
     entries = [
-        Entry(notebook, tier, _seeds(one, found), one.verdict, _judged_cells(one, row, found))
+        Entry(
+            notebook, tier, _seeds(one, found), one.verdict, _judged_cells(one, row, found),
+            lost_at(one), POCOCK[_looks(one, number, tier)],
+        )
         for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
-    ]
+    ]  # fmt: skip
     groups: dict[int, list[str]] = {}
     for name in found.datasets:
         groups.setdefault(max(found.seeds_of(name), default=0) + 1, []).append(name)
@@ -102,10 +130,50 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
         + f" --datasets {','.join(names)}" * named
         for seeds, names in groups.items()
     )
-    commit = found.header.get("commit") or "unknown"
+    commit = (found.header.get("commit") or "unknown")[:12]
     minutes = found.header["cpu_seconds"] / 60
     took = f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
-    return entries, Source(notebook, tier, (command, commit, took))
+    looks = ", ".join(map(str, LOOKS.get((number, tier), (len(found.seeds),))))
+    told = (f"`{command}`", f"`{commit}`", took, _elsewhere(found), looks)
+    return entries, Source(notebook, tier, told)
+
+
+def _elsewhere(found: Evidence) -> str:
+    """The seeds that another machine or commit added to a record."""
+    told = []
+    for one in found.header.get("added", ()):
+        own = [seed for seed in one["seeds"] if seed != NO_SEED]
+        names = "" if len(found.datasets) == len(one["data"]) else f" of {', '.join(one['data'])}"
+        told.append(f"{min(own)}–{max(own)}{names} (`{one['commit'][:12]}`)")
+    return "; ".join(told) or NONE
+
+
+def lost_at(one: claims.Judged) -> float:
+    """The level of significance at which a decided claim would just lose its verdict; else 1.
+
+    Two-sided, as the interval is: .05 is that of a 95 % interval that just decides.
+    """
+    if one.verdict not in claims.DECIDED or one.pooled is None:
+        return 1.0
+    equivalent = one.claim.kind == "equivalent"
+    within = one.verdict == ("supported" if equivalent else "negligible")
+
+    def level(found: Interval) -> float:
+        size, margin = abs(found.effect), one.claim.smallest
+        far = margin - size if within else size - margin * equivalent
+        return 2 * float(special.stdtr(found.df, -far / found.se)) if found.se else 0.0
+
+    if not one.claim.every:
+        return level(one.pooled)
+    each = one.pooled.parts.items()
+    levels = [level(part) for name, part in each if one.part_verdicts[name] == one.verdict]
+    return min(levels) if one.verdict == "opposite" else max(levels)
+
+
+def _looks(one: claims.Judged, number: str, tier: str) -> int:
+    """How often a claim's verdict was read with other seeds; what seeds do not change, once."""
+    parts = one.pooled.parts.values() if one.pooled else ()
+    return len(LOOKS.get((number, tier), (0,))) if any(part.per_seed for part in parts) else 1
 
 
 def _seeds(one: claims.Judged, found: Evidence) -> int:
@@ -134,6 +202,7 @@ def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -
         "the paper": row["paper"],
         "tested by": row["tested by"],
         "effect, 95 % interval": row["effect, 95 % interval"],
+        "smallest of interest": row["smallest of interest"],
         "parts": "; ".join(filter(None, (parts, other))) or NONE,
         "detectable": row["detectable"],
         "seeds needed": row["seeds needed"],
@@ -153,15 +222,21 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
         for number in record.PAPERS
         if number not in there
     ]
+    levels = [e.level for e in entries if e.verdict != "not tested"]
+    adjusted = iter(stats.false_discovery_control(levels) if levels else ())
+    many = [e.verdict != "not tested" and bool(next(adjusted) > 0.05) for e in entries]
     for verdict, meaning in GROUPS.items():
-        own = [entry for entry in entries if entry.verdict == verdict]
+        own = [
+            (entry, MANY * lost + AGAIN * (entry.level > entry.allowed))
+            for entry, lost in zip(entries, many, strict=True)
+            if entry.verdict == verdict
+        ]
         if own:
             blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own)]
-    rows = [
-        [title(s.notebook), TIER_NAMES[s.tier], f"`{s.told[0]}`", f"`{s.told[1][:12]}`", s.told[2]]
-        for s in sources
-    ]
-    blocks += [f"## {SOURCES}", table(["notebook", "data", "command", "commit", ""], rows)]
+    rows = [[title(s.notebook), TIER_NAMES[s.tier], *s.told] for s in sources]
+    columns = ["notebook", "data", "command", "commit", "", "seeds of other machines", "read with"]
+    blocks += [f"## {SOURCES}", "*Read with*: how many seeds there were when verdicts were read."]
+    blocks += [table(columns, rows)]
     blocks += ["## The rule", f"```text\n{claims.RULE}\n```"]
     return "\n\n".join(blocks) + "\n"
 
@@ -178,19 +253,22 @@ def _counts(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
     return table(["notebook", "data", *GROUPS], rows)
 
 
-def _table(verdict: str, entries: Sequence[Entry]) -> str:
-    """The claims of one verdict."""
+def _table(verdict: str, entries: Sequence[tuple[Entry, str]]) -> str:
+    """The claims of one verdict, with their marks where they are decided."""
     columns = COLUMNS + MORE.get(verdict, [])
     if verdict == "not tested":
-        columns = [c for c in columns if c not in ("effect, 95 % interval", "parts")]
+        columns = [column for column in columns if column not in COLUMNS[3:]]
     rows = [
         [
-            e.notebook[:2],
+            f"[{e.notebook[:2]}](../notebooks/{e.notebook}.ipynb)",
             *(e.cells.get(column, NONE) for column in columns),
             f"{TIER_NAMES[e.tier]}, {e.seeds} seed{'s' * (e.seeds > 1)}",
         ]
-        for e in entries
+        for e, _ in entries
     ]
+    for row, (_, marks) in zip(rows, entries, strict=True):
+        if marks and verdict in claims.DECIDED:
+            row[1] = row[1].replace("** ", f"** {marks} ", 1)
     source = f"[data and seeds](#{SOURCES.lower().replace(' ', '-')})"
     return table(["", *columns, source], rows)
 

@@ -52,7 +52,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
         "--seeds",
         type=int,
         metavar="N",
-        help="of 00's own trainings; in 01 to 04 with --set evidence=compute",
+        help="training seeds: of 00's own models; of 01 to 04 only with --set evidence=compute",
     )
     run.add_argument("--device", help="where to compute: auto, cpu, cuda, cuda:1")
     run.add_argument(
@@ -68,7 +68,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="any other parameter; VALUE is a Python literal, else text",
     )
-    run.add_argument("--timeout", type=float, metavar="S", help="seconds a notebook may take")
+    run.add_argument("--timeout", type=float, metavar="S", help="limit a notebook, in seconds")
     run.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
     run.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
     run.set_defaults(run=_run)
@@ -76,22 +76,33 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
     _add_paper(record)
     record.add_argument("--seeds", type=int, default=20, metavar="N", help="0 to N-1 (default: 20)")
-    record.add_argument("--datasets", default="", metavar="A,B", help='by name; "a, b" is one')
+    record.add_argument(
+        "--datasets", default="", metavar="A,B", help='only these; quote "a, b" that is one'
+    )
     record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
     record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
     record.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
-    record.add_argument("--replace", action="store_true", help="what is of other code or data")
+    record.add_argument(
+        "--replace", action="store_true", help="what is of other code, data or settings"
+    )
     record.set_defaults(run=_record)
 
     judge = commands.add_parser("judge", help="tables, figures and verdicts, from evidence alone")
     _add_paper(judge)
-    judge.add_argument("--out", type=Path, metavar="DIR", help="default: runs/judge/TIER/NUMBER")
+    judge.add_argument(
+        "--out", type=Path, metavar="DIR", help="default: runs/judge/TIER/NUMBER here"
+    )
     judge.set_defaults(run=_judge)
 
     score = commands.add_parser("score", help="score your own pairs of pictures and captions")
     score.add_argument("model", help="a file of kept weights; small: the picture world's judge")
     score.add_argument("pairs", type=Path, metavar="PAIRS.csv", help="image,caption[,caption...]")
-    score.add_argument("--prior", type=float, default=0.0, help="share of pairs that fit")
+    score.add_argument(
+        "--prior",
+        type=float,
+        default=0.0,
+        help="share of pairs that fit (default: as in calibration)",
+    )
     score.add_argument("--out", type=Path, metavar="FILE", help="CSV; default: printed")
     score.set_defaults(run=_score)
 

@@ -41,7 +41,12 @@ def register(parser: argparse.ArgumentParser) -> None:
 
     features = commands.add_parser("features", help="extract image features with a backbone")
     features.add_argument("name", help="flickr8k, flickr30k, mscoco, or a folder of images")
-    features.add_argument("--backbone", choices=(*BACKBONES, DETECTOR), default="densenet169")
+    features.add_argument(
+        "--backbone",
+        choices=(*BACKBONES, DETECTOR),
+        default="densenet169",
+        help="default: densenet169",
+    )
     features.add_argument(
         "--regions",
         choices=("grid", "global"),
@@ -66,7 +71,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--side",
         type=_positive,
         default=800,
-        help=f"shorter side of the images that {DETECTOR} sees",
+        help=f"shorter side of the images that {DETECTOR} sees (default: 800)",
     )
     features.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps")
     features.add_argument("--seed", type=int, default=0, help="of random weights")
@@ -125,7 +130,8 @@ def run_check(args: argparse.Namespace) -> int:
     for note in report.notes:
         print(f"note: {note}")
     counts = ", ".join(report.counts) or "nothing counted"
-    verdict = "usable" if report.usable else f"NOT usable, {len(report.problems)} problems"
+    many = len(report.problems)
+    verdict = "usable" if report.usable else f"NOT usable, {many} problem{'s' * (many != 1)}"
     print(f"{report.name}: {verdict}, {counts}")
     return 0 if report.usable else 1
 

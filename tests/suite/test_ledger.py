@@ -1,6 +1,7 @@
 """The ledger: each claim stands under its verdict, with its figures and where they come from."""
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import get_args
 
@@ -9,10 +10,13 @@ import made_up_evidence
 import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
+from scipy import stats
 
 from mmlib.core import evidence as records
+from mmlib.core.claims import Claim, Effect, judge
 from mmlib.papers.cora import experiment
 from mmlib.papers.links.claims import CLAIMS
+from mmlib.suite import record
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = importlib.util.spec_from_file_location("ledger", ROOT / "ci" / "ledger.py")
@@ -66,6 +70,8 @@ def test_claims_stand_under_their_verdicts_judged_from_evidence(repository):
     assert int(open_.split(" | ")[-2]) > 6
     assert "| this tier has no stress documents | picture world, 6 seeds |" in text
     assert "| `mmlib record 04 --tier world --seeds 6` |" in text
+    assert "| 1 AUC points | 2, sd " in best
+    assert best.startswith("| [04](../notebooks/04_links.ipynb) | ")
     assert "| 1.5 CPU hours |" in text
 
 
@@ -89,6 +95,66 @@ def test_each_data_set_tells_its_own_seeds(repository):
         "`mmlib record 03 --tier flickr8k --seeds 4 --datasets flickr8k_long`"
     ) in text
     assert "0.5 CPU minutes" in text
+
+
+def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, **more):
+    """A claim judged on parts of these effects."""
+    parts = {name: Effect(own, se, df) for name, own in {"": effect, **more}.items()}
+    claim = Claim(
+        "X", "", "", "", "points", smallest, "", kind, every, effects=lambda *_: parts
+    )  # fmt: skip
+    return judge(claim, None, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict", "far"),
+    [
+        (judged(3.0), "supported", 3.0),
+        (judged(-3.0), "opposite", 3.0),
+        (judged(0.5, se=0.1), "negligible", 5.0),
+        (judged(-0.5, se=0.1, kind="equivalent"), "supported", 5.0),
+        (judged(-4.0, kind="equivalent"), "opposite", 3.0),
+        (judged(3.0, every=True, b=5.0), "supported", 3.0),
+        (judged(-3.0, every=True, b=5.0, c=-4.0), "opposite", 4.0),
+    ],
+)
+def test_a_verdict_is_lost_where_its_interval_would_just_reach_an_edge(one, verdict, far):
+    assert one.verdict == verdict
+    found = ledger.lost_at(one)
+    assert found == pytest.approx(2 * stats.t.sf(far, 10))
+    # An interval at this level ends at the edge.
+    assert stats.t.ppf(1 - found / 2, 10) == pytest.approx(far)
+
+
+def test_an_undecided_claim_has_no_verdict_to_lose():
+    assert ledger.lost_at(judged(1.0)) == 1
+
+
+def test_marks_stand_at_verdicts_that_a_correction_would_take():
+    def entry(name, level, allowed, verdict="supported"):
+        return ledger.Entry(
+            "03_cora", "world", 6, verdict, {"claim": f"**{name}** x"}, level, allowed
+        )
+
+    entries = [
+        entry("A", 0.001, 0.05), entry("B", 0.04, 0.05), entry("C", 0.03, 0.0221),
+        entry("D", 1.0, 0.05, "undecided"), entry("E", 1.0, 0.05, "not tested"),
+    ]  # fmt: skip
+    text = ledger.page(entries, [])
+    # Of four tested claims: .001 * 4 / 1, .03 * 4 / 2 and .04 * 4 / 3, of which the last is less.
+    assert "**A** x" in text
+    assert "**B** † x" in text
+    assert "**C** †‡ x" in text
+    assert "**D** x" in text
+    assert "**E** x" in text
+
+
+def test_looks_end_with_the_seeds_on_record():
+    for (number, tier), looks in ledger.LOOKS.items():
+        paper = record.room(number, "experiment").PAPER
+        head = json.loads((ROOT / "evidence" / tier / f"{paper}.json").read_text())
+        assert looks[-1] == len(head["seeds"])
+        assert list(looks) == sorted(set(looks))
 
 
 def test_evidence_of_other_code_is_refused(repository, monkeypatch):

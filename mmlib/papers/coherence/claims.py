@@ -190,7 +190,7 @@ CLAIMS = (
     ),
     Claim(
         "K6", "the larger the gap, the more often right", "Fig. 3b",
-        "right at rank 1, larger Δ − smaller Δ, halves of the texts", "percent", 2.0,
+        "right at rank 1, larger Δ − smaller Δ, halves of the texts", "points", 2.0,
         "one text in fifty", every=True, effects=_wide_gaps,
     ),
     Claim(

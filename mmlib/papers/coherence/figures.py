@@ -348,7 +348,7 @@ def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 def gap_figure(evidence: Evidence, dataset: str) -> Figure:
     """Fig. 3b: rank of the own image over Δ, a dot a test text, of the first seed."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3), sharex=True, sharey=True)
     for axis, one in zip(axes, (CMCA, CMCM), strict=True):
         gap, rank = (evidence.values(dataset, one.system, m)[0] for m in ("gap", "rank"))
         axis.plot(gap, rank, ".", alpha=0.4)

@@ -244,15 +244,15 @@ LADDER = (
 def ladder(
     evidence: Evidence, dataset: str, live: Mapping[str, Mapping[str, float]] = {}
 ) -> Figure:
-    """What each rung on record gains over extra golden: true retrieval and RSUM, 95 % intervals.
+    """What each rung gains over extra golden: order, first of the list, RSUM; 95 % intervals.
 
     live: rung -> metric -> gain of a training of this run, a diamond.
     """
-    shown = (relevance(evidence, dataset)[0], "RSUM")
+    shown = (*relevance(evidence, dataset), "RSUM")
     rungs = [one for one in LADDER
              if any(evidence.has(dataset, name_of(f, *one), "RSUM") for f in FAMILIES)]  # fmt: skip
     height = 1.0 + 0.33 * len(rungs)
-    figure, axes = plt.subplots(1, 2, figsize=(10, height), sharey=True)
+    figure, axes = plt.subplots(1, len(shown), figsize=(11, height), sharey=True)
     for axis, metric in zip(axes, shown, strict=True):
         for f, family in enumerate(FAMILIES):
             for y, rung in enumerate(rungs):
