@@ -234,8 +234,11 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
         if own:
             blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own)]
     rows = [[title(s.notebook), TIER_NAMES[s.tier], *s.told] for s in sources]
-    columns = ["notebook", "data", "command", "commit", "", "seeds of other machines", "read with"]
-    blocks += [f"## {SOURCES}", "*Read with*: how many seeds there were when verdicts were read."]
+    columns = ["notebook", "data", "command", "commit", "cost", "other machines", "read with"]
+    blocks += [
+        f"## {SOURCES}",
+        "*Other machines*: seeds that they added. *Read with*: how many there were at each reading.",
+    ]
     blocks += [table(columns, rows)]
     blocks += ["## The rule", f"```text\n{claims.RULE}\n```"]
     return "\n\n".join(blocks) + "\n"
