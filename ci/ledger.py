@@ -235,11 +235,8 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
             blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own)]
     rows = [[title(s.notebook), TIER_NAMES[s.tier], *s.told] for s in sources]
     columns = ["notebook", "data", "command", "commit", "cost", "other machines", "read with"]
-    blocks += [
-        f"## {SOURCES}",
-        "*Other machines*: seeds that they added. *Read with*: how many there were at each reading.",
-    ]
-    blocks += [table(columns, rows)]
+    told = "*Other machines*: seeds that these added. *Read with*: seeds at each reading."
+    blocks += [f"## {SOURCES}", told, table(columns, rows)]
     blocks += ["## The rule", f"```text\n{claims.RULE}\n```"]
     return "\n\n".join(blocks) + "\n"
 
