@@ -142,9 +142,9 @@ class TokenStates:
 def covered(said: np.ndarray, known: np.ndarray) -> tuple[float, float, float]:
     """How well tokens match, unit vectors (n, W) of a hypothesis and (m, W) of a premise.
 
-    Recall of BERTScore (Zhang et al., ICLR 2020): the highest cosine of each token of the
-    hypothesis with one of the premise, its mean; the mean of the lowest third; and precision, the
-    same mean the other way round.
+    With the premise as reference, BERTScore's precision (Zhang et al., ICLR 2020): the highest
+    cosine of each token of the hypothesis with one of the premise, its mean; the mean of the lowest
+    third; and recall, the same mean the other way round.
     """
     cosines = said @ known.T
     best = np.sort(cosines.max(axis=1))
