@@ -71,7 +71,8 @@ class Effect(Interval):
 
 def _numbered(clusters: Iterable) -> tuple[np.ndarray, int]:
     """Each item's cluster as a number from 0, and how many there are; ValueError below two."""
-    member, names = pd.factorize(np.asarray(clusters))
+    listed = clusters if isinstance(clusters, np.ndarray) else np.array(list(clusters))
+    member, names = pd.factorize(listed)
     if len(names) < 2:
         raise ValueError("an interval over items needs at least two clusters")
     return member, len(names)

@@ -77,7 +77,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     _add_paper(record)
     record.add_argument("--seeds", type=int, default=20, metavar="N", help="0 to N-1 (default: 20)")
     record.add_argument(
-        "--datasets", default="", metavar="A,B", help='only these; quote "a, b" that is one'
+        "--datasets", default="", metavar="A,B", help="only these; quote a name with a comma"
     )
     record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
     record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
@@ -90,7 +90,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     judge = commands.add_parser("judge", help="tables, figures and verdicts, from evidence alone")
     _add_paper(judge)
     judge.add_argument(
-        "--out", type=Path, metavar="DIR", help="default: runs/judge/TIER/NUMBER here"
+        "--out", type=Path, metavar="DIR", help="default: runs/judge/TIER/NUMBER, from here"
     )
     judge.set_defaults(run=_judge)
 
