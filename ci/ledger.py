@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from scipy import special, stats
@@ -113,10 +114,11 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     number = notebook[:2]
     found = record.read(number, tier, folder)
     judged = [claims.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
+    looks = LOOKS.get((number, tier), (len(found.seeds),))
     entries = [
         Entry(
             notebook, tier, _seeds(one, found), one.verdict, _judged_cells(one, row, found),
-            lost_at(one), POCOCK[_looks(one, number, tier)],
+            lost_at(one), POCOCK[len(looks) if _hangs_on_seeds(one) else 1],
         )
         for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
     ]  # fmt: skip
@@ -130,12 +132,16 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
         + f" --datasets {','.join(names)}" * named
         for seeds, names in groups.items()
     )
-    commit = (found.header.get("commit") or "unknown")[:12]
     minutes = found.header["cpu_seconds"] / 60
     took = f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
-    looks = ", ".join(map(str, LOOKS.get((number, tier), (len(found.seeds),))))
-    told = (f"`{command}`", f"`{commit}`", took, _elsewhere(found), looks)
+    read = ", ".join(map(str, looks))
+    told = (f"`{command}`", _commit(found.header), took, _elsewhere(found), read)
     return entries, Source(notebook, tier, told)
+
+
+def _commit(header: Mapping[str, Any]) -> str:
+    """The commit that a header names; what ran outside of a checkout has none."""
+    return f"`{(header.get('commit') or 'unknown')[:12]}`"
 
 
 def _elsewhere(found: Evidence) -> str:
@@ -143,8 +149,9 @@ def _elsewhere(found: Evidence) -> str:
     told = []
     for one in found.header.get("added", ()):
         own = [seed for seed in one["seeds"] if seed != NO_SEED]
+        seeds = f"{min(own)}–{max(own)}" if own else "without a seed"
         names = "" if len(found.datasets) == len(one["data"]) else f" of {', '.join(one['data'])}"
-        told.append(f"{min(own)}–{max(own)}{names} (`{one['commit'][:12]}`)")
+        told.append(f"{seeds}{names} ({_commit(one)})")
     return "; ".join(told) or NONE
 
 
@@ -170,10 +177,9 @@ def lost_at(one: claims.Judged) -> float:
     return min(levels) if one.verdict == "opposite" else max(levels)
 
 
-def _looks(one: claims.Judged, number: str, tier: str) -> int:
-    """How often a claim's verdict was read with other seeds; what seeds do not change, once."""
-    parts = one.pooled.parts.values() if one.pooled else ()
-    return len(LOOKS.get((number, tier), (0,))) if any(part.per_seed for part in parts) else 1
+def _hangs_on_seeds(one: claims.Judged) -> bool:
+    """Whether other seeds change a claim's effect, so that reading it again is another look."""
+    return one.pooled is not None and any(part.per_seed for part in one.pooled.parts.values())
 
 
 def _seeds(one: claims.Judged, found: Evidence) -> int:
@@ -222,17 +228,11 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
         for number in record.PAPERS
         if number not in there
     ]
-    levels = [e.level for e in entries if e.verdict != "not tested"]
-    adjusted = iter(stats.false_discovery_control(levels) if levels else ())
-    many = [e.verdict != "not tested" and bool(next(adjusted) > 0.05) for e in entries]
+    limit = _limit([entry.level for entry in entries if entry.verdict != "not tested"])
     for verdict, meaning in GROUPS.items():
-        own = [
-            (entry, MANY * lost + AGAIN * (entry.level > entry.allowed))
-            for entry, lost in zip(entries, many, strict=True)
-            if entry.verdict == verdict
-        ]
+        own = [entry for entry in entries if entry.verdict == verdict]
         if own:
-            blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own)]
+            blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own, limit)]
     rows = [[title(s.notebook), TIER_NAMES[s.tier], *s.told] for s in sources]
     columns = ["notebook", "data", "command", "commit", "cost", "other machines", "read with"]
     told = "*Other machines*: seeds that these added. *Read with*: seeds at each reading."
@@ -253,22 +253,35 @@ def _counts(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
     return table(["notebook", "data", *GROUPS], rows)
 
 
-def _table(verdict: str, entries: Sequence[tuple[Entry, str]]) -> str:
-    """The claims of one verdict, with their marks where they are decided."""
+def _limit(levels: Sequence[float]) -> float:
+    """The highest level that stands when all are corrected for their number; 0 where none does."""
+    adjusted = stats.false_discovery_control(levels) if levels else ()
+    return max((p for p, q in zip(levels, adjusted, strict=True) if q <= 0.05), default=0.0)
+
+
+def _claim(entry: Entry, limit: float) -> str:
+    """The cell of a claim, with the marks that the page's head explains if it is decided."""
+    marks = MANY * (entry.level > limit) + AGAIN * (entry.level > entry.allowed)
+    marked = marks and entry.verdict in claims.DECIDED
+    return (
+        entry.cells["claim"].replace("** ", f"** {marks} ", 1) if marked else entry.cells["claim"]
+    )
+
+
+def _table(verdict: str, entries: Sequence[Entry], limit: float) -> str:
+    """The claims of one verdict."""
     columns = COLUMNS + MORE.get(verdict, [])
     if verdict == "not tested":
         columns = [column for column in columns if column not in COLUMNS[3:]]
     rows = [
         [
             f"[{e.notebook[:2]}](../notebooks/{e.notebook}.ipynb)",
-            *(e.cells.get(column, NONE) for column in columns),
+            _claim(e, limit),
+            *(e.cells.get(column, NONE) for column in columns[1:]),
             f"{TIER_NAMES[e.tier]}, {e.seeds} seed{'s' * (e.seeds > 1)}",
         ]
-        for e, _ in entries
+        for e in entries
     ]
-    for row, (_, marks) in zip(rows, entries, strict=True):
-        if marks and verdict in claims.DECIDED:
-            row[1] = row[1].replace("** ", f"** {marks} ", 1)
     source = f"[data and seeds](#{SOURCES.lower().replace(' ', '-')})"
     return table(["", *columns, source], rows)
 
