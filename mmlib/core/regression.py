@@ -1,6 +1,6 @@
 """Is this run's figure the recorded one? Paired by seed: a training is held to its own record."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ CONFIDENCE = 0.999
 Figures = Mapping[tuple[str, str, int, str], float]
 
 
-def check_paired(live: Figures, evidence: Evidence, data: Mapping[str, Data]) -> dict[str, Any]:
+def check_paired(
+    live: Figures, evidence: Evidence, data: Mapping[str, Data], again: Sequence[float] = ()
+) -> dict[str, Any]:
     """Hold figures (data set, system, seed, metric) -> mean over items to the recorded ones.
 
     Where this machine computes as the one that recorded the seed did, a figure may differ by
@@ -24,7 +26,8 @@ def check_paired(live: Figures, evidence: Evidence, data: Mapping[str, Data]) ->
     fingerprint on record. Elsewhere, and where a record does not tell its arithmetic, a figure may
     differ by the seeds' spread, each system's own: two draws from it differ by less in 999 of 1,000
     cases; of a single seed there is none, and nothing is compared. A figure that is no number, or
-    was not recorded, is outside.
+    was not recorded, is outside. again: by how much trainings of one seed on two machines differed,
+    in the metric's unit; three or more of them take the place of the seeds' spread (see `noise`).
 
     Returns what goes into checks.json.
     """
@@ -37,10 +40,11 @@ def check_paired(live: Figures, evidence: Evidence, data: Mapping[str, Data]) ->
         if seed in means.index:
             expected = float(means[seed])
             same = _is_same(evidence.header, dataset, seed, prints.get(dataset))
-            if not same and len(means) < 2:
+            if not same and len(again) < 3 and len(means) < 2:
                 why = f"one seed of {system} on record, made elsewhere: no spread to hold to"
                 return {**told, "comparable": False, "why": why, "figures": []}
-            width = ROUNDING if same else max(ROUNDING, spread(means.to_numpy()))
+            apart = noise(again) if len(again) >= 3 else spread(means.to_numpy())
+            width = ROUNDING if same else max(ROUNDING, apart)
         within = bool(abs(value - expected) <= width)
         figures.append(
             {"figure": f"{dataset}/{system}/{metric}, seed {seed}", "within": within,
@@ -55,6 +59,12 @@ def spread(means: np.ndarray) -> float:
     """How far two trainings of one system may lie apart, from the means of its seeds, (seeds,)."""
     quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(means) - 1)
     return float(quantile * means.std(ddof=1) * np.sqrt(2))
+
+
+def noise(differences: Sequence[float]) -> float:
+    """How far two trainings of one seed on two machines may lie apart, from such differences."""
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(differences))
+    return float(quantile * np.sqrt(np.mean(np.square(differences))))
 
 
 def _is_same(header: Mapping[str, Any], dataset: str, seed: int, fingerprint: str | None) -> bool:

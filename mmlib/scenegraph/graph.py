@@ -1,4 +1,4 @@
-"""Captions to scene graphs (CORA, Pham et al., CVPR 2024, section 3.1 and the authors' JSON).
+"""Captions to scene graphs (CORA, Pham et al., CVPR 2024, Section 3.2 and the authors' JSON).
 
 A scene graph is a `networkx.MultiDiGraph`:
 

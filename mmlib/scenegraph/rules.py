@@ -4,7 +4,7 @@
 `mmlib.scenegraph.trees` has brought the tree into one form before, whatever labels the pipeline
 has.
 
-The paper (CORA, section 3.1) names four kinds of rules, but gives none; these are our own.
+The paper (CORA, Section 3.2) names four kinds of rules, but gives none; these are our own.
 """
 
 from collections.abc import Iterable

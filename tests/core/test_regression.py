@@ -12,7 +12,7 @@ from mmlib.core import regression
 from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir, header
 from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer
-from mmlib.core.regression import ROUNDING, check_paired, spread
+from mmlib.core.regression import ROUNDING, check_paired, noise, spread
 
 LEVELS = {"a": 50.0, "b": 60.0, "c": 60.1, "closed": 55.0}
 RECORDED = evidence_dir() / "world" / "links.parquet"
@@ -108,6 +108,28 @@ def test_elsewhere_each_systems_own_spread_counts(what):
     assert spread(np.full(10, 55.0)) == 0
     assert spread(np.array(list(means(evidence, "even", "a").values()))) > 10
     assert spread(np.array(list(means(evidence, "even", "b").values()))) < ROUNDING
+
+
+def test_elsewhere_trainings_made_again_count_before_the_spread_of_seeds():
+    evidence, again = made_up(), [0.4, -0.3, 0.1, 0.2]
+    there = {"even": Numbers("of another machine")}
+    assert noise(again) == pytest.approx(0.27386 * 8.6103, rel=1e-4)  # root mean square, t of 4
+    for system, seed in (("a", 3), ("b", 0)):
+        own = means(evidence, "even", system)[seed]
+        for off, outside in ((0.99 * noise(again), False), (1.01 * noise(again), True)):
+            live = {("even", system, seed, "AUC"): own + off}
+            told = check_paired(live, evidence, there, again)["figures"][0]
+            assert told["within"] is not outside
+            assert told["tolerance"] == round(noise(again), 3)
+    far = {("even", "a", 3, "AUC"): means(evidence, "even", "a")[3] + 1.01 * noise(again)}
+    assert check_paired(far, evidence, there, again[:2])["figures"][0]["within"]  # too few of them
+    here = check_paired(far, evidence, recorded_data(evidence), again)["figures"][0]
+    assert here["tolerance"] == ROUNDING
+
+
+def test_two_trainings_of_a_seed_lie_apart_by_less_than_the_noise_in_999_of_1000():
+    draws = np.random.default_rng(0).normal(size=(4000, 7))
+    assert np.mean([abs(one[-1]) > noise(one[:6]) for one in draws]) < 0.004
 
 
 def test_a_seed_is_held_to_the_machine_that_recorded_it():

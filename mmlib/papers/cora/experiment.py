@@ -263,6 +263,21 @@ def recalls(evidence: Evidence, dataset: str, system: str) -> pd.DataFrame:
     return table.melt("seed", var_name="metric").assign(system=system)
 
 
+def trained_again(evidence: Evidence, dataset: str) -> list[float]:
+    """By how much RSUM of one seed's trainings on two machines differs, where it does.
+
+    Both encoders without a BERT are on record twice, beside those with one; on one machine their
+    figures are the same.
+    """
+    quick = dataset + WITH_BERT
+    pairs = ((SEQUENCE.system, _PAIR[0].system), (CORA.system, _PAIR[1].system))
+    found = [
+        evidence.means(quick, second, "RSUM") - evidence.means(dataset, first, "RSUM")
+        for first, second in pairs if evidence.has(quick, second, "RSUM")
+    ]  # fmt: skip
+    return [float(d) for own in found for d in own.dropna() if abs(d) > 1e-6]
+
+
 def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
     """Those of the systems that are on record."""
     return [name for name in names if evidence.has(dataset, name, "rank")]

@@ -51,7 +51,7 @@ from mmlib.papers.cora.experiment import (
 from mmlib.papers.cora.graphs import SPLITS, GraphSet
 from mmlib.papers.cora.speed import SIZES
 from mmlib.papers.cora.texts import LIMITS
-from mmlib.papers.cora.training import Encoded, different_entities
+from mmlib.papers.cora.training import Encoded, different_entities, right_in_family
 
 ORDER = list(dict.fromkeys([
     *(row["system"] for row in FLOORS), *SYSTEMS,
@@ -59,6 +59,7 @@ ORDER = list(dict.fromkeys([
 ]))  # fmt: skip
 COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
+ORACLES = tuple(row["system"] for row in CEILINGS)
 ON_DEV = "dev_RSUM", "RSUM on dev"
 
 # --- Captions ----------------------------------------------------------------------------------
@@ -307,18 +308,41 @@ def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1).astype(object).fillna("–")
 
 
-def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dict[str, float]:
+def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dict[str, Any]:
     """The mean of changes of RSUM (seeds, items), with its interval over seeds and clusters."""
     one = crossed(changes, evidence.clusters(dataset))
     return {"RSUM": one.effect, "95 % low": one.low, "high": one.high}
 
 
+# What two systems may differ in, by the fields of `System`.
+PARTS = {
+    "text": ("text", "words", "steps", "attribute_layers", "object_layers", "connected", "form",
+             "attention", "residual", "short_cut", "altered"),
+    "image": ("regions", "form"),  # the authors' form also tells where regions stand
+    "losses": ("losses", "entities", "margin"),
+    "members": ("members",),
+}  # fmt: skip
+
+
+def _differing(*names: str) -> str:
+    """The parts in which two trained systems differ; "" for oracles."""
+    known = {one.system: one for one in (*TRAINED_LONGER, *WITH_BERTS, *SYSTEMS.values())}
+    if not set(names) <= known.keys():
+        return ""
+    a, b = (known[name] for name in names)
+    differ = {
+        part for part, fields in PARTS.items()
+        if any(getattr(a, field) != getattr(b, field) for field in fields)
+    }  # fmt: skip
+    return ", ".join(part for part in PARTS if part in differ)
+
+
 def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What each change gives, alone and together: RSUM of a system minus that of another one.
 
-    With 95 % intervals over seeds and clusters of images; of a collection for a BERT, what the
-    BERT gives. What differs besides the encoder: CORA and "CORA, residual path and short cut" have
-    losses on entities, which two steps with caption losses, bag and sequence lack.
+    With 95 % intervals over seeds and clusters of images, and what differs: the encoder of the
+    text, that of the image, the losses, or how many trainings are averaged. Of a collection for a
+    BERT, what the BERT gives.
     """
     ours, controls = "CORA, residual path and short cut", (SEQUENCE.system, BAG.system)
     pairs = [(one.system, TWO_STEP.system) for one in LEADS]
@@ -342,6 +366,7 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if len(with_rows(evidence, dataset, (changed, base))) == 2:
             a, b = (evidence.values(dataset, name, "RSUM") for name in (changed, base))
             rows[changed, base] = _with_interval(evidence, dataset, a - b)
+            rows[changed, base]["differ in"] = _differing(changed, base)
     found = pd.DataFrame.from_dict(rows, orient="index").round(1)
     found.index = pd.MultiIndex.from_tuples(found.index, names=("system", "minus"))
     return found
@@ -350,15 +375,31 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """How often, in percent, a caption finds its own image among those of its family.
 
-    They differ in structure alone; chance is 25. With 95 % intervals over seeds and images.
+    They differ in structure alone; chance is 25. Beside it the difference from the bag of phrases,
+    which cannot know structure, paired. With 95 % intervals over seeds and images.
     """
+    rows: dict[str, dict[str, float]] = {}
+    captions, _ = captions_and_images(evidence, dataset)
+    clusters = evidence.clusters(dataset)[captions]
+    found = {
+        name: evidence.values(dataset, name, "in family")[:, captions]
+        for name in ORDER if evidence.has(dataset, name, "in family")
+    }  # fmt: skip
+    for name, own in found.items():
+        one = crossed(own, clusters)
+        rows[name] = {"right in %": one.effect, "low": one.low, "high": one.high}
+        if BAG.system in found and name != BAG.system:
+            more = crossed(own - found[BAG.system], clusters)
+            rows[name] |= {"minus the bag": more.effect, "from": more.low, "to": more.high}
+    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
+def of_readers(scores: Mapping[str, np.ndarray], image_of: np.ndarray) -> pd.DataFrame:
+    """As `in_family`, of scores (images, captions) that need no training; over families alone."""
     rows = {}
-    for name in ORDER:
-        if evidence.has(dataset, name, "in family"):
-            captions, _ = captions_and_images(evidence, dataset)
-            own = evidence.values(dataset, name, "in family")[:, captions]
-            one = crossed(own, evidence.clusters(dataset)[captions])
-            rows[name] = {"right in %": one.effect, "low": one.low, "high": one.high}
+    for name, own in scores.items():
+        one = crossed(right_in_family(own, image_of, FAMILY)[: len(image_of)], image_of // FAMILY)
+        rows[name] = {"right in %": one.effect, "low": one.low, "high": one.high}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
@@ -369,8 +410,8 @@ def _without_bert(evidence: Evidence) -> list[str]:
 def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = None) -> Figure:
     """RSUM of each system, best first: a tick a seed, the mean with its 95 % interval.
 
-    Without "Random", next to which all others would look alike. live: (collection, system) -> RSUM
-    of a training of this run, a diamond.
+    Without "Random", and with oracles as numbers at the edge, since beside either all others would
+    look alike. live: (collection, system) -> RSUM of a training of this run, a diamond.
     """
     sets = _without_bert(evidence)
     most = max(len(with_rows(evidence, name, ORDER)) for name in sets)
@@ -383,21 +424,26 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
         own = {name: values[name] for name in sorted(values, key=lambda n: -values[n].mean())}
         here = {name: value for (of, name), value in (live or {}).items() if of == dataset}
         plots.ranked_systems(axis, own, evidence.clusters(dataset), SYSTEMS, here)
-        axis.set(xlabel="RSUM", title=dataset)
+        highest = max(own[name].mean(axis=1).max() for name in own if name not in ORACLES)
+        axis.set(xlabel="RSUM", title=dataset, xlim=(None, 1.05 * max(highest, *here.values(), 0)))
+        for y, name in enumerate(own):
+            if name in ORACLES:
+                edge = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
+                axis.annotate(f"{own[name].mean():.0f} →", (0.93, y), color="#777777", **edge)
     return figure
 
 
 def curves(evidence: Evidence) -> Figure:
     """RSUM on dev over epochs, mean and range of seeds."""
     sets = _without_bert(evidence)
-    figure, axes = plt.subplots(1, len(sets), figsize=(6 * len(sets), 3.4), squeeze=False)
+    figure, axes = plt.subplots(1, len(sets), figsize=(5 * len(sets) + 3, 3.4), squeeze=False)
     for axis, dataset in zip(axes[0], sets, strict=True):
         for name, colour in COLOURS.items():
             if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
                 seen = evidence.curves(dataset, name, "dev_RSUM")
                 plots.curve_of_seeds(axis, seen, name, colour)
         axis.set(xlabel="epoch", ylabel=ON_DEV[1], title=dataset)
-        axis.legend(fontsize=8)
+    axes[0, -1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 

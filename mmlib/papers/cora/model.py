@@ -29,12 +29,12 @@ class System:
         (world), its words as a "sequence" (VSE∞, Chen et al., CVPR 2021), or the graph's phrases
         as a "bag", without any graph layer.
     words: a phrase, or a caption, is read by a "GRU" over word vectors or by a BERT: "frozen",
-        with "prompts" (P-Tuning v2, Section 3.1), or "tuned" in full.
+        with "prompts" (P-Tuning v2, Section 3.2), or "tuned" in full.
     steps: "two" (Section 3.3), or "one" GAT over objects and attributes at once (Joint, Table 3),
         which has no entities. attribute_layers, object_layers: of the two GATs (Table 3).
     connected: all objects of a caption are neighbours instead of the parsed ones (FC, Table 3).
     form: eq. 6, phrase encoders, positions of nodes and regions, matches of entities and the
-        weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 to 4.
+        weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 and 3.
     residual: what enters an object layer is added to what comes out (ours). short_cut: what
         the bag makes of all phrases is added to the pooled objects (ours).
     regions: whether regions attend to each other before they are pooled (VSE∞ only pools).
@@ -114,7 +114,7 @@ class Settings(Augmentation):
     captions: int = 5
 
 
-# --- Graph attention (Section 3.2) -------------------------------------------------------------
+# --- Graph attention (Section 3.3) -------------------------------------------------------------
 
 
 def neighbour_softmax(scores: Tensor, target: Tensor, nodes: int) -> Tensor:
@@ -127,7 +127,7 @@ def neighbour_softmax(scores: Tensor, target: Tensor, nodes: int) -> Tensor:
 
 
 class GATv2(nn.Module):
-    """A layer of graph attention (eqs. 2 to 4; Brody et al. 2022) over an edge list.
+    """A layer of graph attention (eqs. 2 and 3; Brody et al. 2022) over an edge list.
 
     "printed": W = [W_l | W_r] without bias, values W_r h_j, ReLU.
     "authors": own map for values, the mapped target W_l h_i added, layer norm, ReLU.
@@ -151,7 +151,7 @@ class GATv2(nn.Module):
     def _weights(self, left: Tensor, right: Tensor, source: Tensor, target: Tensor) -> Tensor:
         pair = F.leaky_relu(left[target] + right[source], 0.2)
         e = (pair.unflatten(1, (self.heads, -1)) * self.attention).sum(-1)  # eq. 2
-        return neighbour_softmax(e, target, len(left))  # eq. 3
+        return neighbour_softmax(e, target, len(left))
 
     def forward(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
         """Nodes (N, d) and edges source (E,) -> target (E,) -> nodes (N, d)."""
@@ -160,7 +160,7 @@ class GATv2(nn.Module):
         values = right if self.value is self.right else self.value(nodes)
         values = self.dropout(values).unflatten(1, (self.heads, -1))  # (N, H, d / H)
         messages = torch.zeros_like(values).index_add(0, target, alpha[..., None] * values[source])
-        messages = messages.flatten(1)  # eq. 4
+        messages = messages.flatten(1)  # eq. 3
         if self.norm is None:
             return messages.relu()
         return self.norm(left + messages).relu()
@@ -266,7 +266,7 @@ def padded(values: Tensor, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
 
 
 class PhraseGRU(nn.Module):
-    """A phrase is the mean of the two last states of a Bi-GRU over its words (Section 3.1).
+    """A phrase is the mean of the two last states of a Bi-GRU over its words (Section 3.2).
 
     With one direction (authors' code), the last state.
     """
@@ -286,7 +286,7 @@ class PhraseGRU(nn.Module):
 
 
 class PhraseBERT(nn.Module):
-    """A phrase is the mean of BERT's states over its tokens (Section 3.1; P-Tuning v2)."""
+    """A phrase is the mean of BERT's states over its tokens (Section 3.2; P-Tuning v2)."""
 
     def __init__(self, bert: BertEncoder):
         super().__init__()
@@ -303,7 +303,7 @@ class PhraseBERT(nn.Module):
 
 
 class ConceptEncoder(nn.Module):
-    """Phrases to R^D: a phrase encoder, then a layer for nodes and one for relations (Section 3.1).
+    """Phrases to R^D: a phrase encoder, then a layer for nodes and one for relations (Section 3.2).
 
     words: word vectors for a GRU, or a BERT. One phrase encoder for all or, `coded`, a one-way GRU
     each for objects, attributes, relations.
@@ -373,7 +373,7 @@ class BagEncoder(nn.Module):
 
 
 class GraphEncoder(nn.Module):
-    """A scene graph to one vector in two steps, and its entities on the way (Sections 3.2-3.4)."""
+    """A scene graph to one vector in two steps, and its entities on the way (Section 3.3)."""
 
     def __init__(self, concepts: ConceptEncoder, system: System, settings: Settings):
         super().__init__()
@@ -449,11 +449,11 @@ class SequenceEncoder(nn.Module):
         return self.pool(self.dropout(states), batch.lengths), None
 
 
-# --- Image encoder (Section 3.5) ---------------------------------------------------------------
+# --- Image encoder (Section 3.2) ---------------------------------------------------------------
 
 
 class ImageEncoder(nn.Module):
-    """Regions through a linear map beside an MLP, self-attention, and GPO (Section 3.5; code).
+    """Regions through a linear map beside an MLP, self-attention, and GPO (Section 3.2; code).
 
     Without `attention` it is VSE∞'s. `positions`: confidence ranks enter the attention (code).
     """
@@ -494,7 +494,7 @@ class ImageEncoder(nn.Module):
         return self.pool(x, lengths)
 
 
-# --- Losses (Section 3.6) ----------------------------------------------------------------------
+# --- Losses (Section 3.4) ----------------------------------------------------------------------
 
 
 def hardest(similarity: Tensor, same: Tensor, margin: float, hard: bool = True) -> Tensor:

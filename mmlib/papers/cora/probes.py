@@ -1,5 +1,5 @@
 """What models do, fresh or trained: how alike captions start, what the loss tells phrases, and what
-objects attend to.
+objects attend to; and what regions tell a reader without training.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,9 @@ from mmlib.core.fit import seed_everything
 from mmlib.papers.cora.graphs import Arrays, Batch, GraphBatch, GraphSet, batches
 from mmlib.papers.cora.model import GATv2, GraphEncoder, Matcher, Settings, System
 from mmlib.papers.cora.training import texts_of
+from mmlib.world import WorldImages
+from mmlib.world.backbone import HEADS, LOCAL, load
+from mmlib.world.graphs import CONCEPTS
 
 KINDS = ("object", "attribute", "relation")
 
@@ -138,3 +141,35 @@ def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tupl
         for hook in hooks:
             hook.remove()
     return found
+
+
+# --- What regions hold -------------------------------------------------------------------------
+
+
+def read_places(images: WorldImages) -> dict[str, np.ndarray]:
+    """A reader without training: log-likelihoods of the captions' gold graphs, (images, captions).
+
+    It calls each region what the world's own network calls it. "one place": a thing is looked for
+    where its kind and all its attributes are likeliest together; "anywhere": each of these at its
+    own likeliest place, so that who has what is not read. Neither reads sizes and relations.
+    """
+    network = load()
+    told: dict[tuple[str, str | None], Tensor] = {}
+    with torch.no_grad():
+        logits = network.local(torch.tensor(images.features) * network.deviation)
+    heads = logits.sigmoid().split([len(HEADS[name]) for name in LOCAL], 2)
+    for name, likely in zip(LOCAL, heads, strict=True):
+        told |= {(name, word): likely[..., i] for i, word in enumerate(HEADS[name])}
+    for concept, kinds in CONCEPTS.items():
+        of_kinds = torch.stack([told["kind", kind] for kind in sorted(kinds)])
+        told["is", concept] = 1 - (1 - of_kinds).prod(0)
+    seen = {fact: (likely + 1e-6).log() for fact, likely in told.items()}  # (images, regions)
+    found: dict[str, list[Tensor]] = {"one place": [], "anywhere": []}
+    for caption in (each.graph for own in images.gold for each in own):
+        facts = [
+            torch.stack([seen[one] for one in (("is", node.concept), *node.facts) if one in seen])
+            for node in caption.nodes
+        ]  # (facts, images, regions) a thing
+        found["one place"].append(torch.stack([own.sum(0).amax(-1) for own in facts]).sum(0))
+        found["anywhere"].append(torch.cat([own.amax(-1) for own in facts]).sum(0))
+    return {name: torch.stack(own, dim=1).numpy() for name, own in found.items()}

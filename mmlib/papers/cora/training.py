@@ -66,7 +66,7 @@ def train(
     checkpoint: Path | None = None,
     after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
 ) -> tuple[Matcher, list[dict[str, float]]]:
-    """Train one system with AdamW; the model is that of the best RSUM on dev (Section 4.1).
+    """Train one system with AdamW; the model is that of the best RSUM on dev (the authors' code).
 
     Dev counts the first caption of each image, which is enough to choose an epoch by.
     History: an epoch's train_loss, dev_RSUM, and dev_loss, which is 600 - dev_RSUM.

@@ -13,6 +13,8 @@ from mmlib.papers.cora import claims, experiment, figures
 from mmlib.papers.cora.claims import CLAIMS
 from mmlib.papers.cora.experiment import CAPTIONS, QUERY_TIME, SYSTEMS, recalls
 
+TWO_STEP = "Two-step, caption losses"
+
 
 @pytest.fixture(scope="module")
 def evidence():
@@ -75,7 +77,44 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
             for one in ("Sequence", "CORA")}  # fmt: skip
     [one] = effects(found, "C10").values()
     assert one.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
-    assert figures.leads(found, "world_bert").shape == (6, 3)
+    told = figures.leads(found, "world_bert")
+    assert len(told) == 6
+    assert set(told["differ in"]) == {"text"}
+
+
+def test_leads_say_in_what_two_systems_differ(evidence):
+    told = figures.leads(evidence, "world")["differ in"].to_dict()
+    assert told["Two-step, short cut", TWO_STEP] == "text"
+    assert told["Two-step, authors' form", TWO_STEP] == "text, image"
+    assert told["CORA", TWO_STEP] == "losses"
+    assert told["CORA", "VSE∞"] == "text, image, losses"
+    assert told["CORA", "Bag of phrases"] == "text, losses"
+    ours = {
+        ("Oracle of entities", "Oracle of words"),
+        ("Oracle of the graph", "Oracle of entities"),
+    }
+    assert {pair for pair, what in told.items() if not what} == ours & told.keys()
+
+
+def test_the_share_within_a_family_is_held_against_the_bags(evidence):
+    told = figures.in_family(evidence, "world")
+    own = {name: np.nanmean(evidence.values("world", name, "in family"), axis=1)
+           for name in ("CORA", "Bag of phrases")}  # fmt: skip
+    more = (own["CORA"] - own["Bag of phrases"]).mean()
+    assert told.loc["CORA", "minus the bag"] == pytest.approx(more, abs=0.051)
+    assert told.loc["CORA", "from"] < more < told.loc["CORA", "to"]
+    assert np.isnan(told.loc["Bag of phrases", "minus the bag"])
+
+
+def test_differences_of_trainings_made_again_are_those_that_differ():
+    once, again = made_up_cora.make(), made_up_cora.make(dataset="world_bert")
+    again = made_up_cora.both(once, again)
+    first, second = (
+        again.means(dataset, name, "RSUM").to_numpy()
+        for dataset, name in (("world", "Sequence, CORA's rest"), ("world_bert", "Sequence"))
+    )  # CORA's are the same in both
+    assert experiment.trained_again(again, "world") == pytest.approx(list(second - first))
+    assert experiment.trained_again(once, "world") == []
 
 
 def test_controls_are_the_strongest_there(evidence):

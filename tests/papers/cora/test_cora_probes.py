@@ -11,6 +11,8 @@ from tiny_cora import HOW, RICH, drawn_batch, graph_set, job, model_of, paired, 
 from mmlib.papers.cora import probes
 from mmlib.papers.cora.experiment import BAG, CORA, OURS, SEQUENCE, SYSTEMS
 from mmlib.papers.cora.training import train
+from mmlib.world import backbone, captioned_images
+from mmlib.world.graphs import CONCEPTS
 
 pytestmark = pytest.mark.usefixtures("double")
 KINDS = ("object", "attribute", "relation")
@@ -169,3 +171,40 @@ def test_attention_to_attributes_is_the_loop():
 def test_a_model_without_graph_layers_is_refused():
     with pytest.raises(ValueError, match="Bag of phrases has no graph layers"):
         probes.attention(model_of(**asdict(BAG)), graph_set(RICH), 0)
+
+
+def test_the_reader_of_places_is_the_loop(single):
+    images = captioned_images("test", 8, family=4)
+    network, found = backbone.load(), probes.read_places(images)
+    captions = [each.graph for own in images.gold for each in own]
+    assert found["one place"].shape == found["anywhere"].shape == (8, len(captions))
+
+    def likely(region, name, value):
+        """How likely the network's linear layer finds a fact in a region; None: it cannot say."""
+        first = 0
+        for head in backbone.LOCAL:
+            words = backbone.HEADS[head]
+            own = {word: 1 / (1 + np.exp(-region[first + i])) for i, word in enumerate(words)}
+            if name == "is" and head == "kind":
+                return 1 - np.prod([1 - own[kind] for kind in CONCEPTS[value]])
+            if name == head and value in own:
+                return own[value]
+            first += len(words)
+        return None
+
+    weight, bias = network.local.weight.numpy(), network.local.bias.numpy()
+    for image, caption in ((0, 0), (3, 5), (6, 11), (7, len(captions) - 1)):
+        regions = [weight @ (float(network.deviation) * one) + bias
+                   for one in images.features[image]]  # fmt: skip
+        together = apart = 0.0
+        for node in captions[caption].nodes:
+            logs = [
+                [np.log(p + 1e-6) for p in (likely(one, *fact) for one in regions)]
+                for fact in (("is", node.concept), *node.facts)
+                if likely(regions[0], *fact) is not None
+            ]
+            together += max(map(sum, zip(*logs, strict=True)))
+            apart += sum(map(max, logs))
+        assert found["one place"][image, caption] == pytest.approx(together, rel=1e-4)
+        assert found["anywhere"][image, caption] == pytest.approx(apart, rel=1e-4)
+    assert (found["one place"] <= found["anywhere"] + 1e-4).all()
