@@ -395,10 +395,17 @@ def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def of_readers(scores: Mapping[str, np.ndarray], image_of: np.ndarray) -> pd.DataFrame:
-    """As `in_family`, of scores (images, captions) that need no training; over families alone."""
+    """As `in_family`, of two scores (images, captions), and of the first less the second.
+
+    Over families alone, as nothing is trained.
+    """
+    captions = len(image_of)
+    hits = {name: right_in_family(own, image_of, FAMILY)[:captions] for name, own in scores.items()}
+    a, b = hits
+    hits[f"{a} − {b}"] = hits[a] - hits[b]
     rows = {}
-    for name, own in scores.items():
-        one = crossed(right_in_family(own, image_of, FAMILY)[: len(image_of)], image_of // FAMILY)
+    for name, own in hits.items():
+        one = crossed(own, image_of // FAMILY)
         rows[name] = {"right in %": one.effect, "low": one.low, "high": one.high}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 

@@ -1,5 +1,5 @@
 """What models do, fresh or trained: how alike captions start, what the loss tells phrases, and what
-objects attend to; and what regions tell a reader without training.
+objects attend to; and what a reader finds in regions.
 """
 
 from collections.abc import Sequence
@@ -147,11 +147,12 @@ def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tupl
 
 
 def read_places(images: WorldImages) -> dict[str, np.ndarray]:
-    """A reader without training: log-likelihoods of the captions' gold graphs, (images, captions).
+    """A reader of regions: log-likelihoods of the captions' gold graphs, (images, captions).
 
-    It calls each region what the world's own network calls it. "one place": a thing is looked for
-    where its kind and all its attributes are likeliest together; "anywhere": each of these at its
-    own likeliest place, so that who has what is not read. Neither reads sizes and relations.
+    It calls each region what the world's own network learnt to call it, and holds each thing
+    against each region. "one place": a thing is looked for where its kind and all its attributes
+    are likeliest together; "anywhere": each of these at its own likeliest place, so that who has
+    what is not read. Neither reads sizes and relations.
     """
     network = load()
     told: dict[tuple[str, str | None], Tensor] = {}
