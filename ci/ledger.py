@@ -117,7 +117,7 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     looks = LOOKS.get((number, tier), (len(found.seeds),))
     entries = [
         Entry(
-            notebook, tier, _seeds(one, found), one.verdict, _judged_cells(one, row, found),
+            notebook, tier, len(_seeds(one, found)), one.verdict, _judged_cells(one, row, found),
             lost_at(one), POCOCK[len(looks) if _hangs_on_seeds(one) else 1],
         )
         for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
@@ -182,14 +182,15 @@ def _hangs_on_seeds(one: claims.Judged) -> bool:
     return one.pooled is not None and any(part.per_seed for part in one.pooled.parts.values())
 
 
-def _seeds(one: claims.Judged, found: Evidence) -> int:
-    """How many seeds a claim rests on: of its parts' data sets, which their names begin with."""
+def _seeds(one: claims.Judged, found: Evidence) -> list[int]:
+    """The seeds a claim rests on: of its parts' data sets, which their names begin with."""
     parts = one.pooled.parts if one.pooled else ()
     sets = {
         max((d for d in found.datasets if part.startswith(d)), key=len, default="")
         for part in parts
     }
-    return min((len(found.seeds_of(name)) for name in sets if name), default=len(found.seeds))
+    own = [set(found.seeds_of(name)) for name in sets if name and found.seeds_of(name)]
+    return sorted(set.intersection(*own)) if own else found.seeds
 
 
 def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -> dict[str, str]:
@@ -200,7 +201,7 @@ def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -
         parts += f", sd {row['sd between parts']}" if len(one.pooled.parts) > 1 else ""
     other = ""
     if one.verdict in claims.DECIDED:
-        share = claims.stability(one.claim, found, found.seeds)
+        share = claims.stability(one.claim, found, _seeds(one, found))
         if share == share:  # NaN below four seeds
             other = f"another verdict in {100 * share:.0f} % of halves of the seeds"
     return {
