@@ -267,9 +267,11 @@ def trained_again(evidence: Evidence, dataset: str) -> list[float]:
     """By how much RSUM of one seed's trainings on two machines differs, where it does.
 
     Both encoders without a BERT are on record twice, beside those with one; on one machine their
-    figures are the same.
+    figures are the same. Empty where those beside a BERT have a budget of their own.
     """
-    quick = dataset + WITH_BERT
+    quick, tier = dataset + WITH_BERT, evidence.header["tier"]
+    if budget(tier, quick) != budget(tier, dataset):
+        return []
     pairs = ((SEQUENCE.system, _PAIR[0].system), (CORA.system, _PAIR[1].system))
     found = [
         evidence.means(quick, second, "RSUM") - evidence.means(dataset, first, "RSUM")

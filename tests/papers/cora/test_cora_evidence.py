@@ -115,6 +115,10 @@ def test_differences_of_trainings_made_again_are_those_that_differ():
     )  # CORA's are the same in both
     assert experiment.trained_again(again, "world") == pytest.approx(list(second - first))
     assert experiment.trained_again(once, "world") == []
+    shorter = made_up_cora.both(
+        made_up_cora.make("flickr8k", "flickr8k"), made_up_cora.make("flickr8k", "flickr8k_bert")
+    )
+    assert experiment.trained_again(shorter, "flickr8k") == []
 
 
 def test_controls_are_the_strongest_there(evidence):
