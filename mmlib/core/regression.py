@@ -33,6 +33,7 @@ def check_paired(
     """
     prints = {name: data[name].fingerprint for name, *_ in live if name in data}
     told = {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}"}
+    apart = noise(again) if len(again) >= 3 else None
     figures = []
     for (dataset, system, seed, metric), value in live.items():
         expected, width = float("nan"), 0.0
@@ -40,11 +41,13 @@ def check_paired(
         if seed in means.index:
             expected = float(means[seed])
             same = _is_same(evidence.header, dataset, seed, prints.get(dataset))
-            if not same and len(again) < 3 and len(means) < 2:
+            if same:
+                width = ROUNDING
+            elif apart is None and len(means) < 2:
                 why = f"one seed of {system} on record, made elsewhere: no spread to hold to"
                 return {**told, "comparable": False, "why": why, "figures": []}
-            apart = noise(again) if len(again) >= 3 else spread(means.to_numpy())
-            width = ROUNDING if same else max(ROUNDING, apart)
+            else:
+                width = max(ROUNDING, spread(means.to_numpy()) if apart is None else apart)
         within = bool(abs(value - expected) <= width)
         figures.append(
             {"figure": f"{dataset}/{system}/{metric}, seed {seed}", "within": within,

@@ -46,6 +46,7 @@ from mmlib.papers.cora.experiment import (
     original,
     printed,
     recalls,
+    systems,
     with_rows,
 )
 from mmlib.papers.cora.graphs import SPLITS, GraphSet
@@ -324,17 +325,11 @@ PARTS = {
 }  # fmt: skip
 
 
-def _differing(*names: str) -> str:
-    """The parts in which two trained systems differ; "" for oracles."""
-    known = {one.system: one for one in (*TRAINED_LONGER, *WITH_BERTS, *SYSTEMS.values())}
-    if not set(names) <= known.keys():
-        return ""
-    a, b = (known[name] for name in names)
-    differ = {
-        part for part, fields in PARTS.items()
-        if any(getattr(a, field) != getattr(b, field) for field in fields)
-    }  # fmt: skip
-    return ", ".join(part for part in PARTS if part in differ)
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """The parts in which two systems' columns differ; "" for oracles, which have none of these."""
+    return ", ".join(
+        part for part, fields in PARTS.items() if any(a.get(f) != b.get(f) for f in fields)
+    )
 
 
 def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -361,15 +356,21 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     pairs += [(one.system, one.system.split(", ", 1)[0]) for one in WITH_BERTS if one.bert]
     pairs += [(f"Oracle of {a}", f"Oracle of {b}")
               for a, b in (("entities", "words"), ("the graph", "entities"))]  # fmt: skip
-    rows = {}
+    rows, known = {}, systems(evidence.header["tier"], dataset)
     for changed, base in pairs:
         if len(with_rows(evidence, dataset, (changed, base))) == 2:
             a, b = (evidence.values(dataset, name, "RSUM") for name in (changed, base))
             rows[changed, base] = _with_interval(evidence, dataset, a - b)
-            rows[changed, base]["differ in"] = _differing(changed, base)
+            rows[changed, base]["differ in"] = _differing(known[changed], known[base])
     found = pd.DataFrame.from_dict(rows, orient="index").round(1)
     found.index = pd.MultiIndex.from_tuples(found.index, names=("system", "minus"))
     return found
+
+
+def _right(hits: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
+    """The mean of hits in percent, (seeds, captions) or (captions,), with its interval."""
+    one = crossed(hits, clusters)
+    return {"right in %": one.effect, "low": one.low, "high": one.high}
 
 
 def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -386,8 +387,7 @@ def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
         for name in ORDER if evidence.has(dataset, name, "in family")
     }  # fmt: skip
     for name, own in found.items():
-        one = crossed(own, clusters)
-        rows[name] = {"right in %": one.effect, "low": one.low, "high": one.high}
+        rows[name] = _right(own, clusters)
         if BAG.system in found and name != BAG.system:
             more = crossed(own - found[BAG.system], clusters)
             rows[name] |= {"minus the bag": more.effect, "from": more.low, "to": more.high}
@@ -403,10 +403,7 @@ def of_readers(scores: Mapping[str, np.ndarray], image_of: np.ndarray) -> pd.Dat
     hits = {name: right_in_family(own, image_of, FAMILY)[:captions] for name, own in scores.items()}
     a, b = hits
     hits[f"{a} − {b}"] = hits[a] - hits[b]
-    rows = {}
-    for name, own in hits.items():
-        one = crossed(own, image_of // FAMILY)
-        rows[name] = {"right in %": one.effect, "low": one.low, "high": one.high}
+    rows = {name: _right(own, image_of // FAMILY) for name, own in hits.items()}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
