@@ -218,10 +218,10 @@ def judge(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Judged:
     detectable, needed = _prospects(claim, pooled)
     if len(seeds) == 1:
         needed = None  # one seed does not tell how much seeds differ
-    return Judged(
-        claim, found, pooled, each, _reason(claim, found, each, needed, len(seeds)), detectable,
-        needed,
-    )  # fmt: skip
+    # A part's data set may have fewer seeds than others.
+    fewest = min((p.seeds for p in pooled.parts.values() if p.per_seed), default=len(seeds))
+    reason = _reason(claim, found, each, needed, fewest)
+    return Judged(claim, found, pooled, each, reason, detectable, needed)
 
 
 def _reason(

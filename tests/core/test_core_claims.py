@@ -410,6 +410,13 @@ def test_no_number_of_seeds_makes_up_for_few_documents_or_parts():
     assert "more seeds alone" in few.why
 
 
+def test_seeds_needed_are_held_against_those_that_the_claim_has():
+    """A claim may rest on a data set with fewer seeds than others."""
+    found = given({"a": Effect(0.2, 1 / 3**0.5, 2, 1.0, 3)}, smallest=2.5)
+    assert (found.verdict, found.seeds_needed) == ("undecided", 4)  # `given` has four
+    assert found.why == "4 seeds would decide an effect of 2.5 points in four runs of five"
+
+
 def test_the_more_seeds_the_more_is_decided():
     """Also where hardly anything but seeds varies, as the few degrees of freedom of a pilot do."""
     rng = np.random.default_rng(3)
