@@ -1,6 +1,6 @@
 """Tables and figures of paper 03: of the captions, and of the evidence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy.stats import pearsonr
 
 from mmlib import scenegraph
 from mmlib.core import plots
@@ -28,6 +29,7 @@ from mmlib.papers.cora.experiment import (
     FLOORS,
     GOLD,
     LEADS,
+    NEAR_MAX,
     OURS,
     QUERY_TIME,
     RATES,
@@ -41,8 +43,10 @@ from mmlib.papers.cora.experiment import (
     VSE,
     WITH_BERT,
     WITH_BERTS,
+    WITH_PATHS,
     beside_paper,
     captions_and_images,
+    each_training,
     original,
     printed,
     recalls,
@@ -50,6 +54,7 @@ from mmlib.papers.cora.experiment import (
     with_rows,
 )
 from mmlib.papers.cora.graphs import SPLITS, GraphSet
+from mmlib.papers.cora.model import System
 from mmlib.papers.cora.speed import SIZES
 from mmlib.papers.cora.texts import LIMITS
 from mmlib.papers.cora.training import Encoded, different_entities, right_in_family
@@ -319,7 +324,7 @@ def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dic
 PARTS = {
     "text": ("text", "words", "steps", "attribute_layers", "object_layers", "connected", "form",
              "attention", "residual", "short_cut", "altered"),
-    "image": ("regions", "form"),  # the authors' form also tells where regions stand
+    "image": ("regions", "pooling", "form"),  # the authors' form also tells where regions stand
     "losses": ("losses", "entities", "margin"),
     "members": ("members",),
 }  # fmt: skip
@@ -339,7 +344,7 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     text, that of the image, the losses, or how many trainings are averaged. Of a collection for a
     BERT, what the BERT gives.
     """
-    ours, controls = "CORA, residual path and short cut", (SEQUENCE.system, BAG.system)
+    ours, controls = WITH_PATHS.system, (SEQUENCE.system, BAG.system)
     pairs = [(one.system, TWO_STEP.system) for one in LEADS]
     pairs += [(control, TWO_STEP.system) for control in controls]
     rivals = (CORA.system, OURS.system, ENSEMBLE.system, ours)
@@ -353,6 +358,10 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     pairs += [(f"({a}, 2) layers" if a > 1 else "CORA", f"({a}, 3) layers") for a in (1, 2)]
     pairs += [(one.system, one.system.rsplit(", ", 1)[0]) for one in STRUCTURE[1:]]
     pairs += [("Sequence, words shuffled", "Sequence, CORA's rest")]
+    near_max = {one.system.removesuffix(", near max"): one.system for one in NEAR_MAX}
+    pairs += [(near, one) for one, near in near_max.items()]
+    for rival in (CORA.system, ours):
+        pairs += [(near_max[rival], near_max[one]) for one in (*controls, TWO_STEP.system)]
     pairs += [(one.system, one.system.split(", ", 1)[0]) for one in WITH_BERTS if one.bert]
     pairs += [(f"Oracle of {a}", f"Oracle of {b}")
               for a, b in (("entities", "words"), ("the graph", "entities"))]  # fmt: skip
@@ -448,6 +457,62 @@ def curves(evidence: Evidence) -> Figure:
                 plots.curve_of_seeds(axis, seen, name, colour)
         axis.set(xlabel="epoch", ylabel=ON_DEV[1], title=dataset)
     axes[0, -1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def pooling_starts(
+    evidence: Evidence, dataset: str, share: Callable[[System, int], float]
+) -> pd.DataFrame:
+    """A row a recorded training: where its pooling of images started, and what became of it.
+
+    share: (system, seed) -> `probes.on_largest` of the fresh model. Columns: system, entities
+    (whether losses on them), on largest (percent), RSUM.
+    """
+    rows = [
+        (name, one.entities, 100 * share(one, seed), rsum)
+        for name, one in SYSTEMS.items()
+        if one.members == 1 and one.pooling == "chance"
+        for seed, rsum in each_training(evidence, dataset, name).items()
+    ]
+    return pd.DataFrame(rows, columns=["system", "entities", "on largest", "RSUM"])
+
+
+def start_matters(begun: pd.DataFrame) -> pd.DataFrame:
+    """Of `pooling_starts`, a row a system: how its trainings' RSUM goes with their start.
+
+    Pearson's correlation and its 95 % interval (Fisher), over trainings.
+    """
+    rows = {}
+    for name, own in begun.groupby("system", sort=False):
+        found = pearsonr(own["on largest"], own["RSUM"])
+        low, high = found.confidence_interval()
+        rows[name] = {
+            "losses on entities": own.entities.iloc[0], "trainings": len(own),
+            "deviation of RSUM": own.RSUM.std(), "correlation": found.statistic,
+            "95 % low": low, "high": high,
+        }  # fmt: skip
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    return table.sort_values(["losses on entities", "correlation"], ascending=False).round(2)
+
+
+def starts_figure(begun: pd.DataFrame) -> Figure:
+    """Of `pooling_starts`, a dot a training: RSUM, less its system's mean, over the start."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True, sharey=True)
+    apart = begun.assign(RSUM=begun.RSUM - begun.groupby("system").RSUM.transform("mean"))
+    told = {True: ("with losses on entities", (CORA.system,)),
+            False: ("with losses on captions alone", (BAG.system, SEQUENCE.system))}  # fmt: skip
+    for axis, (entities, (title, named)) in zip(axes, told.items(), strict=True):
+        own = apart[apart.entities == entities]
+        others = own[~own.system.isin(named)]
+        count = others.system.nunique()
+        axis.plot(others["on largest"], others.RSUM, ".", color="#BBBBBB", label=f"{count} others")
+        for name in named:
+            one = own[own.system == name]
+            axis.plot(one["on largest"], one.RSUM, "o", ms=4, color=COLOURS[name], label=name)
+        axis.axvline(25, color="#333333", linewidth=0.8, linestyle=":")
+        axis.set(title=title, xlabel="weight on the largest quarter at the start in %")
+        axis.legend(fontsize=8)
+    axes[0].set_ylabel("RSUM − mean of the system")
     return figure
 
 

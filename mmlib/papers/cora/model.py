@@ -18,6 +18,7 @@ from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora.graphs import Augmentation, Batch, GraphBatch, SequenceBatch
 
 Form = Literal["printed", "authors"]
+LEAN = 3.0  # of `GPO`: the largest quarter of values starts with 56 % of the weight; not searched
 TUNING = {"frozen": "frozen", "prompts": "ptuning", "tuned": "full"}  # of `System.words`
 
 
@@ -38,6 +39,8 @@ class System:
     residual: what enters an object layer is added to what comes out (ours). short_cut: what
         the bag makes of all phrases is added to the pooled objects (ours).
     regions: whether regions attend to each other before they are pooled (VSE∞ only pools).
+    pooling: where the weights of their pooling start: by "chance" (GPO), or near the "largest"
+        values of all regions, as max pooling has them (ours).
     losses: of eq. 13; entities: whether they take part in L_CON; margin: α.
     altered: words in random order in a sequence, attributes moved to other objects in a graph.
     members: trainings whose similarities are averaged. analysed: test graphs with parse errors and
@@ -56,6 +59,7 @@ class System:
     residual: bool = False
     short_cut: bool = False
     regions: Literal["attention", "pooling"] = "attention"
+    pooling: Literal["chance", "largest"] = "chance"
     losses: str = "HARD + CON + SPEC"
     entities: bool = True
     margin: float = 0.4
@@ -213,14 +217,20 @@ def sinusoid(positions: Tensor, width: int) -> Tensor:
 class GPO(nn.Module):
     """Generalised pooling: a learned weighted mean of the values sorted per dimension.
 
-    The weights depend on the number of vectors only: a Bi-GRU reads their ranks.
+    The weights depend on the number of vectors only: a Bi-GRU reads their ranks. lean (ours): those
+    of n vectors start as exp(-lean · rank / n) instead of by chance; 0 would be mean pooling.
     """
 
-    def __init__(self, positions: int = 32, hidden: int = 32, temperature: float = 0.1):
+    def __init__(
+        self, positions: int = 32, hidden: int = 32, temperature: float = 0.1,
+        lean: float | None = None,
+    ):  # fmt: skip
         super().__init__()
-        self.positions, self.temperature = positions, temperature
+        self.positions, self.temperature, self.lean = positions, temperature, lean
         self.gru = nn.GRU(positions, hidden, batch_first=True, bidirectional=True)
         self.score = nn.Linear(hidden, 1, bias=False)
+        if lean is not None:
+            nn.init.zeros_(self.score.weight)
 
     def weights(self, lengths: Tensor) -> Tensor:
         """θ (B, longest): row b holds lengths[b] weights that sum to 1, then zeros."""
@@ -229,6 +239,9 @@ class GPO(nn.Module):
         ranks = sinusoid(torch.arange(longest, device=lengths.device), self.positions)
         states = both_ways(self.gru, ranks.expand(len(different), -1, -1), different)
         scores = self.score(states).squeeze(2)  # (different, longest)
+        if self.lean is not None:
+            rank = torch.arange(longest, device=lengths.device) / different[:, None]
+            scores = scores - self.lean * self.temperature * rank
         padded = torch.arange(longest, device=lengths.device) >= different[:, None]
         return (scores.masked_fill(padded, -torch.inf) / self.temperature).softmax(dim=1)[row]
 
@@ -460,7 +473,7 @@ class ImageEncoder(nn.Module):
 
     def __init__(
         self, inner: int, width: int, heads: int = 16, dropout: float = 0.1,
-        attention: bool = True, positions: bool = False,
+        attention: bool = True, positions: bool = False, lean: float | None = None,
     ):  # fmt: skip
         super().__init__()
         self.dropout, self.linear = nn.Dropout(dropout), nn.Linear(inner, width)
@@ -472,7 +485,7 @@ class ImageEncoder(nn.Module):
             self.before, self.after = nn.LayerNorm(width), nn.LayerNorm(width)
             self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
             self.forth, self.back = nn.Linear(width, width), nn.Linear(width, width)
-        self.pool = GPO()
+        self.pool = GPO(lean=lean)
 
     def forward(self, regions: Tensor, lengths: Tensor) -> Tensor:
         """Regions (B, n, inner) of which the first lengths[b] are valid -> images (B, D)."""
@@ -558,6 +571,7 @@ class Matcher(nn.Module):
         self.images = ImageEncoder(
             region_width, s.width, s.heads, s.image_dropout,
             attention=system.regions == "attention", positions=system.coded,
+            lean=LEAN if system.pooling == "largest" else None,
         )  # fmt: skip
         reader: nn.Embedding | BertEncoder
         if system.bert:

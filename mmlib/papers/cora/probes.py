@@ -112,6 +112,15 @@ def starts(
 
 
 @torch.no_grad()
+def on_largest(model: Matcher, regions: int) -> float:
+    """What share of its weight the pooling of an image of so many regions gives to the largest
+    quarter of their values. Mean pooling gives a quarter of it, max pooling all.
+    """
+    with torch.no_grad():
+        theta = model.images.pool.weights(torch.tensor([regions]))[0]
+    return float(theta[: regions // 4].sum())
+
+
 def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tuple]]:
     """Attention weights on one caption's graph, means over heads: (source, target, weight) of the
     last layer of "attributes" and of "objects". Nodes: its objects, then its attributes.

@@ -1,0 +1,162 @@
+"""Let a record that older code has made stand, once this code has given the same figures again.
+
+python ci/recheck.py 03 --tier world               every job of one seed of each data set
+python ci/recheck.py 03 --tier flickr8k --epochs 1 trainings stop after so many epochs
+
+Of each data set a seed is run again that this machine, or one of the same arithmetic, has recorded;
+each value and each epoch must be the recorded one, to the last bit. Then the record gets the hash
+of this code, the columns that systems have gained since, and in its header, under "rechecked", what
+was run again. Else it stays as it is, and the exit status is 1. Jobs that measure time are left
+out, as are systems that are not on record.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from tqdm.auto import tqdm
+
+from mmlib.core import evidence as records
+from mmlib.core.errors import DataError
+from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence, evidence_dir
+from mmlib.core.experiment import SECONDS, as_text, canonical, tidy
+from mmlib.core.jobs import Answer, Job
+from mmlib.core.parallel import in_processes
+from mmlib.core.source import source_hash
+from mmlib.suite import record
+from mmlib.suite.cli import TIERS
+
+KEY = ["dataset", "split", "system", "seed", "metric", "item", "cluster"]
+
+
+class Enough(Exception):
+    """The epochs that are compared are over."""
+
+
+def recheck(number: str, tier: str, epochs: int = 0, workers: int = 0, folder: Path | None = None):
+    """Run the jobs again and stamp the record. Raises DataError where it must not stand."""
+    experiment, data_module = record.room(number, "experiment"), record.room(number, "data")
+    folder = (folder or evidence_dir()) / tier
+    old = records.read(folder, experiment.PAPER)
+    new = source_hash(*experiment.MODULES)
+    if old.header["source"] == new:
+        raise DataError(f"{folder / experiment.PAPER}.parquet is of this code: nothing to do")
+    study = data_module.load_documents(tier, old.datasets)
+    data = data_module.load_arrays(study, tier)
+    seeds = {name: _seed_of(old, name, own.fingerprint) for name, own in data.items()}
+    for name in data:
+        if old.header["settings"][name] != asdict(experiment.budget(tier, name)):
+            raise DataError(f"{name}: its settings have changed; record anew")
+    calls = [
+        (function, job, data[job.dataset], epochs)
+        for function, jobs, side_by_side in experiment.stages(tier, data, [*set(seeds.values())])
+        for job in jobs
+        if side_by_side and job.seed in (seeds[job.dataset], NO_SEED)
+        and old.has_job(job.dataset, job.system["system"], job.seed)
+    ]  # fmt: skip
+    bar = tqdm(total=len(calls), desc=f"{experiment.PAPER}, {tier}: again")
+    for job, answer in in_processes(_again, calls, workers or os.cpu_count() or 1, ordered=False):
+        _compare(old.table, tidy([job], [answer], data), job, answer)
+        bar.update()
+    bar.close()
+    told = {"from": old.header["source"], **records.header(), "seeds": seeds, "jobs": len(calls)}
+    told["epochs"] = epochs or "all"
+    again = [*old.header.get("rechecked", ()), told]
+    table = _with_columns(old, {name: experiment.systems(tier, name) for name in old.datasets})
+    found = Evidence(table, {**old.header, "source": new, "rechecked": again})
+    records.write(folder, experiment.PAPER, found)
+    return found
+
+
+def _seed_of(old: Evidence, dataset: str, fingerprint: str) -> int:
+    """The last seed of a data set that a machine like this one has recorded."""
+    for seed in reversed(old.seeds_of(dataset)):
+        one = records.recorded_by(old.header, dataset, seed)
+        if (
+            one and one["machine"].get("arithmetic") == records.arithmetic()
+            and one["data"][dataset] == fingerprint
+        ):  # fmt: skip
+            return seed
+    raise DataError(f"{dataset}: no seed on record was made by this machine's arithmetic and data")
+
+
+def _again(function: Any, job: Job, data: Any, epochs: int) -> tuple[Job, Answer]:
+    """A job, or of a training so many epochs."""
+    begun: list[dict[str, float]] = []
+
+    def stop(history: list[dict[str, float]]) -> None:
+        begun[:] = history
+        if len(history) == epochs:
+            raise Enough
+
+    torch.set_num_threads(1)  # as the engine does
+    if not epochs or not job.settings:
+        return job, function(job, data, device="cpu", checkpoint=None)
+    try:
+        sys.modules[function.__module__].train(job, data, after_epoch=stop)
+    except Enough:
+        pass
+    return job, Answer({}, begun)
+
+
+def _compare(recorded: pd.DataFrame, again: pd.DataFrame, job: Job, answer: Answer) -> None:
+    """Raises DataError where what is there again is not what is on record."""
+    names = {"dataset": job.dataset, "system": job.system["system"], "seed": job.seed}
+    own = recorded.loc[(recorded[list(names)] == pd.Series(names)).all(axis=1)]
+    if not answer.values:  # only some epochs were run
+        own = own[(own.split == EPOCHS) & (own["item"] <= len(answer.history))]
+    both = [
+        part.loc[part.metric != SECONDS, [*KEY, "value"]].astype({k: str for k in KEY})
+        for part in (own, again)
+    ]
+    both = [part.sort_values(KEY).reset_index(drop=True) for part in both]
+    if not len(both[1]) or not both[0].equals(both[1]):
+        told = ", ".join(map(str, names.values()))
+        raise DataError(f"{told}: this code gives other figures than are on record; record anew")
+
+
+def _with_columns(
+    old: Evidence, systems: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> pd.DataFrame:
+    """The table with the columns that systems have now; those that they had must be the same."""
+    columns: dict[str, dict[tuple[str, str], str]] = {}
+    for (dataset, system), known in old.columns().items():
+        now = as_text(systems[dataset].get(system, {}))
+        if {name: now.get(name) for name in known} != known:
+            raise DataError(f"{system} on {dataset} has changed; record anew")
+        for name in now.keys() - known.keys():
+            columns.setdefault(name, {})[dataset, system] = now[name]
+    table = old.table
+    for name, of in columns.items():
+        keys = zip(table.dataset.astype(str), table.system.astype(str), strict=True)
+        kept = table[name].astype(object) if name in table else None
+        new = pd.Series([of.get(key) for key in keys], index=table.index, dtype=object)
+        table = table.assign(**{name: new if kept is None else kept.where(kept.notna(), new)})
+    return canonical(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("number", choices=record.PAPERS)
+    parser.add_argument("--tier", choices=TIERS, default="world")
+    parser.add_argument("--epochs", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0)
+    found = parser.parse_args(arguments)
+    try:
+        recheck(found.number, found.tier, found.epochs, found.workers)
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
