@@ -135,13 +135,19 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     minutes = found.header["cpu_seconds"] / 60
     took = f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
     read = ", ".join(map(str, looks))
-    told = (f"`{command}`", _commit(found.header), took, _elsewhere(found), read)
+    told = (f"`{command}`", _commits(found.header), took, _elsewhere(found), read)
     return entries, Source(notebook, tier, told)
 
 
 def _commit(header: Mapping[str, Any]) -> str:
     """The commit that a header names; what ran outside of a checkout has none."""
     return f"`{(header.get('commit') or 'unknown')[:12]}`"
+
+
+def _commits(header: Mapping[str, Any]) -> str:
+    """The commit that began a record, and those at which `ci/recheck.py` found it the same."""
+    again = header.get("rechecked", ())
+    return "; ".join([_commit(header), *(f"the same at {_commit(one)}" for one in again)])
 
 
 def _elsewhere(found: Evidence) -> str:
@@ -236,7 +242,11 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
             blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own, limit)]
     rows = [[title(s.notebook), TIER_NAMES[s.tier], *s.told] for s in sources]
     columns = ["notebook", "data", "command", "commit", "cost", "other machines", "read with"]
-    told = "*Other machines*: seeds that these added. *Read with*: seeds at each reading."
+    told = (
+        "*The same at*: the code had changed, and one seed of each system gave the same figures "
+        "again, to the last bit (`ci/recheck.py`). *Other machines*: seeds that these added. *Read "
+        "with*: seeds at each reading."
+    )
     blocks += [f"## {SOURCES}", told, table(columns, rows)]
     blocks += ["## The rule", f"```text\n{claims.RULE}\n```"]
     return "\n\n".join(blocks) + "\n"

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -97,7 +98,8 @@ def _again(function: Any, job: Job, data: Any, epochs: int) -> tuple[Job, Answer
 
     torch.set_num_threads(1)  # as the engine does
     if not epochs or not job.settings:
-        return job, function(job, data, device="cpu", checkpoint=None)
+        with TemporaryDirectory() as folder:
+            return job, function(job, data, device="cpu", checkpoint=Path(folder) / "model.pt")
     try:
         sys.modules[function.__module__].train(job, data, after_epoch=stop)
     except Enough:

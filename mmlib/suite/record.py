@@ -261,6 +261,7 @@ def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> 
         mixed.setdefault(name, set()).add(seed)
     merged = {**here, **top, "data": here["data"] | begun["data"]}
     merged |= {"added": added} if added else {}
+    merged |= {name: begun[name] for name in ("rechecked",) if name in begun}  # `ci/recheck.py`
     return merged | ({"mixed": {k: sorted(v) for k, v in mixed.items()}} if mixed else {})
 
 

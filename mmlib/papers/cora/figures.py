@@ -480,18 +480,19 @@ def pooling_starts(
 def start_matters(begun: pd.DataFrame) -> pd.DataFrame:
     """Of `pooling_starts`, a row a system: how its trainings' RSUM goes with their start.
 
-    Pearson's correlation and its 95 % interval (Fisher), over trainings.
+    Pearson's correlation and its 95 % interval (Fisher), over trainings, which must be four.
     """
     rows = {}
     for name, own in begun.groupby("system", sort=False):
+        if len(own) < 4:
+            continue
         found = pearsonr(own["on largest"], own["RSUM"])
         low, high = found.confidence_interval()
-        rows[name] = {
-            "losses on entities": own.entities.iloc[0], "trainings": len(own),
-            "deviation of RSUM": own.RSUM.std(), "correlation": found.statistic,
-            "95 % low": low, "high": high,
-        }  # fmt: skip
-    table = pd.DataFrame.from_dict(rows, orient="index")
+        entities, spread = own.entities.iloc[0], own.RSUM.std()
+        rows[name] = [entities, len(own), spread, found.statistic, low, high]
+    columns = ["losses on entities", "trainings", "deviation of RSUM", "correlation", "95 % low",
+               "high"]  # fmt: skip
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     return table.sort_values(["losses on entities", "correlation"], ascending=False).round(2)
 
 

@@ -199,3 +199,32 @@ def test_captions_are_described_by_means(few):
     assert row["attributes"] == (3 + 0 + 2 + 2) / 4
     assert row["relations"] == (1 + 0 + 2 + 1) / 4
     assert row["fallback graphs in %"] == 0
+
+
+def test_where_trainings_started_and_what_became_of_them(evidence):
+    shares = {}
+
+    def share(system, seed):
+        return shares.setdefault((system.system, seed), (7 * seed + len(system.system)) % 11 / 100)
+
+    begun = figures.pooling_starts(evidence, "world", share)
+    assert not any("near max" in name or "ensemble" in name for name in begun.system)
+    both = evidence.means("world", "CORA, ensemble of two", "RSUM of members")
+    of_cora = begun[begun.system == "CORA"]
+    first = evidence.means("world", "CORA", "RSUM")
+    assert of_cora.RSUM.tolist() == pytest.approx([*first, *(2 * both - first)])
+    assert of_cora["on largest"].tolist() == pytest.approx(
+        [100 * shares["CORA", seed] for seed in (0, 1, 2, 3, 1000, 1001, 1002, 1003)]
+    )
+    assert set(begun.system[begun.entities]) > {"CORA", "CON"}
+    assert set(begun.system[~begun.entities]) > {"HARD", "Joint", BAG.system}
+    table = figures.start_matters(begun)
+    wanted = np.corrcoef(of_cora["on largest"], of_cora.RSUM)[0, 1]
+    assert table.correlation["CORA"] == pytest.approx(wanted, abs=0.005)
+    assert table["95 % low"]["CORA"] < wanted < table.high["CORA"]
+    assert table.trainings.to_dict() == begun.system.value_counts().to_dict()
+    assert figures.start_matters(begun.groupby("system").head(3)).empty
+    figure = figures.starts_figure(begun)
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    np.testing.assert_allclose(lines["CORA"].get_xdata(), of_cora["on largest"])
+    np.testing.assert_allclose(lines["CORA"].get_ydata(), of_cora.RSUM - of_cora.RSUM.mean())

@@ -148,6 +148,22 @@ def test_pooling_without_scores_is_the_mean_of_what_is_valid():
     assert out.tolist() == [near([2.0, 4]), near([2.0, 4])]
 
 
+def test_pooling_may_start_near_the_largest_values():
+    gpo = GPO(lean=3.0)
+    theta = gpo.weights(torch.tensor([16, 4]))
+    for row, n in zip(theta.tolist(), (16, 4), strict=True):
+        total = sum(math.exp(-3 * i / n) for i in range(n))
+        wanted = [math.exp(-3 * i / n) / total for i in range(n)]
+        assert row == pytest.approx([*wanted, *[0] * (16 - n)], abs=1e-6)
+    assert theta[0, :4].sum().item() == pytest.approx(0.56, abs=0.005)
+    optimizer = torch.optim.SGD(gpo.parameters(), 1.0)
+    for _ in range(2):  # the first step moves the scores, the second what they are made of
+        optimizer.zero_grad()
+        gpo(PILE, torch.tensor([3])).sum().backward()
+        optimizer.step()
+    assert all(one.grad.any() for one in gpo.parameters())
+
+
 def test_the_first_ranks_as_waves():
     rows = model.sinusoid(torch.arange(2), 4)
     assert rows[0].tolist() == [0, 1, 0, 1]

@@ -463,12 +463,24 @@ def test_dropout_is_where_it_should_be_at_its_rates():
 def test_every_parameter_of_every_system_learns(name):
     system = replace(SYSTEMS[name], text="graph") if name == GOLD.system else SYSTEMS[name]
     one = model_of(**asdict(system)).train()
+    if system.pooling == "largest":  # as after a step: its scores start at 0
+        torch.nn.init.ones_(one.images.pool.score.weight)
     loss = one.loss(drawn_batch(PAIRED, reads=system.reads))
     loss.backward()
     for parameter, value in one.named_parameters():
         assert value.grad is not None, parameter
         assert torch.isfinite(value.grad).all(), parameter
         assert value.grad.any(), parameter
+
+
+def test_pooling_near_max_changes_the_start_of_the_image_alone():
+    def start(**system):
+        torch.manual_seed(5)
+        return Matcher(System("one", **system), TINY, INNER, torch.zeros(9, 6)).state_dict()
+
+    chance, largest = start(), start(pooling="largest")
+    changed = {name for name in chance if not torch.equal(chance[name], largest[name])}
+    assert changed == {"images.pool.score.weight"}
 
 
 def test_gradients_are_those_of_finite_differences():

@@ -208,3 +208,21 @@ def test_the_reader_of_places_is_the_loop(single):
         assert found["one place"][image, caption] == pytest.approx(together, rel=1e-4)
         assert found["anywhere"][image, caption] == pytest.approx(apart, rel=1e-4)
     assert (found["one place"] <= found["anywhere"] + 1e-4).all()
+
+
+def test_where_pooling_starts():
+    """By hand on weights that are known, and of fresh models by loops over all ranks."""
+    arrays, settings = tiny(), HOW
+    near = probes.fresh(SYSTEMS["CORA, near max"], settings, arrays, 3)
+    by_hand = np.exp(-3 * np.arange(8) / 8)
+    assert probes.on_largest(near, 8) == pytest.approx(by_hand[:2].sum() / by_hand.sum(), abs=1e-6)
+    one = probes.fresh(CORA, settings, arrays, 3)
+    pile = torch.eye(8)[None]  # each dimension has one 1, so its pooled value is the first weight
+    falling = torch.tril(torch.ones(8, 8)).flip(0)[None]  # dimension d has 8 - d ones
+    lengths = torch.tensor([8])
+    first = one.images.pool(pile, lengths)[0, 0].item()
+    two = one.images.pool(falling, lengths)[0, -2].item()
+    assert two > first > 0
+    assert probes.on_largest(one, 8) == pytest.approx(two, abs=1e-6)
+    other = probes.fresh(CORA, settings, arrays, 4)
+    assert probes.on_largest(other, 8) != probes.on_largest(one, 8)
