@@ -146,8 +146,11 @@ def _commit(header: Mapping[str, Any]) -> str:
 
 def _commits(header: Mapping[str, Any]) -> str:
     """The commit that began a record, and those at which `ci/recheck.py` found it the same."""
-    again = header.get("rechecked", ())
-    return "; ".join([_commit(header), *(f"the same at {_commit(one)}" for one in again)])
+    told = [_commit(header)]
+    for one in header.get("rechecked", ()):
+        part = "" if one["epochs"] == "all" else f" (epochs: {one['epochs']})"
+        told.append(f"the same at {_commit(one)}{part}")
+    return "; ".join(told)
 
 
 def _elsewhere(found: Evidence) -> str:

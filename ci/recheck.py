@@ -61,9 +61,11 @@ def recheck(number: str, tier: str, epochs: int = 0, workers: int = 0, folder: P
         if side_by_side and job.seed in (seeds[job.dataset], NO_SEED)
         and old.has_job(job.dataset, job.system["system"], job.seed)
     ]  # fmt: skip
+    recorded = dict(iter(old.table.groupby(["dataset", "system", "seed"], observed=True)))
     bar = tqdm(total=len(calls), desc=f"{experiment.PAPER}, {tier}: again")
     for job, answer in in_processes(_again, calls, workers or os.cpu_count() or 1, ordered=False):
-        _compare(old.table, tidy([job], [answer], data), job, answer)
+        own = recorded[job.dataset, job.system["system"], job.seed]
+        _compare(own, tidy([job], [answer], data), job, answer)
         bar.update()
     bar.close()
     told = {"from": old.header["source"], **records.header(), "seeds": seeds, "jobs": len(calls)}
@@ -107,10 +109,8 @@ def _again(function: Any, job: Job, data: Any, epochs: int) -> tuple[Job, Answer
     return job, Answer({}, begun)
 
 
-def _compare(recorded: pd.DataFrame, again: pd.DataFrame, job: Job, answer: Answer) -> None:
-    """Raises DataError where what is there again is not what is on record."""
-    names = {"dataset": job.dataset, "system": job.system["system"], "seed": job.seed}
-    own = recorded.loc[(recorded[list(names)] == pd.Series(names)).all(axis=1)]
+def _compare(own: pd.DataFrame, again: pd.DataFrame, job: Job, answer: Answer) -> None:
+    """Raises DataError where what a job gives again is not `own`, what is on record of it."""
     if not answer.values:  # only some epochs were run
         own = own[(own.split == EPOCHS) & (own["item"] <= len(answer.history))]
     both = [
@@ -119,7 +119,7 @@ def _compare(recorded: pd.DataFrame, again: pd.DataFrame, job: Job, answer: Answ
     ]
     both = [part.sort_values(KEY).reset_index(drop=True) for part in both]
     if not len(both[1]) or not both[0].equals(both[1]):
-        told = ", ".join(map(str, names.values()))
+        told = f"{job.dataset}, {job.system['system']}, {job.seed}"
         raise DataError(f"{told}: this code gives other figures than are on record; record anew")
 
 

@@ -80,7 +80,9 @@ def test_each_data_set_tells_its_own_seeds(repository):
     found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=4))
     head = found.header | {
         "source": records.source_hash(*experiment.MODULES), "cpu_seconds": 30, "machine": {},
-        "versions": {}, "commit": None,
+        "versions": {}, "commit": None, "rechecked": [
+            {"commit": "a" * 40, "epochs": "all"}, {"commit": "b" * 40, "epochs": 1},
+        ],
     }  # fmt: skip
     records.write(repository / "evidence" / "flickr8k", "cora", records.Evidence(found.table, head))
     nb = new_notebook(cells=[new_markdown_cell("# 03 · CORA")])
@@ -95,6 +97,8 @@ def test_each_data_set_tells_its_own_seeds(repository):
         "`mmlib record 03 --tier flickr8k --seeds 4 --datasets flickr8k_long`"
     ) in text
     assert "0.5 CPU minutes" in text
+    again = f"the same at `{'a' * 12}`; the same at `{'b' * 12}` (epochs: 1)"
+    assert f"| `unknown`; {again} |" in text
 
 
 def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, **more):
