@@ -54,13 +54,16 @@ def recheck(number: str, tier: str, epochs: int = 0, workers: int = 0, folder: P
     for name in data:
         if old.header["settings"][name] != asdict(experiment.budget(tier, name)):
             raise DataError(f"{name}: its settings have changed; record anew")
-    calls = [
-        (function, job, data[job.dataset], epochs)
-        for function, jobs, side_by_side in experiment.stages(tier, data, [*set(seeds.values())])
-        for job in jobs
-        if side_by_side and job.seed in (seeds[job.dataset], NO_SEED)
-        and old.has_job(job.dataset, job.system["system"], job.seed)
-    ]  # fmt: skip
+    calls, covered = [], set()
+    for function, jobs, side_by_side in experiment.stages(tier, data, [*set(seeds.values())]):
+        for job in jobs:
+            key = job.dataset, job.system["system"]
+            if job.seed in (seeds[job.dataset], NO_SEED) and old.has_job(*key, job.seed):
+                covered.add(key)
+                if side_by_side:  # the others measure time
+                    calls.append((function, job, data[job.dataset], epochs))
+    if left := old.columns().keys() - covered:
+        raise DataError(f"not run again: {sorted(left)}; record anew")
     recorded = dict(iter(old.table.groupby(["dataset", "system", "seed"], observed=True)))
     bar = tqdm(total=len(calls), desc=f"{experiment.PAPER}, {tier}: again")
     for job, answer in in_processes(_again, calls, workers or os.cpu_count() or 1, ordered=False):

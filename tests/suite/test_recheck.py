@@ -116,6 +116,12 @@ def test_a_seed_of_this_arithmetic_and_data_is_needed(old, monkeypatch):
         again(old)
 
 
+def test_every_system_is_run_again(old, monkeypatch):
+    monkeypatch.setattr(record, "room", tiny_jobs.room(systems=("a",)))
+    with pytest.raises(DataError, match=r"not run again: \[\('even', 'b'\), \('odd', 'b'\)\]"):
+        again(old)
+
+
 def test_some_epochs_alone(old, monkeypatch):
     """Trainings are broken off after so many epochs, and compared up to there."""
     seen = []
