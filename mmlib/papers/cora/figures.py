@@ -498,7 +498,7 @@ def start_matters(begun: pd.DataFrame) -> pd.DataFrame:
 
 def starts_figure(begun: pd.DataFrame) -> Figure:
     """Of `pooling_starts`, a dot a training: RSUM, less its system's mean, over the start."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True, sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharex=True, sharey=True)
     apart = begun.assign(RSUM=begun.RSUM - begun.groupby("system").RSUM.transform("mean"))
     told = {True: ("with losses on entities", (CORA.system,)),
             False: ("with losses on captions alone", (BAG.system, SEQUENCE.system))}  # fmt: skip
@@ -512,7 +512,7 @@ def starts_figure(begun: pd.DataFrame) -> Figure:
             axis.plot(one["on largest"], one.RSUM, "o", ms=4, color=COLOURS[name], label=name)
         axis.axvline(25, color="#333333", linewidth=0.8, linestyle=":")
         axis.set(title=title, xlabel="weight on the largest quarter at the start in %")
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     axes[0].set_ylabel("RSUM − mean of the system")
     return figure
 
