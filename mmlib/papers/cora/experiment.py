@@ -84,7 +84,7 @@ STRUCTURE = (
     replace(SEQUENCE, system="Sequence, words shuffled", altered=True),
     replace(OURS, system="Two-step, residual path and short cut, attributes moved", altered=True),
 )
-# Losses on entities want the largest values of all regions, as an entity is in one of them.
+# Without the chance in where the pooling of images starts, which makes seeds differ.
 NEAR_MAX = tuple(
     replace(one, system=f"{one.system}, near max", pooling="largest", analysed=False)
     for one in (CORA, WITH_PATHS, TWO_STEP, SEQUENCE, BAG)
