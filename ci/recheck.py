@@ -14,7 +14,6 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,44 +39,44 @@ class Enough(Exception):
     """The epochs that are compared are over."""
 
 
-def recheck(number: str, tier: str, epochs: int = 0, workers: int = 0, folder: Path | None = None):
+def recheck(
+    number: str, tier: str, epochs: int = 0, workers: int = 0, folder: Path | None = None
+) -> Evidence:
     """Run the jobs again and stamp the record. Raises DataError where it must not stand."""
     experiment, data_module = record.room(number, "experiment"), record.room(number, "data")
     folder = (folder or evidence_dir()) / tier
-    old = records.read(folder, experiment.PAPER)
-    new = source_hash(*experiment.MODULES)
-    if old.header["source"] == new:
-        raise DataError(f"{folder / experiment.PAPER}.parquet is of this code: nothing to do")
-    study = data_module.load_documents(tier, old.datasets)
-    data = data_module.load_arrays(study, tier)
-    seeds = {name: _seed_of(old, name, own.fingerprint) for name, own in data.items()}
-    for name in data:
-        if old.header["settings"][name] != asdict(experiment.budget(tier, name)):
-            raise DataError(f"{name}: its settings have changed; record anew")
-    calls, covered = [], set()
-    for function, jobs, side_by_side in experiment.stages(tier, data, [*set(seeds.values())]):
-        for job in jobs:
-            key = job.dataset, job.system["system"]
-            if job.seed in (seeds[job.dataset], NO_SEED) and old.has_job(*key, job.seed):
-                covered.add(key)
-                if side_by_side:  # the others measure time
-                    calls.append((function, job, data[job.dataset], epochs))
-    if left := old.columns().keys() - covered:
-        raise DataError(f"not run again: {sorted(left)}; record anew")
-    recorded = dict(iter(old.table.groupby(["dataset", "system", "seed"], observed=True)))
-    bar = tqdm(total=len(calls), desc=f"{experiment.PAPER}, {tier}: again")
-    for job, answer in in_processes(_again, calls, workers or os.cpu_count() or 1, ordered=False):
-        own = recorded[job.dataset, job.system["system"], job.seed]
-        _compare(own, tidy([job], [answer], data), job, answer)
-        bar.update()
-    bar.close()
-    told = {"from": old.header["source"], **records.header(), "seeds": seeds, "jobs": len(calls)}
-    told["epochs"] = epochs or "all"
-    again = [*old.header.get("rechecked", ()), told]
-    table = _with_columns(old, {name: experiment.systems(tier, name) for name in old.datasets})
-    found = Evidence(table, {**old.header, "source": new, "rechecked": again})
-    records.write(folder, experiment.PAPER, found)
-    return found
+    with record.alone(folder, experiment.PAPER):
+        old = records.read(folder, experiment.PAPER)
+        new = source_hash(*experiment.MODULES)
+        if old.header["source"] == new:
+            raise DataError(f"{folder / experiment.PAPER}.parquet is of this code: nothing to do")
+        study = data_module.load_documents(tier, old.datasets)
+        data = data_module.load_arrays(study, tier)
+        seeds = {name: _seed_of(old, name, own.fingerprint) for name, own in data.items()}
+        calls, covered = [], set()
+        for function, jobs, side_by_side in experiment.stages(tier, data, [*set(seeds.values())]):
+            for job in jobs:
+                key = job.dataset, job.system["system"]
+                if job.seed in (seeds[job.dataset], NO_SEED) and old.has_job(*key, job.seed):
+                    covered.add(key)
+                    if side_by_side:  # the others measure time
+                        calls.append((function, job, data[job.dataset], epochs))
+        if left := old.columns().keys() - covered:
+            raise DataError(f"not run again: {sorted(left)}; record anew")
+        told = {"from": old.header["source"], **records.header(), "seeds": seeds}
+        told |= {"jobs": len(calls), "epochs": epochs or "all"}
+        again = [*old.header.get("rechecked", ()), told]
+        table = _with_columns(old, {name: experiment.systems(tier, name) for name in old.datasets})
+        found = Evidence(table, {**old.header, "source": new, "rechecked": again})
+        record.must_be_current(found, tier, experiment)
+        recorded = dict(iter(old.table.groupby(["dataset", "system", "seed"], observed=True)))
+        answers = in_processes(_again, calls, workers or os.cpu_count() or 1, ordered=False)
+        label = f"{experiment.PAPER}, {tier}: again"
+        for job, answer in tqdm(answers, desc=label, total=len(calls)):
+            own = recorded[job.dataset, job.system["system"], job.seed]
+            _compare(own, tidy([job], [answer], data), job, answer)
+        records.write(folder, experiment.PAPER, found)
+        return found
 
 
 def _seed_of(old: Evidence, dataset: str, fingerprint: str) -> int:
@@ -116,12 +115,12 @@ def _compare(own: pd.DataFrame, again: pd.DataFrame, job: Job, answer: Answer) -
     """Raises DataError where what a job gives again is not `own`, what is on record of it."""
     if not answer.values:  # only some epochs were run
         own = own[(own.split == EPOCHS) & (own["item"] <= len(answer.history))]
-    both = [
-        part.loc[part.metric != SECONDS, [*KEY, "value"]].astype({k: str for k in KEY})
+    both = [  # both are `canonical`: their rows are in one order
+        part.loc[part.metric != SECONDS, [*KEY, "value"]].astype(dict.fromkeys(KEY, str))
         for part in (own, again)
     ]
-    both = [part.sort_values(KEY).reset_index(drop=True) for part in both]
-    if not len(both[1]) or not both[0].equals(both[1]):
+    first, second = (part.reset_index(drop=True) for part in both)
+    if second.empty or not first.equals(second):
         told = f"{job.dataset}, {job.system['system']}, {job.seed}"
         raise DataError(f"{told}: this code gives other figures than are on record; record anew")
 
@@ -129,12 +128,10 @@ def _compare(own: pd.DataFrame, again: pd.DataFrame, job: Job, answer: Answer) -
 def _with_columns(
     old: Evidence, systems: Mapping[str, Mapping[str, Mapping[str, Any]]]
 ) -> pd.DataFrame:
-    """The table with the columns that systems have now; those that they had must be the same."""
+    """The table with the columns that systems have gained."""
     columns: dict[str, dict[tuple[str, str], str]] = {}
     for (dataset, system), known in old.columns().items():
         now = as_text(systems[dataset].get(system, {}))
-        if {name: now.get(name) for name in known} != known:
-            raise DataError(f"{system} on {dataset} has changed; record anew")
         for name in now.keys() - known.keys():
             columns.setdefault(name, {})[dataset, system] = now[name]
     table = old.table

@@ -63,7 +63,7 @@ def record(
     if cluster:  # found out now, not after the documents are built
         connect(cluster).close()
     folder = (folder or evidence_dir()) / tier
-    with _alone(folder, experiment.PAPER):
+    with alone(folder, experiment.PAPER):
         study = data_module.load_documents(tier, datasets)
         data = data_module.load_arrays(study, tier)
         bert = data_dir() / "bert" / "model.safetensors"  # which is read where there is one
@@ -109,7 +109,7 @@ def record(
 
 
 @contextmanager
-def _alone(folder: Path, paper: str) -> Iterator[None]:
+def alone(folder: Path, paper: str) -> Iterator[None]:
     """Nobody else writes this record meanwhile: two recordings would each leave out the other."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f".{paper}.lock", timeout=0)
@@ -261,7 +261,7 @@ def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> 
         mixed.setdefault(name, set()).add(seed)
     merged = {**here, **top, "data": here["data"] | begun["data"]}
     merged |= {"added": added} if added else {}
-    merged |= {name: begun[name] for name in ("rechecked",) if name in begun}  # `ci/recheck.py`
+    merged |= {"rechecked": begun["rechecked"]} if "rechecked" in begun else {}  # `ci/recheck.py`
     return merged | ({"mixed": {k: sorted(v) for k, v in mixed.items()}} if mixed else {})
 
 
@@ -280,12 +280,17 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     """
     experiment = room(number, "experiment")
     found = records.read((folder or evidence_dir()) / tier, experiment.PAPER, *experiment.MODULES)
+    must_be_current(found, tier, experiment)
+    return found
+
+
+def must_be_current(found: Evidence, tier: str, experiment: ModuleType) -> None:
+    """Raises DataError where settings, or the columns of a system, are not those of a record."""
     for name, settings in found.header["settings"].items():
         if settings != asdict(experiment.budget(tier, name)):
             raise DataError(f"evidence of {tier}, {name}: its settings have changed; record anew")
     for dataset, system in _changed(found, tier, experiment):
         raise DataError(f"evidence of {tier}, {dataset}: {system} has changed; record anew")
-    return found
 
 
 def room(number: str, module: str) -> ModuleType:

@@ -1,7 +1,6 @@
 """Scene graphs: the rules on trees, the authors' JSON, the cache, quality, errors."""
 
 import gc
-import importlib.util
 import json
 import random
 import subprocess
@@ -13,6 +12,7 @@ import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pytest
+import scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -883,10 +883,7 @@ def test_the_smallest_graph_can_be_drawn():
 
 
 def test_the_benchmark_runs(capsys):
-    path = Path(__file__).parents[2] / "benchmarks" / "bench_scenegraph.py"
-    spec = importlib.util.spec_from_file_location("bench_scenegraph", path)
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
+    bench = scripts.load("benchmarks/bench_scenegraph.py")
     bench.main(["--quick"])
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
     rates = {row.split("|")[1].strip(): float(row.split("|")[2].replace(",", "")) for row in rows}

@@ -1,8 +1,6 @@
 """The ledger: each claim stands under its verdict, with its figures and where they come from."""
 
-import importlib.util
 import json
-from pathlib import Path
 from typing import get_args
 
 import made_up_cora
@@ -11,6 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 from scipy import stats
+from scripts import ROOT, load
 
 from mmlib.core import evidence as records
 from mmlib.core.claims import Claim, Effect, judge
@@ -18,10 +17,7 @@ from mmlib.papers.cora import experiment
 from mmlib.papers.links.claims import CLAIMS
 from mmlib.suite import record
 
-ROOT = Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location("ledger", ROOT / "ci" / "ledger.py")
-ledger = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(ledger)
+ledger = load("ci/ledger.py")
 
 
 @pytest.fixture

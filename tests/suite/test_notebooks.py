@@ -1,16 +1,15 @@
 """The committed notebooks, and the checks that hold them to the rules and to the record."""
 
-import importlib.util
 import re
 import shutil
 import subprocess
 import sys
 from copy import deepcopy
-from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_output
+from scripts import ROOT, load
 from tiny_notebooks import (
     KERNELSPEC,
     PARAMETERS,
@@ -20,13 +19,8 @@ from tiny_notebooks import (
     stdout,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SPEC = importlib.util.spec_from_file_location("hygiene", ROOT / "ci" / "hygiene.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-hygiene = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(hygiene)
+hygiene = load("ci/hygiene.py")
 
 
 # What is committed

@@ -1,14 +1,13 @@
 """A record of older code stands where this code gives the same figures, and only there."""
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import tiny_jobs
+from scripts import load
 from tiny_jobs import DATA, Numbers, Settings
 
 from mmlib.core import evidence as records
@@ -16,10 +15,7 @@ from mmlib.core import experiment
 from mmlib.core.errors import DataError
 from mmlib.suite import record
 
-ROOT = Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location("recheck", ROOT / "ci" / "recheck.py")
-recheck = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(recheck)
+recheck = load("ci/recheck.py")
 
 
 @pytest.fixture

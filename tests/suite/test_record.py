@@ -242,7 +242,7 @@ def test_a_system_that_left_the_grid_leaves_the_record(tmp_path, monkeypatch):
 
 
 def test_one_recording_at_a_time(tmp_path):
-    with record._alone(tmp_path / "world", "tiny"), pytest.raises(DataError, match="is writing it"):
+    with record.alone(tmp_path / "world", "tiny"), pytest.raises(DataError, match="is writing it"):
         make(tmp_path)
     make(tmp_path)
 

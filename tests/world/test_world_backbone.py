@@ -1,12 +1,11 @@
 """The picture world's backbone: shapes, order, and the accuracy that its record claims."""
 
 import argparse
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+import scripts
 import torch
 from PIL import Image
 
@@ -26,8 +25,6 @@ from mmlib.world.backbone import (
 from mmlib.world.drawing import draw
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import COLOURS, KINDS, SETTINGS, Scene, Thing
-
-SCRIPT = Path(__file__).parents[2] / "ci" / "train_world_backbone.py"
 
 
 def features(images) -> np.ndarray:
@@ -53,10 +50,7 @@ def found(pictures) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("train_world_backbone", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.load("ci/train_world_backbone.py")
 
 
 # What it gives ------------------------------------------------------------------------------------
