@@ -1,15 +1,21 @@
-"""What models do, fresh or trained: how alike captions start, what the loss tells phrases, and what
-objects attend to; and what a reader finds in regions.
+"""What models do, fresh or trained: how alike captions start, what the loss tells phrases, where
+pooling starts, and what objects attend to; and what a reader finds in regions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
+from scipy.stats import pearsonr
 from torch import Tensor, nn
 
+from mmlib.core.evidence import Evidence
 from mmlib.core.fit import seed_everything
+from mmlib.papers.cora.experiment import BAG, CORA, SEQUENCE, SYSTEMS, each_training
+from mmlib.papers.cora.figures import COLOURS
 from mmlib.papers.cora.graphs import Arrays, Batch, GraphBatch, GraphSet, batches
 from mmlib.papers.cora.model import GATv2, GraphEncoder, Matcher, Settings, System
 from mmlib.papers.cora.training import texts_of
@@ -119,6 +125,63 @@ def on_largest(model: Matcher, regions: int) -> float:
     with torch.no_grad():
         theta = model.images.pool.weights(torch.tensor([regions]))[0]
     return float(theta[: regions // 4].sum())
+
+
+def pooling_starts(
+    evidence: Evidence, dataset: str, share: Callable[[System, int], float]
+) -> pd.DataFrame:
+    """A row a recorded training: where its pooling of images started, and what became of it.
+
+    share: (system, seed) -> `on_largest` of the fresh model. Columns: system, entities
+    (whether losses on them), on largest (percent), RSUM.
+    """
+    rows = [
+        (name, one.entities, 100 * share(one, seed), rsum)
+        for name, one in SYSTEMS.items()
+        if one.members == 1 and one.pooling == "chance"
+        for seed, rsum in each_training(evidence, dataset, name).items()
+    ]
+    return pd.DataFrame(rows, columns=["system", "entities", "on largest", "RSUM"])
+
+
+def start_matters(begun: pd.DataFrame) -> pd.DataFrame:
+    """Of `pooling_starts`, a row a system: how its trainings' RSUM goes with their start.
+
+    Pearson's correlation and its 95 % interval (Fisher), over trainings, which must be four.
+    """
+    rows = {}
+    for name, own in begun.groupby("system", sort=False):
+        if len(own) < 4:
+            continue
+        found = pearsonr(own["on largest"], own["RSUM"])
+        low, high = found.confidence_interval()
+        entities, spread = own.entities.iloc[0], own.RSUM.std()
+        rows[name] = [entities, len(own), spread, found.statistic, low, high]
+    columns = ["losses on entities", "trainings", "deviation of RSUM", "correlation", "95 % low",
+               "high"]  # fmt: skip
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    return table.sort_values(["losses on entities", "correlation"], ascending=False).round(2)
+
+
+def starts_figure(begun: pd.DataFrame) -> Figure:
+    """Of `pooling_starts`, a dot a training: RSUM, less its system's mean, over the start."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharex=True, sharey=True)
+    apart = begun.assign(RSUM=begun.RSUM - begun.groupby("system").RSUM.transform("mean"))
+    told = {True: ("with losses on entities", (CORA.system,)),
+            False: ("with losses on captions alone", (BAG.system, SEQUENCE.system))}  # fmt: skip
+    for axis, (entities, (title, named)) in zip(axes, told.items(), strict=True):
+        own = apart[apart.entities == entities]
+        others = own[~own.system.isin(named)]
+        count = others.system.nunique()
+        axis.plot(others["on largest"], others.RSUM, ".", color="#BBBBBB", label=f"{count} others")
+        for name in named:
+            one = own[own.system == name]
+            axis.plot(one["on largest"], one.RSUM, "o", ms=4, color=COLOURS[name], label=name)
+        axis.axvline(25, color="#333333", linewidth=0.8, linestyle=":")
+        axis.set(title=title, xlabel="weight on the largest quarter at the start in %")
+        axis.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    axes[0].set_ylabel("RSUM − mean of the system")
+    return figure
 
 
 def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tuple]]:

@@ -207,7 +207,7 @@ def test_where_trainings_started_and_what_became_of_them(evidence):
     def share(system, seed):
         return shares.setdefault((system.system, seed), (7 * seed + len(system.system)) % 11 / 100)
 
-    begun = figures.pooling_starts(evidence, "world", share)
+    begun = probes.pooling_starts(evidence, "world", share)
     assert not any("near max" in name or "ensemble" in name for name in begun.system)
     both = evidence.means("world", "CORA, ensemble of two", "RSUM of members")
     of_cora = begun[begun.system == "CORA"]
@@ -218,13 +218,13 @@ def test_where_trainings_started_and_what_became_of_them(evidence):
     )
     assert set(begun.system[begun.entities]) > {"CORA", "CON"}
     assert set(begun.system[~begun.entities]) > {"HARD", "Joint", BAG.system}
-    table = figures.start_matters(begun)
+    table = probes.start_matters(begun)
     wanted = np.corrcoef(of_cora["on largest"], of_cora.RSUM)[0, 1]
     assert table.correlation["CORA"] == pytest.approx(wanted, abs=0.005)
     assert table["95 % low"]["CORA"] < wanted < table.high["CORA"]
     assert table.trainings.to_dict() == begun.system.value_counts().to_dict()
-    assert figures.start_matters(begun.groupby("system").head(3)).empty
-    figure = figures.starts_figure(begun)
+    assert probes.start_matters(begun.groupby("system").head(3)).empty
+    figure = probes.starts_figure(begun)
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     np.testing.assert_allclose(lines["CORA"].get_xdata(), of_cora["on largest"])
     np.testing.assert_allclose(lines["CORA"].get_ydata(), of_cora.RSUM - of_cora.RSUM.mean())
