@@ -47,8 +47,8 @@ from mmlib.papers.cora.model import (
     Settings,
     System,
     mean_at,
-    padded,
 )
+from mmlib.papers.cora.pooling import padded
 from mmlib.papers.cora.texts import LIMITS, LONGEST, Reader
 from mmlib.scenegraph import graph_of, parse
 from mmlib.scenegraph.parser import load_english

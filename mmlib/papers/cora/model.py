@@ -16,9 +16,10 @@ from torch.nn import functional as F
 
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora.graphs import Augmentation, Batch, GraphBatch, SequenceBatch
+from mmlib.papers.cora.losses import contrastive, hardest, specificity
+from mmlib.papers.cora.pooling import GPO, LEAN, both_ways, padded, sinusoid
 
 Form = Literal["printed", "authors"]
-LEAN = 3.0  # of `GPO`: the largest quarter of values starts with 56 % of the weight; not searched
 TUNING = {"frozen": "frozen", "prompts": "ptuning", "tuned": "full"}  # of `System.words`
 
 
@@ -204,77 +205,6 @@ def mean_at(index: Tensor, values: Tensor, rows: int) -> Tensor:
     return total / torch.bincount(index, minlength=rows).clamp(min=1)[:, None]
 
 
-# --- Pooling (GPO; Chen et al., CVPR 2021) -----------------------------------------------------
-
-
-def sinusoid(positions: Tensor, width: int) -> Tensor:
-    """Sine and cosine in turn (Section 3.1 of GPO's paper): positions (n,) -> (n, width)."""
-    rates = 10000 ** (-torch.arange(0, width, 2, device=positions.device) / width)
-    angle = positions[:, None].float() * rates
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
-
-
-class GPO(nn.Module):
-    """Generalised pooling: a learned weighted mean of the values sorted per dimension.
-
-    The weights depend on the number of vectors only: a Bi-GRU reads their ranks. lean (ours): those
-    of n vectors start as exp(-lean · rank / n) instead of by chance; 0 would be mean pooling.
-    """
-
-    def __init__(
-        self, positions: int = 32, hidden: int = 32, temperature: float = 0.1,
-        lean: float | None = None,
-    ):  # fmt: skip
-        super().__init__()
-        self.positions, self.temperature, self.lean = positions, temperature, lean
-        self.gru = nn.GRU(positions, hidden, batch_first=True, bidirectional=True)
-        self.score = nn.Linear(hidden, 1, bias=False)
-        if lean is not None:
-            nn.init.zeros_(self.score.weight)
-
-    def weights(self, lengths: Tensor) -> Tensor:
-        """θ (B, longest): row b holds lengths[b] weights that sum to 1, then zeros."""
-        different, row = lengths.unique(return_inverse=True)
-        longest = int(different[-1])
-        ranks = sinusoid(torch.arange(longest, device=lengths.device), self.positions)
-        states = both_ways(self.gru, ranks.expand(len(different), -1, -1), different)
-        scores = self.score(states).squeeze(2)  # (different, longest)
-        if self.lean is not None:
-            rank = torch.arange(longest, device=lengths.device) / different[:, None]
-            scores = scores - self.lean * self.temperature * rank
-        padded = torch.arange(longest, device=lengths.device) >= different[:, None]
-        return (scores.masked_fill(padded, -torch.inf) / self.temperature).softmax(dim=1)[row]
-
-    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, n, D) of which the first lengths[b] >= 1 are valid -> (B, D)."""
-        if (lengths < 1).any():
-            raise ValueError("pooling needs at least one vector a row")
-        theta = self.weights(lengths)
-        features = features[:, : theta.shape[1]]
-        padded = (torch.arange(theta.shape[1], device=lengths.device) >= lengths[:, None])[
-            ..., None
-        ]
-        falling = features.masked_fill(padded, -torch.inf).sort(dim=1, descending=True).values
-        return (falling.masked_fill(padded, 0.0) * theta[..., None]).sum(dim=1)
-
-
-def both_ways(gru: nn.GRU, inputs: Tensor, lengths: Tensor) -> Tensor:
-    """States (B, n, hidden) of a Bi-GRU over inputs (B, n, d), its directions averaged."""
-    packed = nn.utils.rnn.pack_padded_sequence(
-        inputs, lengths.cpu(), batch_first=True, enforce_sorted=False
-    )
-    states, _ = nn.utils.rnn.pad_packed_sequence(gru(packed)[0], batch_first=True)
-    return states.unflatten(2, (2, -1)).mean(dim=2)
-
-
-def padded(values: Tensor, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Flat rows (n, d) of sorted groups (n,) -> (groups, longest, d) and lengths (groups,)."""
-    lengths = torch.bincount(group, minlength=groups)
-    place = torch.arange(len(group), device=group.device) - (lengths.cumsum(0) - lengths)[group]
-    table = values.new_zeros(groups, int(lengths.max()), values.shape[1])
-    return table.index_put((group, place), values), lengths
-
-
 # --- Text encoders (Sections 3.1 to 3.4) -------------------------------------------------------
 
 
@@ -298,21 +228,53 @@ class PhraseGRU(nn.Module):
         return self.gru(packed)[1].mean(dim=0)
 
 
+class Standardised(nn.Module):
+    """Each dimension less its mean and divided by its deviation, both of the first training batch.
+
+    Word vectors are standardised, too: a BERT's states share a large part, and so phrases, and all
+    captions, would start out nearly parallel.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    known: Tensor
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("deviation", torch.ones(width))
+        self.register_buffer("known", torch.tensor(False))
+
+    def forward(self, values: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Values (..., width), of which those that are `valid` (...) count; all where not given."""
+        if self.training and not self.known:
+            rows = (values if valid is None else values[valid]).detach()
+            self.mean.copy_(rows.mean(dim=0))
+            self.deviation.copy_(rows.std(dim=0, correction=0).clamp(min=1e-6))
+            self.known.fill_(True)
+        return (values - self.mean) / self.deviation
+
+
 class PhraseBERT(nn.Module):
     """A phrase is the mean of BERT's states over its tokens (Section 3.2; P-Tuning v2)."""
 
     def __init__(self, bert: BertEncoder):
         super().__init__()
-        self.bert = bert
-
-    def states(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Ids (U, L), lengths (U,) -> token states (U, L, width) and their mask (U, L)."""
-        mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
-        return self.bert(ids, mask), mask
+        self.bert, self.even = bert, Standardised(bert.width)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (U, L), lengths (U,) -> (U, width)."""
-        return self.bert.pool(*self.states(ids, lengths))
+        mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
+        return self.even(self.bert.pool(self.bert(ids, mask), mask))
+
+
+class TokenBERT(PhraseBERT):
+    """BERT's state of each token of a caption, as a sequence encoder reads it."""
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (B, L), lengths (B,) -> (B, L, width)."""
+        mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        return self.even(self.bert(ids, mask.long()), mask)
 
 
 class ConceptEncoder(nn.Module):
@@ -448,15 +410,15 @@ class SequenceEncoder(nn.Module):
         self.words: nn.Module
         self.dropout, self.pool = nn.Dropout(dropout), GPO()
         if isinstance(words, BertEncoder):
-            self.words, self.linear = PhraseBERT(words), nn.Linear(words.width, width)
+            self.words, self.linear = TokenBERT(words), nn.Linear(words.width, width)
         else:
             self.words = words
             self.gru = nn.GRU(words.embedding_dim, width, batch_first=True, bidirectional=True)
 
     def forward(self, batch: SequenceBatch) -> tuple[Tensor, None]:
         """Captions (B, D); there are no entities."""
-        if isinstance(self.words, PhraseBERT):
-            states = self.linear(self.words.states(batch.tokens, batch.lengths)[0])
+        if isinstance(self.words, TokenBERT):
+            states = self.linear(self.words(batch.tokens, batch.lengths))
         else:
             states = both_ways(self.gru, self.words(batch.tokens), batch.lengths)
         return self.pool(self.dropout(states), batch.lengths), None
@@ -505,48 +467,6 @@ class ImageEncoder(nn.Module):
             x = x + self.attention(z, z, z, key_padding_mask=~valid, need_weights=False)[0]
             x = x + self.back(self.forth(self.after(x)).relu())
         return self.pool(x, lengths)
-
-
-# --- Losses (Section 3.4) ----------------------------------------------------------------------
-
-
-def hardest(similarity: Tensor, same: Tensor, margin: float, hard: bool = True) -> Tensor:
-    """L_HARD (eqs. 8, 9), a mean: hinge on the hardest negative caption and negative image.
-
-    similarity (N, N), images by captions, pairs on the diagonal. same (N, N): pairs of the same
-    image, which are no negatives. hard: False for the mean over all negatives instead.
-    """
-    own, total = similarity.diag(), similarity.new_zeros(())
-    for scores, negatives in ((similarity, ~same), (similarity.T, ~same.T)):
-        hinge = (margin + scores - own[:, None]).clamp(min=0) * negatives
-        mean = hinge.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
-        total = total + (hinge.amax(dim=1) if hard else mean).mean()
-    return total
-
-
-def contrastive(similarity: Tensor, positive: Tensor, temperature: float) -> Tensor:
-    """L_CON (eqs. 10, 11) between N images and M concepts (captions and entities), both ways.
-
-    similarity (N, M), positive (N, M): the concept is in the image. As in the authors' code each
-    positive stands alone against the anchor's negatives; printed, its own term is missing from
-    the denominator, and the loss has no lower bound.
-    """
-
-    def side(logits: Tensor, positive: Tensor) -> Tensor:
-        negatives = logits.masked_fill(positive, -1e9).logsumexp(dim=1, keepdim=True)
-        each = F.softplus(negatives - logits) * positive
-        return (each.sum(dim=1) / positive.sum(dim=1)).mean()
-
-    logits = similarity / temperature
-    return side(logits, positive) + side(logits.T, positive.T)
-
-
-def specificity(captions: Tensor, entities: Tensor, margin: float) -> Tensor:
-    """L_SPEC (eq. 12), a mean: an image is nearer to its whole caption than to its entities.
-
-    captions, entities (O,): an image's similarity to its caption and to an entity of it.
-    """
-    return (margin + entities - captions).clamp(min=0).mean()
 
 
 # --- The whole model ---------------------------------------------------------------------------

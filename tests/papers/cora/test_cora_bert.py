@@ -7,11 +7,12 @@ import pytest
 import tiny_cora as toys
 import torch
 import transformers
+from scipy.stats import zscore
 
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora import experiment
 from mmlib.papers.cora.experiment import SYSTEMS, WITH_BERTS, budget, stages
-from mmlib.papers.cora.model import Matcher, PhraseBERT, System
+from mmlib.papers.cora.model import Matcher, PhraseBERT, System, TokenBERT
 from mmlib.papers.cora.texts import PieceReader
 from mmlib.papers.cora.training import encode, texts_of, train, train_and_score
 
@@ -66,11 +67,47 @@ def test_pieces_are_those_of_each_text_alone(reader):
 def test_a_phrase_is_the_mean_state_of_its_tokens(folder, reader):
     texts = ["red cup", "old stone house", "dog"]
     ids, lengths = map(torch.as_tensor, reader.ids(texts))
-    phrases = PhraseBERT(BertEncoder.from_pretrained(folder, "frozen"))(ids, lengths)
+    phrases = PhraseBERT(BertEncoder.from_pretrained(folder, "frozen")).eval()(ids, lengths)
     own = transformers.BertModel.from_pretrained(folder).eval()
     for text, found in zip(texts, phrases, strict=True):
         alone = own(**reader.tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
         assert torch.allclose(found, alone, atol=1e-5)
+
+
+def test_states_are_standardised_by_the_first_batch_of_a_training(folder, reader):
+    first, second = (
+        list(map(torch.as_tensor, reader.ids(texts)))
+        for texts in (["red cup", "old stone house", "dog"], ["a dog of no name", "red"])
+    )
+    for kind in (PhraseBERT, TokenBERT):
+        reads = kind(BertEncoder.from_pretrained(folder, "frozen")).eval()
+
+        def rows(batch, reads=reads, kind=kind):
+            states = reads(*batch).numpy()
+            if kind is PhraseBERT:
+                return states
+            return np.concatenate([own[:n] for own, n in zip(states, batch[1], strict=True)])
+
+        plain, other = rows(first), rows(second)
+        mean, deviation = plain.mean(axis=0), plain.std(axis=0)
+        reads.train()
+        assert rows(first) == pytest.approx(zscore(plain), abs=1e-4)
+        expected = pytest.approx((other - mean) / deviation, abs=1e-4)
+        assert rows(second) == expected
+        reads.eval()
+        assert rows(second) == expected
+
+
+def test_a_running_mean_of_weights_standardises_as_its_model_does(arrays):
+    plain, mean = (
+        train(job("CORA, frozen BERT", ema=ema, epochs=1), arrays)[0].texts.concepts.phrases[0].even
+        for ema in (0.0, 0.9)
+    )
+    assert plain.known
+    assert mean.known
+    assert torch.equal(plain.mean, mean.mean)
+    assert torch.equal(plain.deviation, mean.deviation)
+    assert not torch.equal(plain.deviation, torch.ones_like(plain.deviation))
 
 
 @pytest.mark.parametrize("name", READ)

@@ -31,7 +31,6 @@ from torch import nn
 from mmlib.papers.cora import model as method
 from mmlib.papers.cora.experiment import GOLD, JOINT, SYSTEMS, TWO_STEP
 from mmlib.papers.cora.model import (
-    GPO,
     ImageEncoder,
     Matcher,
     RelationContext,
@@ -39,6 +38,7 @@ from mmlib.papers.cora.model import (
     System,
     parameter_groups,
 )
+from mmlib.papers.cora.pooling import GPO
 
 pytestmark = pytest.mark.usefixtures("double")
 few = settings(max_examples=25, deadline=None)
