@@ -102,7 +102,7 @@ def record(
             return found
         assert old is not None  # nothing was left to do
         assert kept is not None
-        found = Evidence(kept.table, _counted(kept.table, kept.header))
+        found = Evidence(kept.table, counted(kept.table, kept.header))
         if found.header != old.header or len(found.table) != len(old.table):
             records.write(folder, experiment.PAPER, found)
         return found
@@ -201,10 +201,10 @@ def _merged(
     if kept is not None:
         table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
         head = _with_origins(head, kept, jobs)
-    return Evidence(table, _counted(table, head))
+    return Evidence(table, counted(table, head))
 
 
-def _counted(table: pd.DataFrame, head: Mapping[str, Any]) -> dict[str, Any]:
+def counted(table: pd.DataFrame, head: Mapping[str, Any]) -> dict[str, Any]:
     """The header with the table's seeds and seconds."""
     seconds = table.value[table.metric == SECONDS].astype(float).sum()
     return {**head, "cpu_seconds": round(seconds), "seeds": Evidence(table, head).seeds}

@@ -57,6 +57,19 @@ def test_the_same_figures_stand(old, monkeypatch):
     assert (more.header["seeds"], more.header["rechecked"]) == ([0, 1, 2, 3], [told])
 
 
+def test_only_what_is_named_stays(old, monkeypatch):
+    before = records.read(old / "world", "tiny")
+    with pytest.raises(DataError, match="not on record: uneven"):
+        again(old, datasets=["odd", "uneven"])
+    found = again(old, datasets=["odd"])
+    kept = before.table[before.table.dataset == "odd"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found.table.astype(str), kept.astype(str))
+    assert list(found.header["data"]) == list(found.header["settings"]) == ["odd"]
+    monkeypatch.setattr(record, "source_hash", lambda *modules: "newer")
+    more = record.record("04", "world", range(3), workers=1, folder=old, jobs_folder=old / "jobs")
+    pd.testing.assert_frame_equal(more.table.astype(str), before.table.astype(str))
+
+
 def test_a_system_may_gain_a_column_and_not_lose_or_change_one(old, monkeypatch):
     plain = tiny_jobs.room()("04", "experiment").systems
 
