@@ -74,6 +74,18 @@ def test_a_phrase_is_the_mean_state_of_its_tokens(folder, reader):
         assert torch.allclose(found, alone, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [1, 3, 17])
+def test_texts_of_like_lengths_together_have_the_states_of_all_at_once(folder, reader, count):
+    texts = ["a dog of no name", "red", "old stone house", "dog jumping quickly", "cup"]
+    texts = [" ".join(texts[: 1 + i % 5][::-1]) for i in range(count)]
+    ids, lengths = map(torch.as_tensor, reader.ids(texts))
+    reads = PhraseBERT(BertEncoder.from_pretrained(folder, "frozen"))
+    valid = torch.arange(ids.shape[1]) < lengths[:, None]
+    found, whole = reads.states(ids, lengths), reads.bert(ids, valid.long())
+    assert found.shape == whole.shape
+    assert torch.allclose(found[valid], whole[valid], atol=1e-5)
+
+
 def test_states_are_standardised_by_the_first_batch_of_a_training(folder, reader):
     first, second = (
         list(map(torch.as_tensor, reader.ids(texts)))
