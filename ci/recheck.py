@@ -51,7 +51,9 @@ def recheck(
     experiment, data_module = record.room(number, "experiment"), record.room(number, "data")
     folder = (folder or evidence_dir()) / tier
     with record.alone(folder, experiment.PAPER):
-        old = _of_datasets(records.read(folder, experiment.PAPER), datasets)
+        whole = records.read(folder, experiment.PAPER)
+        old = _of_datasets(whole, datasets)
+        left = {name: whole.seeds_of(name) for name in whole.datasets if name not in old.datasets}
         new = source_hash(*experiment.MODULES)
         if old.header["source"] == new:
             raise DataError(f"{folder / experiment.PAPER}.parquet is of this code: nothing to do")
@@ -66,10 +68,10 @@ def recheck(
                     covered.add(key)
                     if side_by_side:  # the others measure time
                         calls.append((function, job, data[job.dataset], epochs))
-        if left := old.columns().keys() - covered:
-            raise DataError(f"not run again: {sorted(left)}; record anew")
+        if lacking := old.columns().keys() - covered:
+            raise DataError(f"not run again: {sorted(lacking)}; record anew")
         told = {"from": old.header["source"], **records.header(), "seeds": seeds}
-        told |= {"jobs": len(calls), "epochs": epochs or "all"}
+        told |= {"jobs": len(calls), "epochs": epochs or "all", **({"left": left} if left else {})}
         again = [*old.header.get("rechecked", ()), told]
         table = _with_columns(old, {name: experiment.systems(tier, name) for name in old.datasets})
         found = Evidence(table, {**old.header, "source": new, "rechecked": again})
@@ -81,21 +83,34 @@ def recheck(
             own = recorded[job.dataset, job.system["system"], job.seed]
             _compare(own, tidy([job], [answer], data), job, answer)
         records.write(folder, experiment.PAPER, found)
+        for name, own in left.items():
+            print(f"left the record: {name}, {len(own)} seeds; record it anew")
         return found
 
 
 def _of_datasets(old: Evidence, names: Sequence[str]) -> Evidence:
-    """What is on record of these data sets; of all where none is named."""
+    """What is on record of these data sets, as if nothing else had been; all where none is named.
+
+    Raises DataError for one that is not on record.
+    """
     if lacking := set(names) - set(old.datasets):
         raise DataError(f"not on record: {', '.join(sorted(lacking))}")
     if not names:
         return old
-    parts = {
-        part: {name: own for name, own in old.header[part].items() if name in names}
-        for part in ("data", "outlines", "settings", "mixed") if part in old.header
-    }  # fmt: skip
+
+    def of_names(known: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: own for name, own in known.items() if name in names}
+
+    head = dict(old.header)
+    for part in ("data", "outlines", "settings", "mixed"):
+        if part in head:
+            head[part] = of_names(head[part])
+    for part, of in (("added", "data"), ("rechecked", "seeds")):
+        entries = [{**one, of: of_names(one[of])} for one in head.pop(part, ())]
+        if kept := [one for one in entries if one[of]]:
+            head[part] = kept
     rows = old.table[old.table.dataset.isin(names)]
-    return Evidence(rows, record.counted(rows, {**old.header, **parts}))
+    return Evidence(rows, record.counted(rows, head))
 
 
 def _seed_of(old: Evidence, dataset: str, fingerprint: str) -> int:
@@ -170,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tier", choices=TIERS, default="world")
     parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--datasets", nargs="+", default=())
+    parser.add_argument("--datasets", nargs="+", default=(), help="what stays on record")
     found = parser.parse_args(arguments)
     try:
         recheck(found.number, found.tier, found.epochs, found.workers, datasets=found.datasets)

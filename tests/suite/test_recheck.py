@@ -57,17 +57,37 @@ def test_the_same_figures_stand(old, monkeypatch):
     assert (more.header["seeds"], more.header["rechecked"]) == ([0, 1, 2, 3], [told])
 
 
-def test_only_what_is_named_stays(old, monkeypatch):
-    before = records.read(old / "world", "tiny")
-    with pytest.raises(DataError, match="not on record: uneven"):
-        again(old, datasets=["odd", "uneven"])
-    found = again(old, datasets=["odd"])
-    kept = before.table[before.table.dataset == "odd"].reset_index(drop=True)
+def test_only_what_is_named_stays(old, monkeypatch, capsys):
+    """Of what this code changes ("even") nothing remains; it is recorded anew."""
+    sound = records.read(old / "world", "tiny")
+    table, head = sound.table.copy(), dict(sound.header)
+    even = table.dataset == "even"
+    table.loc[even & (table.metric == "AUC"), "value"] *= 0.5
+    other = {**head, "commit": "another", "machine": {"gpu": "another"}, "seeds": [7]}
+    head["added"] = [{**other, "data": {"even": "x"}}, {**other, "data": {"even": "x", "odd": "x"}}]
+    head["rechecked"] = [{"seeds": {"even": 1, "odd": 1}}, {"seeds": {"even": 1}}]
+    records.write(old / "world", "tiny", records.Evidence(table, head))
+    before = files(old)
+    monkeypatch.setattr(recheck, "evidence_dir", lambda: old)
+    assert recheck.main(["04", "--workers", "1"]) == 1
+    assert recheck.main(["04", "--workers", "1", "--datasets", "odd", "uneven"]) == 1
+    assert "not on record: uneven" in capsys.readouterr().err
+    assert files(old) == before
+    assert recheck.main(["04", "--workers", "1", "--datasets", "odd"]) == 0
+    assert "left the record: even, 3 seeds" in capsys.readouterr().out
+    found = records.read(old / "world", "tiny")
+    kept = table[~even].reset_index(drop=True)
     pd.testing.assert_frame_equal(found.table.astype(str), kept.astype(str))
-    assert list(found.header["data"]) == list(found.header["settings"]) == ["odd"]
+    parts = ("data", "settings", "outlines")
+    assert [list(found.header[part]) for part in parts] == [["odd"]] * len(parts)
+    assert [one["data"] for one in found.header["added"]] == [{"odd": "x"}]
+    first, told = found.header["rechecked"]
+    assert (first["seeds"], told["seeds"], told["left"]) == (
+        {"odd": 1}, {"odd": 2}, {"even": [0, 1, 2]}
+    )  # fmt: skip
     monkeypatch.setattr(record, "source_hash", lambda *modules: "newer")
     more = record.record("04", "world", range(3), workers=1, folder=old, jobs_folder=old / "jobs")
-    pd.testing.assert_frame_equal(more.table.astype(str), before.table.astype(str))
+    pd.testing.assert_frame_equal(more.table.astype(str), sound.table.astype(str))
 
 
 def test_a_system_may_gain_a_column_and_not_lose_or_change_one(old, monkeypatch):

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
-import networkx as nx
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from mmlib import scenegraph
 from mmlib.core import plots
-from mmlib.core.claims import crossed
+from mmlib.core.claims import Effect, crossed
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import KS, rank_images_and_captions
 from mmlib.core.tables import mean_and_deviation
@@ -20,6 +19,7 @@ from mmlib.papers.cora.data import FAMILY, Captions
 from mmlib.papers.cora.experiment import (
     BAG,
     BAG_ENSEMBLE,
+    BERT,
     CAPTIONS,
     CEILINGS,
     CORA,
@@ -53,7 +53,6 @@ from mmlib.papers.cora.experiment import (
 )
 from mmlib.papers.cora.graphs import SPLITS, GraphSet
 from mmlib.papers.cora.speed import SIZES
-from mmlib.papers.cora.texts import LIMITS
 from mmlib.papers.cora.training import Encoded, different_entities, right_in_family
 
 ORDER = list(dict.fromkeys([
@@ -129,29 +128,6 @@ def family(found: Captions, image: int, count: int = 4) -> Figure:
 
 
 # --- A trained model ---------------------------------------------------------------------------
-
-
-def attention_figure(
-    found: Captions, rows: Sequence[int], weights: Sequence[Mapping[str, Sequence[tuple]]]
-) -> Figure:
-    """Graphs of test captions with what `probes.attention` found on each."""
-    figure, axes = plt.subplots(len(rows), 1, figsize=(8, 2.4 * len(rows)), squeeze=False)
-    for axis, row, own in zip(axes[:, 0], rows, weights, strict=True):
-        graph = found.graphs["test"][row]
-        scenegraph.draw(graph, axis, _weights_of(graph, own))
-    return figure
-
-
-def _weights_of(
-    graph: nx.MultiDiGraph, weights: Mapping[str, Sequence[tuple]]
-) -> dict[tuple[Any, Any], float]:
-    """Weights by the graph's own nodes: (object, attribute), and (subject, object)."""
-    nodes: list[Any] = scenegraph.objects(graph)[: LIMITS["objects"]]
-    nodes += [
-        one for i in list(nodes) for one in scenegraph.attributes(graph, i)[: LIMITS["attributes"]]
-    ]
-    edges = [*weights.get("attributes", ()), *weights.get("objects", ())]
-    return {(nodes[target], nodes[source]): weight for source, target, weight in edges}
 
 
 def retrieved(found: Captions, seen: Encoded, rows: Sequence[int], top: int = 5) -> Figure:
@@ -338,8 +314,7 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What each change gives, alone and together: RSUM of a system minus that of another one.
 
     With 95 % intervals over seeds and clusters of images, and what differs: the encoder of the
-    text, that of the image, the losses, or how many trainings are averaged. Of a collection for a
-    BERT, what the BERT gives.
+    text, that of the image, the losses, or how many trainings are averaged.
     """
     ours, controls = WITH_PATHS.system, (SEQUENCE.system, BAG.system)
     pairs = [(one.system, TWO_STEP.system) for one in LEADS]
@@ -359,7 +334,6 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     pairs += [(near, one) for one, near in near_max.items()]
     for rival in (CORA.system, ours):
         pairs += [(near_max[rival], near_max[one]) for one in (*controls, TWO_STEP.system)]
-    pairs += [(one.system, one.system.split(", ", 1)[0]) for one in WITH_BERTS if one.bert]
     pairs += [(f"Oracle of {a}", f"Oracle of {b}")
               for a, b in (("entities", "words"), ("the graph", "entities"))]  # fmt: skip
     rows, known = {}, systems(evidence.header["tier"], dataset)
@@ -371,6 +345,36 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     found = pd.DataFrame.from_dict(rows, orient="index").round(1)
     found.index = pd.MultiIndex.from_tuples(found.index, names=("system", "minus"))
     return found
+
+
+def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """RSUM that a BERT adds to the sequence and to CORA, by how it learns, and the difference.
+
+    "mean": of all ways, as C10 has it. Beside it CORA − the sequence, both with that BERT. With
+    95 % intervals over seeds and clusters of images.
+    """
+    a, b = (one.system for one in WITH_BERTS if not one.bert)
+
+    def of(system: str, way: str = "") -> np.ndarray:
+        return evidence.values(dataset, f"{system}, {way}" if way else system, "RSUM")
+
+    rows = {
+        way: {
+            "added to the sequence": of(a, way) - of(a),
+            "added to CORA": of(b, way) - of(b),
+            "difference": of(a, way) - of(a) - of(b, way) + of(b),
+            "CORA − sequence": of(b, way) - of(a, way),
+        }
+        for way in BERT
+    }
+    found = pd.DataFrame.from_dict(rows, orient="index")
+    found.loc["mean"] = found.sum() / len(found)
+    clusters = evidence.clusters(dataset)
+    return found.map(lambda values: _told(crossed(values, clusters)))
+
+
+def _told(one: Effect) -> str:
+    return f"{one.effect:+.0f} [{one.low:+.0f}, {one.high:+.0f}]"
 
 
 def _right(hits: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
@@ -475,9 +479,9 @@ def by_attributes(evidence: Evidence, dataset: str, most: int = 3) -> pd.DataFra
     for other in (TWO_STEP.system, CORA.system):
         if {BAG.system, other} <= hits.keys():
             lead = hits[BAG.system] - hits[other]
-            some = {c: crossed(lead[:, said == n], clusters[said == n]) for n, c in columns.items()}
             rows[f"{BAG.system} − {other}"] = {
-                c: f"{e.effect:+.0f} [{e.low:+.0f}, {e.high:+.0f}]" for c, e in some.items()
+                c: _told(crossed(lead[:, said == n], clusters[said == n]))
+                for n, c in columns.items()
             }
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -515,21 +519,21 @@ def entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
     image → entity: of images, those with an entity that one of their captions names; entity →
     image: of the entities of captions, those with an image one of whose captions names them.
     """
-    rows, columns = {}, [f"R@{k} in %" for k in KS]
+    to_entity: dict[tuple[str, str], dict[str, float]] = {}
+    to_image: dict[tuple[str, str], dict[str, float]] = {}
+    columns = [f"R@{k} in %" for k in KS]
+    shown = [f"entity to image, R@{k}" for k in KS]
     for name in (CAPTIONS, *SYSTEMS):
         if evidence.has(dataset, name, "entity rank"):
             ranks = evidence.values(dataset, name, "entity rank")
             ranks = ranks[np.isfinite(ranks)]
-            row = "most frequent first" if name == CAPTIONS else name
             hits = [100 * (ranks <= k).mean() for k in KS]
-            rows["image → entity", row] = dict(zip(columns, hits, strict=True))
-    for name in (CAPTIONS, *SYSTEMS):
-        found = [f"entity to image, R@{k}" for k in KS]
-        if evidence.has(dataset, name, found[0]):
+            row = "most frequent first" if name == CAPTIONS else name
+            to_entity["image → entity", row] = dict(zip(columns, hits, strict=True))
+            hits = [np.nanmean(evidence.values(dataset, name, metric)) for metric in shown]
             row = "random order" if name == CAPTIONS else name
-            hits = [np.nanmean(evidence.values(dataset, name, metric)) for metric in found]
-            rows["entity → image", row] = dict(zip(columns, hits, strict=True))
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+            to_image["entity → image", row] = dict(zip(columns, hits, strict=True))
+    return pd.DataFrame.from_dict(to_entity | to_image, orient="index").round(1)
 
 
 def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -562,8 +566,9 @@ def everything(evidence: Evidence) -> tuple[dict[str, pd.DataFrame], dict[str, F
     figures = {"overview": overview(evidence), "curves": curves(evidence)}
     for name in evidence.datasets:
         if name != original(name):
-            tables |= {f"results_{name}": results(evidence, name),
-                       f"leads_{name}": leads(evidence, name)}  # fmt: skip
+            tables[f"results_{name}"] = results(evidence, name)
+            more = gains_of_bert if name.endswith(WITH_BERT) else leads
+            tables[f"{more.__name__}_{name}"] = more(evidence, name)
             continue
         own = {
             "results": results(evidence, name),

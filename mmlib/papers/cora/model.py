@@ -232,8 +232,8 @@ class PhraseGRU(nn.Module):
 class Standardised(nn.Module):
     """Each dimension less its mean and divided by its deviation, both of the first training batch.
 
-    Word vectors are standardised, too: a BERT's states share a large part, and so phrases, and all
-    captions, would start out nearly parallel.
+    A BERT's states share a large part, which harms systems that read phrases; word vectors, which
+    do too, are standardised in `data.word_vectors`.
     """
 
     mean: Tensor

@@ -2,9 +2,11 @@
 pooling starts, and what objects attend to; and what a reader finds in regions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
+import networkx as nx
 import numpy as np
 import pandas as pd
 import torch
@@ -12,12 +14,15 @@ from matplotlib.figure import Figure
 from scipy.stats import pearsonr
 from torch import Tensor, nn
 
+from mmlib import scenegraph
 from mmlib.core.evidence import Evidence
 from mmlib.core.fit import seed_everything
+from mmlib.papers.cora.data import Captions
 from mmlib.papers.cora.experiment import BAG, CORA, SEQUENCE, SYSTEMS, each_training
 from mmlib.papers.cora.figures import COLOURS
 from mmlib.papers.cora.graphs import Arrays, Batch, GraphBatch, GraphSet, batches
 from mmlib.papers.cora.model import GATv2, GraphEncoder, Matcher, Settings, System
+from mmlib.papers.cora.texts import LIMITS
 from mmlib.papers.cora.training import texts_of
 from mmlib.world import WorldImages
 from mmlib.world.backbone import HEADS, LOCAL, load
@@ -213,6 +218,29 @@ def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tupl
         for hook in hooks:
             hook.remove()
     return found
+
+
+def attention_figure(
+    found: Captions, rows: Sequence[int], weights: Sequence[Mapping[str, Sequence[tuple]]]
+) -> Figure:
+    """Graphs of test captions with what `attention` found on each."""
+    figure, axes = plt.subplots(len(rows), 1, figsize=(8, 2.4 * len(rows)), squeeze=False)
+    for axis, row, own in zip(axes[:, 0], rows, weights, strict=True):
+        graph = found.graphs["test"][row]
+        scenegraph.draw(graph, axis, _weights_of(graph, own))
+    return figure
+
+
+def _weights_of(
+    graph: nx.MultiDiGraph, weights: Mapping[str, Sequence[tuple]]
+) -> dict[tuple[Any, Any], float]:
+    """Weights by the graph's own nodes: (object, attribute), and (subject, object)."""
+    nodes: list[Any] = scenegraph.objects(graph)[: LIMITS["objects"]]
+    nodes += [
+        one for i in list(nodes) for one in scenegraph.attributes(graph, i)[: LIMITS["attributes"]]
+    ]
+    edges = [*weights.get("attributes", ()), *weights.get("objects", ())]
+    return {(nodes[target], nodes[source]): weight for source, target, weight in edges}
 
 
 # --- What regions hold -------------------------------------------------------------------------

@@ -73,11 +73,17 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
     ways = ("frozen BERT", "BERT, prompts", "BERT, tuned")
     gain = {one: np.mean([seeds[f"{one}, {way}"] - seeds[one] for way in ways], axis=0)
             for one in ("Sequence", "CORA")}  # fmt: skip
-    [one] = effects(found, "C10").values()
-    assert one.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
-    told = figures.leads(found, "world_bert")
-    assert len(told) == 6
-    assert set(told["differ in"]) == {"text"}
+    [c10] = effects(found, "C10").values()
+    assert c10.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
+    told = figures.gains_of_bert(found, "world_bert")
+    assert list(told.index) == [*ways, "mean"]
+    for column, one in (("added to the sequence", "Sequence"), ("added to CORA", "CORA")):
+        for way in ways:
+            added = (seeds[f"{one}, {way}"] - seeds[one]).mean()
+            assert told.at[way, column].startswith(f"{added:+.0f} [")
+    assert told.at["mean", "difference"].startswith(f"{c10.effect:+.0f} [")
+    gap = (seeds["CORA, BERT, tuned"] - seeds["Sequence, BERT, tuned"]).mean()
+    assert told.at["BERT, tuned", "CORA − sequence"].startswith(f"{gap:+.0f} [")
 
 
 def test_leads_say_in_what_two_systems_differ(evidence):

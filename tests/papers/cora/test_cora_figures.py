@@ -80,7 +80,7 @@ def test_attention_stands_at_the_nodes_that_it_is_of(found, arrays, model):
     [row] = figures.some_captions(found, 1)
     weights = probes.attention(model, arrays.splits["test"].texts["graph"], row)
     graph = found.graphs["test"][row]
-    drawn = figures.attention_figure(found, [row], [weights])
+    drawn = probes.attention_figure(found, [row], [weights])
     things = scenegraph.objects(graph)
     first = next(i for i in things if scenegraph.attributes(graph, i))
     said = scenegraph.attributes(graph, first)[0]
