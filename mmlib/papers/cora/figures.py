@@ -351,9 +351,11 @@ def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """RSUM that a BERT adds to the sequence and to CORA, by how it learns, and the difference.
 
     "mean": of all ways, as C10 has it. Beside it CORA − the sequence, both with that BERT. With
-    95 % intervals over seeds and clusters of images.
+    95 % intervals over seeds and clusters of images. A way that is not on record has no row.
     """
     a, b = (one.system for one in WITH_BERTS if not one.bert)
+    own = set(with_rows(evidence, dataset, ORDER))
+    ways = [way for way in BERT if {a, b, f"{a}, {way}", f"{b}, {way}"} <= own]
 
     def of(system: str, way: str = "") -> np.ndarray:
         return evidence.values(dataset, f"{system}, {way}" if way else system, "RSUM")
@@ -365,10 +367,11 @@ def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
             "difference": of(a, way) - of(a) - of(b, way) + of(b),
             "CORA − sequence": of(b, way) - of(a, way),
         }
-        for way in BERT
+        for way in ways
     }
     found = pd.DataFrame.from_dict(rows, orient="index")
-    found.loc["mean"] = found.sum() / len(found)
+    if len(ways) == len(BERT):
+        found.loc["mean"] = found.sum() / len(BERT)
     clusters = evidence.clusters(dataset)
     return found.map(lambda values: _told(crossed(values, clusters)))
 

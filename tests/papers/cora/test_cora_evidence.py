@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mmlib.core.claims import judge, ledger, stability
+from mmlib.core.evidence import Evidence
 from mmlib.core.ranking import KS
 from mmlib.papers.cora import claims, experiment, figures
 from mmlib.papers.cora.claims import CLAIMS
@@ -82,6 +83,10 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
             added = (seeds[f"{one}, {way}"] - seeds[one]).mean()
             assert told.at[way, column].startswith(f"{added:+.0f} [")
     assert told.at["mean", "difference"].startswith(f"{c10.effect:+.0f} [")
+    for lost, left in (("CORA, frozen BERT", [*ways[1:]]), ("Sequence", [])):
+        rows = found.table[found.table.system != lost]
+        part = figures.gains_of_bert(Evidence(rows, found.header), "world_bert")
+        assert list(part.index) == left
     gap = (seeds["CORA, BERT, tuned"] - seeds["Sequence, BERT, tuned"]).mean()
     assert told.at["BERT, tuned", "CORA − sequence"].startswith(f"{gap:+.0f} [")
 
