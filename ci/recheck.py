@@ -89,7 +89,7 @@ def recheck(
 
 
 def _of_datasets(old: Evidence, names: Sequence[str]) -> Evidence:
-    """What is on record of these data sets, as if nothing else had been; all where none is named.
+    """What is on record of these data sets; of all where none is named.
 
     Raises DataError for one that is not on record.
     """
@@ -97,20 +97,8 @@ def _of_datasets(old: Evidence, names: Sequence[str]) -> Evidence:
         raise DataError(f"not on record: {', '.join(sorted(lacking))}")
     if not names:
         return old
-
-    def of_names(known: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: own for name, own in known.items() if name in names}
-
-    head = dict(old.header)
-    for part in ("data", "outlines", "settings", "mixed"):
-        if part in head:
-            head[part] = of_names(head[part])
-    for part, of in (("added", "data"), ("rechecked", "seeds")):
-        entries = [{**one, of: of_names(one[of])} for one in head.pop(part, ())]
-        if kept := [one for one in entries if one[of]]:
-            head[part] = kept
-    rows = old.table[old.table.dataset.isin(names)]
-    return Evidence(rows, record.counted(rows, head))
+    found = record.of_datasets(old, names)
+    return Evidence(found.table, record.counted(found.table, found.header))
 
 
 def _seed_of(old: Evidence, dataset: str, fingerprint: str) -> int:

@@ -156,19 +156,34 @@ def _kept(
     changed = [name for name in head["data"] if name in old.header["data"] and name not in same]
     lost = [f"{name} of other data or settings" for name in changed]
     others = [name for name in old.header["data"] if name not in head["data"]]
-    begun = dict(old.header)
-    for part in ("data", "outlines", "settings", "mixed"):
-        known = old.header.get(part, {})
-        if known:
-            begun[part] = {name: known[name] for name in [*same, *others] if name in known}
-        if part != "mixed":
-            head[part] = {name: known[name] for name in others if name in known} | head[part]
-    rows = old.table[old.table.dataset.isin([*same, *others])]
+    left_alone = of_datasets(old, others).header
+    for part in ("data", "outlines", "settings"):
+        head[part] = left_alone.get(part, {}) | head[part]
+    kept = of_datasets(old, [*same, *others])
+    rows = kept.table
     for dataset, system in _changed(old, head["tier"], experiment):
         if dataset in same:
             lost.append(f"{system} on {dataset} of other settings")
             rows = rows[~((rows.dataset == dataset) & (rows.system == system))]
-    return (Evidence(rows, begun) if len(rows) else None), lost
+    return (Evidence(rows, kept.header) if len(rows) else None), lost
+
+
+def of_datasets(found: Evidence, names: Iterable[str]) -> Evidence:
+    """What is on record of these data sets, as if nothing else had been; see `counted`."""
+    names = set(names)
+
+    def of_names(known: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: own for name, own in known.items() if name in names}
+
+    head = dict(found.header)
+    for part in ("data", "outlines", "settings", "mixed"):
+        if part in head:
+            head[part] = of_names(head[part])
+    for part, of in (("added", "data"), ("rechecked", "seeds")):
+        entries = [{**one, of: of_names(one[of])} for one in head.pop(part, ())]
+        if entries := [one for one in entries if one[of]]:
+            head[part] = entries
+    return Evidence(found.table[found.table.dataset.isin(names)], head)
 
 
 def _same_data(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
@@ -222,10 +237,7 @@ def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> 
     begun = {"device": "cpu", **begun}  # older records do not say; none of them had a GPU
     names = dict.fromkeys(job.dataset for job in jobs)
     data, seeds = {name: here["data"][name] for name in names}, {job.seed for job in jobs}
-    added = [
-        {**one, "data": {name: p for name, p in one["data"].items() if name in begun["data"]}}
-        for one in begun.get("added", ())
-    ]
+    added = [dict(one) for one in begun.get("added", ())]
 
     def is_ours(one: Mapping[str, Any]) -> bool:
         return (

@@ -123,6 +123,18 @@ def test_what_has_changed_is_recorded_anew_if_asked(tmp_path, monkeypatch, chang
     pd.testing.assert_frame_equal(record.read("04", "world", tmp_path).table, found.table)
 
 
+def test_of_what_is_recorded_anew_nothing_is_told(tmp_path, monkeypatch):
+    head = make(tmp_path, range(1)).header
+    path = tmp_path / "world" / "tiny.json"
+    checked = [{"seeds": {"odd": 0, "even": 0}}, {"seeds": {"odd": 0}}]
+    path.write_text(json.dumps({**head, "rechecked": checked}))
+    assert make(tmp_path, range(2)).header["rechecked"] == checked
+    monkeypatch.setattr(record, "room", tiny_jobs.room(data={**DATA, "odd": Numbers("new", 7)}))
+    anew = make(tmp_path, range(2), replace=True).header
+    assert anew["rechecked"] == [{"seeds": {"even": 0}}]
+    assert anew["data"] == {"odd": "new", "even": "even"}
+
+
 def test_a_record_of_other_code_or_other_settings_is_refused(tmp_path, monkeypatch):
     make(tmp_path)
     with monkeypatch.context() as patch:

@@ -354,23 +354,19 @@ def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
     95 % intervals over seeds and clusters of images. A way that is not on record has no row.
     """
     a, b = (one.system for one in WITH_BERTS if not one.bert)
-    own = set(with_rows(evidence, dataset, ORDER))
-    ways = [way for way in BERT if {a, b, f"{a}, {way}", f"{b}, {way}"} <= own]
-
-    def of(system: str, way: str = "") -> np.ndarray:
-        return evidence.values(dataset, f"{system}, {way}" if way else system, "RSUM")
-
-    rows = {
-        way: {
-            "added to the sequence": of(a, way) - of(a),
-            "added to CORA": of(b, way) - of(b),
-            "difference": of(a, way) - of(a) - of(b, way) + of(b),
-            "CORA − sequence": of(b, way) - of(a, way),
-        }
-        for way in ways
-    }
+    rows = {}
+    for way in BERT:
+        names = (a, f"{a}, {way}", b, f"{b}, {way}")
+        if len(with_rows(evidence, dataset, names)) == len(names):
+            a0, a1, b0, b1 = (evidence.values(dataset, name, "RSUM") for name in names)
+            rows[way] = {
+                "added to the sequence": a1 - a0,
+                "added to CORA": b1 - b0,
+                "difference": (a1 - a0) - (b1 - b0),
+                "CORA − sequence": b1 - a1,
+            }
     found = pd.DataFrame.from_dict(rows, orient="index")
-    if len(ways) == len(BERT):
+    if len(rows) == len(BERT):
         found.loc["mean"] = found.sum() / len(BERT)
     clusters = evidence.clusters(dataset)
     return found.map(lambda values: _told(crossed(values, clusters)))

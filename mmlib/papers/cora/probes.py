@@ -127,8 +127,7 @@ def on_largest(model: Matcher, regions: int) -> float:
     """What share of its weight the pooling of an image of so many regions gives to the largest
     quarter of their values. Mean pooling gives a quarter of it, max pooling all.
     """
-    with torch.no_grad():
-        theta = model.images.pool.weights(torch.tensor([regions]))[0]
+    theta = model.images.pool.weights(torch.tensor([regions]))[0]
     return float(theta[: regions // 4].sum())
 
 
