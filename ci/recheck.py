@@ -6,15 +6,16 @@ python ci/recheck.py 03 --datasets world           what is of other data sets le
 
 Of each data set a seed is run again that this machine, or one of the same arithmetic, has recorded;
 each value and each epoch must be the recorded one, to the last bit. Then the record gets the hash
-of this code, the columns that systems have gained since, and in its header, under "rechecked", what
-was run again. Else it stays as it is, and the exit status is 1. Jobs that measure time are left
-out, as are systems that are not on record.
+of this code, what systems have gained in columns and budgets in settings since, and in its header,
+under "rechecked", what was run again. Else it stays as it is, and the exit status is 1. Jobs that
+measure time are left out, as are systems that are not on record.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,7 +75,12 @@ def recheck(
         told |= {"jobs": len(calls), "epochs": epochs or "all", **({"left": left} if left else {})}
         again = [*old.header.get("rechecked", ()), told]
         table = _with_columns(old, {name: experiment.systems(tier, name) for name in old.datasets})
-        found = Evidence(table, {**old.header, "source": new, "rechecked": again})
+        settings = {  # those on record, and those gained since
+            name: asdict(experiment.budget(tier, name)) | known
+            for name, known in old.header["settings"].items()
+        }
+        changed = {"source": new, "settings": settings, "rechecked": again}
+        found = Evidence(table, {**old.header, **changed})
         record.must_be_current(found, tier, experiment)
         recorded = dict(iter(old.table.groupby(["dataset", "system", "seed"], observed=True)))
         answers = in_processes(_again, calls, workers or os.cpu_count() or 1, ordered=False)

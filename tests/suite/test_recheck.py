@@ -111,6 +111,16 @@ def test_a_system_may_gain_a_column_and_not_lose_or_change_one(old, monkeypatch)
     assert files(old) == before
 
 
+def test_a_budget_may_gain_a_setting(old):
+    path = old / "world" / "tiny.json"
+    head = json.loads(path.read_text())
+    whole = head["settings"]["even"].copy()
+    del head["settings"]["even"]["pause"]  # as an older budget was without
+    path.write_text(json.dumps(head))
+    assert again(old).header["settings"]["even"] == whole
+    assert records.read(old / "world", "tiny").header["settings"]["even"] == whole
+
+
 @pytest.mark.parametrize("what", ["value", "epoch"])
 def test_other_figures_do_not_stand(old, what, capsys, monkeypatch):
     own = records.read(old / "world", "tiny")

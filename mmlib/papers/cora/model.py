@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora.graphs import Augmentation, Batch, GraphBatch, SequenceBatch
 from mmlib.papers.cora.losses import contrastive, hardest, specificity
-from mmlib.papers.cora.pooling import GPO, LEAN, both_ways, padded, sinusoid
+from mmlib.papers.cora.pooling import GPO, LEAN, both_ways, padded, sinusoid, valid
 
 Form = Literal["printed", "authors"]
 PARTS = 4  # in which a BERT reads a batch
@@ -96,7 +96,8 @@ class Settings(Augmentation):
     ones, as a share of the learning rate. schedule: "step" divides the rate by ten after
     `fall` of the steps, "cosine" lets it fall to 0; either rises over the first `rise` of the
     steps. ema: decay of a running mean of the weights, which is what is evaluated; 0: none.
-    captions: how many captions of each image an epoch shows.
+    captions: how many captions of each image an epoch shows. bert_still: share of the epochs in
+    which a BERT learns nothing yet, with dropout off.
     """
 
     width: int = 1024
@@ -118,6 +119,7 @@ class Settings(Augmentation):
     epochs: int = 50
     batch: int = 128
     captions: int = 5
+    bert_still: float = 0.0
 
 
 # --- Graph attention (Section 3.3) -------------------------------------------------------------
@@ -251,17 +253,28 @@ class Standardised(nn.Module):
         if self.training and not self.known:
             rows = (values if valid is None else values[valid]).detach()
             self.mean.copy_(rows.mean(dim=0))
-            self.deviation.copy_(rows.std(dim=0, correction=0).clamp(min=1e-6))
+            deviation = rows.std(dim=0, correction=0)
+            self.deviation.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
             self.known.fill_(True)
         return (values - self.mean) / self.deviation
 
 
 class PhraseBERT(nn.Module):
-    """A phrase is the mean of BERT's states over its tokens (Section 3.2; P-Tuning v2)."""
+    """A phrase is the mean of BERT's states over its tokens (Section 3.2; P-Tuning v2).
+
+    still: nothing of it learns for now, and its dropout is off.
+    """
 
     def __init__(self, bert: BertEncoder):
         super().__init__()
         self.bert, self.even = bert, Standardised(bert.width)
+        self.still = False
+
+    def train(self, mode: bool = True) -> "PhraseBERT":
+        """Set training mode; a BERT that is still stays in evaluation mode."""
+        super().train(mode)
+        self.bert.train(mode and not self.still)
+        return self
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (U, L), lengths (U,) -> token states (U, L, width), of no meaning at padding.
@@ -271,14 +284,15 @@ class PhraseBERT(nn.Module):
         order, parts = lengths.argsort(stable=True), []
         for rows in order.chunk(PARTS):
             own = ids[rows, : int(lengths[rows[-1]])]
-            states = self.bert(own, valid_tokens(own, lengths[rows]).long())
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.still):
+                states = self.bert(own, valid(lengths[rows], own.shape[1]).long())
             parts.append(F.pad(states, (0, 0, 0, ids.shape[1] - own.shape[1])))
         return torch.cat(parts)[order.argsort()]
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (U, L), lengths (U,) -> (U, width)."""
-        valid = valid_tokens(ids, lengths)
-        return self.even(self.bert.pool(self.states(ids, lengths), valid))
+        tokens = valid(lengths, ids.shape[1])
+        return self.even(self.bert.pool(self.states(ids, lengths), tokens))
 
 
 class TokenBERT(PhraseBERT):
@@ -286,12 +300,7 @@ class TokenBERT(PhraseBERT):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Ids (B, L), lengths (B,) -> (B, L, width)."""
-        return self.even(self.states(ids, lengths), valid_tokens(ids, lengths))
-
-
-def valid_tokens(ids: Tensor, lengths: Tensor) -> Tensor:
-    """Which of ids (B, L) are no padding, (B, L) bool."""
-    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+        return self.even(self.states(ids, lengths), valid(lengths, ids.shape[1]))
 
 
 class ConceptEncoder(nn.Module):
@@ -468,12 +477,12 @@ class ImageEncoder(nn.Module):
 
     def forward(self, regions: Tensor, lengths: Tensor) -> Tensor:
         """Regions (B, n, inner) of which the first lengths[b] are valid -> images (B, D)."""
-        valid = torch.arange(regions.shape[1], device=lengths.device) < lengths[:, None]
+        there = valid(lengths, regions.shape[1])
         x = self.dropout(regions)
         # The norm sees valid regions only: in the authors' code its padding counts as well.
         inner = self.hidden(x)
-        seen = self.norm(inner[valid]).relu()
-        inner = inner.new_zeros(inner.shape).masked_scatter(valid[..., None], seen)
+        seen = self.norm(inner[there]).relu()
+        inner = inner.new_zeros(inner.shape).masked_scatter(there[..., None], seen)
         x = self.linear(x) + self.out(inner)
         if self.attention is not None:
             z = x
@@ -481,7 +490,7 @@ class ImageEncoder(nn.Module):
                 ranks = sinusoid(torch.arange(regions.shape[1], device=x.device), 16)
                 z = x + self.dropout(self.place(ranks))
             z = self.before(z)
-            x = x + self.attention(z, z, z, key_padding_mask=~valid, need_weights=False)[0]
+            x = x + self.attention(z, z, z, key_padding_mask=~there, need_weights=False)[0]
             x = x + self.back(self.forth(self.after(x)).relu())
         return self.pool(x, lengths)
 
@@ -561,15 +570,19 @@ class Matcher(nn.Module):
         return total
 
 
-def parameter_groups(model: nn.Module, rate: float, word_rate: float) -> Sequence[dict]:
+def parameter_groups(model: nn.Module, settings: Settings) -> Sequence[dict]:
     """For an optimiser: word vectors at `word_rate` times the rate of all the rest.
 
     Of a BERT only what it is to learn, at rates of its own.
     """
+    rate = settings.learning_rate
     berts = [m for m in model.modules() if isinstance(m, BertEncoder)]
     own = {id(p) for bert in berts for p in bert.parameters()}
     words = {id(m.weight): m.weight for m in model.modules()
              if isinstance(m, nn.Embedding) and id(m.weight) not in own}  # fmt: skip
     rest = [p for p in model.parameters() if id(p) not in words and id(p) not in own]
-    groups = [{"params": rest, "lr": rate}, {"params": [*words.values()], "lr": rate * word_rate}]
+    groups = [
+        {"params": rest, "lr": rate},
+        {"params": [*words.values()], "lr": rate * settings.word_rate},
+    ]
     return groups + [group for bert in berts for group in bert.parameter_groups(rate)]

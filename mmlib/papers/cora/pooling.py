@@ -8,6 +8,11 @@ from torch import Tensor, nn
 LEAN = 3.0  # of `GPO`: the largest quarter of values starts with 56 % of the weight; not searched
 
 
+def valid(lengths: Tensor, longest: int) -> Tensor:
+    """Which of a table's places hold one of the first lengths (B,) of a row, (B, longest) bool."""
+    return torch.arange(longest, device=lengths.device) < lengths[:, None]
+
+
 def sinusoid(positions: Tensor, width: int) -> Tensor:
     """Sine and cosine in turn (Section 3.1 of GPO's paper): positions (n,) -> (n, width)."""
     rates = 10000 ** (-torch.arange(0, width, 2, device=positions.device) / width)
@@ -43,8 +48,8 @@ class GPO(nn.Module):
         if self.lean is not None:
             rank = torch.arange(longest, device=lengths.device) / different[:, None]
             scores = scores - self.lean * self.temperature * rank
-        padded = torch.arange(longest, device=lengths.device) >= different[:, None]
-        return (scores.masked_fill(padded, -torch.inf) / self.temperature).softmax(dim=1)[row]
+        scores = scores.masked_fill(~valid(different, longest), -torch.inf)
+        return (scores / self.temperature).softmax(dim=1)[row]
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """(B, n, D) of which the first lengths[b] >= 1 are valid -> (B, D)."""
@@ -52,9 +57,7 @@ class GPO(nn.Module):
             raise ValueError("pooling needs at least one vector a row")
         theta = self.weights(lengths)
         features = features[:, : theta.shape[1]]
-        padded = (torch.arange(theta.shape[1], device=lengths.device) >= lengths[:, None])[
-            ..., None
-        ]
+        padded = ~valid(lengths, theta.shape[1])[..., None]
         falling = features.masked_fill(padded, -torch.inf).sort(dim=1, descending=True).values
         return (falling.masked_fill(padded, 0.0) * theta[..., None]).sum(dim=1)
 

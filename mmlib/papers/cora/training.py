@@ -35,7 +35,7 @@ from mmlib.papers.cora.graphs import (
     Texts,
     batches,
 )
-from mmlib.papers.cora.model import Matcher, Settings, System, parameter_groups
+from mmlib.papers.cora.model import Matcher, PhraseBERT, Settings, System, parameter_groups
 
 BETAS = np.linspace(0, 1, 21)  # of eq. 14
 FOLD = 1000  # images of a fold of MS-COCO's 1K test
@@ -83,9 +83,8 @@ def train(
     both = nn.ModuleList([model, mean] if mean else [model])
     kept = cast(Matcher, mean.module) if mean else model
     optimizer = torch.optim.AdamW(
-        parameter_groups(model, s.learning_rate, s.word_rate), weight_decay=s.weight_decay,
-        fused=True,
-    )  # fmt: skip
+        parameter_groups(model, s), weight_decay=s.weight_decay, fused=True
+    )
     if mean:
         optimizer.register_step_post_hook(lambda *_: mean.update_parameters(model))
     match = "caption" if system.coded else "image"
@@ -96,6 +95,9 @@ def train(
 
     def epoch(number: int) -> Iterator[tuple[Batch, bool]]:
         calm = number < s.calm * s.epochs
+        for bert in (part for part in model.modules() if isinstance(part, PhraseBERT)):
+            bert.still = number < s.bert_still * s.epochs
+            bert.train(bert.training)
         return ((batch, calm) for batch in ahead(shuffled(number)))
 
     def evaluate() -> dict[str, float]:

@@ -12,7 +12,7 @@ from scipy.stats import zscore
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora import experiment
 from mmlib.papers.cora.experiment import SYSTEMS, WITH_BERTS, budget, stages
-from mmlib.papers.cora.model import Matcher, PhraseBERT, System, TokenBERT
+from mmlib.papers.cora.model import Matcher, PhraseBERT, Standardised, System, TokenBERT
 from mmlib.papers.cora.texts import PieceReader
 from mmlib.papers.cora.training import encode, texts_of, train, train_and_score
 
@@ -134,6 +134,47 @@ def test_it_trains_and_only_what_shall_learn_moves(arrays, folder, name):
     expected = {"frozen": set(), "prompts": last, "tuned": set(given) - {"embeddings.position_ids"}}
     assert moved == expected[NAMED[name].words]
     assert (own.prefix is not None) == (NAMED[name].words == "prompts")
+
+
+@pytest.mark.parametrize("name", [name for name in READ if "frozen" not in name])
+def test_a_bert_that_is_still_does_not_learn_and_drops_nothing(arrays, folder, name):
+    given = BertEncoder.from_pretrained(folder, "frozen").bert.state_dict()
+
+    def run(still, name=name):
+        model, history = train(job(name, epochs=2, bert_still=still), arrays)
+        (own,) = [m for m in model.modules() if isinstance(m, BertEncoder)]
+        kept = own.bert.state_dict()
+        return history, all(torch.equal(kept[k], v) for k, v in given.items())
+
+    (whole, same), (half, _) = run(1.0), run(0.5)  # the half may end where it began, on dev
+    assert same
+    assert half[0] == whole[0]
+    assert half[1] != whole[1]
+    if NAMED[name].words == "tuned":
+        assert run(1.0, name.replace("BERT, tuned", "frozen BERT")) == (whole, True)
+
+
+def test_a_dimension_that_never_changes_stays_small():
+    even = Standardised(2)
+    assert even(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist() == [[-1, 0], [1, 0]]
+    assert even(torch.tensor([[2.0, 5.5]])).tolist() == [[0, 0.5]]
+
+
+def test_a_resumed_training_standardises_as_before(arrays, tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(history):
+        raise Stopped
+
+    one, path = job("Sequence, BERT, tuned", epochs=2), tmp_path / "model.pt"
+    whole, history = train(one, arrays)
+    with pytest.raises(Stopped):
+        train(one, arrays, checkpoint=path, after_epoch=stop)
+    again, resumed = train(one, arrays, checkpoint=path)
+    assert resumed == history
+    for a, b in zip(whole.state_dict().values(), again.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_an_answer_is_that_of_its_model(arrays):

@@ -563,7 +563,7 @@ def test_rows_differ_in_what_their_names_say_alone():
 def test_word_vectors_are_copied_and_learn_at_their_own_rate():
     table = torch.randn(len(WORDS), 6)
     one = Matcher(System("CORA"), TINY, 7, table)
-    rest, words = parameter_groups(one, 1e-3, 0.1)
+    rest, words = parameter_groups(one, replace(TINY, learning_rate=1e-3, word_rate=0.1))
     assert (rest["lr"], words["lr"]) == (1e-3, pytest.approx(1e-4))
     assert [tuple(p.shape) for p in words["params"]] == [(len(WORDS), 6)]
     assert {id(p) for g in (rest, words) for p in g["params"]} == {id(p) for p in one.parameters()}
