@@ -38,6 +38,11 @@ class Interval:
         """Whether effect and interval are numbers."""
         return isfinite(self.low) and isfinite(self.high)
 
+    def told(self, digits: int = 2, times: float = 1) -> str:
+        """As text, such as "+1.20 [-0.30, +2.70]"; times: 100 for percent."""
+        effect, *ends = (f"{times * x:+.{digits}f}" for x in (self.effect, self.low, self.high))
+        return f"{effect} [{', '.join(ends)}]"
+
 
 @dataclass(frozen=True)
 class Effect(Interval):

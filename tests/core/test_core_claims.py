@@ -30,6 +30,7 @@ from mmlib.core.claims import (
     stability,
     verdict,
 )
+from mmlib.core.effects import Interval
 from mmlib.core.forest import COLOURS, forest
 
 NORMAL = stats.norm.ppf(0.975)
@@ -155,6 +156,12 @@ def related(rng, clusters=60, each=9):
     x, z = rng.normal(size=(2, clusters))[:, member] + 0.5 * rng.normal(size=(2, len(member)))
     noise = rng.normal(size=clusters)[member] + rng.normal(size=len(member))
     return x, z, 3 * x + 1.5 * z + 2 * noise, member
+
+
+def test_an_interval_is_told_with_its_signs():
+    one = Interval(effect=-0.1, se=0.25, df=np.inf)
+    assert one.told() == "-0.10 [-0.59, +0.39]"
+    assert one.told(0, times=100) == "-10 [-59, +39]"
 
 
 def test_correlation_is_spearmans_with_the_error_of_a_cluster_bootstrap():

@@ -194,10 +194,6 @@ def rankings(evidence: Evidence, dataset: str) -> dict[str, tuple[str, str]]:
     return {name: term for name, term in found.items() if evidence.has(dataset, *term)}
 
 
-def _told(one: Interval, digits: int = 2) -> str:
-    return f"{one.effect:+.{digits}f} [{one.low:+.{digits}f}, {one.high:+.{digits}f}]"
-
-
 def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Mean log2 rank of each ranking, what it gains over CMCA, and as a share of the oracle's gain.
 
@@ -216,12 +212,10 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
                if len(level) > 1 else f"{level.mean():.2f}"}  # fmt: skip
         if term != base and evidence.has(dataset, *base):
             gain = gained(evidence, dataset, over(term, base))
-            row["gain over CMCA"] = _told(crossed(gain, clusters))
+            row["gain over CMCA"] = crossed(gain, clusters).told()
             if oracle is not None and crossed(oracle, clusters).low > 0:
                 share = ratio(gain, oracle, clusters)
-                row["in % of the oracle's gain"] = f"{100 * share.effect:+.0f} " + (
-                    f"[{100 * share.low:+.0f}, {100 * share.high:+.0f}]"
-                )
+                row["in % of the oracle's gain"] = share.told(0, times=100)
         rows[name + flag] = row
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–")
 
@@ -333,13 +327,10 @@ def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
     }
     for name in with_refinement(evidence, dataset):
         rows[name] = {
-            way: _told(
-                crossed(
-                    gained(evidence, dataset, over((name, metric), (name, "rank"))),
-                    evidence.clusters(dataset),
-                ),
-                3,
-            )
+            way: crossed(
+                gained(evidence, dataset, over((name, metric), (name, "rank"))),
+                evidence.clusters(dataset),
+            ).told(3)
             for way, metric in ways.items()
             if evidence.has(dataset, name, metric)
         }
@@ -419,7 +410,7 @@ def in_pools(evidence: Evidence, dataset: str) -> pd.DataFrame:
             for one in (CMCM, CMCA)
         )
         gain = without - with_them if metric == "MedR" else with_them - without
-        found[metric] = _told(over_seeds(gain)) if len(gain) > 1 else f"{gain[0]:+.2f}"
+        found[metric] = over_seeds(gain).told() if len(gain) > 1 else f"{gain[0]:+.2f}"
     return pd.DataFrame({f"{CMCM.system} over {CMCA.system}": found}).T
 
 
@@ -430,7 +421,7 @@ def contrasts(evidence: Evidence, dataset: str) -> pd.DataFrame:
         terms = over((better.system, "rank"), (worse.system, "rank"))
         if all(evidence.has(dataset, *term) for term in terms):
             effect = crossed(gained(evidence, dataset, terms), evidence.clusters(dataset))
-            row = {"against": f"{better.system} − {worse.system}", "gain": _told(effect)}
+            row = {"against": f"{better.system} − {worse.system}", "gain": effect.told()}
             rows[name] = row
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -449,13 +440,13 @@ def singles(evidence: Evidence, dataset: str) -> pd.DataFrame:
             continue
         own = [gained(evidence, dataset, over((s, "rank"), (CMCA.system, "rank"))) for s in systems]
         for c, values in zip(names, own, strict=True):
-            rows[c][label] = _told(crossed(values, evidence.clusters(dataset)))
+            rows[c][label] = crossed(values, evidence.clusters(dataset)).told()
         gains[label] = np.array([values.mean(axis=1) for values in own])  # (C, seeds)
     table = pd.DataFrame.from_dict(rows, orient="index")
     for label, table_of in gains.items():
         each = [float(np.corrcoef(rate, of_seed)[0, 1]) for of_seed in table_of.T]
         if len(each) > 1:
-            table.loc["correlation with the rate", label] = _told(over_seeds(each))
+            table.loc["correlation with the rate", label] = over_seeds(each).told()
     return table.fillna("–")
 
 
@@ -474,7 +465,7 @@ def by_relation(evidence: Evidence, dataset: str) -> pd.DataFrame:
                 level = np.log2(evidence.values(dataset, *term))[:, holds]
                 row[name] = round(float(level.mean()), 2)
         gain = gained(evidence, dataset, over((CMCM.system, REFINED), (CMCA.system, "rank")))
-        row["gain"] = _told(crossed(gain[:, holds], evidence.clusters(dataset)[holds]))
+        row["gain"] = crossed(gain[:, holds], evidence.clusters(dataset)[holds]).told()
         rows[c] = row
     return pd.DataFrame.from_dict(rows, orient="index")
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from mmlib import scenegraph
 from mmlib.core import plots
-from mmlib.core.claims import Effect, crossed
+from mmlib.core.claims import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import KS, rank_images_and_captions
 from mmlib.core.tables import mean_and_deviation
@@ -369,11 +369,7 @@ def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
     if len(rows) == len(BERT):
         found.loc["mean"] = found.sum() / len(BERT)
     clusters = evidence.clusters(dataset)
-    return found.map(lambda values: _told(crossed(values, clusters)))
-
-
-def _told(one: Effect) -> str:
-    return f"{one.effect:+.0f} [{one.low:+.0f}, {one.high:+.0f}]"
+    return found.map(lambda values: crossed(values, clusters).told(0))
 
 
 def _right(hits: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
@@ -479,7 +475,7 @@ def by_attributes(evidence: Evidence, dataset: str, most: int = 3) -> pd.DataFra
         if {BAG.system, other} <= hits.keys():
             lead = hits[BAG.system] - hits[other]
             rows[f"{BAG.system} − {other}"] = {
-                c: _told(crossed(lead[:, said == n], clusters[said == n]))
+                c: crossed(lead[:, said == n], clusters[said == n]).told(0)
                 for n, c in columns.items()
             }
     return pd.DataFrame.from_dict(rows, orient="index")

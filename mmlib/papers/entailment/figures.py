@@ -286,8 +286,7 @@ def gains_table(
         for metric in metrics:
             if evidence.has(dataset, a, metric) and evidence.has(dataset, b, metric):
                 one, other = (evidence.values(dataset, name, metric) for name in (a, b))
-                e = over_images(evidence, one - other)
-                row[metric] = f"{e.effect:+.2f} [{e.low:+.2f}, {e.high:+.2f}]"
+                row[metric] = over_images(evidence, one - other).told()
         if row:
             rows[title] = row
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–")
