@@ -5,17 +5,17 @@ python ci/recheck.py 03 --tier flickr8k --epochs 1 trainings stop after so many 
 python ci/recheck.py 03 --datasets world           what is of other data sets leaves the record
 
 Of each data set a seed is run again that this machine, or one of the same arithmetic, has recorded;
-each value and each epoch must be the recorded one, to the last bit. Then the record gets the hash
-of this code, what systems have gained in columns and budgets in settings since, and in its header,
-under "rechecked", what was run again. Else it stays as it is, and the exit status is 1. Jobs that
-measure time are left out, as are systems that are not on record.
+each value and each epoch that is run must be the recorded one, to the last bit. Then the record
+gets the hash of this code, what systems have gained in columns and budgets in settings since, and
+in its header, under "rechecked", what was run again. Else it stays as it is, and the exit status is
+1. Jobs that measure time are left out, as are systems that are not on record.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,8 +75,8 @@ def recheck(
         told |= {"jobs": len(calls), "epochs": epochs or "all", **({"left": left} if left else {})}
         again = [*old.header.get("rechecked", ()), told]
         table = _with_columns(old, {name: experiment.systems(tier, name) for name in old.datasets})
-        settings = {  # those on record, and those gained since
-            name: asdict(experiment.budget(tier, name)) | known
+        settings = {
+            name: _with_settings(known, experiment.budget(tier, name), epochs)
             for name, known in old.header["settings"].items()
         }
         changed = {"source": new, "settings": settings, "rechecked": again}
@@ -169,6 +169,19 @@ def _with_columns(
         new = pd.Series([of.get(key) for key in keys], index=table.index, dtype=object)
         table = table.assign(**{name: new if kept is None else kept.where(kept.notna(), new)})
     return canonical(table)
+
+
+def _with_settings(known: Mapping[str, Any], budget: Any, epochs: int) -> dict[str, Any]:
+    """The settings on record, and those that the budget has gained.
+
+    Raises DataError for a gained one that is not at its default where only some epochs are run:
+    it may act later.
+    """
+    gained = {field: own for field, own in asdict(budget).items() if field not in known}
+    usual = {field.name: field.default for field in fields(budget)}
+    if epochs and (new := sorted(f for f, own in gained.items() if own != usual[f])):
+        raise DataError(f"a budget has gained {', '.join(new)}: run all epochs again")
+    return {**known, **gained}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

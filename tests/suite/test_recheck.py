@@ -111,14 +111,29 @@ def test_a_system_may_gain_a_column_and_not_lose_or_change_one(old, monkeypatch)
     assert files(old) == before
 
 
-def test_a_budget_may_gain_a_setting(old):
+def test_a_budget_may_gain_a_setting_that_moves_nothing(old, monkeypatch):
     path = old / "world" / "tiny.json"
-    head = json.loads(path.read_text())
-    whole = head["settings"]["even"].copy()
-    del head["settings"]["even"]["pause"]  # as an older budget was without
-    path.write_text(json.dumps(head))
+
+    def without(setting):
+        head = json.loads(path.read_text())
+        whole = head["settings"]["even"].copy()
+        del head["settings"]["even"][setting]  # as an older budget was without
+        path.write_text(json.dumps(head))
+        return whole
+
+    whole = without("pause")
     assert again(old).header["settings"]["even"] == whole
     assert records.read(old / "world", "tiny").header["settings"]["even"] == whole
+    monkeypatch.setattr(recheck, "source_hash", lambda *modules: "newest")
+    without("epochs")
+    longer = tiny_jobs.room({"even": Settings(epochs=4)})
+    monkeypatch.setattr(record, "room", longer)
+    before = files(old)
+    with pytest.raises(DataError, match="other figures than are on record"):
+        again(old)
+    with pytest.raises(DataError, match="a budget has gained epochs: run all epochs again"):
+        again(old, epochs=1)
+    assert files(old) == before
 
 
 @pytest.mark.parametrize("what", ["value", "epoch"])

@@ -4,7 +4,8 @@ Declared before the recorded run, but for three changes after the world's six se
 C6 was what is C6b now, an interaction that the paper does not show; C7 held a reranked single
 model, which the paper does not have; C10 pooled three ways as if they shared no trainings (20 [12,
 28]). After ten seeds (21 [11, 32]) the states of a BERT were standardised, and C10's trainings in
-the world recorded anew. C2b, C5b and C6b are controls that the paper does not run.
+the world recorded anew; on Flickr8k they were settled after a first try with one seed. C2b, C5b and
+C6b are controls that the paper does not run.
 
 A smallest effect of interest of 2 points of RSUM is the least that the paper gains by averaging two
 seeds, which anyone can have without a new idea.

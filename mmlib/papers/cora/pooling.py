@@ -9,7 +9,7 @@ LEAN = 3.0  # of `GPO`: the largest quarter of values starts with 56 % of the we
 
 
 def valid(lengths: Tensor, longest: int) -> Tensor:
-    """Which of a table's places hold one of the first lengths (B,) of a row, (B, longest) bool."""
+    """A mask (B, longest) of bool: row b is True at its first lengths[b] places."""
     return torch.arange(longest, device=lengths.device) < lengths[:, None]
 
 
