@@ -6,6 +6,7 @@ python ci/ledger.py check    exit status 1 where docs/ledger.md says something e
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     named = len(groups) > 1 or (len(found.datasets) == 1 and tier != "world")
     command = "`, `".join(
         f"mmlib record {number} --tier {tier} --seeds {seeds}"
-        + f" --datasets {','.join(names)}" * named
+        + f" --datasets {shlex.join(names)}" * named
         for seeds, names in groups.items()
     )
     minutes = found.header["cpu_seconds"] / 60

@@ -48,12 +48,14 @@ def check_paired(
                 return {**told, "comparable": False, "why": why, "figures": []}
             else:
                 width = max(ROUNDING, spread(means.to_numpy()) if apart is None else apart)
+        # Of what is written down, so that whoever reads it again decides the same.
+        value, expected, width = (round(x, 3) for x in (value, expected, width))
         within = bool(abs(value - expected) <= width)
         figures.append(
             {"figure": f"{dataset}/{system}/{metric}, seed {seed}", "within": within,
-             "value": round(value, 3) if np.isfinite(value) else None,
-             "expected": round(expected, 3) if np.isfinite(expected) else None,
-             "tolerance": round(width, 3)}
+             "value": value if np.isfinite(value) else None,
+             "expected": expected if np.isfinite(expected) else None,
+             "tolerance": width}
         )  # fmt: skip
     return {**told, "comparable": True, "why": "", "figures": figures}
 

@@ -36,14 +36,15 @@ def table_rows(
         reader = csv.reader(
             file, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
         )
-        header = next(reader, [])
-        sound = set(columns) <= set(header) if more else header == list(columns)
-        if not sound:
-            what = f"the columns are {header}, not {list(columns)}"
-            yield 1, None, [Problem(path, 1, what, mend)]
-            return
-        row = reader.line_num + 1
+        row = 1
         try:
+            header = next(reader, [])
+            sound = set(columns) <= set(header) if more else header == list(columns)
+            if not sound:
+                what = f"the columns are {header}, not {list(columns)}"
+                yield 1, None, [Problem(path, 1, what, mend)]
+                return
+            row = reader.line_num + 1
             for values in reader:
                 if defect := _defect(values, header):
                     yield row, None, [Problem(path, row, defect, mend)]

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import csv
 import signal
 import sys
 from collections.abc import Sequence
@@ -76,9 +75,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
     _add_paper(record)
     record.add_argument("--seeds", type=int, default=20, metavar="N", help="0 to N-1 (default: 20)")
-    record.add_argument(
-        "--datasets", default="", metavar="A,B", help="only these; quote a name with a comma"
-    )
+    record.add_argument("--datasets", nargs="+", default=(), metavar="NAME", help="only these")
     record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
     record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
     record.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
@@ -157,7 +154,10 @@ def _run(args: argparse.Namespace) -> int:
 
 def _add_paper(command: argparse.ArgumentParser) -> None:
     """What `record` and `judge` have in common."""
-    command.add_argument("number", metavar="NUMBER", help="of the paper's notebook, such as 04")
+    command.add_argument(
+        "number", metavar="NUMBER", help="of the paper's notebook, such as 04",
+        type=lambda number: number.zfill(2),
+    )  # fmt: skip
     command.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
     command.add_argument("--evidence", type=Path, metavar="DIR", help="default: evidence/")
 
@@ -174,16 +174,11 @@ def _record(args: argparse.Namespace) -> int:
     found = record.record(
         args.number, args.tier, range(args.seeds),
         device=args.device if args.cluster else pick_device(args.device),
-        datasets=_names(args.datasets), workers=args.workers, cluster=args.cluster,
+        datasets=args.datasets, workers=args.workers, cluster=args.cluster,
         replace=args.replace, folder=args.evidence,
     )  # fmt: skip
     print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
     return 0
-
-
-def _names(listing: str) -> tuple[str, ...]:
-    """Names between commas; one that has a comma itself stands in quotes."""
-    return tuple(filter(None, map(str.strip, next(csv.reader([listing], skipinitialspace=True)))))
 
 
 def _judge(args: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir, header
 from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer
 from mmlib.core.regression import ROUNDING, check_paired, noise, spread
+from mmlib.suite import outcomes
 
 LEVELS = {"a": 50.0, "b": 60.0, "c": 60.1, "closed": 55.0}
 RECORDED = evidence_dir() / "world" / "links.parquet"
@@ -176,6 +177,15 @@ def test_two_trainings_lie_apart_by_less_than_the_spread_in_999_of_1000():
     draws = rng.normal(size=(4000, 12))
     outside = [abs(one[-1] - one[-2]) > spread(one[:10]) for one in draws]
     assert np.mean(outside) < 0.004
+
+
+def test_what_is_written_down_says_the_same_as_the_verdict(monkeypatch):
+    evidence = made_up()
+    monkeypatch.setattr(regression, "spread", lambda means: 0.44551)
+    for far in np.linspace(0.4440, 0.4470, 31):
+        value = float(means(evidence, "even", "b")[0] + far)
+        told = check_paired({("even", "b", 0, "AUC"): value}, evidence, {})["figures"][0]
+        assert told["within"] is outcomes.within(told["value"], told["expected"], told["tolerance"])
 
 
 def test_no_number_and_what_was_not_recorded_are_outside():

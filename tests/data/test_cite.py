@@ -83,6 +83,12 @@ def test_a_bad_row_is_named_with_the_mend(small, bad, message):
     assert "mmlib data get cite" in str(caught.value)
 
 
+def test_a_header_whose_quotation_mark_swallows_the_file_is_named(small):
+    (small / "data.csv").write_text('"' + "x" * (csv.field_size_limit() + 1))
+    with pytest.raises(DataError, match="line 1: cannot be read: field larger"):
+        cite.load(small)
+
+
 def test_a_bad_file_is_named(small):
     path = small / "data.csv"
     path.write_text(path.read_text().replace("q5_resp", "q5"))

@@ -254,18 +254,18 @@ def test_course_knows_two_versions(lessons, tmp_path, capsys):
     assert "invalid choice: 'teacher'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("listing", "names"),
-    [
-        ("", ()),
-        ("coco", ("coco",)),
-        (" coco, story,", ("coco", "story")),
-        ('"Clue-like, signal 0", CITE-like', ("Clue-like, signal 0", "CITE-like")),
-    ],
-)
-def test_record_takes_names_with_blanks_and_commas(monkeypatch, capsys, listing, names):
+@pytest.mark.parametrize("names", [[], ["coco"], ["Clue-like, signal 0, telling 0", "CITE-like"]])
+def test_record_takes_names_with_blanks_and_commas(monkeypatch, capsys, names):
     told = {}
     found = SimpleNamespace(seeds=[0], header={"cpu_seconds": 0})
     monkeypatch.setattr(record, "record", lambda *args, **more: told.update(more) or found)
-    assert cli.main(["record", "04", "--seeds", "1", "--datasets", listing]) == 0
-    assert told["datasets"] == names
+    options = ["--datasets", *names] if names else []
+    assert cli.main(["record", "04", "--seeds", "1", *options]) == 0
+    assert list(told["datasets"]) == names
+
+
+def test_a_paper_may_be_named_without_its_leading_zero(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(record, "write_judgement", lambda *args: asked.append(args[0]) or "")
+    assert cli.main(["judge", "4", "--out", str(tmp_path)]) == 0
+    assert asked == ["04"]

@@ -23,6 +23,7 @@ MODULES = ("mmlib.papers.cora.training", "mmlib.papers.cora.baselines")
 
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
+LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
 CAPTIONS, QUERY_TIME = "Captions", "Query time"
 # How collections end that a BERT reads, or whose main systems are trained longer.
 WITH_BERT, LONGER = "_bert", "_long"

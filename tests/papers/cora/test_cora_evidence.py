@@ -56,9 +56,9 @@ def test_every_claim_but_berts_is_tested(evidence):
 def test_claims_are_differences_of_rsum(evidence):
     c1 = effects(evidence, "C1")
     assert list(c1) == [
-        "world: HARD + CON − HARD", "world: HARD + CON − CON", "world: CORA − HARD + CON"
+        "world: (HARD + CON) − HARD", "world: (HARD + CON) − CON", "world: CORA − (HARD + CON)"
     ]  # fmt: skip
-    assert c1["world: HARD + CON − HARD"].effect == pytest.approx(
+    assert c1["world: (HARD + CON) − HARD"].effect == pytest.approx(
         rsum(evidence, "HARD + CON") - rsum(evidence, "HARD")
     )
     gap = (rsum(evidence, "CORA") - rsum(evidence, "Two-step + FC")) / 2
@@ -77,7 +77,8 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
     [c10] = effects(found, "C10").values()
     assert c10.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
     told = figures.gains_of_bert(found, "world_bert")
-    assert list(told.index) == [*ways, "mean"]
+    learnt = [f"{way} − {ways[0]}" for way in ways[1:]]
+    assert list(told.index) == [*ways, "mean", *learnt]
     for column, one in (("added to the sequence", "Sequence"), ("added to CORA", "CORA")):
         for way in ways:
             added = (seeds[f"{one}, {way}"] - seeds[one]).mean()
@@ -89,6 +90,18 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
         assert list(part.index) == left
     gap = (seeds["CORA, BERT, tuned"] - seeds["Sequence, BERT, tuned"]).mean()
     assert told.at["BERT, tuned", "CORA − sequence"].startswith(f"{gap:+.0f} [")
+    learnt = (seeds["CORA, BERT, tuned"] - seeds["CORA, frozen BERT"]).mean()
+    row = "BERT, tuned − frozen BERT"
+    assert told.at[row, "added to CORA"].startswith(f"{learnt:+.0f} [")
+
+
+def test_what_is_kept_of_parse_errors_is_held_against_the_line_of_c8(evidence):
+    told = figures.parse_effects(evidence, "world")
+    own = evidence.means("world", "CORA", "RSUM").to_numpy()
+    for kind, rate in told.index:
+        hurt = evidence.means("world", "CORA", f"RSUM, {kind} {rate} %").to_numpy()
+        kept = told.at[(kind, rate), "kept beyond 97%"]
+        assert kept.startswith(f"{(hurt - 0.97 * own).mean():+.1f} [")
 
 
 def test_leads_say_in_what_two_systems_differ(evidence):
