@@ -55,13 +55,13 @@ def paper_values(name: str, table: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")[printed["columns"]]
 
 
-def mean_and_deviation(values: pd.Series, digits: int = 1) -> str:
+def mean_and_deviation(values: pd.Series) -> str:
     """Mean ± standard deviation of a figure over seeds; without the latter where all are equal."""
     spread = values.std()
-    return f"{values.mean():.{digits}f}" + (f" ± {spread:.{digits}f}" if spread > 1e-6 else "")
+    return f"{values.mean():.1f}" + (f" ± {spread:.1f}" if spread > 1e-6 else "")
 
 
-def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataFrame:
+def beside(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Our results beside the paper's: a row a system, a column pair (paper, ours) a metric.
 
     ours: columns system, metric, seed, value (one data set). A cell of ours is the mean over
@@ -71,7 +71,7 @@ def beside(ours: pd.DataFrame, paper: pd.DataFrame, digits: int = 1) -> pd.DataF
     for metric in paper.columns:
         own = ours[ours.metric == metric].groupby("system").value
         columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))
-        columns[metric, "ours"] = own.agg(mean_and_deviation, digits=digits)
+        columns[metric, "ours"] = own.agg(mean_and_deviation)
     table = pd.DataFrame(columns)
     order = [*paper.index, *(s for s in table.index if s not in paper.index)]
     return table.reindex(order).astype(object).fillna("–")

@@ -105,9 +105,7 @@ class Detector(nn.Module):
         return boxes, torch.cat([scores[chosen], scores.new_zeros(len(whole))])
 
 
-def load_detector(
-    weights: str | Path | None = None, seed: int = 0, side: int = 800, count: int = COUNT
-) -> Detector:
+def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 800) -> Detector:
     """A frozen Faster R-CNN (ResNet-50, feature pyramid) in evaluation mode.
 
     weights: None for torchvision's MS-COCO weights (its cache, else downloaded and checked), a
@@ -140,7 +138,7 @@ def load_detector(
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.eps = 0.0  # what the published weights were trained with
-    return Detector(network, count).eval().requires_grad_(False)
+    return Detector(network).eval().requires_grad_(False)
 
 
 def _default_weights() -> Any:

@@ -277,9 +277,9 @@ def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> 
     return merged | ({"mixed": {k: sorted(v) for k, v in mixed.items()}} if mixed else {})
 
 
-def judge_paper(number: str, tier: str, folder: Path | None = None) -> list[Judged]:
+def judge_paper(number: str, tier: str) -> list[Judged]:
     """Every claim of a paper, judged from its evidence alone. Raises DataError, see `read`."""
-    return _judged(number, read(number, tier, folder))
+    return _judged(number, read(number, tier))
 
 
 def _judged(number: str, found: Evidence) -> list[Judged]:
