@@ -11,8 +11,10 @@ test, or testall:
 CORA's (Pham et al., CVPR 2024) has `region_feats/{split}/part{row // 5000}/{row}.npy` in place of
 the array, and `scene_graph/{split}.json`.
 
-Karpathy's split files (`mmlib.data.karpathy`), with a feature file whose ids are the names of
-the photographs, such as `mmlib data features` writes.
+Karpathy's: one `dataset_*.json` (`mmlib.data.karpathy`) and one `features/*_ims.npy`, whose ids are
+the names of the photographs, as `mmlib data features` writes it.
+
+In each of them photographs may lie in `images/` or `Images/`.
 """
 
 import json
@@ -66,25 +68,15 @@ def find(*names: str) -> Path:
     raise DataError(f"no folder of region features named {' or '.join(names)} ({where})")
 
 
-def load(
-    folder: Path,
-    split: str,
-    *,
-    features: Path | None = None,
-    images: Path | None = None,
-    packed: Path | None = None,
-) -> Precomputed:
+def load(folder: Path, split: str) -> Precomputed:
     """One split of a folder in any of the three layouts (see the module's text).
 
-    folder: for Karpathy's layout also the `dataset_*.json` itself.
     split: "train", "val" (or "dev"), "test", or "testall" (all 5,000 test images of MS-COCO).
-    features: the feature file of Karpathy's layout; default: the only `features/*_ims.npy`.
-    images: folder of the photographs; default: `images/` or `Images/` in the folder.
-    packed: folder for the packed features; default: beside those that are packed.
 
     The arrays of SCAN's layout hold an image once, or once for each caption; the latter are read
-    as one image each. The other layouts are packed once into an array in the split's order, to be
-    memory-mapped from then on; the packing shows its progress and goes on after an interruption.
+    as one image each. The other layouts are packed once into an array in the split's order, beside
+    what is packed, to be memory-mapped from then on; the packing shows its progress and goes on
+    after an interruption.
 
     Image ids are names of photographs where these are known, else the identifiers. Values are not
     read, so that a large file opens at once: `mmlib data check region_features` reads all of them.
@@ -92,10 +84,10 @@ def load(
     Raises DataError that names the file, the row and the mend.
     """
     written, split = _file_split(split), "val" if split == "dev" else split
-    if folder.is_file() or not (folder / f"{written}_caps.txt").is_file():
-        return _karpathy(_split_file(folder, written), split, features, images, packed)
+    if not (folder / f"{written}_caps.txt").is_file():
+        return _karpathy(_split_file(folder, written), split)
     texts = _Texts(folder, written)
-    array = open_array(texts.ims) if texts.scan else _packed_files(texts, packed)
+    array = open_array(texts.ims) if texts.scan else _packed_files(texts)
     each, step = texts.divide(array)
     ids, files = texts.image_ids(each)
     starts = range(0, len(texts.captions), each)
@@ -106,7 +98,7 @@ def load(
             ids=ids,
             captions=tuple(tuple(texts.captions[start : start + each]) for start in starts),
             features=_regions(array)[::step],
-            open_image=_opener(texts.folder, images, files),
+            open_image=_opener(texts.folder, files),
         ),
         texts.graphs,
     )
@@ -345,10 +337,10 @@ class _FileRows:
         return values
 
 
-def _packed_files(texts: _Texts, folder: Path | None) -> np.ndarray:
+def _packed_files(texts: _Texts) -> np.ndarray:
     files = _FileRows(texts)
     images = [(str(row), files.path(row)) for row in range(len(files))]
-    out = (folder or texts.files.parent) / f"{texts.name}.npy"
+    out = texts.files.parent / f"{texts.name}.npy"
     return _packed(images, out, files.read, files.shape[1:], files.dtype, {"packed": texts.name})
 
 
@@ -380,27 +372,25 @@ def _regions(array: np.ndarray) -> np.ndarray:
 
 
 def _split_file(folder: Path, written: str) -> Path:
-    """The `dataset_*.json` that `folder` is or holds."""
-    found = [folder] if folder.is_file() else sorted(folder.glob("dataset_*.json"))
+    """The `dataset_*.json` in a folder."""
+    found = sorted(folder.glob("dataset_*.json"))
     if len(found) == 1:
         return found[0]
     if found:
-        raise DataError(f"{folder}: holds {len(found)} files dataset_*.json (name one of them)")
+        raise DataError(f"{folder}: holds {len(found)} files dataset_*.json (leave one)")
     raise DataError(
         f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
         "(data/README.md, region_features, shows the layouts)"
     )
 
 
-def _karpathy(
-    path: Path, split: str, features: Path | None, images: Path | None, packed: Path | None
-) -> Precomputed:
+def _karpathy(path: Path, split: str) -> Precomputed:
     name, found = karpathy.read_split(path, split)
     ids = tuple(image.name for image in found)
-    store = open_features(features or _only_features(path.parent / "features"))
+    store = open_features(_only_features(path.parent / "features"))
     array = _packed(
         [(each, store.path) for each in ids],
-        (packed or store.path.parent) / f"{store.path.stem}.{name}_{split}.npy",
+        store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
         lambda each, _: store.rows([each])[0],
         _regions(store.array).shape[1:],
         store.array.dtype,
@@ -413,7 +403,7 @@ def _karpathy(
             ids=ids,
             captions=tuple(image.captions for image in found),
             features=array,
-            open_image=_opener(path.parent, images, ids),
+            open_image=_opener(path.parent, ids),
         )
     )
 
@@ -422,33 +412,31 @@ def _only_features(folder: Path) -> Path:
     found = sorted(folder.glob("*_ims.npy"))
     if len(found) != 1:
         what = f"{len(found)} files *_ims.npy"
-        raise DataError(f"{folder}: {what} (make one with `mmlib data features`, or name it)")
+        raise DataError(f"{folder}: {what} (make one with `mmlib data features`, or leave one)")
     return found[0]
 
 
 # Photographs -------------------------------------------------------------------------------------
 
 
-def _opener(
-    folder: Path, images: Path | None, files: Sequence[str] | None
-) -> Callable[[int], Image.Image]:
-    """Row -> its photograph, wherever in the folder of photographs it lies."""
+def _opener(folder: Path, files: Sequence[str] | None) -> Callable[[int], Image.Image]:
+    """Row -> its photograph, wherever in the folder's photographs it lies."""
 
     def open_image(row: int) -> Image.Image:
         if files is None:
             what = "is missing, so that the photographs' names are not known"
             raise DataError(Problem(folder / "id_mapping.json", None, what, "get it too"))
-        for path in _places(folder, images, files[row]):
+        for path in _places(folder, files[row]):
             if path.is_file():
                 return open_rgb(path)
-        where = folder / "images" if images is None else images
-        raise DataError(Problem(where / files[row], None, "no such image", "put it there"))
+        raise DataError(
+            Problem(folder / "images" / files[row], None, "no such image", "put it there")
+        )
 
     return open_image
 
 
-def _places(folder: Path, images: Path | None, name: str) -> Iterator[Path]:
-    roots = (folder / "images", folder / "Images") if images is None else (images,)
-    for root in roots:
+def _places(folder: Path, name: str) -> Iterator[Path]:
+    for root in (folder / "images", folder / "Images"):
         for part in (".", "train2014", "val2014"):  # MS-COCO's own folders
             yield root / part / name

@@ -143,9 +143,6 @@ def test_photographs(tmp_path, mapping, place):
         data.open_image(2)
     write_photographs(folder / place, data.ids)
     assert data.open_image(2).getpixel((3, 3))[0] == pytest.approx(120, abs=5)
-    (folder / place).rename(tmp_path / "elsewhere")
-    data = load(folder, "test", images=tmp_path / "elsewhere").images
-    assert data.open_image(1).size == (8, 6)
 
 
 def malformed(folder, **parts):
@@ -251,16 +248,14 @@ def test_files_are_packed_once(tmp_path, small_parts, monkeypatch):
     assert np.array_equal(load(folder, "test").images.features, FEATURES)
 
 
-def test_packing_elsewhere_and_after_an_interruption(tmp_path, small_parts, monkeypatch):
-    folder, packed = write_cora(tmp_path / "f30k"), tmp_path / "packed"
+def test_packing_after_an_interruption(tmp_path, small_parts, monkeypatch):
+    folder = write_cora(tmp_path / "f30k")
     with monkeypatch.context() as patch:
         patch.setattr(extraction.Work, "write", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            load(folder, "test", packed=packed)
-    assert not (packed / "test.npy").exists()
-    assert np.array_equal(load(folder, "test", packed=packed).images.features, FEATURES)
-    assert (packed / "test.npy").exists()
+            load(folder, "test")
     assert not (folder / "region_feats/test.npy").exists()
+    assert np.array_equal(load(folder, "test").images.features, FEATURES)
 
 
 def test_files_for_each_caption(tmp_path, small_parts):
@@ -358,12 +353,24 @@ def test_karpathy(tmp_path, monkeypatch):
     assert data.features[:, 1, 1].tolist() == [1, 2, 4]
     assert data.open_image(0).size == (8, 6)
     monkeypatch.setattr(precomputed, "fill", None)  # packed by now
-    assert load(folder / "dataset_coco.json", "train").images.features[2, 0, 0] == 4
+    assert load(folder, "train").images.features[2, 0, 0] == 4
     monkeypatch.undo()
-    before = sorted((folder / "features").iterdir())
-    other = load(folder, "test", packed=tmp_path / "packed").images
-    assert other.features[:, 0, 0].tolist() == [0, 5]
-    assert sorted((folder / "features").iterdir()) == before
+    assert load(folder, "test").images.features[:, 0, 0].tolist() == [0, 5]
+
+
+def test_photographs_and_features_of_ones_own_are_found_as_region_features_are(
+    tmp_path, monkeypatch
+):
+    made = write_karpathy(tmp_path / "made", "flickr30k")
+    write_photographs(made / "Images", NAMES)
+    (tmp_path / "f30k").mkdir()
+    for part in ("dataset_flickr30k.json", "features", "Images"):
+        (tmp_path / "f30k" / part).symlink_to(made / part)
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    for split, rows in (("train", [1, 2, 4]), ("dev", [3, 6]), ("test", [0, 5])):
+        data = load(precomputed.find("f30k"), split).images
+        assert data.features[:, 0, 0].tolist() == rows
+        assert data.open_image(0).size == (8, 6)
 
 
 def test_karpathy_names_what_is_ambiguous_or_missing(tmp_path):
@@ -371,22 +378,23 @@ def test_karpathy_names_what_is_ambiguous_or_missing(tmp_path):
     write_karpathy(folder, "flickr30k")
     with pytest.raises(DataError, match="holds 2 files dataset_"):
         load(folder, "test")
+    (folder / "dataset_flickr30k.json").unlink()
     np.save(folder / "features/more_ims.npy", FEATURES)
     with pytest.raises(DataError, match=r"features: 2 files \*_ims\.npy"):
-        load(folder / "dataset_coco.json", "test")
-    file = folder / "features/own_ims.npy"
-    assert len(load(folder / "dataset_coco.json", "test", features=file).images.ids) == 2
+        load(folder, "test")
+    (folder / "features/more_ims.npy").unlink()
+    assert len(load(folder, "test").images.ids) == 2
     with pytest.raises(DataError, match="no split 'testall'"):
-        load(folder / "dataset_coco.json", "testall")
+        load(folder, "testall")
     write_karpathy(folder, images=[{**entry(0, "test"), "filename": "other.jpg"}])
     with pytest.raises(DataError, match="was made with other settings"):
-        load(folder / "dataset_coco.json", "test", features=file)
+        load(folder, "test")
     with pytest.raises(DataError, match="no image of the split 'val'"):
-        load(folder / "dataset_coco.json", "val", features=file)
+        load(folder, "val")
     for path in (folder / "features").glob("own_ims.coco*"):
         path.unlink()
     with pytest.raises(DataError, match=r"no features for image 'other\.jpg'"):
-        load(folder / "dataset_coco.json", "test", features=file)
+        load(folder, "test")
 
 
 @pytest.mark.parametrize(
