@@ -34,7 +34,7 @@ GROUPS = {
     "undecided": "The run cannot tell. *Detectable* is the effect that it would have decided in "
     "four runs of five; *seeds needed*, how many seeds decide the smallest effect of interest as "
     "often; *none would do*: only more test items, or more parts, help.",
-    "not tested": "There was nothing to compare, or a control that learnt nothing.",
+    "not tested": "This run cannot ask; the reason is given.",
 }
 COLUMNS = [
     "claim", "the paper", "tested by", "effect, 95 % interval", "smallest of interest", "parts"
@@ -63,8 +63,8 @@ ci/ledger.py write` makes this page from the records, and `make lint` holds it t
 The effect of a claim is pooled over its parts (data sets or pairs of them), or, where every part \
 counts by itself, that of the part with the lowest interval, which is named; *sd* is the estimated \
 spread of the true effects between parts. *Another verdict* is the share of halves of the seeds \
-that give another verdict (not given below four seeds); what needs no training was measured once, \
-so there it says nothing (02 C10 and C11, 03 C11, 04 C12). The rule stands [below](#the-rule). \
+that give another verdict (not given below four seeds, nor for what needs no training and was \
+*measured once*). The rule stands [below](#the-rule). \
 Systems and measures are explained in the notebooks, which the numbers lead to, common words in \
 the [glossary](../notebooks/00_start_here.ipynb) (section 11). How far to trust a number: \
 [README](../README.md#honest-limits).
@@ -81,7 +81,7 @@ class Entry:
 
     notebook: str
     tier: str
-    seeds: int
+    seeds: int  # 0: measured once
     verdict: str
     cells: Mapping[str, str]
     level: float  # see `lost_at`
@@ -118,8 +118,9 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     looks = LOOKS.get((number, tier), (len(found.seeds),))
     entries = [
         Entry(
-            notebook, tier, len(_seeds(one, found)), one.verdict, _judged_cells(one, row, found),
-            lost_at(one), POCOCK[len(looks) if _hangs_on_seeds(one) else 1],
+            notebook, tier, 0 if _once(one, found) else len(_seeds(one, found)), one.verdict,
+            _judged_cells(one, row, found), lost_at(one),
+            POCOCK[len(looks) if _hangs_on_seeds(one) else 1],
         )
         for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
     ]  # fmt: skip
@@ -192,6 +193,15 @@ def _hangs_on_seeds(one: claims.Judged) -> bool:
     return one.pooled is not None and any(part.per_seed for part in one.pooled.parts.values())
 
 
+def _once(one: claims.Judged, found: Evidence) -> bool:
+    """Whether half of the seeds give a claim's effect to the last bit: it needs no training."""
+    seeds = _seeds(one, found)
+    if one.pooled is None or len(seeds) < 2:
+        return False
+    first = claims.judge(one.claim, found, seeds[: len(seeds) // 2]).pooled
+    return first is not None and (first.effect, first.se) == (one.pooled.effect, one.pooled.se)
+
+
 def _seeds(one: claims.Judged, found: Evidence) -> list[int]:
     """The seeds a claim rests on: of its parts' data sets, which their names begin with."""
     parts = one.pooled.parts if one.pooled else ()
@@ -209,8 +219,8 @@ def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -
     if one.pooled:
         parts = str(len(one.pooled.parts))
         parts += f", sd {row['sd between parts']}" if len(one.pooled.parts) > 1 else ""
-    other = ""
-    if one.verdict in claims.DECIDED:
+    other = "measured once" if _once(one, found) else ""
+    if one.verdict in claims.DECIDED and not other:
         share = claims.stability(one.claim, found, _seeds(one, found))
         if share == share:  # NaN below four seeds
             other = f"another verdict in {100 * share:.0f} % of halves of the seeds"
@@ -293,7 +303,7 @@ def _table(verdict: str, entries: Sequence[Entry], limit: float) -> str:
             f"[{e.notebook[:2]}](../notebooks/{e.notebook}.ipynb)",
             _claim(e, limit),
             *(e.cells.get(column, NONE) for column in columns[1:]),
-            f"{TIER_NAMES[e.tier]}, {e.seeds} seed{'s' * (e.seeds > 1)}",
+            TIER_NAMES[e.tier] + (f", {e.seeds} seed{'s' * (e.seeds > 1)}" if e.seeds else ""),
         ]
         for e in entries
     ]

@@ -45,11 +45,14 @@ A claim of the form "A hardly differs from B" is
 - supported when the whole interval lies between -d and d,
 - opposite when the whole interval lies above d, or below -d,
 - else undecided.
-A claim tested in several parts (data sets, systems) is judged on their pooled effect. If it says
-"every", it is opposite when any part is, supported when every part is, negligible when every part
-is, and else undecided. A claim for which a part has no effect to measure is not tested.
+A claim tested in several parts (data sets, systems) is judged on their pooled effect. One that is
+declared as being about every part is opposite when any part is, supported when every part is,
+negligible when every part is, and else undecided. A claim for which a part has no effect to
+measure is not tested.
 An undecided claim comes with the effect that this run would have detected in four runs of five,
-and with the number of seeds that would decide an effect of size d as often."""
+and with the number of seeds that would decide an effect of size d as often. (Of "hardly differs":
+with the smallest d at which no difference at all would be supported so often, and the number of
+seeds that this takes at the claim's own d.)"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Claim:
 
     claim: the paper's words in short; paper: its figures; contrast: the effect that tests it, in
     `unit`; smallest: the smallest effect of interest, and why; kind: "greater" for "A > B",
-    "equivalent" for "A hardly differs from B"; every: the claim says "every", so each part counts;
+    "equivalent" for "A hardly differs from B"; every: it is about every part, so each counts;
     effects: (evidence, seeds) -> the effect of each part, or the reason why it is not tested.
     """
 

@@ -1,6 +1,7 @@
 """The ledger: each claim stands under its verdict, with its figures and where they come from."""
 
 import json
+from types import SimpleNamespace
 from typing import get_args
 
 import made_up_cora
@@ -104,6 +105,22 @@ def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, *
         "X", "", "", "", "points", smallest, "", kind, every, effects=lambda *_: parts
     )  # fmt: skip
     return judge(claim, None, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("effects", "seeds", "once"),
+    [
+        (lambda _, seeds: {"": Effect(2.0, 0.5, 9.0)}, [0, 1, 2, 3], True),
+        (lambda _, seeds: {"": Effect(2.0, 1 / len(seeds), 9.0)}, [0, 1, 2, 3], False),
+        (lambda _, seeds: {"": Effect(float(sum(seeds)), 0.5, 9.0)}, [0, 1, 2, 3], False),
+        (lambda _, seeds: {"": Effect(2.0, 0.5, 9.0)}, [0], False),
+        (lambda _, seeds: "nothing to see", [0, 1, 2, 3], False),
+    ],
+)
+def test_what_no_seed_changes_was_measured_once(effects, seeds, once):
+    claim = Claim("X", "", "", "", "points", 1.0, "", effects=effects)
+    found = SimpleNamespace(datasets=[], seeds=seeds)
+    assert ledger._once(judge(claim, found, seeds), found) is once
 
 
 @pytest.mark.parametrize(
