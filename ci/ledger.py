@@ -47,7 +47,7 @@ LOOKS = {
     ("01", "flickr8k"): (3, 10),
     ("02", "world"): (3, 5, 10, 14, 17, 20),
     ("02", "flickr8k"): (3, 6, 10),
-    ("03", "world"): (3, 6, 10, 16),
+    ("03", "world"): (3, 6, 10, 16, 20),
     ("03", "flickr8k"): (3, 4, 7, 9, 10),
 }
 # Looks -> the level of each that makes one of .05 of all (Pocock, Biometrika, 1977, table 1).
