@@ -80,7 +80,11 @@ def _labels(path: Path, ids: tuple[str, ...]) -> tuple[np.ndarray | None, tuple[
     if not path.is_file():
         return None, ()
     store = open_features(path)
-    return store.rows(ids)[:, 0], tuple(store.meta["label_names"])
+    scores, names = store.rows(ids)[:, 0], tuple(store.meta.get("label_names", ()))
+    if len(names) != scores.shape[-1]:
+        what = f"{len(names)} label_names in its notes for {scores.shape[-1]} columns"
+        raise DataError(Problem(path, None, what, "extract the features again"))
+    return scores, names
 
 
 def image_folder(folder: Path) -> Path:
@@ -112,7 +116,11 @@ def read_split(split: str, folder: Path) -> tuple[str, ...]:
     """Image names of one official list, in its order; raises DataError for a doubled name."""
     path = split_file(split, folder)
     row_of: dict[str, int] = {}
-    for row, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(Problem(path, None, f"not UTF-8: {error}", GET_TEXT)) from None
+    for row, line in enumerate(text.splitlines(), start=1):
         name = line.strip()
         if name and row_of.setdefault(name, row) != row:
             what = f"{name} stands here and in line {row_of[name]}"
@@ -174,6 +182,12 @@ def _checked(image: str, caption: str, line: str) -> tuple[str, str]:
     return image, caption.strip()
 
 
+def judgment_file(folder: Path) -> Path:
+    """The crowd's judgments, where Kaggle's copy or the original archive has them."""
+    name = "CrowdFlowerAnnotations.txt"
+    return _first(folder, (f"Flickr8k_text/{name}", name), GET_TEXT)
+
+
 def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
     """The crowd's yes/no judgments of image-caption pairs, and how many damaged lines were skipped.
 
@@ -181,10 +195,10 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
     another image), fraction of yes, yes, no (votes). Public copies of the file differ; a line that
     is not well-formed, or whose fraction is not that of its votes, is skipped and counted.
 
-    Source: `CrowdFlowerAnnotations.txt`. Raises DataError when the file is missing.
+    Source: `CrowdFlowerAnnotations.txt`. Raises DataError when the file is missing, or no line of
+    it is well-formed.
     """
-    name = "CrowdFlowerAnnotations.txt"
-    path = _first(folder, (f"Flickr8k_text/{name}", name), GET_TEXT)
+    path = judgment_file(folder)
     rows, skipped = [], 0
     for line in path.read_bytes().splitlines():
         match = JUDGMENT.fullmatch(line)
@@ -198,5 +212,7 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
             rows.append(row)
         else:
             skipped += 1
+    if not rows:
+        raise DataError(Problem(path, None, f"{skipped} lines, none well-formed", GET_TEXT))
     columns = ["image", "caption_image", "caption", "fraction", "yes", "no"]
     return pd.DataFrame(rows, columns=columns), skipped

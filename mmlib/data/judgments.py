@@ -110,7 +110,7 @@ def load(folder: Path | None = None) -> Judged:
     for image, origin, number in judged:
         if not {image, origin} <= known or number >= len(captions.get(origin, ())):
             what = f"judges {image} with {origin}#{number}: no test image, or no such caption"
-            path = folder / "CrowdFlowerAnnotations.txt"
+            path = flickr8k.judgment_file(folder)
             raise DataError(Problem(path, None, what, flickr8k.GET_TEXT))
     return Judged(
         image=tuple(table["image"]),

@@ -18,7 +18,7 @@ In each of them photographs may lie in `images/` or `Images/`.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
-from mmlib.features.store import open_array, open_features, open_rgb
+from mmlib.features.store import ids_file, open_array, open_features, open_rgb
 
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5
@@ -247,7 +247,7 @@ def read_lines(path: Path) -> list[str]:
     found = []
     for row, raw in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
         try:
-            line = raw.decode("utf-8").strip()
+            line = raw.decode("utf-8-sig" if row == 1 else "utf-8").strip()
         except UnicodeDecodeError as error:
             raise DataError(Problem(path, row, f"not UTF-8: {error}", AGAIN)) from error
         if not line:
@@ -341,6 +341,7 @@ def _packed_files(texts: _Texts) -> np.ndarray:
     files = _FileRows(texts)
     images = [(str(row), files.path(row)) for row in range(len(files))]
     out = texts.files.parent / f"{texts.name}.npy"
+    _not_older(out, (path for _, path in images))
     return _packed(images, out, files.read, files.shape[1:], files.dtype, {"packed": texts.name})
 
 
@@ -361,6 +362,17 @@ def _packed(
     return fill(
         images, outputs, settings, read, lambda rows: {"features": np.stack(rows)}, batch=batch
     ).array
+
+
+def _not_older(packed: Path, sources: Iterable[Path]) -> None:
+    """Raises DataError where a file was written after the copy that was packed from it."""
+    if not packed.exists():
+        return
+    made = packed.stat().st_mtime_ns
+    for path in sources:
+        if path.stat().st_mtime_ns > made:
+            what = f"is older than {path}, from which it was packed"
+            raise DataError(Problem(packed, None, what, "delete it, and it is packed again"))
 
 
 def _regions(array: np.ndarray) -> np.ndarray:
@@ -388,9 +400,12 @@ def _karpathy(path: Path, split: str) -> Precomputed:
     name, found = karpathy.read_split(path, split)
     ids = tuple(image.name for image in found)
     store = open_features(_only_features(path.parent / "features"))
+    out = store.path.parent / f"{store.path.stem}.{name}_{split}.npy"
+    beside = (ids_file(store.path), store.path.with_name("ids.txt"))
+    _not_older(out, [store.path, *filter(Path.is_file, beside)])
     array = _packed(
         [(each, store.path) for each in ids],
-        store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
+        out,
         lambda each, _: store.rows([each])[0],
         _regions(store.array).shape[1:],
         store.array.dtype,

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import math
 import signal
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmlib import __version__
-from mmlib.core.paths import notebooks_dir
+from mmlib.core.paths import notebooks_dir, write_atomic
 
 TIERS = ("world", "flickr8k", "paper")
 
@@ -143,8 +144,8 @@ def _run(args: argparse.Namespace) -> int:
     parameters = _parameters(args)
     out = args.out or folder.parent / "runs" / args.tier
     timeout = runner.TIME_LIMITS[args.tier] if args.timeout is None else args.timeout
-    if timeout <= 0:
-        raise UsageError("--timeout must be above 0")
+    if not 0 < timeout < math.inf:
+        raise UsageError("--timeout must be above 0, and finite")
     reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
     if args.out is None:
         runner.link_latest(out)
@@ -194,11 +195,17 @@ def _score(args: argparse.Namespace) -> int:
     """`mmlib score`."""
     from mmlib.suite import score
 
-    if args.out and args.out.resolve() == args.pairs.resolve():
-        raise UsageError(f"--out would write over {args.pairs}: name another file")
-    scorer = score.read(score.SMALL if args.model == "small" else args.model)
-    text = scorer.score(score.read_csv(args.pairs), args.prior).to_csv(args.out, index=False)
-    print(f"written to {args.out}" if args.out else text, end="\n" if args.out else "")
+    model = score.SMALL if args.model == "small" else Path(args.model)
+    rows = score.read_csv(args.pairs)
+    read = (args.pairs, model, *(row.image for row in rows))
+    if args.out and args.out.resolve() in {path.resolve() for path in read}:
+        raise UsageError(f"--out would write over {args.out}, which is read: name another file")
+    table = score.read(model).score(rows, args.prior)
+    if args.out is None:
+        print(table.to_csv(index=False), end="")
+    else:
+        write_atomic(args.out, lambda file: table.to_csv(file, index=False))
+        print(f"written to {args.out}")
     return 0
 
 

@@ -101,7 +101,8 @@ def run_list(args: argparse.Namespace) -> int:
 def run_get(args: argparse.Namespace) -> int:
     """Download one data set, after saying whose it is and on what terms."""
     item = registry.find(args.name)
-    if not item.missing():
+    files = [remote["path"] for remote in item.remotes if not remote.get("archive")]
+    if not item.missing() and all(any(item.folder.glob(f"{name}*")) for name in files):
         print(f"{item.name}: already in {item.folder}; next: mmlib data check {item.name}")
         return 0
     print(f"{item.name}: {item.feeds}\nsource: {item.source}\nterms: {item.licence}")

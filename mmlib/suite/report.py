@@ -296,7 +296,7 @@ def write(run: Path, out: Path | None = None) -> Path:
     """Write the site of a run into `out`, by default its folder `report`; returns its index.html.
 
     An older report is replaced. Raises ReportError for a run that cannot be read, and for an `out`
-    that holds something else.
+    that holds something else, or more than a report.
     """
     folder = run.resolve()
     out = (out or folder / "report").resolve()
@@ -304,6 +304,8 @@ def write(run: Path, out: Path | None = None) -> Path:
     known = index.is_file() and GENERATOR in index.read_text(encoding="utf-8", errors="replace")
     if not known and out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ReportError(f"{out} is no report of mmlib, so it stays as it is; name another folder")
+    if more := _foreign(out):
+        raise ReportError(f"{out} holds {more}, no part of a report; move it away, or name another")
     content = read_run(folder)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as partial_site:
@@ -314,6 +316,14 @@ def write(run: Path, out: Path | None = None) -> Path:
             shutil.rmtree(out)
         site.rename(out)
     return index
+
+
+def _foreign(out: Path) -> str:
+    """The first entry of an older report's folder that is not a report's; "" where none is."""
+    entries = sorted(out.iterdir()) if out.is_dir() else []
+    pages = {path.stem for path in entries if path.suffix == ".html"}
+    own = {f"{stem}.html" for stem in pages} | pages | {"summary.json"}
+    return next((path.name for path in entries if path.name not in own), "")
 
 
 def _write_pages(run: Run, site: Path) -> None:

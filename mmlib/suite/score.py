@@ -69,7 +69,9 @@ def read_csv(path: Path | str) -> list[Row]:
     except csv.Error as error:
         mend = "close the quotes, and double those within a text"
         raise DataError(Problem(path, begin, f"cannot be read: {error}", mend)) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise DataError(Problem(path, begin, "is not UTF-8", "save the file as UTF-8")) from None
+    except OSError as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
     header = lines[0][1] if lines else []
     if header[:2] != ["image", "caption"] or {*header[2:]} - {"caption"}:

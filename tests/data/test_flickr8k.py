@@ -73,6 +73,10 @@ def test_label_scores_where_a_classifier_wrote_them(kaggle):
     data = flickr8k.load("test", kaggle)
     assert np.array_equal(data.label_scores, scores[[6, 5]])
     assert data.label_names == tuple("abcdef")
+    for notes in ({}, {"label_names": "abc"}):
+        (kaggle / "features/labels_densenet169.json").write_text(json.dumps(notes))
+        with pytest.raises(DataError, match=r"labels_densenet169\.npy: . label_names .* 6 columns"):
+            flickr8k.load("test", kaggle)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +140,23 @@ def test_a_truncated_image_is_named_when_opened(kaggle):
     data = flickr8k.load("val", kaggle)
     with pytest.raises(DataError, match=rf"{NAMES[4]}: cannot be decoded"):
         data.open_image(0)
+
+
+@pytest.mark.parametrize("content", [b"", b"a b#2 1 1 0\n"])
+def test_judgments_without_a_readable_line_are_refused(kaggle, content):
+    path = kaggle / "Flickr8k_text/CrowdFlowerAnnotations.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"Flickr8k_text/CrowdFlower.*none well-formed"):
+        flickr8k.read_judgments(kaggle)
+
+
+def test_a_list_begins_with_a_mark_or_is_not_utf_8(kaggle):
+    listing = kaggle / "Flickr8k_text" / flickr8k.LISTS["val"]
+    listing.write_bytes(b"\xef\xbb\xbf" + NAMES[4].encode())
+    assert flickr8k.load("val", kaggle).ids == (NAMES[4],)
+    listing.write_bytes(b"caf\xe9.jpg\n")
+    with pytest.raises(DataError, match=rf"{listing.name}: not UTF-8"):
+        flickr8k.load("val", kaggle)
 
 
 def test_judgments_skip_and_count_damaged_lines(kaggle):

@@ -1,6 +1,7 @@
 """The three layouts of captions with region features, written small, sound and malformed."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -358,6 +359,23 @@ def test_karpathy(tmp_path, monkeypatch):
     assert load(folder, "test").images.features[:, 0, 0].tolist() == [0, 5]
 
 
+def long_ago(*paths):
+    for path in paths:
+        os.utime(path, ns=(0, 0))
+
+
+@pytest.mark.parametrize("name", ["own_ims.npy", "own_ids.txt"])
+def test_features_that_were_written_anew_are_not_read_from_the_old_copy(tmp_path, name):
+    folder = write_karpathy(tmp_path / "k")
+    load(folder, "test")
+    made = (folder / "features/own_ims.coco_test.npy").stat().st_mtime_ns
+    os.utime(folder / "features" / name, ns=(made + 1, made + 1))
+    with pytest.raises(DataError, match=rf"coco_test\.npy: is older than .*{name}.*delete it"):
+        load(folder, "test")
+    (folder / "features/own_ims.coco_test.npy").unlink()
+    assert load(folder, "test").images.features[:, 0, 0].tolist() == [0, 5]
+
+
 def test_photographs_and_features_of_ones_own_are_found_as_region_features_are(
     tmp_path, monkeypatch
 ):
@@ -387,6 +405,7 @@ def test_karpathy_names_what_is_ambiguous_or_missing(tmp_path):
     with pytest.raises(DataError, match="no split 'testall'"):
         load(folder, "testall")
     write_karpathy(folder, images=[{**entry(0, "test"), "filename": "other.jpg"}])
+    long_ago(folder / "features/own_ims.npy", folder / "features/own_ids.txt")
     with pytest.raises(DataError, match="was made with other settings"):
         load(folder, "test")
     with pytest.raises(DataError, match="no image of the split 'val'"):

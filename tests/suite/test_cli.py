@@ -91,8 +91,9 @@ def test_options_become_parameters(notebooks, executed, tmp_path):
     assert not (notebooks.parent / "runs").exists()
 
 
-def test_no_time_at_all_is_refused(notebooks, executed, capsys):
-    assert run(notebooks, "2", "--timeout", "0") == 2
+@pytest.mark.parametrize("time", ["0", "-1", "nan", "inf"])
+def test_no_time_at_all_and_no_end_are_refused(notebooks, executed, capsys, time):
+    assert run(notebooks, "2", f"--timeout={time}") == 2
     assert "--timeout must be above 0" in capsys.readouterr().err
 
 

@@ -58,6 +58,13 @@ def test_get(data, capsys, monkeypatch):
     make(data / "flickr8k")
     assert mmlib_data("get", "flickr8k") == 0
     assert "already in" in capsys.readouterr().out
+    (data / "clue").mkdir()
+    for name in registry.find("clue").layout:  # without the third file, a download as well
+        (data / "clue" / name).write_text("")
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "get", lambda item: [item.folder / "img2idxmap.json"])
+        assert mmlib_data("get", "clue") == 0
+    assert "in place" in capsys.readouterr().out
 
     def fail(item):
         raise OSError("no route to host")

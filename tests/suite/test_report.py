@@ -249,6 +249,10 @@ def test_only_an_old_report_is_replaced(run, tmp_path, monkeypatch):
     assert not list(tmp_path.glob(".report*"))
     report.write(run, mine)
     assert not (site / "old.html").exists()
+    (site / "CNAME").write_text("mine")
+    with pytest.raises(report.ReportError, match="holds CNAME, no part of a report"):
+        report.write(run, mine)
+    assert (site / "CNAME").read_text() == "mine"
     for other in (run, run / "summary.json"):
         with pytest.raises(report.ReportError, match="is no report of mmlib"):
             report.write(run, other)

@@ -1,6 +1,7 @@
 """Models kept in one file, and pairs of one's own scored by them."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -140,10 +141,32 @@ def test_the_command_writes_a_table(tmp_path, kept, seen, capsys):
     assert list(pd.read_csv(out).columns) == COLUMNS
     assert main(["score", str(path), str(path)]) == 2
     assert "no model" in capsys.readouterr().err
-    before = path.read_bytes()
-    assert main(["score", str(kept), str(path), "--out", str(path)]) == 2
-    assert "would write over" in capsys.readouterr().err
-    assert path.read_bytes() == before
+    for read in (path, kept, tmp_path / "3.png"):
+        before = read.read_bytes()
+        assert main(["score", str(kept), str(path), "--out", str(read)]) == 2
+        assert "would write over" in capsys.readouterr().err
+        assert read.read_bytes() == before
+
+
+def test_a_table_that_cannot_be_written_whole_leaves_the_old_one(tmp_path, kept, monkeypatch):
+    path, out = written(tmp_path, "image,caption", "3.png,dog"), tmp_path / "out.csv"
+    out.write_text("old")
+
+    def broken(table, file, **how):
+        Path(file).write_text("half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", broken)
+    assert main(["score", str(kept), str(path), "--out", str(out)]) != 0
+    assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
+    assert out.read_text() == "old"
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path):
+    path = tmp_path / "latin.csv"
+    path.write_bytes("image,caption\n3.png,café\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"latin\.csv.*not UTF-8.*save the file as UTF-8"):
+        score.read_csv(path)
 
 
 def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):

@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 
 from mmlib import scenegraph
-from mmlib.core.errors import DataError
+from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import cache_dir, data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k, precomputed
@@ -172,10 +172,18 @@ def _read_glove(path: Path, words: Collection[str]) -> dict[str, np.ndarray]:
     """Vectors of `words` from a text file, with word2vec's header or, as GloVe's are, without."""
     from gensim.models import KeyedVectors  # imported late: not needed where there is none
 
-    with path.open(encoding="utf-8") as file:
-        bare = len(file.readline().split()) > 2
-    table = KeyedVectors.load_word2vec_format(str(path), no_header=bare)
-    return {word: table[word].copy() for word in words if word in table}
+    try:
+        with path.open(encoding="utf-8") as file:
+            bare = len(file.readline().split()) > 2
+        table = KeyedVectors.load_word2vec_format(str(path), no_header=bare)
+    except (ValueError, EOFError) as error:
+        what = f"no table of word vectors as text: {error}"
+        raise DataError(Problem(path, None, what, "unzip it, or get it again")) from None
+    found = {word: table[word].copy() for word in words if word in table}
+    if bad := sorted(word for word, vector in found.items() if not np.isfinite(vector).all()):
+        what = f"the vector of {bad[0]!r} is not finite"
+        raise DataError(Problem(path, None, what, "get it again"))
+    return found
 
 
 def prepare(

@@ -3,9 +3,11 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from mmlib.core.errors import DataError
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import data_dir
 from mmlib.data import flickr8k
@@ -169,15 +171,25 @@ def _paper_documents(kinds: Sequence[str], unlabelled: bool) -> Study:
         raise FileNotFoundError(
             f"{root} has no folder with docs.json, id2row.json and features.npy: see data/README.md"
         )
-    every = {ROLES.get(folder.name, folder.name): folder for folder in folders}
+    every: dict[str, Path] = {}
+    for folder in folders:
+        role = ROLES.get(folder.name, folder.name)
+        if (other := every.setdefault(role, folder)) != folder:
+            what = f"{other.name} and {folder.name} are both the documents {role!r}"
+            raise DataError(f"{root}: {what} (rename or move one)")
     if unknown := [kind for kind in kinds if kind not in every]:
         raise ValueError(f"no documents {unknown[0]!r} in {root}; there are {', '.join(every)}")
     more = [UNLABELLED] if unlabelled and UNLABELLED in every else []
     wanted = dict.fromkeys([*(kinds or every), *more])
     read = {kind: replace(read_corpus(every[kind]), name=kind) for kind in wanted}
     labelled = {kind: c for kind, c in read.items() if c.test[0].labelled}
-    others = [corpus for kind, corpus in read.items() if kind not in labelled]
-    return Study(labelled, replace(others[0], name=UNLABELLED) if others else None, {})
+    others = {kind: corpus for kind, corpus in read.items() if kind not in labelled}
+    if len(others) > 1:
+        names = " and ".join(every[kind].name for kind in others)
+        what = f"{names} have no labels, and one such set is read"
+        raise DataError(f"{root}: {what} (move the others away, or name the sets to read)")
+    lone = next((replace(corpus, name=UNLABELLED) for corpus in others.values()), None)
+    return Study(labelled, lone, {})
 
 
 # --- Arrays ----------------------------------------------------------------------------------

@@ -70,8 +70,10 @@ def _read_features(path: Path) -> np.ndarray:
         )
     try:
         features = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not a plain .npy array ({error}); save it again") from None
+    except (ValueError, EOFError):
+        features = None
+    if not isinstance(features, np.ndarray):  # np.load opens a zip file, too
+        raise ValueError(f"{path}: not a plain .npy array; save it again with numpy.save")
     if features.ndim != 2 or not np.issubdtype(features.dtype, np.floating):
         raise ValueError(
             f"{path}: shape {features.shape}, {features.dtype}; needs 2-D floats (images, width)"

@@ -71,6 +71,22 @@ def test_given_word_vectors_are_taken_with_and_without_a_header(
     assert (np.abs(table).max(axis=0) == np.abs(dog)).all()  # beside it all is small and random
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no table of word vectors"),
+        (b"\x1f\x8b\x08 zip", "no table of word vectors"),
+        (b"dog 1 2 3\ncow 1 2\n", "no table of word vectors"),
+        (b"dog 1 nan 3\n", "'dog' is not finite"),
+    ],
+)
+def test_damaged_word_vectors_are_named(tmp_path, content, said):
+    path = tmp_path / "glove.6B.3d.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"glove\.6B\.3d\.txt: .*{said}"):
+        data._read_glove(path, {"dog"})
+
+
 def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(found, arrays):
     asked = prepare(found, replace(budget("world", "world"), word_width=32, delimiters=True))
     for one, more in ((arrays, 0), (asked, 2)):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tiny_links import TRAINED, tiny, uneven, with_split
 
+from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Job
 from mmlib.papers.links import baselines, data, experiment
@@ -298,6 +299,13 @@ def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     assert data.load_documents("paper", ["coco"]).unlabelled is None
     study = data.load_documents("paper", ["organic"], unlabelled=True)
     assert list(study.corpora) == ["organic"]
+    with pytest.raises(
+        DataError, match="wiki and wikihow have no labels, and one such set is read"
+    ):
+        data.load_documents("paper")
+    write(corpus, tmp_path / "links" / "coco", known=True)
+    with pytest.raises(DataError, match="coco and mscoco are both the documents 'coco'"):
+        data.load_documents("paper", ["organic"])
     short = study.corpora["organic"].test[0]
     labels = short.sentence_labels[:1]
     one = replace(short, sentences=("a dog " * 30,), sentence_labels=labels)

@@ -166,6 +166,14 @@ def test_pickled_features_are_never_loaded(folder):
         read_corpus(folder(features=np.array([[{"a": 1}]], dtype=object)))
 
 
+def test_a_zip_of_arrays_is_not_taken_for_one(folder, tmp_path):
+    np.savez(tmp_path / "zip.npz", np.zeros((2, 3)))
+    path = folder()
+    (tmp_path / "zip.npz").rename(path / "features.npy")
+    with pytest.raises(ValueError, match=r"features\.npy: not a plain \.npy array"):
+        read_corpus(path)
+
+
 @pytest.mark.parametrize("name", ["docs.json", "id2row.json", "features.npy"])
 def test_missing_and_broken_files(folder, name):
     path = folder() / name
