@@ -88,6 +88,10 @@ def with_sections(cells: Sequence[Any], section: str) -> Iterator[tuple[Any, str
         yield cell, section
 
 
+# What a page needs of a notebook's entry in summary.json.
+ENTRY = ("notebook", "out", "executed", "ok", "seconds", "claims", "checks", "problems")
+
+
 @dataclass(frozen=True)
 class Run:
     """A run's folder as read. recorded: tier -> stem -> records of its claims."""
@@ -108,6 +112,9 @@ def read_run(folder: Path) -> Run:
         again = "no run is there: `mmlib run` makes one and links runs/latest to it"
     summary = _read_json(folder / "summary.json", {"parameters", "notebooks", "mmlib"}, again)
     try:
+        for one in summary["notebooks"]:
+            for key in ENTRY:
+                one[key]
         notebooks = [
             Notebook(one["notebook"], one, folder / one["out"], _executed(folder, one))
             for one in summary["notebooks"]

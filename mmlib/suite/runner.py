@@ -130,7 +130,11 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
     """
     import nbformat
 
-    cells = nbformat.read(notebook, as_version=4).cells
+    try:
+        cells = nbformat.read(notebook, as_version=4).cells
+    except Exception as error:  # nbformat raises many kinds
+        told = str(error).splitlines()[0][:80]
+        raise ParameterError(f"{notebook}: no notebook ({told}); get it again") from None
     try:
         defaults = default_parameters(cells)
     except ParameterError as error:

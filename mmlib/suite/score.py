@@ -160,6 +160,8 @@ class Scorer:
         threshold on the probability is that of best F0.5 there. A retriever alone gives "cosine".
         Raises DataError for a picture that cannot be read, ValueError for a prior of 1 or more.
         """
+        if not rows:
+            raise ValueError("there are no pairs to score")
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
         table = pd.DataFrame([{"image": str(row.image), "caption": row.caption} for row in rows])
@@ -181,7 +183,8 @@ class Scorer:
     def _odds(self, rows: Sequence[Row]) -> tuple[np.ndarray | None, np.ndarray]:
         """Log odds (n,) at the calibration's prior, or None without a judge, and cosines (n,)."""
         words, meta, images = Words(self.meta["words"]), self.meta, self._regions(rows)
-        premise, n = tuple(" ".join(row.others) for row in rows), len(rows)
+        # Lines are words apart to the reader, and tell which captions were joined.
+        premise, n = tuple("\n".join(row.others) for row in rows), len(rows)
         stems = Weights([])
         stems.update(meta["stems"])
         stems.unknown = meta["unknown"]

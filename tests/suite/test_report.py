@@ -210,6 +210,10 @@ def change(path: Path, **new) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | new))
 
 
+def drop(entry, key):
+    return {name: value for name, value in entry.items() if name != key}
+
+
 BREAKAGES = {
     "no summary": (lambda r: (r / "summary.json").unlink(), "cannot be read"),
     "summary cut": (lambda r: (r / "summary.json").write_text('{"ok": tr'), "cannot be read"),
@@ -217,6 +221,10 @@ BREAKAGES = {
     "no notebooks": (lambda r: change(r / "summary.json", notebooks=[]), "no notebook"),
     "no notebook": (lambda r: (r / "01_links.ipynb").unlink(), "01_links.ipynb"),
     "entry cut": (lambda r: change(r / "summary.json", notebooks=[{}]), "KeyError: 'notebook'"),
+    "entry of another version": (
+        lambda r: runs.write_summary(r, [drop(runs.entry("01_links"), "checks")]),
+        "KeyError: 'checks'",
+    ),
     "claims bare": (
         lambda r: runs.write_summary(r, [runs.entry("01_links", claims=[{"id": "C1"}])]),
         "summary.json: $[0]: 'claim' is a required property; run it",

@@ -257,6 +257,13 @@ def test_unread_parameter_is_an_error(tmp_path):
     assert runner.check_parameters(notebook, {"seeds": 5})["seeds"] == 5
 
 
+def test_what_is_no_notebook_is_named(tmp_path):
+    path = tmp_path / "a.ipynb"
+    path.write_text("{\n")
+    with pytest.raises(runner.ParameterError, match=r"a\.ipynb: no notebook .*; get it again"):
+        runner.check_parameters(path, {})
+
+
 def test_value_that_is_no_plain_data_is_an_error(tmp_path):
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
     with pytest.raises(runner.ParameterError, match="not plain data"):

@@ -88,6 +88,20 @@ def test_a_prior_moves_odds_and_threshold(tmp_path, kept, seen):
         scorer.score(rows, prior=1.5)
 
 
+def test_no_pair_changes_another(tmp_path, kept, seen):
+    head = "image,caption,caption,caption"
+    lines = ["3.png,dog,red dog,cat big", "3.png,dog,red dog cat,big", "7.png,cat,dog,red"]
+    scorer = score.read(kept)
+    together = scorer.score(score.read_csv(written(tmp_path, head, *lines)))["log odds"]
+    alone = [
+        scorer.score(score.read_csv(written(tmp_path, head, line)))["log odds"][0] for line in lines
+    ]
+    assert together.tolist() == alone
+    assert alone[0] != alone[1]  # the same words, other captions
+    with pytest.raises(ValueError, match="no pairs"):
+        scorer.score([])
+
+
 def test_a_retriever_alone_gives_cosines(tmp_path, kept, seen):
     rows = score.read_csv(written(tmp_path, "image,caption", "3.png,dog", "7.png,zebra"))
     table = score.read(tmp_path / "r.safetensors").score(rows)
