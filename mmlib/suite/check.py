@@ -375,6 +375,11 @@ def _region_features(report: Report) -> None:
             report.counts.append(precomputed.inspect(path.parent, split))
         except (DataError, OSError) as error:
             report.add_error(error, path)
+    for folder in sorted({path.parent for path in files}):
+        there = {path.name.removesuffix("_caps.txt") for path in files if path.parent == folder}
+        there |= {"test"} if "testall" in there else set()
+        for split in sorted({"train", "dev", "test"} - there):
+            report.add(folder / f"{split}_caps.txt", None, "is missing", "get this split, too")
 
 
 PHOTOGRAPHS = {

@@ -471,7 +471,11 @@ def test_check(tmp_path, small_parts):
     write_cora(tmp_path / "f30k")
     write_lines(tmp_path / "f30k/other_caps.txt", CAPTIONS)
     report = check("region_features", tmp_path)
-    assert problems(report) == []
+    lacking = [("coco_precomp", "dev"), ("f30k", "dev"), ("f30k", "train")]
+    assert problems(report) == [
+        f"{tmp_path / name / split}_caps.txt: is missing (get this split, too)"
+        for name, split in lacking
+    ]
     assert report.counts == [
         "coco_precomp testall 4 images, 20 captions, 3 x 4",
         "coco_precomp train 4 images, 20 captions, 3 x 4",

@@ -128,6 +128,12 @@ def _precomputed(folder: Path, workers: int) -> Captions:
     parts = {"train": "train", "val": "dev", "test": "testall" if whole else "test"}
     loaded = {split: precomputed.load(folder, part) for split, part in parts.items()}
     found = Captions({split: one.images for split, one in loaded.items()}, {})
+    widths = {split: one.images.features.shape[-1] for split, one in loaded.items()}
+    if other := [split for split, width in widths.items() if width != widths["train"]]:
+        what = (
+            f"features of {parts[other[0]]} are {widths[other[0]]} wide, of train {widths['train']}"
+        )
+        raise DataError(f"{folder}: {what} (get the features of one network)")
     brought = {split: one.graphs for split, one in loaded.items() if one.graphs}
     if len(brought) < len(loaded):
         return _parsed(found, workers)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,6 +184,14 @@ def test_all_collections_that_are_there_are_read_with_all_test_images(from_files
     assert list(from_files) == ["f30k", "coco"]
     assert [len(one.splits["test"].features) for one in from_files.values()] == [2, 4]
     assert from_files["coco"].truth == {}
+
+
+def test_splits_of_other_networks_are_refused(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    shutil.copytree(folder / "f30k", tmp_path / "f30k")
+    np.save(tmp_path / "f30k/dev_ims.npy", np.zeros((4, 3, 9), np.float32))
+    with pytest.raises(DataError, match=r"f30k: features of dev are 9 wide, of train 8 \(get"):
+        load_documents("paper", ["f30k"])
 
 
 def seen_by_a_worker(arrays):
