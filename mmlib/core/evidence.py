@@ -35,6 +35,7 @@ COMMON = tuple(
 )  # what all tidy tables have
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 # What a header must have.
+ROW = ("dataset", "split", "system", "seed", "item", "metric", "value")  # columns of every table
 NEEDED = {"paper", "tier", "source", "data", "settings", "machine", "versions", "cpu_seconds"}
 
 
@@ -334,6 +335,12 @@ def read(folder: Path, paper: str, *modules: str) -> Evidence:
         raise DataError(f"{path}: damaged ({error}); get it again or record anew") from None
     if not isinstance(head, dict) or not head.keys() >= NEEDED:
         raise DataError(f"{path.with_suffix('.json')}: damaged; get it again or record anew")
+    if lacking := [name for name in ROW if name not in table]:
+        what = f"damaged (no column {lacking[0]})"
+        raise DataError(f"{path}: {what}; get it again or record anew")
+    if head["paper"] != paper:
+        what = f"is of the paper {head['paper']}"
+        raise DataError(f"{path.with_suffix('.json')}: {what}; get it again or record anew")
     if modules and head.get("source") != source_hash(*modules):
         raise DataError(
             f"{path}: was recorded by other code (commit {head.get('commit')}): "

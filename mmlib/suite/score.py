@@ -132,10 +132,17 @@ def keep(
     write_atomic(path, lambda p: save_file(half, p, {"mmlib": json.dumps(meta)}))
 
 
+# What a file's notes hold, and with a judge.
+META = ("words", "shape", "space", "card", "stems", "unknown", "judge")
+JUDGED = ("weights", "labels", "odds", "mean", "deviation")
+
+
 def read(path: Path | str) -> "Scorer":
     """A file of `keep`. Raises DataError for anything else; nothing is ever unpickled."""
     try:
         meta = json.loads(metadata_of(Path(path))["mmlib"])
+        for name in META + JUDGED * bool(meta["judge"]):
+            meta[name]
         return Scorer(meta, {name: value.float() for name, value in load_file(path).items()})
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise DataError(f"{path}: no model that score.keep has written ({error})") from None

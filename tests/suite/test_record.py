@@ -166,6 +166,13 @@ def test_no_record_and_a_damaged_one_say_so(tmp_path, capsys):
         head.write_bytes(wrong)
         with pytest.raises(DataError, match=r"tiny\.json: damaged; get it again or record anew"):
             record.read("04", "world", tmp_path)
+    head.write_bytes(json.dumps({**json.loads(whole), "paper": "links"}).encode())
+    with pytest.raises(DataError, match=r"tiny\.json: is of the paper links; get it again"):
+        record.read("04", "world", tmp_path)
+    head.write_bytes(whole)
+    pd.read_parquet(path).drop(columns="metric").to_parquet(path)
+    with pytest.raises(DataError, match=r"damaged \(no column metric\); get it again"):
+        record.read("04", "world", tmp_path)
     path.write_bytes(b"PAR1")
     capsys.readouterr()
     assert len(make(tmp_path, range(1)).table)  # recording does not read what it cannot

@@ -1,5 +1,6 @@
 """Models kept in one file, and pairs of one's own scored by them."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import tiny_entailment as tiny
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from mmlib.core.errors import DataError
 from mmlib.papers.entailment.inputs import EVERY
@@ -138,6 +140,15 @@ def test_what_is_no_picture_and_what_is_no_model_is_named(tmp_path, kept):
         score.read(path)
     with pytest.raises(DataError, match="cannot be read"):
         score.read_csv(tmp_path / "gone.csv")
+
+
+@pytest.mark.parametrize("name", ["judge", "stems", "labels"])
+def test_a_model_without_one_of_its_notes_is_refused(kept, name):
+    meta = json.loads(score.metadata_of(kept)["mmlib"])
+    del meta[name]
+    save_file(load_file(kept), kept, {"mmlib": json.dumps(meta)})
+    with pytest.raises(DataError, match=f"no model that score.keep has written .*{name}"):
+        score.read(kept)
 
 
 def test_a_judge_that_reads_a_bert_is_not_kept(tmp_path, judge):
