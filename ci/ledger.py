@@ -116,14 +116,12 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     found = record.read(number, tier, folder)
     judged = [claims.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
     looks = LOOKS.get((number, tier), (len(found.seeds),))
-    entries = [
-        Entry(
-            notebook, tier, 0 if _once(one, found) else len(_seeds(one, found)), one.verdict,
-            _judged_cells(one, row, found), lost_at(one),
-            POCOCK[len(looks) if _hangs_on_seeds(one) else 1],
-        )
-        for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True)
-    ]  # fmt: skip
+    entries = []
+    for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True):
+        seeds = [] if _once(one, found) else _seeds(one, found)
+        cells = _judged_cells(one, row, found, seeds)
+        allowed = POCOCK[len(looks) if _hangs_on_seeds(one) else 1]
+        entries.append(Entry(notebook, tier, len(seeds), one.verdict, cells, lost_at(one), allowed))
     groups: dict[int, list[str]] = {}
     for name in found.datasets:
         groups.setdefault(max(found.seeds_of(name), default=0) + 1, []).append(name)
@@ -213,15 +211,20 @@ def _seeds(one: claims.Judged, found: Evidence) -> list[int]:
     return sorted(set.intersection(*own)) if own else found.seeds
 
 
-def _judged_cells(one: claims.Judged, row: Mapping[str, str], found: Evidence) -> dict[str, str]:
-    """The cells of a claim of `mmlib.core.claims`; `row` is its row of `claims.ledger`."""
+def _judged_cells(
+    one: claims.Judged, row: Mapping[str, str], found: Evidence, seeds: Sequence[int]
+) -> dict[str, str]:
+    """The cells of a claim of `mmlib.core.claims`; `row` is its row of `claims.ledger`.
+
+    seeds: those it rests on, none of what was measured once.
+    """
     parts = ""
     if one.pooled:
         parts = str(len(one.pooled.parts))
         parts += f", sd {row['sd between parts']}" if len(one.pooled.parts) > 1 else ""
-    other = "measured once" if _once(one, found) else ""
-    if one.verdict in claims.DECIDED and not other:
-        share = claims.stability(one.claim, found, _seeds(one, found))
+    other = "" if seeds else "measured once"
+    if one.verdict in claims.DECIDED and seeds:
+        share = claims.stability(one.claim, found, seeds)
         if share == share:  # NaN below four seeds
             other = f"another verdict in {100 * share:.0f} % of halves of the seeds"
     return {

@@ -35,7 +35,6 @@ COMMON = tuple(
 )  # what all tidy tables have
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 # What a header must have.
-ROW = ("dataset", "split", "system", "seed", "item", "metric", "value")  # columns of every table
 NEEDED = {"paper", "tier", "source", "data", "settings", "machine", "versions", "cpu_seconds"}
 
 
@@ -335,7 +334,7 @@ def read(folder: Path, paper: str, *modules: str) -> Evidence:
         raise DataError(f"{path}: damaged ({error}); get it again or record anew") from None
     if not isinstance(head, dict) or not head.keys() >= NEEDED:
         raise DataError(f"{path.with_suffix('.json')}: damaged; get it again or record anew")
-    if lacking := [name for name in ROW if name not in table]:
+    if lacking := [name for name in COMMON if name not in table]:
         what = f"damaged (no column {lacking[0]})"
         raise DataError(f"{path}: {what}; get it again or record anew")
     if head["paper"] != paper:

@@ -341,7 +341,6 @@ def _packed_files(texts: _Texts) -> np.ndarray:
     files = _FileRows(texts)
     images = [(str(row), files.path(row)) for row in range(len(files))]
     out = texts.files.parent / f"{texts.name}.npy"
-    _not_older(out, (path for _, path in images))
     return _packed(images, out, files.read, files.shape[1:], files.dtype, {"packed": texts.name})
 
 
@@ -352,12 +351,18 @@ def _packed(
     shape: tuple[int, ...],
     dtype: np.dtype,
     settings: Mapping[str, Any],
+    beside: Iterable[Path] = (),
 ) -> np.ndarray:
-    """The rows that `read` gives, in the order of `images`, packed into `out` (once)."""
+    """The rows that `read` gives, in the order of `images`, packed into `out` (once).
+
+    Raises DataError where a file of an image, or one `beside` them, was written after `out`.
+    """
     batch = 64
     settings = {**settings, **ids_settings(images)}
     if out.exists():
-        return finished(images, out, settings, batch).array
+        store = finished(images, out, settings, batch)
+        _not_older(out, [*dict.fromkeys(path for _, path in images), *beside])
+        return store.array
     outputs = {"features": Output(out, shape, dtype)}
     return fill(
         images, outputs, settings, read, lambda rows: {"features": np.stack(rows)}, batch=batch
@@ -366,8 +371,6 @@ def _packed(
 
 def _not_older(packed: Path, sources: Iterable[Path]) -> None:
     """Raises DataError where a file was written after the copy that was packed from it."""
-    if not packed.exists():
-        return
     made = packed.stat().st_mtime_ns
     for path in sources:
         if path.stat().st_mtime_ns > made:
@@ -400,16 +403,15 @@ def _karpathy(path: Path, split: str) -> Precomputed:
     name, found = karpathy.read_split(path, split)
     ids = tuple(image.name for image in found)
     store = open_features(_only_features(path.parent / "features"))
-    out = store.path.parent / f"{store.path.stem}.{name}_{split}.npy"
-    beside = (ids_file(store.path), store.path.with_name("ids.txt"))
-    _not_older(out, [store.path, *filter(Path.is_file, beside)])
+    listings = (ids_file(store.path), store.path.with_name("ids.txt"))
     array = _packed(
         [(each, store.path) for each in ids],
-        out,
+        store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
         lambda each, _: store.rows([each])[0],
         _regions(store.array).shape[1:],
         store.array.dtype,
         {"packed": store.path.name, "source": store.meta},
+        filter(Path.is_file, listings),
     )
     return Precomputed(
         CaptionedImages(

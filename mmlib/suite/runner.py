@@ -133,7 +133,7 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except Exception as error:  # nbformat raises many kinds
-        told = str(error).splitlines()[0][:80]
+        told = str(error).partition("\n")[0][:80]
         raise ParameterError(f"{notebook}: no notebook ({told}); get it again") from None
     try:
         defaults = default_parameters(cells)
