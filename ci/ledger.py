@@ -160,7 +160,8 @@ def _elsewhere(found: Evidence) -> str:
         own = [seed for seed in one["seeds"] if seed != NO_SEED]
         seeds = f"{min(own)}–{max(own)}" if own else "without a seed"
         names = "" if len(found.datasets) == len(one["data"]) else f" of {', '.join(one['data'])}"
-        told.append(f"{seeds}{names} ({_commit(one)})")
+        gpu = one["machine"].get("gpu") if one.get("device", "cpu") != "cpu" else None
+        told.append(f"{seeds}{names} ({_commit(one)}{f', GPU: {gpu}' if gpu else ''})")
     return "; ".join(told) or NONE
 
 

@@ -191,6 +191,16 @@ def test_check_fails_until_the_ledger_is_written(repository, capsys):
     assert ledger.main(["check"]) == 1
 
 
+def test_seeds_of_a_gpu_name_it():
+    machine = {"gpu": "NVIDIA H200"}
+    added = [
+        {"commit": "a", "seeds": [3], "data": {"f": 1}, "machine": machine},  # as older ones: a CPU
+        {"commit": "b", "seeds": [4, 5], "data": {"f": 1}, "machine": machine, "device": "cuda"},
+    ]
+    found = SimpleNamespace(header={"added": added}, datasets=["f"])
+    assert ledger._elsewhere(found) == "3–3 (`a`); 4–5 (`b`, GPU: NVIDIA H200)"
+
+
 def test_a_bar_in_a_cell_does_not_end_it():
     assert ledger.table(["a"], [["|A|"]]).splitlines()[-1] == r"| \|A\| |"
 
