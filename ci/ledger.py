@@ -140,8 +140,12 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
 
 
 def _commit(header: Mapping[str, Any]) -> str:
-    """The commit that a header names; what ran outside of a checkout has none."""
-    return f"`{(header.get('commit') or 'unknown')[:12]}`"
+    """The commit that a header names, and the GPU where one trained.
+
+    What ran outside of a checkout has no commit; headers that name no device are of processors.
+    """
+    gpu = header["machine"]["gpu"] if header.get("device", "cpu") != "cpu" else None
+    return f"`{(header.get('commit') or 'unknown')[:12]}`" + (f", GPU: {gpu}" if gpu else "")
 
 
 def _commits(header: Mapping[str, Any]) -> str:
@@ -160,8 +164,7 @@ def _elsewhere(found: Evidence) -> str:
         own = [seed for seed in one["seeds"] if seed != NO_SEED]
         seeds = f"{min(own)}–{max(own)}" if own else "without a seed"
         names = "" if len(found.datasets) == len(one["data"]) else f" of {', '.join(one['data'])}"
-        gpu = one["machine"].get("gpu") if one.get("device", "cpu") != "cpu" else None
-        told.append(f"{seeds}{names} ({_commit(one)}{f', GPU: {gpu}' if gpu else ''})")
+        told.append(f"{seeds}{names} ({_commit(one)})")
     return "; ".join(told) or NONE
 
 

@@ -199,6 +199,7 @@ def test_seeds_of_a_gpu_name_it():
     ]
     found = SimpleNamespace(header={"added": added}, datasets=["f"])
     assert ledger._elsewhere(found) == "3–3 (`a`); 4–5 (`b`, GPU: NVIDIA H200)"
+    assert ledger._commits(added[1]) == "`b`, GPU: NVIDIA H200"  # a record that it began
 
 
 def test_a_bar_in_a_cell_does_not_end_it():
