@@ -22,6 +22,7 @@ from mmlib.core.effects import (
     pool,
     slope,
 )
+from mmlib.core.evidence import Evidence
 
 __all__ = [
     "DECIDED", "RULE", "Claim", "Effect", "Judged", "Pooled", "Verdict", "correlation", "crossed",
@@ -74,7 +75,7 @@ class Claim:
     why: str
     kind: Kind = "greater"
     every: bool = False
-    effects: Callable[[Any, Sequence[int]], Mapping[str, Effect] | str] = field(kw_only=True)
+    effects: Callable[[Evidence, Sequence[int]], Mapping[str, Effect] | str] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.smallest > 0:

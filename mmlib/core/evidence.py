@@ -26,7 +26,6 @@ import torch
 from mmlib.core.errors import DataError
 from mmlib.core.fit import still_improving
 from mmlib.core.paths import PACKAGE, write_atomic
-from mmlib.core.source import source_hash
 
 EPOCHS = "epochs"  # the split under which learning curves stand
 NO_SEED = -1  # the seed of a system that knows none, such as a closed form
@@ -314,11 +313,11 @@ def write(folder: Path, paper: str, evidence: Evidence) -> None:
     write_atomic(folder / f"{paper}.json", lambda path: path.write_text(text + "\n", "utf-8"))
 
 
-def read(folder: Path, paper: str, *modules: str) -> Evidence:
+def read(folder: Path, paper: str, version: int | None = None) -> Evidence:
     """The evidence of a paper in a tier's folder.
 
-    modules: of the code that makes it. Raises DataError where there is none, where a file is
-    damaged, and where the code has changed since: an old record is never shown as if current.
+    version: of the paper's method. Raises DataError where there is none, where a file is damaged,
+    and where it is of another version: an old record is never shown as if current.
     """
     path = folder / f"{paper}.parquet"
     try:
@@ -340,9 +339,9 @@ def read(folder: Path, paper: str, *modules: str) -> Evidence:
     if head["paper"] != paper:
         what = f"is of the paper {head['paper']}"
         raise DataError(f"{path.with_suffix('.json')}: {what}; get it again or record anew")
-    if modules and head.get("source") != source_hash(*modules):
+    if version is not None and (made := head.get("method_version", 1)) != version:
         raise DataError(
-            f"{path}: was recorded by other code (commit {head.get('commit')}): "
-            f"{', '.join(modules)} or what it imports has changed since; record anew"
+            f"{path}: was recorded by version {made} of the method, and this is version {version}: "
+            "record anew"
         )
     return Evidence(table, head)

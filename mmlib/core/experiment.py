@@ -1,222 +1,44 @@
-"""One experiment engine: a grid of jobs, run side by side, cached, and put into one tidy table.
+"""What the suite knows of a paper: one typed `Experiment`, one instance a paper."""
 
-A job says what is trained or scored, apart from the data that it works on. Its answer holds one
-value an item (a document, a caption) and metric, and the learning curve. A finished job is kept
-under a key made of its identity, its data and the code that its function really imports, so that
-nothing is trained twice and nothing stale is taken for new.
-"""
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-import hashlib
-import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-import torch
-from tqdm.auto import tqdm
+from matplotlib.figure import Figure
 
-from mmlib.core.device import pick_device
-from mmlib.core.errors import DataError
-from mmlib.core.jobs import Answer, Data, Job
-from mmlib.core.parallel import in_processes, on_cluster
-from mmlib.core.paths import cache_dir, write_atomic
-from mmlib.core.source import source_hash
+from mmlib.core.claims import Claim
+from mmlib.core.evidence import Evidence
+from mmlib.core.jobs import Data, Stage
 
-Function = Callable[..., Answer]
+Study = TypeVar("Study")
+Arrays = TypeVar("Arrays", bound=Data)
 
 
-def job_key(function: Function, job: Job, data: Data) -> str:
-    """Under which name a job is kept: its identity, its data, its code and PyTorch's version."""
-    parts = [asdict(job), data.fingerprint, source_hash(function.__module__)]
-    text = json.dumps([*parts, torch.__version__.split("+")[0]], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+@dataclass(frozen=True)
+class Experiment(Generic[Study, Arrays]):
+    """A paper's experiment, from data to verdicts.
 
-
-def run_jobs(
-    function: Function,
-    jobs: Sequence[Job],
-    data: Mapping[str, Data],
-    *,
-    folder: Path | None = None,
-    device: str = "cpu",
-    workers: int = 0,
-    cluster: str = "",
-    side_by_side: bool = True,
-    label: str = "jobs",
-    on_answer: Callable[[Job, Answer], object] = lambda job, answer: None,
-) -> list[Answer]:
-    """Answers in the order of `jobs`; what is finished is taken from `folder`.
-
-    function: called as `function(job, data[job.dataset], device=..., checkpoint=...)`; importable
-    by name. folder: where finished jobs lie (the cache of this checkout where None).
-    device: of each job. workers: processes; 0 is one a core of one thread each on "cpu", one a
-    GPU on "cuda". cluster: address of a Dask scheduler in place of processes here; "cuda" is then
-    the first GPU that a worker sees. side_by_side: else one job after another, wherever they run.
-    on_answer: told of each finished job, in the order of finishing.
-
-    Stops at the first failure; what was finished stays, and a training that was stopped goes on
-    from its last epoch.
+    number: of its notebook, such as "04". paper: its folder below `mmlib/papers`.
+    version: of its method: an integer, raised whenever its figures change; a record of another
+    version is stale. datasets: tier -> the data sets of a complete record.
+    load_study: (tier, names or nothing for all that are there) -> the data as people read them.
+    load_arrays: (study, tier) -> one object a data set, ready for training.
+    budget: (tier, data set) -> the settings of a training, a dataclass.
+    systems: (tier, data set) -> the columns of every system that may be in its record, by name.
+    stages: (tier, arrays, seeds) -> all jobs of a record, in the order in which they must run.
+    claims: the paper's claims, with what tests them. tables, figures: evidence -> by file name.
     """
-    folder = folder or job_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{job_key(function, job, data[job.dataset])}.parquet" for job in jobs]
-    answers = {i: read_answer(path) for i, path in enumerate(paths) if path.exists()}
-    for i, answer in answers.items():
-        on_answer(jobs[i], answer)
-    waiting = [i for i in range(len(jobs)) if i not in answers]
-    devices = [device] if cluster else _devices(device, workers if side_by_side else 1)
-    calls = [
-        (function, i, jobs[i], data[jobs[i].dataset], devices[n % len(devices)], paths[i])
-        for n, i in enumerate(waiting)
-    ]
-    with tqdm(total=len(waiting), desc=label, disable=not waiting) as bar:
-        count = min(len(devices), len(waiting))
-        for i, answer in _finished(calls, count, cluster, side_by_side):
-            write_answer(paths[i], jobs[i], answer)
-            paths[i].with_suffix(".pt").unlink(missing_ok=True)
-            for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
-                half.unlink(missing_ok=True)
-            answers[i] = answer
-            on_answer(jobs[i], answer)
-            bar.update()
-    return [answers[i] for i in range(len(jobs))]
 
-
-def job_folder() -> Path:
-    """Where finished jobs are kept: `jobs` in the checkout's cache, else `mmlib-jobs` here."""
-    cache = cache_dir()
-    return cache / "jobs" if cache else Path("mmlib-jobs")
-
-
-def _devices(device: str, workers: int) -> list[str]:
-    """The device of each worker: every GPU in turn for "cuda", else the one that is named."""
-    if device == "cuda":
-        every = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
-        return [every[n % len(every)] for n in range(workers or len(every))]
-    return [device] * (workers or ((os.cpu_count() or 1) if device == "cpu" else 1))
-
-
-def _finished(
-    calls: list[tuple], workers: int, cluster: str, side_by_side: bool
-) -> Iterator[tuple[int, Answer]]:
-    if not calls:
-        return iter(())
-    if cluster:
-        return on_cluster(_run, calls, cluster, side_by_side)
-    return in_processes(_run, calls, workers, ordered=False)
-
-
-def _run(
-    function: Function, i: int, job: Job, data: Data, device: str, path: Path
-) -> tuple[int, Answer]:
-    torch.set_num_threads(1)  # several processes of many threads slow each other many times over
-    return i, function(job, data, device=pick_device(device), checkpoint=path.with_suffix(".pt"))
-
-
-# --- Kept answers ----------------------------------------------------------------------------
-
-
-def write_answer(path: Path, job: Job, answer: Answer) -> None:
-    """Keep an answer as one Parquet file: a row a value, the rest in its metadata."""
-    meta = {"job": asdict(job), "history": list(answer.history), "seconds": answer.seconds}
-    table = pa.Table.from_pandas(_rows(answer), preserve_index=False)
-    table = table.replace_schema_metadata({"mmlib": json.dumps(meta)})
-    write_atomic(path, partial(pq.write_table, table, compression="zstd"))
-
-
-def read_answer(path: Path) -> Answer:
-    """An answer of `write_answer`. Raises DataError, with the mend, for a damaged file."""
-    try:
-        table = pq.read_table(path)
-        meta = json.loads(table.schema.metadata[b"mmlib"])
-        history, seconds, frame = meta["history"], meta["seconds"], table.to_pandas()
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: not a finished job ({error}); delete it") from None
-    values: dict[str, dict[str, np.ndarray]] = {}
-    for (split, metric), rows in frame.groupby(["split", "metric"], sort=False):
-        values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
-    return Answer(values, history, seconds)
-
-
-def _rows(answer: Answer) -> pd.DataFrame:
-    """split, item, metric, value: a row a value, in the items' order."""
-    parts = [
-        pd.DataFrame({
-            "split": split,
-            "item": np.arange(len(values), dtype=np.int32),
-            "metric": metric,
-            "value": np.asarray(values, dtype=np.float32),
-        })
-        for split, metrics in answer.values.items()
-        for metric, values in metrics.items()
-    ]  # fmt: skip
-    columns = ["split", "item", "metric", "value"]
-    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
-
-
-# --- The tidy table ----------------------------------------------------------------------------
-
-SECONDS = "CPU seconds"
-KEYS = ["paper", "tier", "dataset", "split", "system"]
-
-
-def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:
-    """All values of all jobs: a row a value.
-
-    Columns: paper, tier, dataset, split, system, the systems' other columns, seed, item, cluster,
-    metric, value (float32). The learning curves stand there too: split "epochs", the item being
-    the epoch, counted from 1; and what each job took: split "job".
-    """
-    parts = []
-    for job, answer in zip(jobs, answers, strict=True):
-        rows = _rows(answer)
-        clusters = {split: data[job.dataset].clusters(split) for split in answer.values}
-        rows["cluster"] = np.concatenate([
-            np.tile(clusters[split], len(metrics)) for split, metrics in answer.values.items()
-        ] or [np.zeros(0, int)]).astype(np.int32)  # fmt: skip
-        if answer.history:
-            curve = pd.DataFrame(list(answer.history))
-            curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
-            curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
-            rows = pd.concat([rows, curve.astype({"value": np.float32})])
-        spent = {
-            "split": "job",
-            "item": 0,
-            "cluster": 0,
-            "metric": SECONDS,
-            "value": answer.seconds,
-        }
-        rows = pd.concat([rows, pd.DataFrame([spent]).astype({"value": np.float32})])
-        row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
-        parts.append(rows.assign(**row, seed=job.seed))
-    return canonical(pd.concat(parts, ignore_index=True))
-
-
-def as_text(system: Mapping[str, Any]) -> dict[str, str]:
-    """A system's columns as a table has them: beside systems without a number it were a float."""
-    return {name: str(value) for name, value in system.items()}
-
-
-def canonical(table: pd.DataFrame) -> pd.DataFrame:
-    """A tidy table with its columns, types and rows in one order, whatever they came in."""
-    known = [*KEYS, "seed", "item", "cluster", "metric", "value"]
-    own = sorted(set(table.columns) - set(known))
-    names = [*KEYS, *own, "metric"]
-    table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]]
-    table = table.reset_index(drop=True)  # joined tables may number their rows alike
-    for name in names:  # a column that only some systems have is missing in the others
-        kept = table[name].astype(object)
-        table[name] = kept.map(str, na_action="ignore").astype("category")
-    for name in ("seed", "item", "cluster"):
-        table[name] = table[name].astype(np.int32)
-    table["value"] = table["value"].astype(np.float32)
-    order = ["dataset", "system", "seed", "split", "metric", "item"]
-    rank = table[order].assign(**{n: table[n].astype(str) for n in order if n in names})
-    return table.loc[rank.sort_values(order, kind="stable").index].reset_index(drop=True)
+    number: str
+    paper: str
+    version: int
+    datasets: Callable[[str], Sequence[str]]
+    load_study: Callable[[str, Sequence[str]], Study]
+    load_arrays: Callable[[Study, str], Mapping[str, Arrays]]
+    budget: Callable[[str, str], Any]
+    systems: Callable[[str, str], Mapping[str, Mapping[str, Any]]]
+    stages: Callable[[str, Mapping[str, Arrays], Sequence[int]], Sequence[Stage]]
+    claims: Sequence[Claim]
+    tables: Callable[[Evidence], Mapping[str, pd.DataFrame]]
+    figures: Callable[[Evidence], Mapping[str, Figure]]

@@ -2,18 +2,21 @@
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from mmlib.core.errors import DataError
+from mmlib.core.jobs import History, Run
 from mmlib.core.paths import write_atomic
 
 
@@ -32,79 +35,140 @@ def warm_up_cosine(step: int, steps: int, warm_up: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
 
 
+class Step(Protocol):
+    """What a batch does to a model: forward, backward, update."""
+
+    def __call__(self, batch: Any) -> Mapping[str, Tensor]:
+        """Learn from a batch; its losses by name, to be averaged over the epoch."""
+
+    def end_epoch(self, figures: Mapping[str, float]) -> None:
+        """Is called with the figures of an epoch, after it."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a stopped training needs beside the model's weights."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+
+
+@dataclass
+class Descent:
+    """The usual step: one loss, one optimizer, one schedule of its learning rate.
+
+    loss: batch -> scalar. schedule: stepped with every batch; a plateau rule with every epoch's
+    dev loss.
+    """
+
+    loss: Callable[[Any], Tensor]
+    optimizer: Optimizer
+    schedule: LRScheduler | ReduceLROnPlateau
+
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
+        """One update; "train_loss"."""
+        value = self.loss(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        self.optimizer.step()
+        if not isinstance(self.schedule, ReduceLROnPlateau):
+            self.schedule.step()
+        return {"train_loss": value.detach()}
+
+    def end_epoch(self, figures: Mapping[str, float]) -> None:
+        """Show a plateau rule the dev loss."""
+        if isinstance(self.schedule, ReduceLROnPlateau):
+            self.schedule.step(figures["dev_loss"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of optimizer and schedule."""
+        states = {"optimizer": self.optimizer, "schedule": self.schedule}
+        return {name: part.state_dict() for name, part in states.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Of optimizer and schedule."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+
+
 def fit(
     model: nn.Module,
     batches: Callable[[int], Iterable[Any]],
-    loss: Callable[[Any], Tensor],
-    evaluate: Callable[[], dict[str, float]],
+    step: Step,
+    evaluate: Callable[[], Mapping[str, float]],
     *,
     epochs: int,
-    optimizer: torch.optim.Optimizer,
-    schedule: LRScheduler | ReduceLROnPlateau,
     seed: int,
     keep: Literal["best", "last"] = "best",
-    device: str = "cpu",
-    bf16: bool = False,
-    checkpoint: Path | None = None,
-    after_epoch: Callable[[list[dict[str, float]]], object] = lambda history: None,
-) -> list[dict[str, float]]:
+    run: Run = Run(),  # noqa: B008  it is frozen
+) -> History:
     """Train; the model ends with the weights of its best epoch, or of its last.
 
-    batches: epoch -> its batches, a function of the epoch alone. loss: batch -> scalar.
-    evaluate: -> figures of the epoch, among them "dev_loss". schedule: stepped with every batch;
-    a plateau rule with every epoch's dev loss. keep: "best" is the epoch of lowest dev loss.
-    bf16: forward passes in bfloat16 (autocast). checkpoint: written after every epoch and read at
-    the start where it exists, on whatever device, so that a run that was stopped ends with the
-    figures of one that was not. after_epoch: is shown the history, to draw it, say.
+    batches: epoch -> its batches, a function of the epoch alone. step: see `Step`, `Descent`.
+    evaluate: -> figures of the epoch, "dev_loss" among them unless the last epoch is kept.
+    keep: "best" is the epoch of lowest dev loss. run: its checkpoint is written after every epoch
+    and read at the start where it exists, on whatever device, so that a training that was stopped
+    ends with the figures of one that was not.
 
-    Returns one dict an epoch. Raises FloatingPointError when the loss is no longer a number,
-    DataError for a damaged checkpoint.
+    Returns one dict an epoch: the losses' means, and what `evaluate` found. Raises
+    FloatingPointError when a figure is no longer a number, DataError for a damaged checkpoint.
     """
-    history: list[dict[str, float]] = []
-    best = {name: value.clone() for name, value in model.state_dict().items()}
-    if checkpoint and checkpoint.exists():
-        try:
-            saved = torch.load(checkpoint, map_location=device, weights_only=True)
-        except (RuntimeError, EOFError, UnpicklingError) as error:
-            raise DataError(f"{checkpoint}: damaged; delete it to begin anew ({error})") from None
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        schedule.load_state_dict(saved["schedule"])
-        history, best = saved["history"], saved["best"]
+    history: History = []
+    best = _copy(model)
+    if run.checkpoint and run.checkpoint.exists():
+        history, best = _resume(run.checkpoint, model, step, run.device)
     for epoch in range(len(history), epochs):
         seed_everything(seed, epoch)  # by its number: a resumed run needs no generator states
         model.train()
-        total, count = torch.zeros((), device=device), 0
+        losses: dict[str, list[Tensor]] = {}
         for batch in batches(epoch):
-            with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=bf16):
-                value = loss(batch)
-            optimizer.zero_grad(set_to_none=True)
-            value.backward()
-            optimizer.step()
-            if not isinstance(schedule, ReduceLROnPlateau):
-                schedule.step()
-            total, count = total + value.detach(), count + 1  # read once an epoch, not a step
+            for name, loss in step(batch).items():
+                losses.setdefault(name, []).append(loss)
         model.eval()
         with torch.no_grad():
-            figures = {name: float(value) for name, value in evaluate().items()}
-        figures = {"train_loss": float(total) / max(count, 1), **figures}
+            found = {name: float(value) for name, value in evaluate().items()}
+        # Read once an epoch, not a step: reading waits for a GPU.
+        figures = {name: _mean(each) for name, each in losses.items()} | found
         if not all(map(math.isfinite, figures.values())):
             raise FloatingPointError(f"epoch {epoch + 1}: not a number among {figures}")
-        if isinstance(schedule, ReduceLROnPlateau):
-            schedule.step(figures["dev_loss"])
-        if figures["dev_loss"] < min((h["dev_loss"] for h in history), default=math.inf):
-            best = {name: value.clone() for name, value in model.state_dict().items()}
+        step.end_epoch(figures)
+        if keep == "best" and figures["dev_loss"] < min(
+            (h["dev_loss"] for h in history), default=math.inf
+        ):
+            best = _copy(model)
         history.append(figures)
-        if checkpoint:
-            parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-            state = {name: part.state_dict() for name, part in parts.items()}  # type: ignore[attr-defined]
-            state |= {"history": history, "best": best}
-            write_atomic(checkpoint, partial(torch.save, state))
-        after_epoch(history)
+        if run.checkpoint:
+            state = {"model": model.state_dict(), "step": step.state_dict()}
+            state |= {"history": history, "best": best if keep == "best" else {}}
+            write_atomic(run.checkpoint, partial(torch.save, state))
+        run.after_epoch(history)
     if keep == "best":
         model.load_state_dict(best)
     model.eval()
     return history
+
+
+def _copy(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def _mean(losses: list[Tensor]) -> float:
+    """Added one after another in their own precision, as a running total is."""
+    total = torch.zeros((), device=losses[0].device)
+    for loss in losses:
+        total = total + loss
+    return float(total) / len(losses)
+
+
+def _resume(
+    path: Path, model: nn.Module, step: Step, device: str
+) -> tuple[History, dict[str, Tensor]]:
+    """Put a model and its step where a training was stopped; its history and best weights."""
+    try:
+        saved = torch.load(path, map_location=device, weights_only=True)
+        model.load_state_dict(saved["model"])
+        step.load_state_dict(saved["step"])
+        return saved["history"], saved["best"]
+    except (RuntimeError, EOFError, UnpicklingError, OSError, KeyError) as error:
+        raise DataError(f"{path}: damaged; delete it to begin anew ({error})") from None
 
 
 def still_improving(dev_losses: "np.ndarray | list[float]", share: float = 0.02) -> bool:

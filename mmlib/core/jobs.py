@@ -1,10 +1,13 @@
-"""What the experiment engine passes around: jobs, their answers, and what they work on."""
+"""What the engine passes around: jobs, their answers, what they work on, and where they run."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+
+History = list[dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -45,3 +48,45 @@ class Data(Protocol):
 
     def clusters(self, split: str) -> np.ndarray:
         """The cluster of each item, (items,) int: items of one cluster are not independent."""
+
+
+def nothing(history: History) -> None:
+    """What happens after an epoch unless somebody asks for more."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a job runs and what it may write: the last argument of every job's function.
+
+    device: such as "cpu" or "cuda:1". checkpoint: the file that a training writes after every
+    epoch, and reads at its start where it exists. folder: where jobs keep tensors for other jobs
+    (`engine.handed_over`); the default folder of jobs where None. after_epoch: is shown the
+    learning curve so far, to draw it, say.
+    """
+
+    device: str = "cpu"
+    checkpoint: Path | None = None
+    folder: Path | None = None
+    after_epoch: Callable[[History], object] = nothing
+
+    def member(self, number: int) -> "Run":
+        """The same for a member of an ensemble: its checkpoint is another file, but for number 0."""
+        if not (number and self.checkpoint):
+            return self
+        path = self.checkpoint
+        return replace(self, checkpoint=path.with_stem(f"{path.stem}-{number}"))
+
+
+JobFunction = Callable[[Job, Any, Run], Answer]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Jobs of one function, `function(job, data of its data set, run)`, importable by name.
+
+    parallel: whether they may run side by side; jobs that measure time may not.
+    """
+
+    function: JobFunction
+    jobs: Sequence[Job]
+    parallel: bool = True

@@ -166,6 +166,7 @@ def _add_paper(command: argparse.ArgumentParser) -> None:
 def _record(args: argparse.Namespace) -> int:
     """`mmlib record`."""
     from mmlib.core.device import pick_device
+    from mmlib.core.engine import Resources
     from mmlib.suite import record
 
     if args.seeds < 1:
@@ -174,9 +175,10 @@ def _record(args: argparse.Namespace) -> int:
         raise UsageError("--workers is 0 or more, and a cluster has workers of its own")
     found = record.record(
         args.number, args.tier, range(args.seeds),
-        device=args.device if args.cluster else pick_device(args.device),
-        datasets=args.datasets, workers=args.workers, cluster=args.cluster,
-        replace=args.replace, folder=args.evidence,
+        datasets=args.datasets, replace=args.replace, folder=args.evidence,
+        resources=Resources(
+            args.device if args.cluster else pick_device(args.device), args.workers, args.cluster
+        ),
     )  # fmt: skip
     print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
     return 0

@@ -5,10 +5,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import import_module
+from dataclasses import replace as replaced
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -20,17 +19,15 @@ from mmlib.core import plots
 from mmlib.core.claims import Judged, judge, ledger, parts_table
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir
-from mmlib.core.experiment import SECONDS, as_text, canonical, job_folder, run_jobs, tidy
+from mmlib.core.engine import SECONDS, Resources, as_text, canonical, run_jobs, tidy
+from mmlib.core.experiment import Experiment
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.outline import alike, outline
 from mmlib.core.parallel import connect
 from mmlib.core.paths import data_dir, write_atomic
-from mmlib.core.source import source_hash
 from mmlib.core.tables import write_json
-
-# The rooms that have evidence, by the number of their notebook (00 has claims, but no paper).
-PAPERS = {"00": "start", "01": "coherence", "02": "entailment", "03": "cora", "04": "links"}
+from mmlib.suite.papers import experiment as of
 
 
 def record(
@@ -39,12 +36,9 @@ def record(
     seeds: Sequence[int],
     *,
     datasets: Sequence[str] = (),
-    device: str = "cpu",
-    workers: int = 0,
-    cluster: str = "",
+    resources: Resources = Resources(),  # noqa: B008  it is frozen
     replace: bool = False,
     folder: Path | None = None,
-    jobs_folder: Path | None = None,
 ) -> Evidence:
     """Run a paper's whole grid for these seeds, and write `<folder>/<tier>/<paper>.parquet`.
 
@@ -59,52 +53,51 @@ def record(
     another recording is writing, or that holds what would have to be replaced, and what loading
     its data raises.
     """
-    experiment, data_module = room(number, "experiment"), room(number, "data")
-    if cluster:  # found out now, not after the documents are built
-        connect(cluster).close()
+    experiment = of(number)
+    if resources.cluster:  # found out now, not after the documents are built
+        connect(resources.cluster).close()
     folder = (folder or evidence_dir()) / tier
-    with alone(folder, experiment.PAPER):
-        study = data_module.load_documents(tier, datasets)
-        data = data_module.load_arrays(study, tier)
+    with alone(folder, experiment.paper):
+        study = experiment.load_study(tier, datasets)
+        data = experiment.load_arrays(study, tier)
         bert = data_dir() / "bert" / "model.safetensors"  # which is read where there is one
         known = {"bert": _digest(bert)} if tier != "world" and bert.is_file() else {}
         head = records.header(
-            paper=experiment.PAPER, tier=tier, source=source_hash(*experiment.MODULES),
+            paper=experiment.paper, tier=tier, method_version=experiment.version,
+            source="",
             data={name: own.fingerprint for name, own in data.items()},
             outlines={name: outline(own) for name, own in data.items()},
             settings={name: asdict(experiment.budget(tier, name)) for name in data},
-            device=device, **known,
+            device=resources.device, **known,
         )  # fmt: skip
         stages = experiment.stages(tier, data, seeds)
-        if jobs_folder is None and (kind := device.split(":")[0]) != "cpu":
-            jobs_folder = job_folder() / kind  # no job of a processor is taken for one of a GPU
-        old = _old(folder, experiment.PAPER)
+        old = _old(folder, experiment.paper)
         kept, lost = _kept(old, head, experiment) if old else (None, [])
         if lost and not replace:
             raise DataError(
-                f"{folder / experiment.PAPER}.parquet holds {'; '.join(lost)}: record them anew "
+                f"{folder / experiment.paper}.parquet holds {'; '.join(lost)}: record them anew "
                 "(--replace), or write elsewhere (--evidence DIR)"
             )
         done: list[tuple[Job, Answer]] = []
         try:
-            for function, jobs, side_by_side in stages:
+            for stage in stages:
+                open_jobs = [job for job in stage.jobs if not _is_kept(job, kept)]
                 run_jobs(
-                    function, [job for job in jobs if not _is_kept(job, kept)], data,
-                    folder=jobs_folder, device=device, workers=workers, cluster=cluster,
-                    side_by_side=side_by_side, on_answer=lambda *both: done.append(both),
-                    label=f"{experiment.PAPER}, {tier}: {function.__name__}",
+                    replaced(stage, jobs=open_jobs), data, resources,
+                    on_answer=lambda *both: done.append(both),
+                    label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
                 )  # fmt: skip
         finally:
             if done:
                 found = _merged(kept, done, data, head)
-                records.write(folder, experiment.PAPER, found)
+                records.write(folder, experiment.paper, found)
         if done:
             return found
         assert old is not None  # nothing was left to do
         assert kept is not None
         found = Evidence(kept.table, counted(kept.table, kept.header))
         if found.header != old.header or len(found.table) != len(old.table):
-            records.write(folder, experiment.PAPER, found)
+            records.write(folder, experiment.paper, found)
         return found
 
 
@@ -139,14 +132,14 @@ def _old(folder: Path, paper: str) -> Evidence | None:
 
 
 def _kept(
-    old: Evidence, head: dict[str, Any], experiment: ModuleType
+    old: Evidence, head: dict[str, Any], experiment: Experiment[Any, Any]
 ) -> tuple[Evidence | None, list[str]]:
     """What is on record of the same code, data, settings and systems, or None, and what is not.
 
     Data sets that this call leaves alone stay as they are.
     """
-    if old.header.get("source") != head["source"]:
-        return None, [f"{', '.join(old.header['data'])} by other code"]
+    if old.header.get("method_version", 1) != head["method_version"]:
+        return None, [f"{', '.join(old.header['data'])} by another version of the method"]
     same = [
         name
         for name in head["data"]
@@ -194,7 +187,7 @@ def _same_data(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> boo
     return name in outlines and alike(outlines[name], new["outlines"][name])
 
 
-def _changed(found: Evidence, tier: str, experiment: ModuleType) -> list[tuple[str, str]]:
+def _changed(found: Evidence, tier: str, experiment: Experiment[Any, Any]) -> list[tuple[str, str]]:
     """(data set, system) for those on record that are no longer what they were."""
     now = {dataset: experiment.systems(tier, dataset) for dataset in found.datasets}
     return [
@@ -283,33 +276,26 @@ def judge_paper(number: str, tier: str) -> list[Judged]:
 
 
 def _judged(number: str, found: Evidence) -> list[Judged]:
-    return [judge(claim, found, found.seeds) for claim in room(number, "claims").CLAIMS]
+    return [judge(claim, found, found.seeds) for claim in of(number).claims]
 
 
 def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     """A paper's evidence. Raises DataError where there is none, and where code, settings or the
     columns of a system have changed since.
     """
-    experiment = room(number, "experiment")
-    found = records.read((folder or evidence_dir()) / tier, experiment.PAPER, *experiment.MODULES)
+    experiment = of(number)
+    found = records.read((folder or evidence_dir()) / tier, experiment.paper, experiment.version)
     must_be_current(found, tier, experiment)
     return found
 
 
-def must_be_current(found: Evidence, tier: str, experiment: ModuleType) -> None:
+def must_be_current(found: Evidence, tier: str, experiment: Experiment[Any, Any]) -> None:
     """Raises DataError where settings, or the columns of a system, are not those of a record."""
     for name, settings in found.header["settings"].items():
         if settings != asdict(experiment.budget(tier, name)):
             raise DataError(f"evidence of {tier}, {name}: its settings have changed; record anew")
     for dataset, system in _changed(found, tier, experiment):
         raise DataError(f"evidence of {tier}, {dataset}: {system} has changed; record anew")
-
-
-def room(number: str, module: str) -> ModuleType:
-    """A module of the paper with this number. Raises DataError for one that has no evidence."""
-    if number not in PAPERS:
-        raise DataError(f"no paper {number!r} has evidence; there is {', '.join(PAPERS)}")
-    return import_module(f"mmlib.papers.{PAPERS[number]}.{module}")
 
 
 ONE_SEED = "one seed, so the intervals tell nothing of what another training would give"
@@ -325,8 +311,8 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     judged = _judged(number, found)
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
-        tables, figures = room(number, "figures").everything(found)
-        figures["claims"] = forest(judged)
+        tables = dict(of(number).tables(found))
+        figures = {**of(number).figures(found), "claims": forest(judged)}
         for name, figure in figures.items():
             plots.write(figure, out / f"{name}.png")
     tables |= {"ledger": ledger(judged).set_index("id"), "parts": parts_table(judged)}

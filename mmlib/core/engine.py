@@ -1,0 +1,258 @@
+"""The engine: jobs run side by side, are cached, and their answers become one tidy table.
+
+A job says what is trained or scored, apart from the data that it works on. Its answer holds one
+value an item (a document, a caption) and metric, and the learning curve. A finished job is kept
+under a key made of its identity, its data and the code that its function really imports, so that
+nothing is trained twice and nothing stale is taken for new.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from mmlib.core.device import pick_device
+from mmlib.core.errors import DataError
+from mmlib.core.jobs import Answer, Data, Job, JobFunction, Run, Stage
+from mmlib.core.parallel import in_processes, on_cluster
+from mmlib.core.paths import cache_dir, write_atomic
+from mmlib.core.source import source_hash
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What jobs run on.
+
+    device: of each job. workers: processes; 0 is one a core of one thread each on "cpu", one a
+    GPU on "cuda". cluster: address of a Dask scheduler in place of processes here; "cuda" is then
+    the first GPU that a worker sees. folder: where finished jobs lie; where None, the cache of
+    this checkout, with a folder of its own for each other kind of device.
+    """
+
+    device: str = "cpu"
+    workers: int = 0
+    cluster: str = ""
+    folder: Path | None = None
+
+    @property
+    def jobs(self) -> Path:
+        """The folder of finished jobs: no job of a processor is taken for one of a GPU."""
+        return self.folder or job_folder(self.device)
+
+
+def job_key(function: Callable[..., Any], job: Job, data: Data) -> str:
+    """Under which name a job is kept: its identity, its data, its code and PyTorch's version."""
+    parts = [asdict(job), data.fingerprint, source_hash(function.__module__)]
+    text = json.dumps([*parts, torch.__version__.split("+")[0]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def job_folder(device: str = "cpu") -> Path:
+    """Where finished jobs are kept: `jobs` in the checkout's cache, else `mmlib-jobs` here."""
+    cache = cache_dir()
+    folder = cache / "jobs" if cache else Path("mmlib-jobs")
+    kind = device.split(":")[0]
+    return folder if kind == "cpu" else folder / kind
+
+
+def run_jobs(
+    stage: Stage,
+    data: Mapping[str, Data],
+    resources: Resources | None = None,
+    label: str = "jobs",
+    on_answer: Callable[[Job, Answer], object] = lambda job, answer: None,
+) -> list[Answer]:
+    """Answers in the order of the stage's jobs; what is finished is taken from the jobs' folder.
+
+    on_answer: told of each finished job, in the order of finishing.
+
+    Stops at the first failure; what was finished stays, and a training that was stopped goes on
+    from its last epoch.
+    """
+    resources, jobs = resources or Resources(), stage.jobs
+    folder = resources.jobs
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.parquet" for job in jobs]
+    answers = {i: read_answer(path) for i, path in enumerate(paths) if path.exists()}
+    for i, answer in answers.items():
+        on_answer(jobs[i], answer)
+    waiting = [i for i in range(len(jobs)) if i not in answers]
+    devices = _devices(resources, stage.parallel)
+    calls = [
+        (stage.function, i, jobs[i], data[jobs[i].dataset], devices[n % len(devices)], paths[i])
+        for n, i in enumerate(waiting)
+    ]
+    with tqdm(total=len(waiting), desc=label, disable=not waiting) as bar:
+        count = min(len(devices), len(waiting))
+        for i, answer in _finished(calls, count, resources.cluster, stage.parallel):
+            write_answer(paths[i], jobs[i], answer)
+            paths[i].with_suffix(".pt").unlink(missing_ok=True)
+            for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
+                half.unlink(missing_ok=True)
+            answers[i] = answer
+            on_answer(jobs[i], answer)
+            bar.update()
+    return [answers[i] for i in range(len(jobs))]
+
+
+def _devices(resources: Resources, parallel: bool) -> list[str]:
+    """The device of each worker: every GPU in turn for "cuda", else the one that is named."""
+    device, workers = resources.device, resources.workers if parallel else 1
+    if resources.cluster:
+        return [device]
+    if device == "cuda":
+        every = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
+        return [every[n % len(every)] for n in range(workers or len(every))]
+    return [device] * (workers or ((os.cpu_count() or 1) if device == "cpu" else 1))
+
+
+def _finished(
+    calls: list[tuple], workers: int, cluster: str, parallel: bool
+) -> Iterator[tuple[int, Answer]]:
+    if not calls:
+        return iter(())
+    if cluster:
+        return on_cluster(_run, calls, cluster, parallel)
+    return in_processes(_run, calls, workers, ordered=False)
+
+
+def _run(
+    function: JobFunction, i: int, job: Job, data: Data, device: str, path: Path
+) -> tuple[int, Answer]:
+    torch.set_num_threads(1)  # several processes of many threads slow each other many times over
+    return i, function(job, data, Run(pick_device(device), path.with_suffix(".pt"), path.parent))
+
+
+def handed_over(
+    function: JobFunction, job: Job, data: Data, run: Run, make: Callable[[], Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Tensors that a job leaves for other jobs, such as trained weights: kept, or made and kept.
+
+    They lie beside the jobs, under the key of the job that makes them, one folder a kind of device.
+    Raises DataError for a damaged file.
+    """
+    folder = run.folder or job_folder(run.device)
+    path = folder / f"{job_key(function, job, data)}.safetensors"
+    if not path.exists():
+        made = {name: value.detach().cpu().contiguous() for name, value in make().items()}
+        write_atomic(path, lambda file: save_file(made, file))
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path}: damaged ({error}); delete it, it is made again") from None
+
+
+# --- Kept answers ----------------------------------------------------------------------------
+
+
+def write_answer(path: Path, job: Job, answer: Answer) -> None:
+    """Keep an answer as one Parquet file: a row a value, the rest in its metadata."""
+    meta = {"job": asdict(job), "history": list(answer.history), "seconds": answer.seconds}
+    table = pa.Table.from_pandas(_rows(answer), preserve_index=False)
+    table = table.replace_schema_metadata({"mmlib": json.dumps(meta)})
+    write_atomic(path, partial(pq.write_table, table, compression="zstd"))
+
+
+def read_answer(path: Path) -> Answer:
+    """An answer of `write_answer`. Raises DataError, with the mend, for a damaged file."""
+    try:
+        table = pq.read_table(path)
+        meta = json.loads(table.schema.metadata[b"mmlib"])
+        history, seconds, frame = meta["history"], meta["seconds"], table.to_pandas()
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: not a finished job ({error}); delete it") from None
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for (split, metric), rows in frame.groupby(["split", "metric"], sort=False):
+        values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
+    return Answer(values, history, seconds)
+
+
+def _rows(answer: Answer) -> pd.DataFrame:
+    """split, item, metric, value: a row a value, in the items' order."""
+    parts = [
+        pd.DataFrame({
+            "split": split,
+            "item": np.arange(len(values), dtype=np.int32),
+            "metric": metric,
+            "value": np.asarray(values, dtype=np.float32),
+        })
+        for split, metrics in answer.values.items()
+        for metric, values in metrics.items()
+    ]  # fmt: skip
+    columns = ["split", "item", "metric", "value"]
+    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+
+
+# --- The tidy table ----------------------------------------------------------------------------
+
+SECONDS = "CPU seconds"
+KEYS = ["paper", "tier", "dataset", "split", "system"]
+
+
+def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:
+    """All values of all jobs: a row a value.
+
+    Columns: paper, tier, dataset, split, system, the systems' other columns, seed, item, cluster,
+    metric, value (float32). The learning curves stand there too: split "epochs", the item being
+    the epoch, counted from 1; and what each job took: split "job".
+    """
+    parts = []
+    for job, answer in zip(jobs, answers, strict=True):
+        rows = _rows(answer)
+        clusters = {split: data[job.dataset].clusters(split) for split in answer.values}
+        rows["cluster"] = np.concatenate([
+            np.tile(clusters[split], len(metrics)) for split, metrics in answer.values.items()
+        ] or [np.zeros(0, int)]).astype(np.int32)  # fmt: skip
+        if answer.history:
+            curve = pd.DataFrame(list(answer.history))
+            curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
+            curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
+            rows = pd.concat([rows, curve.astype({"value": np.float32})])
+        spent = {
+            "split": "job",
+            "item": 0,
+            "cluster": 0,
+            "metric": SECONDS,
+            "value": answer.seconds,
+        }
+        rows = pd.concat([rows, pd.DataFrame([spent]).astype({"value": np.float32})])
+        row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
+        parts.append(rows.assign(**row, seed=job.seed))
+    return canonical(pd.concat(parts, ignore_index=True))
+
+
+def as_text(system: Mapping[str, Any]) -> dict[str, str]:
+    """A system's columns as a table has them: beside systems without a number it were a float."""
+    return {name: str(value) for name, value in system.items()}
+
+
+def canonical(table: pd.DataFrame) -> pd.DataFrame:
+    """A tidy table with its columns, types and rows in one order, whatever they came in."""
+    known = [*KEYS, "seed", "item", "cluster", "metric", "value"]
+    own = sorted(set(table.columns) - set(known))
+    names = [*KEYS, *own, "metric"]
+    table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]]
+    table = table.reset_index(drop=True)  # joined tables may number their rows alike
+    for name in names:  # a column that only some systems have is missing in the others
+        kept = table[name].astype(object)
+        table[name] = kept.map(str, na_action="ignore").astype("category")
+    for name in ("seed", "item", "cluster"):
+        table[name] = table[name].astype(np.int32)
+    table["value"] = table["value"].astype(np.float32)
+    order = ["dataset", "system", "seed", "split", "metric", "item"]
+    rank = table[order].assign(**{n: table[n].astype(str) for n in order if n in names})
+    return table.loc[rank.sort_values(order, kind="stable").index].reset_index(drop=True)
