@@ -70,7 +70,7 @@ class Run:
     after_epoch: Callable[[History], object] = nothing
 
     def member(self, number: int) -> "Run":
-        """The same for a member of an ensemble: its checkpoint is another file, but for number 0."""
+        """The same for a member of an ensemble; all but number 0 have a checkpoint of their own."""
         if not (number and self.checkpoint):
             return self
         path = self.checkpoint

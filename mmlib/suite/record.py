@@ -17,9 +17,9 @@ from matplotlib import rc_context
 from mmlib.core import evidence as records
 from mmlib.core import plots
 from mmlib.core.claims import Judged, judge, ledger, parts_table
+from mmlib.core.engine import SECONDS, Resources, as_text, canonical, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir
-from mmlib.core.engine import SECONDS, Resources, as_text, canonical, run_jobs, tidy
 from mmlib.core.experiment import Experiment
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Job
@@ -27,7 +27,7 @@ from mmlib.core.outline import alike, outline
 from mmlib.core.parallel import connect
 from mmlib.core.paths import data_dir, write_atomic
 from mmlib.core.tables import write_json
-from mmlib.suite.papers import experiment as of
+from mmlib.suite.papers import experiment as experiment_of
 
 
 def record(
@@ -53,7 +53,7 @@ def record(
     another recording is writing, or that holds what would have to be replaced, and what loading
     its data raises.
     """
-    experiment = of(number)
+    experiment = experiment_of(number)
     if resources.cluster:  # found out now, not after the documents are built
         connect(resources.cluster).close()
     folder = (folder or evidence_dir()) / tier
@@ -276,14 +276,14 @@ def judge_paper(number: str, tier: str) -> list[Judged]:
 
 
 def _judged(number: str, found: Evidence) -> list[Judged]:
-    return [judge(claim, found, found.seeds) for claim in of(number).claims]
+    return [judge(claim, found, found.seeds) for claim in experiment_of(number).claims]
 
 
 def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     """A paper's evidence. Raises DataError where there is none, and where code, settings or the
     columns of a system have changed since.
     """
-    experiment = of(number)
+    experiment = experiment_of(number)
     found = records.read((folder or evidence_dir()) / tier, experiment.paper, experiment.version)
     must_be_current(found, tier, experiment)
     return found
@@ -311,8 +311,8 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     judged = _judged(number, found)
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
-        tables = dict(of(number).tables(found))
-        figures = {**of(number).figures(found), "claims": forest(judged)}
+        tables = dict(experiment_of(number).tables(found))
+        figures = {**experiment_of(number).figures(found), "claims": forest(judged)}
         for name, figure in figures.items():
             plots.write(figure, out / f"{name}.png")
     tables |= {"ledger": ledger(judged).set_index("id"), "parts": parts_table(judged)}
