@@ -160,7 +160,7 @@ def recorded_claims(stems: Sequence[str]) -> dict[str, dict[str, list[dict[str, 
     for tier in TIME_LIMITS:
         for stem in stems:
             try:
-                judged = record.judge_paper(stem[:2], tier)
+                judged = record.assess_paper(stem[:2], tier)
             except DataError:
                 continue
             recorded.setdefault(tier, {})[stem] = [one.record() for one in judged]
