@@ -141,8 +141,8 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
         if term != CMCA_RANK and evidence.has(dataset, *CMCA_RANK):
             row["gain over CMCA"] = _gain(evidence, dataset, term).told()
             if with_oracle:
-                gains = (gained(evidence, dataset, over(t, CMCA_RANK)) for t in (term, oracle))
-                share = ratio(*gains, evidence.clusters(dataset))
+                gain, most = (gained(evidence, dataset, over(t, CMCA_RANK)) for t in (term, oracle))
+                share = ratio(gain, most, evidence.clusters(dataset))
                 row["in % of the oracle's gain"] = share.told(0, times=100)
         rows[name + flag] = row
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–")

@@ -159,7 +159,8 @@ def probabilities(model: Model, encoded: Encoded) -> np.ndarray:
     device = model.weights.device
     texts = torch.from_numpy(encoded.texts).to(device)
     images = torch.from_numpy(encoded.images).to(device)
-    return model.head.all_pairs(texts, images).cpu().numpy()[:, encoded.image_of]
+    x = model.head.all_pairs(texts, images)  # type: ignore[operator]
+    return x.cpu().numpy()[:, encoded.image_of]
 
 
 # --- One job -------------------------------------------------------------------------------------

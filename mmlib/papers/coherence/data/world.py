@@ -39,14 +39,14 @@ def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
     for name in names:
         scheme = "cite" if name == CITE_LIKE else "clue"
         signal, telling = DIALS.get(name, (1.0, TELLING))
-        splits = {}
+        splits: dict[str, RelatedPairs] = {}
         for split, count in COUNTS.items():
             pairs = related_pairs(split, count, scheme, seed + (scheme == "cite"), signal, telling)
             if scheme in first:
                 splits[split] = replace(pairs, features=first[scheme].split(split).features)
             else:
                 splits[split] = pooled(with_features(pairs, workers=os.cpu_count() or 1))
-        collections[name] = Pairs(**splits)
+        collections[name] = Pairs(splits["train"], splits["val"], splits["test"])
         first.setdefault(scheme, collections[name])
     return collections
 
