@@ -12,7 +12,7 @@ from torch import Tensor
 from mmlib.core.related import RelatedPairs
 
 SPLITS = ("train", "val", "test")
-POOL, POOLS = 500, 50
+POOLS = 50  # how many pools of test pairs are ranked
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Arrays:
         return int(images.shape[1]) if isinstance(images, np.ndarray) else 2048
 
     def clusters(self, split: str) -> np.ndarray:
-        """What counts together: of test pairs the image; pools and relations stand alone."""
+        """The cluster of each item: of pairs their image; other items are independent."""
         sizes = {"pools": POOLS, "relations": len(self.relations)}
         return np.arange(sizes[split]) if split in sizes else self.splits[split].image_of
 
@@ -108,8 +108,8 @@ class Arrays:
         digest = hashlib.sha256(np.ascontiguousarray(self.words).tobytes())
         digest.update("|".join(self.relations).encode())
         for split in self.splits.values():
-            for part in (split.ids, split.lengths, split.labels, split.image_of):
-                digest.update(np.ascontiguousarray(part).tobytes())
+            for array in (split.ids, split.lengths, split.labels, split.image_of):
+                digest.update(np.ascontiguousarray(array).tobytes())
             if isinstance(split.images, np.ndarray):
                 digest.update(np.ascontiguousarray(split.images).tobytes())
             else:
@@ -117,6 +117,7 @@ class Arrays:
         return digest.hexdigest()[:16]
 
 
-def parts(order: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Batches of `size`; a last one of a single pair is left out, as batch norm needs two."""
-    return (p for i in range(0, len(order), size) if len(p := order[i : i + size]) > 1)
+def row_batches(order: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Batches of `size` rows; a last one of a single pair is left out, as batch norm needs two."""
+    starts = range(0, len(order), size)
+    return (rows for i in starts if len(rows := order[i : i + size]) > 1)

@@ -4,16 +4,6 @@ from itertools import chain, combinations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import average_precision_score, roc_auc_score
-from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-
-from mmlib.data.clue import LAST_HUMAN
-from mmlib.world import extract_features, words
-from mmlib.world.backbone import targets
 from mmlib.world.discourse import (
     HOW,
     SCHEMES,
@@ -26,6 +16,16 @@ from mmlib.world.discourse import (
 )
 from mmlib.world.discourse_cite import cite_text
 from mmlib.world.discourse_clue import LIVELY, clue_text, has_event
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from mmlib.data.clue import LAST_HUMAN
+from mmlib.world import extract_features, words
+from mmlib.world.backbone import targets
 from mmlib.world.scenes import SPLITS, sample_scene, scene_key, split_seeds
 from mmlib.world.schema import KINDS
 

@@ -1,4 +1,4 @@
-"""Silver coherence relations: a classifier of Clue's captions labels those of Flickr8k.
+"""Flickr8k with noisy labels: a classifier of Clue's captions says which relations hold.
 
 Photographs whose captions have coherence relations are not at hand for everybody: Clue (Alikhani et
 al., ACL 2020) gives captions and labels, its pictures have to be fetched from old addresses.
@@ -8,7 +8,7 @@ Clue, labelled by people, and labels the captions of Flickr8k.
 What such labels can show: whether the coherence-aware model trains and runs on photographs, and
 whether a second task on the text changes retrieval. What they cannot show: that the *relation of a
 text to its image* helps, as the paper claims. The classifier has never seen an image, so that a
-silver label is a function of its text alone: given the text, the image says nothing more about it.
+noisy label is a function of its text alone: given the text, the image says nothing more about it.
 The relation head can solve its task and ignore the image, its confidence η is then the same for
 every image of a row, and refinement cannot reorder anything. The labels are also shifted: much of
 what the classifier has learned from Clue ("view", "illustration", "actor attends") hardly occurs in
@@ -26,16 +26,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from mmlib.core.paths import data_dir
 from mmlib.core.records import normalised
 from mmlib.core.related import RelatedPairs
 from mmlib.data import clue, flickr8k
-from mmlib.papers.coherence.probes import average_precision
+from mmlib.papers.coherence.data.pairs import Pairs, pooled
+from mmlib.papers.coherence.systems import relations_of
 
 FOLDS = 5
-DRAWS = 500
 
 
 # --- The classifier ---------------------------------------------------------------------------
@@ -156,36 +155,6 @@ def held_out(pairs: RelatedPairs) -> np.ndarray:
     return probabilities
 
 
-# --- How good it is ---------------------------------------------------------------------------
-
-
-def average_precisions(classifier: RelationClassifier, pairs: RelatedPairs) -> pd.DataFrame:
-    """How well the relations of labelled pairs are read off their texts; a row a relation.
-
-    Columns: AP (average precision), low, high (its 95 % interval by bootstrap over images), chance
-    (the share of positives, which is the AP of guessing), positives. NaN for a relation that the
-    pairs do not have. Source: paper, Table 8 (there from image and text).
-    """
-    scores, rows = classifier.probabilities(pairs.texts), {}
-    for c, name in enumerate(classifier.relations):
-        truth = pairs.labels[:, c]
-        own = _with_interval(truth, scores[:, c], pairs.image_of) if truth.any() else [np.nan] * 3
-        rows[name] = [*own, truth.mean(), int(truth.sum())]
-    columns = ["AP", "low", "high", "chance", "positives"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-
-
-def _with_interval(truth: np.ndarray, score: np.ndarray, image_of: np.ndarray) -> list[float]:
-    """AP and its 95 % interval; draws without a positive are left out."""
-    of_image = [np.flatnonzero(image_of == image) for image in np.unique(image_of)]
-    rng, drawn = np.random.default_rng(0), []
-    for _ in range(DRAWS):
-        images = rng.integers(len(of_image), size=len(of_image))
-        rows = np.concatenate([of_image[image] for image in images])
-        drawn.append(average_precision(truth[rows], score[rows]))
-    return [average_precision(truth, score), *np.nanquantile(drawn, [0.025, 0.975])]
-
-
 # --- Flickr8k ---------------------------------------------------------------------------------
 
 
@@ -195,10 +164,10 @@ def clue_classifier(folder: Path) -> RelationClassifier:
     return train_classifier(clue.load("train", folder))
 
 
-def silver_pairs(
+def labelled_pairs(
     split: str, relations: Sequence[str], captions: Literal["first", "all"] = "first"
 ) -> RelatedPairs:
-    """Flickr8k's captions with silver relations (see the module's text for what they are worth).
+    """Flickr8k's captions with noisy labels (see the module's text for what they are worth).
 
     split: "train", "val" or "test". relations: those of Clue to keep. captions: the first of each
     image, or all five, one pair each.
@@ -207,8 +176,8 @@ def silver_pairs(
     """
     classifier = clue_classifier(data_dir() / clue.NAME)
     data = flickr8k.load(split)
-    kept = [own if captions == "all" else own[:1] for own in data.captions]
-    texts = tuple(text for own in kept for text in own)
+    chosen = [some if captions == "all" else some[:1] for some in data.captions]
+    texts = tuple(text for some in chosen for text in some)
     columns = [classifier.relations.index(name) for name in relations]
     return RelatedPairs(
         name=data.name,
@@ -216,8 +185,16 @@ def silver_pairs(
         texts=texts,
         labels=classifier.labels(texts)[:, columns],
         relations=tuple(relations),
-        image_of=np.repeat(np.arange(len(kept)), [len(own) for own in kept]),
+        image_of=np.repeat(np.arange(len(chosen)), [len(some) for some in chosen]),
         image_ids=data.ids,
         features=data.features,
         open_image=data.open_image,
     )
+
+
+def load() -> dict[str, Pairs]:
+    """Flickr8k: all captions of an image in training, the first one in dev and test."""
+    relations = relations_of("flickr8k")
+    train = pooled(labelled_pairs("train", relations, captions="all"))
+    val, test = (pooled(labelled_pairs(split, relations)) for split in ("val", "test"))
+    return {"flickr8k": Pairs(train, val, test)}

@@ -16,23 +16,20 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, rankdata
 from torch.nn import functional as F
 
-from mmlib.papers.coherence import training
-from mmlib.papers.coherence.model import (
+from mmlib.papers.coherence import train
+from mmlib.papers.coherence.method import (
     AttentionPooling,
     CoherenceHead,
-    ProductHead,
     coherence_loss,
     confidence,
-    draw_pools,
-    full_ranks,
     gap,
     hinge_cosine,
     hinge_distance,
-    pool_metrics,
-    pool_ranks,
     positive_weights,
     refine,
 )
+from mmlib.papers.coherence.metrics import draw_pools, full_ranks, pool_metrics, pool_ranks
+from mmlib.papers.coherence.variants import ProductHead
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -903,7 +900,7 @@ def imported(path, root, seen):
 
 
 def test_import_needs_none_of_the_heavy_libraries():
-    path = Path(training.__file__)
+    path = Path(train.__file__)
     names = {name.split(".")[0] for name in imported(path, path.parents[3], set())}
     assert "torch" in names
     assert not names & {"spacy", "gensim", "papermill", "sklearn", "transformers", "nltk"}

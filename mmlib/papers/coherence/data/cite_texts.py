@@ -9,8 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmlib.papers.coherence.data.clue_texts import (
+    LIVELY,
+    article,
+    fitting,
+    is_living,
+    noun,
+    place,
+    protagonist,
+)
 from mmlib.world import words
-from mmlib.world.discourse_clue import LIVELY, article, fitting, is_living, noun, place, protagonist
 from mmlib.world.habits import HABITAT, PALETTE
 from mmlib.world.scenes import actions_in, pick, pick_weighted
 from mmlib.world.schema import GROUP_OF, Scene
