@@ -104,8 +104,14 @@ def classifier(
     vocabulary: int, region_width: int, regions: int, settings: Settings,
     states: Tensor | None = None,
 ) -> Classifier:  # fmt: skip
-    """A classifier with fresh weights, as settings ask for; arguments as of `Classifier`."""
-    shared = settings.text == "shared" and settings.model == "both"
-    kind = SharedText if shared else CLASSES[settings.model]
+    """A classifier with fresh weights, as settings ask for; arguments as of `Classifier`.
+
+    Raises ValueError for shared text layers where there is no image branch to share them with.
+    """
+    kind = CLASSES[settings.model]
+    if settings.text == "shared":
+        if settings.model != "both":
+            raise ValueError(f"text layers are shared by two branches, not by {settings.model!r}")
+        kind = SharedText
     head = SigmoidHead if settings.output == "sigmoid" else Head
     return kind(vocabulary, region_width, regions, settings, states, head)
