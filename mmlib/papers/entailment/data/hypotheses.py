@@ -19,12 +19,15 @@ from PIL import Image
 from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
-from mmlib.world import SIZE, WorldImages, extract_features, picture
-from mmlib.world.captions import Caption
-from mmlib.world.edits import EDITS, GENERAL, Accept, anything, editable, edited, new_draft
-from mmlib.world.graphs import CONCEPTS, CaptionGraph, Node
-from mmlib.world.logic import entails, satisfies
-from mmlib.world.premises import (
+from mmlib.papers.entailment.data.edits import (
+    GENERAL,
+    Accept,
+    anything,
+    editable,
+    edited,
+    new_draft,
+)
+from mmlib.papers.entailment.data.premises import (
     FACTS,
     PartialScene,
     counter_scene,
@@ -32,6 +35,11 @@ from mmlib.world.premises import (
     merged,
     premise_captions,
 )
+from mmlib.papers.entailment.systems import EDITS
+from mmlib.world import SIZE, WorldImages, extract_features, picture
+from mmlib.world.captions import Caption
+from mmlib.world.graphs import CONCEPTS, CaptionGraph, Node
+from mmlib.world.logic import entails, satisfies
 from mmlib.world.scenes import pick, pick_weighted, sample_scene, split_seeds
 from mmlib.world.schema import SETTINGS, STYLES, Scene
 

@@ -12,15 +12,14 @@ from functools import partial
 
 import numpy as np
 
+from mmlib.papers.entailment.data.premises import PartialScene, partial_scene, write_caption
 from mmlib.world.captions import WIDEN, Caption
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.habits import HABITAT, PAIRS, PALETTE
 from mmlib.world.logic import CONVERSE
-from mmlib.world.premises import PartialScene, partial_scene, write_caption
 from mmlib.world.scenes import actions_in, pick
 from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, WATER, Scene
 
-EDITS = ("colour", "number", "relation", "swap", "actor", "object", "setting", "action")
 GENERAL = 0.4  # share of captions that are general
 _TRIES = 12  # captions tried for one edit
 _WORDS = 4  # that an edit may put in place of others
