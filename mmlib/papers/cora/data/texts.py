@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 
 from mmlib.features.text import Vocabulary, tokenize
-from mmlib.papers.cora.graphs import GraphSet, SequenceSet
+from mmlib.papers.cora.batches import GraphSet, SequenceSet
 from mmlib.scenegraph import attributes, objects, phrase, relations
 
 DELIMITERS = ("[CLS]", "[SEP]", "[MASK]")
