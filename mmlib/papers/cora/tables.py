@@ -143,8 +143,9 @@ def trained_again(evidence: Evidence, dataset: str) -> list[float]:
     for first, second in zip((SEQUENCE, CORA), WITH_GRU, strict=True):
         if evidence.has(quick, second.system, "RSUM"):
             again = evidence.means(quick, second.system, "RSUM")
-            differences += (again - evidence.means(dataset, first.system, "RSUM")).dropna()
-    return [float(difference) for difference in differences if abs(difference) > 1e-6]
+            difference = again - evidence.means(dataset, first.system, "RSUM")
+            differences += difference[difference.abs() > 1e-6].tolist()
+    return differences
 
 
 def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dict[str, Any]:

@@ -55,10 +55,10 @@ class SkipEncoder(GraphEncoder):
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D) and entities (O, D)."""
-        phrases = self.concepts(batch)
-        captions, entities = self.compose(*phrases, batch)
+        nodes, relations = self.concepts(batch)
+        captions, entities = self.compose(nodes, relations, batch)
         if self.bag is not None:
-            captions = captions + self.bag(torch.cat(phrases), batch)
+            captions = captions + self.bag(torch.cat([nodes, relations]), batch)
         return captions, entities
 
     def exchange(self, hidden: Tensor, batch: GraphBatch) -> Tensor:

@@ -35,12 +35,12 @@ def _read(folder: Path, workers: int) -> Captions:
             problem = f"features of {files[split]} are {width} wide, of train {widths['train']}"
             raise DataError(f"{folder}: {problem} (get the features of one network)")
     collection = Captions({split: read.images for split, read in loaded.items()}, {})
-    if not all(read.graphs for read in loaded.values()):
-        return collection.parsed(workers)
     packed = {
         split: scenegraph.Graphs(
             (entry["caption"], scenegraph.pack(entry)) for entry in read.graphs.values()
         )
-        for split, read in loaded.items()
-    }
+        for split, read in loaded.items() if read.graphs
+    }  # fmt: skip
+    if len(packed) < len(loaded):
+        return collection.parsed(workers)
     return replace(collection, graphs=packed)
