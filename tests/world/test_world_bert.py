@@ -10,7 +10,7 @@ import transformers
 from mmlib import world
 from mmlib.features.bert import BertEncoder
 from mmlib.features.words import SPECIAL, Words
-from mmlib.papers.cora.data import load_documents
+from mmlib.papers.cora.data import load_study
 from mmlib.papers.entailment.data.study import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.world.captions import captions
@@ -58,6 +58,6 @@ def test_transformers_reads_it_to_the_same_states(texts, encoder):
 
 def test_cora_knows_it_without_any_data(monkeypatch):
     monkeypatch.setattr("mmlib.papers.cora.data._load", lambda *_: {"world": "its captions"})
-    assert load_documents("world") == {
+    assert load_study("world") == {
         "world": "its captions", "world_bert": "its captions",
     }  # fmt: skip

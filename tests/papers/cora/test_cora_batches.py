@@ -31,9 +31,15 @@ from tiny_cora import (
     whole,
 )
 
-from mmlib.papers.cora import graphs
-from mmlib.papers.cora.graphs import Augmentation, batches, drop_regions, same_entities
-from mmlib.papers.cora.texts import Reader
+from mmlib.papers.cora.batches import batches, drop_regions, mask_words, same_entities
+from mmlib.papers.cora.data.texts import Reader
+from mmlib.papers.cora.method import GraphEncoder
+from mmlib.papers.cora.systems import Augmentation
+from mmlib.papers.cora.variants import (
+    FullyConnectedEncoder,
+    FullyConnectedJointEncoder,
+    JointEncoder,
+)
 
 few = settings(max_examples=25, deadline=None)
 many = settings(max_examples=80, deadline=None)
@@ -113,9 +119,11 @@ def test_edges_are_those_of_the_graphs(described, connected):
             joint |= both
             if not isinstance(a, tuple) and not isinstance(b, tuple):
                 pairs |= both
+    encoder = FullyConnectedEncoder if connected else GraphEncoder
+    of_joint = FullyConnectedJointEncoder if connected else JointEncoder
     for got, wanted in (
-        (batch.object_edges(connected), pairs),
-        (batch.all_edges(connected), joint),
+        (encoder.edges(None, batch), pairs),
+        (of_joint.edges(None, batch), joint),
         (batch.attribute_edges(back=True), stars),
         (batch.attribute_edges(), {(s, t) for s, t in stars if t < start}),
     ):
@@ -185,7 +193,7 @@ def test_an_augmented_graph_is_part_of_the_graph(described, seed):
     ]
     reader = Reader((*WORDS, "0", "1", "2", "3"), delimiters=True)
     texts = graph_set(unique, reader)
-    calm = replace(HIGH, mask=0.0, delete=0.0)  # words are left alone
+    calm = replace(HIGH, mask=0.0)  # words are left alone
     batch = texts.batch(np.arange(len(unique)), calm, np.random.default_rng(seed))
     spelt = reader.ids(texts.phrases)[0]
     rows = {tuple(r[r > 0].tolist()): p for r, p in zip(spelt, texts.phrases, strict=True)}
@@ -220,25 +228,22 @@ def test_everything_but_one_object_may_go_at_rate_one():
         assert (inner != MASK).sum() == 1
 
 
-@pytest.mark.parametrize(("mask", "delete"), [(0.1, 0.0), (0.2, 0.1), (0.0, 0.3)])
-def test_words_are_masked_and_deleted_at_their_rates(mask, delete):
+@pytest.mark.parametrize("mask", [0.1, 0.3])
+def test_words_are_masked_at_their_rate(mask):
     rng = np.random.default_rng(1)
     words = np.arange(100, 108)
     ids = np.zeros((2000, 12), int)
     ids[:, :10] = [CLS, *words, SEP]
-    new, lengths = graphs.perturb(
-        ids, np.full(2000, 10), MASK, replace(NONE, mask=mask, delete=delete), rng
-    )
+    new = mask_words(ids, np.full(2000, 10), MASK, replace(NONE, mask=mask), rng)
     masked, left = (new == MASK).sum(), (new >= 100).sum()
     assert within(masked, 16000, mask)
-    assert within(16000 - masked - left, 16000, delete)
+    assert masked + left == 16000
     for i in range(8):  # every place alike
-        assert within((new != 100 + i).all(axis=1).sum(), 2000, mask + delete)
-    for row, n in zip(new, lengths, strict=True):
-        assert (row[0], row[n - 1]) == (CLS, SEP)
-        assert (row[1 : n - 1] >= MASK).all()
-        assert not row[n:].any()
-        inner = row[1 : n - 1]
+        assert within((new != 100 + i).all(axis=1).sum(), 2000, mask)
+    for row in new:
+        assert (row[0], row[9]) == (CLS, SEP)
+        assert not row[10:].any()
+        inner = row[1:9]
         inner = inner[inner != MASK]
         assert len(inner)
         assert (np.diff(inner) > 0).all()
@@ -247,15 +252,13 @@ def test_words_are_masked_and_deleted_at_their_rates(mask, delete):
 def test_one_word_is_left_as_it_was():
     ids = np.array([[CLS, 50, SEP, 0, 0], [CLS, 50, 51, SEP, 0], [CLS, SEP, 0, 0, 0]] * 500)
     lengths = np.array([3, 4, 2] * 500)
-    for mask, delete in ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5)):
-        changed = replace(NONE, mask=mask, delete=delete)
-        new, after = graphs.perturb(ids, lengths, MASK, changed, np.random.default_rng(0))
-        assert (new[0::3] == ids[0::3]).all()
-        assert (new[2::3] == ids[2::3]).all()
-        pairs = new[1::3]
-        assert ((pairs >= 50).sum(axis=1) == 1).all()
-        assert within((pairs == 50).sum(), 500, 0.5)  # the first as often as the second
-        assert (after == lengths - (ids != 0).sum(axis=1) + (new != 0).sum(axis=1)).all()
+    new = mask_words(ids, lengths, MASK, replace(NONE, mask=1.0), np.random.default_rng(0))
+    assert (new[0::3] == ids[0::3]).all()
+    assert (new[2::3] == ids[2::3]).all()
+    pairs = new[1::3]
+    assert ((pairs >= 50).sum(axis=1) == 1).all()
+    assert within((pairs == 50).sum(), 500, 0.5)  # the first as often as the second
+    assert ((new != 0) == (ids != 0)).all()
 
 
 def test_without_a_generator_nothing_is_augmented():
@@ -295,7 +298,7 @@ def test_sequences_are_cut_and_masked():
 def test_shuffled_words_keep_the_bag_and_the_delimiters(delimiters):
     captions = ["man hold red cup near old stone house", "dog", "two dog near fence"] * 20
     texts = Reader(WORDS, delimiters).sequences(captions)
-    shuffled = texts.altered(np.random.default_rng(0))
+    shuffled = texts.shuffled(np.random.default_rng(0))
     assert shuffled.lengths is texts.lengths
     edge, moved = int(delimiters), 0
     for before, after, n in zip(texts.tokens, shuffled.tokens, texts.lengths, strict=True):
@@ -311,7 +314,7 @@ def test_shuffled_words_keep_the_bag_and_the_delimiters(delimiters):
 @given(st.lists(descriptions(), min_size=1, max_size=5), seeds)
 def test_moved_attributes_keep_the_phrases_and_leave_their_objects(described, seed):
     texts = graph_set(described)
-    moved = texts.altered(np.random.default_rng(seed))
+    moved = texts.shuffled(np.random.default_rng(seed))
     before, after = (one.batch(np.arange(len(described))) for one in (texts, moved))
     for name in ("names", "attributes", "relations", "subject", "object"):
         a, b = getattr(before, name), getattr(after, name)

@@ -28,17 +28,11 @@ from tiny_cora import (
 )
 from torch import nn
 
-from mmlib.papers.cora import model as method
-from mmlib.papers.cora.experiment import GOLD, JOINT, SYSTEMS, TWO_STEP
-from mmlib.papers.cora.model import (
-    ImageEncoder,
-    Matcher,
-    RelationContext,
-    Settings,
-    System,
-    parameter_groups,
-)
-from mmlib.papers.cora.pooling import GPO
+from mmlib.papers.cora.method import ImageEncoder, PhraseGRU, RelationContext
+from mmlib.papers.cora.pooling import GPO, padded
+from mmlib.papers.cora.systems import GOLD, JOINT, SYSTEMS, TWO_STEP, Settings, System
+from mmlib.papers.cora.train import parameter_groups
+from mmlib.papers.cora.variants import build
 
 pytestmark = pytest.mark.usefixtures("double")
 few = settings(max_examples=25, deadline=None)
@@ -60,7 +54,7 @@ def test_images_are_encoded_as_each_alone(attention, positions):
     out = encoder(regions, lengths).detach().numpy()
     w = weights_of(encoder)
     if not attention:
-        w.pop("place.weight", None)  # positions enter the attention alone
+        w.pop("position.weight", None)  # positions enter the attention alone
     for i, n in enumerate(lengths):
         assert out[i] == near(loops.image(w, regions[i, :n].numpy(), 2))
 
@@ -106,9 +100,9 @@ def ids_of(text):
 def as_loops_read_it(system):
     """The names that the loops know for what a system is."""
     return SimpleNamespace(
-        phrases="gru3" if system.coded else "gru", joint=system.steps == "one",
+        phrases="gru3" if system.authors_code else "gru", joint=system.steps == "one",
         attribute_layers=system.attribute_layers, object_layers=system.object_layers,
-        gat_form=system.attention, context_form=system.form, node_positions=system.coded,
+        gat_form=system.attention, context_form=system.form, node_positions=system.authors_code,
         connected=system.connected,
     )  # fmt: skip
 
@@ -171,17 +165,17 @@ def test_a_short_cut_adds_all_phrases_of_a_caption():
 def test_a_residual_path_adds_what_enters_an_object_layer():
     one = model_of(residual=True, object_layers=1)
     batch, texts = whole(RICH), one.texts
-    nodes, relations = texts.concepts(*texts.concepts.linear(batch))
+    nodes, relations = (part.relu() for part in texts.concepts(batch))
     hidden = texts.context(texts.entities(nodes, batch), relations, batch.subject, batch.object)
     hidden = hidden + texts.objects[0](hidden, *batch.object_edges())
-    wanted = texts.pool(*method.padded(hidden, batch.caption, batch.captions))
+    wanted = texts.pool(*padded(hidden, batch.caption, batch.captions))
     assert close(texts(batch)[0], wanted)
 
 
 def test_a_phrase_is_the_mean_of_both_directions_or_the_last_state():
     embed = nn.Embedding(len(WORDS), 6)
     for bidirectional in (True, False):
-        gru = stir(method.PhraseGRU(embed, bidirectional))
+        gru = stir(PhraseGRU(embed, bidirectional))
         ids, lengths = map(torch.tensor, READER.ids(["old stone house", "dog", "red cup"]))
         w = {f"p.{k}": v for k, v in weights_of(gru).items()}
         for row, n, out in zip(ids, lengths, gru(ids, lengths), strict=True):
@@ -195,7 +189,7 @@ def test_sequences_are_encoded_as_each_alone():
     assert entities is None
     w = weights_of(one.texts)
     for row, n, caption in zip(batch.tokens, batch.lengths, captions, strict=True):
-        states = loops.both_ways(w, "gru", w["words.weight"][row[:n].numpy()])
+        states = loops.bidirectional(w, "gru", w["words.weight"][row[:n].numpy()])
         assert caption.tolist() == near(loops.gpo(w, "pool", states))
 
 
@@ -222,7 +216,7 @@ def loss_by_loops(model, batch, warm=False):
         if system.entities:
             concepts = np.concatenate([similarity, images @ entities.T], axis=1)
             positive = np.concatenate([same, batch.contains.numpy()], axis=1)
-    weight = s.con if "CON" in system.losses else 0
+    weight = s.lambda_con if "CON" in system.losses else 0
     return total + weight * sum(loops.contrastive(concepts, positive, s.temperature))
 
 
@@ -251,7 +245,7 @@ def test_the_authors_weights_are_a_quarter_of_their_sum():
         one.system = replace(one.system, losses=kept)
         parts.append(one.loss(batch).item())
     one.system = replace(one.system, losses="HARD + CON + SPEC")
-    hard, con, spec = parts[0], parts[1] / TINY.con, parts[2] / 2.75
+    hard, con, spec = parts[0], parts[1] / TINY.lambda_con, parts[2] / 2.75
     assert 4 * one.loss(batch).item() == near(4 * hard + con + 11 * spec)
 
 
@@ -287,7 +281,9 @@ def test_the_order_of_objects_matters_with_positions_alone(form):
         [(order.index(a), label, order.index(b)) for a, label, b in relations],
     )
     (before,), (after,) = (encoded(model, [c])[0] for c in (CAPTION, shuffled))
-    assert close(before, after, 1e-9 if not model.system.coded else 1e-3) != (model.system.coded)
+    assert close(before, after, 1e-9 if not model.system.authors_code else 1e-3) != (
+        model.system.authors_code
+    )
     own, theirs = (encoded(model, [c])[1][0] for c in (CAPTION, shuffled))
     assert close(own[order], theirs)  # entities come before positions
 
@@ -447,11 +443,10 @@ def test_dropout_is_where_it_should_be_at_its_rates():
     assert heard == {
         ("images.dropout", 0.11, *batch.regions.shape): 1,
         ("images.dropout", 0.11, batch.regions.shape[1], 16): 1,  # positions
-        ("texts.concepts.dropout", 0.16, every, 16): 1,
-        ("texts.concepts.dropout", 0.16, relations, 16): 1,
         ("texts.attributes.0.dropout", 0.0, every, 16): 1,
         ("texts.attributes.1.dropout", 0.0, every, 16): 1,
-        ("texts.dropout", 0.16, every, 16): 1,  # between the two layers
+        ("texts.dropout", 0.16, every, 16): 2,  # phrases, between the two layers
+        ("texts.dropout", 0.16, relations, 16): 1,
         ("texts.context.dropout", 0.16, 2 * relations, 16): 1,
         ("texts.dropout", 0.16, objects, 16): 3,  # positions, before each of the last two layers
         ("texts.objects.0.dropout", 0.07, objects, 16): 1,
@@ -476,7 +471,7 @@ def test_every_parameter_of_every_system_learns(name):
 def test_pooling_near_max_changes_the_start_of_the_image_alone():
     def start(**system):
         torch.manual_seed(5)
-        return Matcher(System("one", **system), TINY, INNER, torch.zeros(9, 6)).state_dict()
+        return build(System("one", **system), TINY, INNER, torch.zeros(9, 6)).state_dict()
 
     chance, largest = start(), start(pooling="largest")
     changed = {name for name in chance if not torch.equal(chance[name], largest[name])}
@@ -516,15 +511,15 @@ def count(*modules):
 
 
 def test_the_authors_form_has_the_released_numbers_of_parameters():
-    one = Matcher(System("code", form="authors"), Settings(), 2048, torch.zeros(10, 300))
+    one = build(System("code", form="authors"), Settings(), 2048, torch.zeros(10, 300))
     texts = one.texts
     objects, attributes, relations = texts.concepts.phrases
     assert count(one.images) == 10_005_408
     # The released attention has a scalar bias a head, which cancels in the softmax: 16 a layer.
     entities = count(objects, attributes, texts.concepts.node, texts.attributes)
     assert entities + 16 * 1 == 4_543_712
-    composed = count(relations, texts.concepts.relation, texts.context, texts.objects, texts.place,
-                     texts.place_norm, texts.pool)  # fmt: skip
+    composed = count(relations, texts.concepts.relation, texts.context, texts.objects,
+                     texts.position, texts.position_norm, texts.pool)  # fmt: skip
     assert composed + 16 * 2 == 11_384_360
 
 
@@ -533,8 +528,8 @@ def test_the_settings_are_the_papers():
     assert (s.width, s.word_width, s.heads, s.batch, s.captions, s.epochs) == (
         1024, 300, 16, 128, 5, 50
     )  # fmt: skip
-    assert (s.learning_rate, s.word_rate, s.weight_decay, s.fall) == (5e-4, 0.1, 1e-4, 0.3)
-    assert (s.con, s.temperature, s.calm) == (0.25, 0.01, 0)
+    assert (s.learning_rate, s.word_rate, s.weight_decay, s.lr_decay_at) == (5e-4, 0.1, 1e-4, 0.3)
+    assert (s.lambda_con, s.temperature, s.mean_negatives) == (0.25, 0.01, 0)
     rates = ("region_dropout", "drop_objects", "drop_attributes", "drop_relations", "mask")
     assert [getattr(s, r) for r in rates] == [0.35, 0.1, 0.1, 0.1, 0.1]
     assert (s.image_dropout, s.graph_dropout, s.message_dropout) == (0.1, 0.15, 0.05)
@@ -542,7 +537,10 @@ def test_the_settings_are_the_papers():
 
 def test_rows_differ_in_what_their_names_say_alone():
     def differs(a, b):
-        return {k for k, v in asdict(a).items() if v != asdict(b)[k]} - {"system", "analysed"}
+        return {k for k, v in asdict(a).items() if v != asdict(b)[k]} - {
+            "system",
+            "record_diagnostics",
+        }
 
     cora = SYSTEMS["CORA"]
     assert differs(System(""), cora) == set()
@@ -562,7 +560,7 @@ def test_rows_differ_in_what_their_names_say_alone():
 
 def test_word_vectors_are_copied_and_learn_at_their_own_rate():
     table = torch.randn(len(WORDS), 6)
-    one = Matcher(System("CORA"), TINY, 7, table)
+    one = build(System("CORA"), TINY, 7, table)
     rest, words = parameter_groups(one, replace(TINY, learning_rate=1e-3, word_rate=0.1))
     assert (rest["lr"], words["lr"]) == (1e-3, pytest.approx(1e-4))
     assert [tuple(p.shape) for p in words["params"]] == [(len(WORDS), 6)]

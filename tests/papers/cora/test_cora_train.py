@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_cora import HOW, job, tiny
 
-from mmlib.core.ranking import KS, metrics, ranks_of_scores
-from mmlib.papers.cora import baselines, training
-from mmlib.papers.cora.experiment import CAPTIONS, CEILINGS, ERRORS, FLOORS, RATES, SYSTEMS
-from mmlib.papers.cora.model import Matcher
-from mmlib.papers.cora.training import Encoded, encode, per_item, train, train_and_score
+from mmlib.core.jobs import Run
+from mmlib.core.ranking import KS, ranks_of_scores
+from mmlib.core.ranking import metrics as figures_of
+from mmlib.papers.cora import baselines, metrics
+from mmlib.papers.cora.method import Encoded, Matcher, encode
+from mmlib.papers.cora.metrics import per_item
+from mmlib.papers.cora.systems import BASELINES, CAPTIONS, ERRORS, ORACLES, RATES, SYSTEMS
+from mmlib.papers.cora.train import learning_rate, texts_of, train, train_and_score
 
 CHANCE = 2 * 100 * (1 + 5 + 10) / 24  # RSUM at random, about: 24 images of two captions each
 few = settings(max_examples=25, deadline=None)
@@ -34,15 +37,15 @@ def test_what_items_add_is_the_rsum_on_average():
     for image_of in (np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1, 2])):
         ranks = ranks_of_scores(rng.random((image_of.max() + 1, len(image_of))), image_of)
         found = per_item(ranks)
-        assert found["RSUM"].mean() == pytest.approx(metrics(ranks)["rsum"])
+        assert found["RSUM"].mean() == pytest.approx(figures_of(ranks)["rsum"])
         assert found["rank"].tolist() == [*ranks.caption_ranks, *ranks.image_ranks]
 
 
 def test_the_folds_of_a_large_gallery_are_ranked_alone(monkeypatch):
-    monkeypatch.setattr(training, "FOLD", 2)
+    monkeypatch.setattr(metrics, "FOLD", 2)
     vectors = np.eye(5, 8, dtype=np.float32)
     captions = vectors[[0, 1, 1, 2, 3, 0]]  # the last caption is of image 4 and looks like image 0
-    value = training.fold_ranks(vectors, captions, np.array([0, 1, 1, 2, 3, 4]))
+    value = metrics.fold_ranks(vectors, captions, np.array([0, 1, 1, 2, 3, 4]))
     assert value.mean() == pytest.approx(600)  # alone in its fold, image 4 has no rival
 
 
@@ -56,11 +59,11 @@ def seen(images, captions, entities=None, caption_of=None):
 
 def test_reranking_gives_the_oracle():
     one = seen([[1, 0]], [[0.5, 0]], [[0.4, 0], [0.2, 0]], [0, 0])
-    scores, weakest = one.images @ one.captions.T, training.weakest_entity(one)
-    assert training.mix(scores, weakest, 0.9) == pytest.approx(0.47)
-    assert training.mix(scores, weakest, 1.0) == pytest.approx(scores)
+    scores, weakest = one.images @ one.captions.T, metrics.weakest_entity(one)
+    assert metrics.mix(scores, weakest, 0.9) == pytest.approx(0.47)
+    assert metrics.mix(scores, weakest, 1.0) == pytest.approx(scores)
     with pytest.raises(ValueError, match="no entities"):
-        training.weakest_entity(seen([[1, 0]], [[1, 0]]))
+        metrics.weakest_entity(seen([[1, 0]], [[1, 0]]))
 
 
 @few
@@ -70,7 +73,7 @@ def test_the_weakest_entity_is_that_of_the_loop(owned, seed):
     caption_of = np.repeat(np.arange(len(owned)), owned)
     one = seen(rng.normal(size=(1030, 4)), rng.normal(size=(len(owned), 4)),
                rng.normal(size=(len(caption_of), 4)), caption_of)  # fmt: skip
-    weakest = training.weakest_entity(one)
+    weakest = metrics.weakest_entity(one)
     for t in range(len(owned)):
         assert weakest[:, t] == pytest.approx(
             (one.images @ one.entities[caption_of == t].T).min(axis=1)
@@ -80,19 +83,19 @@ def test_the_weakest_entity_is_that_of_the_loop(owned, seed):
 def test_weights_of_the_scores_choose_beta():
     right = np.eye(3)
     image_of = np.arange(3)
-    assert training.best_beta(right, -right, image_of) == 1.0
-    assert training.best_beta(-right, right, image_of) < 0.5
+    assert metrics.best_beta(right, -right, image_of) == 1.0
+    assert metrics.best_beta(-right, right, image_of) < 0.5
 
 
 def test_an_image_finds_the_best_entity_of_its_captions():
     split = toys.paired()
     graphs = split.texts["graph"]
-    index, which = training.different_entities(graphs)
+    index, which = metrics.different_entities(graphs)
     assert len(index) == len({(o, *sorted(said)) for d in toys.RICH for o, *said in d[0]})
     caption, *_ = graphs.entities(np.arange(len(graphs)))
     rng = np.random.default_rng(0)
     scores = rng.random((4, len(index)))
-    ranks = training.entity_ranks(scores, graphs, split)
+    ranks = metrics.entity_ranks(scores, graphs, split)
     for image in range(4):
         own = {int(which[k]) for k, c in enumerate(caption) if split.image_of[c] == image}
         order = np.argsort(-scores[image]).tolist()
@@ -102,15 +105,15 @@ def test_an_image_finds_the_best_entity_of_its_captions():
 def test_an_entity_finds_the_best_image_of_its_captions():
     split = toys.paired()
     graphs = split.texts["graph"]
-    index, which = training.different_entities(graphs)
+    index, which = metrics.different_entities(graphs)
     caption, *_ = graphs.entities(np.arange(len(graphs)))
     scores = np.random.default_rng(0).random((4, len(index)))
-    ranks = training.image_ranks(scores, graphs, split)
+    ranks = metrics.image_ranks(scores, graphs, split)
     for entity in range(len(index)):
         own = {split.image_of[c] for k, c in enumerate(caption) if which[k] == entity}
         order = np.argsort(-scores[:, entity]).tolist()
         assert ranks[entity] == 1 + min(order.index(image) for image in own)
-    hits = training.hits_of_captions(ranks[:, None] <= np.array(KS), graphs, 4)
+    hits = metrics.hits_of_captions(ranks[:, None] <= np.array(KS), graphs, 4)
     for c in range(len(graphs)):
         own = [ranks[which[k]] <= 1 for k in range(len(which)) if caption[k] == c]
         assert hits["entity to image, R@1"][c] == pytest.approx(100 * np.mean(own))
@@ -123,7 +126,7 @@ def test_within_its_family_a_caption_is_ranked_by_the_loop(families, size, seed)
     rng = np.random.default_rng(seed)
     image_of = np.sort(rng.integers(0, families * size, 9))
     scores = rng.random((families * size, 9))
-    values = training.right_in_family(scores, image_of, size)
+    values = metrics.right_in_family(scores, image_of, size)
     assert np.isnan(values[9:]).all()
     assert len(values) == 9 + families * size
     for c, image in enumerate(image_of):
@@ -136,7 +139,7 @@ def test_families_are_told_apart_where_there_are_some(arrays):
     assert set(values["in family"][:48]) == {0, 100}
     assert "in family" not in train_and_score(job("Joint"), arrays).values["test"]
     given_ = baselines.score(
-        replace(job("CORA"), system=CEILINGS[-1]), replace(arrays, family=2)
+        replace(job("CORA"), system=ORACLES[-1]), replace(arrays, family=2)
     ).values["test"]
     assert given_["in family"][:48].mean() == 100
 
@@ -182,7 +185,7 @@ def test_a_training_rises_above_chance_and_its_answer_is_the_models(arrays):
     out = encode(model, test, test.texts["graph"])
     # In single precision a processor may give equal captions scores that are not quite equal.
     exact = out.images.astype(float) @ out.captions.astype(float).T
-    rsum = metrics(ranks_of_scores(exact.astype(np.float32), out.image_of))["rsum"]
+    rsum = figures_of(ranks_of_scores(exact.astype(np.float32), out.image_of))["rsum"]
     assert rsum > 1.7 * CHANCE
     assert all(h["dev_loss"] == pytest.approx(600 - h["dev_RSUM"]) for h in history)
     answer = train_and_score(job("CORA", how), arrays)
@@ -220,7 +223,7 @@ def test_a_seed_fixes_the_figures(arrays):
 def test_an_ensemble_averages_similarities_of_its_own_members(arrays, tmp_path):
     how = replace(HOW, epochs=2)
     pair = job("CORA, ensemble of two", how, seed=3)
-    values = train_and_score(pair, arrays, checkpoint=tmp_path / "job.pt").values["test"]
+    values = train_and_score(pair, arrays, Run(checkpoint=tmp_path / "job.pt")).values["test"]
     assert not list(tmp_path.glob("job-*"))
     test, total, alone = arrays.splits["test"], 0.0, []
     for seed in (3, 1003):
@@ -239,29 +242,29 @@ def test_what_data_do_not_have_is_refused(arrays):
         train(job("CORA, gold graphs"), arrays)
 
 
-def test_an_altered_system_reads_altered_texts_of_its_seed(arrays):
+def test_a_shuffled_system_reads_shuffled_texts_of_its_seed(arrays):
     shuffled = SYSTEMS["Sequence, words shuffled"]
     first, again, other = (
-        training.texts_of(shuffled, arrays, seed)["test"].tokens.tolist() for seed in (0, 0, 1)
+        texts_of(shuffled, arrays, seed)["test"].tokens.tolist() for seed in (0, 0, 1)
     )
     assert first == again
     assert first != other
-    plain = training.texts_of(replace(shuffled, altered=False), arrays, 0)
+    plain = texts_of(replace(shuffled, shuffled=False), arrays, 0)
     assert plain["test"] is arrays.splits["test"].texts["sequence"]
 
 
-def test_the_first_epochs_are_calm(arrays, monkeypatch):
+def test_the_first_epochs_average_negatives(arrays, monkeypatch):
     heard, loss = [], Matcher.loss
 
-    def listen(self, batch, calm=False):
-        heard.append(calm)
-        return loss(self, batch, calm)
+    def listen(self, batch, mean_negatives=False):
+        heard.append(mean_negatives)
+        return loss(self, batch, mean_negatives)
 
     monkeypatch.setattr(Matcher, "loss", listen)
-    train(job("Bag of phrases", replace(HOW, calm=0.7)), arrays)
+    train(job("Bag of phrases", replace(HOW, mean_negatives=0.7)), arrays)
     assert heard == [True] * 18  # 0.7 of three epochs of six batches: two and a bit
     heard.clear()
-    train(job("Bag of phrases", replace(HOW, calm=0.5)), arrays)
+    train(job("Bag of phrases", replace(HOW, mean_negatives=0.5)), arrays)
     assert heard == [True] * 12 + [False] * 6
 
 
@@ -280,22 +283,22 @@ def test_the_running_mean_of_the_weights_is_what_is_kept(arrays):
     assert 0 < far[0] < 0.4 * far[1]  # it starts after the first step
 
 
-def test_the_rate_rises_and_falls_as_the_settings_say():
-    step = replace(HOW, fall=0.7, rise=0.1)
-    assert [training.rate(i, 100, step) for i in (0, 9, 50, 69, 70, 99)] == pytest.approx(
+def test_the_rate_warms_up_and_decays_as_the_settings_say():
+    step = replace(HOW, lr_decay_at=0.7, warmup_fraction=0.1)
+    assert [learning_rate(i, 100, step) for i in (0, 9, 50, 69, 70, 99)] == pytest.approx(
         [0.1, 1, 1, 1, 0.1, 0.1]
     )
-    cosine = replace(HOW, schedule="cosine", rise=0.1)
-    assert training.rate(0, 100, cosine) == pytest.approx(0.1)
-    assert training.rate(10, 100, cosine) == pytest.approx(1)
-    assert training.rate(99, 100, cosine) < 0.01
+    cosine = replace(HOW, schedule="cosine", warmup_fraction=0.1)
+    assert learning_rate(0, 100, cosine) == pytest.approx(0.1)
+    assert learning_rate(10, 100, cosine) == pytest.approx(1)
+    assert learning_rate(99, 100, cosine) < 0.01
 
 
 # --- Floors and ceilings -----------------------------------------------------------------------
 
 
 def scored(arrays, name, seed=0):
-    [row] = [row for row in (*FLOORS, *CEILINGS) if row["system"] == name]
+    [row] = [row for row in (*BASELINES, *ORACLES) if row["system"] == name]
     own = replace(job("CORA", seed=seed), system=row)
     return baselines.score(own, arrays).values["test"]["RSUM"].mean()
 
@@ -330,11 +333,11 @@ def test_captions_are_described_beside_the_most_frequent_entities(arrays):
     # What images in random order give, drawn 400 times.
     test, rng = arrays.splits["test"], np.random.default_rng(0)
     graphs = test.texts["graph"]
-    many = len(training.different_entities(graphs)[0])
+    many = len(metrics.different_entities(graphs)[0])
     drawn = []
     for _ in range(400):
-        ranks = training.image_ranks(rng.random((24, 1)).repeat(many, 1), graphs, test)
+        ranks = metrics.image_ranks(rng.random((24, 1)).repeat(many, 1), graphs, test)
         hit = ranks[:, None] <= np.array(KS)
-        drawn.append(training.hits_of_captions(hit, graphs, 24)["entity to image, R@1"][:48])
+        drawn.append(metrics.hits_of_captions(hit, graphs, 24)["entity to image, R@1"][:48])
     chance = values["entity to image, R@1"][:48].mean()
     assert chance == pytest.approx(np.mean(drawn), abs=1.5)

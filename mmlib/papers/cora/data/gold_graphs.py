@@ -20,7 +20,7 @@ ADJECTIVES = frozenset(
     "sandy green public urban dry hot snowy cold wintry snow-covered shady rural ploughed "
     "black white monochrome greyscale rough flat simple".split()
 )
-PREPOSITIONS = {one for some in RELATION_WORDS.values() for one in some.split(", ")}
+PREPOSITIONS = {word for words in RELATION_WORDS.values() for word in words.split(", ")}
 PREPOSITIONS |= {"after", "with"}
 
 
@@ -39,17 +39,17 @@ def gold_graph(caption: Caption) -> nx.MultiDiGraph:
 
 def in_order(graph: nx.MultiDiGraph, number: dict[int, int]) -> nx.MultiDiGraph:
     """The graph with its objects numbered anew."""
-    made = nx.MultiDiGraph(**graph.graph)
+    ordered = nx.MultiDiGraph(**graph.graph)
     for old in sorted(number, key=number.__getitem__):
-        made.add_node(number[old], **graph.nodes[old])
+        ordered.add_node(number[old], **graph.nodes[old])
     for old in number:
         for node in attributes(graph, old):
             add_attribute(
-                made, number[old], graph.nodes[node]["label"], graph.nodes[node]["adverbs"]
+                ordered, number[old], graph.nodes[node]["label"], graph.nodes[node]["adverbs"]
             )
     for s, o, data in relations(graph):
-        add_relation(made, number[s], number[o], data["words"], data["preposition"])
-    return made
+        add_relation(ordered, number[s], number[o], data["words"], data["preposition"])
+    return ordered
 
 
 class _Gold:
@@ -62,16 +62,16 @@ class _Gold:
         self.graph = nx.MultiDiGraph(
             text=caption.text, fallback=False, aside=tuple(phrase.lower() for phrase in aside)
         )
-        self.place: list[int] = []  # node of the world's graph -> node of ours
+        self.node_of: list[int] = []  # node of the world's graph -> node of ours
         self.at: list[int] = []  # where each object's noun stands in the text
         self.objects()
         for edge in self.gold.edges:
             self.relation(edge)
-        for place, node in dict(zip(self.place, self.gold.nodes, strict=True)).items():
-            self.actions(place, node)
+        for i, node in dict(zip(self.node_of, self.gold.nodes, strict=True)).items():
+            self.actions(i, node)
         if " can be seen" in self.text:
-            for place in dict.fromkeys(self.place):
-                add_attribute(self.graph, place, "seen")
+            for i in dict.fromkeys(self.node_of):
+                add_attribute(self.graph, i, "seen")
         if self.gold.setting_words:
             self.setting(self.gold.setting_words[0])
         if self.gold.style_words:
@@ -92,7 +92,7 @@ class _Gold:
         for node in self.gold.nodes:
             if left:
                 left -= 1
-                self.place.append(self.place[-1])
+                self.node_of.append(self.node_of[-1])
                 continue
             noun = re.compile(rf"\b{re.escape(node.noun.lower())}\b").search(self.text, at)
             assert noun is not None, (self.text, node)
@@ -101,24 +101,24 @@ class _Gold:
             at = noun.end()
             kind = start[2] or (start[1] and "group")
             number = start[1] or (start[0] if start[0] in NUMBERS else "")
-            self.place.append(
+            self.node_of.append(
                 self.add(f"{kind} of {node.noun}" if kind else node.noun, noun.start())
             )
             if number:
-                add_attribute(self.graph, self.place[-1], number)
+                add_attribute(self.graph, self.node_of[-1], number)
             size = {"pair": 2, "couple": 2, "trio": 3}.get(start[2] or "", 1)
             left = (NUMBERS.index(number) + 2 if number else size) - 1
             if node.worn:
                 at = self.garment(node, at)
-            self.looks(self.place[-1], node)
+            self.looks(self.node_of[-1], node)
 
     def garment(self, node: Node, at: int) -> int:
         """Add what the last object wears; where its noun ends in the text."""
-        found = re.compile(rf"\b{node.worn[1].lower()}(?:e?s)?\b").search(self.text, at)
-        assert found is not None, (self.text, node)
+        noun = re.compile(rf"\b{node.worn[1].lower()}(?:e?s)?\b").search(self.text, at)
+        assert noun is not None, (self.text, node)
         words = ([node.worn[0]], "") if node.worn[0] == "wearing" else ([], node.worn[0])
-        self.join(len(self.at) - 1, self.add(found[0], found.start()), *words)
-        return found.end()
+        self.join(len(self.at) - 1, self.add(noun[0], noun.start()), *words)
+        return noun.end()
 
     def looks(self, owner: int, node: Node) -> None:
         wears = bool(node.worn)
@@ -128,37 +128,38 @@ class _Gold:
                 add_attribute(self.graph, len(self.at) - 1 if worn else owner, word.lower())
 
     def relation(self, edge: Edge) -> None:
-        subject, other = self.place[edge.subject], self.place[edge.object]
+        subject, object_ = self.node_of[edge.subject], self.node_of[edge.object]
         if edge.words == "in the hands of":
-            hands = self.add("hands", self.at[other])
-            self.join(other, hands, [], "in")
+            hands = self.add("hands", self.at[object_])
+            self.join(object_, hands, [], "in")
             self.join(hands, subject, [], "of")
         elif edge.passive:
             verb = edge.words.removeprefix("being ").removesuffix(" by")
-            self.join(subject, other, [verb], "")
+            self.join(subject, object_, [verb], "")
         elif edge.words == "close together":
-            for place in (subject, other):
-                add_attribute(self.graph, place, "close", ["together"])
+            for i in (subject, object_):
+                add_attribute(self.graph, i, "close", ["together"])
         else:
-            self.join(subject, other, *split(edge.words))
+            self.join(subject, object_, *split(edge.words))
 
-    def join(self, subject: int, other: int, words: list[str], preposition: str) -> None:
+    def join(self, subject: int, object_: int, words: list[str], preposition: str) -> None:
+        """Add a relation, once: another thing of a group may have said so already."""
         label = " ".join([*words, preposition]).strip()
-        known = self.graph.get_edge_data(subject, other, default={}).values()
-        if label not in [data["label"] for data in known]:  # one of a group has said so
-            add_relation(self.graph, subject, other, words, preposition)
+        edges = self.graph.get_edge_data(subject, object_, default={}).values()
+        if label not in [data["label"] for data in edges]:
+            add_relation(self.graph, subject, object_, words, preposition)
 
-    def actions(self, place: int, node: Node) -> None:
+    def actions(self, owner: int, node: Node) -> None:
         """What a thing does: an attribute, unless its verb stands in a relation."""
-        mine = [e.words for e in self.gold.edges if self.place[e.subject] == place]
+        verbs = [e.words for e in self.gold.edges if self.node_of[e.subject] == owner]
         for name, _, word in node.words:
             if name != "action":
                 continue
             if phrase := PHRASE_ACTION.fullmatch(word):
                 verb = [] if phrase[1] == "high" else phrase[1].split()
-                self.join(place, self.add(phrase[3], self.at[place]), verb, phrase[2] or "")
-            elif not any(words.startswith(f"{word} ") for words in mine):
-                add_attribute(self.graph, place, word)
+                self.join(owner, self.add(phrase[3], self.at[owner]), verb, phrase[2] or "")
+            elif not any(words.startswith(f"{word} ") for words in verbs):
+                add_attribute(self.graph, owner, word)
 
     def setting(self, words: str) -> None:
         """The place as an object, which the first object is in."""
@@ -167,29 +168,29 @@ class _Gold:
             verb = "showing" if "scene showing " in self.text else "shows"
             self.join(self.add(words, 0), 0, *(([], "with") if with_ else ([verb], "")))
             return
-        found = SETTING.fullmatch(words)
-        assert found is not None, words
-        nearer, _, farther = found[2].partition(" of a ")
+        match = SETTING.fullmatch(words)
+        assert match is not None, words
+        nearer, _, farther = match[2].partition(" of a ")
         at = self.text.index(words.lower())
-        place = self.phrase(nearer, at)
-        self.join(0, place, [], found[1])
+        setting = self.phrase(nearer, at)
+        self.join(0, setting, [], match[1])
         if farther:
-            self.join(place, self.phrase(farther, at), [], "of")
+            self.join(setting, self.phrase(farther, at), [], "of")
 
     def phrase(self, words: str, at: int) -> int:
         """An object of its own from a noun phrase without article, at or after a position."""
-        parts = [word for word in words.split() if word not in ("and", "farmer's")]
-        said = [word for word in parts[:-1] if word in ADJECTIVES]
-        place = self.add(" ".join(word for word in parts if word not in said), at)
-        for word in said:
-            add_attribute(self.graph, place, word)
-        return place
+        spoken = [word for word in words.split() if word not in ("and", "farmer's")]
+        adjectives = [word for word in spoken[:-1] if word in ADJECTIVES]
+        noun = self.add(" ".join(word for word in spoken if word not in adjectives), at)
+        for word in adjectives:
+            add_attribute(self.graph, noun, word)
+        return noun
 
 
 def split(words: str) -> tuple[list[str], str]:
     """A relation's words as (verb with its particle, preposition): "sitting down near"."""
-    found = (p for p in PREPOSITIONS if words == p or words.endswith(f" {p}"))
-    preposition = max(found, key=len, default="")
+    endings = (p for p in PREPOSITIONS if words == p or words.endswith(f" {p}"))
+    preposition = max(endings, key=len, default="")
     verb = words.removesuffix(preposition).strip()
     if phrase := PHRASE_ACTION.fullmatch(verb):  # "taking a walk behind"
         verb = phrase[1]

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 
 from mmlib.features.text import Vocabulary, tokenize
-from mmlib.papers.cora.graphs import GraphSet, SequenceSet
+from mmlib.papers.cora.batches import GraphSet, SequenceSet
 from mmlib.scenegraph import attributes, objects, phrase, relations
 
 DELIMITERS = ("[CLS]", "[SEP]", "[MASK]")
@@ -49,26 +49,26 @@ class Reader:
             return number.setdefault(" ".join(text.split()[: WORDS[kind]]), len(number))
 
         names: list[int] = []
-        said: list[tuple[int, int]] = []
-        ties: list[tuple[int, int, int]] = []
+        described: list[tuple[int, int]] = []  # attribute, object
+        related: list[tuple[int, int, int]] = []  # relation, subject, object
         counts = [(0, 0, 0)]
         for row, graph in enumerate(graphs):
-            place = {node: i for i, node in enumerate(objects(graph)[: LIMITS["objects"]])}
-            if not place:
+            position = {node: i for i, node in enumerate(objects(graph)[: LIMITS["objects"]])}
+            if not position:
                 raise ValueError(f"graph {row} has no object: parse it with mmlib.scenegraph")
-            for node, i in place.items():
+            for node, i in position.items():
                 names.append(numbered(phrase(graph, node), "object"))
-                for one in attributes(graph, node)[: LIMITS["attributes"]]:
-                    said.append((numbered(phrase(graph, one), "attribute"), i))
-            kept = [
-                (numbered(data["label"], "relation"), place[a], place[b])
+                for attribute in attributes(graph, node)[: LIMITS["attributes"]]:
+                    described.append((numbered(phrase(graph, attribute), "attribute"), i))
+            ends = [
+                (numbered(data["label"], "relation"), position[a], position[b])
                 for a, b, data in relations(graph)
-                if a in place and b in place
+                if a in position and b in position
             ]
-            ties += kept[: LIMITS["relations"]]
-            counts.append((len(names), len(said), len(ties)))
-        looks, owner = np.array(said, dtype=int).reshape(-1, 2).T
-        labels, subject, object_ = np.array(ties, dtype=int).reshape(-1, 3).T
+            related += ends[: LIMITS["relations"]]
+            counts.append((len(names), len(described), len(related)))
+        looks, owner = np.array(described, dtype=int).reshape(-1, 2).T
+        labels, subject, object_ = np.array(related, dtype=int).reshape(-1, 3).T
         ids, lengths = self.ids(tuple(number))
         first_object, first_attribute, first_relation = np.array(counts).T
         return GraphSet(
@@ -91,10 +91,10 @@ class PieceReader(Reader):
 
     def ids(self, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids (phrases, longest) int64 padded with 0, lengths (phrases,)."""
-        found = self.tokenizer(list(phrases), truncation=True, max_length=LONGEST + 2)["input_ids"]
-        lengths = np.array([len(row) for row in found])
-        ids = np.zeros((len(found), lengths.max()), dtype=np.int64)
-        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(found)
+        rows = self.tokenizer(list(phrases), truncation=True, max_length=LONGEST + 2)["input_ids"]
+        lengths = np.array([len(row) for row in rows])
+        ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
         return ids, lengths
 
     @property

@@ -15,27 +15,7 @@ import torch
 from torch import Tensor
 
 from mmlib.core.files import file_fingerprint, read_rows
-
-SPLITS = ("train", "val", "test")
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """How training examples vary; the defaults are the paper's (supplement).
-
-    region_dropout, drop_objects, drop_attributes, drop_relations: how often each of these is left
-    out, mask, delete: how often a word is masked or deleted. delimiters: phrases and captions
-    stand between [CLS] and [SEP] (authors' code; the paper does not say).
-    """
-
-    region_dropout: float = 0.35
-    drop_objects: float = 0.1
-    drop_attributes: float = 0.1
-    drop_relations: float = 0.1
-    mask: float = 0.1
-    delete: float = 0.0
-    delimiters: bool = True
-
+from mmlib.papers.cora.systems import Augmentation
 
 # --- Graphs ------------------------------------------------------------------------------------
 
@@ -70,37 +50,25 @@ class GraphBatch:
         """Edges (source, target) of the Object-Attribute GAT: attribute to object, and each object
         to itself; with `back` also object to attribute, which only a second layer can use.
         """
-        own = torch.arange(len(self.objects), device=self.owner.device)
-        nodes = len(own) + torch.arange(len(self.owner), device=self.owner.device)
-        pairs = [(own, own), (nodes, self.owner)] + [(self.owner, nodes)] * back
+        objects = torch.arange(len(self.objects), device=self.owner.device)
+        nodes = self.attribute_nodes
+        pairs = [(objects, objects), (nodes, self.owner)] + [(self.owner, nodes)] * back
         return torch.cat([s for s, _ in pairs]), torch.cat([t for _, t in pairs])
 
-    def object_edges(self, connected: bool = False) -> tuple[Tensor, Tensor]:
+    def object_edges(self) -> tuple[Tensor, Tensor]:
         """Edges (source, target) of the Object-Object GAT: both ways along each relation, once, and
-        each object to itself (authors' code); `connected`: all pairs of a caption's objects.
+        each object to itself (authors' code).
         """
-        if connected:
-            target, source = (self.caption[:, None] == self.caption).nonzero().T
-            return source, target
         n = len(self.objects)
-        own = torch.arange(n, device=self.caption.device)
-        both = torch.cat([self.subject * n + self.object, self.object * n + self.subject])
-        code = torch.cat([both, own * (n + 1)]).unique()
+        loops = torch.arange(n, device=self.caption.device) * (n + 1)
+        forth, back = self.subject * n + self.object, self.object * n + self.subject
+        code = torch.cat([forth, back, loops]).unique()
         return code // n, code % n
 
-    def all_edges(self, connected: bool = False) -> tuple[Tensor, Tensor]:
-        """Edges over objects and attributes at once, for the Joint ablation, with self-loops."""
-        n = len(self.objects)
-        if connected:
-            caption = torch.cat([self.caption, self.caption[self.owner]])
-            target, source = (caption[:, None] == caption).nonzero().T
-            return source, target
-        nodes = n + torch.arange(len(self.owner), device=self.owner.device)
-        source, target = self.object_edges()
-        return (
-            torch.cat([source, nodes, self.owner, nodes]),
-            torch.cat([target, self.owner, nodes, nodes]),
-        )
+    @property
+    def attribute_nodes(self) -> Tensor:
+        """The nodes (A,) of the attributes, which come after the objects."""
+        return len(self.objects) + torch.arange(len(self.owner), device=self.owner.device)
 
     def to(self, device: str) -> "GraphBatch":
         """The same with its tensors on a device."""
@@ -143,8 +111,8 @@ class GraphSet:
     ) -> GraphBatch:
         """The graphs of these captions; augmented where `how` and `rng` are given.
 
-        Dropping never leaves a caption without an object, masking and deleting never leave a
-        phrase without a word.
+        Dropping never leaves a caption without an object, masking never leaves a phrase without
+        a word.
         """
         o, caption = _ranges(self.first_object, rows)
         a, caption_a = _ranges(self.first_attribute, rows)
@@ -153,12 +121,13 @@ class GraphSet:
         owner = first[caption_a] + self.owner[a]
         subject, object_ = first[caption_r] + self.subject[r], first[caption_r] + self.object[r]
         if rng is not None and how is not None:
-            kept = _keep(caption, len(rows), how.drop_objects, rng)
-            new = np.cumsum(kept) - 1
-            kept_a = kept[owner] & (rng.random(len(a)) >= how.drop_attributes)
-            kept_r = kept[subject] & kept[object_] & (rng.random(len(r)) >= how.drop_relations)
-            o, caption, a, owner = o[kept], caption[kept], a[kept_a], new[owner[kept_a]]
-            r, subject, object_ = r[kept_r], new[subject[kept_r]], new[object_[kept_r]]
+            keep_o = _keep(caption, len(rows), how.drop_objects, rng)
+            keep_a = keep_o[owner] & (rng.random(len(a)) >= how.drop_attributes)
+            keep_r = keep_o[subject] & keep_o[object_]
+            keep_r &= rng.random(len(r)) >= how.drop_relations
+            new = np.cumsum(keep_o) - 1
+            o, caption, a, owner = o[keep_o], caption[keep_o], a[keep_a], new[owner[keep_a]]
+            r, subject, object_ = r[keep_r], new[subject[keep_r]], new[object_[keep_r]]
         first = np.searchsorted(caption, np.arange(len(rows)))
         phrases = np.concatenate([self.objects[o], self.attributes[a], self.relations[r]])
         ids, lengths, inverse = self._unique(phrases, how, rng)
@@ -182,7 +151,7 @@ class GraphSet:
         owner = np.searchsorted(caption, np.arange(len(rows)))[caption_a] + self.owner[a]
         return caption, self.objects[o], _rows_of(self.attributes[a], owner, len(o))
 
-    def altered(self, rng: np.random.Generator) -> "GraphSet":
+    def shuffled(self, rng: np.random.Generator) -> "GraphSet":
         """Each attribute moved to a random other object of its caption, where there is one.
 
         The phrases of each caption, and so a bag of them, stay as they are.
@@ -200,55 +169,55 @@ class GraphSet:
             unique, inverse = np.unique(phrases, return_inverse=True)
             ids, lengths = self.tokens[unique], self.lengths[unique]
         else:
-            ids, lengths = perturb(
-                self.tokens[phrases], self.lengths[phrases], self.mask_id, how, rng
-            )
-            both = np.column_stack([ids, lengths])
-            both, inverse = np.unique(both, axis=0, return_inverse=True)
-            ids, lengths = both[:, :-1], both[:, -1]
+            ids = mask_words(self.tokens[phrases], self.lengths[phrases], self.mask_id, how, rng)
+            rows = np.column_stack([ids, self.lengths[phrases]])
+            rows, inverse = np.unique(rows, axis=0, return_inverse=True)
+            ids, lengths = rows[:, :-1], rows[:, -1]
         return ids[:, : lengths.max()], lengths, inverse.reshape(-1)
 
 
-def perturb(
+def mask_words(
     ids: np.ndarray, lengths: np.ndarray, mask_id: int, how: Augmentation, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mask and delete words, but not delimiters, at random; one is always left as it was.
+) -> np.ndarray:
+    """Mask words, but not delimiters, at random; one of each row is always left as it was.
 
-    ids (n, L) padded with 0, lengths (n,). Returns new ids and lengths.
+    ids (n, L) padded with 0, lengths (n,). Returns new ids.
     """
-    place, edge = np.arange(ids.shape[1]), int(how.delimiters)
-    inner = (place >= edge) & (place < lengths[:, None] - edge)
+    inner = _inner(ids, lengths, how.delimiters)
     draw = np.where(inner, rng.random(ids.shape), -1.0)
-    touched = inner & (place != draw.argmax(axis=1)[:, None])  # the luckiest word is spared
-    deleted = touched & (draw < how.delete)
-    masked = touched & ~deleted & (draw < how.delete + how.mask)
-    ids = np.where(masked, mask_id, np.where(deleted, 0, ids))
-    order = np.argsort(deleted, axis=1, kind="stable")
-    return np.take_along_axis(ids, order, axis=1), lengths - deleted.sum(axis=1)
+    spared = np.arange(ids.shape[1]) == draw.argmax(axis=1)[:, None]  # the word of highest draw
+    return np.where(inner & ~spared & (draw < how.mask), mask_id, ids)
+
+
+def _inner(ids: np.ndarray, lengths: np.ndarray, delimiters: bool) -> np.ndarray:
+    """Which ids are words, neither padding nor a delimiter at an end: (n, L) bool."""
+    column, edge = np.arange(ids.shape[1]), int(delimiters)
+    return (column >= edge) & (column < lengths[:, None] - edge)
 
 
 def _ranges(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Indices starts[r] to starts[r + 1] of all rows in turn, and which of `rows` each is of."""
     counts = starts[rows + 1] - starts[rows]
-    which = np.repeat(np.arange(len(rows)), counts)
     before = starts[rows] - (np.cumsum(counts) - counts)
-    return np.arange(counts.sum()) + np.repeat(before, counts), which
+    source = np.repeat(np.arange(len(rows)), counts)
+    return np.arange(counts.sum()) + before[source], source
 
 
 def _keep(caption: np.ndarray, captions: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """Which objects stay when each is dropped with probability `rate`, never all of a caption."""
     draw = rng.random(len(caption))
     best = np.zeros(captions)
-    np.maximum.at(best, caption, draw)  # never all: the luckiest of each caption stays
+    np.maximum.at(best, caption, draw)
     return (draw >= rate) | (draw == best[caption])
 
 
 def _rows_of(values: np.ndarray, owner: np.ndarray, rows: int) -> np.ndarray:
     """The values of each owner as rows (rows, most), padded with -1."""
     order = np.argsort(owner, kind="stable")
-    by = owner[order]
-    place = np.arange(len(order)) - np.searchsorted(by, by)
-    table = np.full((rows, int(place.max(initial=-1)) + 1), -1)
-    table[by, place] = values[order]
+    row = owner[order]
+    column = np.arange(len(order)) - np.searchsorted(row, row)
+    table = np.full((rows, int(column.max(initial=-1)) + 1), -1)
+    table[row, column] = values[order]
     return table
 
 
@@ -300,17 +269,17 @@ class SequenceSet:
         how: Augmentation | None = None,
         rng: np.random.Generator | None = None,
     ) -> SequenceBatch:
-        """These captions; words masked and deleted where `how` and `rng` are given."""
+        """These captions; words masked where `how` and `rng` are given."""
         ids, lengths = self.tokens[rows], self.lengths[rows]
         if rng is not None and how is not None:
-            ids, lengths = perturb(ids, lengths, self.mask_id, how, rng)
+            ids = mask_words(ids, lengths, self.mask_id, how, rng)
         return SequenceBatch(torch.as_tensor(ids[:, : lengths.max()]), torch.as_tensor(lengths))
 
-    def altered(self, rng: np.random.Generator) -> "SequenceSet":
+    def shuffled(self, rng: np.random.Generator) -> "SequenceSet":
         """The words of each caption in random order; delimiters keep their places."""
-        place, edge = np.arange(self.tokens.shape[1]), int(self.delimiters)
-        inner = (place >= edge) & (place < self.lengths[:, None] - edge)
-        key = np.where(inner, edge + rng.random(inner.shape), place + (place >= edge))
+        inner = _inner(self.tokens, self.lengths, self.delimiters)
+        column, edge = np.arange(self.tokens.shape[1]), int(self.delimiters)
+        key = np.where(inner, edge + rng.random(inner.shape), column + (column >= edge))
         order = np.argsort(key, axis=1, kind="stable")
         return replace(self, tokens=np.take_along_axis(self.tokens, order, axis=1))
 
@@ -365,27 +334,27 @@ class Arrays:
         digest = hashlib.sha256(
             repr((self.vocabulary, self.queries, self.bert[1], self.family)).encode()
         )
-        parts: dict[str, Any] = {"embeddings": self.embeddings, **self.truth}
+        values: dict[str, Any] = {"embeddings": self.embeddings, **self.truth}
         for name, split in self.splits.items():
-            parts |= {f"{name} features": split.features, f"{name} image_of": split.image_of}
+            values |= {f"{name} features": split.features, f"{name} image_of": split.image_of}
             for kind, texts in split.texts.items():
-                parts |= {f"{name} {kind} {f.name}": getattr(texts, f.name) for f in fields(texts)}
-        for name, part in parts.items():
-            digest.update(f"{name} {getattr(part, 'shape', '')}".encode())
-            if isinstance(part, np.memmap):
-                digest.update(file_fingerprint(part).encode())
-            elif isinstance(part, np.ndarray):
-                digest.update(f"{part.dtype}".encode() + np.ascontiguousarray(part).tobytes())
+                values |= {f"{name} {kind} {f.name}": getattr(texts, f.name) for f in fields(texts)}
+        for name, value in values.items():
+            digest.update(f"{name} {getattr(value, 'shape', '')}".encode())
+            if isinstance(value, np.memmap):
+                digest.update(file_fingerprint(value).encode())
+            elif isinstance(value, np.ndarray):
+                digest.update(f"{value.dtype}".encode() + np.ascontiguousarray(value).tobytes())
             else:
-                digest.update(repr(part).encode())
+                digest.update(repr(value).encode())
         return digest.hexdigest()[:16]
 
     def clusters(self, split: str) -> np.ndarray:
         """The family of each item of a split, (captions + images,) int: items that are not
         independent. Items are all captions, then all images.
         """
-        own = self.splits[split]
-        return np.concatenate([own.image_of, np.arange(len(own.features))]) // self.family
+        image_of, images = self.splits[split].image_of, len(self.splits[split].features)
+        return np.concatenate([image_of, np.arange(images)]) // self.family
 
 
 # --- Batches -----------------------------------------------------------------------------------
@@ -418,7 +387,7 @@ def batches(
     def epoch(number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, number])
         rows = rng.permutation(
-            np.concatenate([rng.permutation(own)[:captions] for own in captions_of])
+            np.concatenate([rng.permutation(group)[:captions] for group in captions_of])
         )
         for start in range(0, len(rows), size):
             chunk = rows[start : start + size]
@@ -438,8 +407,8 @@ def make_batch(
     (authors' code), or that any caption of the "image" names.
     """
     image = split.image_of[rows]
-    found = read_rows(split.features, image)
-    regions, counts = map(torch.as_tensor, drop_regions(found, how.region_dropout, rng))
+    features = read_rows(split.features, image)
+    regions, counts = map(torch.as_tensor, drop_regions(features, how.region_dropout, rng))
     if torch.device(device).type == "cuda":  # pinned memory is copied while the GPU computes
         regions = regions.pin_memory()
     text = texts.batch(rows, how, rng)
@@ -447,11 +416,11 @@ def make_batch(
     contains = None
     if isinstance(text, GraphBatch) and isinstance(texts, GraphSet):
         searched = [captions_of[i] for i in image] if match == "image" else list(rows[:, None])
-        owner = np.repeat(np.arange(len(rows)), [len(own) for own in searched])
-        which, names, described = texts.entities(np.concatenate(searched))
+        owner = np.repeat(np.arange(len(rows)), list(map(len, searched)))
+        caption, names, described = texts.entities(np.concatenate(searched))
         i, j = same_entities(text.names, text.described, names, described)
         inside = same[:, text.caption.numpy()]
-        inside[owner[which[j]], i] = True
+        inside[owner[caption[j]], i] = True
         contains = torch.as_tensor(inside, device=device)
     return Batch(
         regions.to(device, non_blocking=True), counts.to(device), text.to(device),
@@ -464,13 +433,13 @@ def drop_regions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Leave out each region with probability `rate`, never all of an image.
 
-    features (B, n, d) -> the same with those kept first and the rest zero, float32, and their
-    counts (B,).
+    features (B, n, d) -> the same, float32, with those that are left first and the others zero,
+    and their counts (B,).
     """
     draw = rng.random(features.shape[:2])
-    kept = (draw >= rate) | (draw == draw.max(axis=1, keepdims=True))
-    counts = kept.sum(axis=1)
-    order = np.argsort(~kept, axis=1, kind="stable")[:, : counts.max()]
+    left = (draw >= rate) | (draw == draw.max(axis=1, keepdims=True))
+    counts = left.sum(axis=1)
+    order = np.argsort(~left, axis=1, kind="stable")[:, : counts.max()]
     moved = features[np.arange(len(features))[:, None], order].astype(np.float32, copy=False)
     moved[np.arange(counts.max()) >= counts[:, None]] = 0.0
     return moved, counts
