@@ -112,18 +112,15 @@ def _scenes(documents: Sequence[WorldDocument]) -> tuple[list, tuple[tuple[str, 
     return list(captions), tuple(tuple(texts) for texts in captions.values())
 
 
-def from_world(
-    kind: str, documents: Written, pictures: Splits | None = None, seed: int = 0
-) -> Corpus:
+def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -> Corpus:
     """A corpus of documents written over world scenes, each its own cluster, all in round 0.
 
     kind: "story", "organic", "cohesive": the corpus's name. pictures: from `picture_scenes`, for
-    these documents or others over the same scenes; made here where it is not given.
+    these documents or others over the same scenes.
     The number that ends an id is the document's place in the given list. Documents in which two
     sentences say the same are left out, with a warning.
     Raises ValueError, naming the document, for links that labels cannot express, and for leaks.
     """
-    pictures = pictures or picture_scenes(documents)
     build = Build(kind, pictures)
     for split in SPLITS:
         (shuffling,) = split_rngs(seed, split, 1)
