@@ -39,8 +39,10 @@ from mmlib.papers.cora.method import encode as cora_encode
 from mmlib.papers.cora.train import train as cora_train
 from mmlib.papers.cora.variants import build as cora_build
 from mmlib.papers.entailment import method as entailment
-from mmlib.papers.links import model as links_model
-from mmlib.papers.links.arrays import Arrays, Batch, Split
+from mmlib.papers.links import method as links_method
+from mmlib.papers.links import systems as links_systems
+from mmlib.papers.links import train as links_training
+from mmlib.papers.links.batches import Arrays, Batch, Split
 
 # Relative: of the first loss, of the first gradient (its length), of the loss after two steps.
 TOLERANCES = {"forward": 1e-4, "backward": 1e-3, "step": 1e-3}
@@ -53,9 +55,9 @@ Made = tuple[nn.Module, Callable[[], Tensor]]
 def links(tiny: bool, device: str) -> Made:
     """Paper 04: AP with hard negatives, 11 documents of 10 sentences and 10 images."""
     documents, nodes, words, features = (3, 4, 50, 16) if tiny else (11, 10, 10_000, 1664)
-    settings = links_model.Settings(dropout=0.0)
+    settings = links_systems.Settings(dropout=0.0)
     settings = replace(settings, width=16, word_width=8) if tiny else settings
-    model = links_model.LinkModel(torch.randn(words, settings.word_width), features, settings)
+    model = links_method.LinkModel(torch.randn(words, settings.word_width), features, settings)
     there = torch.ones(documents, nodes, dtype=torch.bool, device=device)
     batch = Batch(
         ids=torch.randint(2, words, (documents * nodes, 12)).to(device),
@@ -64,8 +66,8 @@ def links(tiny: bool, device: str) -> Made:
         rows=there,
         columns=there,
     )
-    system = links_model.System("AP", "AP")
-    return model, lambda: links_model.batch_loss(model, batch, system, settings, "hard")
+    system = links_systems.System("AP", "AP")
+    return model, lambda: links_method.batch_loss(model, batch, system, settings, "hard")
 
 
 def graphs(tiny: bool, device: str) -> Made:
@@ -250,18 +252,18 @@ def train_cora(kept: dict[str, Any], seed: int, device: str) -> float:
 
 
 def links_arrays() -> dict[str, Any]:
-    from mmlib.papers.links import data, experiment
+    from mmlib.papers.links import data, grid
 
-    study = data.load_documents("flickr8k", ["cohesive"])
-    arrays = data.load_arrays(study, "flickr8k")
-    jobs = experiment.trainings("flickr8k", arrays, [0], variants=False)
+    arrays = data.load_arrays(data.load_study("flickr8k", ["cohesive"]), "flickr8k")
+    jobs = grid.trainings("flickr8k", arrays, [0])
     (job,) = [job for job in jobs if job.system["system"] == "AP"]
     return {"arrays": arrays["cohesive"], "job": job}
 
 
 def train_links(kept: dict[str, Any], seed: int, device: str) -> float:
     """AUC of the test documents, in percent."""
-    answer = links_model.train_and_score(replace(kept["job"], seed=seed), kept["arrays"], device)
+    job = replace(kept["job"], seed=seed)
+    answer = links_training.train_and_score(job, kept["arrays"], Run(device))
     return float(np.nanmean(answer.values["test"]["AUC"]))
 
 

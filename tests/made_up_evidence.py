@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence as records
+from mmlib.core.engine import as_text, canonical
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
-from mmlib.core.experiment import as_text, canonical
-from mmlib.core.source import source_hash
-from mmlib.papers.links import experiment
-from mmlib.papers.links.experiment import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
+from mmlib.papers.links import systems
+from mmlib.papers.links.systems import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
 
 LEVELS = {
     "NoStruct": 60, "DC": 75, "TK": 75, "TK+½k": 74, "AP": 76, "AP+½k": 75, "Obj Detect": 55,
@@ -31,7 +30,7 @@ def make(
         item = np.arange(count) + (split == EPOCHS)
         cluster = np.zeros(count, int) if split == EPOCHS else np.arange(count)
         keys = {"paper": PAPER, "tier": tier, "dataset": dataset, "split": split}
-        known = experiment.systems(tier, dataset).get(system, {"system": system})
+        known = systems.systems(tier, dataset).get(system, {"system": system})
         own = {**as_text(known), "seed": seed, "metric": metric, "value": values}
         parts.append(pd.DataFrame({**keys, **own, "item": item, "cluster": cluster}))
 
@@ -48,8 +47,8 @@ def make(
         for system, ms in (("DC", 10), ("AP", 12)):
             add(dataset, STEP_TIME, NO_SEED, EPOCHS, f"ms of {system}", ms + rng.random(8))
     head = records.header(
-        paper=PAPER, tier=tier, source=source_hash(*experiment.MODULES), seeds=list(range(seeds)),
-        settings={name: asdict(experiment.budget(tier, name)) for name in datasets},
+        paper=PAPER, tier=tier, method_version=1, source="", seeds=list(range(seeds)),
+        settings={name: asdict(systems.budget(tier, name)) for name in datasets},
         data={name: "made up" for name in datasets}, cpu_seconds=5400,
     )  # fmt: skip
     return Evidence(canonical(pd.concat(parts)), head)

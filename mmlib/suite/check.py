@@ -25,7 +25,7 @@ from mmlib.data import (
 from mmlib.data.pair_pictures import unreadable
 from mmlib.data.tables import Row
 from mmlib.features.store import open_features
-from mmlib.papers.links.files import read_corpus
+from mmlib.papers.links.data.paper import read_corpus
 
 
 @dataclass

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.links.assembly import Build, CaptionSource, labels_from_links, pooled
-from mmlib.papers.links.documents import Document
+from mmlib.papers.links.data.assembly import Build, CaptionSource, image_vectors, labels_from_links
+from mmlib.papers.links.data.documents import Document
 
 
 def split_of(captions, split="train", features=None):
@@ -150,5 +150,5 @@ def test_every_split_is_needed():
 
 def test_one_vector_an_image():
     images = split_of([["a"], ["b"]], features=np.arange(12, dtype=np.float16).reshape(2, 2, 3))
-    assert pooled(images).tolist() == [[1.5, 2.5, 3.5], [7.5, 8.5, 9.5]]
-    assert pooled(images).dtype == np.float32
+    assert image_vectors(images).tolist() == [[1.5, 2.5, 3.5], [7.5, 8.5, 9.5]]
+    assert image_vectors(images).dtype == np.float32

@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from mmlib.core.records import CaptionedImages, normalised
-from mmlib.papers.links import builders
-from mmlib.papers.links.builders import coco, cohesive, mixed5, stress, unlabelled_articles
-from mmlib.papers.links.documents import SPLITS, cluster_numbers
+from mmlib.papers.links.data import builders
+from mmlib.papers.links.data.builders import coco, cohesive, mixed5, stress, unlabelled_articles
+from mmlib.papers.links.data.documents import SPLITS, cluster_numbers
 
 THEMES = 12
 
@@ -233,7 +233,7 @@ def test_near_duplicates_are_kept_apart(splits):
 
 def test_the_loosest_groups_are_left_out(splits):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builders, "KEPT", 1.0)
+        patch.setattr(builders, "TIGHTEST", 1.0)
         everything = cohesive(splits)
     kept = cohesive(splits)
     assert len(kept.train) == int(0.9 * (len(everything.train) - 1)) + 1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmlib.papers.links.documents import Document, cluster_numbers, unlabelled
+from mmlib.papers.links.data.documents import Document, cluster_numbers, unlabelled
 
 
 def document(sentence_labels, image_labels, id="any"):

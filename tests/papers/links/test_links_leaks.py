@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmlib.papers.links.documents import Corpus, Document
-from mmlib.papers.links.leaks import check_leaks, normalised
+from mmlib.papers.links.data.documents import Corpus, Document
+from mmlib.papers.links.data.leaks import check_leaks, normalised
 
 
 def document(id, images, sources, links=None):

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.links.documents import SPLITS
-from mmlib.papers.links.sessions import (
+from mmlib.papers.links.data.documents import SPLITS
+from mmlib.papers.links.data.sessions import (
     CAPTIONS,
     by_session,
     captions_each,

@@ -7,6 +7,7 @@ the official splits hold two of them, so `by_session` deals all images out anew,
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -15,16 +16,17 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.links.assembly import (
+from mmlib.papers.links.data.assembly import (
     Build,
     CaptionSource,
     Counts,
     Group,
     Splits,
+    image_vectors,
     split_rngs,
     take,
 )
-from mmlib.papers.links.documents import SPLITS, Corpus
+from mmlib.papers.links.data.documents import SPLITS, Corpus
 
 CLOSE, NEAR, FAR = 300, 10_000, 100_000  # id distances: sure, with one likeness, with both
 ALIKE = 0.99  # quantile of random pairs' cosines above which two photos are alike
@@ -33,7 +35,7 @@ CAPTIONS = (0.2, 0.35, 0.25, 0.2)  # probability of 0, 1, 2 and 3 captions a pho
 SHARES = {"val": 0.2, "test": 0.5}  # of the sessions; training has the others
 TURNS = 3  # documents a val or test session: the same photos, other captions
 
-Parts = tuple[str, int]  # split, row
+Origin = tuple[str, int]  # split, row
 
 
 def photo_number(image: str) -> int:
@@ -55,13 +57,13 @@ def sessions(
     component; a larger one is left out whole.
     """
     ids = np.asarray(numbers, dtype=np.int64)
-    count = len(ids)
-    one, two = np.random.default_rng(seed).integers(0, count, (2, 20_000))
-    one, two = one[one != two], two[one != two]
-    limits = [np.quantile(_cosines(v, one, two), ALIKE) for v in (pictures, texts)]
+    size = len(ids)
+    a, b = np.random.default_rng(seed).integers(0, size, (2, 20_000))
+    a, b = a[a != b], b[a != b]
+    limits = [np.quantile(_cosines(v, a, b), ALIKE) for v in (pictures, texts)]
     order = np.argsort(ids, kind="stable")
     ends = np.searchsorted(ids[order], ids[order] + FAR)
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, ends[i])]
+    pairs = [(i, j) for i in range(size) for j in range(i + 1, ends[i])]
     first, second = order[np.array(pairs, dtype=np.int64).reshape(-1, 2)].T
     apart = ids[second] - ids[first]
     likenesses = sum(
@@ -69,17 +71,18 @@ def sessions(
         for v, limit in zip((pictures, texts), limits, strict=True)
     )
     linked = (apart < CLOSE) | ((apart < NEAR) & (likenesses > 0)) | (likenesses == 2)
-    graph = csr_matrix((linked[linked], (first[linked], second[linked])), shape=(count, count))
+    graph = csr_matrix((linked[linked], (first[linked], second[linked])), shape=(size, size))
     label = connected_components(graph, directed=False)[1]
     by_label = order[np.argsort(label[order], kind="stable")]
     members = np.split(by_label, np.cumsum(np.bincount(label))[:-1])
     return [rows for rows in members if SMALLEST <= len(rows) <= LARGEST]
 
 
-def _cosines(unit: np.ndarray | csr_matrix, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def _cosines(unit: np.ndarray | csr_matrix, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of pairs of rows, (pairs,)."""
     if isinstance(unit, np.ndarray):
-        return np.einsum("ij,ij->i", unit[one], unit[two])
-    return np.asarray(unit[one].multiply(unit[two]).sum(axis=1)).ravel()
+        return np.einsum("ij,ij->i", unit[a], unit[b])
+    return np.asarray(unit[a].multiply(unit[b]).sum(axis=1)).ravel()
 
 
 def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np.ndarray]]]:
@@ -88,45 +91,40 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
     Val and test hold nothing but sessions; training holds the other sessions and every image that
     belongs to none. Of images with identical features the first stays. Nothing here reads a link.
     """
-    places: list[Parts] = [(s, r) for s in SPLITS for r in range(len(splits[s].ids))]
-    content: dict[bytes, Parts] = {}
-    for split, row in places:
+    origins: list[Origin] = [(s, r) for s in SPLITS for r in range(len(splits[s].ids))]
+    content: dict[bytes, Origin] = {}
+    for split, row in origins:
         content.setdefault(np.asarray(splits[split].features[row]).tobytes(), (split, row))
-    places = sorted(content.values(), key=lambda p: (photo_number(splits[p[0]].ids[p[1]]), p))
-    pooled = np.stack([np.asarray(splits[s].features[r]).mean(axis=0) for s, r in places])
-    captions = [" ".join(splits[s].captions[r]) for s, r in places]
-    pictures = normalize((pooled - pooled.mean(axis=0)).astype(np.float64))
+    origins = sorted(content.values(), key=lambda o: (photo_number(splits[o[0]].ids[o[1]]), o))
+    vectors = np.stack([np.asarray(splits[s].features[r]).mean(axis=0) for s, r in origins])
+    captions = [" ".join(splits[s].captions[r]) for s, r in origins]
+    pictures = normalize((vectors - vectors.mean(axis=0)).astype(np.float64))
     texts = TfidfVectorizer(sublinear_tf=True, stop_words="english").fit_transform(captions)
-    numbers = [photo_number(splits[s].ids[r]) for s, r in places]
-    found = sessions(numbers, pictures, texts, seed)
-    order = np.random.default_rng(seed).permutation(len(found))
-    counts = {split: round(share * len(found)) for split, share in SHARES.items()}
-    cut = {
-        "val": order[: counts["val"]],
-        "test": order[counts["val"] : sum(counts.values())],
-        "train": order[sum(counts.values()) :],
-    }
-    held = {int(r) for s in SHARES for number in cut[s] for r in found[number]}
-    rows = {s: [int(r) for number in cut[s] for r in found[number]] for s in SHARES}
-    rows["train"] = [r for r in range(len(places)) if r not in held]
-    dealt = {s: _gather(splits, [places[r] for r in rows[s]], s) for s in SPLITS}
+    groups = sessions([photo_number(splits[s].ids[r]) for s, r in origins], pictures, texts, seed)
+    order = np.random.default_rng(seed).permutation(len(groups))
+    val, test = (round(SHARES[split] * len(groups)) for split in ("val", "test"))
+    numbers = {"val": order[:val], "test": order[val : val + test], "train": order[val + test :]}
+    rows = {s: [int(r) for number in numbers[s] for r in groups[number]] for s in SHARES}
+    rows["train"] = sorted({*range(len(origins))} - {*rows["val"], *rows["test"]})
+    dealt = {s: _gather(splits, [origins[r] for r in rows[s]], s) for s in SPLITS}
     new = {s: {row: i for i, row in enumerate(rows[s])} for s in SPLITS}
-    grouped = {s: [np.array([new[s][int(r)] for r in found[n]]) for n in cut[s]] for s in SPLITS}
-    return dealt, grouped
+    return dealt, {
+        s: [np.array([new[s][int(r)] for r in groups[number]]) for number in numbers[s]]
+        for s in SPLITS
+    }
 
 
-def _gather(splits: Splits, places: Sequence[Parts], split: str) -> CaptionedImages:
+def _gather(splits: Splits, origins: Sequence[Origin], split: str) -> CaptionedImages:
     """One split made of rows of several."""
-    model = splits["train"]
-    scored = all(part.label_scores is not None for part in splits.values())
+    scores = [s[r] for name, r in origins if (s := splits[name].label_scores) is not None]
     return replace(
-        model,
+        splits["train"],
         split=split,
-        ids=tuple(splits[s].ids[r] for s, r in places),
-        captions=tuple(splits[s].captions[r] for s, r in places),
-        features=np.stack([splits[s].features[r] for s, r in places]),
-        open_image=lambda row: splits[places[row][0]].open_image(places[row][1]),
-        label_scores=np.stack([splits[s].label_scores[r] for s, r in places]) if scored else None,  # type: ignore[index]
+        ids=tuple(splits[s].ids[r] for s, r in origins),
+        captions=tuple(splits[s].captions[r] for s, r in origins),
+        features=np.stack([splits[s].features[r] for s, r in origins]),
+        open_image=lambda row: splits[origins[row][0]].open_image(origins[row][1]),
+        label_scores=np.stack(scores) if len(scores) == len(origins) else None,
     )
 
 
@@ -143,7 +141,7 @@ def organic(
     """
     dealt, grouped = by_session(splits, seed)
     build = Build("organic", dealt)
-    sizes = np.array([len(rows) for each in grouped.values() for rows in each])
+    sizes = np.array([len(rows) for groups in grouped.values() for rows in groups])
     for split in SPLITS:
         if not grouped[split]:
             raise ValueError(f"{split}: no upload session found")
@@ -167,7 +165,7 @@ def captions_each(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _rounds(
     split: str,
     images: CaptionedImages,
-    found: Sequence[np.ndarray],
+    groups: Sequence[np.ndarray],
     sizes: np.ndarray,
     rng: np.random.Generator,
     turns: int,
@@ -175,18 +173,16 @@ def _rounds(
     """Rounds of disjoint groups: sessions, in training with look-alikes of the other images."""
     if split != "train":
         for turn in range(turns):
-            for number, rows in enumerate(found):
+            for number, rows in enumerate(groups):
                 yield turn, f"{number:03d}", rows
         return
-    pooled = np.asarray(images.features).mean(axis=1, dtype=np.float32)
-    unit = normalize(pooled - pooled.mean(axis=0))
-    outside = np.setdiff1d(np.arange(len(unit)), np.concatenate(found))
-    turn = 0
-    while True:
-        groups = [*found, *look_alikes(unit, outside, sizes, rng)]
-        for index in rng.permutation(len(groups)):
-            yield turn, "000", groups[index]
-        turn += 1
+    vectors = image_vectors(images)
+    unit = normalize(vectors - vectors.mean(axis=0))
+    outside = np.setdiff1d(np.arange(len(unit)), np.concatenate(groups))
+    for turn in count():
+        regrouped = [*groups, *look_alikes(unit, outside, sizes, rng)]
+        for index in rng.permutation(len(regrouped)):
+            yield turn, "000", regrouped[index]
 
 
 def look_alikes(

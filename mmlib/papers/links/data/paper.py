@@ -1,4 +1,4 @@
-"""The documents' files: the `docs.json`, `id2row.json` and `features.npy` of the authors' code.
+"""The authors' documents: the `docs.json`, `id2row.json` and `features.npy` of their code.
 
 The code is that released with Hessel, Lee and Mimno, "Unsupervised Discovery of Multimodal Links in
 Multi-image, Multi-sentence Documents" (EMNLP 2019). docs.json maps train, val and test to lists of
@@ -7,13 +7,65 @@ Multi-image, Multi-sentence Documents" (EMNLP 2019). docs.json maps train, val a
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmlib.papers.links.documents import SPLITS, Corpus, Document
+from mmlib.core.errors import DataError
+from mmlib.core.paths import data_dir
+from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
+from mmlib.papers.links.systems import UNLABELLED
+
+# The names of the authors' data sets here; other folders keep theirs.
+NAMES = {
+    "mscoco": "coco", "dii": "cohesive", "story-dii": "cohesive", "sis": "story",
+    "story-sis": "story", "dii-stress": "stress", "dii-r": "stress", "rqa": "organic",
+    "wiki": UNLABELLED,
+}  # fmt: skip
+
+
+def load(kinds: Sequence[str]) -> Study:
+    """The documents of `<MMLIB_DATA>/links/<name>/`: these kinds, or where none is named all.
+
+    Raises FileNotFoundError where there are none, ValueError for a kind that is not there (but for
+    unlabelled documents, which a study may lack), DataError for two folders of one kind.
+    """
+    root = data_dir() / "links"
+    folders = _folders(root)
+    kinds = [kind for kind in kinds or folders if kind != UNLABELLED or kind in folders]
+    if unknown := [kind for kind in kinds if kind not in folders]:
+        raise ValueError(f"no documents {unknown[0]!r} in {root}; there are {', '.join(folders)}")
+    corpora = {kind: replace(read_corpus(folders[kind]), name=kind) for kind in kinds}
+    labelled = {kind: corpus for kind, corpus in corpora.items() if corpus.test[0].labelled}
+    unlabelled = [kind for kind in corpora if kind not in labelled]
+    if len(unlabelled) > 1:
+        names = " and ".join(folders[kind].name for kind in unlabelled)
+        problem = f"{names} have no labels, and one such set is read"
+        raise DataError(f"{root}: {problem} (move the others away, or name the sets to read)")
+    lone = replace(corpora[unlabelled[0]], name=UNLABELLED) if unlabelled else None
+    return Study(labelled, lone, {})
+
+
+def _folders(root: Path) -> dict[str, Path]:
+    """The folder of each kind of documents."""
+    folders: dict[str, Path] = {}
+    for path in sorted(root.glob("*/docs.json")):
+        folder = path.parent
+        kind = NAMES.get(folder.name, folder.name)
+        if (first := folders.setdefault(kind, folder)) != folder:
+            problem = f"{first.name} and {folder.name} are both the documents {kind!r}"
+            raise DataError(f"{root}: {problem} (rename or move one)")
+    if not folders:
+        raise FileNotFoundError(
+            f"{root} has no folder with docs.json, id2row.json and features.npy: see data/README.md"
+        )
+    return folders
+
+
+# --- The files of a folder -------------------------------------------------------------------
 
 
 def read_corpus(folder: Path) -> Corpus:
@@ -30,20 +82,15 @@ def read_corpus(folder: Path) -> Corpus:
     raw = _read_json(path)
     if not isinstance(raw, dict) or any(not isinstance(raw.get(s), list) for s in SPLITS):
         raise ValueError(f"{path}: must be an object with the lists 'train', 'val' and 'test'")
-    splits = {split: _parse_split(path, split, raw[split], row_of) for split in SPLITS}
-    kept = {s: tuple(d for d in docs if d.images and d.sentences) for s, docs in splits.items()}
+    parsed = {split: _parse_split(path, split, raw[split], row_of) for split in SPLITS}
+    splits = {s: tuple(d for d in docs if d.images and d.sentences) for s, docs in parsed.items()}
     corpus = Corpus(
-        name=folder.resolve().name,
-        train=kept["train"],
-        val=kept["val"],
-        test=kept["test"],
-        features=features,
-        row_of=row_of,
+        folder.resolve().name, splits["train"], splits["val"], splits["test"], features, row_of
     )
     _check_one_labelling(corpus, path)
-    if empty := [split for split in SPLITS if not kept[split]]:
+    if empty := [split for split in SPLITS if not splits[split]]:
         raise ValueError(f"{path}: {empty[0]!r} has no document with an image and a sentence")
-    dropped = {split: len(splits[split]) - len(kept[split]) for split in SPLITS}
+    dropped = {split: len(parsed[split]) - len(splits[split]) for split in SPLITS}
     if any(dropped.values()):
         counts = ", ".join(f"{split} {count}" for split, count in dropped.items())
         warnings.warn(
@@ -52,11 +99,14 @@ def read_corpus(folder: Path) -> Corpus:
     return corpus
 
 
-def _read_json(path: Path) -> Any:
+def _must_exist(path: Path) -> None:
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: missing; a corpus needs docs.json, id2row.json, features.npy"
-        )
+        needed = "a corpus needs docs.json, id2row.json, features.npy"
+        raise FileNotFoundError(f"{path}: missing; {needed}")
+
+
+def _read_json(path: Path) -> Any:
+    _must_exist(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -64,10 +114,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_features(path: Path) -> np.ndarray:
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: missing; a corpus needs docs.json, id2row.json, features.npy"
-        )
+    _must_exist(path)
     try:
         features = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):
@@ -139,12 +186,12 @@ def _parse_document(item: list, row_of: Mapping) -> Document:
 
 def _check_one_labelling(corpus: Corpus, path: Path) -> None:
     """One label decides for the authors' code whether a file is labelled: refuse a mixture."""
-    seen: dict[bool, str] = {}
+    first: dict[bool, str] = {}
     for split in SPLITS:
         for index, document in enumerate(corpus.split(split)):
-            seen.setdefault(document.labelled, f"{split} document {index} ({document.id!r})")
-    if len(seen) == 2:
+            first.setdefault(document.labelled, f"{split} document {index} ({document.id!r})")
+    if len(first) == 2:
         raise ValueError(
-            f"{path}: {seen[False]} has null labels but {seen[True]} has integers; "
+            f"{path}: {first[False]} has null labels but {first[True]} has integers; "
             "label all documents (-1 for 'no link') or none"
         )

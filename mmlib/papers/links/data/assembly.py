@@ -11,8 +11,8 @@ from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
 from mmlib.core.records import CaptionedImages, normalised
-from mmlib.papers.links.documents import SPLITS, Corpus, Document
-from mmlib.papers.links.leaks import check_leaks
+from mmlib.papers.links.data.documents import SPLITS, Corpus, Document
+from mmlib.papers.links.data.leaks import check_leaks
 from mmlib.world import WorldImages
 from mmlib.world.logic import satisfies
 
@@ -47,17 +47,14 @@ class CaptionSource:
 
     def __init__(self, images: CaptionedImages, rng: np.random.Generator) -> None:
         self.captions = images.captions
-        self.texts = [[normalised(caption) for caption in each] for each in images.captions]
-        self.order = [rng.permutation(len(each)) for each in images.captions]
+        self.texts = [[normalised(caption) for caption in texts] for texts in images.captions]
+        self.order = [rng.permutation(len(texts)) for texts in images.captions]
         self.used = np.zeros(len(images.ids), dtype=int)
-        seen: set[bytes] = set()
-        rows = []
+        first: dict[bytes, int] = {}
         for row, texts in enumerate(self.texts):
-            content = np.asarray(images.features[row]).tobytes()
-            if any(texts) and content not in seen:
-                rows.append(row)
-                seen.add(content)
-        self.rows = np.array(rows, dtype=np.int64)
+            if any(texts):
+                first.setdefault(np.asarray(images.features[row]).tobytes(), row)
+        self.rows = np.array(list(first.values()), dtype=np.int64)
 
     def next(self, row: int, taken: Collection[str]) -> str | None:
         """The next caption of an image whose text is neither empty nor taken, or None."""
@@ -84,8 +81,8 @@ class CaptionSource:
         for row in map(int, writers):
             if len(chosen) == count:
                 break
-            own = set(self.texts[row]) if row in shown else ()
-            ambiguous = {text for text in self.texts[row] if of_shown[text] > (text in own)}
+            # Its own captions count once where the writer itself is shown.
+            ambiguous = {text for text in self.texts[row] if of_shown[text] > (row in shown)}
             text = self.next(row, taken | ambiguous)
             if text is not None:
                 taken.add(normalised(text))
@@ -133,7 +130,7 @@ class Build:
 
     def add(
         self,
-        place: tuple[str, int, str, int],
+        position: tuple[str, int, str, int],
         shown: Rows,
         written: list[Sentence],
         rng: np.random.Generator,
@@ -142,14 +139,14 @@ class Build:
     ) -> None:
         """Shuffle images and sentences independently, then write the labels.
 
-        place: split, round, cluster, number. links: (sentence, image) indices; where None, each
+        position: split, round, cluster, number. links: (sentence, image) indices; where None, each
         sentence is linked to the image it was written for, if that is shown. least: with fewer
         sentences the document is left out and counted.
         """
         if len(written) < least:
             self.dropped += 1
             return
-        split, turn, cluster, number = place
+        split, turn, cluster, number = position
         rows = list(map(int, shown))
         if links is None:
             links = [(i, rows.index(row)) for i, (_, row) in enumerate(written) if row in rows]
@@ -175,54 +172,52 @@ class Build:
         """The documents with the features of all three splits. Raises ValueError for a leak."""
         if self.dropped:
             warnings.warn(f"{self.kind}: left out {self.dropped} unfilled documents", stacklevel=3)
-        parts = [self.splits[split] for split in SPLITS]
-        uses = Counter(image for part in parts for image in part.ids)
+        splits = [self.splits[split] for split in SPLITS]
+        uses = Counter(image for images in splits for image in images.ids)
         twice = [image for image, count in uses.items() if count > 1]
         if twice:
             raise ValueError(f"image {twice[0]!r} occurs twice; give it one place in one split")
-        place = {image: (part, row) for part in parts for row, image in enumerate(part.ids)}
+        origin = {image: (images, row) for images in splits for row, image in enumerate(images.ids)}
 
         def open_image(image: str) -> Image.Image:
-            part, row = place[image]
-            return part.open_image(row)
+            images, row = origin[image]
+            return images.open_image(row)
 
-        known = all(isinstance(part, WorldImages) and part.gold for part in parts)
-        scores = [part.label_scores for part in parts if part.label_scores is not None]
+        has_graphs = all(isinstance(images, WorldImages) and images.gold for images in splits)
+        scores = [images.label_scores for images in splits if images.label_scores is not None]
         corpus = Corpus(
             name=self.kind,
-            train=tuple(self.documents["train"]),
-            val=tuple(self.documents["val"]),
-            test=tuple(self.documents["test"]),
-            features=np.concatenate([pooled(part) for part in parts]),
-            row_of={image: row for row, image in enumerate(place)},
+            **{split: tuple(documents) for split, documents in self.documents.items()},
+            features=np.concatenate([image_vectors(images) for images in splits]),
+            row_of={image: row for row, image in enumerate(origin)},
             open_image=open_image,
-            label_scores=np.concatenate(scores) if len(scores) == len(parts) else None,
-            label_names=parts[0].label_names,
+            label_scores=np.concatenate(scores) if len(scores) == len(splits) else None,
+            label_names=splits[0].label_names,
             sources=self.sources,
-            recognise=partial(_true_sentences, place, self.sources) if known else None,
+            recognise=partial(_true_sentences, origin, self.sources) if has_graphs else None,
         )
         check_leaks(corpus)
         return corpus
 
 
 def _true_sentences(
-    place: Mapping[str, tuple[CaptionedImages, int]],
+    origin: Mapping[str, tuple[CaptionedImages, int]],
     sources: Mapping[str, tuple[str, ...]],
     document: Document,
 ) -> np.ndarray:
     """1 where a sentence's graph holds in a picture's scene, (sentences, images)."""
     graphs, scenes = [], []
     for sentence, writer in zip(document.sentences, sources[document.id], strict=True):
-        part, row = place[writer]
-        assert isinstance(part, WorldImages)
-        graphs.append(next(c.graph for c in part.gold[row] if c.text == sentence))
+        images, row = origin[writer]
+        assert isinstance(images, WorldImages)
+        graphs.append(next(c.graph for c in images.gold[row] if c.text == sentence))
     for image in document.images:
-        part, row = place[image]
-        assert isinstance(part, WorldImages)
-        scenes.append(part.scenes[row])
+        images, row = origin[image]
+        assert isinstance(images, WorldImages)
+        scenes.append(images.scenes[row])
     return np.array([[satisfies(scene, graph) for scene in scenes] for graph in graphs], float)
 
 
-def pooled(images: CaptionedImages) -> np.ndarray:
+def image_vectors(images: CaptionedImages) -> np.ndarray:
     """One vector an image, (images, width) float32: the mean over its regions."""
     return np.asarray(images.features).mean(axis=1, dtype=np.float32)

@@ -17,23 +17,51 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import normalize
 
-from mmlib.papers.links.assembly import (
+from mmlib.papers.links.data.assembly import (
     Build,
     CaptionSource,
     Counts,
     Group,
     Sentence,
     Splits,
-    pooled,
+    image_vectors,
     split_rngs,
     take,
 )
-from mmlib.papers.links.documents import SPLITS, Corpus, Document, unlabelled
+from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study, unlabelled
+from mmlib.papers.links.systems import UNLABELLED
 
 BLOCK = 30  # images of a val or test cluster where documents are random
 GROUP = 5  # images of a document where they are alike
-KEPT = 0.9  # share of the groups that stays, the tightest
+TIGHTEST = 0.9  # share of the groups that stays
 NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
+
+
+def from_photos(
+    kinds: Sequence[str], photos: Splits, counts: Mapping[str, Counts], stress_rounds: int,
+    sentences: tuple[int, int],
+) -> Study:  # fmt: skip
+    """Of the kinds of documents asked for those that this module builds, and unlabelled articles.
+
+    stress_rounds: of training documents that `stress` is made from; sentences: of an article.
+    """
+    corpora: dict[str, Corpus] = {}
+    if "coco" in kinds:
+        corpora["coco"] = coco(photos, counts["coco"])
+    if "mixed5" in kinds:
+        corpora["mixed5"] = mixed5(photos, counts["mixed5"])
+    if not {"cohesive", "stress", UNLABELLED} & set(kinds):
+        return Study(corpora)
+    similar = cohesive(photos, counts["cohesive"])
+    if "cohesive" in kinds:
+        corpora["cohesive"] = similar
+    if "stress" in kinds:
+        first = tuple(d for d in similar.train if d.round < stress_rounds)
+        corpora["stress"] = stress(replace(similar, train=first), photos, per_source=3)
+    if UNLABELLED not in kinds:
+        return Study(corpora)
+    few = replace(similar, train=similar.train[:330], val=similar.val[:66], test=similar.test[:110])
+    return Study(corpora, *unlabelled_articles(few, photos, sentences))
 
 
 def coco(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
@@ -96,7 +124,7 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     Raises ValueError when a split has too few images or captions, or a leak is found.
     """
     build = Build("cohesive", splits)
-    raw = {split: pooled(splits[split]) for split in SPLITS}
+    raw = {split: image_vectors(splits[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)
     vectors = {split: normalize(features - centre) for split, features in raw.items()}
     ceiling = _near_duplicate_ceiling(vectors["train"], seed)
@@ -160,7 +188,7 @@ def _similar_groups(
             free[group] = False
             groups.append(np.array(group))
     spreads = np.array([_spread(vectors[group]) for group in groups])
-    limit = np.quantile(spreads, KEPT) if groups else 0.0
+    limit = np.quantile(spreads, TIGHTEST) if groups else 0.0
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 SPLITS = ("train", "val", "test")
 # Where the ids of documents built here say their round and cluster.
-PLACE = re.compile(r"-r(\d+)-c(\w+)-\w+$")
+ROUND_AND_CLUSTER = re.compile(r"-r(\d+)-c(\w+)-\w+$")
 
 
 @dataclass(frozen=True)
@@ -48,26 +48,24 @@ class Document:
     @property
     def round(self) -> int:
         """Documents of one round share no source image; 0 when the id does not say."""
-        place = PLACE.search(self.id)
-        return int(place[1]) if place else 0
+        match = ROUND_AND_CLUSTER.search(self.id)
+        return int(match[1]) if match else 0
 
     @property
     def cluster(self) -> str:
         """Documents of different clusters share no source image; the id when it does not say."""
-        place = PLACE.search(self.id)
-        return place[2] if place else self.id
+        match = ROUND_AND_CLUSTER.search(self.id)
+        return match[2] if match else self.id
 
     def link_matrix(self) -> np.ndarray:
         """True links, (sentences, images) bool: the union of what both sides name."""
         if not self.labelled:
             raise ValueError(f"document {self.id!r} is unlabelled: its links cannot be scored")
         links = np.zeros((len(self.sentences), len(self.images)), dtype=bool)
-        for sentence, image in enumerate(self.sentence_labels):
-            if image is not None and image >= 0:
-                links[sentence, image] = True
-        for image, sentence_named in enumerate(self.image_labels):
-            if sentence_named is not None and sentence_named >= 0:
-                links[sentence_named, image] = True
+        for matrix, labels in ((links, self.sentence_labels), (links.T, self.image_labels)):
+            for node, label in enumerate(labels):
+                if label is not None and label >= 0:
+                    matrix[node, label] = True
         return links
 
 
@@ -139,5 +137,18 @@ def cluster_numbers(documents: Sequence[Document]) -> np.ndarray:
     A document whose id names no cluster (files of others, where ids may repeat) is its own.
     """
     numbers: dict[object, int] = {}
-    keys = [d.cluster if PLACE.search(d.id) else (i,) for i, d in enumerate(documents)]
+    keys = [d.cluster if ROUND_AND_CLUSTER.search(d.id) else (i,) for i, d in enumerate(documents)]
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The documents of a tier. `key`: the sealed links of the unlabelled documents, if known."""
+
+    corpora: Mapping[str, Corpus]
+    unlabelled: Corpus | None = None
+    key: Mapping[str, np.ndarray] | None = None
+
+    def with_corpora(self, **corpora: Corpus) -> "Study":
+        """The same with more documents."""
+        return replace(self, corpora={**self.corpora, **corpora})

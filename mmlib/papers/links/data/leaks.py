@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mmlib.core.records import normalised
-from mmlib.papers.links.documents import PLACE, SPLITS, Corpus, Document
+from mmlib.papers.links.data.documents import ROUND_AND_CLUSTER, SPLITS, Corpus, Document
 
 
 def check_leaks(corpus: Corpus) -> None:
@@ -26,8 +26,8 @@ def check_leaks(corpus: Corpus) -> None:
             problems += [f"{split} {document.id}: {p}" for p in _inside(corpus, document)]
         problems += _shared_sources(split, corpus.split(split), sources[split])
     if problems:
-        more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
-        raise ValueError("leaks: " + "; ".join(problems[:5]) + more + "; rebuild these documents")
+        rest = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+        raise ValueError("leaks: " + "; ".join(problems[:5]) + rest + "; rebuild these documents")
 
 
 def _sources(corpus: Corpus, document: Document) -> set[str]:
@@ -69,12 +69,12 @@ def _shared_sources(split: str, documents: Sequence[Document], sources: Sequence
     in_round: dict[tuple[int, str], str] = {}
     in_cluster: dict[str, str] = {}
     for document, images in zip(documents, sources, strict=True):
-        if not PLACE.search(document.id):
+        if not ROUND_AND_CLUSTER.search(document.id):
             continue
         for image in sorted(images):
-            other = in_round.setdefault((document.round, image), document.id)
-            if other != document.id:
-                problems.append(f"{split} round {document.round}: {other}, {document.id}: {image}")
+            first = in_round.setdefault((document.round, image), document.id)
+            if first != document.id:
+                problems.append(f"{split} round {document.round}: {first}, {document.id}: {image}")
             if in_cluster.setdefault(image, document.cluster) != document.cluster:
                 problems.append(f"{split} {document.id}: {image} is in another cluster too")
     return problems

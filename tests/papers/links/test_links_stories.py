@@ -4,9 +4,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mmlib.papers.links.data.stories import organic, story
 from mmlib.world.scenes import SPLITS, check_scene, scene_key, split_of
 from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF
-from mmlib.world.stories import describe, organic, story
+from mmlib.world.stories import describe
 
 BACK = re.compile(
     r"\b(he|she|it|they|him|her|his|both of them|the two of them|the same \w+|that \w+|"

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from mmlib.papers.links.documents import unlabelled
-from mmlib.papers.links.files import read_corpus
+from mmlib.papers.links.data.documents import unlabelled
+from mmlib.papers.links.data.paper import read_corpus
 
 DOCS = {
     "train": [

@@ -59,14 +59,14 @@ class Arrays:
     def fingerprint(self) -> str:
         """A hash of everything that training, baselines and evaluation read."""
         digest = hashlib.sha256()
-        parts: dict[str, Any] = vars(self) | {
-            f"{split} {name}": part
+        fields: dict[str, Any] = vars(self) | {
+            f"{split} {name}": value
             for split in SPLITS
-            for name, part in vars(self.splits[split]).items()
+            for name, value in vars(self.splits[split]).items()
         }
-        del parts["splits"]
-        for name, part in parts.items():
-            arrays = () if part is None else (part,) if isinstance(part, np.ndarray) else part
+        del fields["splits"]
+        for name, value in fields.items():
+            arrays = () if value is None else (value,) if isinstance(value, np.ndarray) else value
             digest.update(f"{name} {len(arrays)}".encode())
             for array in arrays:
                 digest.update(f"{array.shape}{array.dtype}".encode())
@@ -173,5 +173,5 @@ class Batches:
 
 
 def _mask(nodes: Sequence[np.ndarray]) -> Tensor:
-    sizes = torch.tensor([len(own) for own in nodes])
+    sizes = torch.tensor([len(rows) for rows in nodes])
     return torch.arange(int(sizes.max())) < sizes.unsqueeze(1)

@@ -3,10 +3,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from mmlib.papers.links.documents import SPLITS
-from mmlib.papers.links.world_documents import from_world, picture_scenes, scene_id
+from mmlib.papers.links.data.documents import SPLITS
+from mmlib.papers.links.data.stories import organic, story
+from mmlib.papers.links.data.world import from_world, picture_scenes, scene_id
 from mmlib.world.scenes import sample_scene, split_seeds
-from mmlib.world.stories import organic, story
 
 
 @dataclass(frozen=True)
