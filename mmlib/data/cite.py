@@ -17,14 +17,7 @@ from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import (
-    SOMETHING,
-    Row,
-    check_choice,
-    dataset_folder,
-    sound_rows,
-    table_rows,
-)
+from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
 NAME = "cite"
 ROWS = 2047

@@ -18,14 +18,7 @@ from mmlib.core.errors import Problem
 from mmlib.core.records import normalised
 from mmlib.data import flickr8k
 from mmlib.data.judgments import image_rows, image_samples, merged
-from mmlib.data.tables import (
-    SOMETHING,
-    Row,
-    check_choice,
-    dataset_folder,
-    sound_rows,
-    table_rows,
-)
+from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
 NAME = "sick"
 SETS = {"TRAIN": 4439, "TRIAL": 495, "TEST": 4906}

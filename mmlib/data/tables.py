@@ -25,6 +25,11 @@ def check_choice(what: str, name: str, choices: Collection[str]) -> None:
         raise DataError(f"no {what} {name!r} (choose from {', '.join(choices)})")
 
 
+def error_at(path: Path, row: int | None, what: str, mend: str) -> DataError:
+    """The error that says what is wrong with a file, in which row, and how to mend it."""
+    return DataError(Problem(path, row, what, mend))
+
+
 def table_rows(
     path: Path,
     columns: Sequence[str],
