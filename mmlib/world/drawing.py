@@ -9,7 +9,7 @@ from PIL import Image, ImageChops, ImageFilter
 
 from mmlib.world.backdrops import LIGHT, Brush, backdrop, snowflakes
 from mmlib.world.figures import draw_figure
-from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix, path, shade
+from mmlib.world.pen import PALETTE, PENCIL, Look, Pen, Point, mix, path, shade
 from mmlib.world.schema import GROUP_OF, SHAPE, WATER, Scene, Thing, height
 
 ARM = 0.29  # a stretched arm, in parts of the standing height
@@ -72,18 +72,16 @@ def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
         unit *= 0.93  # so that a seated figure fills the height that the geometry gives it
     chance = Random(scene.seed * 31 + index * 7907 + 5)
     numbers = [chance.random() for _ in range(24)]
-    jitter = [int((n - 0.5) * 26) for n in numbers[-3:]]
-    r, g, b = PALETTE[thing.colour]
-    main = (
-        min(255, max(0, r + jitter[0])),
-        min(255, max(0, g + jitter[1])),
-        min(255, max(0, b + jitter[2])),
+    red, green, blue = (
+        min(255, max(0, value + int((n - 0.5) * 26)))
+        for value, n in zip(PALETTE[thing.colour], numbers[-3:], strict=True)
     )
     pattern = thing.pattern
     if pattern == "striped" and GROUP_OF[thing.kind] == "person":
         pattern = "across"
     half = max(0.75, 0.75 * SHAPE[thing.kind][1] + 0.35)
-    pen = Pen(unit, half, 1.3, thing.facing, main, pattern, style, side / 200, numbers)
+    look = Look((red, green, blue), pattern, style, side / 200)
+    pen = Pen(look, unit, half, thing.facing, numbers)
 
     action, reach = thing.action, None
     if action == "sitting" and GROUP_OF[thing.kind] == "person":
