@@ -8,7 +8,7 @@ just as well.
 from collections.abc import Sequence
 
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Fact
-from mmlib.world.scenes import PEOPLE
+from mmlib.world.habits import PEOPLE
 from mmlib.world.schema import Scene
 
 # Each rule holds in every scene that `check_scene` accepts; see `derive_relations`.
