@@ -1,13 +1,9 @@
 """What goes with what in the picture world, as `habits.yaml` beside this file lists it."""
 
-from pathlib import Path
-from typing import Any
-
-import yaml
-
 from mmlib.world.schema import GROUPS
+from mmlib.world.tables import table_beside
 
-_HABITS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_HABITS = table_beside(__file__)
 
 
 def _by_kind(table: dict[str, str]) -> dict[str, tuple[str, ...]]:

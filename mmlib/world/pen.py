@@ -30,6 +30,11 @@ WOOD: RGB = (150, 104, 62)
 CIRCLE = [(cos(radians(a)), sin(radians(a))) for a in range(0, 360, 18)]
 
 
+def colours(table: Iterable[Sequence[int]]) -> tuple[RGB, ...]:
+    """The colours that a table lists as red, green and blue."""
+    return tuple((red, green, blue) for red, green, blue in table)
+
+
 def mix(a: RGB, b: RGB, share: float) -> RGB:
     """Blend two colours; `share` of `b`."""
     keep = 1 - share

@@ -1,11 +1,8 @@
 """The words of the picture world's captions, as `words.yaml` beside this file lists them."""
 
-from pathlib import Path
-from typing import Any
+from mmlib.world.tables import table_beside
 
-import yaml
-
-_WORDS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_WORDS = table_beside(__file__)
 
 NOUNS = {concept: tuple(words.split(", ")) for concept, words in _WORDS["nouns"].items()}
 WIDER = {kind: tuple(concepts) for kind, concepts in _WORDS["wider"].items()}

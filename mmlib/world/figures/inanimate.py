@@ -7,17 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import cos, radians, sin
-from pathlib import Path
-from typing import Any
 
-import yaml
+from mmlib.world.pen import RGB, Pen, Point, colours, mix, path, shade
+from mmlib.world.tables import table_beside
 
-from mmlib.world.pen import RGB, Pen, Point, mix, path, shade
-
-_DRAWN: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
-COLOURS: dict[str, RGB] = {
-    name: (red, green, blue) for name, (red, green, blue) in _DRAWN.pop("colours").items()
-}
+_STROKES = table_beside(__file__)
+_NAMED = _STROKES.pop("colours")
+COLOURS = dict(zip(_NAMED, colours(_NAMED.values()), strict=True))
 DUST: RGB = (226, 224, 220)
 
 
@@ -213,5 +209,6 @@ def _drawn(pen: Pen, action: str | None, strokes: Sequence[Stroke]) -> None:
 FIGURES: dict[str, Callable[[Pen, str | None], None]] = {
     "car": car, "tree": tree, "flower": flower, "bush": bush, "cactus": cactus, "ball": ball,
     "umbrella": umbrella,
-    **{kind: partial(_drawn, strokes=[*map(Stroke.read, lines)]) for kind, lines in _DRAWN.items()},
+    **{kind: partial(_drawn, strokes=[Stroke.read(line) for line in lines])
+       for kind, lines in _STROKES.items()},
 }  # fmt: skip
