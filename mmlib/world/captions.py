@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -50,9 +51,9 @@ class _Clause:
     subject: str
     participle: str  # also a preposition's phrase; "" where nothing is said
     finite: str  # without a form of "be"; "" where there is none
-    plural: bool
     person: bool
     aloft: bool  # in the air or on water: no "on the sand"
+    plural: bool = False
     listed: bool = False  # "a dog and a cat", of which there *is* one and another
     closed: bool = False  # ends in a place of its own
     actors: tuple[int, ...] = ()  # the things that the verb is about
@@ -100,15 +101,10 @@ class _Writer:
         text, sentence = self.sentence(clauses, detail)
         if self.chance(0.6 if sentence else 0.3):
             text = text[0].upper() + text[1:] + "."
-        graph = CaptionGraph(
-            tuple(self.nodes),
-            tuple(self.edges),
-            self.scene.setting if self.place else None,
-            self.scene.style if self.style else None,
-            self.place,
-            self.style,
-        )
-        return Caption(text, graph)
+        setting = self.scene.setting if self.place else None
+        style = self.scene.style if self.style else None
+        nodes, edges = tuple(self.nodes), tuple(self.edges)
+        return Caption(text, CaptionGraph(nodes, edges, setting, style, self.place, self.style))
 
     def clauses(self, detail: int) -> list[_Clause]:
         free = set(range(len(self.scene.things)))
@@ -141,11 +137,12 @@ class _Writer:
         last, bare = clauses[-1], ", and ".join(clause.bare for clause in clauses)
         if styled:
             self.style = tuple(self.word(words.STYLE_PHRASES[self.scene.style]).split(":"))
-            text = f"{self.style[0]} {bare}"
-            return text + (self.end(last) if placed and not last.closed else ""), False
-        if placed and self.chance(0.25):
+            bare = f"{self.style[0]} {bare}"
+        elif placed and self.chance(0.25):
             return self.placed_first(clauses, bare)
         end = self.end(last) if placed and not last.closed else ""
+        if styled:
+            return bare + end, False
         form = pick_weighted(
             self.rng, {"bare": 4, "finite": 4, "there": 2.5, "seen": 1, "who": 0.8}
         )
@@ -257,21 +254,23 @@ class _Writer:
     def doing(self, subject: str, members: tuple[int, ...], action: str | None) -> _Clause:
         participle = finite = ""
         if action:
-            participle, third, plural = self.verb(members[0], action)
-            finite = plural if len(members) > 1 else third
+            participle, third, several = self.verb(members[0], action)
+            finite = several if len(members) > 1 else third
             for i in members:
                 self.say(i, "action", action, participle)
-        return _Clause(
-            subject,
-            participle,
-            finite,
-            plural=len(members) > 1,
-            person=GROUP_OF[self.kind(members[0])] == "person",
-            aloft=any(self.aloft(i) for i in members),
-            closed=" the " in participle or " a walk" in participle,
-            actors=members,
-            verb=(participle, finite),
+        closed = " the " in participle or " a walk" in participle
+        verb, plural = (participle, finite), len(members) > 1
+        return self.clause(
+            subject, *verb, members, plural=plural, closed=closed, actors=members, verb=verb
         )
+
+    def clause(
+        self, subject: str, participle: str, finite: str, members: Sequence[int], **more: Any
+    ) -> _Clause:
+        """A clause about these things, of which the first is the subject's first."""
+        person = GROUP_OF[self.kind(members[0])] == "person"
+        aloft = any(self.aloft(i) for i in members)
+        return _Clause(subject, participle, finite, person, aloft, **more)
 
     def pair(
         self, edge: tuple[int, str, int], free: set[int], attributes: int, lists: bool
@@ -298,16 +297,10 @@ class _Writer:
         for actor in actors:
             self.relate((actor, relation, j), participle)
         finite = plural if len(actors) > 1 else third
-        return _Clause(
-            subject,
-            f"{participle} {target}",
-            f"{finite} {target}" if finite else "",
-            plural=len(actors) > 1,
-            person=GROUP_OF[self.kind(i)] == "person",
-            aloft=self.aloft(i) or self.aloft(j),
-            actors=actors,
-            verb=(participle, finite),
-        )
+        return self.clause(
+            subject, f"{participle} {target}", f"{finite} {target}" if finite else "", (i, j),
+            plural=len(actors) > 1, actors=actors, verb=(participle, finite),
+        )  # fmt: skip
 
     def passive(self, edge: tuple[int, str, int], attributes: int) -> _Clause:
         """ "a kite held by a boy"."""
@@ -316,9 +309,7 @@ class _Writer:
         by = self.word(words.PASSIVE[relation])
         actor = self.phrase((i,), self.concept(i), max(0, attributes - 1))
         self.relate(edge, by, passive=True)
-        person = GROUP_OF[self.kind(j)] == "person"
-        aloft = self.aloft(i) or self.aloft(j)
-        return _Clause(subject, f"{by} {actor}", "", plural=False, person=person, aloft=aloft)
+        return self.clause(subject, f"{by} {actor}", "", (j, i))
 
     def together(self, edge: tuple[int, str, int], attributes: int) -> _Clause:
         """ "a man and a dog next to each other"."""
@@ -326,8 +317,7 @@ class _Writer:
         subject = " and ".join(self.phrase((k,), self.concept(k), attributes) for k in (i, j))
         together = self.word(words.TOGETHER)
         self.relate(edge, together)
-        aloft = self.aloft(i) or self.aloft(j)
-        return _Clause(subject, together, "", plural=True, person=False, aloft=aloft, listed=True)
+        return self.clause(subject, together, "", (i, j), plural=True, listed=True)
 
     # --- Words ---
 
@@ -421,10 +411,9 @@ class _Writer:
         return noun, size, tail, worn, word_of
 
     def fact_word(self, concept: str, name: str, value: str) -> str:
-        if name == "colour":
-            return self.word(words.COLOUR_WORDS[value], " ")
-        if name == "pattern":
-            return self.word(words.PATTERN_WORDS[value], " ")
+        if name != "size":
+            table = words.COLOUR_WORDS if name == "colour" else words.PATTERN_WORDS
+            return self.word(table[value], " ")
         tall = value == "large" and concept in words.TALL
         options = words.SIZE_WORDS[value].split() + (["tall", "tall"] if tall else [])
         person = CONCEPTS[concept] <= CONCEPTS["person"]
