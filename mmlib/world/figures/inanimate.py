@@ -21,9 +21,9 @@ DUST: RGB = (226, 224, 220)
 class Stroke:
     """One line of `inanimate.yaml`, which says what the fields mean."""
 
-    when: str  # "moving", "resting" or "": always
+    when: str  # "moving", "resting", or "" for always
     tool: str
-    colour: str
+    colour: str  # "" for tools that have colours of their own
     patterned: bool
     outline: bool
     numbers: tuple[float, ...]
@@ -50,7 +50,7 @@ class Stroke:
         """Draw it, where the action calls for it."""
         if self.when and (self.when == "moving") != (action == "moving"):
             return
-        colour = _colour(pen, self.colour)
+        colour = _colour(pen, self.colour) if self.colour else pen.main
         size, width = (*self.numbers, 0.0, 0.0)[:2]
         for dx, dy in self.at:
             points = [(dx + x, dy + y) for x, y in self.points]
@@ -71,6 +71,8 @@ class Stroke:
                     wheel(pen, points, size, action)
                 case "speed":
                     speed(pen, points)
+                case _:
+                    raise ValueError(f"inanimate.yaml: there is no tool {self.tool!r}")
 
 
 def _colour(pen: Pen, text: str) -> RGB:
@@ -81,7 +83,7 @@ def _colour(pen: Pen, text: str) -> RGB:
     elif name.startswith("main+"):
         colour = mix(pen.main, COLOURS[name.removeprefix("main+")], 0.75)
     else:
-        colour = COLOURS.get(name, pen.main)
+        colour = pen.main if name == "main" else COLOURS[name]
     for factor in factors:
         colour = shade(colour, float(factor))
     return colour
