@@ -409,7 +409,7 @@ def check_scene(scene: Scene) -> None:
 
     acting = action_relations(scene)
     derived = derive_relations(scene.things, acting)
-    need(scene.relations == derived, "relations differ from those of derive_relations")
+    need(scene.relations == derived, "relations differ from derive_relations")
     for i, relation, j in acting:
         first = scene.things[i]
         need(i != j, f"{first.kind} is {relation} itself")
