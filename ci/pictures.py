@@ -130,7 +130,7 @@ def papers(axis: Axes, plan: Plan, y: float) -> None:
     """The names of the papers, which do not import each other, and the rooms that each has."""
     names = " | ".join(plan.modules["papers"])
     axis.text(0.85, y, names, fontsize=8, va="center", color="#333333")
-    note = "The rooms of each paper; a room imports only those below and beside it:"
+    note = "The rooms of each paper (and probes, where needed); they import those below and beside:"
     axis.text(0.15, y + 1.4 * LINE, note, fontsize=8, va="center", color="#333333")
     for i, row in enumerate(plan.rooms):
         top, wide = y + LINE * (2.3 + 1.35 * i), 5.9 / len(row)
