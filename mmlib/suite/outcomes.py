@@ -1,4 +1,4 @@
-"""Judge what a notebook's run left behind: its results, its claims, its figures' tolerances."""
+"""Check what a notebook's run left behind: its results, its claims, its figures' tolerances."""
 
 import csv
 import json
@@ -59,7 +59,7 @@ class NotebookReport:
         return not self.problems
 
 
-def judge(report: NotebookReport) -> None:
+def read_results(report: NotebookReport) -> None:
     """Read the results into `report`, adding a line to its problems for each fault."""
     _read_json(report, "results.json")
     report.claims = _read_json(report, "claims.json") or []

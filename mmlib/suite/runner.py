@@ -12,8 +12,6 @@ import math
 import os
 import platform
 import re
-import shutil
-import signal
 import subprocess
 import symtable
 import sys
@@ -27,13 +25,17 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from ipykernel.parentpoller import ParentPollerUnix
+from tqdm import tqdm
+
 from mmlib import __version__
 from mmlib.core.paths import write_atomic
-from mmlib.suite.outcomes import RESULTS, NotebookReport, clock, judge
+from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-GRACE = 60.0  # seconds that a child gets past its time limit to say itself what it was doing
+GRACE = 60.0  # seconds that the child gets past the time limit to say what it was doing
 
 
 class ParameterError(ValueError):
@@ -128,13 +130,11 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
     Raises ParameterError for a name that the notebook does not know or never reads, and for a
     value that is not plain data.
     """
-    import nbformat
-
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except Exception as error:  # nbformat raises many kinds
-        told = str(error).partition("\n")[0][:80]
-        raise ParameterError(f"{notebook}: no notebook ({told}); get it again") from None
+        reason = str(error).partition("\n")[0][:80]
+        raise ParameterError(f"{notebook}: no notebook ({reason}); get it again") from None
     try:
         defaults = default_parameters(cells)
     except ParameterError as error:
@@ -175,7 +175,8 @@ def execute(
     """
     notebook, executed = notebook.resolve(), executed.resolve()
     executed.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="mmlib-") as folder:
+    # A kernel that outlives its parent by a second may still write there.
+    with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
         private = Path(folder)
         job = {
             "notebook": str(notebook),
@@ -184,115 +185,89 @@ def execute(
             "timeout": timeout,
         }
         (private / "job.json").write_text(json.dumps(job))
-        # A profile of its own: no start-up file or setting of the user's reaches the notebook.
-        environment = os.environ | {
-            "IPYTHONDIR": str(private / "ipython"),
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        }
-        for name in THREADS:  # notebooks start processes, which share the cores
-            environment.setdefault(name, "1")
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "mmlib.suite.runner", folder],
-            cwd=notebook.parent,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
         try:
-            status = child.wait(timeout + GRACE)
+            # In a session of its own Ctrl-C reaches this process alone, which then kills that one.
+            child = subprocess.run(
+                [sys.executable, "-P", "-m", "mmlib.suite.runner", folder],
+                cwd=notebook.parent,
+                env=_environment(private),
+                stdin=subprocess.DEVNULL,
+                timeout=timeout + GRACE,
+                start_new_session=True,
+            )
         except subprocess.TimeoutExpired:
-            _stop(child, 0)
             return f"the time limit of {timeout:g} s passed and the kernel had to be killed"
-        except BaseException:  # interrupted: the child has the signal too, or gets it now
-            _stop(child, 3)
-            raise
         outcome = private / "outcome.json"
         if not outcome.exists():
-            return f"the process that ran the notebook ended with exit status {status}"
+            return f"the process that ran the notebook ended with exit status {child.returncode}"
         return json.loads(outcome.read_text())["problem"]
 
 
-def _stop(child: subprocess.Popen, patience: float) -> None:
-    """Wait for `child`, then ask it to end, then kill it; its kernel ends with it."""
-    for act in (lambda: None, child.terminate, child.kill):
-        act()
-        try:
-            child.wait(patience)
-            return
-        except subprocess.TimeoutExpired:
-            patience = 10
+def _environment(private: Path) -> dict[str, str]:
+    """The environment of a notebook: this interpreter's kernel, no start-up files of the user's."""
+    environment = os.environ | {
+        "IPYTHONDIR": str(private / "ipython"),
+        "JUPYTER_DATA_DIR": str(private / "jupyter"),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
+    environment.pop("JUPYTER_PATH", None)
+    for name in THREADS:  # notebooks start processes, which share the cores
+        environment.setdefault(name, "1")
+    return environment
 
 
 class _Progress:
-    """Tells on stderr which cell runs and the last line that it printed.
+    """A line on stderr: the cell that runs, the time, and the last line that the cell printed.
 
     A terminal gets one line, redrawn; anything else a new line at most every ten seconds.
     """
 
-    def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.index, self.last = name, total, 0, ""
-        self.cell: Any = None
-        self.busy = False
-        self.live = sys.stderr.isatty()
-        self.every = 0.2 if self.live else 10.0
-        self.start = time.monotonic()
-        self.shown = -math.inf
+    def __init__(self, name: str, cells: int) -> None:
+        self.cell, self.index = nbformat.v4.new_code_cell(), 0
+        self.bar = tqdm(
+            total=cells,
+            initial=1,
+            desc=name,
+            bar_format="{desc}  cell {n}/{total}  {elapsed}{postfix}",
+            mininterval=0.2 if sys.stderr.isatty() else 10.0,
+            miniters=0,
+            dynamic_ncols=True,
+            leave=False,
+        )
 
     def cell_starts(self, cell: Any, cell_index: int) -> None:
         """Called by nbclient before each cell."""
-        self.cell, self.index, self.last = cell, cell_index, ""
-        self.busy = cell.cell_type == "code"
-        self.show()
-
-    def cell_ends(self, **_: Any) -> None:
-        """Called by nbclient when the kernel has answered."""
-        self.busy = False
+        self.cell, self.index, self.bar.n = cell, cell_index, cell_index + 1
+        self.bar.set_postfix_str(refresh=False)
+        self.bar.update(0)
 
     def write(self, text: str) -> None:
         """Called by papermill with what the notebook prints."""
-        lines = [line.strip() for line in re.split(r"[\r\n]", text) if line.strip()]
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         if lines:
-            self.last = lines[-1]
-            self.show()
+            self.bar.set_postfix_str(lines[-1], refresh=False)
+            self.bar.update(0)
 
     def flush(self) -> None:
         """Part of what papermill asks of a file."""
 
-    def show(self) -> None:
-        """Print the line, unless the last one is too fresh."""
-        now = time.monotonic()
-        if now - self.shown < self.every:
-            return
-        self.shown = now
-        seconds = clock(now - self.start)
-        line = f"{self.name}  cell {self.index + 1}/{self.total}  {seconds}  {self.last}"
-        if self.live:
-            width = shutil.get_terminal_size().columns - 1
-            print("\r\x1b[2K" + line[:width], end="", file=sys.stderr, flush=True)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Leave a clean line behind."""
-        if self.live:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-
 
 def _execute_here(job: dict[str, Any], private: Path) -> str | None:
     """Execute in this process, with papermill; the child's side of `execute`."""
-    import nbformat
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
 
     notebook = Path(job["notebook"])
-    total = len(nbformat.read(notebook, as_version=4).cells) + bool(job["parameters"])
-    progress = _Progress(notebook.stem, total)
+    cells = len(nbformat.read(notebook, as_version=4).cells) + bool(job["parameters"])
+    progress = _Progress(notebook.stem, cells)
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it logs is reported below
     deadline = time.monotonic() + job["timeout"]
-
-    def seconds_left(cell: Any) -> int:
-        return max(1, math.ceil(deadline - time.monotonic()))
-
+    kernel = {"connection_file": str(private / "kernel.json")}
+    if os.name != "nt":  # sockets in a folder of ours: no race for a port
+        kernel |= {"transport": "ipc", "ip": str(private / "k")}
     try:
         done = papermill.execute_notebook(
             _literal(notebook),
@@ -304,23 +279,22 @@ def _execute_here(job: dict[str, Any], private: Path) -> str | None:
             progress_bar=False,
             stdout_file=progress,
             stderr_file=progress,
-            kernel_manager_class=_kernel_manager_class(private, progress),
+            config=Config(KernelManager=kernel),
             coalesce_streams=True,
             iopub_timeout=60,
-            timeout_func=seconds_left,
+            timeout_func=lambda cell: max(1, math.ceil(deadline - time.monotonic())),
             on_cell_start=progress.cell_starts,
-            on_cell_executed=progress.cell_ends,
         )
     except PapermillExecutionError as error:
-        what = f"failed: {error.ename}: {error.evalue}"
-        return _failure(error.cell_index, error.source, what, "\n".join(error.traceback))
+        problem = f"failed: {error.ename}: {error.evalue}"
+        return _failure(error.cell_index, error.source, problem, "\n".join(error.traceback))
     except CellTimeoutError:
-        what = f"was running when the time limit of {job['timeout']:g} s passed"
-        return _failure(progress.index, progress.cell.source, what)
+        problem = f"was running when the time limit of {job['timeout']:g} s passed"
+        return _failure(progress.index, progress.cell.source, problem)
     except DeadKernelError:
         return _failure(progress.index, progress.cell.source, "killed the kernel")
     finally:
-        progress.close()
+        progress.bar.close()
     for index, cell in enumerate(done.cells):  # papermill takes sys.exit() for success
         if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None:
             return f"the notebook ended before its cell {index + 1}, which did not run"
@@ -332,46 +306,19 @@ def _literal(path: Path) -> str:
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-def _kernel_manager_class(private: Path, progress: _Progress) -> type:
-    """A kernel manager that starts this interpreter, whatever kernelspecs the user has."""
-    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
-    from jupyter_client.kernelspec import KernelSpec
-    from jupyter_client.manager import AsyncKernelManager
-
-    class ThisEnvironment(AsyncKernelManager):
-        kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
-
-        def __init__(self, **settings: Any) -> None:
-            if os.name != "nt":  # sockets in a folder of ours: no race for a port
-                settings |= {"transport": "ipc", "ip": str(private / "k")}
-            super().__init__(connection_file=str(private / "kernel.json"), **settings)
-
-        async def shutdown_kernel(  # type: ignore[override]
-            self, now: bool = False, restart: bool = False
-        ) -> None:
-            """Shut the kernel down; in the middle of a cell it is killed rather than asked."""
-            await super().shutdown_kernel(now or progress.busy, restart)
-
-    return ThisEnvironment
-
-
-def _failure(index: int, source: str, what: str, traceback: str = "") -> str:
+def _failure(index: int, source: str, problem: str, traceback: str = "") -> str:
     """The text that shows a failing cell: its number, its source, the end of the traceback."""
     lines = [f"{n:4} | {line}" for n, line in enumerate(source.splitlines(), 1)]
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", traceback)
-    return "\n".join([f"cell {index + 1} {what}", *lines[:40], *plain.splitlines()[-25:]])
+    return "\n".join([f"cell {index + 1} {problem}", *lines[:40], *plain.splitlines()[-25:]])
 
 
-def _child(folder: Path) -> int:
-    """Entry point of the process that `execute` starts."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the kernel is shut down
-    job = json.loads((folder / "job.json").read_text())
-    try:
-        problem = _execute_here(job, folder)
-    except KeyboardInterrupt:
-        return 130
-    (folder / "outcome.json").write_text(json.dumps({"problem": problem}))
-    return int(problem is not None)
+def _child(private: Path) -> None:
+    """Entry point of the process that `execute` starts; it ends with the one that started it."""
+    if os.name != "nt":
+        ParentPollerUnix(os.getppid()).start()
+    problem = _execute_here(json.loads((private / "job.json").read_text()), private)
+    (private / "outcome.json").write_text(json.dumps({"problem": problem}))
 
 
 # Runs ---------------------------------------------------------------------------------------
@@ -380,7 +327,7 @@ def _child(folder: Path) -> int:
 def run_notebook(
     notebook: Path, out_dir: Path, parameters: dict[str, Any], timeout: float
 ) -> NotebookReport:
-    """Run one notebook and judge what it leaves.
+    """Run one notebook and check what it leaves.
 
     Args:
         notebook: path of the notebook.
@@ -403,7 +350,7 @@ def run_notebook(
     if problem:
         report.problems.append(problem)
     else:
-        judge(report)
+        read_results(report)
     return report
 
 
@@ -480,4 +427,4 @@ def link_latest(out_dir: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_child(Path(sys.argv[1])))
+    _child(Path(sys.argv[1]))

@@ -46,12 +46,7 @@ def decoy(tmp_path_factory):
     startup = home / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "00.py").write_text("import os\nos.environ['DECOY'] = 'yes'\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_PATH", str(home / "jupyter"))
-        patch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
-        patch.setenv("IPYTHONDIR", str(home / "ipython"))
-        patch.delenv("OMP_NUM_THREADS", raising=False)
-        yield
+    return home
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +72,12 @@ def reports(folder, decoy):
             report=report, wall=time.monotonic() - start, problem="\n".join(report.problems)
         )
 
-    with ThreadPoolExecutor(2) as pool:
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setenv("JUPYTER_PATH", str(decoy / "jupyter"))
+        patch.setenv("JUPYTER_DATA_DIR", str(decoy / "jupyter"))
+        patch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
+        patch.setenv("IPYTHONDIR", str(decoy / "ipython"))
+        patch.delenv("OMP_NUM_THREADS", raising=False)
         return dict(pool.map(run, jobs))
 
 
@@ -176,9 +176,10 @@ def test_what_went_wrong_is_told(tmp_path, cells, starts, holds):
     assert holds in problem
 
 
-def test_interrupt_ends_the_kernel(folder):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_kernel_ends_with_the_command(tmp_path, how):
     notebook = write_notebook(
-        folder / "interrupted" / "01_slow.ipynb",
+        tmp_path / "interrupted" / "01_slow.ipynb",
         SETTINGS,
         "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)",
     )
@@ -190,15 +191,15 @@ def test_interrupt_ends_the_kernel(folder):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    pid = folder / "runs" / "world" / "01_slow" / "pid"
+    pid = tmp_path / "runs" / "world" / "01_slow" / "pid"
     deadline = time.monotonic() + 120
     while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
         time.sleep(0.2)
-    run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=120)
-    assert run.returncode == 130
-    assert "interrupted" in told
-    assert "01_slow  cell 1/4" in told  # progress
+    run.send_signal(how)
+    _, printed = run.communicate(timeout=120)
+    assert run.returncode == (130 if how == signal.SIGINT else -how)
+    assert ("interrupted" in printed) == (how == signal.SIGINT)
+    assert "01_slow  cell 1/4" in printed  # progress
     assert _gone(int(pid.read_text()))
 
 
