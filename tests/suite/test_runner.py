@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell
 from tiny_jobs import in_threads
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
-from mmlib.suite import cli, runner
+from mmlib.suite import cli, execution, runner
 
 WHERE = """\
 import os, sys
@@ -170,7 +170,7 @@ def test_what_went_wrong_is_told(tmp_path, cells, starts, holds):
     """In this process, which has loaded papermill already."""
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS, *cells)
     job = {"notebook": notebook, "executed": tmp_path / "b.ipynb", "parameters": {}, "timeout": 600}
-    problem = runner._execute_here(job, tmp_path)
+    problem = execution._execute_here(job, tmp_path)
     assert problem is not None
     assert problem.startswith(starts)
     assert holds in problem
@@ -229,8 +229,8 @@ def test_results_of_an_earlier_run_do_not_count(tmp_path, monkeypatch):
 
 def test_broken_child_is_reported(tmp_path, monkeypatch):
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
-    monkeypatch.setattr(runner.sys, "executable", shutil.which("false"))
-    problem = runner.execute(notebook, tmp_path / "out.ipynb", {}, 1)
+    monkeypatch.setattr(execution.sys, "executable", shutil.which("false"))
+    problem = execution.execute(notebook, tmp_path / "out.ipynb", {}, 1)
     assert problem == "the process that ran the notebook ended with exit status 1"
 
 
