@@ -74,6 +74,8 @@ def _register_run(commands: Commands) -> argparse.ArgumentParser:
     add("--out", type=Path, metavar="DIR", help=folder)
     setting = "any other parameter; VALUE is a Python literal, else text"
     add("--set", action="append", default=[], metavar="NAME=VALUE", help=setting)
+    jobs = "notebooks that run at a time (default: 1)"
+    add("--jobs", type=int, default=1, metavar="N", help=jobs)
     add("--timeout", type=float, metavar="S", help="limit a notebook, in seconds")
     add("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
     add("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
@@ -158,7 +160,9 @@ def _run(args: argparse.Namespace) -> int:
     timeout = runner.TIME_LIMITS[args.tier] if args.timeout is None else args.timeout
     if not 0 < timeout < math.inf:
         raise UsageError("--timeout must be above 0, and finite")
-    reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
+    if args.jobs < 1:
+        raise UsageError("--jobs must be at least 1")
+    reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster, args.jobs)
     if args.out is None:
         runner.link_latest(out)
     print(outcomes.summary_text(reports))

@@ -15,12 +15,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from ipykernel.parentpoller import ParentPollerUnix
-from tqdm import tqdm
+# For this jsonschema, which nbformat imports, would compile a grammar of addresses: a second.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+import nbformat  # noqa: E402
+from ipykernel.parentpoller import ParentPollerUnix  # noqa: E402
+from tqdm import tqdm  # noqa: E402
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE = 60.0  # seconds that the process gets past the time limit to say what it was doing
+_children: set[subprocess.Popen] = set()
 
 
 def execute(
@@ -49,22 +53,30 @@ def execute(
             "timeout": timeout,
         }
         (private / "job.json").write_text(json.dumps(job))
-        try:
-            # In a session of its own Ctrl-C reaches this process alone, which then kills that one.
-            child = subprocess.run(
-                [sys.executable, "-P", "-m", "mmlib.suite.execution", folder],
-                cwd=notebook.parent,
-                env=_environment(private),
-                stdin=subprocess.DEVNULL,
-                timeout=timeout + GRACE,
-                start_new_session=True,
-            )
-        except subprocess.TimeoutExpired:
-            return f"the time limit of {timeout:g} s passed and the kernel had to be killed"
+        command = [sys.executable, "-P", "-m", "mmlib.suite.execution", folder]
+        # In a session of its own, so that Ctrl-C reaches this process alone, which calls `stop`.
+        with subprocess.Popen(
+            command, cwd=notebook.parent, env=_environment(private),
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        ) as child:  # fmt: skip
+            _children.add(child)
+            try:
+                status = child.wait(timeout + GRACE)
+            except subprocess.TimeoutExpired:
+                return f"the time limit of {timeout:g} s passed and the kernel had to be killed"
+            finally:
+                child.kill()
+                _children.discard(child)
         outcome = private / "outcome.json"
         if not outcome.exists():
-            return f"the process that ran the notebook ended with exit status {child.returncode}"
+            return f"the process that ran the notebook ended with exit status {status}"
         return json.loads(outcome.read_text())["problem"]
+
+
+def stop() -> None:
+    """End all notebooks that run now; their kernels end with their processes."""
+    for child in list(_children):
+        child.kill()
 
 
 def _environment(private: Path) -> dict[str, str]:

@@ -12,11 +12,11 @@ import re
 import symtable
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import nbformat
 
 from mmlib import __version__
 from mmlib.core.paths import write_atomic
-from mmlib.suite.execution import execute
+from mmlib.suite.execution import execute, stop
 from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
@@ -194,8 +194,9 @@ def run_notebooks(
     parameters: dict[str, Any],
     timeout: float,
     cluster: str = "",
+    at_a_time: int = 1,
 ) -> list[NotebookReport]:
-    """Run notebooks one after the other, showing problems on stderr as they come.
+    """Run notebooks, `at_a_time` side by side, showing problems on stderr as they come.
 
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
     cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
@@ -212,13 +213,14 @@ def run_notebooks(
     out_dir.mkdir(parents=True, exist_ok=True)
     (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
     calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
-    done: Iterable[NotebookReport] = starmap(run_notebook, calls)
     if cluster:
         from mmlib.core.parallel import on_cluster
 
-        done = on_cluster(run_notebook, calls, cluster)
+        finished = on_cluster(run_notebook, calls, cluster)
+    else:
+        finished = _side_by_side(calls, at_a_time)
     reports = []
-    for report in done:
+    for report in finished:
         for problem in report.problems:
             print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
         reports.append(report)
@@ -235,6 +237,21 @@ def run_notebooks(
     text = json.dumps(summary, indent=1, default=partial(_relative, folder=out_dir))
     write_atomic(out_dir / "summary.json", lambda path: path.write_text(text))
     return reports
+
+
+def _side_by_side(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:
+    """Reports of `run_notebook`, as they come; an error or an interruption ends all notebooks."""
+    with ThreadPoolExecutor(at_a_time) as pool:
+        futures = [pool.submit(run_notebook, *call) for call in calls]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            while not all(future.done() for future in futures):
+                stop()
+                time.sleep(0.1)
+            raise
 
 
 def _relative(path: Path, folder: Path) -> str:

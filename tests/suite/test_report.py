@@ -217,10 +217,19 @@ def drop(entry, key):
 BREAKAGES = {
     "no summary": (lambda r: (r / "summary.json").unlink(), "cannot be read"),
     "summary cut": (lambda r: (r / "summary.json").write_text('{"ok": tr'), "cannot be read"),
-    "summary old": (lambda r: (r / "summary.json").write_text('{"ok": 1}'), "$: 'mmlib' is a required property"),
-    "no notebooks": (lambda r: change(r / "summary.json", notebooks=[]), "$.notebooks: [] should be non-empty"),
+    "summary old": (
+        lambda r: (r / "summary.json").write_text('{"ok": 1}'),
+        "$: 'mmlib' is a required property",
+    ),
+    "no notebooks": (
+        lambda r: change(r / "summary.json", notebooks=[]),
+        "$.notebooks: [] should be non-empty",
+    ),
     "no notebook": (lambda r: (r / "01_links.ipynb").unlink(), "01_links.ipynb"),
-    "entry cut": (lambda r: change(r / "summary.json", notebooks=[{}]), "$.notebooks[0]: 'notebook' is a required property"),
+    "entry cut": (
+        lambda r: change(r / "summary.json", notebooks=[{}]),
+        "$.notebooks[0]: 'notebook' is a required property",
+    ),
     "entry of another version": (
         lambda r: runs.write_summary(r, [drop(runs.entry("01_links"), "checks")]),
         "$.notebooks[0]: 'checks' is a required property",

@@ -129,7 +129,7 @@ def test_an_interrupted_run_leaves_no_earlier_summary(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "summary.json").write_text('{"ok": true}')
 
-    def interrupted(*arguments):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run_notebook", interrupted)
@@ -177,13 +177,12 @@ def test_what_went_wrong_is_told(tmp_path, cells, starts, holds):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_the_kernel_ends_with_the_command(tmp_path, how):
-    notebook = write_notebook(
-        tmp_path / "interrupted" / "01_slow.ipynb",
-        SETTINGS,
-        "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)",
-    )
-    command = [sys.executable, "-m", "mmlib.suite.cli", "run", "--notebooks", str(notebook.parent)]
+def test_kernels_end_with_the_command(tmp_path, how):
+    sleep = "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)"
+    for name in ("01_slow", "02_slow"):
+        write_notebook(tmp_path / "notebooks" / f"{name}.ipynb", SETTINGS, sleep)
+    command = [sys.executable, "-m", "mmlib.suite.cli", "run", "--jobs", "2"]
+    command += ["--notebooks", str(tmp_path / "notebooks")]
     # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
     run = subprocess.Popen(
         command,
@@ -191,16 +190,16 @@ def test_the_kernel_ends_with_the_command(tmp_path, how):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    pid = tmp_path / "runs" / "world" / "01_slow" / "pid"
+    pids = [tmp_path / "runs" / "world" / name / "pid" for name in ("01_slow", "02_slow")]
     deadline = time.monotonic() + 120
-    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+    while not all(pid.exists() and pid.read_text() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.2)
     run.send_signal(how)
     _, printed = run.communicate(timeout=120)
     assert run.returncode == (130 if how == signal.SIGINT else -how)
     assert ("interrupted" in printed) == (how == signal.SIGINT)
-    assert "01_slow  cell 1/4" in printed  # progress
-    assert _gone(int(pid.read_text()))
+    assert all(f"{name}  cell 1/4" in printed for name in ("01_slow", "02_slow"))  # progress
+    assert all(_gone(int(pid.read_text())) for pid in pids)
 
 
 def _gone(pid: int) -> bool:
