@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mmlib.core.claims import Judged
+from mmlib.core.claims import Assessment
 
 # Of Okabe and Ito, which readers with colour-blindness can tell apart.
 COLOURS = {
@@ -23,14 +23,14 @@ LINE = 68  # characters of a title, which has to stand beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names
 
 
-def forest(judged: Iterable[Judged | Mapping[str, Any]]) -> Figure:
-    """A panel a tested claim, from what `judge` returned or from its records.
+def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
+    """A panel a tested claim, from what `assess` returned or from its records.
 
     Thin lines are the parts' 95 % intervals, the diamond below them is the pooled one, the band is
     the smallest effect of interest on either side of 0. Colours tell the verdicts, of parts by
     themselves. Claims that are not tested are named below.
     """
-    records = [one.record() if isinstance(one, Judged) else one for one in judged]
+    records = [one.record() if isinstance(one, Assessment) else one for one in assessed]
     tested = [r for r in records if r["parts"]]
     told = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
     untested = [line for one in told for line in textwrap.wrap(one, round(13 * WIDTH))]

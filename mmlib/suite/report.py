@@ -153,7 +153,7 @@ def recorded_claims(stems: Sequence[str]) -> dict[str, dict[str, list[dict[str, 
     for tier in TIME_LIMITS:
         for stem in stems:
             try:
-                assessments = record.judge_paper(stem[:2], tier)
+                assessments = record.assess_paper(stem[:2], tier)
             except DataError:
                 continue
             recorded.setdefault(tier, {})[stem] = [each.record() for each in assessments]

@@ -23,7 +23,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     run = runs.made_up_run(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report.record, "judge_paper", runs.judge_paper)
+        patch.setattr(report.record, "assess_paper", runs.assess_paper)
         index = report.write(run)
     assert index == run / "report" / "index.html"
     return index.parent
@@ -32,7 +32,7 @@ def site(tmp_path_factory):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A made-up run to break."""
-    monkeypatch.setattr(report.record, "judge_paper", runs.judge_paper)
+    monkeypatch.setattr(report.record, "assess_paper", runs.assess_paper)
     return runs.made_up_run(tmp_path)
 
 
