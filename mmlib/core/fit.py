@@ -98,7 +98,7 @@ def fit(
     epochs: int,
     seed: int,
     keep: Literal["best", "last"] = "best",
-    run: Run = Run(),  # noqa: B008  it is frozen
+    run: Run = Run(),
 ) -> History:
     """Train; the model ends with the weights of its best epoch, or of its last.
 

@@ -211,7 +211,9 @@ def restricted(header: Mapping[str, Any], datasets: list[str]) -> dict[str, Any]
     """A header as if these data sets alone had been recorded."""
     of_datasets = ("jobs", "settings", "data", "inapplicable")
     return {
-        name: {key: value[key] for key in value if key in datasets} if name in of_datasets else value
+        name: {key: value[key] for key in value if key in datasets}
+        if name in of_datasets
+        else value
         for name, value in header.items()
     }
 

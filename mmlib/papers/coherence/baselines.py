@@ -19,7 +19,7 @@ from mmlib.papers.coherence.probes import PICTURES, WORDS, occurring, pictures_o
 PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
 
 
-def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008  it is frozen
+def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Ranks as of `train.train_and_score`, of what is not trained by gradient.
 
     baseline "random": cosines drawn by the seed; "ridge": see `ridge`.
@@ -66,7 +66,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 def describe_pairs(
     job: Job | None,
     arrays: Arrays,
-    run: Run = Run(),  # noqa: B008  it is frozen
+    run: Run = Run(),
 ) -> Answer:
     """What words and pictures say of each relation before any training.
 

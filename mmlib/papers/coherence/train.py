@@ -67,7 +67,7 @@ def _resnet50() -> torch.nn.Module:
     return load_backbone("resnet50").trunk.train().requires_grad_(True)
 
 
-def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Model, History]:  # noqa: B008
+def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Model, History]:
     """Train with Adam (β 0.5, 0.999); keep the epoch of the lowest mean log2 rank on dev.
 
     Dev is one pool, ranked whole. The paper keeps the lowest MedR, which takes few values.
@@ -166,7 +166,7 @@ def probabilities(model: Model, encoded: Encoded) -> np.ndarray:
 # --- One job -------------------------------------------------------------------------------------
 
 
-def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train, and rank every test text's own picture among all test pictures.
 
     Split "test", a value a text: "rank" by θ; where the system reports "refined", also "rank,

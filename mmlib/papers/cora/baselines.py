@@ -24,7 +24,7 @@ from mmlib.papers.cora.systems import SPLITS
 PENALTIES = (1.0, 10.0, 100.0)  # of the ridge regression
 
 
-def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Rank the test set without any training; values as of `train.train_and_score`.
 
     baseline "random": scores drawn by the seed; "ridge": see `ridge`, reads naming the texts;
@@ -95,7 +95,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
 
-def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """How much each test caption says: its objects, attributes and relations; NaN for images.
 
     "entity rank": of each image, where entities are ranked by how often captions name them.

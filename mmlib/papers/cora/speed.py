@@ -48,7 +48,7 @@ def cross_attention(words: Tensor, regions: Tensor) -> Tensor:
     return torch.cat(scores)
 
 
-def time_queries(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def time_queries(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Median seconds of a query's parts, a row a repetition.
 
     "parse", "encode": of one test caption; "search n", "attend n": of n random images, which take

@@ -61,7 +61,7 @@ def fresh(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> 
     return build(system, settings, width, words, arrays.bert[0])
 
 
-def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]:  # noqa: B008
+def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]:
     """Train one system with AdamW; the model is that of the best RSUM on dev (the authors' code).
 
     Dev counts the first caption of each image, which is enough to choose an epoch by.
@@ -142,7 +142,7 @@ def parameter_groups(model: nn.Module, settings: Settings) -> list[dict[str, Any
 # --- One job -----------------------------------------------------------------------------------
 
 
-def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train, and rank every test caption's image and every test image's captions.
 
     Values by item, all captions and then all images (`per_item`): "rank" and "RSUM"; "RSUM, 1K"

@@ -100,7 +100,7 @@ def epoch_batches(
     return batches[:steps]
 
 
-def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, History]:  # noqa: B008
+def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, History]:
     """Train a judge with AdamW; the model is that of the lowest dev loss.
 
     History: an epoch's train_loss and dev_loss, which add the losses of all branches.
@@ -213,7 +213,7 @@ def calibrations(
     return maps | {"margin": (main, Calibration.fit(pairs, by_branch[main], columns))}
 
 
-def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:  # noqa: B008
+def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     """A job's judge: trained now, or read where jobs of such a device left its weights."""
 
     def make() -> Mapping[str, Tensor]:
@@ -240,7 +240,7 @@ class Miner:
     device: str = "cpu"
 
     @classmethod
-    def of(cls, job: Job, arrays: Arrays, run: Run = Run()) -> "Miner":  # noqa: B008
+    def of(cls, job: Job, arrays: Arrays, run: Run = Run()) -> "Miner":
         """The judge of a job, calibrated."""
         model = trained(job, arrays, run)
         pairs = arrays.encoded(arrays.calibration, model.settings)

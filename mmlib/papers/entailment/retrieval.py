@@ -108,7 +108,7 @@ def adamw(parameters: Any, rate: float) -> torch.optim.Optimizer:
 def train(
     model: Any, split: Split, phase: Phase, seed: int, images: Callable[[int], np.ndarray],
     revision: Revision = Revision(), evaluate: Callable[[], dict[str, float]] = dict,
-    run: Run = Run(),  # noqa: B008
+    run: Run = Run(),
 ) -> History:  # fmt: skip
     """Train a retriever; the same seed sees the same golden batches, whatever the weak set.
 
@@ -172,7 +172,7 @@ def _train_on(
 # --- Stage A -------------------------------------------------------------------------------------
 
 
-def stage_a(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:  # noqa: B008
+def stage_a(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
     """Stage A of the family, captions and seed of a job: the retriever and its history.
 
     Encoders are the frozen retriever's, trained on other images; what maps them into the shared
@@ -195,7 +195,7 @@ def start_job(job: Job) -> Job:
     return replace(job, system=asdict(start_of(variant.family, variant.captions)))
 
 
-def started(job: Job, arrays: Arrays, run: Run = Run()) -> dict[str, Tensor]:  # noqa: B008
+def started(job: Job, arrays: Arrays, run: Run = Run()) -> dict[str, Tensor]:
     """Weights after stage A: trained now, or read where jobs of such a device left them."""
     first = start_job(job)
 
@@ -238,12 +238,12 @@ def proposed(arrays: Arrays) -> np.ndarray:
     return candidates(arrays.frozen.similarities(split.rows, split.texts), split.image_of, TOP)
 
 
-def miner_of(job: Job, arrays: Arrays, run: Run = Run()) -> Miner:  # noqa: B008
+def miner_of(job: Job, arrays: Arrays, run: Run = Run()) -> Miner:
     """The judge of a job's seed that mines."""
     return Miner.of(replace(job, system=job.settings["miner"]), arrays, run)
 
 
-def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.ndarray]:  # noqa: B008
+def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.ndarray]:
     """Candidates (n, 2) of the training images and their margins (n,) by the seed's judge."""
 
     def make() -> dict[str, Tensor]:
@@ -256,7 +256,7 @@ def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.nd
     return tensors["pairs"].numpy(), tensors["margin"].numpy()
 
 
-def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run()) -> Weak:  # noqa: B008
+def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run()) -> Weak:
     """Pairs of training images and captions that are taken for entailed.
 
     "miner": candidates that the judge calls entailed. "candidates": the true ones among them.
@@ -298,7 +298,7 @@ def random_weak(weak: Weak, image_of: np.ndarray, seed: int = 0) -> Weak:
 
 
 def revision_of(
-    variant: Variant, job: Job, arrays: Arrays, split: Split, run: Run = Run()  # noqa: B008
+    variant: Variant, job: Job, arrays: Arrays, split: Split, run: Run = Run()
 ) -> Revision:  # fmt: skip
     """What a variant does with its pairs."""
     use, plan, pairs = variant.use, plan_of(job), None
@@ -312,7 +312,7 @@ def revision_of(
     )  # fmt: skip
 
 
-def stage_b(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:  # noqa: B008
+def stage_b(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
     """Stage B: a retriever of a variant, and its history."""
     variant, plan = Variant(**job.system), plan_of(job)
     split = some_captions(arrays.splits["train"], variant.captions)

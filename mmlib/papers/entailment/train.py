@@ -18,7 +18,7 @@ GRADED = 100  # test images whose best texts the judge looks at
 # --- Judges --------------------------------------------------------------------------------------
 
 
-def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train a judge and score every test pair.
 
     Values by pair of each test: the margins of `judge.calibrations`. A pair is called entailed
@@ -43,7 +43,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # no
     return Answer(values, history, time.process_time() - began)
 
 
-def score_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def score_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Score every test pair without a network; values as of `train_and_score`."""
     began, name, seed = time.process_time(), job.system["baseline"], max(job.seed, 0)
     values = {
@@ -53,7 +53,7 @@ def score_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noq
     return Answer(values, seconds=time.process_time() - began)
 
 
-def describe_pairs(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def describe_pairs(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Of every test pair: "label", "weight", and "kind", the number of its origin in `ORIGINS`.
 
     Of every test image "foreign true": captions of other images that are true of it, by logic, or
@@ -78,7 +78,7 @@ def describe_pairs(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noq
 # --- Retrievers ----------------------------------------------------------------------------------
 
 
-def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Stage A or B of one retriever, and what it finds on test: see `metrics.measured`."""
     began, variant = time.process_time(), Variant(**job.system)
     if variant.use == "start":
@@ -111,7 +111,7 @@ def graded_by_judge(best: np.ndarray, job: Job, arrays: Arrays, run: Run) -> dic
     return values
 
 
-def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Mine the training images with the seed's judge.
 
     Values by training image: "candidates", "mined" (called entailed); where the truth is known,
@@ -137,7 +137,7 @@ def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
     return Answer({"mined": counts}, seconds=time.process_time() - began)
 
 
-def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Rank the test set without training; values as of `metrics.measured`.
 
     baseline: "random"; "shortest", the shortest captions for every image; "frozen", the retriever
