@@ -40,42 +40,36 @@ FOLDS = 5
 # --- The classifier ---------------------------------------------------------------------------
 
 
-def _pipeline() -> Any:
+def fit_pipeline(pairs: RelatedPairs) -> Any:
     """Texts -> TF-IDF of words, pairs of words and 2 to 4 letters -> logistic regressions.
 
     Lower-cased words without punctuation: 26 % of Clue's captions end in a full stop and nearly all
     of Flickr8k's do, which says nothing about a relation.
+    Raises ValueError for a relation that is always or never positive, as may be in a fold.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.multioutput import MultiOutputClassifier
     from sklearn.pipeline import make_pipeline, make_union
 
-    shared = {"preprocessor": normalised, "sublinear_tf": True}
-    features = make_union(
-        TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
-        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, **shared),
-    )
-    return make_pipeline(features, MultiOutputClassifier(LogisticRegression(max_iter=1000)))
-
-
-def _check_learnable(pairs: RelatedPairs) -> None:
     for name, positive in zip(pairs.relations, pairs.labels.T, strict=True):
         if positive.all() or not positive.any():
             raise ValueError(
                 f"{pairs.name} {pairs.split}: {name} is {'always' if positive.any() else 'never'} "
                 f"positive in {len(pairs)} training pairs, so it cannot be learned"
             )
+    shared = {"preprocessor": normalised, "sublinear_tf": True}
+    features = make_union(
+        TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, **shared),
+    )
+    pipeline = make_pipeline(features, MultiOutputClassifier(LogisticRegression(max_iter=1000)))
+    return pipeline.fit(pairs.texts, pairs.labels.astype(int))
 
 
-def _fit(pairs: RelatedPairs) -> Any:
-    _check_learnable(pairs)  # also within folds, where a rare relation may be lost
-    return _pipeline().fit(pairs.texts, pairs.labels.astype(int))
-
-
-def _predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
-    """(texts, relations) probabilities."""
-    return np.stack([both[:, 1] for both in pipeline.predict_proba(texts)], axis=1)
+def predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
+    """Probability (texts, relations) that each relation holds."""
+    return np.stack([of_class[:, 1] for of_class in pipeline.predict_proba(texts)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +86,7 @@ class RelationClassifier:
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) float64, each relation on its own."""
-        return _predict(self.pipeline, texts)
+        return predict(self.pipeline, texts)
 
     def labels(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) bool: at or above the threshold."""
@@ -102,21 +96,17 @@ class RelationClassifier:
 def train_classifier(train: RelatedPairs) -> RelationClassifier:
     """Train on pairs labelled by people, and find the thresholds by cross-validation on them.
 
-    From the thresholds on, held-out pairs have as many positives as people gave: 0.5 would leave
-    Subjective and Irrelevant without any, and that of the best F1 calls nearly all Visible.
+    From the thresholds on, held-out pairs have as many positives as people gave (ties may add
+    some): 0.5 would leave Subjective and Irrelevant without any, and that of the best F1 calls
+    nearly all Visible.
 
     Raises ValueError for a relation that is always or never positive.
     """
-    _check_learnable(train)
-    thresholds = [
-        same_rate(*columns) for columns in zip(train.labels.T, held_out(train).T, strict=True)
-    ]
-    return RelationClassifier(train.relations, _fit(train), np.array(thresholds))
-
-
-def same_rate(labels: np.ndarray, scores: np.ndarray) -> float:
-    """The score from which on as many are called positive as are (ties may add some)."""
-    return float(np.sort(scores)[len(scores) - int(labels.sum())])
+    pipeline = fit_pipeline(train)
+    scores = np.sort(held_out(train), axis=0)
+    counts = train.labels.sum(axis=0)
+    thresholds = scores[len(scores) - counts, np.arange(len(counts))]
+    return RelationClassifier(train.relations, pipeline, thresholds)
 
 
 # --- Cross-validation without leaks -----------------------------------------------------------
@@ -150,8 +140,9 @@ def folds(pairs: RelatedPairs) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def held_out(pairs: RelatedPairs) -> np.ndarray:
     """(pairs, relations) probabilities, each by a classifier that has not seen the group."""
     probabilities = np.empty(pairs.labels.shape)
-    for fit, held in folds(pairs):
-        probabilities[held] = _predict(_fit(pairs.take(fit)), [pairs.texts[i] for i in held])
+    for rows, held in folds(pairs):
+        pipeline = fit_pipeline(pairs.take(rows))
+        probabilities[held] = predict(pipeline, [pairs.texts[i] for i in held])
     return probabilities
 
 
