@@ -1,22 +1,17 @@
 """Flickr8k with noisy labels: a classifier of Clue's captions says which relations hold.
 
-Photographs whose captions have coherence relations are not at hand for everybody: Clue (Alikhani et
-al., ACL 2020) gives captions and labels, its pictures have to be fetched from old addresses.
-Flickr8k has photographs and captions but no relations. Here a classifier is trained on the text of
-Clue, labelled by people, and labels the captions of Flickr8k.
+Clue (Alikhani et al., ACL 2020) gives captions and labels by people, but its pictures have to be
+fetched from old addresses; Flickr8k has photographs and captions but no relations.
 
-What such labels can show: whether the coherence-aware model trains and runs on photographs, and
-whether a second task on the text changes retrieval. What they cannot show: that the *relation of a
-text to its image* helps, as the paper claims. The classifier has never seen an image, so that a
-noisy label is a function of its text alone: given the text, the image says nothing more about it.
-The relation head can solve its task and ignore the image, its confidence η is then the same for
-every image of a row, and refinement cannot reorder anything. The labels are also shifted: much of
-what the classifier has learned from Clue ("view", "illustration", "actor attends") hardly occurs in
-Flickr8k, whose captions all describe what is seen: "not Visible" there means no more than an
-unusual wording. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and
-"a dog on the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 training
-captions are "digital art selected for the #", 79 of them Irrelevant, and on new captions the
-relation is not told from chance.
+The classifier has never seen an image, so that a label is a function of its text alone: the
+relation head can solve its task and ignore the image, its confidence η is then the same for every
+image of a row, and refinement cannot reorder anything. So such labels can show whether the model
+trains and runs on photographs, and whether a second task on the text changes retrieval, but not
+that the *relation of a text to its image* helps, as the paper claims. The labels are also shifted:
+Flickr8k's captions all describe what is seen, and "not Visible" there means no more than an unusual
+wording. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and "a dog on
+the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 training captions are
+"digital art selected for the #", 79 of them Irrelevant, and new captions do not give it away.
 """
 
 from collections.abc import Iterator, Sequence
