@@ -91,7 +91,7 @@ def make_batch(
     table: np.ndarray, split: Split, images: np.ndarray, captions: np.ndarray, allowed: Allowed,
     device: str = "cpu",
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """What `Retriever.loss` takes, of pairs of images and captions."""
+    """What a retriever's `loss` takes, of pairs of images and captions."""
     lengths = split.lengths[captions]
     columns = (
         table[split.rows[images]], split.ids[captions, : lengths.max()], lengths,
