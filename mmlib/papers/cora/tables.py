@@ -371,20 +371,21 @@ def entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
     image → entity: of images, those with an entity that one of their captions names; entity →
     image: of the entities of captions, those with an image one of whose captions names them.
     """
-    to_entity: dict[tuple[str, str], list[float]] = {}
-    to_image: dict[tuple[str, str], list[float]] = {}
-    metrics = [f"entity to image, R@{k}" for k in KS]
+    entity: dict[tuple[str, str], dict[str, float]] = {}
+    image: dict[tuple[str, str], dict[str, float]] = {}
+    columns = [f"R@{k} in %" for k in KS]
     for name in (CAPTIONS, *SYSTEMS):
         if evidence.has(dataset, name, "entity rank"):
             ranks = evidence.values(dataset, name, "entity rank")
             ranks = ranks[np.isfinite(ranks)]
-            row = "most frequent first" if name == CAPTIONS else name
-            to_entity["image → entity", row] = [100 * (ranks <= k).mean() for k in KS]
-            hits = [np.nanmean(evidence.values(dataset, name, metric)) for metric in metrics]
-            row = "random order" if name == CAPTIONS else name
-            to_image["entity → image", row] = hits
-    columns = [f"R@{k} in %" for k in KS]
-    return pd.DataFrame.from_dict(to_entity | to_image, orient="index", columns=columns).round(1)
+            to_entity = [100 * (ranks <= k).mean() for k in KS]
+            metrics = (f"entity to image, R@{k}" for k in KS)
+            to_image = [np.nanmean(evidence.values(dataset, name, metric)) for metric in metrics]
+            chance = ("most frequent first", "random order")
+            first, second = chance if name == CAPTIONS else (name, name)
+            entity["image → entity", first] = dict(zip(columns, to_entity, strict=True))
+            image["entity → image", second] = dict(zip(columns, to_image, strict=True))
+    return pd.DataFrame.from_dict(entity | image, orient="index").round(1)
 
 
 def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
