@@ -17,13 +17,13 @@ from mmlib.papers.cora.data.collection import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.method import Encoded
 from mmlib.papers.cora.metrics import different_entities
-from mmlib.papers.cora.speed import SIZES
 from mmlib.papers.cora.systems import (
     COMPARED,
     ORACLES,
     ORDER,
     QUERY_TIME,
     RATES,
+    SIZES,
     SYSTEMS,
     WITH_BERT,
     original,

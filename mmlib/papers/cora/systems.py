@@ -13,6 +13,7 @@ ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse er
 RATES = (10, 20, 30)  # percent of the captions
 LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
 CAPTIONS, QUERY_TIME = "Captions", "Query time"  # of the data and of the machine, not systems
+SIZES = (100, 10_000)  # images among which a query is timed
 
 Form = Literal["printed", "authors"]
 
