@@ -33,10 +33,12 @@ from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import metrics, rank_images_and_captions
 from mmlib.papers.coherence import arrays as coherence
 from mmlib.papers.coherence import model as coherence_model
-from mmlib.papers.cora import graphs as cora
-from mmlib.papers.cora import model as cora_model
-from mmlib.papers.cora import training as cora_training
-from mmlib.papers.entailment import model as entailment
+from mmlib.papers.cora import batches as cora
+from mmlib.papers.cora import systems as cora_systems
+from mmlib.papers.cora.method import encode as cora_encode
+from mmlib.papers.cora.train import train as cora_train
+from mmlib.papers.cora.variants import build as cora_build
+from mmlib.papers.entailment import method as entailment
 from mmlib.papers.links import method as links_method
 from mmlib.papers.links import systems as links_systems
 from mmlib.papers.links import train as links_training
@@ -73,7 +75,7 @@ def graphs(tiny: bool, device: str) -> Made:
     captions, regions, features = (4, 5, 16) if tiny else (128, 36, 2048)
     rates = ("region_dropout", "image_dropout", "graph_dropout", "message_dropout",
              "drop_objects", "drop_attributes", "drop_relations", "mask")  # fmt: skip
-    settings = replace(cora_model.Settings(), **dict.fromkeys(rates, 0.0))
+    settings = replace(cora_systems.Settings(), **dict.fromkeys(rates, 0.0))
     settings = replace(settings, width=16, word_width=8, heads=2) if tiny else settings
     rng, every = np.random.default_rng(0), np.arange(captions)
     # Each object has an attribute, the first is related to the second by a phrase of two words.
@@ -92,8 +94,8 @@ def graphs(tiny: bool, device: str) -> Made:
     images = rng.standard_normal((captions, regions, features), dtype=np.float32)
     split = cora.Split(images, every, {"graph": texts})
     batch = cora.make_batch(split, texts, every, settings, rng, list(every[:, None]), device=device)
-    system, words = cora_model.System("CORA"), torch.randn(1000, settings.word_width)
-    model = cora_model.Matcher(system, settings, features, words)
+    words = torch.randn(1000, settings.word_width)
+    model = cora_build(cora_systems.CORA, settings, features, words)
     return model, lambda: model.loss(batch)
 
 
@@ -227,12 +229,12 @@ def measured(make: Callable[[bool, str], Made], tiny: bool, device: str) -> tupl
 
 
 def cora_arrays() -> dict[str, Any]:
-    from mmlib.papers.cora import data, experiment
+    from mmlib.papers.cora import data, grid
 
-    arrays = data.load_arrays(data.load_documents("flickr8k"), "flickr8k")["flickr8k"]
+    arrays = data.load_arrays(data.load_study("flickr8k"), "flickr8k")["flickr8k"]
     (job,) = [
         job
-        for job in experiment.trainings("flickr8k", ["flickr8k"], [0])
+        for job in grid.trainings("flickr8k", ["flickr8k"], [0])
         if job.system["system"] == "CORA"
     ]
     splits = {s: replace(one, features=np.array(one.features)) for s, one in arrays.splits.items()}
@@ -242,10 +244,11 @@ def cora_arrays() -> dict[str, Any]:
 def train_cora(kept: dict[str, Any], seed: int, device: str) -> float:
     """RSUM of the test pairs, in percent."""
     job, arrays = replace(kept["job"], seed=seed), kept["arrays"]
-    model, _ = cora_training.train(job, arrays, device)
+    model, _ = cora_train(job, arrays, Run(device))
     test = arrays.splits["test"]
-    seen = cora_training.encode(model, test, test.texts["graph"], device)
-    return metrics(rank_images_and_captions(seen.images, seen.captions, seen.image_of))["rsum"]
+    encoded = cora_encode(model, test, test.texts["graph"], device)
+    ranks = rank_images_and_captions(encoded.images, encoded.captions, encoded.image_of)
+    return metrics(ranks)["rsum"]
 
 
 def links_arrays() -> dict[str, Any]:

@@ -165,8 +165,8 @@ def made_up_run(folder: Path) -> Path:
     return run
 
 
-def judge_paper(number: str, tier: str) -> list[SimpleNamespace]:
-    """Stands in for `record.judge_paper`: one claim of the world has another verdict, one is gone.
+def assess_paper(number: str, tier: str) -> list[SimpleNamespace]:
+    """Stands in for `record.assess_paper`: one claim of the world has another verdict, one is gone.
 
     Nothing is on record of other notebooks than 01.
     """

@@ -11,22 +11,24 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from tqdm.auto import tqdm
 
-from mmlib.core import experiment as engine
-from mmlib.core.fit import fit, seed_everything
-from mmlib.core.jobs import Answer, Job
+from mmlib.core import engine
+from mmlib.core.claims import Claim
+from mmlib.core.effects import crossed
+from mmlib.core.engine import Resources
+from mmlib.core.experiment import Experiment
+from mmlib.core.fit import Descent, fit, seed_everything
+from mmlib.core.jobs import Answer, Job, Run, Stage
 from mmlib.suite import record
 
 PAPER, TIER = "tiny", "world"
-MODULES = ("mmlib.core.fit",)
 
 
 @dataclass(frozen=True)
@@ -64,20 +66,23 @@ def rows(systems: Sequence[str] = ("a", "b")) -> list[dict]:
     return [{"system": one} | ({} if i else {"size": 1}) for i, one in enumerate(systems)]
 
 
-def train(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
+def train(job: Job, data: Numbers, run: Run = Run()) -> Answer:
     """Fit a line to noise. Breaks off where the file "stop" beside the jobs names its system.
 
     The first to find a file "kill" there removes it and kills its own process. Who was trained, in
-    whatever process, stands in the file "log" there.
+    whatever process, stands in the file "log" there, and its process in "pids".
     """
-    folder = checkpoint.parent
+    folder = run.checkpoint.parent
     stop = (folder / "stop").read_text() if (folder / "stop").exists() else ""
+    with open(folder / "pids", "a") as file:
+        file.write(f"{os.getpid()}\n")
     seed_everything(job.seed)
-    line = torch.nn.Linear(2, 1).to(device)
+    line = torch.nn.Linear(2, 1).to(run.device)
     optimizer = torch.optim.SGD(line.parameters(), 0.1)
     wanted = torch.arange(float(data.items)) / data.items + job.system.get("size", 0)
 
     def after_epoch(history: list) -> None:
+        run.after_epoch(history)
         time.sleep(job.settings["pause"])
         if stop == job.system["system"] and len(history) == 2:
             raise ValueError(f"{stop} broke off")
@@ -85,22 +90,23 @@ def train(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
             (folder / "kill").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
+    step = Descent(
+        lambda batch: (line(batch) - 1).square().mean(), optimizer, ReduceLROnPlateau(optimizer)
+    )
     history = fit(
-        line, lambda epoch: [torch.randn(4, 2)], lambda batch: (line(batch) - 1).square().mean(),
-        lambda: {"dev_loss": line.bias.sum() ** 2}, epochs=job.settings["epochs"],
-        optimizer=optimizer, schedule=ReduceLROnPlateau(optimizer), seed=job.seed, device=device,
-        checkpoint=checkpoint, after_epoch=after_epoch,
+        line, lambda epoch: [torch.randn(4, 2)], step, lambda: {"dev_loss": line.bias.sum() ** 2},
+        epochs=job.settings["epochs"], seed=job.seed, run=replace(run, after_epoch=after_epoch),
     )  # fmt: skip
-    values = (wanted + line.bias.detach()).numpy().copy()
+    values = (5 + wanted + line.bias.detach()).numpy().copy()
     values[0] = np.nan  # an item to skip
     with open(folder / "log", "a") as file:
         file.write(f"{job.dataset} {job.system['system']} {job.seed}\n")
     return Answer({"test": {"AUC": values, "p@1": 2 * values}}, history, 1.5)
 
 
-def alone(job: Job, data: Numbers, device: str, checkpoint: Path) -> Answer:
+def alone(job: Job, data: Numbers, run: Run = Run()) -> Answer:
     """Fails where another of its kind is under way."""
-    busy = checkpoint.with_name("busy")
+    busy = run.checkpoint.with_name("busy")
     busy.touch(exist_ok=False)
     time.sleep(0.1)
     busy.unlink()
@@ -116,34 +122,49 @@ def in_threads(workers: int = 2, threads: int = 1):
     )
 
 
+def _a_less_b(evidence, seeds):
+    """The AUC of a less that of b on each data set; items that are skipped left out."""
+    effects = {}
+    for name in evidence.datasets:
+        a, b = (evidence.values(name, system, "AUC", seeds)[:, 1:] for system in "ab")
+        effects[name] = crossed(a - b, range(a.shape[1]))
+    return effects
+
+
+CLAIMS = (Claim("T1", "a beats b", "(ours)", "a - b", "points", 0.1, "so", effects=_a_less_b),)
+
+
 # --- Recording it ------------------------------------------------------------------------------
 
 
-def room(
+def experiment(
     settings: Mapping[str, Settings] | None = None,
     data: Mapping = DATA,
     timed: bool = False,
+    version: int = 1,
     **grid,
-):
-    """What stands for a paper's modules in `mmlib.suite.record`; timed: instead of trainings."""
-    settings = settings or {}
-    experiment = SimpleNamespace(
-        PAPER=PAPER, MODULES=MODULES, budget=lambda tier, name: settings.get(name, Settings()),
-        systems=lambda tier, name: {row["system"]: row for row in rows(**grid)},
-        stages=lambda tier, found, seeds: [
-            (alone if timed else train, [
-                job for name in found
-                for job in jobs(
-                    seeds, data=[name], **{**grid, **asdict(settings.get(name, Settings()))}
-                )
-            ], not timed)
-        ],
-    )  # fmt: skip
-    documents = SimpleNamespace(
-        load_documents=lambda tier, names: names or list(data),
+) -> Experiment:
+    """The tests' own paper; timed: its jobs may not run side by side."""
+    budgets = settings or {}
+
+    def stages(tier, arrays, seeds) -> list[Stage]:
+        every = [
+            job
+            for name in arrays
+            for job in jobs(
+                seeds, data=[name], **{**grid, **asdict(budgets.get(name, Settings()))}
+            )
+        ]  # fmt: skip
+        return [Stage(alone if timed else train, every, not timed)]
+
+    return Experiment(
+        number="04", paper=PAPER, version=version, datasets=lambda tier: list(data),
+        load_study=lambda tier, names: names or list(data),
         load_arrays=lambda names, tier: {name: data[name] for name in names},
-    )
-    return lambda number, module: {"experiment": experiment, "data": documents}[module]
+        budget=lambda tier, name: budgets.get(name, Settings()),
+        systems=lambda tier, name: {row["system"]: row for row in rows(**grid)},
+        stages=stages, claims=CLAIMS, tables=lambda found: {}, figures=lambda found: {},
+    )  # fmt: skip
 
 
 def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
@@ -154,18 +175,14 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
     # tqdm's own lock is one of all forked processes: whoever is killed with it stops the others.
     tqdm.set_lock(threading.RLock())
     engine.source_hash = lambda *modules: "tiny"
-    slow = Settings(epochs=3, pause=0.01)
-    record.room = room({name: slow for name in DATA}, systems=("a", "b", "c"))
+    slow = experiment({name: Settings(3, 0.01) for name in DATA}, systems=("a", "b", "c"))
+    record.experiment_of = lambda number: slow
 
-    def run(name: str) -> None:
-        record.record(
-            "04", TIER, range(3), workers=1, folder=folder / name,
-            jobs_folder=folder / f"{name}-jobs",
-        )  # fmt: skip
+    def run(name: str, **how) -> None:
+        resources = Resources(workers=1, folder=folder / f"{name}-jobs")
+        record.record("04", TIER, range(3), resources=resources, folder=folder / name, **how)
 
-    record.record(  # what is imported late is imported before the clock starts
-        "04", TIER, [0], datasets=["odd"], workers=1, folder=folder, jobs_folder=folder / "warm"
-    )  # fmt: skip
+    run("warm", datasets=["odd"])  # what is imported late is imported before the clock starts
     taken = []
     for name in ("timed", "whole"):  # twice, as other processes may slow one of them
         started = time.monotonic()

@@ -10,25 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from mmlib.core.effects import (
-    LEVEL,
-    Effect,
-    Interval,
-    Pooled,
-    correlation,
-    crossed,
-    difference,
-    over_seeds,
-    pool,
-    slope,
-)
+from mmlib.core.effects import LEVEL, Effect, Interval, Pooled, pool
 from mmlib.core.evidence import Evidence
-
-__all__ = [
-    "DECIDED", "RULE", "Claim", "Effect", "Judged", "Pooled", "Verdict", "correlation", "crossed",
-    "difference", "judge", "ledger", "over_seeds", "parts_table", "pool", "power", "slope",
-    "stability", "verdict",
-]  # fmt: skip
 
 Verdict = Literal["supported", "opposite", "negligible", "undecided", "not tested"]
 Kind = Literal["greater", "equivalent"]
@@ -95,7 +78,7 @@ def verdict(effect_like: Interval, smallest: float, kind: Kind = "greater") -> V
 
 
 @dataclass(frozen=True)
-class Judged:
+class Assessment:
     """A claim and how it fared; `pooled` is None where it is not tested.
 
     part_verdicts: each part by itself; why: the reason in words; detectable: the smallest effect
@@ -214,18 +197,18 @@ def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
     return detectable, most
 
 
-def judge(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Judged:
+def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
     """The verdict of `RULE` on a claim, from the evidence of these seeds, and its power."""
     found, pooled, each, why = _decide(claim, evidence, seeds)
     if pooled is None:
-        return Judged(claim, found, None, each, why)
+        return Assessment(claim, found, None, each, why)
     detectable, needed = _prospects(claim, pooled)
     if len(seeds) == 1:
         needed = None  # one seed does not tell how much seeds differ
     # A part's data set may have fewer seeds than others.
     fewest = min((p.seeds for p in pooled.parts.values() if p.per_seed), default=len(seeds))
     reason = _reason(claim, found, each, needed, fewest)
-    return Judged(claim, found, pooled, each, reason, detectable, needed)
+    return Assessment(claim, found, pooled, each, reason, detectable, needed)
 
 
 def _reason(
@@ -295,22 +278,22 @@ def effect_text(claim: Mapping[str, Any]) -> str:
     return f"{numbers} {claim.get('unit') or ''}".rstrip()
 
 
-def parts_table(judged: Iterable[Judged]) -> pd.DataFrame:
+def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
     """A row a part of each claim that was tested: its effect and its own verdict."""
     rows = [
         (one.claim.id, part, effect_text({**known, "unit": one.claim.unit}), known["verdict"])
-        for one in judged
+        for one in assessed
         for part, known in one.record()["parts"].items()
     ]
     table = pd.DataFrame(rows, columns=["id", "part", "effect, 95 % interval", "verdict"])
     return table.set_index(["id", "part"])
 
 
-def ledger(judged: Iterable[Judged | Mapping[str, Any]]) -> pd.DataFrame:
-    """A row a claim, from what `judge` returned or from its records; "–" where there is nothing."""
+def ledger(assessed: Iterable[Assessment | Mapping[str, Any]]) -> pd.DataFrame:
+    """A row a claim, from what `assess` returned or from its records; "–" where there is nothing."""
     rows = []
-    for one in judged:
-        r = one.record() if isinstance(one, Judged) else one
+    for one in assessed:
+        r = one.record() if isinstance(one, Assessment) else one
         unit, open_ = r["unit"], r["verdict"] == "undecided"
         told = effect_text(r) if r["parts"] else "–"
         rows.append({

@@ -87,7 +87,11 @@ def run_jobs(
     folder = resources.jobs
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.parquet" for job in jobs]
-    answers = {i: read_answer(path) for i, path in enumerate(paths) if path.exists()}
+    answers = {
+        i: read_answer(path, job, data[job.dataset])
+        for i, (path, job) in enumerate(zip(paths, jobs, strict=True))
+        if path.exists()
+    }
     for i, answer in answers.items():
         on_answer(jobs[i], answer)
     waiting = [i for i in range(len(jobs)) if i not in answers]
@@ -99,7 +103,7 @@ def run_jobs(
     with tqdm(total=len(waiting), desc=label, disable=not waiting) as bar:
         count = min(len(devices), len(waiting))
         for i, answer in _finished(calls, count, resources.cluster, stage.parallel):
-            write_answer(paths[i], jobs[i], answer)
+            write_answer(paths[i], jobs[i], data[jobs[i].dataset], answer)
             paths[i].with_suffix(".pt").unlink(missing_ok=True)
             for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
                 half.unlink(missing_ok=True)
@@ -138,11 +142,16 @@ def _run(
 
 
 def handed_over(
-    function: JobFunction, job: Job, data: Data, run: Run, make: Callable[[], Mapping[str, Tensor]]
+    function: Callable[..., Any],
+    job: Job,
+    data: Data,
+    run: Run,
+    make: Callable[[], Mapping[str, Tensor]],
 ) -> dict[str, Tensor]:
     """Tensors that a job leaves for other jobs, such as trained weights: kept, or made and kept.
 
-    They lie beside the jobs, under the key of the job that makes them, one folder a kind of device.
+    function: what makes them. They lie beside the jobs, under the key of function, job and data,
+    one folder a kind of device.
     Raises DataError for a damaged file.
     """
     folder = run.folder or job_folder(run.device)
@@ -159,26 +168,47 @@ def handed_over(
 # --- Kept answers ----------------------------------------------------------------------------
 
 
-def write_answer(path: Path, job: Job, answer: Answer) -> None:
+def write_answer(path: Path, job: Job, data: Data, answer: Answer) -> None:
     """Keep an answer as one Parquet file: a row a value, the rest in its metadata."""
-    meta = {"job": asdict(job), "history": list(answer.history), "seconds": answer.seconds}
+    meta = {**_identity(job, data), "history": list(answer.history), "seconds": answer.seconds}
     table = pa.Table.from_pandas(_rows(answer), preserve_index=False)
-    table = table.replace_schema_metadata({"mmlib": json.dumps(meta)})
-    write_atomic(path, partial(pq.write_table, table, compression="zstd"))
+    text = json.dumps(meta)
+    table = table.replace_schema_metadata({"mmlib": text, "sha256": _sha256(text)})
+    save = partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
+    write_atomic(path, save)
 
 
-def read_answer(path: Path) -> Answer:
-    """An answer of `write_answer`. Raises DataError, with the mend, for a damaged file."""
+def read_answer(path: Path, job: Job, data: Data) -> Answer:
+    """The answer of a job, of `write_answer`.
+
+    Raises DataError, with the mend, for a damaged file and for one of another job or other data.
+    """
     try:
-        table = pq.read_table(path)
-        meta = json.loads(table.schema.metadata[b"mmlib"])
+        table = pq.read_table(path, page_checksum_verification=True)
+        text = table.schema.metadata[b"mmlib"].decode()
+        if table.schema.metadata[b"sha256"].decode() != _sha256(text):
+            raise ValueError("another checksum")
+        meta = json.loads(text)
         history, seconds, frame = meta["history"], meta["seconds"], table.to_pandas()
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not a finished job ({error}); delete it") from None
+    for name, wanted in _identity(job, data).items():
+        if meta.get(name) != wanted:
+            what = f"of another {name}, {meta.get(name)} instead of {wanted}"
+            raise DataError(f"{path}: {what}; delete it")
     values: dict[str, dict[str, np.ndarray]] = {}
     for (split, metric), rows in frame.groupby(["split", "metric"], sort=False):
         values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
     return Answer(values, history, seconds)
+
+
+def _identity(job: Job, data: Data) -> dict[str, Any]:
+    """What a job is, as JSON has it."""
+    return json.loads(json.dumps({"job": asdict(job), "data": data.fingerprint}))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _rows(answer: Answer) -> pd.DataFrame:

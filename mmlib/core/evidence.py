@@ -1,79 +1,85 @@
-"""Evidence: what recorded runs found, item by item, and how they were made.
+"""Evidence: what recorded runs measured, item by item, and how they were made.
 
-`evidence/<tier>/<paper>.parquet` is a tidy table (`mmlib.core.experiment.tidy`) and
-`<paper>.json` beside it a header: source, versions, machine, seeds, settings, CPU seconds.
+A table of one row a value, from all recordings of a paper on one tier (`mmlib.core.recordings`).
 Tables, figures and verdicts are computed from it alone.
 """
 
 import hashlib
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from mmlib.core.errors import DataError
 from mmlib.core.fit import still_improving
-from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.paths import PACKAGE
 
-EPOCHS = "epochs"  # the split under which learning curves stand
-NO_SEED = -1  # the seed of a system that knows none, such as a closed form
-COMMON = tuple(
-    "paper tier dataset split system seed item cluster metric value".split()
-)  # what all tidy tables have
+EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
+NO_SEED = -1  # the seed of a system that has none, such as a closed form
+KEYS = ("dataset", "split", "system", "metric")
+COMMON = (
+    "paper",
+    "tier",
+    "dataset",
+    "split",
+    "system",
+    "seed",
+    "item",
+    "cluster",
+    "metric",
+    "value",
+)  # fmt: skip  the columns of every table; the others say what a system is
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
-# What a header must have.
-NEEDED = {"paper", "tier", "source", "data", "settings", "machine", "versions", "cpu_seconds"}
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A tidy table and its header.
+    """A tidy table, and how it was recorded.
 
-    table: columns paper, tier, dataset, split, system, the systems' columns, seed, item, cluster,
-    metric, value; header: see `header`.
+    table: a row a value, with the columns `COMMON` and those that say what a system is.
+    header: paper, tier, settings by data set, cpu_seconds, machine (of the first recording).
+    recordings: the headers of the recordings that the table was read from.
     """
 
     table: pd.DataFrame
     header: Mapping[str, Any]
+    recordings: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
     def _rows(self) -> dict[tuple[str, str, str, str], np.ndarray]:
-        """(dataset, split, system, metric) -> the numbers of its rows, in their order."""
-        keys = self.table[["dataset", "split", "system", "metric"]].astype("category")
+        """`KEYS` -> the numbers of the rows with these values, in their order."""
+        keys = self.table[list(KEYS)].astype("category")
         codes = np.stack([keys[name].cat.codes for name in keys])
-        new = (codes[:, 1:] != codes[:, :-1]).any(axis=0)
-        starts = np.flatnonzero(np.r_[len(keys) > 0, new])  # of runs of equal keys: few, as written
+        is_start = (codes[:, 1:] != codes[:, :-1]).any(axis=0)
+        starts = np.flatnonzero(np.r_[len(keys) > 0, is_start])  # of runs of equal keys: few
         runs = keys.iloc[starts].itertuples(index=False, name=None)
-        found: dict[tuple[str, str, str, str], list[np.ndarray]] = {}
-        for key, rows in zip(runs, np.split(np.arange(len(keys)), starts[1:]), strict=False):
-            found.setdefault(key, []).append(rows)
-        return {key: np.concatenate(parts) for key, parts in found.items()}
+        rows: dict[tuple[str, str, str, str], list[np.ndarray]] = {}
+        for key, run in zip(runs, np.split(np.arange(len(keys)), starts[1:]), strict=False):
+            rows.setdefault(key, []).append(run)
+        return {key: np.concatenate(parts) for key, parts in rows.items()}
 
     @cached_property
     def _cubes(self) -> dict[tuple[str, str, str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(dataset, split, system, metric) -> values (seeds, items), seeds, clusters."""
+        """`KEYS` -> values (seeds, items), seeds (seeds,), clusters (items,)."""
         columns = [self.table[name].to_numpy() for name in ("seed", "item", "cluster", "value")]
-        found = {}
+        cubes = {}
         for key, rows in self._rows.items():
             seed, item, cluster, value = (column[rows] for column in columns)
             seeds, row = np.unique(seed, return_inverse=True)
-            items, first, place = np.unique(item, return_index=True, return_inverse=True)
-            cube = np.full((len(seeds), len(items)), np.nan)
-            cube[row, place] = value
-            found[key] = (cube, seeds, cluster[first])
-        return found
+            items, first, column = np.unique(item, return_index=True, return_inverse=True)
+            values = np.full((len(seeds), len(items)), np.nan)
+            values[row, column] = value
+            cubes[key] = (values, seeds, cluster[first])
+        return cubes
 
     @cached_property
     def datasets(self) -> list[str]:
@@ -82,20 +88,23 @@ class Evidence:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """The seeds that some data set has, in order."""
+        """The seeds that some data set has for all of its systems, sorted."""
         return sorted(set().union(*self._seeds.values()))
 
     def seeds_of(self, dataset: str) -> list[int]:
-        """The seeds that every system of a data set has which knows one, in order."""
+        """The seeds of a data set that all of its systems with seeds have, sorted."""
         return self._seeds.get(dataset, [])
 
     @cached_property
     def _seeds(self) -> dict[str, list[int]]:
-        own: dict[str, dict[str, set[int]]] = {}
-        for dataset, system, seed in self._jobs:
+        by_system: dict[str, dict[str, set[int]]] = {}
+        for dataset, system, seed in self.jobs:
             if seed != NO_SEED:
-                own.setdefault(dataset, {}).setdefault(system, set()).add(seed)
-        return {name: sorted(set.intersection(*each.values())) for name, each in own.items()}
+                by_system.setdefault(dataset, {}).setdefault(system, set()).add(seed)
+        return {
+            dataset: sorted(set.intersection(*seeds.values()))
+            for dataset, seeds in by_system.items()
+        }
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
@@ -103,10 +112,12 @@ class Evidence:
 
     def metrics(self, dataset: str, system: str, split: str = "test") -> list[str]:
         """The metrics of a system's values."""
-        return [m for name, s, own, m in self._cubes if (name, s, own) == (dataset, split, system)]
+        wanted = (dataset, split, system)
+        return [metric for *key, metric in self._cubes if tuple(key) == wanted]
 
     @cached_property
-    def _jobs(self) -> set[tuple[str, str, int]]:
+    def jobs(self) -> set[tuple[str, str, int]]:
+        """(data set, system, seed) of all that was recorded."""
         return {
             (dataset, system, int(seed))
             for (dataset, _, system, _), (_, seeds, _) in self._cubes.items()
@@ -114,21 +125,28 @@ class Evidence:
         }
 
     def columns(self) -> dict[tuple[str, str], dict[str, str]]:
-        """(dataset, system) -> the columns that say what the system is, as text."""
+        """(data set, system) -> the columns that say what the system is, as text."""
         names = ["system", *(name for name in self.table.columns if name not in COMMON)]
         first: dict[tuple[str, str], int] = {}
-        for (dataset, _, system, _), own in self._rows.items():
-            first.setdefault((dataset, system), own[0])
-        rows = self.table.iloc[list(first.values())]
-        told = rows[names].to_dict("records")
+        for (dataset, _, system, _), rows in self._rows.items():
+            first.setdefault((dataset, system), rows[0])
+        table = self.table.iloc[list(first.values())]
         return {
             (dataset, row["system"]): {k: v for k, v in row.items() if not pd.isna(v)}
-            for dataset, row in zip(rows.dataset, told, strict=True)
+            for dataset, row in zip(table.dataset, table[names].to_dict("records"), strict=True)
         }
 
-    def has_job(self, dataset: str, system: str, seed: int) -> bool:
-        """Whether a job's values are there."""
-        return (dataset, system, seed) in self._jobs
+    def recording_of(self, dataset: str, system: str, seed: int) -> Mapping[str, Any] | None:
+        """The header of the recording that has a job; None where none has it.
+
+        A table that was not read from recordings has `header` alone.
+        """
+        if not self.recordings:
+            return self.header
+        for header in self.recordings:
+            if seed in header["jobs"].get(dataset, {}).get(system, ()):
+                return header
+        return None
 
     def has(self, dataset: str, system: str, metric: str, split: str = "test") -> bool:
         """Whether there are values."""
@@ -144,8 +162,8 @@ class Evidence:
     ) -> np.ndarray:
         """Values (seeds, items), float64; NaN for an item that is skipped.
 
-        seeds: those of them that the data set has; default: all that it has. A system that knows no
-        seed (a closed form) has its one row for every seed.
+        seeds: those of them that the data set has; default: all that it has. A system without seeds
+        (a closed form) has its one row for every seed.
         Raises DataError for what was not recorded.
         """
         rows = self._rows_of(dataset, system, metric, seeds, split)
@@ -161,13 +179,13 @@ class Evidence:
         seeds: Sequence[int] | None = None,
         split: str = "test",
     ) -> np.ndarray:
-        """`figure` of each row of `values`: a seed's is worked out once and kept under `name`."""
+        """`figure` of each row of `values`; computed once a seed, and kept under `name`."""
         rows = self._rows_of(dataset, system, metric, seeds, split)
         key = dataset, split, system, metric
-        kept = self._derived.setdefault((name, *key), {})
-        for row in set(rows) - kept.keys():
-            kept[row] = figure(self._cubes[key][0][row])
-        return np.array([kept[row] for row in rows])
+        by_row = self._derived.setdefault((name, *key), {})
+        for row in set(rows) - by_row.keys():
+            by_row[row] = figure(self._cubes[key][0][row])
+        return np.array([by_row[row] for row in rows])
 
     @cached_property
     def _derived(self) -> dict[tuple[str, ...], dict[int, np.ndarray]]:
@@ -179,15 +197,15 @@ class Evidence:
         """The rows of a cube that are of these seeds; see `values`."""
         if not self.has(dataset, system, metric, split):
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
-        known = self._cubes[dataset, split, system, metric][1].tolist()
-        there = self.seeds_of(dataset)
-        wanted = there if seeds is None else [seed for seed in seeds if seed in there]
-        if known == [NO_SEED]:
+        recorded = self._cubes[dataset, split, system, metric][1].tolist()
+        common = self.seeds_of(dataset)
+        wanted = common if seeds is None else [seed for seed in seeds if seed in common]
+        if recorded == [NO_SEED]:
             return [0] * len(wanted or seeds or self.seeds)
         if seeds is not None and not wanted:
-            told = ", ".join(map(str, seeds))
-            raise DataError(f"no evidence of {system} on {dataset} for seed {told}")
-        row = {seed: i for i, seed in enumerate(known)}
+            asked = ", ".join(map(str, seeds))
+            raise DataError(f"no evidence of {system} on {dataset} for seed {asked}")
+        row = {seed: i for i, seed in enumerate(recorded)}
         return [row[seed] for seed in wanted]
 
     def clusters(self, dataset: str, split: str = "test") -> np.ndarray:
@@ -206,18 +224,15 @@ class Evidence:
     def means(self, dataset: str, system: str, metric: str, split: str = "test") -> pd.Series:
         """Seed -> mean over items; empty where there are no values.
 
-        A system that knows no seed has its one figure for every seed.
+        A system without seeds has its one figure for every seed.
         """
         if not self.has(dataset, system, metric, split):
             return pd.Series(dtype=float)
         values, seeds, _ = self._cubes[dataset, split, system, metric]
-        own = np.nanmean(values, axis=1)
-        closed = seeds.tolist() == [NO_SEED]
-        return (
-            pd.Series(own[0], index=self.seeds_of(dataset))
-            if closed
-            else pd.Series(own, index=seeds)
-        )
+        means = np.nanmean(values, axis=1)
+        if seeds.tolist() == [NO_SEED]:
+            return pd.Series(means[0], index=self.seeds_of(dataset))
+        return pd.Series(means, index=seeds)
 
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""
@@ -231,27 +246,15 @@ class Evidence:
         return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
 
 
-def header(**own: Any) -> dict[str, Any]:
-    """How a record was made: commit, versions and machine, and what the caller adds."""
+def header(**more: Any) -> dict[str, Any]:
+    """How a recording is made: commit, versions and machine, and what the caller adds."""
     return {
         "commit": _commit(),
         "versions": {name: version(name).split("+")[0] for name in VERSIONS},
         "python": platform.python_version(),
         "machine": machine(),
-        **own,
+        **more,
     }
-
-
-def recorded_by(header: Mapping[str, Any], dataset: str, seed: int) -> Mapping[str, Any] | None:
-    """The machine, versions and data of a seed: of those that added to the record, or the first.
-
-    None where several machines share its systems.
-    """
-    if seed in header.get("mixed", {}).get(dataset, ()):
-        return None
-    added = header.get("added", ())
-    made = [one for one in added if dataset in one["data"] and seed in one["seeds"]]
-    return made[0] if made else header
 
 
 def machine() -> dict[str, Any]:
@@ -268,7 +271,7 @@ def machine() -> dict[str, Any]:
 
 @cache
 def arithmetic() -> str:
-    """Eight digits that tell, of a step of training on one thread, every bit.
+    """Eight digits of a hash of one training step on one thread: equal if every bit is equal.
 
     Processors with the same instructions may add in another order, and long trainings then end
     elsewhere.
@@ -281,8 +284,8 @@ def arithmetic() -> str:
     torch.log_softmax(states @ states.T, 1).diag().mean().backward()
     torch.set_num_threads(threads)
     assert weights.grad is not None
-    seen = torch.cat([states.detach().flatten(), weights.grad.flatten()])
-    return hashlib.sha256(seen.numpy().tobytes()).hexdigest()[:8]
+    result = torch.cat([states.detach().flatten(), weights.grad.flatten()])
+    return hashlib.sha256(result.numpy().tobytes()).hexdigest()[:8]
 
 
 def _commit() -> str | None:
@@ -297,51 +300,3 @@ def _commit() -> str | None:
 def evidence_dir() -> Path:
     """Folder of the recorded evidence: beside the package."""
     return PACKAGE.parent / "evidence"
-
-
-def write(folder: Path, paper: str, evidence: Evidence) -> None:
-    """Write table and header of a paper into `folder`, which is of one tier."""
-    table = pa.Table.from_pandas(evidence.table, preserve_index=False)
-    counts = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-    save = partial(  # items and clusters count up, row after row: their differences are tiny
-        pq.write_table, table, compression="zstd", compression_level=19,
-        use_dictionary=[name for name in table.column_names if name not in counts],
-        column_encoding=dict.fromkeys(counts, "DELTA_BINARY_PACKED"),
-    )  # fmt: skip
-    write_atomic(folder / f"{paper}.parquet", save)
-    text = json.dumps(evidence.header, indent=1, ensure_ascii=False)
-    write_atomic(folder / f"{paper}.json", lambda path: path.write_text(text + "\n", "utf-8"))
-
-
-def read(folder: Path, paper: str, version: int | None = None) -> Evidence:
-    """The evidence of a paper in a tier's folder.
-
-    version: of the paper's method. Raises DataError where there is none, where a file is damaged,
-    and where it is of another version: an old record is never shown as if current.
-    """
-    path = folder / f"{paper}.parquet"
-    try:
-        head = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        raw = pq.read_table(path, use_threads=False, pre_buffer=False)  # a third of the time
-        table = raw.to_pandas(split_blocks=True, self_destruct=True)
-    except FileNotFoundError:
-        if path.exists():
-            told = f"{path.with_suffix('.json')}: lost; get it again or record anew"
-            raise DataError(told) from None
-        raise DataError(f"{path}: no evidence is recorded (mmlib record makes it)") from None
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise DataError(f"{path}: damaged ({error}); get it again or record anew") from None
-    if not isinstance(head, dict) or not head.keys() >= NEEDED:
-        raise DataError(f"{path.with_suffix('.json')}: damaged; get it again or record anew")
-    if lacking := [name for name in COMMON if name not in table]:
-        what = f"damaged (no column {lacking[0]})"
-        raise DataError(f"{path}: {what}; get it again or record anew")
-    if head["paper"] != paper:
-        what = f"is of the paper {head['paper']}"
-        raise DataError(f"{path.with_suffix('.json')}: {what}; get it again or record anew")
-    if version is not None and (made := head.get("method_version", 1)) != version:
-        raise DataError(
-            f"{path}: was recorded by version {made} of the method, and this is version {version}: "
-            "record anew"
-        )
-    return Evidence(table, head)

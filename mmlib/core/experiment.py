@@ -28,6 +28,7 @@ class Experiment(Generic[Study, Arrays]):
     systems: (tier, data set) -> the columns of every system that may be in its record, by name.
     stages: (tier, arrays, seeds) -> all jobs of a record, in the order in which they must run.
     claims: the paper's claims, with what tests them. tables, figures: evidence -> by file name.
+    inputs: tier -> patterns of the files below the data folder that its data are made of.
     """
 
     number: str
@@ -42,3 +43,4 @@ class Experiment(Generic[Study, Arrays]):
     claims: Sequence[Claim]
     tables: Callable[[Evidence], Mapping[str, pd.DataFrame]]
     figures: Callable[[Evidence], Mapping[str, Figure]]
+    inputs: Callable[[str], Sequence[str]] = lambda tier: ()

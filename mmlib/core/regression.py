@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from mmlib.core.evidence import Evidence, machine, recorded_by
+from mmlib.core.evidence import Evidence, machine
 from mmlib.core.jobs import Data
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
@@ -20,7 +20,7 @@ def check_paired(
 ) -> dict[str, Any]:
     """Hold figures (data set, system, seed, metric) -> mean over items to the recorded ones.
 
-    Where this machine computes as the one that recorded the seed did, a figure may differ by
+    Where this machine computes as the one that recorded the job did, a figure may differ by
     rounding: its arithmetic (`evidence.arithmetic`) and PyTorch are the same, PyTorch uses one
     thread, as every recorded training does, neither has a GPU, and `data`, by data set, have the
     fingerprint on record. Elsewhere, and where a record does not tell its arithmetic, a figure may
@@ -32,7 +32,7 @@ def check_paired(
     Returns what goes into checks.json.
     """
     prints = {name: data[name].fingerprint for name, *_ in live if name in data}
-    told = {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}"}
+    source = {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}"}
     apart = noise(again) if len(again) >= 3 else None
     figures = []
     for (dataset, system, seed, metric), value in live.items():
@@ -40,12 +40,12 @@ def check_paired(
         means = evidence.means(dataset, system, metric)
         if seed in means.index:
             expected = float(means[seed])
-            same = _is_same(evidence.header, dataset, seed, prints.get(dataset))
-            if same:
+            recording = evidence.recording_of(dataset, system, seed)
+            if is_same(recording or evidence.header, dataset, prints.get(dataset)):
                 width = ROUNDING
             elif apart is None and len(means) < 2:
                 why = f"one seed of {system} on record, made elsewhere: no spread to hold to"
-                return {**told, "comparable": False, "why": why, "figures": []}
+                return {**source, "comparable": False, "why": why, "figures": []}
             else:
                 width = max(ROUNDING, spread(means.to_numpy()) if apart is None else apart)
         # Of what is written down, so that whoever reads it again decides the same.
@@ -57,12 +57,12 @@ def check_paired(
              "expected": expected if np.isfinite(expected) else None,
              "tolerance": width}
         )  # fmt: skip
-    return {**told, "comparable": True, "why": "", "figures": figures}
+    return {**source, "comparable": True, "why": "", "figures": figures}
 
 
-def spread(means: np.ndarray) -> float:
+def spread(means: np.ndarray, confidence: float = CONFIDENCE) -> float:
     """How far two trainings of one system may lie apart, from the means of its seeds, (seeds,)."""
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(means) - 1)
+    quantile = stats.t.ppf((1 + confidence) / 2, len(means) - 1)
     return float(quantile * means.std(ddof=1) * np.sqrt(2))
 
 
@@ -72,15 +72,15 @@ def noise(differences: Sequence[float]) -> float:
     return float(quantile * np.sqrt(np.mean(np.square(differences))))
 
 
-def _is_same(header: Mapping[str, Any], dataset: str, seed: int, fingerprint: str | None) -> bool:
-    recorded, here = recorded_by(header, dataset, seed), machine()
+def is_same(recording: Mapping[str, Any], dataset: str, fingerprint: str | None) -> bool:
+    """Whether this machine, with such data, computes as the one of a recording (its header) did."""
+    here = machine()
     return (
-        recorded is not None
-        and recorded["machine"]["gpu"] is here["gpu"] is None  # either may have trained on it
-        and recorded["machine"].get("arithmetic") == here["arithmetic"]
-        and recorded["versions"]["torch"] == torch.__version__.split("+")[0]
+        recording["machine"].get("gpu") is here["gpu"] is None  # either may have trained on it
+        and recording["machine"].get("arithmetic") == here["arithmetic"]
+        and recording["versions"]["torch"] == torch.__version__.split("+")[0]
         and torch.get_num_threads() == 1  # more of them add in another order
-        and fingerprint == recorded["data"].get(dataset)
+        and fingerprint == recording["data"].get(dataset)
     )
 
 

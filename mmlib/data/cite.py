@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
+from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
 NAME = "cite"
 ROWS = 2047
@@ -52,7 +51,8 @@ def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:
     and text (spaces around a text do not count).
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
-    pairs = _pairs(_folder(folder) / "data.csv", rows(_folder(folder) / "data.csv"), "all", GET)
+    path = dataset_folder(NAME, folder) / "data.csv"
+    pairs = _pairs(path, rows(path), "all", GET)
     return pairs if duplicates else pairs.take(first_rows(pair_keys(pairs)))
 
 
@@ -61,13 +61,12 @@ def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
 
     Read by the columns that the authors' code names; we have not seen the files. Errors as `load`.
     """
-    if split not in PLUS_SPLITS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(PLUS_SPLITS)})")
-    name = f"q2-8_{split}_dis_11-08.csv"
-    places = [_folder(folder) / part / name for part in (".", "RecipeQA")]
-    path = next((place for place in places if place.is_file()), places[0])
-    found = table_rows(path, PLUS_COLUMNS, GET_PLUS, PATTERNS, more=True)
-    return _pairs(path, found, split, GET_PLUS)
+    check_choice("split", split, PLUS_SPLITS)
+    path = dataset_folder(NAME, folder) / f"q2-8_{split}_dis_11-08.csv"
+    in_shared_folder = path.parent / "RecipeQA" / path.name
+    path = in_shared_folder if in_shared_folder.is_file() and not path.is_file() else path
+    records = table_rows(path, PLUS_COLUMNS, GET_PLUS, PATTERNS, allow_more_columns=True)
+    return _pairs(path, records, split, GET_PLUS)
 
 
 def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPairs, Missing]:
@@ -77,16 +76,15 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPai
     for by name below `images-qa` and `images` of this folder and of RecipeQA's beside it. Raises
     DataError where there is none.
     """
-    folder = _folder(folder)
+    folder = dataset_folder(NAME, folder)
     pairs = load(folder) if split == "all" else load_plus(split, folder)
     homes = (folder, folder / "RecipeQA", folder.parent / "recipeqa")
-    places = [home / name for home in homes for name in ("images-qa", "images")]
-    files = picture_files(place for place in places if place.is_dir())
+    files = picture_files(home / name for home in homes for name in ("images-qa", "images"))
     return with_pictures(pairs, files, folder / "images-qa", GET_IMAGES)
 
 
-def _pairs(path: Path, found: Iterable[Row], split: str, mend: str) -> RelatedPairs:
-    records = sound_rows(found, Problem(path, None, "has no rows", mend))
+def _pairs(path: Path, table: Iterable[Row], split: str, mend: str) -> RelatedPairs:
+    records = sound_rows(table, Problem(path, None, "has no rows", mend))
     images, names = pd.factorize(pd.Series([fields["qimg"] for fields in records]))
     return RelatedPairs(
         name=NAME,
@@ -97,10 +95,6 @@ def _pairs(path: Path, found: Iterable[Row], split: str, mend: str) -> RelatedPa
         image_of=images.astype(np.int64),
         image_ids=tuple(names),
     )
-
-
-def _folder(folder: Path | None) -> Path:
-    return data_dir() / NAME if folder is None else folder
 
 
 # Splits ------------------------------------------------------------------------------------------

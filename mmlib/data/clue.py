@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
 from mmlib.core.related import RelatedPairs
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
 NAME = "clue"
 SPLITS = {"train": 6047, "test": 1512}
@@ -53,15 +52,13 @@ class CluePairs(RelatedPairs):
 
     def take(self, rows: Sequence[int] | np.ndarray, split: str | None = None) -> "CluePairs":
         """The pairs of some rows, in their order; images stay as they are."""
-        part = super().take(rows, split)
         index = self.index[np.asarray(rows, dtype=np.int64)]
-        return replace(part, index=index)  # type: ignore[return-value, call-arg]
+        return replace(super().take(rows, split), index=index)  # type: ignore[return-value, call-arg]
 
 
 def split_file(split: str, folder: Path) -> Path:
     """The authors' file of "train" or "test"."""
-    if split not in SPLITS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(SPLITS)})")
+    check_choice("split", split, SPLITS)
     return folder / f"conceptual_{split}_dis.csv"
 
 
@@ -75,7 +72,7 @@ def read(split: str, folder: Path | None = None) -> pd.DataFrame:
 
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
-    path = split_file(split, _folder(folder))
+    path = split_file(split, dataset_folder(NAME, folder))
     records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
     table = pd.DataFrame(records)[list(USED)]
     flags = {name: table[name] == "1" for name in RELATIONS}
@@ -108,20 +105,18 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[CluePairs,
     counted. Images: `images/<number>.jpg` (or .jpeg, .png, .webp), numbers by `img2idxmap.json`.
     Raises DataError for a missing or damaged map, and where there is no image at all.
     """
-    folder = _folder(folder)
+    folder = dataset_folder(NAME, folder)
     pairs, number_of = load(split, folder), image_numbers(folder)
-    stems = {path.stem: path for path in picture_files(_image_folders(folder)).values()}
-    files = {
-        url: stems[str(number_of[url])]
-        for url in pairs.image_ids
-        if str(number_of.get(url)) in stems
-    }
+    pictures = picture_files(folder / name for name in ("images", "Images", "imgs"))
+    stems = {path.stem: path for path in pictures.values()}
+    numbers = {url: str(number_of.get(url)) for url in pairs.image_ids}
+    files = {url: stems[number] for url, number in numbers.items() if number in stems}
     return with_pictures(pairs, files, folder / "images", GET_IMAGES)
 
 
 def image_numbers(folder: Path | None = None) -> dict[str, int]:
     """URL -> number of its image, from `img2idxmap.json`."""
-    path = _folder(folder) / "img2idxmap.json"
+    path = dataset_folder(NAME, folder) / "img2idxmap.json"
     if not path.is_file():
         raise DataError(Problem(path, None, "is missing", GET))
     try:
@@ -133,14 +128,6 @@ def image_numbers(folder: Path | None = None) -> dict[str, int]:
     return numbers
 
 
-def _image_folders(folder: Path) -> list[Path]:
-    return [folder / name for name in ("images", "Images", "imgs") if (folder / name).is_dir()]
-
-
-def _folder(folder: Path | None) -> Path:
-    return data_dir() / NAME if folder is None else folder
-
-
 # Splits ------------------------------------------------------------------------------------------
 
 
@@ -149,11 +136,8 @@ def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarra
 
     In the authors' split 881 rows and 863 of them; no two of either show the same image.
     """
-    seen, said = set(figures.image_names(train)), set(train.texts)
-    unseen = np.array([url not in seen for url in figures.image_names(test)], dtype=bool)
-    new = np.array([text not in said for text in test.texts], dtype=bool)
-    clean = test.human & unseen
-    return np.flatnonzero(clean), np.flatnonzero(clean & new)
+    clean = test.human & ~np.isin(figures.image_names(test), figures.image_names(train))
+    return np.flatnonzero(clean), np.flatnonzero(clean & ~np.isin(test.texts, train.texts))
 
 
 # Report ------------------------------------------------------------------------------------------
@@ -171,33 +155,23 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
     counts.loc["all"] = counts.sum()
     return {
         "rates": 100 * figures.rates(counts),
-        "words": pd.Series(word_figures(train, test), dtype=object),
+        "words": pd.Series(
+            figures.word_figures(train.texts) | figures.unknown_words(train.texts, test.texts),
+            dtype=object,
+        ),
         "leaks": pd.Series(leaks(train, test), dtype=object),
-    }
-
-
-def word_figures(train: RelatedPairs, test: RelatedPairs) -> dict[str, float]:
-    """Words and lengths of the training captions, and the test captions' unknown words."""
-    from mmlib.features.text import spaced_tokens
-
-    lengths = np.array([len(spaced_tokens(text)) for text in train.texts])
-    return {
-        **figures.word_figures(train.texts),
-        "texts over 20 tokens": int((lengths > 20).sum()),
-        "texts over 40 tokens": int((lengths > 40).sum()),
-        **figures.unknown_words(train.texts, test.texts),
     }
 
 
 def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
     """What training and test share, in rows of test."""
-    urls, seen = figures.image_names(test), figures.image_names(train)
-    image = np.isin(urls, seen)
+    urls, train_urls = figures.image_names(test), figures.image_names(train)
+    image = np.isin(urls, train_urls)
     caption = np.isin(test.texts, train.texts)
-    both = set(zip(seen, train.texts, strict=True))
+    train_pairs = set(zip(train_urls, train.texts, strict=True))
     clean, strict = clean_rows(test, train)
     return {
-        "images": len({*urls, *seen}),
+        "images": len({*urls, *train_urls}),
         "test rows": len(test),
         "image in train": int(image.sum()),
         "human rows": int(test.human.sum()),
@@ -206,7 +180,7 @@ def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
         "machine rows, image in train": int((image & ~test.human).sum()),
         "caption in train": int(caption.sum()),
         "image and caption in train": sum(
-            pair in both for pair in zip(urls, test.texts, strict=True)
+            pair in train_pairs for pair in zip(urls, test.texts, strict=True)
         ),
         "image or caption in train": int((image | caption).sum()),
         "clean rows": len(clean),

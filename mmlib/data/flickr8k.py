@@ -15,8 +15,8 @@ import pandas as pd
 from PIL import Image
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
+from mmlib.data.tables import check_choice, dataset_folder
 from mmlib.features.store import open_features, open_rgb
 
 NAME = "flickr8k"
@@ -51,14 +51,14 @@ def load(
     Raises DataError naming the file, the line and the mend: missing file, damaged caption line,
     image without captions, picture or features.
     """
-    folder = data_dir() / NAME if folder is None else folder
+    folder = dataset_folder(NAME, folder)
     ids = read_split(split, folder)
     captions = read_captions(folder)
     images = image_folder(folder)
     for row, name in enumerate(ids, start=1):
         if name not in captions:
-            problem = Problem(split_file(split, folder), row, f"{name} has no captions", GET)
-            raise DataError(problem)
+            path = split_file(split, folder)
+            raise DataError(Problem(path, row, f"{name} has no captions", GET))
     scores, names = _labels(folder / "features" / f"{labels}.npy", ids)
 
     def open_image(row: int) -> Image.Image:
@@ -82,8 +82,8 @@ def _labels(path: Path, ids: tuple[str, ...]) -> tuple[np.ndarray | None, tuple[
     store = open_features(path)
     scores, names = store.rows(ids)[:, 0], tuple(store.meta.get("label_names", ()))
     if len(names) != scores.shape[-1]:
-        what = f"{len(names)} label_names in its notes for {scores.shape[-1]} columns"
-        raise DataError(Problem(path, None, what, "extract the features again"))
+        problem = f"{len(names)} label_names in its notes for {scores.shape[-1]} columns"
+        raise DataError(Problem(path, None, problem, "extract the features again"))
     return scores, names
 
 
@@ -100,8 +100,7 @@ def caption_file(folder: Path) -> Path:
 
 def split_file(split: str, folder: Path) -> Path:
     """The official list of "train", "val" or "test"."""
-    if split not in LISTS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(LISTS)})")
+    check_choice("split", split, LISTS)
     return _first(folder, (f"Flickr8k_text/{LISTS[split]}", LISTS[split]), GET_TEXT)
 
 
@@ -123,8 +122,8 @@ def read_split(split: str, folder: Path) -> tuple[str, ...]:
     for row, line in enumerate(text.splitlines(), start=1):
         name = line.strip()
         if name and row_of.setdefault(name, row) != row:
-            what = f"{name} stands here and in line {row_of[name]}"
-            raise DataError(Problem(path, row, what, GET_TEXT))
+            problem = f"{name} stands here and in line {row_of[name]}"
+            raise DataError(Problem(path, row, problem, GET_TEXT))
     return tuple(row_of)
 
 
@@ -153,8 +152,8 @@ def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, str] | Problem]]
             try:
                 image, caption = parse(raw.decode("utf-8").rstrip("\r\n"))
             except (UnicodeDecodeError, ValueError, csv.Error) as error:
-                what = f"not an image and its caption: {error}"
-                yield row, Problem(path, row, what, "restore the line, or get the file again")
+                problem = f"not an image and its caption: {error}"
+                yield row, Problem(path, row, problem, "restore the line, or get the file again")
                 continue
             if not image.endswith(".jpg.1"):
                 yield row, (image, caption)
@@ -205,11 +204,10 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
         if match is None:
             skipped += bool(line.strip())
             continue
-        image, origin, caption, fraction, yes, no = (part.decode() for part in match.groups())
-        row = (image, origin, int(caption), float(fraction), int(yes), int(no))
-        votes = row[4] + row[5]
-        if votes and abs(row[3] - row[4] / votes) < 1e-3:
-            rows.append(row)
+        image, origin, caption, fraction, yes, no = (text.decode() for text in match.groups())
+        votes = int(yes) + int(no)
+        if votes and abs(float(fraction) - int(yes) / votes) < 1e-3:
+            rows.append((image, origin, int(caption), float(fraction), int(yes), int(no)))
         else:
             skipped += 1
     if not rows:

@@ -1,4 +1,4 @@
-"""Judge what a notebook's run left behind: its results, its claims, its figures' tolerances."""
+"""Check what a notebook's run left behind: its results, its claims, its figures' tolerances."""
 
 import csv
 import json
@@ -23,16 +23,22 @@ def _with(**properties: dict) -> dict[str, Any]:
 
 
 _TEXT, _NUMBER, _ANY = {"type": "string"}, {"type": ["number", "null"]}, dict[str, Any]()
-_SOME = {"type": "array", "minItems": 1}
+_LIST, _DICT = {"type": "array"}, {"type": "object"}
+_SOME = _LIST | {"minItems": 1}
 _CLAIM = _with(
     id=_TEXT, claim=_TEXT, verdict={"enum": [*VERDICTS]}, effect=_NUMBER, low=_NUMBER,
     high=_NUMBER, unit=_TEXT, why=_TEXT,
 )  # fmt: skip
 _FIGURE = _with(figure=_TEXT, value=_ANY, expected=_ANY, tolerance=_ANY, within=_ANY)
+_ENTRY = _with(
+    notebook=_TEXT, executed=_TEXT, out=_TEXT, ok={"type": "boolean"}, seconds=_NUMBER,
+    problems=_LIST, claims=_LIST | {"items": _CLAIM}, checks=_DICT,
+)  # fmt: skip
 FORMS = {
+    "summary.json": _with(mmlib=_TEXT, parameters=_DICT, notebooks=_SOME | {"items": _ENTRY}),
     "results.json": _SOME,
     "claims.json": _SOME | {"items": _CLAIM},
-    "checks.json": _with(comparable={"type": "boolean"}, why=_TEXT, figures={"type": "array"})
+    "checks.json": _with(comparable={"type": "boolean"}, why=_TEXT, figures=_LIST)
     | {
         "if": {"properties": {"comparable": {"const": True}}},
         "then": {"properties": {"figures": _SOME | {"items": _FIGURE}}},
@@ -59,7 +65,7 @@ class NotebookReport:
         return not self.problems
 
 
-def judge(report: NotebookReport) -> None:
+def read_results(report: NotebookReport) -> None:
     """Read the results into `report`, adding a line to its problems for each fault."""
     _read_json(report, "results.json")
     report.claims = _read_json(report, "claims.json") or []
@@ -93,7 +99,7 @@ def _read_json(report: NotebookReport, name: str) -> Any:
 
 
 def form_fault(name: str, content: Any) -> str:
-    """What a result file's content has not that it must have; empty where it is whole."""
+    """The first fault in the content of a file of `FORMS`; empty where it has none."""
     first = next(jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content), None)
     return f"{first.json_path}: {first.message}" if first else ""
 

@@ -1,29 +1,25 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
 import hashlib
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from dataclasses import replace as replaced
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from filelock import FileLock, Timeout
 from matplotlib import rc_context
 
-from mmlib.core import evidence as records
-from mmlib.core import plots
-from mmlib.core.claims import Judged, judge, ledger, parts_table
-from mmlib.core.engine import SECONDS, Resources, as_text, canonical, run_jobs, tidy
+from mmlib.core import evidence, plots, recordings
+from mmlib.core.claims import Assessment, assess, ledger, parts_table
+from mmlib.core.contract import gaps
+from mmlib.core.engine import Resources, as_text, run_jobs, tidy
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir
+from mmlib.core.evidence import Evidence, evidence_dir
 from mmlib.core.experiment import Experiment
 from mmlib.core.forest import forest
-from mmlib.core.jobs import Answer, Job
-from mmlib.core.outline import alike, outline
+from mmlib.core.jobs import Answer, Data, Job, Stage
 from mmlib.core.parallel import connect
 from mmlib.core.paths import data_dir, write_atomic
 from mmlib.core.tables import write_json
@@ -36,266 +32,185 @@ def record(
     seeds: Sequence[int],
     *,
     datasets: Sequence[str] = (),
-    resources: Resources = Resources(),  # noqa: B008  it is frozen
+    resources: Resources = Resources(),
     replace: bool = False,
     folder: Path | None = None,
 ) -> Evidence:
-    """Run a paper's whole grid for these seeds, and write `<folder>/<tier>/<paper>.parquet`.
+    """Run a paper's whole grid for these seeds, and write what no recording has as another one.
 
-    What the file holds of the same code, data and settings is kept, so that seeds can be added
-    later, also on another machine, whose arithmetic gives the same data (`mmlib.core.outline`):
-    the header's `added` then says which seeds are whose, and `mixed` which have systems of several
-    machines. Jobs that are finished are not run again. The file is written at the end, also where
-    that is an error or Ctrl-C.
-    cluster: a Dask scheduler's address; on it stages that measure time have one job at a time.
-    replace: record anew what the file holds of other code, data or settings.
-    Raises DataError for a paper without evidence, a scheduler that does not answer, a file that
-    another recording is writing, or that holds what would have to be replaced, and what loading
-    its data raises.
+    datasets: only these. The recording is written at the end, also where that is an error or
+    Ctrl-C; jobs that are finished are not run again. folder: of all evidence.
+    replace: record these data sets anew; the recordings that have them stay in use until the new
+    one is whole, and are then set aside.
+    Returns all the evidence that there is now. Raises DataError for a paper without evidence, a
+    scheduler that does not answer, a folder in which another recording is made, a damaged recording
+    or one that does not fit the new one, and what loading the data raises.
     """
     experiment = experiment_of(number)
     if resources.cluster:  # found out now, not after the documents are built
         connect(resources.cluster).close()
-    folder = (folder or evidence_dir()) / tier
-    with alone(folder, experiment.paper):
-        study = experiment.load_study(tier, datasets)
-        data = experiment.load_arrays(study, tier)
-        bert = data_dir() / "bert" / "model.safetensors"  # which is read where there is one
-        known = {"bert": _digest(bert)} if tier != "world" and bert.is_file() else {}
-        head = records.header(
-            paper=experiment.paper, tier=tier, method_version=experiment.version,
-            source="",
-            data={name: own.fingerprint for name, own in data.items()},
-            outlines={name: outline(own) for name, own in data.items()},
-            settings={name: asdict(experiment.budget(tier, name)) for name in data},
-            device=resources.device, **known,
-        )  # fmt: skip
+    folder = recordings.folder_of(folder or evidence_dir(), tier, experiment.paper)
+    with alone(folder):
+        old = recordings.headers(folder)
+        recorded = set()
+        if old and not replace:
+            recorded = _current(folder, experiment).jobs
+        data = experiment.load_arrays(experiment.load_study(tier, datasets), tier)
         stages = experiment.stages(tier, data, seeds)
-        old = _old(folder, experiment.paper)
-        kept, lost = _kept(old, head, experiment) if old else (None, [])
-        if lost and not replace:
-            raise DataError(
-                f"{folder / experiment.paper}.parquet holds {'; '.join(lost)}: record them anew "
-                "(--replace), or write elsewhere (--evidence DIR)"
-            )
-        done: list[tuple[Job, Answer]] = []
+        header = _header(experiment, tier, data, stages) | {"device": resources.device}
+        if replace:
+            header["replaces"] = _replaced(old, header)
+        _must_fit(folder, old, header)
+        answers: list[tuple[Job, Answer]] = []
+        whole = False
         try:
             for stage in stages:
-                open_jobs = [job for job in stage.jobs if not _is_kept(job, kept)]
                 run_jobs(
-                    replaced(stage, jobs=open_jobs), data, resources,
-                    on_answer=lambda *both: done.append(both),
+                    replaced(stage, jobs=[job for job in stage.jobs if _key(job) not in recorded]),
+                    data, resources,
+                    on_answer=lambda job, answer: answers.append((job, answer)),
                     label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
                 )  # fmt: skip
+            whole = True
         finally:
-            if done:
-                found = _merged(kept, done, data, head)
-                records.write(folder, experiment.paper, found)
-        if done:
-            return found
-        assert old is not None  # nothing was left to do
-        assert kept is not None
-        found = Evidence(kept.table, counted(kept.table, kept.header))
-        if found.header != old.header or len(found.table) != len(old.table):
-            records.write(folder, experiment.paper, found)
-        return found
+            if answers and (whole or not replace):
+                recordings.write(folder, tidy(*zip(*answers, strict=True), data), header)
+        recordings.set_aside(folder)
+        return recordings.read(folder)
 
 
 @contextmanager
-def alone(folder: Path, paper: str) -> Iterator[None]:
-    """Nobody else writes this record meanwhile: two recordings would each leave out the other."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f".{paper}.lock", timeout=0)
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else records this paper on this tier meanwhile: both would record the same jobs."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=0)
     try:
         with lock:
             yield
     except Timeout:
         raise DataError(
-            f"{folder / paper}.parquet: another recording is writing it; wait for its end, or give "
-            "this one another folder (--evidence)"
+            f"{folder}: another recording is being made there; wait for its end, or give this one "
+            "another folder (--evidence)"
         ) from None
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _key(job: Job) -> tuple[str, str, int]:
+    return job.dataset, job.system["system"], job.seed
 
 
-def _old(folder: Path, paper: str) -> Evidence | None:
-    """The record as it lies there; None where there is none, or none that can be read."""
-    try:
-        return records.read(folder, paper)
-    except DataError as error:
-        if (folder / f"{paper}.parquet").exists():
-            print(f"{error}: it will be replaced", file=sys.stderr)
-        return None
+def _header(
+    experiment: Experiment[Any, Any], tier: str, data: Mapping[str, Data], stages: Sequence[Stage]
+) -> dict[str, Any]:
+    """How the recording is made that would have all jobs of these stages."""
+    keys = [_key(job) for stage in stages for job in stage.jobs]
+    return evidence.header(
+        paper=experiment.paper,
+        tier=tier,
+        method_version=experiment.version,
+        settings={name: asdict(experiment.budget(tier, name)) for name in data},
+        data={name: arrays.fingerprint for name, arrays in data.items()},
+        inputs=inputs_of(experiment, tier),
+        inapplicable={
+            name: sorted(
+                set(experiment.systems(tier, name)).difference(
+                    system for dataset, system, _ in keys if dataset == name
+                )
+            )
+            for name in data
+        },
+    )
 
 
-def _kept(
-    old: Evidence, head: dict[str, Any], experiment: Experiment[Any, Any]
-) -> tuple[Evidence | None, list[str]]:
-    """What is on record of the same code, data, settings and systems, or None, and what is not.
-
-    Data sets that this call leaves alone stay as they are.
-    """
-    if old.header.get("method_version", 1) != head["method_version"]:
-        return None, [f"{', '.join(old.header['data'])} by another version of the method"]
-    same = [
-        name
-        for name in head["data"]
-        if old.header["settings"].get(name) == head["settings"][name]
-        and _same_data(old.header, head, name)
-    ]
-    changed = [name for name in head["data"] if name in old.header["data"] and name not in same]
-    lost = [f"{name} of other data or settings" for name in changed]
-    others = [name for name in old.header["data"] if name not in head["data"]]
-    left_alone = of_datasets(old, others).header
-    for part in ("data", "outlines", "settings"):
-        head[part] = left_alone.get(part, {}) | head[part]
-    kept = of_datasets(old, [*same, *others])
-    rows = kept.table
-    for dataset, system in _changed(old, head["tier"], experiment):
-        if dataset in same:
-            lost.append(f"{system} on {dataset} of other settings")
-            rows = rows[~((rows.dataset == dataset) & (rows.system == system))]
-    return (Evidence(rows, kept.header) if len(rows) else None), lost
+def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
+    """The SHA-256 of each file below the data folder that the tier reads."""
+    hashes = {}
+    for pattern in experiment.inputs(tier):
+        for path in sorted(data_dir().glob(pattern)):
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            hashes[path.relative_to(data_dir()).as_posix()] = digest
+    return hashes
 
 
-def of_datasets(found: Evidence, names: Iterable[str]) -> Evidence:
-    """What is on record of these data sets, as if nothing else had been; see `counted`."""
-    names = set(names)
-
-    def of_names(known: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: own for name, own in known.items() if name in names}
-
-    head = dict(found.header)
-    for part in ("data", "outlines", "settings", "mixed"):
-        if part in head:
-            head[part] = of_names(head[part])
-    for part, of in (("added", "data"), ("rechecked", "seeds")):
-        entries = [{**one, of: of_names(one[of])} for one in head.pop(part, ())]
-        if entries := [one for one in entries if one[of]]:
-            head[part] = entries
-    return Evidence(found.table[found.table.dataset.isin(names)], head)
+def _replaced(old: Sequence[Mapping[str, Any]], new: Mapping[str, Any]) -> dict[str, list[str]]:
+    """File -> its data sets that the new recording replaces: the same, and those of other methods."""
+    files = {
+        header["file"]: [
+            dataset
+            for dataset in header["jobs"]
+            if dataset in new["data"] or header["method_version"] != new["method_version"]
+        ]
+        for header in old
+    }
+    return {file: datasets for file, datasets in files.items() if datasets}
 
 
-def _same_data(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
-    """Whether a data set is what it was, perhaps computed on another machine."""
-    if old["data"].get(name) == new["data"][name]:
-        return True
-    outlines = old.get("outlines", {})
-    return name in outlines and alike(outlines[name], new["outlines"][name])
+def _must_fit(folder: Path, old: Sequence[Mapping[str, Any]], new: Mapping[str, Any]) -> None:
+    """Raises DataError for a recording that stays in use and that the new one would contradict."""
+    for header in old:
+        replaced_sets = new.get("replaces", {}).get(header["file"], ())
+        stays = recordings.restricted(
+            header, [name for name in header["jobs"] if name not in replaced_sets]
+        )
+        if stays["jobs"] and (what := recordings.disagreement(stays, new)):
+            raise DataError(
+                f"{folder / header['file']} differs from what would be recorded now in {what}: "
+                "record anew (--replace), or elsewhere (--evidence DIR)"
+            )
 
 
-def _changed(found: Evidence, tier: str, experiment: Experiment[Any, Any]) -> list[tuple[str, str]]:
-    """(data set, system) for those on record that are no longer what they were."""
-    now = {dataset: experiment.systems(tier, dataset) for dataset in found.datasets}
-    return [
-        (dataset, system)
-        for (dataset, system), columns in found.columns().items()
-        if columns != as_text(now[dataset].get(system, {}))
-    ]
-
-
-def _is_kept(job: Job, kept: Evidence | None) -> bool:
-    return kept is not None and kept.has_job(job.dataset, job.system["system"], job.seed)
-
-
-def _merged(
-    kept: Evidence | None, done: list[tuple[Job, Answer]], data: Any, head: dict[str, Any]
-) -> Evidence:
-    jobs, answers = zip(*done, strict=True)
-    table = tidy(jobs, answers, data)
-    if kept is not None:
-        table = canonical(pd.concat([kept.table.astype(object), table.astype(object)]))
-        head = _with_origins(head, kept, jobs)
-    return Evidence(table, counted(table, head))
-
-
-def counted(table: pd.DataFrame, head: Mapping[str, Any]) -> dict[str, Any]:
-    """The header with the table's seeds and seconds."""
-    seconds = table.value[table.metric == SECONDS].astype(float).sum()
-    return {**head, "cpu_seconds": round(seconds), "seeds": Evidence(table, head).seeds}
-
-
-def _with_origins(here: dict[str, Any], kept: Evidence, jobs: Sequence[Job]) -> dict[str, Any]:
-    """The header of a record that was begun elsewhere, perhaps, and goes on here.
-
-    The machine that began it stands at the top, others with their data and seeds in `added`: a
-    figure is held to the seeds of its like. A seed of which this machine makes some systems and
-    others have made some stands in `mixed`, and is nobody's.
-    """
-    begun: Mapping[str, Any] = kept.header
-    origin = ("commit", "versions", "python", "machine", "device")
-    begun = {"device": "cpu", **begun}  # older records do not say; none of them had a GPU
-    names = dict.fromkeys(job.dataset for job in jobs)
-    data, seeds = {name: here["data"][name] for name in names}, {job.seed for job in jobs}
-    added = [dict(one) for one in begun.get("added", ())]
-
-    def is_ours(one: Mapping[str, Any]) -> bool:
-        return (
-            all(one[name] == here[name] for name in ("machine", "versions"))
-            and one.get("device", "cpu") == here["device"]
-            and all(one["data"].get(name, data[name]) == data[name] for name in data)
-        )  # fmt: skip
-
-    known = set(kept.table[["dataset", "seed"]].itertuples(index=False, name=None))
-
-    def others(pairs: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Data sets and seeds of which another machine has made systems."""
-        made = {p: records.recorded_by(begun, *p) for p in pairs if p[1] != NO_SEED and p in known}
-        return {pair for pair, one in made.items() if not (one and is_ours(one))}
-
-    def goes_on(one: Mapping[str, Any]) -> bool:
-        """Whether these jobs fit into an entry without its naming what others have made."""
-        every = product({**one["data"], **data}, seeds.union(one["seeds"]))
-        return is_ours(one) and others(every) <= others(product(data, seeds))
-
-    # What this machine is named for: all of its entry, or as the first one what it did now.
-    named: Iterable[tuple[str, int]] = ((j.dataset, j.seed) for j in jobs)
-    top = here if is_ours(begun) else {name: begun[name] for name in origin}
-    if top is not here:
-        own = next(filter(goes_on, added), None)
-        if not own:
-            own = {**{name: here[name] for name in origin}, "data": {}, "seeds": []}
-            added.append(own)
-        own |= {"data": own["data"] | data, "seeds": sorted(seeds.union(own["seeds"]))}
-        named = product(own["data"], own["seeds"])
-    mixed = {name: set(own_seeds) for name, own_seeds in begun.get("mixed", {}).items()}
-    for name, seed in others(named):
-        mixed.setdefault(name, set()).add(seed)
-    merged = {**here, **top, "data": here["data"] | begun["data"]}
-    merged |= {"added": added} if added else {}
-    merged |= {"rechecked": begun["rechecked"]} if "rechecked" in begun else {}  # `ci/recheck.py`
-    return merged | ({"mixed": {k: sorted(v) for k, v in mixed.items()}} if mixed else {})
-
-
-def judge_paper(number: str, tier: str) -> list[Judged]:
-    """Every claim of a paper, judged from its evidence alone. Raises DataError, see `read`."""
-    return _judged(number, read(number, tier))
-
-
-def _judged(number: str, found: Evidence) -> list[Judged]:
-    return [judge(claim, found, found.seeds) for claim in experiment_of(number).claims]
+# --- Reading it ----------------------------------------------------------------------------------
 
 
 def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
-    """A paper's evidence. Raises DataError where there is none, and where code, settings or the
-    columns of a system have changed since.
+    """A paper's evidence. Raises DataError where there is none, where a recording is damaged, and
+    where the method, the settings or the columns of a system have changed since.
     """
     experiment = experiment_of(number)
-    found = records.read((folder or evidence_dir()) / tier, experiment.paper, experiment.version)
-    must_be_current(found, tier, experiment)
+    return _current(
+        recordings.folder_of(folder or evidence_dir(), tier, experiment.paper), experiment
+    )
+
+
+def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
+    """The evidence of a folder. Raises DataError where it is not what would be recorded now."""
+    found = recordings.read(folder)
+    tier, version = found.header["tier"], found.header["method_version"]
+    anew = "record anew (--replace)"
+    if version != experiment.version:
+        raise DataError(
+            f"{folder}: was recorded by version {version} of the method, and this is version "
+            f"{experiment.version}; {anew}"
+        )
+    for dataset, settings in found.header["settings"].items():
+        if settings != asdict(experiment.budget(tier, dataset)):
+            raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
+    now = {dataset: experiment.systems(tier, dataset) for dataset in found.datasets}
+    for (dataset, system), columns in found.columns().items():
+        if columns != as_text(now[dataset].get(system, {})):
+            raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
     return found
 
 
-def must_be_current(found: Evidence, tier: str, experiment: Experiment[Any, Any]) -> None:
-    """Raises DataError where settings, or the columns of a system, are not those of a record."""
-    for name, settings in found.header["settings"].items():
-        if settings != asdict(experiment.budget(tier, name)):
-            raise DataError(f"evidence of {tier}, {name}: its settings have changed; record anew")
-    for dataset, system in _changed(found, tier, experiment):
-        raise DataError(f"evidence of {tier}, {dataset}: {system} has changed; record anew")
+def incomplete(found: Evidence, experiment: Experiment[Any, Any]) -> list[str]:
+    """What a complete record of the tier would have and this one lacks, in sentences."""
+    tier = found.header["tier"]
+    names = [*experiment.datasets(tier), *found.datasets]
+    inapplicable: dict[str, set[str]] = {}
+    for header in found.recordings:
+        for dataset, systems in header["inapplicable"].items():
+            inapplicable[dataset] = inapplicable.get(dataset, set(systems)).intersection(systems)
+    grid = {name: list(experiment.systems(tier, name)) for name in names}
+    return list(gaps(found.jobs, grid, inapplicable))
+
+
+def assess_paper(number: str, tier: str) -> list[Assessment]:
+    """Every claim of a paper, assessed from its evidence alone. Raises DataError, see `read`."""
+    return _assess(number, read(number, tier))
+
+
+def _assess(number: str, found: Evidence) -> list[Assessment]:
+    return [assess(claim, found, found.seeds) for claim in experiment_of(number).claims]
 
 
 ONE_SEED = "one seed, so the intervals tell nothing of what another training would give"
@@ -305,20 +220,24 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     """Write every table, figure and verdict of a paper's evidence into `out`; the ledger as text.
 
     Nothing is trained and no data is loaded. `out` gets verdicts.json, a CSV file a table and a
-    PNG file a figure.
+    PNG file a figure. What the evidence lacks is the first thing that the text and verdicts.json
+    say.
     """
-    found = read(number, tier, folder)
-    judged = _judged(number, found)
+    found, experiment = read(number, tier, folder), experiment_of(number)
+    lacking = incomplete(found, experiment)
+    assessed = _assess(number, found)
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
-        tables = dict(experiment_of(number).tables(found))
-        figures = {**experiment_of(number).figures(found), "claims": forest(judged)}
+        tables = dict(experiment.tables(found))
+        figures = {**experiment.figures(found), "claims": forest(assessed)}
         for name, figure in figures.items():
             plots.write(figure, out / f"{name}.png")
-    tables |= {"ledger": ledger(judged).set_index("id"), "parts": parts_table(judged)}
+    tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", table.to_csv)
-    write_json(out / "verdicts.json", [one.record() for one in judged])
-    shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]]
+    records = [assessment.record() for assessment in assessed]
+    write_json(out / "verdicts.json", {"incomplete": lacking, "claims": records})
+    shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()
     seeds = f"{len(found.seeds)} seeds" if len(found.seeds) > 1 else ONE_SEED
-    return f"{shown.to_string()}\n\n{seeds}; all of it is in {out}"
+    warning = "".join(f"INCOMPLETE: {sentence}\n" for sentence in lacking)
+    return f"{warning}{shown}\n\n{seeds}; all of it is in {out}"

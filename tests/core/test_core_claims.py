@@ -16,21 +16,23 @@ from mmlib.core.claims import (
     DECIDED,
     RULE,
     Claim,
-    Effect,
-    correlation,
-    crossed,
-    difference,
-    judge,
+    assess,
     ledger,
-    over_seeds,
     parts_table,
-    pool,
     power,
-    slope,
     stability,
     verdict,
 )
-from mmlib.core.effects import Interval
+from mmlib.core.effects import (
+    Effect,
+    Interval,
+    correlation,
+    crossed,
+    difference,
+    over_seeds,
+    pool,
+    slope,
+)
 from mmlib.core.forest import COLOURS, forest
 
 NORMAL = stats.norm.ppf(0.975)
@@ -62,7 +64,7 @@ def claim_of(effects, smallest=1.0, **more):
 
 
 def given(parts, **more):
-    return judge(claim_of(lambda evidence, seeds: parts, **more), None, range(4))
+    return assess(claim_of(lambda evidence, seeds: parts, **more), None, range(4))
 
 
 # --- Effects ---------------------------------------------------------------------------------
@@ -339,11 +341,11 @@ def test_a_baseline_that_learnt_nothing_tests_no_claim():
 
     better = {0: 70.0, 1: 71.0, 2: 72.0, 3: 70.5}
     claim = claim_of(effects)
-    idle = judge(claim, {"A": better, "B": {0: 50.0, 1: 51.0, 2: 49.0, 3: 50.2}}, range(4))
+    idle = assess(claim, {"A": better, "B": {0: 50.0, 1: 51.0, 2: 49.0, 3: 50.2}}, range(4))
     assert (idle.verdict, idle.detectable, idle.seeds_needed) == ("not tested", None, None)
     assert "learnt nothing" in idle.why
     learnt = {"A": better, "B": {0: 60.0, 1: 60.5, 2: 61.0, 3: 60.2}}
-    assert judge(claim, learnt, range(4)).verdict == "supported"
+    assert assess(claim, learnt, range(4)).verdict == "supported"
     assert given({}).verdict == "not tested"
 
 
@@ -436,7 +438,7 @@ def test_the_more_seeds_the_more_is_decided():
 
 def test_one_seed_does_not_tell_how_many_are_needed():
     claim = claim_of(lambda evidence, seeds: {"a": Effect(0, 1.0, 30)})
-    one = judge(claim, None, [0])
+    one = assess(claim, None, [0])
     assert (one.verdict, one.seeds_needed) == ("undecided", None)
     assert one.why == "one seed does not tell how much seeds differ"
 
@@ -461,7 +463,7 @@ def test_a_clear_claim_is_stable_and_a_borderline_one_is_not():
     clear, _ = by_seed(50 + noise)
     assert stability(clear, None, range(20), draws=200) == 0
     border, _ = by_seed(stats.t.ppf(0.975, 19) + 0.01 + noise)
-    assert judge(border, None, range(20)).verdict == "supported"
+    assert assess(border, None, range(20)).verdict == "supported"
     share = stability(border, None, range(20), draws=200)
     assert 0.3 < share < 1
     assert share == stability(border, None, range(20), draws=200)
@@ -474,8 +476,8 @@ def test_few_seeds_are_halved_in_every_way_once():
     share = stability(claim, None, list(values))
     halves = list(combinations(values, 3))
     assert calls == [tuple(values), *halves]
-    whole = judge(claim, None, list(values)).verdict
-    expected = np.mean([judge(claim, None, half).verdict != whole for half in halves])
+    whole = assess(claim, None, list(values)).verdict
+    expected = np.mean([assess(claim, None, half).verdict != whole for half in halves])
     assert 0 < share == pytest.approx(expected)
     assert np.isnan(stability(claim, None, [3, 5, 8]))
 

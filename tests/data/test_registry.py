@@ -26,7 +26,7 @@ def test_records_are_complete(item):
     assert re.match("https?://", item.source)
     assert all((item.feeds, item.licence, item.citation, item.size, item.layout))
     for remote in item.remotes:
-        assert remote.keys() <= {"urls", "path", "archive", "inner", "sha256", "bytes"}
+        assert remote.keys() <= {"urls", "path", "archive", "inner", "sha256"}
         assert all(re.match("https?://[a-z.]+/", url) for url in remote["urls"])
         assert remote.get("archive") or remote["path"] != "."
         assert not remote["path"].startswith(("/", ".."))
@@ -70,7 +70,7 @@ def served(tmp_path, monkeypatch):
             size="x", layout=["labels.csv|captions.csv", "Images/*.jpg"],
             remotes=[
                 {"urls": [f"{address}/gone.csv", f"{address}/labels.csv"], "path": "labels.csv",
-                 "sha256": hashlib.sha256(b"a,b\n").hexdigest(), "bytes": 4},
+                 "sha256": hashlib.sha256(b"a,b\n").hexdigest()},
                 {"urls": [f"{address}/images.zip"], "path": "Images", "archive": True,
                  "inner": "Flicker8k_Dataset"},
             ],

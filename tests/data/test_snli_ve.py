@@ -7,7 +7,6 @@ from test_judgments import TEST, write
 
 from mmlib.core.errors import DataError
 from mmlib.data import snli_ve
-from mmlib.suite import check as checks
 from mmlib.suite.check import check
 
 
@@ -112,7 +111,7 @@ def test_photographs_are_known_by_their_number():
 
 def test_check_counts_and_tells_what_the_splits_share(folder, monkeypatch):
     monkeypatch.setenv("MMLIB_DATA", str(folder.parent))
-    monkeypatch.setattr(checks, "SNLI_VE_ROWS", {"train": 3, "dev": 1, "test": 2})
+    monkeypatch.setattr(snli_ve, "SPLITS", {"train": 3, "dev": 1, "test": 2})
     report = check("snli_ve")
     assert report.problems == []
     assert report.counts == [
@@ -130,7 +129,7 @@ def test_check_counts_and_tells_what_the_splits_share(folder, monkeypatch):
 
 
 def test_check_names_bad_lines_and_wrong_counts(folder, monkeypatch):
-    monkeypatch.setattr(checks, "SNLI_VE_ROWS", {"train": 4, "dev": 1, "test": 2})
+    monkeypatch.setattr(snli_ve, "SPLITS", {"train": 4, "dev": 1, "test": 2})
     (folder / "snli_ve_dev.jsonl").write_text("{\n")
     (folder / "snli_ve_test.jsonl").unlink()
     found = [str(problem) for problem in check("snli_ve", folder).problems]

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from mmlib.core.errors import DataError
 from mmlib.features import backbones, extraction
 from mmlib.features.backbones import extract, feature_name, load_backbone
+from mmlib.features.extraction import Extraction
 from mmlib.features.store import open_features, open_rgb
 
 # Networks
@@ -138,9 +139,12 @@ def files(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-def run(pictures, folder, **settings):
+def run(pictures, folder, regions="grid", **settings):
     settings = {"weights": "random", "batch": 3, **settings}
-    return extract(pictures, folder / "f.npy", labels=folder / "labels.npy", **settings)
+    labels = folder / "labels.npy"
+    return extract(
+        Extraction(pictures, folder / "f.npy", **settings), regions=regions, labels=labels
+    )  # fmt: skip
 
 
 def break_off(pictures, folder, monkeypatch, batches, **settings):
@@ -291,8 +295,7 @@ def test_file_names():
 
 
 def test_a_real_backbone_end_to_end(tmp_path, pictures):
-    features = extract(
-        pictures[:3], tmp_path / "f.npy", backbone="resnet50", weights="random", regions="global"
-    )
+    three = Extraction(pictures[:3], tmp_path / "f.npy", weights="random")
+    features = extract(three, backbone="resnet50", regions="global")
     assert features.array.shape == (3, 2048)
     assert len(np.unique(features.rows([pictures[0][0], pictures[1][0]]), axis=0)) == 2

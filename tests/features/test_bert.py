@@ -305,7 +305,7 @@ def test_a_cut_phrase_keeps_sep_last(folder):
 
 def test_no_phrases_and_no_room(folder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    assert tokenize_phrases(tokenizer, [], 6)[0].shape == (0, 0)
+    assert _pieces(tokenizer, [], 6) == []
     with pytest.raises(ValueError, match="no room for a word"):
         tokenize_phrases(tokenizer, ["dog"], 0)
 
@@ -314,56 +314,48 @@ def test_no_phrases_and_no_room(folder):
 
 
 @pytest.mark.parametrize("tuning", ["frozen", "ptuning"])
-def test_embed_all_is_the_mean_state_of_each_text_alone(folder, tuning, capsys):
-    made = BertEncoder.from_pretrained(folder, tuning, prefix=3)
-    vectors = made.embed_all(TEXTS, batch=2)
-    assert (vectors.dtype, vectors.shape) == (np.float32, (6, 32))
-    assert made.training  # as it was found, though dropout was off on the way
-    made.eval()
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        ids, mask = tokenize_phrases(made.tokenizer, [text], 18)
+def test_states_of_many_texts_are_those_of_each_alone(folder, tuning, capsys):
+    encoder = BertEncoder.from_pretrained(folder, tuning, prefix=3)
+    states, lengths = encoder.token_states_all(TEXTS, batch=2)
+    assert (states.dtype, states.shape) == (np.float16, (6, 11, 32))
+    assert lengths.tolist() == [4, 4, 3, 11, 2, 4]
+    assert encoder.training  # as before, though dropout was off on the way
+    encoder.eval()
+    for text, row, length in zip(TEXTS, states, lengths, strict=True):
+        ids, mask = tokenize_phrases(encoder.tokenizer, [text], 18)
         with torch.no_grad():
-            np.testing.assert_allclose(made.pool(made(ids, mask), mask)[0], vector, atol=1e-5)
-    np.testing.assert_allclose(made.embed_all(TEXTS[::-1], batch=5)[::-1], vectors, atol=1e-5)
+            alone = encoder(ids, mask)[0].numpy()
+        np.testing.assert_allclose(row[:length], alone, atol=2e-3)
+        assert not row[length:].any()
+    turned, _ = encoder.token_states_all(TEXTS[::-1], batch=5)
+    np.testing.assert_allclose(turned[::-1], states, atol=2e-3)
     assert capsys.readouterr() == ("", "")
 
 
-def test_embed_all_shows_progress_and_cuts(folder, capsys):
-    made = BertEncoder.from_pretrained(folder, "frozen")
-    cut = made.embed_all(["a dog runs", "a cat"], max_tokens=4, device="cpu", progress="phrases")
+def test_many_texts_show_progress_and_are_cut(folder, capsys):
+    encoder = BertEncoder.from_pretrained(folder, "frozen")
+    cut, lengths = encoder.token_states_all(["a dog runs", "cat"], max_tokens=4, progress="phrases")
     assert "phrases: 100%" in capsys.readouterr().err
-    np.testing.assert_allclose(cut[0], made.embed_all(["a dog"])[0], atol=1e-5)
-    assert made.embed_all([]).shape == (0, 32)
-    made.embed_all(["dog " * 50])  # longer than BERT's positions: cut, not refused
+    assert lengths.tolist() == [4, 3]
+    np.testing.assert_allclose(cut[0], encoder.token_states_all(["a dog"])[0][0], atol=2e-3)
+    assert encoder.token_states_all([])[0].shape == (0, 0, 32)
+    assert encoder.token_states_all(["dog " * 50])[1] == 20  # BERT's positions: cut, not refused
 
 
 def test_texts_of_like_length_share_a_batch(folder):
-    made = BertEncoder.from_pretrained(folder, "frozen")
+    encoder = BertEncoder.from_pretrained(folder, "frozen")
     shapes = []
-    made.bert.register_forward_pre_hook(
+    encoder.bert.register_forward_pre_hook(
         lambda _, __, inputs: shapes.append(tuple(inputs["input_ids"].shape)), with_kwargs=True
     )
-    made.embed_all(["dog", "a big red dog", "cat", "a big red cat", "red"], batch=2)
+    texts = ["dog", "a big red dog", "cat", "a big red cat", "red"]
+    encoder.token_states_all(texts, batch=2)
     assert shapes == [(2, 6), (2, 3), (1, 3)]
-
-
-def test_token_states_all(folder):
-    made = BertEncoder.from_pretrained(folder, "frozen")
-    states, lengths = made.token_states_all(TEXTS, max_tokens=6, batch=4)
-    assert (states.dtype, states.shape) == (np.float16, (6, 6, 32))
-    assert lengths.tolist() == [4, 4, 3, 6, 2, 4]
-    means = [
-        row[:length].astype(np.float32).mean(axis=0)
-        for row, length in zip(states, lengths, strict=True)
-    ]
-    np.testing.assert_allclose(means, made.embed_all(TEXTS, max_tokens=6), atol=2e-3)
-    assert all(not row[length:].any() for row, length in zip(states, lengths, strict=True))
-    assert made.token_states_all([])[0].shape == (0, 0, 32)
 
 
 def test_texts_need_a_tokenizer():
     with pytest.raises(ValueError, match="has no tokenizer"):
-        encoder("frozen").embed_all(["dog"])
+        encoder("frozen").token_states_all(["dog"])
 
 
 # Reading -----------------------------------------------------------------------------------------
@@ -531,7 +523,8 @@ def test_minilm_is_the_plain_loop_over_its_file(minilm):
 def test_minilm_knows_which_phrases_mean_the_same(minilm):
     made = BertEncoder.from_pretrained(minilm, "frozen")
     phrases = ["a puppy is running", "red umbrella", "the young dog runs", "a crimson parasol"]
-    vectors = made.embed_all(phrases)
+    states, lengths = made.token_states_all(phrases)
+    vectors = states.astype(np.float32).sum(axis=1) / lengths[:, None]
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     likeness = vectors @ vectors.T - 2 * np.eye(4)
     assert likeness.argmax(axis=1).tolist() == [2, 3, 0, 1]

@@ -16,6 +16,7 @@ from torchvision.ops import FrozenBatchNorm2d, box_iou
 
 from mmlib.core.errors import DataError
 from mmlib.features import extraction, regions
+from mmlib.features.extraction import Extraction
 from mmlib.features.regions import COUNT, Detector, extract, load_detector
 from mmlib.features.store import open_features
 
@@ -209,9 +210,9 @@ def pictures(tmp_path):
     return [(path.name, path) for path in sorted(folder.iterdir())]
 
 
-def run(pictures, folder, **settings):
-    settings = {"weights": "random", "batch": 2, "side": SIDE, **settings}
-    return extract(pictures, folder / "own_ims.npy", **settings)
+def run(pictures, folder, side=SIDE, **settings):
+    settings = {"weights": "random", "batch": 2, "dtype": "float32", **settings}
+    return extract(Extraction(pictures, folder / "own_ims.npy", **settings), side)
 
 
 def files(folder):
@@ -317,7 +318,7 @@ def test_other_settings_are_refused(tmp_path, tiny, pictures, change):
 
 def test_names_and_damaged_pictures(tmp_path, tiny, pictures):
     with pytest.raises(DataError, match=r"must be named NAME_ims\.npy"):
-        extract(pictures, tmp_path / "own.npy", weights="random")
+        extract(Extraction(pictures, tmp_path / "own.npy", weights="random"))
     pictures[2][1].write_bytes(b"?")
     with pytest.raises(DataError, match=r"02\.jpg: cannot be decoded.*--skip-bad"):
         run(pictures, tmp_path / "out")

@@ -16,6 +16,7 @@ import scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmlib.papers.cora.data.gold_graphs import gold_graph
 from mmlib.scenegraph import (
     Graphs,
     attributes,
@@ -38,7 +39,6 @@ from mmlib.scenegraph.rules import _Reader
 from mmlib.scenegraph.score import compare, items, without
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
-from mmlib.world.wording import gold_graph
 
 HAND = Path(__file__).parent / "caption_graphs.json"
 

@@ -146,7 +146,7 @@ def test_folder_that_is_not_there(tmp_path):
 
 
 def write_clue(folder, monkeypatch):
-    monkeypatch.setattr(checks, "CLUE_ROWS", {"train": 2, "test": 1})
+    monkeypatch.setattr(clue, "SPLITS", {"train": 2, "test": 1})
     header = ",".join(clue.COLUMNS)
     row = '{},5,"a dog, running",https://x.org/{}.jpg,1,0,0,1,0,0,0,0,0,0,False'
     (folder / "conceptual_train_dis.csv").write_text(
@@ -178,7 +178,7 @@ def test_clue(tmp_path, monkeypatch):
 
 
 def test_cite(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "CITE_ROWS", 2)
+    monkeypatch.setattr(cite, "ROWS", 2)
     rows = [
         "0|0||span|True|True|False|False|False|False|False||1.png|7|Heat the oven.|Heat",
         "1|1|False|span|True|True|False|False|False|False|True|True|1.png|8|Heat the oven.|Heat",
@@ -195,7 +195,7 @@ def test_cite(tmp_path, monkeypatch):
 
 
 def test_sick(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "SICK_SETS", {"TRAIN": 1, "TEST": 1})
+    monkeypatch.setattr(sick, "SETS", {"TRAIN": 1, "TEST": 1})
     row = (
         "{}\tA dog runs\tA dog moves\tENTAILMENT\t{}\tA_entails_B\tB_neutral_A\t"
         'A "dog runs .\tA dog .\tFLICKR\tFLICKR\t{}'

@@ -32,7 +32,7 @@ def test_the_readme_is_short():
 
 def test_the_pictures_have_the_size_of_pictures_for_a_page():
     pictures = list((ROOT / "docs" / "pictures").glob("*.png"))
-    assert {p.name for p in pictures} == {"world.png"}
+    assert {p.name for p in pictures} == {"world.png", "layers.png"}
     assert all(p.stat().st_size < 200_000 for p in pictures)
 
 
@@ -242,7 +242,7 @@ def test_files_and_functions_named_are_there(page):
 
 def test_wrong_names_are_found(tmp_path):
     page = tmp_path / "page.md"
-    good = "`ci/ledger.py` `plots.save` `mmlib.core.plots` `claims.judge(effect)` `links.py`"
+    good = "`ci/ledger.py` `plots.save` `mmlib.core.plots` `claims.assess(effect)` `links.py`"
     page.write_text(f"{good} `ci/none.py` `plots.none` `mmlib.none` `mmlib.core.plots.none`\n")
     assert name_faults(page) == [
         "ci/none.py",

@@ -14,8 +14,9 @@ from PIL import Image
 
 from mmlib.world import drawing
 from mmlib.world.drawing import draw
+from mmlib.world.habits import ABLE, PATTERNED
 from mmlib.world.pen import Pen, mix, pattern_tile, shade, smooth
-from mmlib.world.scenes import ABLE, PATTERNED, sample_scene
+from mmlib.world.scenes import sample_scene
 from mmlib.world.schema import (
     ACTIONS,
     COLOURS,

@@ -19,7 +19,7 @@ ALPHAS = tuple(10.0 ** (power / 2) for power in range(-6, 5))  # of the ridge
 MOST_LABELS = 20  # K of Object Detection
 
 
-def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """The metrics of a baseline on every test document, by the name in its column "baseline"."""
     started = time.process_time()
     test = arrays.splits["test"]

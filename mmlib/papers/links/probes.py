@@ -16,7 +16,7 @@ from mmlib.papers.links.systems import SYSTEMS, Settings
 REPEATS, WARM_UP = 40, 3  # steps that are timed, and steps before them
 
 
-def describe_documents(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def describe_documents(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """The predictors of `difficulty_predictors`, a value a test document."""
     columns = difficulty_predictors(arrays)
     return Answer({"test": {name: columns[name].to_numpy() for name in columns}})
@@ -42,7 +42,7 @@ def difficulty_predictors(arrays: Arrays, components: int = 20) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def time_steps(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def time_steps(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Milliseconds of training steps of DC and AP on one batch, the two taking turns."""
     settings, device = Settings(**job.settings), run.device
     model = LinkModel(torch.tensor(arrays.words), arrays.features.shape[1], settings).to(device)

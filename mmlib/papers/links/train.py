@@ -22,7 +22,7 @@ from mmlib.papers.links.systems import Negatives, Settings, System
 DEV_DRAWS = 100  # NoStruct's random pairs a document in the dev loss
 
 
-def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[LinkModel, History]:  # noqa: B008
+def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[LinkModel, History]:
     """Train one system on one corpus. Returns the model and the history.
 
     Under the cosine schedule the model is that of the last epoch: the rate has come to 0, and
@@ -91,7 +91,7 @@ def dev_evaluation(
     return evaluate_dev
 
 
-def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train, and score every test document.
 
     Documents without labels are scored by their sealed key where there is one: nothing before

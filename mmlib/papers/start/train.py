@@ -37,7 +37,7 @@ def train(
     arrays: Arrays,
     settings: Settings,
     seed: int,
-    run: Run = Run(),  # noqa: B008  it is frozen
+    run: Run = Run(),
     architecture: type[Search] = Search,
 ) -> tuple[Search, History]:
     """A model trained from a seed, and its history, one entry an epoch."""
@@ -70,7 +70,7 @@ def score(model: Search, arrays: Arrays, device: str = "cpu") -> dict[str, np.nd
     return values
 
 
-def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train, if the job's system is trained, and score every test caption."""
     started = time.process_time()
     settings = Settings(**job.settings)
@@ -80,7 +80,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # no
     return Answer({"test": values}, history, time.process_time() - started)
 
 
-def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:  # noqa: B008
+def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Of each test caption: how many words and marks it has, and whether it is of a place."""
     started = time.process_time()
     test = arrays.splits["test"]
