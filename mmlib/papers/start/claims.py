@@ -42,14 +42,14 @@ def _short(evidence: Evidence, seeds: Sequence[int]) -> Effects:
     return {"short − long": crossed(gaps, range(gaps.shape[1]))}
 
 
-def recall_at(setting: str, evidence: Evidence, seeds: Sequence[int]) -> Effect:
+def setting_recall(setting: str, evidence: Evidence, seeds: Sequence[int]) -> Effect:
     """R@10 of the captions of a setting's pictures."""
     [fits] = evidence.values("world", CAPTIONS, setting, [0]) == 1
     return crossed(hits(evidence, seeds)[:, fits], evidence.clusters("world")[fits])
 
 
 def _places(evidence: Evidence, seeds: Sequence[int]) -> Effects:
-    beach, desert = (recall_at(setting, evidence, seeds) for setting in PLACES)
+    beach, desert = (setting_recall(setting, evidence, seeds) for setting in PLACES)
     return {"beach − desert": difference(beach, desert)}
 
 

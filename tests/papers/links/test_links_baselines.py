@@ -217,7 +217,7 @@ def corpus():
         return tuple(
             Document(
                 f"coco-{split}-r{d}-c00{d}-{d}", text, (str(d), str(d + 3)),
-                (0,) + (-1,) * (len(text) - 1), (-1, -1),
+                ((0, 0),),
             )
             for d, text in enumerate(texts)
         )  # fmt: skip
@@ -269,7 +269,11 @@ def write(corpus, folder, known):
 
     docs = {
         split: [
-            [pairs(d.images, d.image_labels), pairs(d.sentences, d.sentence_labels), d.id]
+            [
+                pairs(d.images, [-1] * len(d.images)),
+                pairs(d.sentences, [dict(d.links).get(i, -1) for i in range(len(d.sentences))]),
+                d.id,
+            ]
             for d in corpus.split(split)
         ]
         for split in SPLITS
@@ -311,8 +315,7 @@ def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     with pytest.raises(DataError, match="coco and mscoco are both the documents 'coco'"):
         data.load_study("paper", ["organic"])
     short = study.corpora["organic"].test[0]
-    labels = short.sentence_labels[:1]
-    one = replace(short, sentences=("a dog " * 30,), sentence_labels=labels)
+    one = replace(short, sentences=("a dog " * 30,))
     organic = replace(study.corpora["organic"], test=(one,))
     for long in (organic, replace(study.unlabelled, test=(one,))):  # §5: 50 words, not 20
         assert data.prepare(long, budget("paper", long.name)).lengths.max() == 50

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from statsmodels.api import OLS, add_constant
 
-from mmlib.core.claims import DECIDED, judge, ledger
+from mmlib.core.claims import DECIDED, assess, ledger
 from mmlib.core.engine import canonical
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.papers.links import tables as tables_of
@@ -93,7 +93,7 @@ def usual():
 
 
 def verdict(name, evidence):
-    return judge(CLAIM[name], evidence, evidence.seeds)
+    return assess(CLAIM[name], evidence, evidence.seeds)
 
 
 @pytest.mark.parametrize("name", CLAIM)
@@ -250,7 +250,7 @@ def test_agreement_of_systems_and_of_halves_of_the_seeds(usual):
 @pytest.mark.parametrize("sets", [("coco",), ("story",)])
 def test_a_single_data_set_can_be_judged(sets):
     evidence = planted(sets=sets, metrics=METRICS)
-    found = [judge(claim, evidence, evidence.seeds) for claim in CLAIMS]
+    found = [assess(claim, evidence, evidence.seeds) for claim in CLAIMS]
     assert len(ledger(found)) == 12
     tables, made = EXPERIMENT.tables(evidence), EXPERIMENT.figures(evidence)
     assert f"results_{sets[0]}" in tables

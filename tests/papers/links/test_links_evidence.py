@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mmlib.core.claims import DECIDED, judge, stability
+from mmlib.core.claims import DECIDED, assess, stability
 from mmlib.core.evidence import evidence_dir
 from mmlib.papers.links import train
 from mmlib.papers.links.claims import CLAIMS
@@ -24,7 +24,7 @@ def judged():
         patch.setattr(train, "train", lambda *arguments, **more: pytest.fail("it trains"))
         started = time.process_time()
         evidence = record.read("04", "world")
-        found = [judge(claim, evidence, evidence.seeds) for claim in CLAIMS]
+        found = [assess(claim, evidence, evidence.seeds) for claim in CLAIMS]
         yield evidence, found, time.process_time() - started
 
 

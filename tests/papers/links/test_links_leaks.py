@@ -14,8 +14,7 @@ def document(id, images, sources, links=None):
         id=id,
         sentences=tuple(f"A {source}, in {id}." for source in sources),
         images=tuple(images),
-        sentence_labels=tuple(labels),
-        image_labels=(-1,) * len(images),
+        links=tuple((i, j) for i, j in enumerate(labels) if j >= 0),
     )
 
 

@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mmlib.papers.links.data.documents import unlabelled
-from mmlib.papers.links.data.paper import read_corpus
+from mmlib.papers.links.data.paper import links_of_labels, read_corpus
 
 DOCS = {
     "train": [
@@ -57,7 +59,7 @@ def test_null_labels_say_that_nobody_knows(folder):
         ]
         for split, documents in DOCS.items()
     }
-    assert read_corpus(folder(docs)).train == tuple(map(unlabelled, known))
+    assert read_corpus(folder(docs)).train == tuple(replace(d, links=None) for d in known)
 
 
 def test_number_ids_become_strings(folder):
@@ -183,3 +185,56 @@ def test_missing_and_broken_files(folder, name):
     path.unlink()
     with pytest.raises(FileNotFoundError, match=f"{name}: missing"):
         read_corpus(path.parent)
+
+
+# The label rules.
+
+
+def test_links_are_the_union_of_both_sides():
+    assert links_of_labels([-1, -1, 0], [1, -1, 1]) == ((1, 0), (1, 2), (2, 0))
+
+
+def test_a_link_named_twice_is_one_link():
+    assert links_of_labels([0], [0]) == ((0, 0),)
+
+
+def test_minus_one_is_no_link():
+    assert links_of_labels([-1, -1], [-1, -1, -1]) == ()
+
+
+def test_three_images_may_name_one_sentence():
+    assert links_of_labels([-1, -1], [1, 1, 1]) == ((1, 0), (1, 1), (1, 2))
+
+
+def test_null_labels_are_unknown_links():
+    assert links_of_labels([None, None], [None]) is None
+
+
+@pytest.mark.parametrize(
+    ("sentence_labels", "image_labels", "message"),
+    [
+        ([2], [-1, -1], "sentence 0 has label 2, but there are 2 images; use 0 to 1"),
+        ([-1], [0, 1], "image 1 has label 1, but there are 1 sentences"),
+        ([-2], [-1], "sentence 0 has label -2"),
+        ([0, None], [-1], "mixed"),
+        ([None, None], [-1], "mixed"),
+        ([0.0], [-1], "label 0.0"),
+        ([True], [-1], "label True"),
+        (["0"], [-1], "label '0'"),
+    ],
+)
+def test_refused_labels(sentence_labels, image_labels, message):
+    with pytest.raises(ValueError, match=message):
+        links_of_labels(sentence_labels, image_labels)
+
+
+@given(st.data())
+def test_every_label_shows_in_the_matrix_and_nothing_else(data):
+    n, m = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
+    sides = [st.lists(st.integers(-1, m - 1), min_size=n, max_size=n),
+             st.lists(st.integers(-1, n - 1), min_size=m, max_size=m)]  # fmt: skip
+    of_sentences, of_images = (data.draw(side) for side in sides)
+    links = links_of_labels(of_sentences, of_images)
+    for i in range(n):
+        for j in range(m):
+            assert ((i, j) in links) == (of_sentences[i] == j or of_images[j] == i)

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from mmlib import world
-from mmlib.core.claims import judge
+from mmlib.core.claims import assess
 from mmlib.core.engine import Resources, canonical
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence
@@ -163,7 +163,7 @@ def made_up(shift, seeds=6, pictures=40):
 @pytest.mark.parametrize(("shift", "first"), [(30, "supported"), (-30, "opposite")])
 def test_the_claims_find_what_is_there(shift, first):
     found, _ = made_up(shift)
-    verdicts = {one.id: judge(one, found, found.seeds).verdict for one in CLAIMS}
+    verdicts = {one.id: assess(one, found, found.seeds).verdict for one in CLAIMS}
     assert verdicts["S1"] == first
     assert verdicts["S2"] == "negligible"
     assert verdicts["S3"] == "supported"
@@ -244,7 +244,7 @@ def test_evidence_is_recorded_and_is_that_of_a_training_here(arrays, tmp_path, m
 def test_the_notebook_tells_what_is_on_record():
     """The verdicts and figures that the notebook's prose names."""
     found = record.read("00", "world")
-    judged = {one.claim.id: one for one in record.judge_paper("00", "world")}
+    judged = {one.claim.id: one for one in record.assess_paper("00", "world")}
     told = {"S1": "supported", "S2": "opposite", "S3": "undecided", "S4": "supported"}
     assert {name: one.verdict for name, one in judged.items()} == told | {"S5": "not tested"}
     assert judged["S3"].seeds_needed is None  # "no number of seeds would"

@@ -1,4 +1,4 @@
-"""What document builders share: choice of captions, shuffling, labels, the finished corpus."""
+"""What document builders share: choice of captions, shuffling, links, the finished corpus."""
 
 import warnings
 from collections import Counter
@@ -8,7 +8,6 @@ from itertools import islice, takewhile
 
 import numpy as np
 from PIL import Image
-from scipy.optimize import linear_sum_assignment
 
 from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links.data.documents import SPLITS, Corpus, Document
@@ -90,32 +89,6 @@ class CaptionSource:
         return chosen
 
 
-def labels_from_links(
-    sentences: int, images: int, links: Collection[tuple[int, int]]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sentence and image labels whose union is the links (sentence, image).
-
-    Each node can name one partner; a link is named by its sentence where possible.
-    Raises ValueError when the links cannot be named so.
-    """
-    todo = sorted(set(links))
-    named = np.full(sentences + images, -1)
-    if len(todo) > len(named):
-        raise ValueError(f"{len(todo)} links but {len(named)} sentences and images to name them")
-    cost = np.full((len(todo), len(named)), np.inf)
-    for number, (sentence, image) in enumerate(todo):
-        cost[number, sentence], cost[number, sentences + image] = 0, 1
-    try:
-        chosen = linear_sum_assignment(cost)[1]
-    except ValueError:
-        raise ValueError(
-            "each sentence and each image can name one partner, which does not cover these links"
-        ) from None
-    for (sentence, image), node in zip(todo, chosen, strict=True):
-        named[node] = image if node < sentences else sentence
-    return tuple(named[:sentences].tolist()), tuple(named[sentences:].tolist())
-
-
 class Build:
     """Collects documents and turns them into a checked corpus."""
 
@@ -137,7 +110,7 @@ class Build:
         links: Collection[tuple[int, int]] | None = None,
         least: int = 0,
     ) -> None:
-        """Shuffle images and sentences independently, then write the labels.
+        """Shuffle images and sentences independently, then write down the links.
 
         position: split, round, cluster, number. links: (sentence, image) indices; where None, each
         sentence is linked to the image it was written for, if that is shown. least: with fewer
@@ -152,16 +125,12 @@ class Build:
             links = [(i, rows.index(row)) for i, (_, row) in enumerate(written) if row in rows]
         image_order, order = rng.permutation(len(rows)), rng.permutation(len(written))
         new_image, new = np.argsort(image_order), np.argsort(order)
-        sentence_labels, image_labels = labels_from_links(
-            len(written), len(rows), [(int(new[i]), int(new_image[j])) for i, j in links]
-        )
         ids = self.splits[split].ids
         document = Document(
             id=f"{self.kind}-{split}-r{turn}-c{cluster}-{number:04d}",
             sentences=tuple(written[i][0] for i in order),
             images=tuple(ids[rows[j]] for j in image_order),
-            sentence_labels=sentence_labels,
-            image_labels=image_labels,
+            links=tuple(sorted({(int(new[i]), int(new_image[j])) for i, j in links})),
         )
         self.documents[split].append(document)
         self.sources[document.id] = tuple(

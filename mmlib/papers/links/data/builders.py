@@ -12,6 +12,7 @@ n_docs: documents a split, as many rounds as that takes; one round where it is n
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from mmlib.papers.links.data.assembly import (
     split_rngs,
     take,
 )
-from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study, unlabelled
+from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
 from mmlib.papers.links.systems import UNLABELLED
 
 BLOCK = 30  # images of a val or test cluster where documents are random
@@ -91,8 +92,8 @@ def _random_documents(
         for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
             writers = np.concatenate([rows[:GROUP], rows[shown:]])
             sentences = captions.draw(writers, rows[:shown], len(writers))
-            place = (split, turn, cluster, number)
-            build.add(place, rows[:shown], sentences, shuffling, least=len(writers))
+            position = (split, turn, cluster, number)
+            build.add(position, rows[:shown], sentences, shuffling, least=len(writers))
     return build.corpus()
 
 
@@ -105,13 +106,11 @@ def _random_groups(
         raise ValueError(f"{split} has {len(rows)} usable images; give it {max(size, block)}")
     # The last block takes what is left over.
     blocks = np.split(rng.permutation(rows), np.arange(1, len(rows) // block) * block)
-    turn = 0
-    while True:
+    for turn in count():
         for number, members in enumerate(blocks):
             order = rng.permutation(members)
             for start in range(0, len(order) - size + 1, size):
                 yield turn, f"{number:03d}", order[start : start + size]
-        turn += 1
 
 
 def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
@@ -134,14 +133,12 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
         groups = _similar_rounds(split, captions, vectors[split], ceiling, grouping)
         for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
             sentences = captions.draw(rows, rows, GROUP)
-            place = (split, turn, cluster, number)
-            build.add(place, rows, sentences, shuffling, least=GROUP)
+            build.add((split, turn, cluster, number), rows, sentences, shuffling, least=GROUP)
     return build.corpus()
 
 
 def _near_duplicate_ceiling(vectors: np.ndarray, seed: int, sample: int = 1000) -> float:
-    count = vectors.shape[0]
-    rows = np.random.default_rng(seed).permutation(count)[:sample]
+    rows = np.random.default_rng(seed).permutation(len(vectors))[:sample]
     cosines = vectors[rows] @ vectors.T
     cosines[np.arange(len(rows)), rows] = -1
     return float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
@@ -154,20 +151,18 @@ def _similar_rounds(
     ceiling: float,
     rng: np.random.Generator,
 ) -> Iterator[Group]:
-    turn = 0
+    """Rounds of groups of similar images: others each time in training, else the same."""
     groups = _similar_groups(captions.rows, vectors, ceiling, rng)
     if not groups:
         raise ValueError(
             f"{split} has {len(captions.rows)} usable images, no {GROUP} of them alike"
         )
-    while split == "train" or turn < min(
-        len(captions.texts[row]) for row in np.concatenate(groups)
-    ):
+    fewest = min(len(captions.texts[row]) for row in np.concatenate(groups))
+    for turn in count() if split == "train" else range(fewest):
+        if split == "train" and turn:
+            groups = _similar_groups(captions.rows, vectors, ceiling, rng)
         for number, rows in enumerate(groups):
             yield turn, "000" if split == "train" else f"{number:03d}", rows
-        turn += 1
-        if split == "train":
-            groups = _similar_groups(captions.rows, vectors, ceiling, rng)
 
 
 def _similar_groups(
@@ -192,9 +187,9 @@ def _similar_groups(
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
 
 
-def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the largest values, largest first."""
-    some = np.argpartition(-values, count - 1)[:count] if count else np.arange(0)
+def _largest(values: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k largest values, largest first."""
+    some = np.argpartition(-values, k - 1)[:k] if k else np.arange(0)
     return some[np.argsort(-values[some], kind="stable")]
 
 
@@ -230,22 +225,25 @@ def stress(
     Raises ValueError when a split has too few groups or a leak is found.
     """
 
-    def own(document: Document, row_of: Mapping[str, int], *_: Any) -> tuple[list[Sentence], int]:
+    def write(document: Document, row_of: Mapping[str, int], *_: Any) -> Sentences:
         writers = [row_of[image] for image in similar.sources[document.id]]
         written = list(zip(document.sentences, writers, strict=True))
         return written, len(written) + captions
 
-    return _among_others("stress", similar, splits, captions, per_source, seed, own).corpus()
+    return _among_others("stress", similar, splits, captions, per_source, seed, write).corpus()
+
+
+Sentences = tuple[list[Sentence], int]  # linked ones, and how many there are in all
 
 
 def _among_others(
     kind: str, similar: Corpus, splits: Splits, most: int, per_source: int, seed: int,
-    own: Callable[..., tuple[list[Sentence], int]],
+    write: Callable[..., Sentences],
 ) -> Build:  # fmt: skip
     """The images of each `similar` document with captions of images of its block's others.
 
-    most: how many captions of others a document may need; own: (document, row of each image,
-    captions of the split, random numbers) -> its own sentences, and how many there are in all.
+    most: how many captions of others a document may need; write: (document, row of each image,
+    captions of the split, random numbers) -> its linked sentences, and how many there are in all.
     """
     build = Build(kind, splits)
     size = 1 + -(-most // (GROUP * per_source))
@@ -255,20 +253,16 @@ def _among_others(
         row_of = {image: row for row, image in enumerate(splits[split].ids)}
         for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
             rows = [row_of[image] for image in document.images]
-            written, total = own(document, row_of, source, choosing)
+            written, total = write(document, row_of, source, choosing)
             # One more turn of the writers than needed makes up for captions that do not fit.
             writers = np.tile(
                 [row_of[image] for image in grouping.permutation(others)], per_source + 1
             )
             texts = [text for text, _ in written]
             written = written + source.draw(writers, rows, total - len(written), texts)
-            place = (split, turn, cluster, _number(document))
-            build.add(place, rows, written, shuffling, least=total)
+            number = int(document.id.rsplit("-", 1)[1])
+            build.add((split, turn, cluster, number), rows, written, shuffling, least=total)
     return build
-
-
-def _number(document: Document) -> int:
-    return int(document.id.rsplit("-", 1)[1])
 
 
 def _super_blocks(
@@ -292,7 +286,7 @@ def _super_blocks(
                 "give more images, or ask for fewer captions or more per source"
             )
         order = rng.permutation(list(groups))
-        blocks = [part.tolist() for part in np.array_split(order, len(groups) // size)]
+        blocks = [names.tolist() for names in np.array_split(order, len(groups) // size)]
         home = {name: number for number, block in enumerate(blocks) for name in block}
         for document in pool:
             name = _group(document, split)
@@ -322,17 +316,17 @@ def unlabelled_articles(
     Raises ValueError when a split has too few groups or a leak is found.
     """
 
-    def own(
+    def write(
         document: Document, row_of: Mapping[str, int], source: CaptionSource,
         choosing: np.random.Generator,
-    ) -> tuple[list[Sentence], int]:  # fmt: skip
+    ) -> Sentences:  # fmt: skip
         rows = [row_of[image] for image in document.images]
         total = int(choosing.integers(sentences[0], sentences[1] + 1))
         return source.draw(np.repeat(rows, choosing.integers(0, 6, len(rows))), rows, total), total
 
-    build = _among_others("unlabelled", similar, splits, sentences[1], per_source, seed, own)
+    build = _among_others("unlabelled", similar, splits, sentences[1], per_source, seed, write)
     corpus = build.corpus()
-    documents: dict[str, Sequence[Document]] = {split: corpus.split(split) for split in SPLITS}
-    key = {d.id: d.link_matrix() for split in SPLITS for d in documents[split]}
-    train, val, test = (tuple(unlabelled(d) for d in documents[split]) for split in SPLITS)
+    documents = [d for split in SPLITS for d in corpus.split(split)]
+    key = {d.id: d.link_matrix() for d in documents}
+    train, val, test = (tuple(replace(d, links=None) for d in corpus.split(s)) for s in SPLITS)
     return replace(corpus, train=train, val=val, test=test, sources={}), key

@@ -1,9 +1,4 @@
-"""Documents of several sentences and images.
-
-The label rules are those of the code released with Hessel, Lee and Mimno, "Unsupervised Discovery
-of Multimodal Links in Multi-image, Multi-sentence Documents" (EMNLP 2019). Rows are always
-sentences, columns images.
-"""
+"""Documents of several sentences and images. Rows are always sentences, columns images."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,28 +17,19 @@ class Document:
     """A set of sentences, a set of images, and (for evaluation only) which belong together.
 
     id: "<kind>-<split>-r<round>-c<cluster>-<number>" when built here, anything when read.
-    sentences, images: texts and image ids.
-    sentence_labels: the image that each sentence names, -1 for none, None in an unlabelled corpus.
-    image_labels: the sentence that each image names, -1 for none, None in an unlabelled corpus.
-    Raises ValueError for labels that do not fit the document.
+    sentences, images: texts and image ids. links: (sentence, image) positions, sorted; None where
+    nobody knows them.
     """
 
     id: str
     sentences: tuple[str, ...]
     images: tuple[str, ...]
-    sentence_labels: tuple[int | None, ...]
-    image_labels: tuple[int | None, ...]
-
-    def __post_init__(self) -> None:
-        _check_labels("sentence", self.sentences, self.sentence_labels, "images", len(self.images))
-        _check_labels("image", self.images, self.image_labels, "sentences", len(self.sentences))
-        if len({label is None for label in self.sentence_labels + self.image_labels}) > 1:
-            raise ValueError("null and integer labels are mixed; use -1 for 'no link'")
+    links: tuple[tuple[int, int], ...] | None
 
     @property
     def labelled(self) -> bool:
         """Whether the links of this document are known."""
-        return None not in self.sentence_labels + self.image_labels
+        return self.links is not None
 
     @property
     def round(self) -> int:
@@ -58,39 +44,13 @@ class Document:
         return match[2] if match else self.id
 
     def link_matrix(self) -> np.ndarray:
-        """True links, (sentences, images) bool: the union of what both sides name."""
-        if not self.labelled:
+        """True links, (sentences, images) bool. Raises ValueError where they are not known."""
+        if self.links is None:
             raise ValueError(f"document {self.id!r} is unlabelled: its links cannot be scored")
-        links = np.zeros((len(self.sentences), len(self.images)), dtype=bool)
-        for matrix, labels in ((links, self.sentence_labels), (links.T, self.image_labels)):
-            for node, label in enumerate(labels):
-                if label is not None and label >= 0:
-                    matrix[node, label] = True
-        return links
-
-
-def _check_labels(side: str, nodes: tuple, labels: tuple, others: str, count: int) -> None:
-    if len(labels) != len(nodes):
-        raise ValueError(f"{len(nodes)} {side}s but {len(labels)} {side} labels")
-    for node, label in enumerate(labels):
-        if label is None:
-            continue
-        if isinstance(label, bool) or not isinstance(label, int | np.integer):
-            raise ValueError(f"{side} {node} has label {label!r}; use an integer, -1 or null")
-        if not -1 <= label < count:
-            raise ValueError(
-                f"{side} {node} has label {label}, but there are {count} {others}; "
-                f"use 0 to {count - 1}, or -1 for 'no link'"
-            )
-
-
-def unlabelled(document: Document) -> Document:
-    """The same document without its links."""
-    return replace(
-        document,
-        sentence_labels=(None,) * len(document.sentences),
-        image_labels=(None,) * len(document.images),
-    )
+        matrix = np.zeros((len(self.sentences), len(self.images)), dtype=bool)
+        for sentence, image in self.links:
+            matrix[sentence, image] = True
+        return matrix
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,10 @@ def check_leaks(corpus: Corpus) -> None:
             problems += [f"{split} {document.id}: {p}" for p in _inside(corpus, document)]
         problems += _shared_sources(split, corpus.split(split), sources[split])
     if problems:
-        rest = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
-        raise ValueError("leaks: " + "; ".join(problems[:5]) + rest + "; rebuild these documents")
+        omitted = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+        raise ValueError(
+            "leaks: " + "; ".join(problems[:5]) + omitted + "; rebuild these documents"
+        )
 
 
 def _sources(corpus: Corpus, document: Document) -> set[str]:

@@ -175,13 +175,47 @@ def _parse_document(item: list, row_of: Mapping) -> Document:
     for number, (text, _) in enumerate(sentences):
         if not isinstance(text, str):
             raise ValueError(f"sentence {number} is {text!r}; use a string")
+    sentence_labels, image_labels = ([label for _, label in side] for side in (sentences, images))
     return Document(
         id=str(meta),
         sentences=tuple(text for text, _ in sentences),
         images=tuple(str(image) for image, _ in images),
-        sentence_labels=tuple(label for _, label in sentences),
-        image_labels=tuple(label for _, label in images),
+        links=links_of_labels(sentence_labels, image_labels),
     )
+
+
+def links_of_labels(
+    sentence_labels: Sequence[int | None], image_labels: Sequence[int | None]
+) -> tuple[tuple[int, int], ...] | None:
+    """The links (sentence, image) that either side names, by the rule of the authors' code.
+
+    sentence_labels: the image that each sentence names; image_labels: the sentence that each image
+    names. -1 names none; None in all of them says that nobody knows.
+    Raises ValueError for a label that names nothing, and for a mixture of the two.
+    """
+    _check_labels("sentence", sentence_labels, "images", len(image_labels))
+    _check_labels("image", image_labels, "sentences", len(sentence_labels))
+    labels = [*sentence_labels, *image_labels]
+    if all(label is None for label in labels):
+        return None
+    if None in labels:
+        raise ValueError("null and integer labels are mixed; use -1 for 'no link'")
+    links = {(i, j) for i, j in enumerate(sentence_labels) if j is not None and j >= 0}
+    links |= {(i, j) for j, i in enumerate(image_labels) if i is not None and i >= 0}
+    return tuple(sorted(links))
+
+
+def _check_labels(side: str, labels: Sequence[int | None], others: str, count: int) -> None:
+    for node, label in enumerate(labels):
+        if label is None:
+            continue
+        if isinstance(label, bool) or not isinstance(label, int):
+            raise ValueError(f"{side} {node} has label {label!r}; use an integer, -1 or null")
+        if not -1 <= label < count:
+            raise ValueError(
+                f"{side} {node} has label {label}, but there are {count} {others}; "
+                f"use 0 to {count - 1}, or -1 for 'no link'"
+            )
 
 
 def _check_one_labelling(corpus: Corpus, path: Path) -> None:

@@ -139,25 +139,25 @@ class _Album:
     def __post_init__(self) -> None:
         rng = self.rng
         self.setting, self.style = pick(rng, SETTINGS), pick(rng, STYLES)
-        here = HABITAT[self.setting]
+        habitat = HABITAT[self.setting]
         self.hero = replace(new_thing(rng, pick(rng, GROUPS["person"])), size="medium")
-        kinds = [kind for kind in ("dog", "cat") if kind in here]
+        kinds = [kind for kind in ("dog", "cat") if kind in habitat]
         self.companion = new_thing(rng, pick(rng, kinds))
         self.props = {
             role: new_thing(rng, pick(rng, fitting))
             for role, kinds in _PROPS.items()
-            if (fitting := [kind for kind in kinds if kind in here])
+            if (fitting := [kind for kind in kinds if kind in habitat])
         }
         for role, action in (("ride", {"horse": "running", "bicycle": "moving"}), ("toy", _IDLE)):
             if role in self.props:
                 prop = self.props[role]
                 self.props[role] = replace(prop, action=action.get(prop.kind))
-        fixtures = [k for k in (*GROUPS["building"], "tree", "bush", "car") if k in here]
+        fixtures = [k for k in (*GROUPS["building"], "tree", "bush", "car") if k in habitat]
         self.backdrop: tuple[Thing, ...] = ()
         if rng.random() < 0.6:
-            made = compose(rng, self.setting, self.style, [new_thing(rng, pick(rng, fixtures))])
-            self.backdrop = made.things if made else ()
-        self.known: set[str] = set()
+            scene = compose(rng, self.setting, self.style, [new_thing(rng, pick(rng, fixtures))])
+            self.backdrop = scene.things if scene else ()
+        self.introduced: set[str] = set()
         self.last: str | None = None  # the prop of the sentence before
         self.opener = ""
         self.look = int(rng.integers(2**31))  # one seed, so that faces and clouds stay
@@ -169,38 +169,37 @@ class _Album:
         return len(order) == 5 and all(self.add(events[i]) for i in order)
 
     def possible(self, event: _Event) -> bool:
-        _, _, tie, _ = event
-        if tie is None:
+        """Whether the story has what the event needs."""
+        if event[2] is None:
             return True
-        who, relation, what = tie
-        if what not in ("H", "C") and what not in self.props:
+        who, relation, target = event[2]
+        if target not in ("H", "C") and target not in self.props:
             return False
-        kind = self.props[what].kind if what in self.props else ""
-        if relation == "chasing" and what == "toy":
+        kind = self.props[target].kind if target in self.props else ""
+        if relation == "chasing" and target == "toy":
             return kind == "ball"
-        if what == "seat" and who == "H":
+        if target == "seat" and who == "H":
             return kind in ("bench", "chair")
         return not (who == "C" and relation == "chasing" and self.companion.kind == "cat")
 
     def add(self, event: _Event) -> bool:
-        doing, other, tie, texts = event
-        cast = list(self.backdrop)
-        at = {"H": len(cast)}
-        cast.append(replace(self.hero, action=doing))
-        if other:
+        """Add the event's scene and sentence; False where it cannot be placed or was there."""
+        doing, companion_doing, tie, texts = event
+        cast = [*self.backdrop, replace(self.hero, action=doing)]
+        at = {"H": len(self.backdrop)}
+        if companion_doing:
             at["C"] = len(cast)
-            cast.append(replace(self.companion, action=other))
-        ties = []
-        prop = None
+            cast.append(replace(self.companion, action=companion_doing))
+        ties, prop = [], None
         if tie:
-            if tie[2] in self.props:
-                prop = tie[2]
-                at[prop] = len(cast)
-                thing = self.props[prop]
-                cast.append(replace(thing, action="moving") if tie[1] == "chasing" else thing)
-            ties = [(at[tie[0]], tie[1], at[tie[2]])]
-        made = compose(self.rng, self.setting, self.style, cast, ties, fixed=len(self.backdrop))
-        scene = made and into_split(replace(made, seed=self.look), self.split)
+            who, relation, target = tie
+            if target in self.props:
+                prop, at[target] = target, len(cast)
+                action = "moving" if relation == "chasing" else self.props[target].action
+                cast.append(replace(self.props[target], action=action))
+            ties = [(at[who], relation, at[target])]
+        placed = compose(self.rng, self.setting, self.style, cast, ties, fixed=len(self.backdrop))
+        scene = placed and into_split(replace(placed, seed=self.look), self.split)
         if not scene or scene_key(scene) in map(scene_key, self.scenes):
             return False
         text = self.write(pick(self.rng, texts.split("|")), prop)
@@ -215,25 +214,25 @@ class _Album:
         rng, first = self.rng, not self.sentences
         male = self.hero.kind in ("man", "boy")
         hero, whom = ("he", "him") if male else ("she", "her")
-        both = pick(rng, ("they", "the two of them", "both of them"))
+        pair = pick(rng, ("they", "the two of them", "both of them"))
         pet = self.companion.kind
         companion = pick(rng, ("it", "it", f"the {pet}", f"the {pet}", f"the same {pet}"))
         if first:
             hero = whom = describe(self.hero, self.style)
         elif rng.random() < 0.25:
             hero = f"the {self.hero.kind}"
-        if "C" not in self.known:
+        if "C" not in self.introduced:
             companion = describe(self.companion, self.style, article=False)
             owned = "{S}" in text.split("{C}")[0] or not first  # "a boy ... his dog"
             companion = (
                 f"{'his' if male else 'her'} {companion}" if owned else with_article(companion)
             )
-            both = f"{hero} and {companion}"
-        thing = self.name(prop, companion) if prop else ""
+            pair = f"{hero} and {companion}"
+        prop_name = self.name(prop, companion) if prop else ""
         self.last = prop
         if "{C}" in text or "{T}" in text:
-            self.known.add("C")
-        filled = text.format(S=hero, O=whom, C=companion, T=both, P=thing)
+            self.introduced.add("C")
+        filled = text.format(S=hero, O=whom, C=companion, T=pair, P=prop_name)
         if first:
             return _sentence(f"{_PLACES[self.setting]}, {filled}")
         self.opener = pick(rng, [opener for opener in _OPENERS if opener != self.opener])
@@ -242,8 +241,8 @@ class _Album:
     def name(self, prop: str, companion: str) -> str:
         """A prop: in full at first, then "it" or by its kind."""
         kind = self.props[prop].kind
-        if prop not in self.known:
-            self.known.add(prop)
+        if prop not in self.introduced:
+            self.introduced.add(prop)
             return describe(self.props[prop], self.style)
         if self.last == prop and companion != "it":
             return "it"
@@ -300,14 +299,14 @@ class _Guide:
 
     def write(self) -> bool:
         """Write it; False where it came out too large, too small or said a thing twice."""
-        whole = self.plan()
-        if whole is None:
+        finished = self.plan()
+        if finished is None:
             return False
         remarks = [pick(self.rng, _REMARKS) for _ in range(int(self.rng.integers(0, 4)))]
         if remarks and self.rng.random() < 0.5:
             self.say(remarks.pop())
-        for step in range(1, len(whole.things) + 1):
-            if not self.step(whole, step):
+        for step in range(1, len(finished.things) + 1):
+            if not self.step(finished, step):
                 return False
             if remarks and self.rng.random() < 0.5:
                 self.say(remarks.pop())
@@ -315,7 +314,7 @@ class _Guide:
             self.say(pick(self.rng, _DONE), self.links[-1][1] if self.rng.random() < 0.7 else None)
         for remark in remarks:
             self.say(remark)
-        if self.rng.random() < 0.45 and not self.stray(whole):
+        if self.rng.random() < 0.45 and not self.stray(finished):
             return False
         keys = {repr(scene_key(scene)) for scene in self.scenes}
         return (
@@ -327,13 +326,13 @@ class _Guide:
 
     def plan(self) -> Scene | None:
         """The finished scene, its things in the order in which they are added."""
-        rng, here = self.rng, sorted(HABITAT[self.setting])
+        rng, habitat = self.rng, sorted(HABITAT[self.setting])
         count = int(rng.integers(2, 6))
         cast: list[Thing] = []
         ties: list[tuple[int, str, int]] = []
         while len(cast) < count:
-            kind = pick(rng, here)
-            if kind in [thing.kind for thing in cast]:
+            kind = pick(rng, habitat)
+            if kind in _kinds(cast):
                 continue
             at = len(cast)
             idle = {"kite": "flying", "balloon": "floating", "bird": "standing"}
@@ -342,7 +341,7 @@ class _Guide:
             cast.append(new_thing(rng, kind, action))
             person = GROUP_OF[kind] == "person"
             if person and len(cast) < count and rng.random() < 0.7:
-                toys = [k for k in _PROPS["toy"] if k in here and k not in _kinds(cast)]
+                toys = [k for k in _PROPS["toy"] if k in habitat and k not in _kinds(cast)]
                 if toys:
                     toy = pick(rng, toys)
                     cast.append(replace(new_thing(rng, toy), action=_IDLE.get(toy)))
@@ -355,46 +354,52 @@ class _Guide:
                 ties.append((at + 1, "on" if kind == "bench" else "riding", at))
         return compose(rng, self.setting, self.style, cast, ties)
 
-    def step(self, whole: Scene, step: int) -> bool:
+    def step(self, finished: Scene, step: int) -> bool:
         """Add the step-th thing: a sentence, and perhaps its pictures and a second sentence."""
-        scene = self.show(whole, step)
+        scene = self.show(finished, step)
         if scene is None:
             return False
         rng, new = self.rng, scene.things[-1]
         image = None
-        if rng.random() < 0.8 or step == len(whole.things):
+        if rng.random() < 0.8 or step == len(finished.things):
             image = self.add(scene)
-        self.say(self.instruction(scene, step == len(whole.things)), image)
+        self.say(self.instruction(scene, step == len(finished.things)), image)
         if rng.random() < 0.25:
             self.say(self.check(scene), image)
         colours = [c for c in PALETTE[new.kind] if c != new.colour]
         if rng.random() < 0.35 and len(colours) > 1:  # one sentence, several pictures
-            what = f"{new.kind}'s clothes" if GROUP_OF[new.kind] == "person" else new.kind
-            at = self.say(pick(rng, _MANY).format(what))
+            clothes = "'s clothes" if GROUP_OF[new.kind] == "person" else ""
+            at = self.say(pick(rng, _MANY).format(new.kind + clothes))
             for colour in rng.permutation(colours)[: int(rng.integers(2, 4))]:
-                things = (*scene.things[:-1], replace(new, colour=str(colour)))
-                other = into_split(replace(scene, things=things), self.split)
-                if other is None:
+                cast = (*scene.things[:-1], replace(new, colour=str(colour)))
+                recoloured = into_split(replace(scene, things=cast), self.split)
+                if recoloured is None:
                     return False
-                self.links.append((at, self.add(other)))
+                self.links.append((at, self.add(recoloured)))
         return True
 
-    def show(self, whole: Scene, step: int) -> Scene | None:
+    def show(self, finished: Scene, step: int) -> Scene | None:
         """The scene with its first `step` things."""
         acts = tuple(
-            (i, r, j) for i, r, j in whole.relations if r in ACTION_RELATIONS and max(i, j) < step
+            (i, r, j)
+            for i, r, j in finished.relations
+            if r in ACTION_RELATIONS and max(i, j) < step
         )
-        return into_split(replace(whole, things=whole.things[:step], relations=acts), self.split)
+        return into_split(
+            replace(finished, things=finished.things[:step], relations=acts), self.split
+        )
 
-    def stray(self, whole: Scene) -> bool:
+    def stray(self, finished: Scene) -> bool:
         """A picture that no sentence is about: the finished scene in other patterns."""
-        things = tuple(
-            replace(t, pattern=pick(self.rng, ("plain", *PATTERNED[t.kind])), facing=-t.facing)
-            if i not in {k for a, r, b in whole.relations if r in ACTION_RELATIONS for k in (a, b)}
-            else t
-            for i, t in enumerate(whole.things)
+        acts = [(i, j) for i, r, j in finished.relations if r in ACTION_RELATIONS]
+        acting = {i for act in acts for i in act}
+        cast = tuple(
+            t
+            if i in acting
+            else replace(t, pattern=pick(self.rng, ("plain", *PATTERNED[t.kind])), facing=-t.facing)
+            for i, t in enumerate(finished.things)
         )
-        scene = into_split(replace(whole, things=things), self.split)
+        scene = into_split(replace(finished, things=cast), self.split)
         if scene is None:
             return False
         self.add(scene)
@@ -405,20 +410,18 @@ class _Guide:
         rng, at = self.rng, len(scene.things) - 1
         new = scene.things[at]
         text = describe(new, self.style)
-        place = _PLACES[self.setting]
         if at == 0:
-            return pick(
-                rng, ("first, put {} {}", "start with {} {}", "begin by placing {} {}")
-            ).format(text, place)
+            begin = pick(rng, ("first, put", "start with", "begin by placing"))
+            return f"{begin} {text} {_PLACES[self.setting]}"
         start = "finally, " if last else pick(rng, ("next, ", "then ", "now ", "after that, ", ""))
         for i, relation, j in scene.relations:
             if relation == "holding" and j == at:
                 return f"{start}give {self.name(scene, i)} {text}"
-            if (relation == "riding" and i == at) or (relation == "on" and i == at):
+            if relation in ("riding", "on") and i == at:
                 return f"{start}let {text} sit on {self.name(scene, j)}"
         verb = pick(rng, ("add", "put", "place"))
-        where = self.where(scene)
-        return f"{start}{verb} {text} {where}" if where else f"{start}add {text}"
+        location = self.where(scene)
+        return f"{start}{verb} {text} {location}" if location else f"{start}add {text}"
 
     def where(self, scene: Scene, pronoun: bool = True) -> str:
         """Where the last thing is, by one of the earlier ones; "" where nothing can be said."""
@@ -432,20 +435,20 @@ class _Guide:
 
     def name(self, scene: Scene, i: int, pronoun: bool = True) -> str:
         """An earlier thing: "the tent", or "it" if it was the last one before."""
-        thing = scene.things[i]
+        kind = scene.things[i].kind
         if pronoun and i == len(scene.things) - 2 and self.rng.random() < 0.6:
-            return {"man": "him", "boy": "him", "woman": "her", "girl": "her"}.get(thing.kind, "it")
-        return f"the {thing.kind}"
+            return {"man": "him", "boy": "him", "woman": "her", "girl": "her"}.get(kind, "it")
+        return f"the {kind}"
 
     def check(self, scene: Scene) -> str:
         """A second sentence about the thing just added."""
-        new, where = scene.things[-1], self.where(scene, pronoun=False)
+        new, location = scene.things[-1], self.where(scene, pronoun=False)
         options = [
             f"make sure that the {new.kind} is {_LARGE[new.size]}",
             f"the {new.kind} here is {_LARGE[new.size]}",
         ]
-        if where:
-            options.append(f"the {new.kind} should be {where}")
+        if location:
+            options.append(f"the {new.kind} should be {location}")
         if GROUP_OF[new.kind] != "person":
             options += [
                 f"I chose {with_article(new.colour)} one",
@@ -469,4 +472,4 @@ _LARGE = {"small": "rather small", "medium": "of medium size", "large": "large e
 
 
 def _kinds(cast: Sequence[Thing]) -> list[str]:
-    return [thing.kind for thing in cast]
+    return [member.kind for member in cast]

@@ -117,9 +117,8 @@ def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -
 
     kind: "story", "organic", "cohesive": the corpus's name. pictures: from `picture_scenes`, for
     these documents or others over the same scenes.
-    The number that ends an id is the document's place in the given list. Documents in which two
-    sentences say the same are left out, with a warning.
-    Raises ValueError, naming the document, for links that labels cannot express, and for leaks.
+    The number that ends an id is the document's position in the given list. Documents in which two
+    sentences say the same are left out, with a warning. Raises ValueError for leaks.
     """
     build = Build(kind, pictures)
     for split in SPLITS:
@@ -134,10 +133,6 @@ def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -
             if len({normalised(text) for text in document.sentences}) < len(written):
                 build.dropped += 1
                 continue
-            try:
-                build.add(
-                    (split, 0, f"{number:03d}", number), shown, written, shuffling, document.links
-                )
-            except ValueError as error:
-                raise ValueError(f"{split} document {document.id!r}: {error}") from None
+            position = (split, 0, f"{number:03d}", number)
+            build.add(position, shown, written, shuffling, document.links)
     return build.corpus()
