@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError, Problem
 from mmlib.core.related import RelatedPairs
+from mmlib.data.tables import error_at
 from mmlib.features.store import UNREADABLE, open_rgb
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
@@ -72,7 +72,7 @@ def with_pictures(
         absent, tuple(broken.items()), len(pairs.image_ids), len(pairs), len(pairs) - len(rows)
     )
     if not usable:
-        raise DataError(Problem(folder, None, str(missing), mend))
+        raise error_at(folder, None, str(missing), mend)
 
     def open_image(row: int) -> Image.Image:
         return open_rgb(files[usable[row]])

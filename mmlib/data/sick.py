@@ -146,9 +146,6 @@ def text_text(
     )
 
 
-# Triples -----------------------------------------------------------------------------------------
-
-
 def triples(folder: Path | None = None, origins: Origins | None = None) -> pd.DataFrame:
     """Image, its captions, and a sentence: every direction whose first sentence is still a caption.
 
@@ -195,9 +192,6 @@ def triple_samples(
             images,
         )
     )
-
-
-# Report ------------------------------------------------------------------------------------------
 
 
 def report(folder: Path, origins: Origins) -> dict[str, int]:

@@ -195,9 +195,6 @@ def _new_prefix(model: "BertModel", prefix: int) -> nn.Parameter:
     return nn.Parameter(nn.init.normal_(values, std=config.initializer_range))
 
 
-# Tokens ------------------------------------------------------------------------------------------
-
-
 def _pieces(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], max_tokens: int
 ) -> list[list[int]]:
