@@ -107,7 +107,7 @@ def recipe_of(image: str) -> str:
 
 
 def report(folder: Path | None = None) -> dict[str, pd.Series]:
-    """What is counted of CITE: rates of positives, words in the authors' tokenisation, repeats."""
+    """Statistics of CITE: rates of positives, words in the authors' tokenisation, repeats."""
     pairs = load(folder, duplicates=True)
     counts = pd.Series(pair_keys(pairs), dtype=object).value_counts()
     repeats = {

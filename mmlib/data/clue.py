@@ -45,9 +45,9 @@ PATTERNS = {
 
 @dataclass(frozen=True, eq=False)
 class CluePairs(RelatedPairs):
-    """Clue's pairs. index: (pairs,) row of the Clue TSV, from 0, which tells who wrote a caption.
+    """Clue's pairs, whose image_ids are URLs.
 
-    image_ids are the URLs.
+    index: (pairs,) row of the Clue TSV, from 0; people wrote the captions of the first rows.
     """
 
     index: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -126,7 +126,7 @@ def image_numbers(folder: Path | None = None) -> dict[str, int]:
 
 
 def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarray]:
-    """Test rows with a human caption and an unseen image; those that repeat no training caption.
+    """Test rows with a human caption and an unseen image, and those of them with a new caption.
 
     In the authors' split 881 rows and 863 of them; no two of either show the same image.
     """
@@ -135,7 +135,7 @@ def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarra
 
 
 def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
-    """What is counted of Clue without its images.
+    """Statistics of Clue that need none of its images.
 
     rates: percent positive in train, test and all; words: vocabulary and lengths of the training
     captions in the authors' tokenisation, and the test's unknown tokens; leaks: images and captions

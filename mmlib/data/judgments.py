@@ -150,7 +150,7 @@ def decided(judged: Judged) -> np.ndarray:
 def sampled(judged: Judged, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Rows of `decided`, ascending, with at most `most` pairs without a yes, and weights (n,).
 
-    Weights say how many pairs each row stands for. The many without a yes are drawn with `seed`.
+    A weight is the number of pairs that a row represents. `seed` draws those without a yes.
     """
     every = decided(judged)
     yes, no = (every[judged.label[every] == value] for value in (1, 0))

@@ -20,7 +20,7 @@ Pairs = TypeVar("Pairs", bound=RelatedPairs)
 
 @dataclass(frozen=True)
 class Missing:
-    """The images that a data set has lost here, and what that costs.
+    """The images that are missing or unreadable, and the pairs left out with them.
 
     absent: names of images without a file. unreadable: name and reason of those that cannot be
     decoded. images, pairs: how many there were. pairs_lost: pairs left out with their images.

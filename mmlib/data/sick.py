@@ -1,4 +1,4 @@
-"""SICK: sentence pairs with entailment in both directions, half of them born of Flickr8k captions.
+"""SICK: sentence pairs with entailment in both directions, half of them from Flickr8k captions.
 
 Marelli et al., LREC 2014; the file of twelve columns, which names the sentence that each was made
 from. Two uses: sentence pairs as text-text samples; and triples of an image, its captions and a

@@ -45,7 +45,7 @@ def table_rows(
     Fields are None where the row cannot be read. A missing file or a wrong header gives a single
     item with that problem.
 
-    columns: the header; `allow_more_columns` ignores any others that stand between them.
+    columns: the header; `allow_more_columns` ignores any others among them.
     patterns: column -> regular expression that the whole value must match.
     """
     if not path.is_file():
