@@ -24,7 +24,7 @@ POSES = {action: Pose(**angles) for action, angles in _LOOKS["poses"].items()}
 
 @dataclass(frozen=True)
 class Build:
-    """Proportions, in parts of the standing height."""
+    """Proportions, as fractions of the standing height."""
 
     adult: bool
     female: bool
