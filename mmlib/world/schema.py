@@ -70,7 +70,7 @@ HORIZON = 0.45
 WATER = {"beach": (HORIZON, 0.63), "mountain": (HORIZON, 0.59)}  # sea and lake: from y to y
 ROAD = {"street": (0.64, 0.84)}
 SIZE_FACTOR = {"small": 0.7, "medium": 1.0, "large": 1.4}
-# kind -> (height as a fraction of the picture's side, width / height) of the medium size, at scale 1
+# kind -> (height as a fraction of the picture's side, width / height), of the medium size
 SHAPE: dict[str, tuple[float, float]] = {
     kind: (high, aspect)
     for shapes in _TABLES["kinds"].values()

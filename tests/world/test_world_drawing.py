@@ -323,5 +323,5 @@ def test_a_stroke_is_read_as_the_table_explains():
 @pytest.mark.parametrize("line", ["polly main 0,0 0,1 1,1", "poly mauve 0,0 0,1 1,1"])
 def test_a_stroke_with_an_unknown_tool_or_colour_is_refused(line):
     pen = Pen(Look((200, 30, 30), "plain", "flat", 1.0), 50, 1.0, 1, [0.5])
-    with pytest.raises((ValueError, KeyError), match="polly|mauve"):
+    with pytest.raises((ValueError, KeyError), match=r"polly|mauve"):
         Stroke.read(line).draw(pen, None)
