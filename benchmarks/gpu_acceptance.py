@@ -36,7 +36,7 @@ from mmlib.papers.coherence import model as coherence_model
 from mmlib.papers.cora import graphs as cora
 from mmlib.papers.cora import model as cora_model
 from mmlib.papers.cora import training as cora_training
-from mmlib.papers.entailment import model as entailment
+from mmlib.papers.entailment import method as entailment
 from mmlib.papers.links import model as links_model
 from mmlib.papers.links.arrays import Arrays, Batch, Split
 

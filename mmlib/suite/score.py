@@ -31,13 +31,14 @@ from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
 from mmlib.features.store import UNREADABLE
 from mmlib.features.words import Words
-from mmlib.papers.entailment.arrays import Arrays
-from mmlib.papers.entailment.batches import encode
-from mmlib.papers.entailment.data import frozen, metadata_of
-from mmlib.papers.entailment.inputs import EVERY, Scale
-from mmlib.papers.entailment.judging import Calibration, fresh_model, main_branch, scores
+from mmlib.papers.entailment.batches import Arrays, encode
+from mmlib.papers.entailment.calibration import Calibration
+from mmlib.papers.entailment.data.study import metadata_of, read_retriever
+from mmlib.papers.entailment.inputs import ALL_INPUTS, Scale, frozen
+from mmlib.papers.entailment.judge import fresh_model, main_branch, scores
+from mmlib.papers.entailment.method import Classifier
 from mmlib.papers.entailment.metrics import best_threshold
-from mmlib.papers.entailment.model import Classifier, Settings
+from mmlib.papers.entailment.systems import Settings
 from mmlib.world import backbone
 
 BILINEAR = Image.Resampling.BILINEAR
@@ -116,7 +117,7 @@ def keep(
         device = str(next(judge.parameters()).device)
         deep = scores(judge, arrays.encoded(own, judge.settings), arrays.images, device)
         raw = deep[main_branch(deep)]
-        how = Calibration.fit(arrays, raw, EVERY)
+        how = Calibration.fit(own, raw, ALL_INPUTS)
         parts |= {f"judge.{name}": value for name, value in judge.state_dict().items()}
         meta = {
             "weights": how.weights.tolist(), "labels": own.samples.label.tolist(),
@@ -195,8 +196,9 @@ class Scorer:
         stems = Weights([])
         stems.update(meta["stems"])
         stems.unknown = meta["unknown"]
+        weights, shape = self._part("retriever."), Shape(**meta["shape"])
         known = frozen(
-            self._part("retriever."), Shape(**meta["shape"]), meta["space"], words, images,
+            read_retriever(weights, shape, meta["space"], images, len(words)), words, images,
             sorted({text for row in rows for text in (row.caption, *row.others)}), stems,
             {text: row.others for text, row in zip(premise, rows, strict=True)},
         )  # fmt: skip
@@ -214,7 +216,7 @@ class Scorer:
         encoded = encode(samples, words, words, settings.max_premise, settings.max_hypothesis)
         deep = scores(model, encoded, images)
         given = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(raw)
-        how = Calibration(np.array(meta["weights"]), EVERY, 0.0)
+        how = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
         return how.margin(deep[main_branch(deep)], given), raw[:, 4]
 
     def _regions(self, rows: Sequence[Row]) -> np.ndarray:

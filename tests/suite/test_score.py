@@ -13,9 +13,11 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from mmlib.core.errors import DataError
-from mmlib.papers.entailment.inputs import EVERY
-from mmlib.papers.entailment.judging import Calibration, Judge, fresh, main_branch, scores
-from mmlib.papers.entailment.retraining import build
+from mmlib.papers.entailment.calibration import Calibration
+from mmlib.papers.entailment.inputs import ALL_INPUTS
+from mmlib.papers.entailment.judge import fresh, main_branch, scores
+from mmlib.papers.entailment.retrievers import build
+from mmlib.papers.entailment.systems import Judge
 from mmlib.suite import score
 from mmlib.suite.cli import main
 
@@ -72,7 +74,7 @@ def test_scores_are_those_of_the_judge_that_was_kept(tmp_path, kept, seen, judge
     assert (table["entailed"] == (table["probability"] >= table["threshold"] - 1e-4)).all()
     own = ARRAYS.calibration
     deep = scores(judge, ARRAYS.encoded(own, judge.settings), ARRAYS.images)
-    how = Calibration.fit(ARRAYS, deep[main_branch(deep)], EVERY)
+    how = Calibration.fit(ARRAYS.calibration, deep[main_branch(deep)], ALL_INPUTS)
     assert score.read(kept).meta["weights"] == pytest.approx(how.weights.tolist())
 
 

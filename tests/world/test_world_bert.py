@@ -11,7 +11,8 @@ from mmlib import world
 from mmlib.features.bert import BertEncoder
 from mmlib.features.words import SPECIAL, Words
 from mmlib.papers.cora.data import load_documents
-from mmlib.papers.entailment.data import RETRIEVERS, metadata_of
+from mmlib.papers.entailment.data.study import metadata_of
+from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 

@@ -8,29 +8,27 @@ import tiny_entailment as tiny
 import torch
 from sklearn.metrics import average_precision_score
 
-from mmlib.core.jobs import Job
+from mmlib.core import engine
+from mmlib.core.jobs import Job, Run
 from mmlib.core.ranking import metrics, ranks_of_scores
-from mmlib.papers.entailment import experiment, judging, retraining
-from mmlib.papers.entailment.arrays import People
-from mmlib.papers.entailment.metrics import entail_at_k, rarity
-from mmlib.papers.entailment.retraining import (
-    Retrieval,
-    begin,
-    build,
-    by_people,
-    measured,
-    mine,
+from mmlib.papers.entailment import retrieval, systems
+from mmlib.papers.entailment.batches import People
+from mmlib.papers.entailment.metrics import by_people, entail_at_k, measured, rarity, recalls
+from mmlib.papers.entailment.retrieval import (
+    Revision,
     mined,
-    rank_floor,
-    recalls,
-    sets_of,
+    revision_of,
     some_captions,
+    stage_a,
+    stage_b,
     started,
     train,
-    train_and_measure,
     weak_set,
 )
+from mmlib.papers.entailment.retrievers import build
 from mmlib.papers.entailment.revision import Weak
+from mmlib.papers.entailment.systems import Variant
+from mmlib.papers.entailment.train import mine, rank_baseline, train_and_measure
 
 ARRAYS = tiny.arrays()
 TRAIN, TEST = ARRAYS.splits["train"], ARRAYS.splits["test"]
@@ -39,14 +37,14 @@ PLAN = tiny.BUDGET.retrieval
 
 
 def job(system="CLIP-like, extra golden", family="dual", use="none", pairs="", seed=0, **more):
-    row = Retrieval(system, family, use, pairs, **more)
+    row = Variant(system, family, use, pairs, **more)
     return Job("entailment", "world", "world", asdict(row), seed, asdict(tiny.BUDGET))
 
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
-    monkeypatch.setattr(judging, "job_folder", lambda: tmp_path)
-    return tmp_path
+    monkeypatch.setattr(engine, "job_folder", lambda device: tmp_path / device)
+    return tmp_path / "cpu"
 
 
 # --- What is measured ----------------------------------------------------------------------------
@@ -93,17 +91,19 @@ def test_people_judge_what_they_saw():
 
 
 def test_a_row_that_never_looks_gives_every_image_the_same_texts():
-    row = Job("entailment", "world", "world", {"system": "s", "floor": "shortest"}, -1)
-    short = rank_floor(row, ARRAYS).values["test"]
+    row = Job("entailment", "world", "world", {"system": "s", "baseline": "shortest"}, -1)
+    short = rank_baseline(row, ARRAYS).values["test"]
     assert (TEST.lengths[np.argsort(TEST.lengths, kind="stable")[:10]] == 1).all()
     hit = TEST.fits[:, np.argsort(TEST.lengths, kind="stable")[:10]]
     np.testing.assert_allclose(short["E@10"], 100 * hit.mean(axis=1), atol=0.01)
-    truth = rank_floor(replace(row, system={"system": "t", "floor": "truth"}), ARRAYS)
+    truth = rank_baseline(replace(row, system={"system": "t", "baseline": "truth"}), ARRAYS)
     assert (truth.values["test"]["mAP"] == 100).all()
-    chance = rank_floor(replace(row, system={"system": "r", "floor": "random"}, seed=1), ARRAYS)
+    chance = rank_baseline(
+        replace(row, system={"system": "r", "baseline": "random"}, seed=1), ARRAYS
+    )
     assert truth.values["test"]["RSUM"].mean() > chance.values["test"]["RSUM"].mean()
-    with pytest.raises(ValueError, match="no floor"):
-        rank_floor(replace(row, system={"system": "x", "floor": "x"}), ARRAYS)
+    with pytest.raises(ValueError, match="no baseline"):
+        rank_baseline(replace(row, system={"system": "x", "baseline": "x"}), ARRAYS)
 
 
 # --- Stage A -------------------------------------------------------------------------------------
@@ -115,23 +115,23 @@ def test_stage_a_is_redrawn_by_the_seed_and_kept():
     assert any(not torch.equal(one[n], other[n]) for n in one)
 
 
-def test_all_rungs_of_a_seed_go_on_from_the_same_start(folder):
+def test_all_variants_of_a_seed_go_on_from_the_same_start(folder):
     for use, family in (("exclusion", "dual"), ("none", "triplet"), ("both", "dual")):
         started(job("x", family, use, "all"), ARRAYS)
-    assert len(list((folder / "entailment").iterdir())) == 1
+    assert len(list(folder.iterdir())) == 1
     grown = started(job("y", "align"), ARRAYS)
     assert {n.split(".")[0] for n in grown} >= {"cross", "matched", "image", "words"}
-    assert len(list((folder / "entailment").iterdir())) == 2
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_what_stage_a_measures_is_where_stage_b_starts():
-    start = replace(job(), system=asdict(Retrieval("CLIP-like, start", "dual", "start")))
+    start = replace(job(), system=asdict(Variant("CLIP-like, start", "dual", "start")))
     answer = train_and_measure(start, ARRAYS)
     model = build("dual", PLAN, ARRAYS.images, len(ARRAYS.words))
     model.load_state_dict(started(job(), ARRAYS))
     own = measured(*model.rank(*TEST.tensors(ARRAYS.images)), TEST)
     np.testing.assert_array_equal(answer.values["test"]["RSUM"], own["RSUM"])
-    assert len(answer.history) == PLAN.first["dual"].epochs
+    assert len(answer.history) == PLAN.stage_a["dual"].epochs
 
 
 def test_captions_on_either_end_of_the_dial():
@@ -147,11 +147,11 @@ def test_captions_on_either_end_of_the_dial():
 
 
 def replace_several(which):
-    several, retraining.SEVERAL = retraining.SEVERAL, 1
+    several, retrieval.SEVERAL = retrieval.SEVERAL, 1
     try:
         return some_captions(TRAIN, which)
     finally:
-        retraining.SEVERAL = several
+        retrieval.SEVERAL = several
 
 
 def often_of(split, image):
@@ -184,15 +184,18 @@ def test_weak_sets_are_what_they_are_called():
         weak_set("x", job(), ARRAYS, TRAIN)
 
 
-def test_each_rung_uses_its_set_as_it_says():
+def test_each_variant_uses_its_set_as_it_says():
     every = pairs_of(weak_set("all", job(), ARRAYS, TRAIN))
     fill = pairs_of(GOLDEN)
     uses = {"none": (None, fill, None), "exclusion": (None, fill, every),
             "weak": (every, fill, None), "both": (every, fill, every)}  # fmt: skip
     for use, wanted in uses.items():
-        got = sets_of(Retrieval("x", "dual", use, "all"), job(), ARRAYS, TRAIN)
-        assert tuple(None if one is None else pairs_of(one) for one in got) == wanted
-    assert sets_of(Retrieval("x", "dual", golden=False), job(), ARRAYS, TRAIN) == (None,) * 3
+        got = revision_of(Variant("x", "dual", use, "all"), job(), ARRAYS, TRAIN)
+        sets = (got.weak, got.golden, got.excluded)
+        assert tuple(None if one is None else pairs_of(one) for one in sets) == wanted
+        assert (got.ratio, got.state) == (PLAN.ratio, "shared")
+    plain = Variant("x", "dual", golden=False, ratio=0.3, state="separate")
+    assert revision_of(plain, job(), ARRAYS, TRAIN) == Revision(ratio=0.3, state="separate")
 
 
 def test_mining_is_counted_image_by_image():
@@ -213,8 +216,8 @@ def test_mining_is_counted_image_by_image():
 
 @pytest.mark.parametrize("family", ["dual", "triplet", "align"])
 @pytest.mark.parametrize(("use", "pairs"), [("none", ""), ("exclusion", "all"), ("both", "miner")])
-def test_every_rung_trains(family, use, pairs):
-    answer = train_and_measure(job("x", family, use, pairs, judged=use == "both"), ARRAYS)
+def test_every_variant_trains(family, use, pairs):
+    answer = train_and_measure(job("x", family, use, pairs, scored_by_judge=use == "both"), ARRAYS)
     values = answer.values["test"]
     assert {"RSUM", "hits", "mAP", "E@10", "E@30", "E@10, rarity"} <= values.keys()
     assert ("E@10, judge" in values) == (use == "both")
@@ -231,13 +234,13 @@ def test_the_same_job_gives_the_same_figures():
 
 def test_golden_batches_are_the_same_whatever_the_weak_set():
     """With λ = 0 the extra batches change nothing but the optimiser's own."""
-    phase = replace(PLAN.tuned["dual"], epochs=2)
+    phase = replace(PLAN.stage_b["dual"], epochs=2)
     found = []
     for golden in (None, GOLDEN):
         torch.manual_seed(0)
         model = build("dual", PLAN, ARRAYS.images, len(ARRAYS.words))
-        how = {"golden": golden, "ratio": 0.0, "state": "separate"}
-        train(model, ARRAYS.images, TRAIN, phase, 0, **how)
+        revision = Revision(golden=golden, ratio=0.0, state="separate")
+        train(model, TRAIN, phase, 0, lambda epoch: ARRAYS.images, revision)
         found.append(model.state_dict())
     assert all(torch.equal(found[0][n], found[1][n]) for n in found[0])
 
@@ -247,21 +250,66 @@ def test_a_loss_that_is_no_number_is_an_error():
     with torch.no_grad():
         model.to_text.weight.fill_(torch.nan)
     with pytest.raises(FloatingPointError, match="epoch 1"):
-        train(model, ARRAYS.images, TRAIN, PLAN.tuned["dual"], 0)
+        train(model, TRAIN, PLAN.stage_b["dual"], 0, lambda epoch: ARRAYS.images)
 
 
 def test_stage_a_and_the_judge_are_made_where_they_are_missing(folder):
     """A job alone on a machine: nothing kept, everything made, the same answer."""
-    row = job("x", "dual", "both", "miner", judged=True)
+    row = job("x", "dual", "both", "miner", scored_by_judge=True)
     one = train_and_measure(row, ARRAYS).values["test"]
-    for file in (folder / "entailment").iterdir():
+    for file in folder.iterdir():
         file.unlink()
     again = train_and_measure(row, ARRAYS).values["test"]
     for name in one:
         np.testing.assert_array_equal(one[name], again[name])
-    weights, history = begin(job(), ARRAYS)
-    assert weights.keys() == started(job(), ARRAYS).keys()
+    model, history = stage_a(job(), ARRAYS)
+    assert model.state_dict().keys() == started(job(), ARRAYS).keys()
     assert len(history) == 1
+
+
+class Stopped(Exception):
+    """As by Ctrl-C, after an epoch."""
+
+
+@pytest.mark.parametrize("stage", [stage_a, stage_b], ids=["A", "B"])
+@pytest.mark.parametrize("family", ["dual", "triplet", "align"])
+def test_a_stopped_stage_goes_on_from_its_last_epoch(stage, family, tmp_path):
+    """With the weights and figures, to the bit, of a training that was not stopped."""
+    phases = dict.fromkeys(("dual", "triplet", "align"), replace(tiny.PHASE, epochs=3))
+    plan = replace(PLAN, stage_a=phases, stage_b=phases)
+    settings = asdict(replace(tiny.BUDGET, retrieval=plan))
+    for state in ("shared", "separate"):
+        row = replace(job("x", family, "both", "all", state=state), settings=settings)
+        model, history = stage(row, ARRAYS)
+        checkpoint, epochs = tmp_path / f"{state}.pt", []
+
+        def stop(curve, epochs=epochs):
+            epochs.append(len(curve))
+            if len(curve) == 1:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            stage(row, ARRAYS, Run(checkpoint=checkpoint, after_epoch=stop))
+        again, resumed = stage(row, ARRAYS, Run(checkpoint=checkpoint, after_epoch=stop))
+        assert epochs == [1, 2, 3]
+        assert resumed == history
+        assert ("weak_loss" in history[-1]) == (stage is stage_b)
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, again.state_dict()[name]), name
+        for one, other in zip(
+            *(m.rank(*TEST.tensors(ARRAYS.images)) for m in (model, again)), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_checkpoint_of_stage_b_is_not_read_by_stage_a(folder, tmp_path):
+    """Nor by the judge: where these are made on the way, they are other jobs."""
+    row = job("x", "dual", "both", "miner")
+    wanted, _ = stage_b(row, ARRAYS)
+    for file in folder.iterdir():
+        file.unlink()
+    model, _ = stage_b(row, ARRAYS, Run(checkpoint=tmp_path / "b.pt"))
+    assert all(torch.equal(v, model.state_dict()[n]) for n, v in wanted.state_dict().items())
 
 
 def test_photographs_have_no_truth_but_people():
@@ -272,4 +320,4 @@ def test_photographs_have_no_truth_but_people():
     assert "mAP" not in values
     with pytest.raises(ValueError, match="no pairs 'all'"):
         train_and_measure(job("x", "dual", "both", "all"), told)
-    assert experiment.full("flickr8k").without == ""
+    assert systems.full("flickr8k").without == ""

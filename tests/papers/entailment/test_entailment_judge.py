@@ -1,44 +1,38 @@
 """Inputs, calibration, and the job of one judge."""
 
 from dataclasses import asdict, replace
+from functools import wraps
 
 import numpy as np
 import pytest
 import tiny_entailment as tiny
 from sklearn.linear_model import LogisticRegression
 
+from mmlib.core import engine
 from mmlib.core.entailment_pairs import Samples
-from mmlib.core.jobs import Job
+from mmlib.core.jobs import Job, Run
 from mmlib.data.overlap import Weights, overlap_parts, stems
 from mmlib.features.words import TokenStates
-from mmlib.papers.entailment import experiment, judging
-from mmlib.papers.entailment.inputs import EVERY, INPUTS, Frozen, Scale, logistic
-from mmlib.papers.entailment.judging import (
-    PARTS,
-    Calibration,
-    Judge,
-    Miner,
-    known_margin,
-    part_batches,
-    rounded,
-    score_floor,
-    train_and_score,
-    training_rows,
-)
+from mmlib.papers.entailment import judge, systems
+from mmlib.papers.entailment.calibration import Calibration, baseline_margin, logistic, rounded
+from mmlib.papers.entailment.inputs import ALL_INPUTS, INPUTS, Frozen, Scale
+from mmlib.papers.entailment.judge import EPOCHS, Miner, epoch_batches, training_rows
 from mmlib.papers.entailment.metrics import best_threshold
+from mmlib.papers.entailment.systems import Judge
+from mmlib.papers.entailment.train import score_baseline, train_and_score
 
 ARRAYS = tiny.arrays()
 
 
 def job(system="Full", seed=0, **changes):
-    row = replace(experiment.full("world"), system=system, **changes)
+    row = replace(systems.full("world"), system=system, **changes)
     return Job("entailment", "world", "world", asdict(row), seed, asdict(tiny.BUDGET))
 
 
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
-    monkeypatch.setattr(judging, "job_folder", lambda: tmp_path)
-    return tmp_path
+    monkeypatch.setattr(engine, "job_folder", lambda device: tmp_path / device)
+    return tmp_path / "cpu"
 
 
 # --- Inputs --------------------------------------------------------------------------------------
@@ -90,8 +84,8 @@ def test_the_regression_is_scikit_learns():
 def test_a_margin_is_above_0_where_f_half_is_best():
     own = ARRAYS.calibration
     deep = own.samples.label + np.random.default_rng(1).normal(size=len(own))
-    for seen in ((), EVERY, (4, 5)):
-        margin = Calibration.fit(ARRAYS, deep, seen).margin(deep, own.given)
+    for seen in ((), ALL_INPUTS, (4, 5)):
+        margin = Calibration.fit(own, deep, seen).margin(deep, own.given)
         limit = best_threshold(own.samples.label, margin, own.weights)
         np.testing.assert_array_equal(margin >= 0, margin >= limit)
 
@@ -99,9 +93,9 @@ def test_a_margin_is_above_0_where_f_half_is_best():
 def test_a_network_alone_keeps_its_order_and_inputs_may_mend_it():
     own = ARRAYS.calibration
     deep = np.random.default_rng(2).normal(size=len(own))
-    alone = Calibration.fit(ARRAYS, deep, ()).margin(deep, own.given)
+    alone = Calibration.fit(own, deep, ()).margin(deep, own.given)
     np.testing.assert_allclose(np.diff(alone), np.diff(deep))
-    both = Calibration.fit(ARRAYS, deep, EVERY).margin(deep, own.given)
+    both = Calibration.fit(own, deep, ALL_INPUTS).margin(deep, own.given)
     truth = own.samples.label == 1
     assert both[truth].mean() - both[~truth].mean() > alone[truth].mean() - alone[~truth].mean()
 
@@ -113,21 +107,21 @@ def test_rounding_calls_no_other_pair():
 
 
 @pytest.mark.parametrize("which", ["overlap", "random", "regression", *INPUTS])
-def test_floors_keep_the_order_of_what_they_know(which):
+def test_baselines_keep_the_order_of_what_they_know(which):
     own = ARRAYS.tests["candidates"]
-    margin = known_margin(ARRAYS, which, own.given)
+    margin = baseline_margin(ARRAYS, which, own.given)
     raw = own.given * ARRAYS.scale.deviation + ARRAYS.scale.mean
     if which in INPUTS:
         np.testing.assert_allclose(np.diff(margin), np.diff(raw[:, INPUTS.index(which)]), atol=1e-6)
     if which == "overlap":
         np.testing.assert_allclose(np.diff(margin), np.diff(raw[:, 0] + raw[:, 1]), atol=1e-6)
-    again = known_margin(ARRAYS, which, own.given)
+    again = baseline_margin(ARRAYS, which, own.given)
     np.testing.assert_array_equal(margin, again)
 
 
-def test_an_unknown_floor_is_an_error():
-    with pytest.raises(ValueError, match="no floor 'guess'"):
-        known_margin(ARRAYS, "guess", ARRAYS.calibration.given)
+def test_an_unknown_baseline_is_an_error():
+    with pytest.raises(ValueError, match="no baseline 'guess'"):
+        baseline_margin(ARRAYS, "guess", ARRAYS.calibration.given)
 
 
 # --- Training ------------------------------------------------------------------------------------
@@ -139,7 +133,7 @@ def test_rows_of_a_judge_have_its_kinds_and_sources():
     own = ARRAYS.train.samples
     assert {own.kind[i] for i in rows} == {"te", "mme"}
     assert {own.source[i] for i in rows} == {"world"}
-    few = training_rows(ARRAYS.train, Judge("x", share=0.3))
+    few = training_rows(ARRAYS.train, Judge("x", mme_share=0.3))
     kept = np.array(own.kind)[few]
     assert (kept == "ve").sum() == own.kind.count("ve")
     assert 0 < (kept == "mme").sum() < 0.6 * own.kind.count("mme")
@@ -148,10 +142,10 @@ def test_rows_of_a_judge_have_its_kinds_and_sources():
 def test_a_judge_trained_apart_takes_kinds_one_after_another():
     lengths = np.arange(30) % 5 + 3
     groups = [np.arange(10), np.arange(10, 20), np.arange(20, 30)]
-    for part in range(PARTS):
-        seen = np.concatenate(part_batches(lengths, groups, 3, 4, 0, part))
+    for part in range(EPOCHS):
+        seen = np.concatenate(epoch_batches(lengths, groups, 3, 4, 0, part))
         assert set(seen) <= set(groups[part // 2].tolist())
-    whole = part_batches(lengths, [np.arange(30)], 8, 4, 0, 0)
+    whole = epoch_batches(lengths, [np.arange(30)], 8, 4, 0, 0)
     assert sorted(np.concatenate(whole)) == list(range(30))
 
 
@@ -161,7 +155,7 @@ def test_a_judge_answers_every_pair_by_every_branch(folder):
     for name, own in answer.values.items():
         assert own.keys() == {"alone", "alone, TE", "alone, VE", "margin"}
         assert all(np.isfinite(v).all() and len(v) == len(ARRAYS.tests[name]) for v in own.values())
-    assert len(answer.history) == PARTS
+    assert len(answer.history) == EPOCHS
     assert answer.history[-1].keys() == {"train_loss", "dev_loss"}
     again = train_and_score(job(), ARRAYS)
     np.testing.assert_array_equal(
@@ -174,7 +168,7 @@ def test_a_judge_answers_every_pair_by_every_branch(folder):
 @pytest.mark.parametrize(
     "changes",
     [{"model": "te", "kinds": "te, mme"}, {"model": "ve", "clean": True}, {"model": "single"},
-     {"text": "shared"}, {"output": "sigmoid"}, {"apart": True}, {"masked": 0}],
+     {"text": "shared"}, {"output": "sigmoid"}, {"sequential": True}, {"masked": 0}],
     ids=str,
 )  # fmt: skip
 def test_every_row_trains(folder, changes):
@@ -192,13 +186,31 @@ def test_a_miner_says_what_the_job_said(folder):
     pairs = np.array([(place[own.image[i]], test.texts.index(own.hypothesis[i])) for i in known])
     first = Miner.of(job(), ARRAYS).margin("test", pairs)
     np.testing.assert_array_equal(rounded(first), told[known])
-    for file in (folder / "entailment").iterdir():
+    for file in folder.iterdir():
         file.unlink()
     np.testing.assert_array_equal(Miner.of(job(), ARRAYS).margin("test", pairs), first)
 
 
-def test_floors_answer_as_judges_do():
-    row = Job("entailment", "world", "world", {"system": "o", "floor": "overlap"}, -1)
-    values = score_floor(row, ARRAYS).values
+def test_weights_of_a_processor_are_not_taken_for_those_of_a_gpu(folder, monkeypatch):
+    """Each kind of device has a folder of its own; without weights there, the judge is trained."""
+    trained_on, train = [], judge.train
+
+    @wraps(train)
+    def counted(job, arrays, run):
+        trained_on.append(run.device)
+        return train(job, arrays, replace(run, device="cpu"))
+
+    monkeypatch.setattr(judge, "train", counted)
+    monkeypatch.setattr(judge.Classifier, "to", lambda self, device: self)
+    train_and_score(job(), ARRAYS)
+    for device in ("cpu", "cuda:0", "cuda:0", "cpu"):
+        judge.trained(job(), ARRAYS, Run(device))
+    assert trained_on == ["cpu", "cuda:0"]
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_baselines_answer_as_judges_do():
+    row = Job("entailment", "world", "world", {"system": "o", "baseline": "overlap"}, -1)
+    values = score_baseline(row, ARRAYS).values
     assert values.keys() == ARRAYS.tests.keys()
     assert all(own.keys() == {"margin"} for own in values.values())

@@ -6,19 +6,14 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from mmlib.core.entailment_pairs import KINDS as FORMS
-from mmlib.world import captioned_images, extract_features
-from mmlib.world.backbone import GRID, WIDTH
-from mmlib.world.captions import captions
-from mmlib.world.edits import EDITS, editable, edited
-from mmlib.world.graphs import CaptionGraph, Edge, Node
-from mmlib.world.hypotheses import (
+from mmlib.papers.entailment.data.edits import editable, edited
+from mmlib.papers.entailment.data.hypotheses import (
     entailment_set,
     false_negatives,
     hypotheses,
     noisy,
 )
-from mmlib.world.logic import entails, satisfies
-from mmlib.world.premises import (
+from mmlib.papers.entailment.data.premises import (
     PartialScene,
     counter_scene,
     joint,
@@ -26,6 +21,12 @@ from mmlib.world.premises import (
     partial_scene,
     premise_captions,
 )
+from mmlib.papers.entailment.systems import EDITS
+from mmlib.world import captioned_images, extract_features
+from mmlib.world.backbone import GRID, WIDTH
+from mmlib.world.captions import captions
+from mmlib.world.graphs import CaptionGraph, Edge, Node
+from mmlib.world.logic import entails, satisfies
 from mmlib.world.scenes import check_scene, sample_scene, split_seeds
 from mmlib.world.words import COLOUR_WORDS
 

@@ -1,12 +1,12 @@
-"""Three small image-text retrievers, one for each loss of the families that paper 02 retrains.
+"""Three small image-text retrievers, one for each loss of the families that the paper retrains.
 
 `DualEncoder` (CLIP-like), `HardestTriplet` (VSE-like, with UNITER's loss) and `AlignFuse`
 (ALBEF-like) fulfil `Retriever`, and so can a pretrained model of a user's. Each loss takes A, which
-pairs of a batch belong together, golden or entailed: these are no negatives (paper 02, Sec. 4.2).
+pairs of a batch belong together, golden or entailed: these are no negatives (Sec. 4.2).
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,7 +22,9 @@ from mmlib.features.encoders import (
     in_batch_softmax,
     only_first,
 )
+from mmlib.papers.entailment.systems import RetrieverTraining
 
+MAX_WORDS = 40  # of a caption
 Top = tuple[int, int]  # texts of each image, images of each text
 
 
@@ -67,11 +69,11 @@ def hardest_triplet(scores: Tensor, same: Tensor, margin: float = 0.2) -> Tensor
 
     scores (B, B): image i with text j. Mean over rows and columns that have a negative.
     """
-    own = scores.diagonal()
+    golden = scores.diagonal()
     wrong = scores.masked_fill(same, -torch.inf)
-    hinges = torch.cat([(margin - own + wrong.amax(dim=side)).clamp_min(0) for side in (1, 0)])
-    there = torch.cat([torch.isfinite(wrong.amax(dim=side)) for side in (1, 0)])
-    return torch.where(there, hinges, 0).sum() / there.sum().clamp_min(1)
+    hinges = torch.cat([(margin - golden + wrong.amax(dim=side)).clamp_min(0) for side in (1, 0)])
+    exists = torch.cat([torch.isfinite(wrong.amax(dim=side)) for side in (1, 0)])
+    return torch.where(exists, hinges, 0).sum() / exists.sum().clamp_min(1)
 
 
 class HardestTriplet(DualEncoder):
@@ -128,11 +130,11 @@ class AlignFuse(DualEncoder):
     def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Scores by image and by text; the `top` of each, re-ranked by ITM, stand above others."""
         self.eval()
-        seen = [self.image_states(part) for part in images.split(BLOCK)]
-        pairs = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
-        read = [self.text_states(*part) for part in pairs]
-        states, left = (torch.cat(parts) for parts in zip(*seen, strict=True))
-        words, mask, right = (torch.cat(parts) for parts in zip(*read, strict=True))
+        image_blocks = [self.image_states(block) for block in images.split(BLOCK)]
+        captions = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
+        text_blocks = [self.text_states(*block) for block in captions]
+        states, left = map(torch.cat, zip(*image_blocks, strict=True))
+        words, mask, right = map(torch.cat, zip(*text_blocks, strict=True))
 
         def matched(image: Tensor, text: Tensor, longest: int) -> Tensor:
             logits = self.match(
@@ -168,17 +170,25 @@ def reranked(
     top: texts of each image, and images of each text. score: pairs (n, 2) of image and text ->
     probability (n,). 2 is added, so that they stand above the rest, whose `scores` are at most 1.
     """
-    both = []
-    for table, most in zip((scores, scores.T), top, strict=True):
-        best = np.argsort(-table, axis=1, kind="stable")[:, :most]
-        rows = np.repeat(np.arange(len(table)), best.shape[1])
-        pairs = np.column_stack([rows, best.ravel()])
-        both.append(pairs if table is scores else pairs[:, ::-1])
-    wanted, place = np.unique(np.concatenate(both), axis=0, return_inverse=True)
-    found = 2 + score(wanted)[place.ravel()]
-    tables = []
-    for pairs, new in zip(both, np.split(found, [len(both[0])]), strict=True):
-        table = scores.copy()
-        table[pairs[:, 0], pairs[:, 1]] = new
-        tables.append(table)
-    return tables[0], tables[1]
+    best_texts = np.argsort(-scores, axis=1, kind="stable")[:, : top[0]]
+    best_images = np.argsort(-scores.T, axis=1, kind="stable")[:, : top[1]]
+    rows, columns = (np.arange(size)[:, None] for size in scores.shape)
+    to_score = np.zeros(scores.shape, dtype=bool)
+    to_score[rows, best_texts] = to_score[best_images, columns] = True
+    matched = np.zeros_like(scores)
+    matched[to_score] = 2 + score(np.argwhere(to_score))
+    by_image, by_text = scores.copy(), scores.copy()
+    by_image[rows, best_texts] = matched[rows, best_texts]
+    by_text[best_images, columns] = matched[best_images, columns]
+    return by_image, by_text
+
+
+def build(family: str, plan: RetrieverTraining, images: np.ndarray, vocabulary: int) -> Any:
+    """A retriever of a family with fresh weights. images: the image table."""
+    _, regions, width = images.shape
+    sizes = Sizes(vocabulary, width, regions, words=MAX_WORDS, space=plan.space)
+    if family == "align":
+        return AlignFuse(sizes, plan.transformers, (plan.top_texts, plan.top_images))
+    if family == "triplet":
+        return HardestTriplet(sizes, plan.transformers)
+    return DualEncoder(sizes, plan.transformers, alone=True)

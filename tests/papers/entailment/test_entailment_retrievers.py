@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from mmlib.features.encoders import DualEncoder, Shape, Sizes, with_cls
-from mmlib.features.retrievers import AlignFuse, HardestTriplet, pair_scores, reranked
 from mmlib.features.words import CLS
+from mmlib.papers.entailment.retrievers import AlignFuse, HardestTriplet, pair_scores, reranked
 
 FAMILIES = (DualEncoder, AlignFuse, HardestTriplet)
 SIZES = Sizes(vocabulary=40, region_width=6, regions=5, words=9, space=8)
