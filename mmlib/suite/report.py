@@ -156,7 +156,7 @@ def recorded_claims(stems: Sequence[str]) -> dict[str, dict[str, list[dict[str, 
                 assessments = record.assess_paper(stem[:2], tier)
             except DataError:
                 continue
-            recorded.setdefault(tier, {})[stem] = [each.record() for each in assessments]
+            recorded.setdefault(tier, {})[stem] = [claim.record() for claim in assessments]
     return recorded
 
 
