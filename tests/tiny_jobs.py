@@ -206,5 +206,17 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
     print(hit, kept)
 
 
+def record_slowly(folder: Path) -> None:
+    """A recording by two workers that takes minutes."""
+    engine.source_hash = lambda *modules: "tiny"
+    slow = experiment({name: Settings(600, 0.1) for name in DATA})
+    record.experiment_of = lambda number: slow
+    resources = Resources(workers=2, folder=folder / "jobs")
+    record.record("04", TIER, range(3), resources=resources, folder=folder)
+
+
 if __name__ == "__main__":
-    kill_and_resume(Path(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[2] == "slow":
+        record_slowly(Path(sys.argv[1]))
+    else:
+        kill_and_resume(Path(sys.argv[1]), int(sys.argv[2]))

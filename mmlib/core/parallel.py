@@ -1,10 +1,13 @@
 """Work done ahead in a thread, spread over processes of this machine, or over a Dask cluster."""
 
 import os
+import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -55,10 +58,10 @@ def in_processes(
     for name, value in MALLOC.items():
         os.environ.setdefault(name, value)
     kind = "generator" if ordered else "generator_unordered"
-    found: Iterator[Any] = Parallel(n_jobs=workers, return_as=kind)(
-        delayed(_call)(function, call) for call in calls
+    results: Iterator[Any] = Parallel(n_jobs=workers, return_as=kind)(
+        delayed(_call)(function, call, os.getpid()) for call in calls
     )
-    return found
+    return results
 
 
 def connect(address: str) -> "Client":
@@ -108,9 +111,23 @@ def _alone(function: Callable[..., Any], *call: Any) -> Any:
     return function(*call)
 
 
-def _call(function: Callable[..., Any], call: tuple) -> Any:
+def _call(function: Callable[..., Any], call: tuple, parent: int) -> Any:
     from joblib.externals.loky import process_executor
 
     # Its own limit is 300 MB, less than what PyTorch's modules take once they are imported.
     process_executor._MAX_MEMORY_LEAK_SIZE = GROWTH
+    if os.getppid() == parent:  # a worker of its own, not the process that asks
+        _end_with(parent)
     return function(*call)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """End this process once its parent is gone, whatever it is doing; a killed one tells nobody."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
