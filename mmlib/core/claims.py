@@ -290,7 +290,7 @@ def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
 
 
 def ledger(assessed: Iterable[Assessment | Mapping[str, Any]]) -> pd.DataFrame:
-    """A row a claim, from what `assess` returned or from its records; "–" where there is nothing."""
+    """A row a claim, from assessments or their records; "–" where there is nothing."""
     rows = []
     for one in assessed:
         r = one.record() if isinstance(one, Assessment) else one

@@ -142,12 +142,9 @@ def _run(
 
 
 def handed_over(
-    function: Callable[..., Any],
-    job: Job,
-    data: Data,
-    run: Run,
+    function: Callable[..., Any], job: Job, data: Data, run: Run,
     make: Callable[[], Mapping[str, Tensor]],
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor]:  # fmt: skip
     """Tensors that a job leaves for other jobs, such as trained weights: kept, or made and kept.
 
     function: what makes them. They lie beside the jobs, under the key of function, job and data,

@@ -19,7 +19,7 @@ COLOURS = {
     "not tested": "#777777",
 }
 WIDTH = 8.0  # inches
-LINE = 68  # characters of a title, which has to stand beside the names of parts
+LINE = 68  # characters of a title, which stands beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names
 
 
@@ -27,7 +27,7 @@ def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
     """A panel for each tested claim, from what `claims.assess` returned or from its records.
 
     Thin lines are the parts' 95 % intervals, the diamond below them is the pooled one, the band is
-    the smallest effect of interest on either side of 0. Colours tell the verdicts, of parts by
+    the smallest effect of interest on either side of 0. Colours show the verdicts, of parts by
     themselves. Claims that are not tested are named below.
     """
     records = [claim if isinstance(claim, Mapping) else claim.record() for claim in assessed]

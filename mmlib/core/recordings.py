@@ -209,13 +209,11 @@ def _live(headers: Mapping[Path, Mapping[str, Any]]) -> dict[Path, list[str]]:
 
 def restricted(header: Mapping[str, Any], datasets: list[str]) -> dict[str, Any]:
     """A header as if these data sets alone had been recorded."""
-    of_datasets = ("jobs", "settings", "data", "inapplicable")
-    return {
-        name: {key: value[key] for key in value if key in datasets}
-        if name in of_datasets
-        else value
-        for name, value in header.items()
+    by_dataset = {
+        name: {dataset: value for dataset, value in header[name].items() if dataset in datasets}
+        for name in ("jobs", "settings", "data", "inapplicable")
     }
+    return {**header, **by_dataset}
 
 
 def trimmed(table: pd.DataFrame) -> pd.DataFrame:

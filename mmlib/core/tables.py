@@ -49,7 +49,7 @@ def paper_tables(name: str) -> dict[str, dict]:
 
 
 def paper_values(name: str, table: str) -> pd.DataFrame:
-    """One printed table, as printed: rows are systems, columns are metrics."""
+    """One printed table: rows are systems, columns are metrics."""
     printed = paper_tables(name)[table]
     rows = {row["name"]: row["values"] for row in printed["rows"]}
     return pd.DataFrame.from_dict(rows, orient="index")[printed["columns"]]

@@ -21,7 +21,7 @@ def caption_pairs(
     captions with the other four as premise ("own caption", label 1), a "random caption" of another
     image and a "hard caption" (label 0): that of highest overlap among 50 others. Captions that
     equal one of the image's own are left out. Each pair comes as "mme" and then as "ve".
-    Raises ValueError for an image of which no other has a caption that it lacks.
+    Raises ValueError for an image whose captions include those of all other images.
     """
     rng, weights = np.random.default_rng([seed, 21]), Weights(captions[i] for i in rows)
     pairs: list[tuple[str, str, int, int, str]] = []

@@ -7,7 +7,7 @@ with its recipe; `stim_id` differs for each annotation and numbers one recipe se
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +31,7 @@ PLUS_SPLITS = {"train": 3439, "test": 860}
 GET = "run `mmlib data get cite`, or set MMLIB_DATA to the folder that holds cite/"
 GET_PLUS = "get CITE++ from the shared folder that the authors' README links, into cite/"
 GET_IMAGES = "put RecipeQA's images into recipeqa/images/ or cite/images-qa/"
-PATTERNS = {
-    **dict.fromkeys(ANSWERS, "True|False"),
-    "qimg": SOMETHING,
-    "stim_txt": SOMETHING,
-}
+PATTERNS = {**dict.fromkeys(ANSWERS, "True|False"), "qimg": SOMETHING, "stim_txt": SOMETHING}
 
 
 def rows(path: Path) -> Iterator[Row]:
@@ -53,7 +49,8 @@ def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:
     """
     path = dataset_folder(NAME, folder) / "data.csv"
     pairs = _pairs(path, rows(path), "all", GET)
-    return pairs if duplicates else pairs.take(first_rows(pair_keys(pairs)))
+    repeated = pd.Series(pair_keys(pairs), dtype=object).duplicated()
+    return pairs if duplicates else pairs.take(np.flatnonzero(~repeated))
 
 
 def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
@@ -97,18 +94,10 @@ def _pairs(path: Path, table: Iterable[Row], split: str, mend: str) -> RelatedPa
     )
 
 
-# Splits ------------------------------------------------------------------------------------------
-
-
 def pair_keys(pairs: RelatedPairs) -> list[tuple[str, str]]:
     """(image, text without the spaces around it) of each pair."""
     texts = (text.strip() for text in pairs.texts)
     return list(zip(figures.image_names(pairs), texts, strict=True))
-
-
-def first_rows(keys: Sequence) -> np.ndarray:
-    """Rows whose key no earlier row has."""
-    return np.flatnonzero(~pd.Series(list(keys), dtype=object).duplicated())
 
 
 def recipe_of(image: str) -> str:
@@ -117,11 +106,8 @@ def recipe_of(image: str) -> str:
     return match[1] if match else ""
 
 
-# Report ------------------------------------------------------------------------------------------
-
-
 def report(folder: Path | None = None) -> dict[str, pd.Series]:
-    """What is counted of CITE: rates of positives, words in the authors' tokenisation, repeats."""
+    """Statistics of CITE: rates of positives, words in the authors' tokenisation, repeats."""
     pairs = load(folder, duplicates=True)
     counts = pd.Series(pair_keys(pairs), dtype=object).value_counts()
     repeats = {

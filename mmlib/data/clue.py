@@ -13,17 +13,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.errors import DataError, Problem
+from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
+from mmlib.data.tables import (
+    SOMETHING,
+    Row,
+    check_choice,
+    dataset_folder,
+    error_at,
+    sound_rows,
+    table_rows,
+)
 
 NAME = "clue"
 SPLITS = {"train": 6047, "test": 1512}
 RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
 COLUMNS = ("", "index", "caption", "url", *RELATIONS, "Other", "When", "How", "Where", "Comment")
-USED = ("index", "caption", "url", *RELATIONS)
 LAST_HUMAN = 4580  # rows 0 to here of the Clue TSV have human captions, the others a machine's
 
 GET = "run `mmlib data get clue`, or set MMLIB_DATA to the folder that holds clue/"
@@ -38,9 +45,9 @@ PATTERNS = {
 
 @dataclass(frozen=True, eq=False)
 class CluePairs(RelatedPairs):
-    """Clue's pairs. index: (pairs,) row of the Clue TSV, from 0, which tells who wrote a caption.
+    """Clue's pairs, whose image_ids are URLs.
 
-    image_ids are the URLs.
+    index: (pairs,) row of the Clue TSV, from 0; people wrote the captions of the first rows.
     """
 
     index: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -67,30 +74,20 @@ def rows(path: Path) -> Iterator[Row]:
     return table_rows(path, COLUMNS, GET, PATTERNS)
 
 
-def read(split: str, folder: Path | None = None) -> pd.DataFrame:
-    """The table of one split: index, caption, url, and the relations (bool).
-
-    Raises DataError naming the file, the line and the mend at the first bad row.
-    """
-    path = split_file(split, dataset_folder(NAME, folder))
-    records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
-    table = pd.DataFrame(records)[list(USED)]
-    flags = {name: table[name] == "1" for name in RELATIONS}
-    return table.assign(index=table["index"].astype(int), **flags)
-
-
 def load(split: str, folder: Path | None = None) -> CluePairs:
     """The authors' "train" (6,047 pairs) or "test" (1,512), in file order, without images.
 
-    folder: the data set's folder; by default `clue` in the data folder. Raises DataError as `read`.
+    folder: the data set's folder; by default `clue` in the data folder.
+    Raises DataError naming the file, the line and the mend at the first bad row.
     """
-    table = read(split, folder)
+    path = split_file(split, dataset_folder(NAME, folder))
+    table = pd.DataFrame(sound_rows(rows(path), Problem(path, None, "has no rows", GET)))
     image_of, urls = pd.factorize(table["url"])
     return CluePairs(
         name=NAME,
         split=split,
         texts=tuple(table["caption"]),
-        labels=table[list(RELATIONS)].to_numpy(bool),
+        labels=(table[list(RELATIONS)] == "1").to_numpy(bool),
         relations=RELATIONS,
         image_of=image_of.astype(np.int64),
         image_ids=tuple(urls),
@@ -118,21 +115,18 @@ def image_numbers(folder: Path | None = None) -> dict[str, int]:
     """URL -> number of its image, from `img2idxmap.json`."""
     path = dataset_folder(NAME, folder) / "img2idxmap.json"
     if not path.is_file():
-        raise DataError(Problem(path, None, "is missing", GET))
+        raise error_at(path, None, "is missing", GET)
     try:
         numbers = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(Problem(path, None, f"is not JSON: {error}", GET)) from error
+        raise error_at(path, None, f"is not JSON: {error}", GET) from error
     if not isinstance(numbers, dict) or not all(type(n) is int for n in numbers.values()):
-        raise DataError(Problem(path, None, "is not a map of URLs to whole numbers", GET))
+        raise error_at(path, None, "is not a map of URLs to whole numbers", GET)
     return numbers
 
 
-# Splits ------------------------------------------------------------------------------------------
-
-
 def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarray]:
-    """Test rows with a human caption and an unseen image; those that repeat no training caption.
+    """Test rows with a human caption and an unseen image, and those of them with a new caption.
 
     In the authors' split 881 rows and 863 of them; no two of either show the same image.
     """
@@ -140,11 +134,8 @@ def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarra
     return np.flatnonzero(clean), np.flatnonzero(clean & ~np.isin(test.texts, train.texts))
 
 
-# Report ------------------------------------------------------------------------------------------
-
-
 def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
-    """What is counted of Clue without its images.
+    """Statistics of Clue that need none of its images.
 
     rates: percent positive in train, test and all; words: vocabulary and lengths of the training
     captions in the authors' tokenisation, and the test's unknown tokens; leaks: images and captions

@@ -16,7 +16,7 @@ from PIL import Image
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.records import CaptionedImages
-from mmlib.data.tables import check_choice, dataset_folder
+from mmlib.data.tables import check_choice, dataset_folder, error_at
 from mmlib.features.store import open_features, open_rgb
 
 NAME = "flickr8k"
@@ -58,7 +58,7 @@ def load(
     for row, name in enumerate(ids, start=1):
         if name not in captions:
             path = split_file(split, folder)
-            raise DataError(Problem(path, row, f"{name} has no captions", GET))
+            raise error_at(path, row, f"{name} has no captions", GET)
     scores, names = _labels(folder / "features" / f"{labels}.npy", ids)
 
     def open_image(row: int) -> Image.Image:
@@ -83,7 +83,7 @@ def _labels(path: Path, ids: tuple[str, ...]) -> tuple[np.ndarray | None, tuple[
     scores, names = store.rows(ids)[:, 0], tuple(store.meta.get("label_names", ()))
     if len(names) != scores.shape[-1]:
         problem = f"{len(names)} label_names in its notes for {scores.shape[-1]} columns"
-        raise DataError(Problem(path, None, problem, "extract the features again"))
+        raise error_at(path, None, problem, "extract the features again")
     return scores, names
 
 
@@ -108,7 +108,7 @@ def _first(folder: Path, names: tuple[str, ...], mend: str) -> Path:
     for name in names:
         if (folder / name).exists():
             return folder / name
-    raise DataError(Problem(folder / names[0], None, "is missing", mend))
+    raise error_at(folder / names[0], None, "is missing", mend)
 
 
 def read_split(split: str, folder: Path) -> tuple[str, ...]:
@@ -118,12 +118,12 @@ def read_split(split: str, folder: Path) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(Problem(path, None, f"not UTF-8: {error}", GET_TEXT)) from None
+        raise error_at(path, None, f"not UTF-8: {error}", GET_TEXT) from None
     for row, line in enumerate(text.splitlines(), start=1):
         name = line.strip()
         if name and row_of.setdefault(name, row) != row:
             problem = f"{name} stands here and in line {row_of[name]}"
-            raise DataError(Problem(path, row, problem, GET_TEXT))
+            raise error_at(path, row, problem, GET_TEXT)
     return tuple(row_of)
 
 
@@ -150,35 +150,32 @@ def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, str] | Problem]]
             if row == 1 and raw.strip() == b"image,caption":
                 continue
             try:
-                image, caption = parse(raw.decode("utf-8").rstrip("\r\n"))
+                line = raw.decode("utf-8").rstrip("\r\n")
+                image, caption = parse(line)
+                if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
+                    raise ValueError(f"no image name in {line[:60]!r}")
+                if not caption.strip():
+                    raise ValueError(f"empty caption of {image}")
             except (UnicodeDecodeError, ValueError, csv.Error) as error:
                 problem = f"not an image and its caption: {error}"
                 yield row, Problem(path, row, problem, "restore the line, or get the file again")
                 continue
             if not image.endswith(".jpg.1"):
-                yield row, (image, caption)
+                yield row, (image, caption.strip())
 
 
-def _csv_line(line: str) -> tuple[str, str]:
+def _csv_line(line: str) -> list[str]:
     fields = next(csv.reader([line], strict=True), [])
     if len(fields) != 2:
         raise ValueError(f"{len(fields)} fields instead of 2 in {line[:60]!r}")
-    return _checked(fields[0], fields[1], line)
+    return fields
 
 
-def _token_line(line: str) -> tuple[str, str]:
+def _token_line(line: str) -> tuple[str, ...]:
     match = re.fullmatch(r"([^\t#]+)#[0-4]\t(.*)", line)
     if match is None:
         raise ValueError(f"no `image#0<tab>caption` in {line[:60]!r}")
-    return _checked(match[1], match[2], line)
-
-
-def _checked(image: str, caption: str, line: str) -> tuple[str, str]:
-    if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
-        raise ValueError(f"no image name in {line[:60]!r}")
-    if not caption.strip():
-        raise ValueError(f"empty caption of {image}")
-    return image, caption.strip()
+    return match.groups()
 
 
 def judgment_file(folder: Path) -> Path:
@@ -211,6 +208,6 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
         else:
             skipped += 1
     if not rows:
-        raise DataError(Problem(path, None, f"{skipped} lines, none well-formed", GET_TEXT))
+        raise error_at(path, None, f"{skipped} lines, none well-formed", GET_TEXT)
     columns = ["image", "caption_image", "caption", "fraction", "yes", "no"]
     return pd.DataFrame(rows, columns=columns), skipped

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from mmlib.core.entailment_pairs import Kind, Samples
-from mmlib.core.errors import DataError, Problem
 from mmlib.core.records import normalised
 from mmlib.data import flickr8k
-from mmlib.data.tables import dataset_folder
+from mmlib.data.tables import dataset_folder, error_at
 
 EVERY = 5  # one image of five, by name, is for calibration
 
@@ -78,9 +77,6 @@ class Judged:
         )[1]  # fmt: skip
 
 
-# Samples, as several readers make them -----------------------------------------------------------
-
-
 def merged(captions: Sequence[str]) -> str:
     """The captions of an image as one premise text."""
     return " ".join(captions)
@@ -111,9 +107,6 @@ def image_samples(
     return of_kind("ve", [""] * len(hypothesis)), of_kind("mme", premise)
 
 
-# Reading -----------------------------------------------------------------------------------------
-
-
 def load(folder: Path | None = None) -> Judged:
     """All judged pairs, in file order.
 
@@ -129,7 +122,7 @@ def load(folder: Path | None = None) -> Judged:
         if not {image, origin} <= set(names) or number >= len(captions.get(origin, ())):
             problem = f"judges {image} with {origin}#{number}: no test image, or no such caption"
             path = flickr8k.judgment_file(folder)
-            raise DataError(Problem(path, None, problem, flickr8k.GET_TEXT))
+            raise error_at(path, None, problem, flickr8k.GET_TEXT)
     return Judged(
         image=tuple(table["image"]),
         origin=tuple(table["caption_image"]),
@@ -157,7 +150,7 @@ def decided(judged: Judged) -> np.ndarray:
 def sampled(judged: Judged, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Rows of `decided`, ascending, with at most `most` pairs without a yes, and weights (n,).
 
-    Weights say how many pairs each row stands for. The many without a yes are drawn with `seed`.
+    A weight is the number of pairs that a row represents. `seed` draws those without a yes.
     """
     every = decided(judged)
     yes, no = (every[judged.label[every] == value] for value in (1, 0))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.data.tables import check_choice
+from mmlib.data.tables import check_choice, error_at
 
 CAPTIONS_EACH = 5
 SPLITS = {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}
@@ -41,7 +41,7 @@ def read_split(path: Path, split: str) -> tuple[str, list[SplitImage]]:
         if item.split in SPLITS[split]:
             images.append(item)
     if not images:
-        raise DataError(Problem(path, None, f"no image of the split {split!r}", AGAIN))
+        raise error_at(path, None, f"no image of the split {split!r}", AGAIN)
     return path.stem.removeprefix("dataset_"), images
 
 

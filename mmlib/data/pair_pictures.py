@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError, Problem
 from mmlib.core.related import RelatedPairs
+from mmlib.data.tables import error_at
 from mmlib.features.store import UNREADABLE, open_rgb
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
@@ -20,7 +20,7 @@ Pairs = TypeVar("Pairs", bound=RelatedPairs)
 
 @dataclass(frozen=True)
 class Missing:
-    """The images that a data set has lost here, and what that costs.
+    """The images that are missing or unreadable, and the pairs left out with them.
 
     absent: names of images without a file. unreadable: name and reason of those that cannot be
     decoded. images, pairs: how many there were. pairs_lost: pairs left out with their images.
@@ -72,7 +72,7 @@ def with_pictures(
         absent, tuple(broken.items()), len(pairs.image_ids), len(pairs), len(pairs) - len(rows)
     )
     if not usable:
-        raise DataError(Problem(folder, None, str(missing), mend))
+        raise error_at(folder, None, str(missing), mend)
 
     def open_image(row: int) -> Image.Image:
         return open_rgb(files[usable[row]])

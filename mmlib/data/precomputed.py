@@ -180,11 +180,11 @@ class _Texts:
             self.reworded = sum(a != b for a, b in zip(lines, self.captions, strict=True))
 
     def divide(self, array: "np.ndarray | _FileRows") -> tuple[int, int]:
-        """Captions an image, and rows of `array` an image.
+        """How many captions an image has, and how many rows of `array`.
 
-        The rule of SCAN's loader: as many rows as captions, or a fifth. The same goes for the
-        identifiers, each on its own. With as many of both as captions, identifiers or features that
-        repeat tell whether five rows are one image; else every row is an image with one caption.
+        The rule of SCAN's loader: there are as many rows as captions, or a fifth, and the same
+        goes, independently, for the identifiers. Where both are as many as captions, five rows are
+        one image if identifiers or features repeat; else every row is an image with one caption.
         """
         captions = len(self.captions)
         counts = {self.ims: len(array), self.ids_file: len(self.ids)}
@@ -300,7 +300,7 @@ def _is_graph(entry: object) -> bool:
 class _FileRows:
     """The many files of one split in CORA's layout, read as the rows of one array.
 
-    There are as many as captions, or a fifth: the first file beyond a fifth tells.
+    There are as many as captions, or a fifth; a file beyond a fifth decides which.
     """
 
     def __init__(self, texts: _Texts) -> None:

@@ -1,4 +1,4 @@
-"""SICK: sentence pairs with entailment in both directions, half of them born of Flickr8k captions.
+"""SICK: sentence pairs with entailment in both directions, half of them from Flickr8k captions.
 
 Marelli et al., LREC 2014; the file of twelve columns, which names the sentence that each was made
 from. Two uses: sentence pairs as text-text samples; and triples of an image, its captions and a
@@ -146,9 +146,6 @@ def text_text(
     )
 
 
-# Triples -----------------------------------------------------------------------------------------
-
-
 def triples(folder: Path | None = None, origins: Origins | None = None) -> pd.DataFrame:
     """Image, its captions, and a sentence: every direction whose first sentence is still a caption.
 
@@ -195,9 +192,6 @@ def triple_samples(
             images,
         )
     )
-
-
-# Report ------------------------------------------------------------------------------------------
 
 
 def report(folder: Path, origins: Origins) -> dict[str, int]:

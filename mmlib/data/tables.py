@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
@@ -19,15 +19,15 @@ def dataset_folder(name: str, folder: Path | None = None) -> Path:
     return data_dir() / name if folder is None else folder
 
 
-def check_choice(what: str, name: str, choices: Collection[str]) -> None:
+def check_choice(kind: str, name: str, choices: Collection[str]) -> None:
     """Raise a DataError that lists the choices where `name` is none of them."""
     if name not in choices:
-        raise DataError(f"no {what} {name!r} (choose from {', '.join(choices)})")
+        raise DataError(f"no {kind} {name!r} (choose from {', '.join(choices)})")
 
 
-def error_at(path: Path, row: int | None, what: str, mend: str) -> DataError:
+def error_at(path: Path, row: int | None, problem: str, mend: str) -> DataError:
     """The error that says what is wrong with a file, in which row, and how to mend it."""
-    return DataError(Problem(path, row, what, mend))
+    return DataError(Problem(path, row, problem, mend))
 
 
 def table_rows(
@@ -37,7 +37,7 @@ def table_rows(
     patterns: Mapping[str, str],
     *,
     delimiter: str = ",",
-    quoting: int = csv.QUOTE_MINIMAL,
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
     allow_more_columns: bool = False,
 ) -> Iterator[Row]:
     """The line number, the fields and the problems of each row of a table.
@@ -45,7 +45,7 @@ def table_rows(
     Fields are None where the row cannot be read. A missing file or a wrong header gives a single
     item with that problem.
 
-    columns: the header; `allow_more_columns` ignores any others that stand between them.
+    columns: the header; `allow_more_columns` ignores any others among them.
     patterns: column -> regular expression that the whole value must match.
     """
     if not path.is_file():
@@ -61,8 +61,8 @@ def table_rows(
                 return
             row = reader.line_num + 1
             for values in reader:
-                if problem := _unreadable(values, header):
-                    yield row, None, [Problem(path, row, problem, mend)]
+                if defect := _defect(values, header):
+                    yield row, None, [Problem(path, row, defect, mend)]
                 else:
                     fields = dict(zip(header, values, strict=True))
                     problems = [
@@ -76,7 +76,7 @@ def table_rows(
             yield row, None, [Problem(path, row, f"cannot be read: {error}", mend)]
 
 
-def _unreadable(values: Sequence[str], header: Sequence[str]) -> str | None:
+def _defect(values: Sequence[str], header: Sequence[str]) -> str | None:
     """Why a row cannot be read, or None."""
     if len(values) != len(header):
         return f"{len(values)} fields instead of {len(header)}"

@@ -26,8 +26,6 @@ from mmlib.features.store import FeatureStore, open_rgb
 Regions = Literal["grid", "global"]
 
 
-# Networks ----------------------------------------------------------------------------------------
-
 # With the weights of the papers' time: torchvision's first ImageNet weights of each network.
 BACKBONES = ("densenet169", "resnet50")
 
@@ -150,9 +148,6 @@ def read_weights(path: str | Path) -> Mapping[str, Tensor]:
 def _current_key(key: str) -> str:
     """Name of a DenseNet parameter today; the published file still has `norm.1` for `norm1`."""
     return re.sub(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.", r"\1\2.", key)
-
-
-# Extraction --------------------------------------------------------------------------------------
 
 
 def feature_name(backbone: str, regions: Regions, weights: str | Path | None = None) -> str:

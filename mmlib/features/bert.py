@@ -195,9 +195,6 @@ def _new_prefix(model: "BertModel", prefix: int) -> nn.Parameter:
     return nn.Parameter(nn.init.normal_(values, std=config.initializer_range))
 
 
-# Tokens ------------------------------------------------------------------------------------------
-
-
 def _pieces(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], max_tokens: int
 ) -> list[list[int]]:
@@ -228,7 +225,7 @@ def _folder_of(name_or_path: str | Path) -> Path:
         raise DataError(f"{folder}: no such folder (name a folder with a BERT, or a hub model)")
     from huggingface_hub import snapshot_download
 
-    try:  # without a network this gives what the cache has
+    try:  # without a network this returns the cached files
         return Path(snapshot_download(name, allow_patterns=list(MODEL_FILES)))
     except (OSError, ValueError) as error:
         raise DataError(
@@ -250,7 +247,7 @@ def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
                 f"{folder}: a model of type {config.model_type!r}, not a BERT (name a BERT, "
                 "such as bert-base-uncased)"
             )
-        # The file as it stands: BertTokenizer takes lower case from elsewhere, or from a default.
+        # Not BertTokenizer, which takes lower-casing from elsewhere, or from a default.
         tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
         with _quiet():  # it warns of the heads that are in the file and not wanted here
             loaded: Any = BertModel.from_pretrained(

@@ -30,7 +30,7 @@ FloatType = Literal["float16", "float32"]
 
 @dataclass(frozen=True)
 class Extraction:
-    """Features of which images by which weights go to which file: what every extractor asks.
+    """What to extract: of which images, by which weights, into which file.
 
     images: (id, file) pairs. out: the `.npy` file of the features.
     weights: None for torchvision's own (its cache, else downloaded and checked), a `.safetensors`

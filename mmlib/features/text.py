@@ -35,7 +35,7 @@ def tokenize(sentence: str) -> list[str]:
 @lru_cache(maxsize=500_000)  # sentences come back in many documents
 def _tokens(sentence: str) -> tuple[str, ...]:
     words = " ".join(_tokenizer().tokenize(sentence)).lower().split()
-    return tuple(map(sys.intern, words))  # millions of them, of which few are different
+    return tuple(map(sys.intern, words))  # few of the millions differ
 
 
 def spaced_tokens(text: str) -> list[str]:

@@ -54,7 +54,7 @@ FUNCTION_WORDS = frozenset(
 
 
 def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
-    """The graph of one entry of the authors' `scene_graph` JSON (spec 2.3).
+    """The graph of one entry of the authors' `scene_graph` JSON.
 
     Names and attributes are lower-cased; the first element of an attribute is not read; an empty
     relation label becomes "with"; an entry without entities gives one fallback node.
@@ -158,7 +158,7 @@ def relations(graph: nx.MultiDiGraph) -> list[tuple[int, int, dict[str, Any]]]:
 
 
 def phrase(graph: nx.MultiDiGraph, node: Any) -> str:
-    """The words of a node as the model reads them: an attribute's adverbs follow it (spec 2.3)."""
+    """The words of a node as the model reads them: an attribute's adverbs follow it."""
     data = graph.nodes[node]
     return " ".join((data["label"], *data.get("adverbs", ())))
 
@@ -180,7 +180,7 @@ def to_authors(graph: nx.MultiDiGraph) -> Entry:
 
 
 class Graphs(Sequence[nx.MultiDiGraph]):
-    """The graphs of many captions, each kept packed and made anew whenever it is asked for.
+    """The graphs of many captions, stored packed; each is unpacked whenever it is asked for.
 
     packed: captions and what `pack` made of their entries. As networkx graphs, half a million
     captions would take 4 GB; packed they take 0.2 GB, and 0.1 ms for each graph that is made.
@@ -334,7 +334,7 @@ ERRORS = {"tokens": _drop_token, "attribute": _move_attribute, "edge": _move_edg
 def corrupt(
     graph: nx.MultiDiGraph, kind: str, rate: float, rng: np.random.Generator
 ) -> nx.MultiDiGraph:
-    """The graph, with probability `rate` with one parse error of a kind (paper, section 9).
+    """A copy of the graph with, at probability `rate`, one parse error (paper, section 9).
 
     kind: "tokens", a word of one node or relation is dropped; "attribute", one attribute moves to
         another object; "edge", one relation moves to another pair of objects; "mixed", one of the

@@ -83,7 +83,7 @@ NEVER_OBJECT = IN_LABEL | frozenset(
 
 
 def entry_of(doc: "Doc") -> dict[str, Any]:
-    """What a parsed caption says, as an entry of the authors' `scene_graph` JSON (spec 2.3).
+    """What a parsed caption says, as an entry of the authors' `scene_graph` JSON.
 
     doc: a text that a spaCy pipeline with a tagger and a parser has read.
 

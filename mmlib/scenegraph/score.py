@@ -64,7 +64,7 @@ def compare(predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph) -> dict[str, Coun
 def without(graph: nx.MultiDiGraph, phrases: Sequence[str]) -> nx.MultiDiGraph:
     """The graph as if its caption had not said these phrases: without the objects named in them.
 
-    A verb that stood in a relation only to such an object ("standing in the park") becomes an
+    A verb whose only relation was to such an object ("standing in the park") becomes an
     attribute of its subject, as it would be without the place.
     """
     gone = [

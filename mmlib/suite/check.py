@@ -50,20 +50,20 @@ class Report:
         """Whether nothing is wrong."""
         return not self.problems
 
-    def add(self, path: Path, row: int | None, what: str, mend: str = "") -> None:
+    def add(self, path: Path, row: int | None, problem: str, mend: str = "") -> None:
         """Add a problem; without a mend, the mend is to get the data set again."""
         get = f"`mmlib data get {self.name}`"
         for remote in registry.find(self.name).remotes:  # `get` keeps what is in place
             target = self.folder / remote["path"]
             if not mend and target.exists() and path.is_relative_to(target):
                 mend = f"move {target} away, then {get}"
-        self.problems.append(Problem(path, row, what, mend or f"get it again: {get}"))
+        self.problems.append(Problem(path, row, problem, mend or f"get it again: {get}"))
 
     @contextmanager
-    def refusals(self, path: Path, what: str = "", mend: str = "") -> Iterator[None]:
+    def refusals(self, path: Path, prefix: str = "", mend: str = "") -> Iterator[None]:
         """Turn the error of a reader into a problem.
 
-        An error that names no file gets `path`; one that is no DataError, `what` and the mend too.
+        An error that names no file gets `path`, and any but a DataError the prefix and the mend.
         """
         try:
             yield
@@ -71,13 +71,13 @@ class Report:
             text = str(error).removeprefix(f"{path}: ")
             self.problems.append(error.problem or Problem(path, None, text, ""))
         except (ValueError, OSError) as error:
-            text = what + str(error).removeprefix(f"{path}: ")
+            text = prefix + str(error).removeprefix(f"{path}: ")
             self.problems.append(Problem(path, None, text, mend))
 
-    def expect(self, path: Path, count: int, expected: int, what: str) -> None:
+    def expect(self, path: Path, count: int, expected: int, counted: str) -> None:
         """Add a problem where another number of something was counted than expected."""
         if count != expected:
-            self.add(path, None, f"{count} {what} instead of {expected}")
+            self.add(path, None, f"{count} {counted} instead of {expected}")
 
     def expect_rows(self, path: Path, rows: Iterable[Row], expected: int) -> list[Fields]:
         """The readable rows of a file; whatever is wrong with rows or their number is added."""

@@ -141,7 +141,8 @@ def run_features(args: argparse.Namespace) -> int:
     from mmlib.features import backbones, regions
     from mmlib.features.extraction import Extraction
 
-    detect, kind = args.backbone == DETECTOR, args.regions or "grid"
+    detect = args.backbone == DETECTOR
+    kind: backbones.Regions = args.regions or "grid"
     if detect and (args.regions or args.labels):
         raise DataError(f"{DETECTOR} takes neither --regions nor --labels")
     if detect:
@@ -163,9 +164,7 @@ def run_features(args: argparse.Namespace) -> int:
     else:
         mark = "_random" if args.weights == "random" else ""
         labels = extraction.out.with_name(f"labels_{args.backbone}{mark}.npy")
-        store = backbones.extract(
-            extraction, args.backbone, kind, labels if args.labels else None
-        )  # fmt: skip
+        store = backbones.extract(extraction, args.backbone, kind, labels if args.labels else None)
     shape = " x ".join(map(str, store.array.shape))
     print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
     for skipped in store.meta["skipped"]:

@@ -74,7 +74,8 @@ def record(
             whole = True
         finally:
             if answers and (whole or not replace):
-                recordings.write(folder, tidy(*zip(*answers, strict=True), data), header)
+                jobs, values = zip(*answers, strict=True)
+                recordings.write(folder, tidy(jobs, values, data), header)
         recordings.set_aside(folder)
         return recordings.read(folder)
 
@@ -133,7 +134,7 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
 
 
 def _replaced(old: Sequence[Mapping[str, Any]], new: Mapping[str, Any]) -> dict[str, list[str]]:
-    """File -> its data sets that the new recording replaces: the same, and those of other methods."""
+    """File -> its data sets that the new one replaces: the same, and those of other methods."""
     files = {
         header["file"]: [
             dataset

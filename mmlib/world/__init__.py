@@ -30,7 +30,7 @@ __all__ = ["WorldImages", "captioned_images", "picture"]
 
 SIZE = 128  # side of a picture, in pixels
 BERT = PACKAGE / "world" / "bert"  # a small one that has read other scenes' captions
-_CHUNK = 64  # pictures drawn and looked at together; fixed, so that workers change no figure
+_CHUNK = 64  # pictures drawn and read together; fixed, so that `workers` changes no figure
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
 def extract_features(
     scenes: Sequence[Scene], workers: int = 1, desc: str = "pictures"
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Draw scenes and look at them: (features, label scores, label names).
+    """Draw scenes and extract features: (features, label scores, label names).
 
     features: (scenes, regions, width) float32. Those of many scenes are cached in a file.
     """

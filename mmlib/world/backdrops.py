@@ -18,7 +18,7 @@ COLOURS = {name: colours(table) for name, table in _TABLES.items()}
 
 
 class Brush:
-    """Draws on the whole picture in parts of its side, in the picture's style."""
+    """Draws on the whole picture, in fractions of its side, in the picture's style."""
 
     def __init__(self, side: int, style: str, random: Random):
         self.side, self.style, self.random = side, style, random
@@ -71,7 +71,7 @@ class Brush:
         self.canvas.rectangle(box, self.ink(colour), self.pencil, self.hair)
 
     def line(self, points: Sequence[Point], width: float, colour: RGB) -> None:
-        """A line; `width` in parts of the side."""
+        """A line; `width` is a fraction of the side."""
         self.canvas.line(self.spots(points), self.ink(colour), max(1, round(width * self.side)))
 
     def spots(self, points: Sequence[Point]) -> list[Point]:

@@ -12,7 +12,7 @@ from mmlib.world.figures import draw_figure
 from mmlib.world.pen import PALETTE, PENCIL, Look, Pen, Point, mix, path, shade
 from mmlib.world.schema import GROUP_OF, SHAPE, WATER, Scene, Thing, height
 
-ARM = 0.29  # a stretched arm, in parts of the standing height
+ARM = 0.29  # a stretched arm, as a fraction of the standing height
 
 
 def draw(scene: Scene, size: int = 128) -> Image.Image:
@@ -47,7 +47,7 @@ def _partner(scene: Scene, index: int, relation: str, as_subject: bool) -> Thing
 
 
 def _grasp(holder: Thing, held: Thing) -> Point:
-    """The holder's hand, in parts of the side: on the thing or at the end of its string."""
+    """The holder's hand, as a fraction of the side: on the thing or at the end of its string."""
     tall, up = height(holder), 1 - held.y + held.lift
     x, y = held.x, up
     if held.kind in ("ball", "box"):

@@ -32,7 +32,7 @@ from mmlib.world.schema import (
 T = TypeVar("T")
 SPLITS = ("train", "val", "test", "backbone")
 _PER_SPLIT, _PER_LIST = 10**10, 10**7  # seeds of a split, and of one list of a split
-_DROP = 0.25  # a sitting person's seat above the feet, in parts of the standing height
+_DROP = 0.25  # a sitting person's seat above the feet, as a fraction of the standing height
 _STEP = 0.004  # a rider stands this much nearer than the mount, so that it is drawn after it
 
 

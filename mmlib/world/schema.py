@@ -70,7 +70,7 @@ HORIZON = 0.45
 WATER = {"beach": (HORIZON, 0.63), "mountain": (HORIZON, 0.59)}  # sea and lake: from y to y
 ROAD = {"street": (0.64, 0.84)}
 SIZE_FACTOR = {"small": 0.7, "medium": 1.0, "large": 1.4}
-# kind -> (height, width / height) of the medium size at scale 1, in parts of the picture's side
+# kind -> (height as a fraction of the picture's side, width / height), of the medium size
 SHAPE: dict[str, tuple[float, float]] = {
     kind: (high, aspect)
     for shapes in _TABLES["kinds"].values()
@@ -84,12 +84,12 @@ def scale(y: float) -> float:
 
 
 def height(thing: Thing) -> float:
-    """Standing height in parts of the picture's side."""
+    """Standing height as a fraction of the picture's side."""
     return SHAPE[thing.kind][0] * scale(thing.y) * SIZE_FACTOR[thing.size]
 
 
 def box(thing: Thing) -> tuple[float, float, float, float]:
-    """(left, top, right, bottom) of a thing as drawn, in parts of the picture's side."""
+    """(left, top, right, bottom) of a thing as drawn, as a fraction of the picture's side."""
     height, aspect = SHAPE[thing.kind]
     wide, high = _TABLES["poses"].get(GROUP_OF[thing.kind], {}).get(thing.action, (1.0, 1.0))
     height *= scale(thing.y) * SIZE_FACTOR[thing.size]

@@ -52,19 +52,19 @@ class Handler(BaseHTTPRequestHandler):
         if start >= len(server.body):
             self.send_error(416)
             return
-        rest = server.body[start:]
+        remainder = server.body[start:]
         self.send_response(206 if start else 200)
         if start:
             end = len(server.body) - 1
             self.send_header("Content-Range", f"bytes {start}-{end}/{len(server.body)}")
         if server.date:
             self.send_header("Last-Modified", server.date)
-        self.send_header("Content-Length", str(len(rest)))
+        self.send_header("Content-Length", str(len(remainder)))
         self.end_headers()
         if server.cuts:
             server.cuts -= 1
-            rest = rest[: len(rest) // 2]
-        self.wfile.write(rest)
+            remainder = remainder[: len(remainder) // 2]
+        self.wfile.write(remainder)
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
 
 def test_models_of_other_features_are_refused(tmp_path, kept, seen):
     scorer = score.read(kept)
-    scorer.parts["regions"] = scorer.parts["regions"][..., :3]
+    scorer.tensors["regions"] = scorer.tensors["regions"][..., :3]
     with pytest.raises(DataError, match="only models of that world"):
         scorer.score(score.read_csv(written(tmp_path, "image,caption", "3.png,dog")))
 

@@ -92,16 +92,16 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
     return figure
 
 
-def _row(pairs: RelatedPairs, example: Mapping[str, Any], row: Sequence[Any]) -> None:
+def _row(pairs: RelatedPairs, example: Mapping[str, Any], axes: Sequence[Any]) -> None:
+    """The own image of a text, framed, and its best images, framed where they are its own."""
     assert pairs.open_image is not None
-    own = int(pairs.image_of[example["text"]])
-    for axis, pair in zip(row, [example["text"], *example["best"]], strict=False):
-        image = int(pairs.image_of[pair])
-        axis.imshow(pairs.open_image(image))
+    image, *best = (int(pairs.image_of[pair]) for pair in (example["text"], *example["best"]))
+    for axis, shown in zip(axes, [image, *best], strict=False):
+        axis.imshow(pairs.open_image(shown))
         axis.set(xticks=[], yticks=[])
         axis.grid(visible=False)
         for side in axis.spines.values():
-            side.set(visible=image == own, color=plots.TRUE, linewidth=3)
+            side.set(visible=shown == image, color=plots.TRUE, linewidth=3)
 
 
 # --- Evidence ------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def likelihood_ratios(arrays: Arrays, split: str) -> np.ndarray:
 def likely_by_words(arrays: Arrays, split: str) -> np.ndarray:
     """(pairs, C) probability of each relation by the words of its text alone."""
     train, size = arrays.splits["train"], len(arrays.words)
-    bags = [occurring(each, size) for each in (train, arrays.splits[split])]
+    bags = [occurring(pairs, size) for pairs in (train, arrays.splits[split])]
     return expit(probe(bags[0], train.labels, WORDS / len(train), bags[1]))
 
 

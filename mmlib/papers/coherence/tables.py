@@ -226,7 +226,7 @@ def singles(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """
     rate = evidence.values(dataset, PAIRS, "rate", split="relations")[0]
     names = relations_of(dataset)
-    table = pd.DataFrame({"rate": [f"{r:.2f}" for r in rate]}, index=list(names), dtype=object)
+    table = pd.DataFrame({"rate": [f"{r:.2f}" for r in rate]}, index=list(names))
     correlations = {}
     for label, weighted in (("with p_c", True), ("without", False)):
         terms = [(single(c, weighted).system, "rank") for c in names]
@@ -273,8 +273,8 @@ def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
     }
     rows = {
         name: {
-            way: _gain(evidence, dataset, (name, metric), (name, "rank")).told(3)
-            for way, metric in ways.items()
+            label: _gain(evidence, dataset, (name, metric), (name, "rank")).told(3)
+            for label, metric in ways.items()
             if evidence.has(dataset, name, metric)
         }
         for name in with_refinement(evidence, dataset)

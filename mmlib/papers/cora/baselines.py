@@ -4,8 +4,9 @@ import time
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import hypergeom
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import normalize
 
 from mmlib.core.files import read_rows
 from mmlib.core.jobs import Answer, Job, Run
@@ -57,14 +58,12 @@ def ridge(arrays: Arrays, reads: str) -> np.ndarray:
     words = {name: word_counts(arrays.splits[name].texts[reads], arrays) for name in SPLITS}
     means = {name: _means(arrays.splits[name]) for name in SPLITS}
     centre = means["train"].mean(axis=0)
-    x, y = words["train"], (means["train"] - centre)[arrays.splits["train"].image_of]
-    products, target = (x.T @ x).toarray(), x.T @ y
+    images = {name: normalize(mean - centre) for name, mean in means.items()}
+    target = (means["train"] - centre)[arrays.splits["train"].image_of]
     best: tuple[float, np.ndarray] = (-1.0, np.empty(0))
     for penalty in PENALTIES:
-        weights = cho_solve(
-            cho_factor(products + penalty * np.eye(len(products), dtype=np.float32)), target
-        )
-        scores = {s: _unit(means[s] - centre) @ _unit(words[s] @ weights).T for s in SPLITS[1:]}
+        model = Ridge(penalty, fit_intercept=False, solver="cholesky").fit(words["train"], target)
+        scores = {s: images[s] @ normalize(model.predict(words[s])).T for s in SPLITS[1:]}
         rsum = metrics(ranks_of_scores(scores["val"], arrays.splits["val"].image_of))["rsum"]
         best = max(best, (rsum, scores["test"]), key=lambda scored: scored[0])
     return best[1]
@@ -89,10 +88,6 @@ def _means(split: Split) -> np.ndarray:
     """Mean region of each image, (images, d)."""
     blocks = np.array_split(np.arange(len(split.features)), len(split.features) // 1024 + 1)
     return np.concatenate([read_rows(split.features, rows).mean(axis=1) for rows in blocks])
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
 
 def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:

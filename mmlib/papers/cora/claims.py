@@ -20,7 +20,6 @@ import numpy as np
 from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.papers.cora.speed import SIZES
 from mmlib.papers.cora.systems import (
     BAG,
     BERT,
@@ -31,6 +30,7 @@ from mmlib.papers.cora.systems import (
     LONGER,
     QUERY_TIME,
     SEQUENCE,
+    SIZES,
     TWO_STEP,
     VSE,
     original,

@@ -17,16 +17,18 @@ from mmlib.papers.cora.data.collection import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.method import Encoded
 from mmlib.papers.cora.metrics import different_entities
-from mmlib.papers.cora.speed import SIZES
-from mmlib.papers.cora.systems import ORACLES, QUERY_TIME, RATES, SYSTEMS, WITH_BERT, original
-from mmlib.papers.cora.tables import (
+from mmlib.papers.cora.systems import (
     COMPARED,
+    ORACLES,
     ORDER,
-    has_parse_errors,
-    parse_effects,
-    times,
-    with_rows,
+    QUERY_TIME,
+    RATES,
+    SIZES,
+    SYSTEMS,
+    WITH_BERT,
+    original,
 )
+from mmlib.papers.cora.tables import has_parse_errors, parse_effects, times, with_rows
 
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
 ON_DEV = "dev_RSUM", "RSUM on dev"

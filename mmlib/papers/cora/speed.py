@@ -17,11 +17,10 @@ from torch.nn import functional as F
 from mmlib.core.jobs import Answer, Job, Run
 from mmlib.papers.cora.batches import Arrays
 from mmlib.papers.cora.data.texts import Reader
-from mmlib.papers.cora.systems import CORA, Settings
+from mmlib.papers.cora.systems import CORA, SIZES, Settings
 from mmlib.papers.cora.train import fresh
 from mmlib.scenegraph import graph_of
 
-SIZES = (100, 10_000)  # images
 REPEATS, BLOCK = 5, 16  # timings; images in memory at a time
 REGIONS, LENGTH = 36, 12  # regions of an image, words of a caption
 TEMPERATURE, TINY = 9.0, 1e-8  # λ₁; keeps divisions by a length of 0 finite (authors' code)

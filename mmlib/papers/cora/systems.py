@@ -13,6 +13,7 @@ ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse er
 RATES = (10, 20, 30)  # percent of the captions
 LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
 CAPTIONS, QUERY_TIME = "Captions", "Query time"  # of the data and of the machine, not systems
+SIZES = (100, 10_000)  # images among which a query is timed
 
 Form = Literal["printed", "authors"]
 
@@ -220,6 +221,40 @@ ORACLES = tuple(
     for name, reads in (("words", "words"), ("entities", "entities"), ("the graph", "graph"))
 )
 
+# All systems in the order of tables, and those that figures tell apart by colours.
+ORDER = list(dict.fromkeys([
+    *(row["system"] for row in BASELINES), *SYSTEMS,
+    *(row.system for row in (*TRAINED_LONGER, *WITH_BERTS)), *(row["system"] for row in ORACLES),
+]))  # fmt: skip
+COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
+# Systems whose RSUM is compared: the changed one, and the one that it is held against.
+_CONTROLS, _PATHS = (SEQUENCE.system, BAG.system), WITH_PATHS.system
+_START = {row.system.removesuffix(", near max"): row.system for row in NEAR_MAX}
+COMPARISONS = (
+    *((row.system, TWO_STEP.system) for row in LEADS),
+    *((control, TWO_STEP.system) for control in _CONTROLS),
+    *(
+        (rival, control)
+        for rival in (CORA.system, OURS.system, ENSEMBLE.system, _PATHS) for control in _CONTROLS
+    ),
+    (ENSEMBLE.system, BAG_ENSEMBLE.system),  # averages of two on both sides
+    (CORA.system, VSE.system),  # as the paper compares: other losses on both sides
+    (_PATHS, "CORA"), ("CORA, authors' form", "CORA"),
+    ("CORA, eqs. 2 to 4 as printed", "CORA"), (GOLD.system, "CORA"),
+    (_PATHS, OURS.system), ("CORA", TWO_STEP.system), (TWO_STEP.system, "HARD"), ("CORA", "HARD"),
+    ("CORA", "Two-step + FC"), ("Joint", "Joint + FC"), ("CORA", "(1, 3) layers"),
+    ("(2, 2) layers", "(2, 3) layers"),
+    *((row.system, row.system.rsplit(", ", 1)[0]) for row in STRUCTURE[1:]),
+    (STRUCTURE[0].system, SEQUENCE.system),
+    *((near, start) for start, near in _START.items()),
+    *(
+        (_START[rival], _START[control])
+        for rival in (CORA.system, _PATHS) for control in (*_CONTROLS, TWO_STEP.system)
+    ),
+    (_START[TWO_STEP.system], _START[BAG.system]),
+    ("Oracle of entities", "Oracle of words"), ("Oracle of the graph", "Oracle of entities"),
+)  # fmt: skip
+
 # --- Budgets -----------------------------------------------------------------------------------
 
 # One budget for all systems of a collection. The paper trains for 57,000 steps on 145,000 captions,
@@ -253,15 +288,13 @@ _FLICKR8K = replace(_SHORT, width=128, word_width=128, epochs=24, learning_rate=
 BUDGETS = {
     "world": replace(_WORLD, schedule="cosine", warmup_fraction=0.05),
     "flickr8k": _FLICKR8K,
-    "coco": Settings(batch=256),  # the paper's; its defaults are Flickr30K's
-}
-QUICK = {
-    "flickr8k": replace(
+    "flickr8k_bert": replace(
         _FLICKR8K, width=96, word_width=96, epochs=8, learning_rate=2e-3, ema=0.0, frozen_epochs=0.5
     ),
-}
-LONG = {
-    "flickr8k": replace(_FLICKR8K, width=192, epochs=48, graph_dropout=0.2, message_dropout=0.1)
+    "flickr8k_long": replace(
+        _FLICKR8K, width=192, epochs=48, graph_dropout=0.2, message_dropout=0.1
+    ),
+    "coco": Settings(batch=256),  # the paper's; its defaults are Flickr30K's
 }
 
 
@@ -273,17 +306,13 @@ def original(dataset: str) -> str:
 def datasets(tier: str) -> list[str]:
     """The collections of a complete record: all of a tier, trained longer, and read by a BERT."""
     plain = DATASETS[tier]
-    return [*plain, *(f"{n}{LONGER}" for n in plain if n in LONG), *(n + WITH_BERT for n in plain)]
+    longer = [name + LONGER for name in plain if name + LONGER in BUDGETS]
+    return [*plain, *longer, *(name + WITH_BERT for name in plain)]
 
 
 def budget(tier: str, dataset: str) -> Settings:
     """The settings of a collection, the same for all systems; the paper's where none are ours."""
-    name = original(dataset)
-    if dataset.endswith(LONGER):
-        return LONG.get(name, Settings())
-    return (QUICK if dataset.endswith(WITH_BERT) and name in QUICK else BUDGETS).get(
-        name, Settings()
-    )
+    return BUDGETS.get(dataset, BUDGETS.get(original(dataset), Settings()))
 
 
 def trained(dataset: str) -> list[System]:

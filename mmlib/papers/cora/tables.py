@@ -16,45 +16,32 @@ from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.metrics import right_in_family
 from mmlib.papers.cora.systems import (
     BAG,
-    BAG_ENSEMBLE,
     BASELINES,
     BERT,
     CAPTIONS,
+    COMPARED,
+    COMPARISONS,
     CORA,
-    ENSEMBLE,
     ERRORS,
-    GOLD,
-    LEADS,
     LITTLE_HARM,
-    NEAR_MAX,
     ORACLES,
-    OURS,
+    ORDER,
     PAPER,
     QUERY_TIME,
     RATES,
     SEQUENCE,
     SPLITS,
-    STRUCTURE,
     SYSTEMS,
     TABLE_1,
     TABLE_3,
-    TRAINED_LONGER,
     TWO_STEP,
-    VSE,
     WITH_BERT,
-    WITH_BERTS,
     WITH_GRU,
-    WITH_PATHS,
     budget,
     original,
     systems,
 )
 
-ORDER = list(dict.fromkeys([
-    *(row["system"] for row in BASELINES), *SYSTEMS,
-    *(row.system for row in (*TRAINED_LONGER, *WITH_BERTS)), *(row["system"] for row in ORACLES),
-]))  # fmt: skip
-COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
 # Our names of printed rows.
 OUR_NAMES = {
     "Ours (CORA, single model)": "CORA",
@@ -247,32 +234,6 @@ def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     )
 
 
-def _pairs() -> list[tuple[str, str]]:
-    """Systems whose RSUM is compared: the changed one, and what it is held against."""
-    ours, controls = WITH_PATHS.system, (SEQUENCE.system, BAG.system)
-    near_max = {row.system.removesuffix(", near max"): row.system for row in NEAR_MAX}
-    variants = (ours, "CORA, authors' form", "CORA, eqs. 2 to 4 as printed", GOLD.system)
-    return [
-        *((row.system, TWO_STEP.system) for row in LEADS),
-        *((control, TWO_STEP.system) for control in controls),
-        *((rival, control) for rival in (CORA.system, OURS.system, ENSEMBLE.system, ours)
-          for control in controls),
-        (ENSEMBLE.system, BAG_ENSEMBLE.system),  # averages of two on both sides
-        (CORA.system, VSE.system),  # as the paper compares: other losses on both sides
-        *((variant, CORA.system) for variant in variants),
-        (ours, OURS.system), (CORA.system, TWO_STEP.system), (TWO_STEP.system, "HARD"),
-        ("CORA", "HARD"), ("CORA", "Two-step + FC"), ("Joint", "Joint + FC"),
-        ("CORA", "(1, 3) layers"), ("(2, 2) layers", "(2, 3) layers"),
-        *((row.system, row.system.rsplit(", ", 1)[0]) for row in STRUCTURE[1:]),
-        ("Sequence, words shuffled", "Sequence, CORA's rest"),
-        *((near, start) for start, near in near_max.items()),
-        *((near_max[rival], near_max[control]) for rival in (CORA.system, ours)
-          for control in (*controls, TWO_STEP.system)),
-        (near_max[TWO_STEP.system], near_max[BAG.system]),
-        ("Oracle of entities", "Oracle of words"), ("Oracle of the graph", "Oracle of entities"),
-    ]  # fmt: skip
-
-
 def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What each change gives, alone and together: RSUM of a system minus that of another one.
 
@@ -280,7 +241,7 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     text, that of the image, the losses, or how many trainings are averaged.
     """
     rows, columns = {}, systems(evidence.header["tier"], dataset)
-    for changed, base in _pairs():
+    for changed, base in COMPARISONS:
         if len(with_rows(evidence, dataset, (changed, base))) == 2:
             a, b = (evidence.values(dataset, name, "RSUM") for name in (changed, base))
             rows[changed, base] = _with_interval(evidence, dataset, a - b)
@@ -410,20 +371,21 @@ def entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
     image → entity: of images, those with an entity that one of their captions names; entity →
     image: of the entities of captions, those with an image one of whose captions names them.
     """
-    to_entity: dict[tuple[str, str], list[float]] = {}
-    to_image: dict[tuple[str, str], list[float]] = {}
-    metrics = [f"entity to image, R@{k}" for k in KS]
+    entity: dict[tuple[str, str], dict[str, float]] = {}
+    image: dict[tuple[str, str], dict[str, float]] = {}
+    columns = [f"R@{k} in %" for k in KS]
     for name in (CAPTIONS, *SYSTEMS):
         if evidence.has(dataset, name, "entity rank"):
             ranks = evidence.values(dataset, name, "entity rank")
             ranks = ranks[np.isfinite(ranks)]
-            row = "most frequent first" if name == CAPTIONS else name
-            to_entity["image → entity", row] = [100 * (ranks <= k).mean() for k in KS]
-            hits = [np.nanmean(evidence.values(dataset, name, metric)) for metric in metrics]
-            row = "random order" if name == CAPTIONS else name
-            to_image["entity → image", row] = hits
-    columns = [f"R@{k} in %" for k in KS]
-    return pd.DataFrame.from_dict(to_entity | to_image, orient="index", columns=columns).round(1)
+            to_entity = [100 * (ranks <= k).mean() for k in KS]
+            metrics = (f"entity to image, R@{k}" for k in KS)
+            to_image = [np.nanmean(evidence.values(dataset, name, metric)) for metric in metrics]
+            chance = ("most frequent first", "random order")
+            first, second = chance if name == CAPTIONS else (name, name)
+            entity["image → entity", first] = dict(zip(columns, to_entity, strict=True))
+            image["entity → image", second] = dict(zip(columns, to_image, strict=True))
+    return pd.DataFrame.from_dict(entity | image, orient="index").round(1)
 
 
 def times(evidence: Evidence, dataset: str) -> pd.DataFrame:

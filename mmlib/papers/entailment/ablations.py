@@ -1,8 +1,8 @@
 """Table 3's other classifiers: with one branch, one text encoder, a sigmoid, or a single stream."""
 
-from collections.abc import Callable
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from mmlib.features.encoders import SingleStream
@@ -21,22 +21,25 @@ class SigmoidHead(Head):
         return F.pad(self.layers(state), (1, 0))
 
 
+class SharedText(Classifier):
+    """TE by VE's text layers in place of a BERT of its own (w/o BERT)."""
+
+    def add_text_branch(self, *sizes: Any) -> None:
+        """Nothing is added."""
+
+    def text_state(self, batch: Batch) -> Tensor:
+        """h_te (B, D)."""
+        out = self.words(
+            input_ids=batch.pair, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
+        )
+        return out.last_hidden_state[:, 0]
+
+
 class OneBranch(Classifier):
-    """A classifier of which a subclass builds the one branch and reads its state."""
+    """Without a gate; a subclass leaves out a branch, too."""
 
-    def __init__(
-        self, vocabulary: int, region_width: int, regions: int, settings: Settings,
-        states: Tensor | None = None, head: Callable[[int], Head] = Head,
-    ):  # fmt: skip
-        nn.Module.__init__(self)
-        self.settings = settings
-        self.longest = settings.max_premise + settings.max_hypothesis + 3
-        self.build(vocabulary, region_width, regions, states)
-        self.add_heads(head)
-
-    def build(self, vocabulary: int, width: int, regions: int, states: Tensor | None) -> None:
-        """Add the branch's encoders."""
-        raise NotImplementedError
+    def add_gate(self) -> None:
+        """Nothing is added."""
 
 
 class OnlyTE(OneBranch):
@@ -44,9 +47,8 @@ class OnlyTE(OneBranch):
 
     branches = ("te",)
 
-    def build(self, vocabulary: int, width: int, regions: int, states: Tensor | None) -> None:
-        """TE's BERT."""
-        self.add_text_branch(vocabulary, states)
+    def add_image_branch(self, *sizes: Any) -> None:
+        """Nothing is added."""
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """h_te (B, D)."""
@@ -58,9 +60,8 @@ class OnlyVE(OneBranch):
 
     branches = ("ve",)
 
-    def build(self, vocabulary: int, width: int, regions: int, states: Tensor | None) -> None:
-        """VE's encoders."""
-        self.add_image_branch(vocabulary, width, regions)
+    def add_text_branch(self, *sizes: Any) -> None:
+        """Nothing is added."""
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """h_ve (B, D)."""
@@ -72,31 +73,21 @@ class Stream(OneBranch):
 
     branches = ("mm",)
 
-    def build(self, vocabulary: int, width: int, regions: int, states: Tensor | None) -> None:
-        """The stream."""
-        self.stream = SingleStream(vocabulary, width, regions, self.longest, self.settings)
+    def add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
+        """The stream, which reads the image too."""
+        self.stream = SingleStream(vocabulary, region_width, regions, self.longest, self.settings)
+
+    def add_text_branch(self, *sizes: Any) -> None:
+        """Nothing is added."""
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """[CLS]'s state (B, D) over both texts and the regions."""
         return {"mm": self.stream(batch.pair, batch.pair_mask, batch.pair_type, batch.images)}
 
 
-class SharedText(Classifier):
-    """TE by VE's text layers in place of a BERT of its own (w/o BERT)."""
-
-    def add_text_branch(self, vocabulary: int, states: Tensor | None) -> None:
-        """Nothing is added."""
-
-    def text_state(self, batch: Batch) -> Tensor:
-        """h_te (B, D)."""
-        out = self.words(
-            input_ids=batch.pair, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
-        )
-        return out.last_hidden_state[:, 0]
-
-
-CLASSES: dict[str, type[Classifier]] = {
-    "both": Classifier, "te": OnlyTE, "ve": OnlyVE, "single": Stream,
+CLASSES: dict[tuple[str, str], type[Classifier]] = {
+    ("both", "own"): Classifier, ("both", "shared"): SharedText, ("te", "own"): OnlyTE,
+    ("ve", "own"): OnlyVE, ("single", "own"): Stream,
 }  # fmt: skip
 
 
@@ -106,12 +97,8 @@ def classifier(
 ) -> Classifier:  # fmt: skip
     """A classifier with fresh weights, as settings ask for; arguments as of `Classifier`.
 
-    Raises ValueError for shared text layers where there is no image branch to share them with.
+    Raises KeyError for shared text layers where there is no image branch to share them with.
     """
-    kind = CLASSES[settings.model]
-    if settings.text == "shared":
-        if settings.model != "both":
-            raise ValueError(f"text layers are shared by two branches, not by {settings.model!r}")
-        kind = SharedText
+    kind = CLASSES[settings.model, settings.text]
     head = SigmoidHead if settings.output == "sigmoid" else Head
     return kind(vocabulary, region_width, regions, settings, states, head)

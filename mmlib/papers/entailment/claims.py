@@ -221,8 +221,9 @@ def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
         return "people judged too few captions of an image for its first ten"
     differences = []
     for family in FAMILIES:
-        gains = [gain(evidence, seeds, family, REVISED, m) for m in ("E@10, judge", "E@10")]
-        if any(values is None for values in gains):
+        by_judge = gain(evidence, seeds, family, REVISED, "E@10, judge")
+        by_logic = gain(evidence, seeds, family, REVISED, "E@10")
+        if by_judge is None or by_logic is None:
             continue
         levels = [
             evidence.values(dataset, name_of(family, REFERENCE), metric, seeds)
@@ -230,11 +231,8 @@ def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
         ]
         # The judge was asked about some images: gains and levels of the same ones.
         asked = np.isfinite(levels).all(axis=(0, 1))
-        by_judge, by_logic = (
-            100 * values / level[:, asked].mean()
-            for values, level in zip(gains, levels, strict=True)
-        )
-        differences.append(by_judge - by_logic)
+        means = [level[:, asked].mean() for level in levels]
+        differences.append(100 * by_judge / means[0] - 100 * by_logic / means[1])
     return {"": over_images(evidence, np.mean(differences, axis=0))} if differences else MISSING
 
 

@@ -1,7 +1,7 @@
 """One judge: its training, and what it says of pairs."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -217,8 +217,8 @@ def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     """A job's judge: trained now, or read where jobs of such a device left its weights."""
 
     def make() -> Mapping[str, Tensor]:
-        model, _ = train(job, arrays, replace(run, checkpoint=None))  # which is another job's
-        return model.state_dict()
+        # Checkpoint and after_epoch may be those of another job, which needs this one.
+        return train(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
 
     weights, judge = handed_over(train, job, arrays, run, make), Judge(**job.system)
     model, _ = fresh(judge, judge.settings(plan_of(job).classifier), arrays)

@@ -103,8 +103,8 @@ class Classifier(nn.Module):
         )  # [CLS] ... [SEP] ... [SEP]
         self.add_image_branch(vocabulary, region_width, regions)
         self.add_text_branch(vocabulary, states)
-        self.gate = Gate(settings.width)
-        self.add_heads(head)
+        self.add_gate()
+        self.heads = nn.ModuleDict({name: head(settings.width) for name in self.branches})
 
     def add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
         """VE, of ALBEF's shape: layers over words, over regions, and of words over regions."""
@@ -119,9 +119,9 @@ class Classifier(nn.Module):
         only_first(self.text.encoder.layer[-1])
         self.states = None if states is None else FrozenStates(states, self.settings.width)
 
-    def add_heads(self, head: Callable[[int], Head]) -> None:
-        """A head for each branch."""
-        self.heads = nn.ModuleDict({name: head(self.settings.width) for name in self.branches})
+    def add_gate(self) -> None:
+        """MM: the gate that joins the branches' states."""
+        self.gate = Gate(self.settings.width)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Logits (B, 2) by branch; in training of no meaning where no loss counts for a branch."""

@@ -91,7 +91,7 @@ def make_batch(
     table: np.ndarray, split: Split, images: np.ndarray, captions: np.ndarray, allowed: Allowed,
     device: str = "cpu",
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """What `Retriever.loss` takes, of pairs of images and captions."""
+    """What a retriever's `loss` takes, of pairs of images and captions."""
     lengths = split.lengths[captions]
     columns = (
         table[split.rows[images]], split.ids[captions, : lengths.max()], lengths,
@@ -200,8 +200,8 @@ def started(job: Job, arrays: Arrays, run: Run = Run()) -> dict[str, Tensor]:
     first = start_job(job)
 
     def make() -> dict[str, Tensor]:
-        model, _ = stage_a(first, arrays, replace(run, checkpoint=None))  # which is another job's
-        return model.state_dict()
+        # Checkpoint and after_epoch are those of stage B.
+        return stage_a(first, arrays, Run(run.device, folder=run.folder))[0].state_dict()
 
     return handed_over(stage_a, first, arrays, run, make)
 

@@ -1,12 +1,13 @@
 """Three small image-text retrievers, one for each loss of the families that the paper retrains.
 
 `DualEncoder` (CLIP-like), `HardestTriplet` (VSE-like, with UNITER's loss) and `AlignFuse`
-(ALBEF-like) fulfil `Retriever`, and so can a pretrained model of a user's. Each loss takes A, which
-pairs of a batch belong together, golden or entailed: these are no negatives (Sec. 4.2).
+(ALBEF-like) have a `loss` of a batch and `rank` all images with all texts; a pretrained model with
+both fits in their place. Each loss takes A, which pairs of a batch belong together, golden or
+entailed: these are no negatives (Sec. 4.2).
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,22 +27,6 @@ from mmlib.papers.entailment.systems import RetrieverTraining
 
 MAX_WORDS = 40  # of a caption
 Top = tuple[int, int]  # texts of each image, images of each text
-
-
-class Retriever(Protocol):
-    """What a retriever must do; a pretrained CLIP, ALBEF or UNITER fits behind it.
-
-    loss: a batch of pairs and A among them -> scalar. rank: all images with all texts -> scores
-    (images, texts) to rank texts by, and scores to rank images by; higher is better.
-    """
-
-    def loss(self, images: Tensor, ids: Tensor, lengths: Tensor, same: Tensor) -> Tensor:
-        """The loss of a batch whose rows belong together."""
-        ...
-
-    def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (images, texts), for either direction."""
-        ...
 
 
 def hard_negatives(

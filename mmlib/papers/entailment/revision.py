@@ -152,21 +152,12 @@ class TwoRates:
         loss.backward()
         optimizer.step()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Of the optimisers."""
-        return {"golden": self.golden.state_dict(), "weak": self.weak.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Of the optimisers."""
-        self.golden.load_state_dict(state["golden"])
-        self.weak.load_state_dict(state["weak"])
-
 
 @dataclass
 class RevisedStep:
     """A regular batch and, if there is one, the extra batch after it: a `core.fit.Step`.
 
-    loss: of a batch. schedule: number of a step -> its share of the rate.
+    loss: of a batch. schedule: number of a step -> its share of the rate. count: of steps taken.
     """
 
     loss: Callable[[Any], Tensor]
@@ -190,11 +181,16 @@ class RevisedStep:
 
     def state_dict(self) -> dict[str, Any]:
         """Of the optimisers, and how many steps were taken."""
-        return {"rates": self.rates.state_dict(), "count": self.count}
+        optimizers = {
+            "golden": self.rates.golden.state_dict(),
+            "weak": self.rates.weak.state_dict(),
+        }
+        return optimizers | {"count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The same."""
-        self.rates.load_state_dict(state["rates"])
+        """Of the optimisers, and how many steps were taken."""
+        self.rates.golden.load_state_dict(state["golden"])
+        self.rates.weak.load_state_dict(state["weak"])
         self.count = state["count"]
 
 

@@ -33,20 +33,23 @@ BEASTS = {kind: Beast(**shape) for kind, shape in _TABLES["beasts"].items()}
 GAITS, TILT = _TABLES["gaits"], _TABLES["tilt"]
 
 
+def _turned(degrees: float, origin: Point) -> Callable[[float, float], Point]:
+    """Where points lie that are given in axes turned by `degrees` (nose up) about an origin."""
+    along, across = cos(radians(degrees)), sin(radians(degrees))
+    return lambda x, y: (origin[0] + x * along - y * across, origin[1] + x * across + y * along)
+
+
 def beast(pen: Pen, action: str | None, shape: Beast) -> None:
     """A dog, cat, horse, sheep or cow."""
     length, girth = shape.length * pen.vary(0.94, 1.08), shape.girth
     tilt = TILT.get(action or "", 0.0)
-    a, half, thick = radians(tilt), 0.5 * length, 0.5 * girth
+    half, thick = 0.5 * length, 0.5 * girth
     height = shape.leg * (0.8 if action == "running" else 1.0) + 0.4 * girth
     if action == "lying":
         height = thick + 0.01
     elif action == "sitting":
-        height = 0.36 * girth + half * sin(a) + 0.08
-
-    def body(x: float, y: float) -> Point:
-        return x * cos(a) - y * sin(a), height + x * sin(a) + y * cos(a)
-
+        height = 0.36 * girth + half * sin(radians(tilt)) + 0.08
+    body = _turned(tilt, (0.0, height))
     roots = body(0.37 * length, -0.25 * girth), body(-0.38 * length, -0.2 * girth)
     _tail(pen, shape, body(0.02 - half, 0.55 * thick), action)
     _legs(pen, shape, roots, action, far=True)
@@ -125,17 +128,11 @@ def _neck_and_head(pen: Pen, shape: Beast, root: Point, tilt: float, action: str
     pen.limb([root, (x, y)], shape.neck_width, shade(pen.main, 0.96), shape.face == "mane")
     if shape.face == "mane":
         _mane(pen, root, (x, y), shape.neck_width)
-    angle = radians(62.0 if down else 36.0 if shape.face in ("mane", "horns") else 8.0)
-
-    along, down_by = cos(angle), sin(angle)
-
-    def spot(forward: float, up: float) -> Point:
-        return x + forward * along + up * down_by, y - forward * down_by + up * along
-
+    bowed = 62.0 if down else 36.0 if shape.face in ("mane", "horns") else 8.0
     skin = pen.main
     if shape.face == "wool":
         skin = DARK if sum(pen.main) > 300 else (214, 196, 176)
-    _head(pen, shape, spot, skin)
+    _head(pen, shape, _turned(-bowed, (x, y)), skin)
 
 
 def _mane(pen: Pen, root: Point, head: Point, width: float) -> None:
@@ -228,10 +225,7 @@ def fowl(pen: Pen, action: str | None, shape: Fowl) -> None:
     tilt = -8.0 if down else 8.0 if aloft else shape.tilt
     if action in ("walking", "running"):  # the head goes forward
         tilt -= 16.0
-    a, middle = radians(tilt), low + 0.25
-
-    def spot(x: float, y: float) -> Point:
-        return x * cos(a) - y * sin(a), middle + x * sin(a) + y * cos(a)
+    spot = _turned(tilt, (0.0, low + 0.25))
 
     def trace(text: str) -> list[Point]:
         return [spot(x, y) for x, y in path(text)]

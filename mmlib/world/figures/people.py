@@ -24,7 +24,7 @@ POSES = {action: Pose(**angles) for action, angles in _LOOKS["poses"].items()}
 
 @dataclass(frozen=True)
 class Build:
-    """Proportions, in parts of the standing height."""
+    """Proportions, as fractions of the standing height."""
 
     adult: bool
     female: bool
@@ -53,8 +53,8 @@ def person(pen: Pen, action: str | None, build: Build, reach: Point | None = Non
     shoulder = (chest[0] - 0.72 * width, chest[1] - 0.04)
 
     _arm(pen, (chest[0] + 0.5 * width, chest[1] - 0.045), pose.arms[0], skin, 0.8)
-    colours = skin, trousers, shoe
-    knees = [_leg(pen, build, hip, width, pose.legs[i], i == 0, colours) for i in (0, 1)]
+    paints = skin, trousers, shoe
+    knees = [_leg(pen, build, hip, width, pose.legs[i], i == 0, paints) for i in (0, 1)]
     if build.female:
         _skirt(pen, hip, width, knees, seated=action in ("sitting", "riding"))
     _trunk(pen, hip, chest, width, 0.68 if build.female else 0.86)
@@ -70,10 +70,10 @@ def person(pen: Pen, action: str | None, build: Build, reach: Point | None = Non
 
 def _leg(
     pen: Pen, build: Build, hip: Point, width: float, angles: tuple[float, float], far: bool,
-    colours: tuple[RGB, RGB, RGB],
+    paints: tuple[RGB, RGB, RGB],
 ) -> Point:  # fmt: skip
     """Draw one leg; where its knee is."""
-    (thigh, shin), (skin, trousers, shoe) = angles, colours
+    (thigh, shin), (skin, trousers, shoe) = angles, paints
     top = (hip[0] + (0.25 if far else -0.25) * width, hip[1] + 0.01)
     knee = step(top, thigh, build.bone)
     foot = step(knee, shin, build.bone)

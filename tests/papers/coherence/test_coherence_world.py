@@ -4,18 +4,6 @@ from itertools import chain, combinations
 import numpy as np
 import pandas as pd
 import pytest
-from mmlib.world.discourse import (
-    HOW,
-    SCHEMES,
-    TELLING,
-    WorldPairs,
-    draw_labels,
-    draw_wordings,
-    related_pairs,
-    scores,
-)
-from mmlib.world.discourse_cite import cite_text
-from mmlib.world.discourse_clue import LIVELY, clue_text, has_event
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -24,6 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mmlib.data.clue import LAST_HUMAN
+from mmlib.papers.coherence.data.cite_texts import cite_text
+from mmlib.papers.coherence.data.clue_texts import LIVELY, clue_text, has_event
+from mmlib.papers.coherence.data.schemes import HOW, SCHEMES, TELLING, draw_labels, draw_wordings
+from mmlib.papers.coherence.data.world import WorldPairs, related_pairs, with_features
 from mmlib.world import extract_features, words
 from mmlib.world.backbone import targets
 from mmlib.world.scenes import SPLITS, sample_scene, scene_key, split_seeds
@@ -52,12 +44,12 @@ def scenes():
 @pytest.fixture(scope="module")
 def clue():
     """Texts that are always worded as their relations would have it."""
-    return related_pairs("train", 900, "clue", see_pictures=False, telling=1)
+    return related_pairs("train", 900, "clue", telling=1)
 
 
 @pytest.fixture(scope="module")
 def cite():
-    return related_pairs("train", 900, "cite", see_pictures=False, telling=1)
+    return related_pairs("train", 900, "cite", telling=1)
 
 
 def holding(pairs, row):
@@ -109,7 +101,7 @@ def test_the_correlations_that_the_paper_speaks_of(scenes, signal):
 
 @BOTH
 def test_scores_are_standardised_and_tell_the_labels_only_with_signal(scenes, scheme):
-    known = scores(scenes, scheme)
+    known = SCHEMES[scheme].scores(scenes)
     assert abs(known.mean(0)).max() < 0.1
     assert abs(known.std(0) - 1).max() < 0.1
     areas = {
@@ -129,7 +121,9 @@ def test_scores_are_standardised_and_tell_the_labels_only_with_signal(scenes, sc
 @BOTH
 def test_without_signal_no_fact_of_the_scene_tells_a_label(scenes, scheme):
     facts = np.hstack([*targets(scenes).values()]).astype(float)
-    facts = np.hstack([facts, [[len(scene.things)] for scene in scenes], scores(scenes, scheme)])
+    facts = np.hstack(
+        [facts, [[len(scene.things)] for scene in scenes], SCHEMES[scheme].scores(scenes)]
+    )
     for signal, low, high in ((0.0, 0.0, 0.565), (1.0, 0.75, 1.0)):
         areas = probed(facts, draw_labels(scenes, scheme, 1, signal), 30)
         assert low < min(areas), areas
@@ -160,26 +154,23 @@ def test_every_relation_is_explained(scheme):
 @BOTH
 def test_a_larger_record_begins_with_the_smaller_one(scheme, request):
     large = request.getfixturevalue(scheme)
-    small = related_pairs("train", 40, scheme, see_pictures=False, telling=1)
+    small = related_pairs("train", 40, scheme, telling=1)
     assert small.texts == large.texts[:40]
     assert small.scenes == large.scenes[:40]
-    assert small.told == large.told[:40]
+    assert small.about == large.about[:40]
     assert (small.labels == large.labels[:40]).all()
     assert small.image_ids == large.image_ids[:40]
 
 
 def test_every_pair_has_a_picture_of_its_own_and_splits_share_none():
-    keys = {
-        split: {scene_key(s) for s in related_pairs(split, 60, see_pictures=False).scenes}
-        for split in SPLITS
-    }
+    keys = {split: {scene_key(s) for s in related_pairs(split, 60).scenes} for split in SPLITS}
     for split, mine in keys.items():
         assert len(mine) >= 58  # simple scenes may recur, in pictures that differ
         assert all(not mine & keys[other] for other in SPLITS if other != split)
 
 
 def test_signal_and_scheme_leave_the_scenes_alone(clue, cite):
-    weaker = related_pairs("train", 50, "clue", signal=0.2, see_pictures=False)
+    weaker = related_pairs("train", 50, "clue", signal=0.2)
     assert weaker.scenes == clue.scenes[:50] == cite.scenes[:50]
     assert (weaker.labels != clue.labels[:50]).any()
 
@@ -188,39 +179,40 @@ def test_taking_rows_keeps_texts_and_told_together(clue):
     rows = [5, 2, 8]
     taken = clue.take(rows, split="val")
     assert isinstance(taken, WorldPairs)
-    assert taken.told == tuple(clue.told[i] for i in rows)
+    assert taken.about == tuple(clue.about[i] for i in rows)
     assert taken.texts == tuple(clue.texts[i] for i in rows)
     assert [taken.scenes[i] for i in taken.image_of] == [clue.scenes[i] for i in rows]
 
 
 def test_features_are_those_of_the_pictures():
-    pairs = related_pairs("val", 5)
+    pairs = with_features(related_pairs("val", 5))
     np.testing.assert_allclose(pairs.features, extract_features(pairs.scenes)[0], atol=1e-4)
     np.testing.assert_allclose(
         pairs.features[3], extract_features([pairs.scenes[3]])[0][0], atol=1e-4
     )
     assert pairs.open_image(3).size == (128, 128)
-    assert related_pairs("val", 5, see_pictures=False).features is None
+    assert related_pairs("val", 5).features is None
 
 
 def test_workers_only_see(monkeypatch):  # that seeing does not depend on them is tested there
     asked = []
 
     def blind(scenes, workers, desc):
-        asked.append(workers)
+        asked.append((workers, desc))
         return np.zeros((len(scenes), 1, 1), np.float32), None, ()
 
-    monkeypatch.setattr("mmlib.world.discourse.extract_features", blind)
-    one, two = (related_pairs("val", 20, workers=workers) for workers in (1, 2))
-    assert asked == [1, 2]
-    assert one.texts == two.texts
-    assert one.scenes == two.scenes
-    assert (one.labels == two.labels).all()
+    monkeypatch.setattr("mmlib.papers.coherence.data.world.extract_features", blind)
+    pairs = related_pairs("val", 20)
+    one, two = (with_features(pairs, workers) for workers in (1, 2))
+    assert asked == [(1, "world val"), (2, "world val")]
+    assert one.texts == two.texts == pairs.texts
+    assert one.scenes == two.scenes == pairs.scenes
+    assert one.labels is two.labels is pairs.labels
 
 
 @pytest.mark.slow
 def test_the_features_carry_the_signal():
-    pairs = related_pairs("train", 500)
+    pairs = with_features(related_pairs("train", 500))
     seen = np.hstack([pairs.features.mean(1), pairs.features.max(1)])
     told = probed(seen, draw_labels(pairs.scenes, "clue", 0, 1.0), 1000)
     assert min(told) > 0.6, told
@@ -265,12 +257,12 @@ def test_every_combination_of_relations_can_be_written(scenes):
 
 
 def test_a_text_names_nothing_that_its_scene_lacks(clue):
-    for text, scene in zip(clue.texts, clue.told, strict=True):
+    for text, scene in zip(clue.texts, clue.about, strict=True):
         assert kinds_named(text) <= kinds_in(scene), (text, scene)
 
 
 def test_irrelevant_texts_are_about_another_scene_and_no_others(clue):
-    for row, (scene, told) in enumerate(zip(clue.scenes, clue.told, strict=True)):
+    for row, (scene, told) in enumerate(zip(clue.scenes, clue.about, strict=True)):
         assert (told is not scene) == ("Irrelevant" in holding(clue, row))
         if told is not scene:
             assert scene_key(told) != scene_key(scene)
@@ -292,7 +284,7 @@ def test_events_are_told_for_action_only(clue):
         verbs = VERB | {"riding", "rides", "chasing", "chases", "pursuing", "carrying"}
         if "Action" not in holds:
             assert not said & (verbs - {"flying"}), clue.texts[row]
-        elif not has_event(clue.told[row]):
+        elif not has_event(clue.about[row]):
             assert said & {"wind", "breeze", "sun", "insects", "day", "dust"}, clue.texts[row]
 
 
@@ -365,7 +357,7 @@ def test_wordings_follow_the_labels_as_far_as_the_dial_says(scenes, scheme):
         others = draw_labels(scenes, scheme, 1001, 0.0)
         assert (abs(others.mean(0) - labels.mean(0)) < slack).all()
         by_chance = rates * others.mean(0) + (1 - rates) * (1 - others.mean(0))
-        told = np.array(kind.told) ** ((1 - telling) / telling) if telling else 0 * rates
+        told = np.array(kind.worded) ** ((1 - telling) / telling) if telling else 0 * rates
         wanted = told + (1 - told) * by_chance
         agree[telling] = (worded == labels)[opened].mean(0)
         assert (abs(agree[telling] - wanted) < slack).all(), telling
@@ -374,8 +366,8 @@ def test_wordings_follow_the_labels_as_far_as_the_dial_says(scenes, scheme):
 
 
 def test_the_dial_changes_texts_alone():
-    full = related_pairs("train", 300, "clue", see_pictures=False, telling=1)
-    half = related_pairs("train", 300, "clue", see_pictures=False)
+    full = related_pairs("train", 300, "clue", telling=1)
+    half = related_pairs("train", 300, "clue")
     assert half.scenes == full.scenes
     assert (half.labels == full.labels).all()
     changed = np.array([a != b for a, b in zip(half.texts, full.texts, strict=True)])
@@ -383,13 +375,13 @@ def test_the_dial_changes_texts_alone():
 
 
 def test_what_is_worded_as_visible_and_is_not_is_true_of_another_scene():
-    pairs = related_pairs("train", 400, "clue", see_pictures=False)
-    elsewhere = [i for i, told in enumerate(pairs.told) if told is not pairs.scenes[i]]
+    pairs = related_pairs("train", 400, "clue")
+    elsewhere = [i for i, told in enumerate(pairs.about) if told is not pairs.scenes[i]]
     for i in elsewhere:
         assert not pairs.labels[i, 0]
-        assert kinds_named(pairs.texts[i]) <= kinds_in(pairs.told[i])
+        assert kinds_named(pairs.texts[i]) <= kinds_in(pairs.about[i])
     half = [i for i in elsewhere if not pairs.labels[i, 5]]
-    shared = [kinds_in(pairs.told[i]) & kinds_in(pairs.scenes[i]) for i in half]
+    shared = [kinds_in(pairs.about[i]) & kinds_in(pairs.scenes[i]) for i in half]
     assert len(half) > 20
     assert np.mean([bool(some) for some in shared]) > 0.8
 
@@ -401,8 +393,7 @@ def test_a_bag_of_words_reads_relations_off_as_off_the_real_texts():
             "cite": (0.877, 0.218, 0.647, 0.239, 0.095, 0.602, 0.243)}  # fmt: skip
     for scheme, wanted in real.items():
         train, test = (
-            related_pairs(split, n, scheme, see_pictures=False)
-            for split, n in (("train", 2000), ("test", 1000))
+            related_pairs(split, n, scheme) for split, n in (("train", 2000), ("test", 1000))
         )
         bag = CountVectorizer(binary=True, token_pattern=r"\w+").fit(train.texts)
         x, y = bag.transform(train.texts), bag.transform(test.texts)

@@ -12,8 +12,7 @@ from mmlib.core.jobs import Answer, Job
 from mmlib.core.ranking import KS, ranks_of_scores
 from mmlib.papers.cora import systems
 from mmlib.papers.cora.metrics import per_item, right_in_family
-from mmlib.papers.cora.speed import SIZES
-from mmlib.papers.cora.systems import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES
+from mmlib.papers.cora.systems import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES, SIZES
 
 # How far a system's own similarities stand out; of the others 1.
 LEVELS = {

@@ -211,7 +211,7 @@ def test_without_a_bert_and_in_the_authors_form_there_is_none(arrays, folder):
 
 
 def test_their_collections_have_a_budget_and_jobs_of_their_own(arrays):
-    assert budget("flickr8k", "flickr8k_bert") == systems.QUICK["flickr8k"]
+    assert budget("flickr8k", "flickr8k_bert") == systems.BUDGETS["flickr8k_bert"]
     grid = stages("flickr8k", {"flickr8k_bert": arrays}, [0])
     jobs = [job for stage in grid for job in stage.jobs]
     assert [one.system["system"] for one in jobs] == ["Captions", *NAMED]

@@ -1,7 +1,7 @@
 """What made-up evidence says: tables beside the paper's, effects of claims, and figures."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import made_up_cora
 import numpy as np
@@ -14,7 +14,7 @@ from mmlib.papers.cora import claims, systems, tables
 from mmlib.papers.cora.claims import CLAIMS
 from mmlib.papers.cora.figures import all_figures
 from mmlib.papers.cora.grid import trainings
-from mmlib.papers.cora.systems import CAPTIONS, QUERY_TIME, SYSTEMS, Settings
+from mmlib.papers.cora.systems import CAPTIONS, QUERY_TIME, SYSTEMS, Settings, System
 from mmlib.papers.cora.tables import all_tables, recalls
 
 
@@ -291,3 +291,52 @@ def test_the_grid_holds_every_system_of_a_collection():
         assert all(dict(job.settings) == asdict(systems.budget(tier, dataset)) for job in jobs)
     assert systems.budget("paper", "f30k") == Settings()
     assert systems.budget("paper", "coco") == Settings(batch=256)
+
+
+# What each printed row of ours differs in from CORA, and its printed RSUM.
+PRINTED = {
+    "table1": {
+        "VSE": ({"text": "sequence", "regions": "pooling", "losses": "HARD", "entities": False,
+                 "margin": 0.2}, 498.1),
+        "Ours (CORA, single model)": ({}, 515.8),
+        "Ours (CORA, ensemble of two seeds)": ({"members": 2}, 519.6),
+    },
+    "table3": {
+        "n_obj_att=1, n_obj_obj=1": ({"object_layers": 1}, 509.1),
+        "n_obj_att=1, n_obj_obj=2": ({}, 515.8),
+        "n_obj_att=1, n_obj_obj=3": ({"object_layers": 3}, 514.4),
+        "n_obj_att=2, n_obj_obj=1": ({"attribute_layers": 2, "object_layers": 1}, 510.1),
+        "n_obj_att=2, n_obj_obj=2": ({"attribute_layers": 2}, 514.5),
+        "n_obj_att=2, n_obj_obj=3": ({"attribute_layers": 2, "object_layers": 3}, 510.6),
+        "Joint, parsed graph": ({"steps": "one", "losses": "HARD + CON", "entities": False}, 504.8),
+        "Joint + FC": ({"steps": "one", "connected": True, "losses": "HARD + CON",
+                        "entities": False}, 501.6),
+        "Obj-Att & Obj-Obj (2-step), parsed graph": ({}, 515.8),
+        "Obj-Att & Obj-Obj (2-step) + FC": ({"connected": True}, 513.2),
+        "L_HARD only": ({"losses": "HARD", "entities": False}, 486.9),
+        "L_CON only": ({"losses": "CON"}, 497.8),
+        "L_HARD + L_CON": ({"losses": "HARD + CON"}, 507.3),
+        "L_HARD + L_CON + L_SPEC": ({}, 515.8),
+    },
+    "table4": {
+        "CORA (Bi-GRU)": ({"members": 2}, 444.6),
+        "CORA + reranking (Bi-GRU)": ({"members": 2}, 445.1),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "row"), [(table, row) for table, rows in PRINTED.items() for row in rows]
+)
+def test_a_printed_row_stands_beside_the_system_that_it_names(table, row):
+    changes, rsum = PRINTED[table][row]
+    name = tables.OUR_NAMES.get(row, row)
+    assert ("reranking" in row) == name.endswith(", reranked")
+    system = replace(SYSTEMS[name.removesuffix(", reranked")], system="", record_diagnostics=False)
+    assert system == System("", **changes)
+    assert tables.printed(table).loc[name, "rsum"] == rsum
+
+
+def test_all_our_names_are_pinned_to_a_system():
+    pinned = {row for rows in PRINTED.values() for row in rows}
+    assert set(tables.OUR_NAMES) <= pinned

@@ -23,7 +23,7 @@ from mmlib.papers.entailment.systems import (
 )
 
 PAIRS_OF, IMAGES = 600, 60
-# How far a judge's margins tell labels apart, and what a variant adds to a retriever; of others 1, 0.
+# How far a judge's margins tell labels apart, and what a variant adds; of others 1, 0.
 TELLS = {"Full": 2.0, "Word overlap": 0.5, "Random pairs": 0.0}
 ADDS = {"both (all)": 6.0, "weak (all)": 5.0, "exclusion (all)": 2.0, "both (miner)": 1.5}
 

@@ -722,7 +722,7 @@ def test_a_branch_alone_counts_its_own_samples_only(te, ve):
 
 def test_text_layers_are_shared_with_an_image_branch_only():
     for model in ("te", "single"):
-        with pytest.raises(ValueError, match="shared"):
+        with pytest.raises(KeyError, match="shared"):
             model_of(model=model, text="shared")
 
 

@@ -38,6 +38,7 @@ _KEEP = ("let {x} go on {doing}", "keep {x} {doing}", "make sure that {x} is sti
 _HOLD = ("keep {x} just where it is as you work on it", "go on working on {x}",
          "do not stop before you are done with {x}", "carry on with {x} at a steady pace",
          "keep a hand on {x} as you go along")
+_TIES = {"riding": "ride", "chasing": "chase"}
 _LET = "let {x} {do}, have {x} {do}, get {x} to {do}"
 _PAINT = "paint {x} {colour}, make {x} {colour}, give {x} a coat of {colour} paint"
 _CHANGE = ("take {x} away", "remove {x}", "exchange {x} for {new}", "add {new} next to {x}",
@@ -80,64 +81,61 @@ class _Step:
     brief: bool = False
 
     def __post_init__(self) -> None:
-        everything = list(range(len(self.scene.things)))
+        things = range(len(self.scene.things))
         self.tool: int | None = None  # in the picture, but not named
         if "Q5" in self.holds:
-            loose = [i for i in everything if GROUP_OF[self.kind(i)] == "thing"]
-            self.tool = pick(self.rng, loose or everything)
-        unnamed = {} if self.tool is None else {self.kind(self.tool)}
-        self.free = [i for i in everything if self.kind(i) not in unnamed]
-        self.said: dict[int, str] = {}  # nouns of the things named so far
+            loose = [i for i in things if GROUP_OF[self.kind(i)] == "thing"]
+            self.tool = pick(self.rng, loose or list(things))
+        unnamed = None if self.tool is None else self.kind(self.tool)
+        self.free = [i for i in things if self.kind(i) != unnamed]
+        self.nouns: dict[int, str] = {}  # of the things named so far
 
     def text(self) -> str:
-        self.said = {}
-        parts = self.shown() if "Q2" in self.holds else self.aside()
+        sentences = self.shown() if "Q2" in self.holds else self.aside()
         if "Q4" in self.holds:
             n, m, k = 5 * self.number(2, 9), 50 * self.number(1, 9), self.number(2, 9)
-            parts.insert(
-                self.number(0 if len(parts) > 1 else 1, len(parts)),
-                pick(self.rng, _AMOUNTS).format(n=n, m=m, k=k),
-            )
-        return " ".join(part[0].upper() + part[1:] + "." for part in parts)
+            at = self.number(0 if len(sentences) > 1 else 1, len(sentences))
+            sentences.insert(at, pick(self.rng, _AMOUNTS).format(n=n, m=m, k=k))
+        return " ".join(sentence[0].upper() + sentence[1:] + "." for sentence in sentences)
 
     def shown(self) -> list[str]:
         """Sentences on what the picture shows: its result, what goes on, what comes next."""
-        parts = [self.order(done=True)] if "Q7" in self.holds else []
-        parts += [self.during()] if "Q8" in self.holds else []
-        parts += [self.order(done=False)] if "Q6" in self.holds else []
-        parts = parts or [self.plan()]
+        sentences = [self.order(done=True)] if "Q7" in self.holds else []
+        sentences += [self.during()] if "Q8" in self.holds else []
+        sentences += [self.order(done=False)] if "Q6" in self.holds else []
+        sentences = sentences or [self.plan()]
         if "Q3" in self.holds:
-            at = int(self.rng.random() * len(parts))
-            parts[at] += f", {pick(self.rng, _POINT)}"
+            at = int(self.rng.random() * len(sentences))
+            sentences[at] += f", {pick(self.rng, _POINT)}"
         if self.tool is not None:
-            parts.append(pick(self.rng, _TOOLS).format(look=self.look(self.tool)))
-        return parts
+            sentences.append(pick(self.rng, _TOOLS).format(look=self.look(self.tool)))
+        return sentences
 
     def aside(self) -> list[str]:
         """A step that cannot be seen; a kind of the scene is mentioned, but not in it."""
-        one = noun(self.rng, protagonist(self.rng, self.scene))
-        mention = pick(self.rng, _LATER).format(kind=one)
-        parts = [pick(self.rng, _ASIDE), mention]
-        return parts if self.rng.random() < 0.6 else parts[::-1]
+        kind = noun(self.rng, protagonist(self.rng, self.scene))
+        mention = pick(self.rng, _LATER).format(kind=kind)
+        sentences = [pick(self.rng, _ASIDE), mention]
+        return sentences if self.rng.random() < 0.6 else sentences[::-1]
 
     # --- Sentences ---
 
     def order(self, done: bool) -> str:
         """An order that has been followed in the picture (`done`), or has not been yet."""
-        rng, found = self.rng, None
+        rng, text = self.rng, None
         makers = [self.put, self.paint, self.pose]
         weights = [0.7, 0.15, 0.15] if done else [0.3, 0.35, 0.35]
         if done or rng.random() < 0.75:
             for at in rng.choice(3, 3, replace=False, p=weights):
-                found = found or makers[at](done)
-        if not found and done:
+                text = text or makers[at](done)
+        if not text and done:
             start = pick(rng, ("start with {} {}", "put {} {}", "place {} {}", "set up {} {}"))
-            found = start.format(self.name(self.one(), new=True), place(self.scene, rng))
-        if not found:
+            text = start.format(self.name(self.topic(), new=True), place(self.scene, rng))
+        if not text:
             others = sorted(HABITAT[self.scene.setting] - {t.kind for t in self.scene.things})
             new = article(noun(rng, pick(rng, others)))
-            found = pick(rng, _CHANGE).format(x=self.name(self.one()), new=new)
-        return self.opener() + found
+            text = pick(rng, _CHANGE).format(x=self.name(self.topic()), new=new)
+        return self.opener() + text
 
     def put(self, done: bool) -> str | None:
         """To bring something into a relation: one that holds, or the opposite of one."""
@@ -161,8 +159,8 @@ class _Step:
         verbs = {"sitting": "sit", "lying": "lie", "standing": "stand"}
         if relation == "on" and (verb := verbs.get(self.scene.things[i].action or "")):
             return f"{pick(rng, ('let', 'have'))} {first} {verb} on {second}"
-        where = pick(rng, _WHERE[relation].split(", "))
-        return f"{pick(rng, _PUT.split(', '))} {first} {where} {second}"
+        preposition = pick(rng, _WHERE[relation].split(", "))
+        return f"{pick(rng, _PUT.split(', '))} {first} {preposition} {second}"
 
     def edges(self) -> dict[tuple[int, str, int], float]:
         """The relations of nameable things, by how much one would speak of them."""
@@ -189,14 +187,13 @@ class _Step:
 
     def pose(self, done: bool) -> str | None:
         """To have somebody rest as in the picture, or do what nobody of the kind does there."""
-        things = self.scene.things
-        tied = {i for e in self.scene.relations if e[1] in ("riding", "chasing") for i in e[::2]}
+        tied = {i for e in self.scene.relations if e[1] in _TIES for i in e[::2]}
         can = [i for i in self.free if is_living(self.kind(i)) and i not in tied]
-        can = [i for i in can if (things[i].action not in LIVELY if done else self.alone(i))]
+        can = [i for i in can if (self.action(i) not in LIVELY if done else self.alone(i))]
         if not can:
             return None
         i = pick(self.rng, can)
-        action = things[i].action or "standing"
+        action = self.action(i)
         if not done:
             able = [a for a in actions_in(self.kind(i), self.scene.setting) if a]
             able = [a for a in able if (a in LIVELY) != (action in LIVELY)]
@@ -205,22 +202,21 @@ class _Step:
 
     def during(self) -> str:
         """An order that is being followed in the picture."""
-        rng, scene = self.rng, self.scene
-        ties = [e for e in scene.relations if e[1] in ("riding", "chasing")]
-        ties = [e for e in ties if e[0] in self.free and e[2] in self.free]
+        rng = self.rng
+        ties = [e for e in self.scene.relations if e[1] in _TIES and {e[0], e[2]} <= set(self.free)]
         if ties and rng.random() < 0.8:
             i, relation, j = pick(rng, ties)
             x, y = self.name(i), self.name(j, new=True)
             if rng.random() < 0.5:
-                do = {"riding": "ride", "chasing": "chase"}[relation]
-                return self.opener() + pick(rng, _LET.split(", ")).format(x=x, do=f"{do} {y}")
+                do = f"{_TIES[relation]} {y}"
+                return self.opener() + pick(rng, _LET.split(", ")).format(x=x, do=do)
             return pick(rng, _KEEP).format(x=x, doing=f"{relation} {y}")
         alive = [i for i in self.free if is_living(self.kind(i))]
-        lively = [i for i in self.free if scene.things[i].action in LIVELY]
+        lively = [i for i in self.free if self.action(i) in LIVELY]
         if not alive and not lively:
-            return pick(rng, _HOLD).format(x=self.name(self.one()))
+            return pick(rng, _HOLD).format(x=self.name(self.topic()))
         i = pick(rng, lively or alive)
-        action = scene.things[i].action or "standing"
+        action = self.action(i)
         if lively and rng.random() < 0.6:
             return self.opener() + self.let(i, action)
         swims = action == "floating" and is_living(self.kind(i))
@@ -233,12 +229,12 @@ class _Step:
         """An order to somebody to do something."""
         table, kind = words.VERBS[action], self.kind(i)
         forms = [form for key in (kind, GROUP_OF[kind]) for form in table.get(key, "").split(", ")]
-        verbs = [parts[2] for form in forms if (parts := form.split("|"))[2:] and parts[2]]
+        verbs = [last for form in forms if (last := "".join(form.split("|")[2:3]))]
         return pick(self.rng, _LET.split(", ")).format(x=self.name(i), do=pick(self.rng, verbs))
 
     def plan(self) -> str:
         """What to think of, with no word on when."""
-        i = self.one()
+        i = self.topic()
         plan = pick(self.rng, _PLAN)
         if "{x}" in plan:
             return plan.format(x=self.name(i))
@@ -256,38 +252,39 @@ class _Step:
     def kind(self, i: int) -> str:
         return self.scene.things[i].kind
 
-    def one(self) -> int:
+    def action(self, i: int) -> str:
+        return self.scene.things[i].action or "standing"
+
+    def topic(self) -> int:
         """Something to speak of, if possible something spoken of before; -1 for what is unnamed."""
-        known = [i for i in self.said if i >= 0]
-        if known and self.rng.random() < 0.7:
-            return pick(self.rng, known)
+        if self.nouns and self.rng.random() < 0.7:
+            return pick(self.rng, list(self.nouns))
         return pick(self.rng, self.free) if self.free else -1
 
     def alone(self, i: int) -> bool:
         """Whether it is the only thing of its kind."""
-        return sum(thing.kind == self.kind(i) for thing in self.scene.things) == 1
+        return [t.kind for t in self.scene.things].count(self.kind(i)) == 1
 
     def name(self, i: int, new: bool = False, looks: bool = True) -> str:
         """ "a small red tent" or "the tent"; "your work" where nothing may be named."""
         if i < 0:
             return "your work"
-        if i in self.said:
-            return f"the {self.said[i]}"
-        thing = self.scene.things[i]
-        word = noun(self.rng, thing.kind)
-        again = word in self.said.values()
-        self.said[i] = word
-        text = word
+        if i in self.nouns:
+            return f"the {self.nouns[i]}"
+        item = self.scene.things[i]
+        text = word = noun(self.rng, item.kind)
+        again = word in self.nouns.values()
+        self.nouns[i] = word
         if looks and not self.brief and self.rng.random() < 0.6:
-            text = describe(thing, self.scene.style, article=False).replace(thing.kind, word)
+            text = describe(item, self.scene.style, article=False).replace(item.kind, word)
         if again:
             return f"the other {text}"
         return article(text) if new else f"the {text}"
 
     def look(self, i: int) -> str:
         """One property of a thing, as the style shows it."""
-        thing = self.scene.things[i]
-        looks = [thing.colour] if self.scene.style != "black and white" else []
-        looks += [thing.pattern] if thing.pattern != "plain" else []
-        looks += [thing.size] if thing.size != "medium" else []
+        item = self.scene.things[i]
+        looks = [item.colour] if self.scene.style != "black and white" else []
+        looks += [item.pattern] if item.pattern != "plain" else []
+        looks += [item.size] if item.size != "medium" else []
         return pick(self.rng, looks or ["of medium size"])

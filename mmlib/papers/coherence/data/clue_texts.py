@@ -30,10 +30,8 @@ def fitting(write: Callable[[bool], str], longest: int = LONGEST) -> str:
 
 def has_event(scene: Scene) -> bool:
     """Whether anything in the scene moves, or does more than being there."""
-    return any(thing.action in LIVELY for thing in scene.things)
+    return any(actor.action in LIVELY for actor in scene.things)
 
-
-# --- Clue -----------------------------------------------------------------------------------------
 
 # fmt: off
 # What goes on wherever nothing moves; no picture speaks against it.
@@ -134,9 +132,9 @@ _NAMES = (
 # fmt: on
 
 
-def clue_text(scene: Scene, told: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
-    """A text about the scene `told` for which exactly the relations in `holds` hold of `scene`."""
-    return fitting(lambda brief: _Remark(scene, told, holds, rng, brief).text())
+def clue_text(scene: Scene, about: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
+    """A text about a scene for which exactly the relations in `holds` hold of `scene`."""
+    return fitting(lambda brief: _Remark(scene, about, holds, rng, brief).text())
 
 
 @dataclass
@@ -144,7 +142,7 @@ class _Remark:
     """A Clue text in the making."""
 
     scene: Scene
-    told: Scene
+    about: Scene
     holds: frozenset[str]
     rng: np.random.Generator
     brief: bool = False
@@ -176,10 +174,10 @@ class _Remark:
     def caption(self, event: bool) -> tuple[str, str]:
         """What is in the scene as a noun phrase and as a sentence, true of no other scene."""
         rng = self.rng
-        lively = event and has_event(self.told)
+        lively = event and has_event(self.about)
         bare = sentence = ""
         for _ in range(_TRIES):
-            writer = _Writer(self.told, rng)
+            writer = _Writer(self.about, rng)
             detail = pick(rng, (1, 2) if self.brief else (1, 2, 2, 3, 3))
             clause = writer.clauses(detail)[0]
             if is_event(writer) != lively or (lively and not clause.participle):
@@ -187,17 +185,17 @@ class _Remark:
             placed = not clause.closed and rng.random() < 0.5
             end = writer.end(clause) if placed else ""
             graph = CaptionGraph(
-                tuple(writer.nodes), tuple(writer.edges), self.told.setting if end else None
+                tuple(writer.nodes), tuple(writer.edges), self.about.setting if end else None
             )
-            if self.told is self.scene or not satisfies(self.scene, graph):
-                self.living = is_living(self.told.things[next(iter(writer.node_of))].kind)
+            if self.about is self.scene or not satisfies(self.scene, graph):
+                self.living = is_living(self.about.things[next(iter(writer.node_of))].kind)
                 bare = clause.bare + end
                 sentence = writer.finite(clause) + end if lively else bare
                 break
         else:  # a plain way out
-            thing = pick(rng, [t for t in self.told.things if t.action in LIVELY or not lively])
-            said, doing = describe(thing, self.told.style), thing.action or place(self.told)
-            bare, sentence = f"{said} {doing}", f"{said} is {doing}"
+            shown = pick(rng, [t for t in self.about.things if t.action in LIVELY or not lively])
+            name, doing = describe(shown, self.about.style), shown.action or place(self.about)
+            bare, sentence = f"{name} {doing}", f"{name} is {doing}"
         if event and not lively:
             going_on, goes_on = pick(rng, _WEATHER).split("|")
             return f"{going_on} {bare}", f"{goes_on} {bare}"
@@ -206,15 +204,14 @@ class _Remark:
     def unseen(self) -> str:
         """Something about one of the things, but not what the picture shows of it."""
         rng, holds = self.rng, self.holds
-        kind = protagonist(rng, self.told)
+        kind = protagonist(rng, self.about)
         living = is_living(kind)
         if "Story" in holds:
             glad, sad = (_LIFE, _SAD_LIFE) if living else (_ORIGIN, _SAD_ORIGIN)
             text = "{the} " + pick(rng, glad if "Subjective" in holds else glad + sad)
             if "Action" in holds and living:
-                text += " and" + pick(rng, _GOING_ON).removeprefix("{the}").replace(
-                    "is", "is now", 1
-                )
+                event = pick(rng, _GOING_ON).removeprefix("{the}")
+                text += " and" + event.replace("is", "is now", 1)
             elif "Action" in holds:
                 text += f", while {pick(rng, _PASSING).replace('{the}', 'it')}"
         elif "Action" in holds:
@@ -223,13 +220,12 @@ class _Remark:
             text = pick(rng, _JUDGED)
         else:
             options = _ABOUT if "Meta" in holds else _NAMES
-            text = pick(
-                rng, options[: len(options) // 2] if GROUP_OF[kind] == "person" else options
-            )
-        one, many = pick(rng, words.NOUNS[kind]).split("/")
+            suited = len(options) // (2 if GROUP_OF[kind] == "person" else 1)
+            text = pick(rng, options[:suited])
+        singular, plural = pick(rng, words.NOUNS[kind]).split("/")
         filled = text.format(
-            the=f"the {one}", kind=one, kinds=many, place=place_noun(self.told),
-            where=place(self.told, rng), when=pick(rng, _WHEN.split(", ")),
+            the=f"the {singular}", kind=singular, kinds=plural, place=place_noun(self.about),
+            where=place(self.about, rng), when=pick(rng, _WHEN.split(", ")),
             since=pick(rng, _SINCE.split(", ")), town=pick(rng, _TOWN.split(", ")),
             who=pick(rng, _WHO.split(", ")),
         )  # fmt: skip

@@ -1,22 +1,17 @@
 """Flickr8k with noisy labels: a classifier of Clue's captions says which relations hold.
 
-Photographs whose captions have coherence relations are not at hand for everybody: Clue (Alikhani et
-al., ACL 2020) gives captions and labels, its pictures have to be fetched from old addresses.
-Flickr8k has photographs and captions but no relations. Here a classifier is trained on the text of
-Clue, labelled by people, and labels the captions of Flickr8k.
+Clue (Alikhani et al., ACL 2020) gives captions and labels by people, but its pictures have to be
+fetched from old addresses; Flickr8k has photographs and captions but no relations.
 
-What such labels can show: whether the coherence-aware model trains and runs on photographs, and
-whether a second task on the text changes retrieval. What they cannot show: that the *relation of a
-text to its image* helps, as the paper claims. The classifier has never seen an image, so that a
-noisy label is a function of its text alone: given the text, the image says nothing more about it.
-The relation head can solve its task and ignore the image, its confidence η is then the same for
-every image of a row, and refinement cannot reorder anything. The labels are also shifted: much of
-what the classifier has learned from Clue ("view", "illustration", "actor attends") hardly occurs in
-Flickr8k, whose captions all describe what is seen: "not Visible" there means no more than an
-unusual wording. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and
-"a dog on the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 training
-captions are "digital art selected for the #", 79 of them Irrelevant, and on new captions the
-relation is not told from chance.
+The classifier has never seen an image, so that a label is a function of its text alone: the
+relation head can solve its task and ignore the image, its confidence η is then the same for every
+image of a row, and refinement cannot reorder anything. So such labels can show whether the model
+trains and runs on photographs, and whether a second task on the text changes retrieval, but not
+that the *relation of a text to its image* helps, as the paper claims. The labels are also shifted:
+Flickr8k's captions all describe what is seen, and "not Visible" there means no more than an unusual
+wording. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and "a dog on
+the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 training captions are
+"digital art selected for the #", 79 of them Irrelevant, and new captions do not give it away.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,42 +35,36 @@ FOLDS = 5
 # --- The classifier ---------------------------------------------------------------------------
 
 
-def _pipeline() -> Any:
+def fit_pipeline(pairs: RelatedPairs) -> Any:
     """Texts -> TF-IDF of words, pairs of words and 2 to 4 letters -> logistic regressions.
 
     Lower-cased words without punctuation: 26 % of Clue's captions end in a full stop and nearly all
     of Flickr8k's do, which says nothing about a relation.
+    Raises ValueError for a relation that is always or never positive, as may be in a fold.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.multioutput import MultiOutputClassifier
     from sklearn.pipeline import make_pipeline, make_union
 
-    shared = {"preprocessor": normalised, "sublinear_tf": True}
-    features = make_union(
-        TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
-        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, **shared),
-    )
-    return make_pipeline(features, MultiOutputClassifier(LogisticRegression(max_iter=1000)))
-
-
-def _check_learnable(pairs: RelatedPairs) -> None:
     for name, positive in zip(pairs.relations, pairs.labels.T, strict=True):
         if positive.all() or not positive.any():
             raise ValueError(
                 f"{pairs.name} {pairs.split}: {name} is {'always' if positive.any() else 'never'} "
                 f"positive in {len(pairs)} training pairs, so it cannot be learned"
             )
+    shared = {"preprocessor": normalised, "sublinear_tf": True}
+    features = make_union(
+        TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, **shared),
+    )
+    pipeline = make_pipeline(features, MultiOutputClassifier(LogisticRegression(max_iter=1000)))
+    return pipeline.fit(pairs.texts, pairs.labels.astype(int))
 
 
-def _fit(pairs: RelatedPairs) -> Any:
-    _check_learnable(pairs)  # also within folds, where a rare relation may be lost
-    return _pipeline().fit(pairs.texts, pairs.labels.astype(int))
-
-
-def _predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
-    """(texts, relations) probabilities."""
-    return np.stack([both[:, 1] for both in pipeline.predict_proba(texts)], axis=1)
+def predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
+    """Probability (texts, relations) that each relation holds."""
+    return np.stack([of_class[:, 1] for of_class in pipeline.predict_proba(texts)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +81,7 @@ class RelationClassifier:
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) float64, each relation on its own."""
-        return _predict(self.pipeline, texts)
+        return predict(self.pipeline, texts)
 
     def labels(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) bool: at or above the threshold."""
@@ -102,21 +91,17 @@ class RelationClassifier:
 def train_classifier(train: RelatedPairs) -> RelationClassifier:
     """Train on pairs labelled by people, and find the thresholds by cross-validation on them.
 
-    From the thresholds on, held-out pairs have as many positives as people gave: 0.5 would leave
-    Subjective and Irrelevant without any, and that of the best F1 calls nearly all Visible.
+    From the thresholds on, held-out pairs have as many positives as people gave (ties may add
+    some): 0.5 would leave Subjective and Irrelevant without any, and that of the best F1 calls
+    nearly all Visible.
 
     Raises ValueError for a relation that is always or never positive.
     """
-    _check_learnable(train)
-    thresholds = [
-        same_rate(*columns) for columns in zip(train.labels.T, held_out(train).T, strict=True)
-    ]
-    return RelationClassifier(train.relations, _fit(train), np.array(thresholds))
-
-
-def same_rate(labels: np.ndarray, scores: np.ndarray) -> float:
-    """The score from which on as many are called positive as are (ties may add some)."""
-    return float(np.sort(scores)[len(scores) - int(labels.sum())])
+    pipeline = fit_pipeline(train)
+    scores = np.sort(held_out(train), axis=0)
+    counts = train.labels.sum(axis=0)
+    thresholds = scores[len(scores) - counts, np.arange(len(counts))]
+    return RelationClassifier(train.relations, pipeline, thresholds)
 
 
 # --- Cross-validation without leaks -----------------------------------------------------------
@@ -150,8 +135,9 @@ def folds(pairs: RelatedPairs) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def held_out(pairs: RelatedPairs) -> np.ndarray:
     """(pairs, relations) probabilities, each by a classifier that has not seen the group."""
     probabilities = np.empty(pairs.labels.shape)
-    for fit, held in folds(pairs):
-        probabilities[held] = _predict(_fit(pairs.take(fit)), [pairs.texts[i] for i in held])
+    for rows, held in folds(pairs):
+        pipeline = fit_pipeline(pairs.take(rows))
+        probabilities[held] = predict(pipeline, [pairs.texts[i] for i in held])
     return probabilities
 
 

@@ -37,24 +37,24 @@ _WILD = {"street": -1.5, "park": -0.9, "field": -0.5, "beach": -0.2, "forest": 0
 _LINE = {"photo": -1.0, "flat": 0.0, "black and white": 0.7, "sketch": 1.5}
 
 
-def _area(thing: Thing) -> float:
-    left, top, right, bottom = box(thing)
+def _area(item: Thing) -> float:
+    left, top, right, bottom = box(item)
     return (right - left) * (bottom - top)
 
 
 def _weighted(of: Callable[[Thing], float], scene: Scene) -> float:
     """The sum over things of what each is worth, times its extent."""
-    return sum(of(thing) * _area(thing) ** 0.5 for thing in scene.things)
+    return sum(of(item) * _area(item) ** 0.5 for item in scene.things)
 
 
 PROPERTIES: dict[str, Callable[[Scene], float]] = {
     "filled": lambda scene: float(np.log(sum(map(_area, scene.things)))),
-    "charm": partial(_weighted, lambda thing: _CHARM[thing.kind]),
-    "motion": partial(_weighted, lambda thing: _VIGOUR[thing.action]),
+    "charm": partial(_weighted, lambda item: _CHARM[item.kind]),
+    "motion": partial(_weighted, lambda item: _VIGOUR[item.action]),
     "wild": lambda scene: _WILD[scene.setting],
     "line": lambda scene: _LINE[scene.style],
     "crowd": lambda scene: len(scene.things),
-    "gear": lambda scene: sum(thing.kind in GROUPS["thing"] for thing in scene.things),
+    "gear": lambda scene: sum(item.kind in GROUPS["thing"] for item in scene.things),
 }
 
 

@@ -72,20 +72,12 @@ def related_pairs(
 ) -> WorldPairs:  # fmt: skip
     """n pairs of a split ("train", "val", "test", "backbone"), each with a picture of its own.
 
+    scheme: whose relations, "clue" or "cite". seed: which list of the split's scenes, 0 to 999.
+    signal, telling: how much picture and text tell of the relations, from 0 (nothing) to 1.
+
     The same arguments give the same record. Splits share no scene; a larger n begins with the
     smaller one's pairs. Scenes do not depend on `signal`, `telling` or `scheme`, labels not on
-    `telling`.
-
-    Args:
-        split: whose scenes.
-        n: how many, at least 1.
-        scheme: whose relations, "clue" or "cite".
-        seed: which list of the split's scenes, 0 to 999.
-        signal: how much the picture tells of the relations, from 0 (nothing) to 1.
-        telling: how much the text tells of the relations, from 0 (nothing) to 1 (all).
-
-    Raises:
-        ValueError: for an unknown scheme or split, n below 1 or a dial outside 0 to 1.
+    `telling`. Raises ValueError for an unknown scheme or split, n below 1 or a dial outside 0 to 1.
     """
     if n < 1:
         raise ValueError(f"n is {n}, but a collection needs at least one pair")
@@ -151,7 +143,8 @@ def _subject(
     return max(others, key=alike) if "Visible" in worded - holds else scene
 
 
-def _in_common(scene: Scene, other: Scene) -> tuple[int, bool]:
-    """How many things of the other have a kind that is in the scene, and whether settings agree."""
-    kinds = {thing.kind for thing in scene.things}
-    return sum(thing.kind in kinds for thing in other.things), other.setting == scene.setting
+def _in_common(scene: Scene, candidate: Scene) -> tuple[int, bool]:
+    """How many things of a candidate have a kind of the scene, and whether settings agree."""
+    kinds = {item.kind for item in scene.things}
+    shared = sum(item.kind in kinds for item in candidate.things)
+    return shared, candidate.setting == scene.setting

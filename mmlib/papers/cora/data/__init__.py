@@ -9,7 +9,7 @@ from mmlib.papers.cora.batches import Arrays
 from mmlib.papers.cora.data import flickr8k, paper, world
 from mmlib.papers.cora.data.arrays import prepare
 from mmlib.papers.cora.data.collection import Captions
-from mmlib.papers.cora.systems import DATASETS, LONG, LONGER, WITH_BERT, budget, original
+from mmlib.papers.cora.systems import BUDGETS, DATASETS, LONGER, WITH_BERT, budget, original
 from mmlib.world import BERT
 
 Study = Mapping[str, Captions]
@@ -32,9 +32,9 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     if unknown := [name for name in plain if name not in DATASETS[tier]]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
     study = _load(tier, plain, seed)
-    names = [*study, *(f"{name}{LONGER}" for name in study if name in LONG)]
+    names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
     if _bert(tier).is_dir():
-        names += [f"{name}{WITH_BERT}" for name in study]
+        names += [name + WITH_BERT for name in study]
     return {name: study[original(name)] for name in datasets or names}
 
 

@@ -18,59 +18,70 @@ from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.habits import HABITAT, PAIRS, PALETTE
 from mmlib.world.logic import CONVERSE
 from mmlib.world.scenes import actions_in, pick
-from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, WATER, Scene
+from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, WATER, Scene, Thing
 
 GENERAL = 0.4  # share of captions that are general
 _TRIES = 12  # captions tried for one edit
 _WORDS = 4  # that an edit may put in place of others
 _DIRECTIONS = ("left of", "right of", "behind", "in front of")
+_GROUPS = {"actor": ("person", "animal"), "object": ("vehicle", "plant", "building", "thing")}
 Accept = Callable[[Caption], bool]
-Edit = Callable[["Draft", np.random.Generator], Scene | None]
 
 
 @dataclass(frozen=True)
 class Draft:
     """A caption that can be written again, of something else, with the same random choices.
 
-    node_of: {thing: node}, of the scene told.
+    content: what it may speak of. thing_of: {node: thing of the content's scene}.
     """
 
-    told: PartialScene
+    content: PartialScene
     key: int
     detail: int
     widen: float
     caption: Caption
-    node_of: dict[int, int]
+    thing_of: dict[int, int]
 
-    def things(self) -> dict[int, int]:
-        """{node: thing}."""
-        return {node: thing for thing, node in self.node_of.items()}
+    @property
+    def scene(self) -> Scene:
+        """What it may speak of."""
+        return self.content.scene
 
     def again(self, scene: Scene) -> "Draft | None":
         """The same of a changed copy of the scene."""
-        return _draft(replace(self.told, scene=scene), self.key, self.detail, self.widen)
+        return _draft(replace(self.content, scene=scene), self.key, self.detail, self.widen)
+
+    def saying(self, fact: str) -> list[int]:
+        """The nodes of which a fact such as "colour" is said."""
+        nodes = enumerate(self.caption.graph.nodes)
+        return [i for i, node in nodes if fact in dict(node.facts)]
+
+    def alike(self, node: int) -> list[int]:
+        """The things of a node and of those that are spoken of with it ("two red dogs")."""
+        nodes = self.caption.graph.nodes
+        return [thing for i, thing in self.thing_of.items() if nodes[i] == nodes[node]]
 
 
-def _draft(told: PartialScene, key: int, detail: int, widen: float) -> Draft | None:
-    made = write_caption(told, np.random.default_rng(key), detail, widen)
-    return Draft(told, key, detail, widen, *made) if made else None
+Edit = Callable[[Draft, np.random.Generator], Scene | None]
 
 
-def new_draft(
-    told: PartialScene, rng: np.random.Generator, general: bool, edit: str = ""
-) -> Draft | None:
-    """A caption; where `general` with facts left out and concepts widened.
+def _draft(content: PartialScene, key: int, detail: int, widen: float) -> Draft | None:
+    written = write_caption(content, np.random.default_rng(key), detail, widen)
+    if written is None:
+        return None
+    caption, node_of = written
+    return Draft(content, key, detail, widen, caption, {n: thing for thing, n in node_of.items()})
 
-    None also where an `edit` would find nothing in what is told, so that no caption need be tried.
-    """
+
+def new_draft(content: PartialScene, rng: np.random.Generator, general: bool) -> Draft | None:
+    """A caption; where `general` with facts left out and concepts widened."""
     detail = pick(rng, (int(rng.random() < 0.7), 2, 3, 3, 4))
     if general:
-        part = partial_scene(told.scene, 0.5, rng)
-        told = PartialScene(part.scene, told.place and part.place, told.style and part.style)
-    key = int(rng.integers(2**32))
-    if edit and not _changeable(told, edit):
-        return None
-    return _draft(told, key, detail, 0.6 if general else WIDEN)
+        less = partial_scene(content.scene, 0.5, rng)
+        content = replace(
+            less, setting=content.setting and less.setting, style=content.style and less.style
+        )
+    return _draft(content, int(rng.integers(2**32)), detail, 0.6 if general else WIDEN)
 
 
 def anything(caption: Caption) -> bool:
@@ -79,70 +90,48 @@ def anything(caption: Caption) -> bool:
 
 
 def edited(
-    told: PartialScene, edit: str, rng: np.random.Generator, accept: Accept = anything
+    content: PartialScene, edit: str, rng: np.random.Generator, accept: Accept = anything
 ) -> tuple[Caption, str] | None:
-    """A caption that says one thing otherwise than what is told, and the text that it is made of.
+    """A caption that says one thing otherwise than the content, and the text that it is made of.
 
     The edit is made in the scene: its changed copy is captioned with the same random choices as
-    the scene, and kept where the two captions differ in that fact and in few words only. "number"
+    the scene, and taken where the two captions differ in that fact and in few words only. "number"
     adds a thing of one sort, and seldom has a text that it is made of in few words: then it is "".
 
-    Args:
-        told: what may be told.
-        edit: one of EDITS.
-        rng: all randomness.
-        accept: which captions may be edited.
-
-    Returns:
-        None where 12 tries find nothing.
+    edit: one of `systems.EDITS`. accept: which captions may be edited. None where 12 tries find
+    nothing.
     """
     for _ in range(_TRIES):
-        before = new_draft(told, rng, rng.random() < GENERAL, edit)
+        before = new_draft(content, rng, rng.random() < GENERAL)
         scene = _EDIT[edit](before, rng) if before else None
         after = before.again(scene) if before and scene else None
         if not before or not after:
             continue
         few = _new_words(before.caption, after.caption) <= _WORDS
         if edit == "number":
-            fits = _counted(after)
+            minimal = _counted(after)
         else:
-            fits = few and _minimal(before.caption, after.caption, edit)
-        if fits and accept(before.caption):
+            minimal = few and _minimal(before.caption.graph, after.caption.graph, edit)
+        if minimal and accept(before.caption):
             return after.caption, before.caption.text if few else ""
     return None
 
 
-def _changeable(told: PartialScene, edit: str) -> bool:
-    """Whether anything that is told could be edited so."""
-    scene = told.scene
-    if edit == "setting":
-        return told.place
-    if edit in ("relation", "swap"):
-        return any(edit == "relation" or _turns(relation) for _, relation, _ in scene.relations)
-    if edit == "number":
-        return len(scene.things) < 5
-    if edit == "colour":
-        return any(thing.colour for thing in scene.things)
-    if edit == "action":
-        return any(thing.action for thing in scene.things)
-    return any(GROUP_OF[thing.kind] in _KINDS[edit] for thing in scene.things)
+def _new_words(before: Caption, after: Caption) -> int:
+    """How many words of the second are not in the first."""
+    old, new = (
+        Counter(c.text.lower().rstrip(".").replace(",", "").split()) for c in (before, after)
+    )
+    return (new - old).total()
 
 
-def _minimal(a: Caption, b: Caption, edit: str) -> bool:
+def _minimal(a: CaptionGraph, b: CaptionGraph, edit: str) -> bool:
     """Whether two captions differ in what the edit is about, and in nothing else."""
     if edit == "swap":
-        turned = a.graph.nodes != b.graph.nodes and a.graph.edges == b.graph.edges
-        same = Counter(a.graph.nodes) == Counter(b.graph.nodes)
-        placed = (a.graph.setting, a.graph.style) == (b.graph.setting, b.graph.style)
-        return turned and same and placed
-    about = "concept" if edit in ("actor", "object") else edit
-    return _difference(a.graph, b.graph) == {about}
-
-
-def _new_words(a: Caption, b: Caption) -> int:
-    """How many words of the second are not in the first."""
-    one, two = (Counter(c.text.lower().rstrip(".").replace(",", "").split()) for c in (a, b))
-    return (two - one).total()
+        turned = a.nodes != b.nodes and a.edges == b.edges
+        same = Counter(a.nodes) == Counter(b.nodes)
+        return turned and same and (a.setting, a.style) == (b.setting, b.style)
+    return _difference(a, b) == {"concept" if edit in _GROUPS else edit}
 
 
 def _difference(a: CaptionGraph, b: CaptionGraph) -> set[str]:
@@ -153,37 +142,45 @@ def _difference(a: CaptionGraph, b: CaptionGraph) -> set[str]:
     ends = [[(e.subject, e.object) for e in graph.edges] for graph in (a, b)]
     if len(a.nodes) != len(b.nodes) or ends[0] != ends[1]:
         return {"shape"}
-    found = {name for name in ("setting", "style") if getattr(a, name) != getattr(b, name)}
-    for one, two in zip(a.nodes, b.nodes, strict=True):
-        if {name for name, _ in one.facts} != {name for name, _ in two.facts}:
+    names = {name for name in ("setting", "style") if getattr(a, name) != getattr(b, name)}
+    for old, new in zip(a.nodes, b.nodes, strict=True):
+        if dict(old.facts).keys() != dict(new.facts).keys():
             return {"shape"}
-        found |= {name for name, _ in one.facts ^ two.facts}
-        if one.concept != two.concept:
-            wider = CONCEPTS[one.concept] <= CONCEPTS[two.concept]  # no less true than before
-            found.add("wider" if wider else "concept")
-    if any(one.relation != two.relation for one, two in zip(a.edges, b.edges, strict=True)):
-        found.add("relation")
-    return found
+        names |= {name for name, _ in old.facts ^ new.facts}
+        if old.concept != new.concept:
+            wider = CONCEPTS[old.concept] <= CONCEPTS[new.concept]  # no less true than before
+            names.add("wider" if wider else "concept")
+    if any(old.relation != new.relation for old, new in zip(a.edges, b.edges, strict=True)):
+        names.add("relation")
+    return names
 
 
 # --- Edits: a draft to its scene with one thing otherwise -----------------------------------------
 
 
-def _alike(draft: Draft, node: int) -> list[int]:
-    """The things of a node and of those that are spoken of with it ("two red dogs")."""
-    nodes = draft.caption.graph.nodes
-    return [thing for at, thing in draft.things().items() if nodes[at] == nodes[node]]
+def _change(
+    draft: Draft, rng: np.random.Generator, nodes: Sequence[int], fact: str,
+    options: Callable[[list[Thing]], list[str]],
+) -> Scene | None:  # fmt: skip
+    """The scene with another fact of one of these nodes and of what is spoken of with it.
+
+    options: things that are alike -> the values that the fact may take.
+    """
+    if not nodes:
+        return None
+    alike, scene = draft.alike(pick(rng, nodes)), draft.scene
+    values = options([scene.things[i] for i in alike])
+    if not values:
+        return None
+    facts = {fact: pick(rng, values)}
+    return replace(scene, things=_changed(scene, alike, **facts))
 
 
-def _with(scene: Scene, things: Sequence[int], **facts: str) -> Scene:
-    new = [replace(t, **facts) if i in things else t for i, t in enumerate(scene.things)]  # type: ignore[arg-type]
-    return replace(scene, things=tuple(new))
-
-
-def _saying(draft: Draft, name: str) -> list[int]:
-    """The nodes of which a fact is said."""
-    nodes = draft.caption.graph.nodes
-    return [at for at, node in enumerate(nodes) if any(fact == name for fact, _ in node.facts)]
+def _changed(scene: Scene, rows: Sequence[int], **facts: str) -> tuple[Thing, ...]:
+    return tuple(
+        replace(thing, **facts) if i in rows else thing  # type: ignore[arg-type]
+        for i, thing in enumerate(scene.things)
+    )
 
 
 def _bound(scene: Scene, relations: Sequence[str]) -> set[int]:
@@ -192,104 +189,88 @@ def _bound(scene: Scene, relations: Sequence[str]) -> set[int]:
 
 
 def _edit_colour(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    if not (nodes := _saying(draft, "colour")):
-        return None
-    alike = _alike(draft, pick(rng, nodes))
-    scene = draft.told.scene
-    options = [
-        colour
-        for colour in PALETTE[scene.things[alike[0]].kind]
-        if colour != scene.things[alike[0]].colour
-        and all(colour in PALETTE[scene.things[i].kind] for i in alike)
-    ]
-    return _with(scene, alike, colour=pick(rng, options)) if options else None
+    def options(alike: list[Thing]) -> list[str]:
+        return [
+            colour for colour in PALETTE[alike[0].kind]
+            if colour != alike[0].colour and all(colour in PALETTE[t.kind] for t in alike)
+        ]  # fmt: skip
+
+    return _change(draft, rng, draft.saying("colour"), "colour", options)
 
 
 def _edit_action(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    scene = draft.told.scene
-    nodes = [
-        node
-        for node in _saying(draft, "action")
-        if not set(_alike(draft, node)) & _bound(scene, (*ACTION_RELATIONS, "on"))
-    ]
-    if not nodes:
-        return None
-    alike = _alike(draft, pick(rng, nodes))
-    able = [set(actions_in(scene.things[i].kind, scene.setting)) for i in alike]
-    options = sorted(
-        str(a) for a in set.intersection(*able) - {scene.things[alike[0]].action, None}
-    )
-    return _with(scene, alike, action=pick(rng, options)) if options else None
+    bound = _bound(draft.scene, (*ACTION_RELATIONS, "on"))
+    nodes = [node for node in draft.saying("action") if not bound & {*draft.alike(node)}]
+
+    def options(alike: list[Thing]) -> list[str]:
+        able = [set(actions_in(thing.kind, draft.scene.setting)) for thing in alike]
+        return sorted(map(str, set.intersection(*able) - {alike[0].action, None}))
+
+    return _change(draft, rng, nodes, "action", options)
 
 
 def _edit_kind(draft: Draft, rng: np.random.Generator, groups: Sequence[str]) -> Scene | None:
-    scene = draft.told.scene
-    nodes = [
-        at for at, thing in draft.things().items() if GROUP_OF[scene.things[thing].kind] in groups
-    ]
-    if not nodes:
-        return None
-    alike = _alike(draft, pick(rng, nodes))
-    some = [scene.things[i] for i in alike]
-    options = [
-        kind
-        for kind in GROUPS[GROUP_OF[some[0].kind]]
-        if kind in HABITAT[scene.setting]
-        and all(
-            kind != t.kind
-            and t.colour in ("", *PALETTE[kind])
-            and t.action in (None, *actions_in(kind, scene.setting))
-            for t in some
-        )
-    ]
-    if not options:
-        return None
-    changed = _with(scene, alike, kind=pick(rng, options))
-    return changed if _usual(changed) else None
+    setting, kinds = draft.scene.setting, [thing.kind for thing in draft.scene.things]
+    nodes = [node for node, thing in draft.thing_of.items() if GROUP_OF[kinds[thing]] in groups]
+
+    def options(alike: list[Thing]) -> list[str]:
+        return [
+            kind for kind in GROUPS[GROUP_OF[alike[0].kind]]
+            if kind in HABITAT[setting] and all(
+                kind != t.kind
+                and t.colour in ("", *PALETTE[kind])
+                and t.action in (None, *actions_in(kind, setting))
+                for t in alike
+            )
+        ]  # fmt: skip
+
+    return _if_usual(_change(draft, rng, nodes, "kind", options))
 
 
-def _usual(scene: Scene) -> bool:
-    """Whether who rides, holds, chases, is on or under what is what the world has."""
-    kinds = [thing.kind for thing in scene.things]
+def _if_usual(scene: Scene | None) -> Scene | None:
+    """The scene, if the world draws its things in these relations."""
+    if scene is None:
+        return None
+    kinds, relations = [thing.kind for thing in scene.things], scene.relations
 
     def usual(i: int, relation: str, j: int) -> bool:
         if relation == "under":
-            return kinds[j] in ("tree", "umbrella") or (j, "on", i) in scene.relations
-        if relation == "on" and (i, "riding", j) in scene.relations:
+            return kinds[j] in ("tree", "umbrella") or (j, "on", i) in relations
+        if relation == "on" and (i, "riding", j) in relations:
             return True
         return relation not in PAIRS or kinds[j] in PAIRS[relation].get(kinds[i], ())
 
-    return all(usual(*edge) for edge in scene.relations)
+    return scene if all(usual(*edge) for edge in relations) else None
 
 
 def _edit_setting(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    scene = draft.told.scene
+    scene = draft.scene
     if not draft.caption.graph.setting:
         return None
-    things = [scene.things[i] for i in draft.node_of]
+    named = [scene.things[i] for i in draft.thing_of.values()]
     options = [
-        setting
-        for setting in SETTINGS
+        setting for setting in SETTINGS
         if setting != scene.setting
-        and all(t.kind in HABITAT[setting] for t in things)
-        and (setting in WATER or all(t.kind != "duck" or t.action != "floating" for t in things))
-    ]
+        and all(t.kind in HABITAT[setting] for t in named)
+        and (setting in WATER or all(t.kind != "duck" or t.action != "floating" for t in named))
+    ]  # fmt: skip
     return replace(scene, setting=pick(rng, options)) if options else None
 
 
 def _edit_relation(draft: Draft, rng: np.random.Generator) -> Scene | None:
     """Another relation between the same two things."""
-    edges = draft.caption.graph.edges
+    edges, thing_of = draft.caption.graph.edges, draft.thing_of
     if not edges:
         return None
-    thing = draft.things()
     edge = pick(rng, edges)
-    pairs = {(thing[e.subject], thing[e.object]) for e in edges if e.relation == edge.relation}
-    pairs = {(i, j) for i, j in pairs if j == thing[edge.object]}
+    pairs = {
+        (thing_of[e.subject], thing_of[e.object]) for e in edges
+        if e.relation == edge.relation and thing_of[e.object] == thing_of[edge.object]
+    }  # fmt: skip
     new = pick(rng, (*_DIRECTIONS, *_DIRECTIONS, "riding", "holding", "chasing", "on"))
     if new == edge.relation:
         return None
-    scene = draft.told.scene
+    scene = draft.scene
     close = {edge.relation, new} - {*_DIRECTIONS, "near"}
     relations = []
     for i, relation, j in scene.relations:
@@ -301,33 +282,27 @@ def _edit_relation(draft: Draft, rng: np.random.Generator) -> Scene | None:
             relations.append((i, relation, j))
     action = {"riding": "sitting", "chasing": "running"}.get(new)
     if action:
-        scene = _with(scene, [i for i, _ in pairs], action=action)
-    changed = replace(scene, relations=tuple(relations))
-    return changed if _usual(changed) else None
+        scene = replace(scene, things=_changed(scene, [i for i, _ in pairs], action=action))
+    return _if_usual(replace(scene, relations=tuple(relations)))
 
 
 def _edit_swap(draft: Draft, rng: np.random.Generator) -> Scene | None:
     """The two things of a relation in each other's place."""
-    edges = [e for e in draft.caption.graph.edges if _turns(e.relation)]
+    edges = [edge for edge in draft.caption.graph.edges if _turns(edge.relation)]
     if not edges:
         return None
-    thing, edge = draft.things(), pick(rng, edges)
-    i, j = thing[edge.subject], thing[edge.object]
-    scene = draft.told.scene
-    things = list(scene.things)
-    one, two = things[i], things[j]
-    looks = ["kind", "colour", "size", "pattern"]
-    if edge.relation in _DIRECTIONS:
-        looks.append("action")
-    things[i] = replace(one, **{name: getattr(two, name) for name in looks})
-    things[j] = replace(two, **{name: getattr(one, name) for name in looks})
-    changed = replace(scene, things=tuple(things))
-    return changed if _usual(changed) else None
+    edge, entities = pick(rng, edges), list(draft.scene.things)
+    i, j = draft.thing_of[edge.subject], draft.thing_of[edge.object]
+    subject, target = entities[i], entities[j]
+    looks = ["kind", "colour", "size", "pattern", *["action"] * (edge.relation in _DIRECTIONS)]
+    entities[i] = replace(subject, **{name: getattr(target, name) for name in looks})
+    entities[j] = replace(target, **{name: getattr(subject, name) for name in looks})
+    return _if_usual(replace(draft.scene, things=tuple(entities)))
 
 
 def _edit_number(draft: Draft, rng: np.random.Generator) -> Scene | None:
     """One more of something, which stands where that stands."""
-    scene = draft.told.scene
+    scene = draft.scene
     free = set(range(len(scene.things))) - _bound(scene, ACTION_RELATIONS)
     if not free or len(scene.things) == 5:
         return None
@@ -337,30 +312,29 @@ def _edit_number(draft: Draft, rng: np.random.Generator) -> Scene | None:
         for a, relation, b in scene.relations
         if i in (a, b)
     )
-    return replace(
-        scene, things=(*scene.things, scene.things[i]), relations=(*scene.relations, *copied)
-    )
+    entities, relations = (*scene.things, scene.things[i]), (*scene.relations, *copied)
+    return replace(scene, things=entities, relations=relations)
 
 
 def _counted(draft: Draft) -> bool:
     """Whether the added thing, the last, is spoken of as one of several."""
-    added = draft.node_of.get(len(draft.told.scene.things) - 1)
-    nodes = draft.caption.graph.nodes
-    return added is not None and nodes.count(nodes[added]) > 1
+    added = len(draft.scene.things) - 1
+    return any(
+        thing == added and len(draft.alike(node)) > 1 for node, thing in draft.thing_of.items()
+    )
 
 
-_KINDS = {"actor": ("person", "animal"), "object": ("vehicle", "plant", "building", "thing")}
 _EDIT: dict[str, Edit] = {
     "colour": _edit_colour, "number": _edit_number, "relation": _edit_relation,
     "swap": _edit_swap, "setting": _edit_setting, "action": _edit_action,
-    **{edit: partial(_edit_kind, groups=groups) for edit, groups in _KINDS.items()},
+    **{edit: partial(_edit_kind, groups=groups) for edit, groups in _GROUPS.items()},
 }  # fmt: skip
 
 
 def editable(graph: CaptionGraph, edit: str) -> bool:
     """Whether a caption says what such an edit changes, or, of a number, counts something."""
     if edit in ("colour", "action"):
-        return any(name == edit for node in graph.nodes for name, _ in node.facts)
+        return any(edit in dict(node.facts) for node in graph.nodes)
     if edit == "number":
         return len(set(graph.nodes)) < len(graph.nodes)
     if edit == "setting":

@@ -70,43 +70,41 @@ class Hypothesis:
 def hypotheses(
     scene: Scene, rng: np.random.Generator, others: Sequence[Scene] = (), each: int = 1
 ) -> tuple[Hypothesis, ...]:
-    """Hypotheses of all sources about a scene, up to `each` of every source.
+    """Hypotheses of all origins about a scene, up to `each` of every origin.
 
-    A source may have none, as where nothing in the scene can be edited that way. Those from
+    There may be none of an origin, as where nothing in the scene can be edited that way. Those from
     "own" and "general" are true; the others mostly false, but their truth is looked up.
-
-    Args:
-        scene: what they are about.
-        rng: all randomness.
-        others: scenes to take foreign captions from; none, none.
-        each: how many of every source, where they can be had.
+    others: scenes to take foreign captions from.
     """
-    made: list[Hypothesis | None] = []
+    drawn: list[Hypothesis | None] = []
     for _ in range(each):
-        for source in ("own", "general", *EDITS):
-            made.append(_draw(source, PartialScene(scene), scene, rng, anything))
+        for origin in ("own", "general", *EDITS):
+            drawn.append(_draw(origin, PartialScene(scene), scene, rng, anything))
         if others:
-            made.append(_Maker(scene, 1.0, rng, others).foreign("ve"))
-    return tuple(dict.fromkeys(one for one in made if one))
+            drawn.append(_Maker(scene, 1.0, rng, others).foreign("ve"))
+    return tuple(dict.fromkeys(hypothesis for hypothesis in drawn if hypothesis))
 
 
 # --- Writing hypotheses ---------------------------------------------------------------------------
 
 
 def _draw(
-    source: str, told: PartialScene, scene: Scene, rng: np.random.Generator, accept: Accept
+    origin: str, content: PartialScene, scene: Scene, rng: np.random.Generator, accept: Accept
 ) -> Hypothesis | None:
-    """A hypothesis of what is told of the scene: "own", "general" or an edit of an accepted one."""
-    if source in EDITS:
-        pair = edited(told, source, rng, accept)
-        return pair and _judged(scene, pair[0], source, pair[1])
-    draft = new_draft(told, rng, source == "general")
-    return _judged(scene, draft.caption, source) if draft and accept(draft.caption) else None
-
-
-def _judged(scene: Scene, caption: Caption, source: str, original: str = "") -> Hypothesis:
+    """A hypothesis of a part of the scene: "own", "general" or an edit of an accepted one."""
+    original = ""
+    if origin in EDITS:
+        pair = edited(content, origin, rng, accept)
+        if pair is None:
+            return None
+        caption, original = pair
+    else:
+        draft = new_draft(content, rng, origin == "general")
+        if draft is None or not accept(draft.caption):
+            return None
+        caption = draft.caption
     truth = satisfies(scene, caption.graph)
-    return Hypothesis(caption.text, caption.graph, truth, source, original)
+    return Hypothesis(caption.text, caption.graph, truth, origin, original)
 
 
 # --- The set --------------------------------------------------------------------------------------
@@ -134,13 +132,9 @@ class WorldEntailment:
 
 
 def entailment_set(
-    split: str,
-    n: int,
-    seed: int = 0,
-    partial: float = 0.5,
-    workers: int = 1,
+    split: str, n: int, seed: int = 0, partial: float = 0.5, workers: int = 1,
     see_pictures: bool = True,
-) -> WorldEntailment:
+) -> WorldEntailment:  # fmt: skip
     """Samples about n pictures of a split ("train", "val", "test", "backbone").
 
     Half of each picture's samples are entailed; the forms "te", "ve" and "mme" take turns, so each
@@ -151,30 +145,23 @@ def entailment_set(
     The same arguments give the same record, whatever `workers`. Splits share no scene; a larger n
     begins with the smaller one's samples. Scenes do not depend on `partial`.
 
-    Args:
-        split: whose scenes.
-        n: how many pictures, at least 1.
-        seed: which list of the split's scenes, 0 to 999.
-        partial: how much of the scene the captions leave out, 0 to 1; see `partial_scene`.
-        workers: processes that write the samples, draw the pictures and extract features.
-        see_pictures: whether to do so; without, `images` is None.
-
-    Raises:
-        ValueError: for an unknown split or an argument out of its range.
+    seed: which list of the split's scenes, 0 to 999. partial: how much of the scene the captions
+    leave out, 0 to 1; see `partial_scene`. workers: processes. see_pictures: whether to draw them
+    and to extract features. Raises ValueError for an unknown split or an argument out of its range.
     """
     if n < 1 or not 0 <= partial <= 1:
         raise ValueError(f"n is {n}, at least 1; partial {partial}, between 0 and 1")
     seeds = split_seeds(split, n * _SEEDS, seed)
     groups = [seeds[row * _SEEDS : (row + 1) * _SEEDS] for row in range(n)]
-    calls = [(own, seed, partial) for own in groups]
-    scenes, captions, made = zip(*in_processes(_written, calls, workers), strict=True)
-    rows = [(row, *sample) for row, some in enumerate(made) for sample in some]
+    calls = [(group, seed, partial) for group in groups]
+    scenes, captions, written = zip(*in_processes(_written, calls, workers), strict=True)
+    rows = [(row, *sample) for row, some in enumerate(written) for sample in some]
     scene_of = np.array([row for row, *_ in rows])
     texts = [merged(some) for some in captions]
     ids = [f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes]
     samples = Samples(
         premise=tuple("" if form == "ve" else texts[row] for row, form, *_ in rows),
-        hypothesis=tuple(one.text for *_, one in rows),
+        hypothesis=tuple(hypothesis.text for *_, hypothesis in rows),
         image=np.array([-1 if form == "te" else row for row, form, *_ in rows]),
         label=np.array([label for _, _, label, _ in rows]),
         kind=tuple(form for _, form, *_ in rows),
@@ -184,15 +171,9 @@ def entailment_set(
     images = None
     if see_pictures:
         images = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
-    return WorldEntailment(
-        samples=samples,
-        images=images,
-        scenes=scenes,
-        captions=captions,
-        scene_of=scene_of,
-        hypotheses=tuple(one for *_, one in rows),
-        open_image=bind(picture, scenes, SIZE),
-    )
+    drawn = tuple(hypothesis for *_, hypothesis in rows)
+    opened = bind(picture, scenes, SIZE)
+    return WorldEntailment(samples, images, scenes, captions, scene_of, drawn, opened)
 
 
 def _written(
@@ -207,8 +188,8 @@ def _written(
     samples: list[tuple[str, int, Hypothesis]] = []
     for k, form in enumerate(FORMS):
         maker.rng = np.random.default_rng([seed, scene.seed, 9, k])
-        for label, made in zip((1, 0), maker.pair(form), strict=True):
-            samples.append((form, label, made))
+        for label, hypothesis in zip((1, 0), maker.pair(form), strict=True):
+            samples.append((form, label, hypothesis))
     return scene, maker.captions, samples
 
 
@@ -216,14 +197,11 @@ class _Maker:
     """Makes the samples of one scene."""
 
     def __init__(
-        self,
-        scene: Scene,
-        partial: float,
-        rng: np.random.Generator,
+        self, scene: Scene, partial: float, rng: np.random.Generator,
         others: Sequence[Scene | int] = (),
-    ):
+    ):  # fmt: skip
         self.scene, self.partial, self.rng, self.others = scene, partial, rng, others
-        self.told, self.captions = premise_captions(scene, partial, rng)
+        self.content, self.captions = premise_captions(scene, partial, rng)
         self.readings = joint([caption.graph for caption in self.captions])
         self.used = {_plain(caption.text) for caption in self.captions}
 
@@ -254,51 +232,55 @@ class _Maker:
     def allowed(self, form: str) -> tuple[PartialScene, Accept]:
         """What a true hypothesis may be about, and which do: for "te" those that are entailed."""
         if form == "te":
-            return self.told, lambda caption: self.follows(caption.graph)
+            return self.content, lambda caption: self.follows(caption.graph)
         return PartialScene(self.scene), anything
 
     def true(self, form: str) -> Hypothesis | None:
-        told, accept = self.allowed(form)
-        return _draw(pick_weighted(self.rng, _TRUE), told, self.scene, self.rng, accept)
+        content, accept = self.allowed(form)
+        return _draw(pick_weighted(self.rng, _TRUE), content, self.scene, self.rng, accept)
 
     def false(self, form: str) -> Hypothesis | None:
         """A hypothesis likely to be false; all of them are true of, or entailed by, something."""
-        source = pick_weighted(self.rng, _UNTOLD if form == "te" else _FALSE)
-        if source == "foreign":
+        origin = pick_weighted(self.rng, _UNTOLD if form == "te" else _FALSE)
+        if origin == "foreign":
             return self.foreign(form)
-        if source == "untold":
-            made = self.beside(self.scene).true(form)
-            return made and replace(made, edit="untold")
-        told, accept = self.allowed(form)
+        if origin == "untold":
+            untold = self.beside(self.scene).true(form)
+            return untold and replace(untold, edit="untold")
+        content, accept = self.allowed(form)
         left = dict(_OFTEN)
         while left:
             edit = pick_weighted(self.rng, left)
             del left[edit]
-            if made := _draw(edit, told, self.scene, self.rng, accept):
-                return made
+            if false := _draw(edit, content, self.scene, self.rng, accept):
+                return false
         return None
 
     def foreign(self, form: str) -> Hypothesis | None:
         """What is true of another scene, or entailed by captions of it."""
-        other = pick(self.rng, self.others)  # a scene or the seed of one
-        made = self.beside(sample_scene(other) if isinstance(other, int) else other).true(form)
-        return made and replace(made, edit="foreign", truth=satisfies(self.scene, made.graph))
+        scene = pick(self.rng, self.others)  # a scene or the seed of one
+        there = self.beside(sample_scene(scene) if isinstance(scene, int) else scene)
+        foreign = there.true(form)
+        return foreign and replace(
+            foreign, edit="foreign", truth=satisfies(self.scene, foreign.graph)
+        )
 
     def beside(self, scene: Scene) -> "_Maker":
-        """The same of a scene, which may be this one, told in other captions."""
+        """The same of a scene, which may be this one, in other captions."""
         return _Maker(scene, self.partial, self.rng)
 
-    def label(self, form: str, made: Hypothesis) -> int | None:
-        """1 entailed, 0 not; None where that cannot be told."""
+    def label(self, form: str, hypothesis: Hypothesis) -> int | None:
+        """1 entailed, 0 not; None where that cannot be decided."""
+        graph = hypothesis.graph
         if form == "te":
-            if self.follows(made.graph):
+            if self.follows(graph):
                 return 1
-            graphs = [caption.graph for caption in self.captions]
-            return None if counter_scene(self.scene, graphs, made.graph) is None else 0
+            premises = [caption.graph for caption in self.captions]
+            return None if counter_scene(self.scene, premises, graph) is None else 0
         if self.scene.style == "black and white":
-            if satisfies(self.scene, _colourless(made.graph)) != made.truth:
+            if satisfies(self.scene, _colourless(graph)) != hypothesis.truth:
                 return None
-        return int(made.truth)
+        return int(hypothesis.truth)
 
 
 def _plain(text: str) -> str:
@@ -318,11 +300,11 @@ def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarra
 
     noise: its deviation; the features' own is about 1.
     """
-    made = np.array(features, dtype=np.float32)
+    blurred = np.array(features, dtype=np.float32)
     for row, seed in enumerate(seeds):
         rng = np.random.default_rng([seed, 10])
-        made[row] += noise * rng.normal(size=made[row].shape).astype(np.float32)
-    return made
+        blurred[row] += noise * rng.normal(size=blurred[row].shape).astype(np.float32)
+    return blurred
 
 
 # --- Which captions fit which pictures ------------------------------------------------------------
@@ -334,13 +316,14 @@ def false_negatives(images: WorldImages) -> np.ndarray:
     Columns are all captions in the order of the images. Whatever is True and not the picture's own
     is a "negative" that is none. Logic knows colours also where the picture is black and white.
     """
-    graphs = [caption.graph for some in images.gold for caption in some]
+    scenes = images.scenes
+    graphs = [caption.graph for gold in images.gold for caption in gold]
     columns: dict[CaptionGraph, list[int]] = {}  # equal graphs once
     for column, graph in enumerate(graphs):
         columns.setdefault(graph, []).append(column)
-    things = [(row, thing) for row, scene in enumerate(images.scenes) for thing in scene.things]
-    row_of = np.array([row for row, _ in things])
-    looks = {n: np.array([str(getattr(t, n)) for _, t in things]) for n in ("kind", *FACTS)}
+    entities = [(row, entity) for row, scene in enumerate(scenes) for entity in scene.things]
+    row_of = np.array([row for row, _ in entities])
+    looks = {n: np.array([str(getattr(e, n)) for _, e in entities]) for n in ("kind", *FACTS)}
 
     @cache
     def having(node: Node) -> np.ndarray:
@@ -348,19 +331,18 @@ def false_negatives(images: WorldImages) -> np.ndarray:
         fit = np.isin(looks["kind"], list(CONCEPTS[node.concept]))
         for name, value in node.facts:
             fit &= looks[name] == value
-        return np.bincount(row_of[fit], minlength=len(images.scenes))
+        return np.bincount(row_of[fit], minlength=len(scenes))
 
     within: dict[str | None, np.ndarray] = {
-        name: np.array([name in (scene.setting, scene.style) for scene in images.scenes])
+        name: np.array([name in (scene.setting, scene.style) for scene in scenes])
         for name in (*SETTINGS, *STYLES)
     }
-    within[None] = np.ones(len(images.scenes), bool)
-    true = np.zeros((len(images.scenes), len(graphs)), bool)
-    for graph, at in columns.items():
+    within[None] = np.ones(len(scenes), bool)
+    true = np.zeros((len(scenes), len(graphs)), bool)
+    for graph, equal in columns.items():
         enough = within[graph.setting] & within[graph.style]
         for node, number in Counter(graph.nodes).items():
             enough &= having(node) >= number
-        for row in np.flatnonzero(enough):  # few are left to be looked at
-            if satisfies(images.scenes[row], graph):
-                true[row, at] = True
+        for row in np.flatnonzero(enough):  # few are left for logic to decide
+            true[row, equal] = satisfies(scenes[row], graph)
     return true

@@ -77,7 +77,8 @@ def study_of(
     images = standardised([some.features for some in collections.values()], scale)
     words = Words.of([text for some in captions[: ends[1]] for text in some], budget.min_count)
     premises = tuple(judgments.merged(some) for some in captions)
-    samples, merged = {**pairs.samples}, pairs.merged | dict(zip(premises, captions, strict=True))
+    samples = dict(pairs.samples)
+    merged = {**pairs.merged, **dict(zip(premises, captions, strict=True))}
     for name, some in (("train", rows["judges"]), ("dev", rows["val"][::4])):
         of_captions, origins = caption_pairs(captions, some, seed + (name == "dev"))
         if name == "dev":

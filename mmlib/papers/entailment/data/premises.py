@@ -1,7 +1,7 @@
 """What captions tell of a scene and what follows from them: the text side of world entailment.
 
-A premise is a few captions of one scene. They are written from the part of it that is told
-(`partial_scene`), so how much they leave out is a dial. What follows from them is decided by logic.
+A premise is a few captions of one scene. They are written from a part of it (`partial_scene`), so
+how much they leave out is a dial. What follows from them is decided by logic.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ _UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
 class PartialScene:
     """A part of a scene, to write captions of: what is not in it, they cannot say.
 
-    scene: the things told, in the order of the whole scene, with "" (or None, of actions) for the
-    facts left out; the relations told. place, style: whether setting and style may be said.
+    scene: its things in the order of the whole scene, with "" (or None, of actions) for the facts
+    left out, and its relations. setting, style: whether these may be said.
     """
 
     scene: Scene
-    place: bool = True
+    setting: bool = True
     style: bool = True
 
 
@@ -46,38 +46,39 @@ def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> Par
     same generator state, a larger `partial` leaves out the same and more.
     """
     n = len(scene.things)
-    things, facts, pairs = rng.random(n), rng.random((n, len(FACTS))), rng.random((n, n))
-    place, style = rng.random(2)
-    kept = [i for i in range(n) if things[i] >= partial / 2] or [int(things.argmax())]
-    told = []
-    for i in kept:
+    stays, facts, pairs = rng.random(n), rng.random((n, len(FACTS))), rng.random((n, n))
+    setting, style = rng.random(2)
+    rows = [i for i in range(n) if stays[i] >= partial / 2] or [int(stays.argmax())]
+    entities = []
+    for i in rows:
         untold = {
             name: _UNTOLD[name] for name, u in zip(FACTS, facts[i], strict=True) if u < partial
         }
-        told.append(replace(scene.things[i], **untold))  # type: ignore[arg-type]
-    place_of = {i: new for new, i in enumerate(kept)}
+        entities.append(replace(scene.things[i], **untold))  # type: ignore[arg-type]
+    new = {i: k for k, i in enumerate(rows)}
     relations = tuple(
-        (place_of[i], relation, place_of[j])
+        (new[i], relation, new[j])
         for i, relation, j in scene.relations
-        if i in place_of and j in place_of and pairs[min(i, j), max(i, j)] >= partial
+        if i in new and j in new and pairs[min(i, j), max(i, j)] >= partial
     )
-    part = replace(scene, things=tuple(told), relations=relations)
-    return PartialScene(part, bool(place >= partial), bool(style >= partial))
+    less = replace(scene, things=tuple(entities), relations=relations)
+    return PartialScene(less, bool(setting >= partial), bool(style >= partial))
 
 
 def write_caption(
-    told: PartialScene, rng: np.random.Generator, detail: int = 3, widen: float = WIDEN
+    content: PartialScene, rng: np.random.Generator, detail: int = 3, widen: float = WIDEN
 ) -> tuple[Caption, dict[int, int]] | None:
-    """A caption of what is told, and which node stands for which thing: {thing: node}.
+    """A caption of a part of a scene, and which node stands for which thing: {thing: node}.
 
-    None where 60 tries say more than may be told. Details as for `mmlib.world.captions.caption`.
+    None where 60 tries say more than is in it. Details as for `mmlib.world.captions.caption`.
     """
-    if not told.place:
-        detail = min(detail, 2)  # higher ones end in a place
+    if not content.setting:
+        detail = min(detail, 2)  # higher ones end in a setting
     for _ in range(_TRIES):
-        writer = _Writer(told.scene, rng, widen)
+        writer = _Writer(content.scene, rng, widen)
         new = writer.caption(detail)
-        if (told.place or not new.graph.setting) and (told.style or not new.graph.style):
+        graph = new.graph
+        if (content.setting or not graph.setting) and (content.style or not graph.style):
             return new, writer.node_of
     return None
 
@@ -85,16 +86,16 @@ def write_caption(
 def premise_captions(
     scene: Scene, partial: float, rng: np.random.Generator
 ) -> tuple[PartialScene, tuple[Caption, ...]]:
-    """The told part of a scene and one (`partial` 1) to five (0) different captions of it."""
-    told = partial_scene(scene, partial, rng)
-    found: dict[str, Caption] = {}
+    """A part of a scene and one (`partial` 1) to five (0) different captions of it."""
+    content = partial_scene(scene, partial, rng)
+    captions: dict[str, Caption] = {}
     for detail in (3, 4, 2, 4, 3)[: 1 + round(4 * (1 - partial))]:
         for _ in range(20):
-            new = write_caption(told, rng, detail)
-            if new and (key := new[0].text.lower().rstrip(".")) not in found:
-                found[key] = new[0]
+            new = write_caption(content, rng, detail)
+            if new and (key := new[0].text.lower().rstrip(".")) not in captions:
+                captions[key] = new[0]
                 break
-    return told, tuple(found.values())
+    return content, tuple(captions.values())
 
 
 def merged(captions: Sequence[Caption]) -> str:
@@ -122,12 +123,13 @@ def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
     links: set[tuple[int, str, int]] = set()
     for k, graph in enumerate(captions):
         start = len(nodes)
-        own = closure({(e.subject, e.relation, e.object) for e in graph.edges})
+        implied = closure({(e.subject, e.relation, e.object) for e in graph.edges})
         for i, node in enumerate(graph.nodes):
-            does = {("action", SUBJECT_DOES[r]) for s, r, _ in own if s == i and r in SUBJECT_DOES}
+            verbs = [SUBJECT_DOES[r] for s, r, _ in implied if s == i and r in SUBJECT_DOES]
+            does = {("action", verb) for verb in verbs}
             nodes.append(Node(node.concept, node.facts | does))
         owner += [k] * len(graph.nodes)
-        links |= {(start + i, relation, start + j) for i, relation, j in own}
+        links |= {(start + i, relation, start + j) for i, relation, j in implied}
     apart = nx.Graph()
     apart.add_nodes_from(range(len(nodes)))
     apart.add_edges_from(
@@ -137,12 +139,12 @@ def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
     )
     setting = next((graph.setting for graph in captions if graph.setting), None)
     style = next((graph.style for graph in captions if graph.style), None)
-    found = []
+    graphs = []
     for group in sorted(sorted(group) for group in nx.find_cliques(apart)):
         at = {i: new for new, i in enumerate(group)}
         edges = [Edge(at[i], r, at[j]) for i, r, j in sorted(links) if i in at and j in at]
-        found.append(CaptionGraph(tuple(nodes[i] for i in group), tuple(edges), setting, style))
-    return tuple(found) or (CaptionGraph((), (), setting, style),)
+        graphs.append(CaptionGraph(tuple(nodes[i] for i in group), tuple(edges), setting, style))
+    return tuple(graphs) or (CaptionGraph((), (), setting, style),)
 
 
 def _different(a: Node, b: Node) -> bool:
@@ -166,23 +168,19 @@ def counter_scene(
     which does not say that the hypothesis follows.
     """
 
-    def fits(other: Scene) -> bool:
-        return all(satisfies(other, graph) for graph in captions)
+    def fits(candidate: Scene) -> bool:
+        return all(satisfies(candidate, graph) for graph in captions)
 
     numbers = range(len(scene.things))
-    parts = [
-        part
-        for size in range(1, len(scene.things) + 1)
-        for keep in combinations(numbers, size)
-        if fits(part := _only(scene, keep))
-    ]
-    for part in reversed(parts):  # the whole scene first
-        if not satisfies(part, hypothesis):
-            return part
-    for part in parts[:3]:
-        for other in _changes(part):
-            if not satisfies(other, hypothesis) and fits(other) and _possible(other):
-                return other
+    subsets = [rows for size in numbers for rows in combinations(numbers, size + 1)]
+    smaller = [less for rows in subsets if fits(less := _only(scene, rows))]
+    for less in reversed(smaller):  # the whole scene first
+        if not satisfies(less, hypothesis):
+            return less
+    for less in smaller[:3]:
+        for changed in _changes(less):
+            if not satisfies(changed, hypothesis) and fits(changed) and _possible(changed):
+                return changed
     return None
 
 
@@ -201,21 +199,21 @@ def _changes(scene: Scene) -> Iterator[Scene]:
     for style in STYLES:
         yield replace(scene, style=style)
     for edge in acting:
-        fewer = derive_relations(scene.things, [other for other in acting if other != edge])
+        fewer = derive_relations(scene.things, [e for e in acting if e != edge])
         yield replace(scene, relations=fewer)
     options = {
         "colour": COLOURS, "pattern": PATTERNS, "size": SIZES, "action": (*ACTIONS, None),
         "kind": KINDS, "x": (0.1, 0.3, 0.5, 0.7, 0.9), "y": (0.55, 0.7, 0.85, 0.95),
     }  # fmt: skip
-    for i, thing in enumerate(scene.things):
+    for i, entity in enumerate(scene.things):
         for name, values in options.items():
             for value in values:
-                new = replace(thing, **{name: value})  # type: ignore[arg-type]
-                things = (*scene.things[:i], new, *scene.things[i + 1 :])
+                new = replace(entity, **{name: value})  # type: ignore[arg-type]
+                entities = (*scene.things[:i], new, *scene.things[i + 1 :])
                 relations = scene.relations
                 if name not in ("colour", "pattern"):
-                    relations = derive_relations(things, acting)
-                yield replace(scene, things=things, relations=relations)
+                    relations = derive_relations(entities, acting)
+                yield replace(scene, things=entities, relations=relations)
 
 
 def _possible(scene: Scene) -> bool:
