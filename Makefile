@@ -6,21 +6,22 @@ READY := .venv/.installed
 # The notebooks start processes of one thread each, so that two cores are not asked for four.
 OMP_NUM_THREADS ?= 1
 export OMP_NUM_THREADS
-# Two files of tests at a time, each in one process; a notebook waits for itself now and then.
-SPREAD := -n 2 --dist loadfile
+# Two files of tests at a time, each in one process, in the order in which they are named.
+SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
 # Without its byte code, every kernel and worker compiles PyTorch's sources anew: 12 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 
-.PHONY: help setup run test lint types unit regression lab format notebooks docs bench clean \
-  distclean
+.PHONY: help setup run test lint style ledger types unit regression lab format notebooks \
+  docs bench clean distclean
 
 help:
 	@echo 'make run         set up, execute the notebooks, print the summary (ARGS="00 --seeds 5")'
 	@echo 'make test        set up, then lint, types, unit tests, regression check of the notebooks'
 	@echo 'make lab         open the notebooks in JupyterLab'
-	@echo 'make lint        ruff, import-linter, the rules for notebooks; make types: mypy'
+	@echo 'make lint        ruff, import-linter, the rules for notebooks, the ledger; make types: mypy'
+	@echo 'make unit        the unit tests alone; make regression: the notebooks alone'
 	@echo 'make format      let ruff format code and notebooks'
 	@echo 'make notebooks   execute the notebooks in place, for a commit'
 	@echo 'make docs        write the API reference into build/docs/api'
@@ -44,21 +45,26 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 run: $(READY)
-	$(BIN)/mmlib run $(ARGS)
+	$(BIN)/mmlib run --jobs 2 $(ARGS)
 
-# mypy runs beside the unit tests, which leave it some of two cores.
-test: lint
-	@$(MAKE) --no-print-directory types & types=$$!; \
-	  $(MAKE) --no-print-directory unit; unit=$$?; wait $$types && exit $$unit
-	@$(MAKE) --no-print-directory regression
+# What takes one core a minute or two runs beside the tests; the notebooks, which take longest,
+# begin.
+test: style
+	@$(MAKE) --no-print-directory types ledger & slow=$$!; \
+	  $(BIN)/pytest --nbval-lax notebooks tests $(SPREAD); tests=$$?; wait $$slow && exit $$tests
 	@echo '== all tests passed'
 
-lint: $(READY)
+lint: style ledger
+
+style: $(READY)
 	@echo '== lint'
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python ci/hygiene.py check
+
+ledger: $(READY)
+	@echo '== ledger'
 	$(BIN)/python ci/ledger.py check
 
 types: $(READY)

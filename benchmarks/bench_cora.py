@@ -34,22 +34,14 @@ from measure import machine, tensor_peak_mib, times_ms
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.core.ranking import Index
 from mmlib.data import flickr8k
 from mmlib.features.text import Vocabulary, tokenize
-from mmlib.papers.cora.data import DELIMITERS
-from mmlib.papers.cora.graphs import GraphBatch, Split, make_batch
-from mmlib.papers.cora.model import (
-    GATv2,
-    GraphEncoder,
-    Matcher,
-    PhraseGRU,
-    Settings,
-    System,
-    mean_at,
-)
+from mmlib.papers.cora.batches import GraphBatch, Split, make_batch
+from mmlib.papers.cora.data.texts import DELIMITERS, LIMITS, LONGEST, Reader
+from mmlib.papers.cora.method import GATv2, GraphEncoder, Matcher, PhraseGRU, mean_at
 from mmlib.papers.cora.pooling import padded
-from mmlib.papers.cora.texts import LIMITS, LONGEST, Reader
+from mmlib.papers.cora.systems import CORA, Settings, System
+from mmlib.papers.cora.variants import build
 from mmlib.scenegraph import graph_of, parse
 from mmlib.scenegraph.parser import load_english
 from mmlib.world.captions import caption
@@ -108,7 +100,7 @@ class Dense(nn.Module):
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Captions (B, D) and entities (O, D)."""
         encoder, captions = self.encoder, batch.captions
-        flat, labels = encoder.concepts(*encoder.concepts.linear(batch))
+        flat, labels = (encoder.dropout(phrases.relu()) for phrases in encoder.concepts(batch))
         count = len(batch.objects)
         # Objects, attributes and relations come in the order of their captions.
         of_attribute, of_relation = batch.caption[batch.owner], batch.caption[batch.subject]
@@ -223,11 +215,8 @@ class Given(nn.Module):
         super().__init__()
         self.nodes, self.relations = nn.Parameter(nodes), nn.Parameter(relations)
 
-    def linear(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         return self.nodes, self.relations
-
-    def forward(self, nodes: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
-        return nodes, relations
 
 
 def layer_ways(
@@ -282,7 +271,7 @@ def compare_steps(model: Matcher, split: Split, repetitions: int) -> None:
     text = batch.text
     weights = torch.randn(size, settings.width), torch.randn(len(text.objects), settings.width)
     with torch.no_grad():
-        given = Given(*texts.concepts(*texts.concepts.linear(text)))
+        given = Given(*texts.concepts(text))
     layers = copy.deepcopy(texts)
     layers.concepts = given  # the phrases' vectors are there already
     dense_layers = Dense(layers)
@@ -453,8 +442,6 @@ class Alone(nn.Module):
 
     def __init__(self, texts: GraphEncoder, marks: tuple[int, int]):
         super().__init__()
-        if texts.system != System("CORA"):
-            raise ValueError(f"made for CORA, not for its variant {texts.system}")
         self.phrases = Phrases(texts.concepts.phrases[0], marks)
         self.labels = joined(texts.concepts.node, texts.concepts.relation)
         self.attributes = Attention(texts.attributes[0])
@@ -515,6 +502,8 @@ def prepared(model: Matcher, marks: tuple[int, int], bits: bool = True) -> Match
 
     The 8 bits change its vectors; without them they stay, but for rounding.
     """
+    if replace(model.system, record_diagnostics=False) != System("CORA"):
+        raise ValueError(f"made for CORA, not for its variant {model.system}")
     model = copy.deepcopy(model)
     model.texts = Alone(model.texts, marks)
     if not bits:
@@ -528,15 +517,21 @@ def time_queries(
     model: Matcher, reader: Reader, images: int, captions: Sequence[str], near: int = 350
 ) -> None:
     """Parse a caption, encode it, search the images: one caption after another, in two ways."""
+    import faiss
+
     model.eval()
     rng = np.random.default_rng(1)
     vectors = rng.standard_normal((images, model.settings.width), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    index = Index(vectors, range(images)).prepare()
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
     codes, nlp = Codes(vectors, near), load_english()
     words = Words(reader.vocabulary, delimiters=True)
     marks = words.place["[CLS]"], words.place["[SEP]"]
     vectors_of: dict[str, list[np.ndarray]] = {}
+
+    def exact_best(query: np.ndarray) -> list[int]:
+        return index.search(query[None], 10)[1][0].tolist()
 
     def encoder(name: str, own: Matcher, reader: Reader) -> Callable:
         kept = vectors_of.setdefault(name, [])
@@ -553,7 +548,7 @@ def time_queries(
         "exact": (
             lambda text: parse([text])[0],
             encoder("exact", model, reader),
-            lambda query: index.search(query)[0],
+            exact_best,
         ),
         "fast": (
             lambda text: graph_of(nlp(text)),
@@ -568,7 +563,7 @@ def time_queries(
         low = np.quantile(times[:, :, 0], 0.1, axis=0)
         taken[name] = np.column_stack([np.median(times, axis=0), low])
     exact = np.array(vectors_of["exact"])
-    best = [index.search(query)[0] for query in exact]
+    best = list(map(exact_best, exact))
     alone = share(best, [codes.search(query).tolist() for query in exact])
     cosines = (exact * np.array(vectors_of["fast"])).sum(axis=1)
     if alone < RECALL:
@@ -607,7 +602,7 @@ def main(arguments: list[str] | None = None) -> None:
     settings = Settings(width=width, heads=4 if args.quick else 16,
                         word_width=16 if args.quick else 300)  # fmt: skip
     words = torch.randn(len(reader.vocabulary), settings.word_width)
-    model = Matcher(System("CORA"), settings, features, words)
+    model = build(CORA, settings, features, words)
     regions = np.random.default_rng(0).standard_normal((size, REGIONS, features), dtype=np.float32)
     graphs = reader.graphs(parse(captions))
     print(f"{machine()}; captions of {args.tier}; {len(reader.vocabulary)} words\n")

@@ -27,9 +27,10 @@ from measure import machine, process_peak_mib
 
 from mmlib.core.parallel import ahead
 from mmlib.papers.cora import data
-from mmlib.papers.cora.experiment import budget
-from mmlib.papers.cora.graphs import Batch, batches
-from mmlib.papers.cora.model import Matcher, System
+from mmlib.papers.cora.batches import Batch
+from mmlib.papers.cora.method import Matcher
+from mmlib.papers.cora.systems import CORA, budget
+from mmlib.papers.cora.train import fresh, training_batches
 
 ENTRY = (
     '"{n}": {{"caption": "a {0} {1} {2} {3} a {4} {5} {6} the {7} .", "entities": ['
@@ -115,15 +116,14 @@ def main(arguments: list[str] | None = None) -> None:
         width = settings.word_width
         make_vectors(Path(temporary, "glove", f"glove.6B.{width}d.txt"), words, width)
         stages.done("make the files up")
-        found = data.load_documents("paper", ["coco"])["coco"]
+        found = data.load_study("paper", ["coco"])["coco"]
         stages.done("load captions and graphs")
         arrays = data.prepare(found, settings)
         stages.done("words, graphs as arrays")
         assert arrays.fingerprint
         stages.done("fingerprint")
         train = arrays.splits["train"]
-        texts, how = train.texts["graph"], (settings, settings.batch, settings.captions)
-        epoch = batches(train, texts, *how, "image", 0)
+        epoch = training_batches(CORA, settings, train, train.texts["graph"], 0)
         count = sum(1 for _ in islice(epoch(0), args.batches))
         cpu, _ = stages.done(f"{args.batches} batches of {settings.batch}")
         size = train.features.nbytes / 2**20
@@ -131,8 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
             f"\n{count} batches: {1000 * cpu / count:.0f} ms of CPU each, drawn from "
             f"{size:,.0f} MiB of features\n"
         )
-        words_of = torch.tensor(arrays.embeddings)
-        model = Matcher(System("CORA"), settings, shape[1], words_of).train()
+        model = fresh(CORA, settings, arrays).train()
         print("| batches | ms a step | of which waiting |\n|---|--:|--:|")
         for name, prepared in (("in between", iter), ("ahead", ahead)):
             step, wait = time_steps(model, prepared(islice(epoch(0), 4)))

@@ -28,17 +28,22 @@ from torch import Tensor, nn
 
 from mmlib.core.device import pick_device
 from mmlib.core.fit import seed_everything
-from mmlib.core.jobs import Job
+from mmlib.core.jobs import Job, Run
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import metrics, rank_images_and_captions
-from mmlib.papers.coherence import arrays as coherence
-from mmlib.papers.coherence import model as coherence_model
-from mmlib.papers.cora import graphs as cora
-from mmlib.papers.cora import model as cora_model
-from mmlib.papers.cora import training as cora_training
-from mmlib.papers.entailment import model as entailment
-from mmlib.papers.links import model as links_model
-from mmlib.papers.links.arrays import Arrays, Batch, Split
+from mmlib.papers.coherence import batches as coherence
+from mmlib.papers.coherence import systems as coherence_systems
+from mmlib.papers.coherence.train import make as make_coherence
+from mmlib.papers.cora import batches as cora
+from mmlib.papers.cora import systems as cora_systems
+from mmlib.papers.cora.method import encode as cora_encode
+from mmlib.papers.cora.train import train as cora_train
+from mmlib.papers.cora.variants import build as cora_build
+from mmlib.papers.entailment import method as entailment
+from mmlib.papers.links import method as links_method
+from mmlib.papers.links import systems as links_systems
+from mmlib.papers.links import train as links_training
+from mmlib.papers.links.batches import Arrays, Batch, Split
 
 # Relative: of the first loss, of the first gradient (its length), of the loss after two steps.
 TOLERANCES = {"forward": 1e-4, "backward": 1e-3, "step": 1e-3}
@@ -51,9 +56,9 @@ Made = tuple[nn.Module, Callable[[], Tensor]]
 def links(tiny: bool, device: str) -> Made:
     """Paper 04: AP with hard negatives, 11 documents of 10 sentences and 10 images."""
     documents, nodes, words, features = (3, 4, 50, 16) if tiny else (11, 10, 10_000, 1664)
-    settings = links_model.Settings(dropout=0.0)
+    settings = links_systems.Settings(dropout=0.0)
     settings = replace(settings, width=16, word_width=8) if tiny else settings
-    model = links_model.LinkModel(torch.randn(words, settings.word_width), features, settings)
+    model = links_method.LinkModel(torch.randn(words, settings.word_width), features, settings)
     there = torch.ones(documents, nodes, dtype=torch.bool, device=device)
     batch = Batch(
         ids=torch.randint(2, words, (documents * nodes, 12)).to(device),
@@ -62,8 +67,8 @@ def links(tiny: bool, device: str) -> Made:
         rows=there,
         columns=there,
     )
-    system = links_model.System("AP", "AP")
-    return model, lambda: links_model.batch_loss(model, batch, system, settings, "hard")
+    system = links_systems.System("AP", "AP")
+    return model, lambda: links_method.batch_loss(model, batch, system, settings, "hard")
 
 
 def graphs(tiny: bool, device: str) -> Made:
@@ -71,7 +76,7 @@ def graphs(tiny: bool, device: str) -> Made:
     captions, regions, features = (4, 5, 16) if tiny else (128, 36, 2048)
     rates = ("region_dropout", "image_dropout", "graph_dropout", "message_dropout",
              "drop_objects", "drop_attributes", "drop_relations", "mask")  # fmt: skip
-    settings = replace(cora_model.Settings(), **dict.fromkeys(rates, 0.0))
+    settings = replace(cora_systems.Settings(), **dict.fromkeys(rates, 0.0))
     settings = replace(settings, width=16, word_width=8, heads=2) if tiny else settings
     rng, every = np.random.default_rng(0), np.arange(captions)
     # Each object has an attribute, the first is related to the second by a phrase of two words.
@@ -90,24 +95,26 @@ def graphs(tiny: bool, device: str) -> Made:
     images = rng.standard_normal((captions, regions, features), dtype=np.float32)
     split = cora.Split(images, every, {"graph": texts})
     batch = cora.make_batch(split, texts, every, settings, rng, list(every[:, None]), device=device)
-    system, words = cora_model.System("CORA"), torch.randn(1000, settings.word_width)
-    model = cora_model.Matcher(system, settings, features, words)
+    words = torch.randn(1000, settings.word_width)
+    model = cora_build(cora_systems.CORA, settings, features, words)
     return model, lambda: model.loss(batch)
 
 
 def relations(tiny: bool, device: str) -> Made:
     """Paper 01: CMCM with five relations, 32 pairs of 40 words and 2,048 image features."""
     pairs, words, features = (4, 6, 16) if tiny else (32, 40, 2048)
-    settings = coherence_model.Settings()
+    settings = coherence_systems.Settings()
     settings = replace(settings, word_width=8, hidden=8, width=16) if tiny else settings
     rng = np.random.default_rng(0)
     ids, lengths = rng.integers(1, 1000, (pairs, words)), rng.integers(3, words + 1, pairs)
     images = rng.standard_normal((pairs, features), dtype=np.float32)
     labels, every = rng.random((pairs, 5)) < 0.5, np.arange(pairs)
-    batch = coherence.Split(ids, lengths, labels, every, images).batch(every, device)
-    system = coherence_model.System("CMCM", relations="all")
-    vectors = torch.randn(1000, settings.word_width)
-    model = coherence_model.Model(system, settings, vectors, features, range(5))
+    split = coherence.Split(ids, lengths, labels, every, images)
+    batch = split.batch(every, device)
+    vectors = rng.standard_normal((1000, settings.word_width), dtype=np.float32)
+    arrays = coherence.Arrays({"train": split}, vectors, coherence_systems.CLUE[:5])
+    system = replace(coherence_systems.CMCM, weighted=False)
+    model = make_coherence(system, settings, arrays, 0)
     return model, lambda: model.loss(batch)
 
 
@@ -225,12 +232,12 @@ def measured(make: Callable[[bool, str], Made], tiny: bool, device: str) -> tupl
 
 
 def cora_arrays() -> dict[str, Any]:
-    from mmlib.papers.cora import data, experiment
+    from mmlib.papers.cora import data, grid
 
-    arrays = data.load_arrays(data.load_documents("flickr8k"), "flickr8k")["flickr8k"]
+    arrays = data.load_arrays(data.load_study("flickr8k"), "flickr8k")["flickr8k"]
     (job,) = [
         job
-        for job in experiment.trainings("flickr8k", ["flickr8k"], [0])
+        for job in grid.trainings("flickr8k", ["flickr8k"], [0])
         if job.system["system"] == "CORA"
     ]
     splits = {s: replace(one, features=np.array(one.features)) for s, one in arrays.splits.items()}
@@ -240,25 +247,26 @@ def cora_arrays() -> dict[str, Any]:
 def train_cora(kept: dict[str, Any], seed: int, device: str) -> float:
     """RSUM of the test pairs, in percent."""
     job, arrays = replace(kept["job"], seed=seed), kept["arrays"]
-    model, _ = cora_training.train(job, arrays, device)
+    model, _ = cora_train(job, arrays, Run(device))
     test = arrays.splits["test"]
-    seen = cora_training.encode(model, test, test.texts["graph"], device)
-    return metrics(rank_images_and_captions(seen.images, seen.captions, seen.image_of))["rsum"]
+    encoded = cora_encode(model, test, test.texts["graph"], device)
+    ranks = rank_images_and_captions(encoded.images, encoded.captions, encoded.image_of)
+    return metrics(ranks)["rsum"]
 
 
 def links_arrays() -> dict[str, Any]:
-    from mmlib.papers.links import data, experiment
+    from mmlib.papers.links import data, grid
 
-    study = data.load_documents("flickr8k", ["cohesive"])
-    arrays = data.load_arrays(study, "flickr8k")
-    jobs = experiment.trainings("flickr8k", arrays, [0], variants=False)
+    arrays = data.load_arrays(data.load_study("flickr8k", ["cohesive"]), "flickr8k")
+    jobs = grid.trainings("flickr8k", arrays, [0])
     (job,) = [job for job in jobs if job.system["system"] == "AP"]
     return {"arrays": arrays["cohesive"], "job": job}
 
 
 def train_links(kept: dict[str, Any], seed: int, device: str) -> float:
     """AUC of the test documents, in percent."""
-    answer = links_model.train_and_score(replace(kept["job"], seed=seed), kept["arrays"], device)
+    job = replace(kept["job"], seed=seed)
+    answer = links_training.train_and_score(job, kept["arrays"], Run(device))
     return float(np.nanmean(answer.values["test"]["AUC"]))
 
 

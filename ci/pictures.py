@@ -1,8 +1,15 @@
-"""Draw docs/pictures/world.png: scenes of the picture world, with a caption each."""
+"""Draw the pictures of docs/pictures: scenes of the world, and the layers of the package."""
 
 import io
+import textwrap
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
+import grimp
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from PIL import Image
 
 from mmlib.core import plots
@@ -12,19 +19,137 @@ from mmlib.world.drawing import draw
 from mmlib.world.scenes import sample_scene, split_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
 
 
-def main(path: Path = ROOT / "docs" / "pictures" / "world.png") -> None:
+def main() -> None:
     plots.use_style()
+    for name, figure, dpi in (("world", world(), 90), ("layers", layers(plan()), 110)):
+        write(figure, PICTURES / f"{name}.png", dpi)
+
+
+def world() -> Figure:
+    """Scenes of the picture world, with a caption each."""
     scenes = [sample_scene(seed) for seed in split_seeds("test", 10)]
-    told = [captions(scene, n=1)[0].text for scene in scenes]
-    figure = plots.show_pictures([draw(scene, 256) for scene in scenes], told)
+    texts = [captions(scene, n=1)[0].text for scene in scenes]
+    return plots.show_pictures([draw(scene, 256) for scene in scenes], texts)
+
+
+def write(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a figure in 256 colours: a third of the size."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=90, bbox_inches="tight")
-    # 256 colours: a third of the size.
+    figure.savefig(buffer, dpi=dpi, bbox_inches="tight")
     image = Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE)
     write_atomic(path, lambda file: image.save(file, optimize=True))
     print(f"{path.name}: {path.stat().st_size / 1024:.0f} KB")
+
+
+# --- The layers of the package --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The package as import-linter's contracts order it, with what it really imports.
+
+    layers: folders from above; those of one layer do not import each other. rooms: the modules of
+    a paper, likewise. modules: what each folder holds. imports: (importing, imported) folders.
+    """
+
+    layers: tuple[tuple[str, ...], ...]
+    rooms: tuple[tuple[str, ...], ...]
+    modules: dict[str, tuple[str, ...]]
+    imports: frozenset[tuple[str, str]]
+
+
+def plan() -> Plan:
+    """The plan, read from the contracts in pyproject.toml and the package's own imports."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {c["id"]: c["layers"] for c in settings["tool"]["importlinter"]["contracts"]
+                 if "layers" in c}  # fmt: skip
+    rows = {
+        name: tuple(tuple(item.strip("() ") for item in row.replace("|", ":").split(":"))
+                    for row in contracts[name])
+        for name in ("layers", "rooms")
+    }  # fmt: skip
+    graph = grimp.build_graph("mmlib", cache_dir=None)
+    folders = [folder for row in rows["layers"] for folder in row]
+    modules = {
+        folder: tuple(sorted(name.split(".")[2] for name in graph.find_children(f"mmlib.{folder}")))
+        for folder in folders
+    }
+    pairs = {
+        (importer.split(".")[1], imported.split(".")[1])
+        for importer in graph.modules - {"mmlib"}
+        for imported in graph.find_modules_directly_imported_by(importer) - {"mmlib"}
+    }
+    imports = frozenset((upper, lower) for upper, lower in pairs if upper != lower)
+    return Plan(rows["layers"], rows["rooms"], modules, imports)
+
+
+BOX = 6.3  # inches: width of a layer's box
+LANE = 0.36  # inches from one importing folder to the next
+LINE = 0.165  # inches: height of a line of text
+TINTS = ("#EAF2F8", "#F7F9FB")  # of layers, by turns
+
+
+def layers(plan: Plan) -> Figure:
+    """Layers as rows, the rooms of a paper in theirs, and which folder imports which."""
+    folders = [folder for row in plan.layers for folder in row]
+    texts = {folder: textwrap.wrap(", ".join(plan.modules[folder]), 104) for folder in folders}
+    lines = {folder: 2.1 + len(texts[folder]) for folder in folders}
+    lines["papers"] = 4.1 + 1.35 * len(plan.rooms)
+    lanes = folders[:-1]  # the lowest imports none
+    height, width = LINE * (sum(lines.values()) + 3), BOX + LANE * len(lanes) + 0.4
+    figure = plt.figure(figsize=(width, height), layout="none")
+    axis = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+    axis.axis("off")
+    axis.text(0.05, 1.2 * LINE, "A layer imports only those below it", fontsize=12, weight="bold")
+    axis.text(BOX + 0.2, 1.2 * LINE, "○ imports each ● below it", fontsize=9)
+    middles, y = {}, 2.4 * LINE
+    for i, row in enumerate(plan.layers):
+        depth = LINE * sum(lines[folder] for folder in row)
+        box = plt.Rectangle(
+            (0.05, y + 0.03), width - 0.1, depth - 0.06, fc=TINTS[i % 2], ec="#888888"
+        )
+        axis.add_patch(box)
+        for folder in row:
+            middles[folder] = y + 0.9 * LINE
+            axis.text(0.15, y + 1.2 * LINE, f"{folder}/", fontsize=10, weight="bold", va="center")
+            if folder == "papers":
+                papers(axis, plan, y + 1.2 * LINE)
+            else:
+                block = "\n".join(texts[folder])
+                axis.text(0.15, y + 1.95 * LINE, block, fontsize=8, va="top", color="#333333")
+            y += LINE * lines[folder]
+    for k, upper in enumerate(lanes):
+        lane(axis, plan, upper, BOX + 0.3 + LANE * k, middles, plots.COLOURS[k])
+    return figure
+
+
+def papers(axis: Axes, plan: Plan, y: float) -> None:
+    """The names of the papers, which do not import each other, and the rooms that each has."""
+    names = " | ".join(plan.modules["papers"])
+    axis.text(0.85, y, names, fontsize=8, va="center", color="#333333")
+    note = "The rooms of each paper (and probes, where needed); they import those below and beside:"
+    axis.text(0.15, y + 1.4 * LINE, note, fontsize=8, va="center", color="#333333")
+    for i, row in enumerate(plan.rooms):
+        top, wide = y + LINE * (2.3 + 1.35 * i), 5.9 / len(row)
+        for k, room in enumerate(row):
+            left = 0.2 + wide * k
+            box = plt.Rectangle((left, top), wide - 0.06, 1.15 * LINE, fc="white", ec="#0072B2")
+            axis.add_patch(box)
+            middle = left + wide / 2 - 0.03, top + 0.6 * LINE
+            axis.text(*middle, room, fontsize=8, ha="center", va="center")
+
+
+def lane(
+    axis: Axes, plan: Plan, upper: str, x: float, middles: dict[str, float], colour: str
+) -> None:
+    """A line down from a folder, with a dot at each folder that it imports."""
+    lower = [middles[name] for name in middles if (upper, name) in plan.imports]
+    axis.plot([x, x], [middles[upper], max(lower)], color=colour, linewidth=1.5)
+    axis.plot([x] * len(lower), lower, "o", color=colour, markersize=6)
+    axis.plot(x, middles[upper], "o", color=colour, mfc="white", markersize=8, mew=1.8)
 
 
 if __name__ == "__main__":

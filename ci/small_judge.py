@@ -6,8 +6,11 @@ Writes mmlib/world/judge.safetensors for `mmlib score small pairs.csv`. It is th
 recorded judges (paper 02, tier world, "Full", seed 0); nothing is chosen.
 """
 
-from mmlib.papers.entailment import data, experiment, judging
+from mmlib.papers.entailment import data, judge
+from mmlib.papers.entailment.grid import job as job_of
 from mmlib.papers.entailment.metrics import METRICS, figure
+from mmlib.papers.entailment.systems import budget as budget_of
+from mmlib.papers.entailment.systems import full
 from mmlib.suite import score
 
 CARD = """An entailment classifier of mmlib's picture world (notebook 02). It says whether
@@ -19,18 +22,18 @@ candidates of which {prior:.1%} are true. On candidates of test pictures: {figur
 
 
 def main() -> None:
-    budget = experiment.budget("world", "world")
-    arrays = data.load_arrays(data.load_documents("world"), "world")["world"]
-    job = experiment.job("world", "world", experiment.full("world"), 0)
-    model = judging.trained(job, arrays)
-    miner, asked = judging.Miner.of(job, arrays), arrays.tests["candidates"]
-    deep = judging.scores(model, arrays.encoded(asked, model.settings), arrays.images)["mm"]
+    budget = budget_of("world", "world")
+    arrays = data.load_arrays(data.load_study("world"), "world")["world"]
+    job = job_of("world", "world", full("world"), 0)
+    model = judge.trained(job, arrays)
+    miner, asked = judge.Miner.of(job, arrays), arrays.tests["candidates"]
+    deep = judge.scores(model, arrays.encoded(asked, model.settings), arrays.images)["mm"]
     margin = miner.calibration.margin(deep, asked.given)
     label = asked.samples.label
     told = ", ".join(f"{m} {figure(m, label, margin, asked.weights):.1f}" for m in METRICS[:3])
     own = arrays.calibration.samples.label
     card = CARD.format(
-        train=len(judging.training_rows(arrays.train, experiment.full("world"))),
+        train=len(judge.training_rows(arrays.train, full("world"))),
         calibration=len(own), prior=own.mean(), figures=told, words=len(arrays.words.words),
     )  # fmt: skip
     plan = budget.retrieval

@@ -11,12 +11,15 @@ import hashlib
 import json
 import platform
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 from safetensors.torch import save_file
+from sklearn.metrics import average_precision_score
 from torch import nn
 from torch.nn import functional as F
 from tqdm import tqdm
@@ -45,7 +48,8 @@ def drawn(scenes: list[Scene], folder: Path, name: str) -> np.ndarray:
     """(n, 128, 128, 3) uint8 pictures, drawn once and kept; a half-drawn file is never taken."""
     world = PACKAGE / "world"
     sources = [world / f"{name}.py" for name in ("drawing", "pen", "backdrops")]
-    key = digest("".join(map(repr, scenes)), *sources, *sorted((world / "figures").glob("*.py")))
+    figures = sorted(file for file in (world / "figures").glob("*.*") if file.is_file())
+    key = digest("".join(map(repr, scenes)), *sources, *figures)
     path = folder / f"{name}-{len(scenes)}-{key}.npy"
 
     def fill(target: Path) -> None:
@@ -208,6 +212,39 @@ def save_weights(network: Backbone) -> None:
     backbone.load.cache_clear()
 
 
+@torch.inference_mode()
+def scores(images: Sequence[Image.Image]) -> dict[str, np.ndarray]:
+    """Every head's (n, words) float32 probabilities of n >= 1 pictures, by the names in HEADS."""
+    network = backbone.load()
+    parts = []
+    for start in range(0, len(images), 64):
+        pixels = backbone.to_pixels(images[start : start + 64])
+        parts.append(network.probabilities(network.map(backbone.to_input(pixels))))
+    return {name: np.concatenate([part[name] for part in parts]) for name in HEADS}
+
+
+def accuracy(scores: dict[str, np.ndarray], scenes: Sequence[Scene]) -> dict[str, float]:
+    """How well the probabilities of `scores` match the scenes, 0 to 1.
+
+    Settings and styles: share of scenes where the likeliest is right. The other heads: average
+    precision, averaged over the words that occur. Colours count in pictures that show them, so
+    not in black and white.
+    """
+    truth = backbone.targets(scenes)
+    result: dict[str, float] = {}
+    in_colour = np.array([scene.style != "black and white" for scene in scenes])
+    for name, likely in scores.items():
+        real = truth[name]
+        if name == "colour":
+            likely, real = likely[in_colour], real[in_colour]
+        if name in backbone.OVERALL:
+            result[name] = float((likely.argmax(1) == real.argmax(1)).mean())
+        else:
+            occurs = real.any(0)
+            result[name] = float(average_precision_score(real[:, occurs], likely[:, occurs]))
+    return result
+
+
 def subset_deviation(found: dict, scenes: list[Scene], seed: int) -> dict[str, float]:
     """The deviation of each accuracy between random subsets of SUBSET held-out scenes."""
     rng = np.random.default_rng(seed)
@@ -215,7 +252,7 @@ def subset_deviation(found: dict, scenes: list[Scene], seed: int) -> dict[str, f
     for _ in range(200):
         rows = rng.choice(len(scenes), SUBSET, replace=False)
         part = {name: likely[rows] for name, likely in found.items()}
-        drawn_values.append(backbone.accuracy(part, [scenes[i] for i in rows]))
+        drawn_values.append(accuracy(part, [scenes[i] for i in rows]))
     return {name: float(np.std([v[name] for v in drawn_values])) for name in HEADS}
 
 
@@ -241,8 +278,8 @@ def main() -> None:
     network = train(args, pixels, scenes)
     set_deviation(network, np.array(pixels[:1000]))
     save_weights(network)
-    found = backbone.scores([draw(scene, SIZE) for scene in tqdm(held_out, desc="held out")])
-    value, spread = backbone.accuracy(found, held_out), subset_deviation(found, held_out, args.seed)
+    found = scores([draw(scene, SIZE) for scene in tqdm(held_out, desc="held out")])
+    value, spread = accuracy(found, held_out), subset_deviation(found, held_out, args.seed)
     result = {
         "made_by": "ci/train_world_backbone.py",
         "split": "backbone",

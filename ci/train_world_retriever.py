@@ -23,9 +23,11 @@ from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
-from mmlib.papers.entailment.data import NOISE, RETRIEVERS, split_of
-from mmlib.papers.entailment.experiment import BUDGETS
-from mmlib.papers.entailment.retraining import Phase, build, train
+from mmlib.papers.entailment.data.study import split_of
+from mmlib.papers.entailment.data.world import NOISE, RETRIEVERS
+from mmlib.papers.entailment.retrieval import train
+from mmlib.papers.entailment.retrievers import build
+from mmlib.papers.entailment.systems import BUDGETS, Phase
 
 LIST = 2  # of the split's scenes; the world's image network saw list 0 and was tested on list 1
 HELD_OUT = 300
@@ -58,7 +60,7 @@ def main() -> None:
         table = standardised([blurred()], scale)
         model = build(family, plan, table, len(words))
         model.load_state_dict(weights, strict=False)
-        train(model, table, few, phase, 0)
+        train(model, few, phase, 0, lambda epoch, table=table: table)
         weights = {n: v.detach().contiguous() for n, v in model.state_dict().items()}
         by_image, by_text = model.rank(*held.tensors(table))
         notes[family] = {

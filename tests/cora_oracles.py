@@ -96,12 +96,12 @@ def gru(w, name, inputs, reverse=False):
     return np.array(states[::-1] if reverse else states)
 
 
-def both_ways(w, name, inputs):
+def bidirectional(w, name, inputs):
     return (gru(w, name, inputs) + gru(w, name, inputs, reverse=True)) / 2
 
 
 def pooling_weights(w, name, count):
-    states = both_ways(w, f"{name}.gru", positions(count, 32))
+    states = bidirectional(w, f"{name}.gru", positions(count, 32))
     return softmax([linear(w, f"{name}.score", state)[0] / 0.1 for state in states])
 
 
@@ -126,11 +126,13 @@ def image(w, regions, heads):
         hidden = hidden / np.sqrt(w["norm.running_var"] + 1e-5) * w["norm.weight"] + w["norm.bias"]
         rows.append(linear(w, "linear", x) + linear(w, "out", relu(hidden)))
     rows = np.array(rows)
-    if "before.weight" in w:
+    if "norm_before.weight" in w:
         z = rows
-        if "place.weight" in w:
-            z = [x + linear(w, "place", p) for x, p in zip(z, positions(len(z), 16), strict=True)]
-        z = [layer_norm(w, "before", x) for x in z]
+        if "position.weight" in w:
+            z = [
+                x + linear(w, "position", p) for x, p in zip(z, positions(len(z), 16), strict=True)
+            ]
+        z = [layer_norm(w, "norm_before", x) for x in z]
         maps, shifts = w["attention.in_proj_weight"], w["attention.in_proj_bias"]
         q, k, v = (
             [m @ x + s for x in z]
@@ -146,7 +148,8 @@ def image(w, regions, heads):
         rows = np.array([x + linear(w, "attention.out_proj", s)
                          for x, s in zip(rows, seen, strict=True)])  # fmt: skip
         rows = np.array([
-            x + linear(w, "back", relu(linear(w, "forth", layer_norm(w, "after", x)))) for x in rows
+            x + linear(w, "feed_out", relu(linear(w, "feed_in", layer_norm(w, "norm_after", x))))
+            for x in rows
         ])  # fmt: skip
     return gpo(w, "pool", rows)
 
@@ -201,8 +204,8 @@ def caption(w, objects, relations, settings):
         entities.append(star[0])
     hidden = np.array(entities)
     if s.node_positions:
-        places = [linear(w, "place", p) for p in positions(count, 16)]
-        hidden = np.array([layer_norm(w, "place_norm", h + p)
+        places = [linear(w, "position", p) for p in positions(count, 16)]
+        hidden = np.array([layer_norm(w, "position_norm", h + p)
                            for h, p in zip(hidden, places, strict=True)])  # fmt: skip
     hidden = context(w, "context", hidden, edges, s.context_form)
     owners = [i for i, own in enumerate(attributes) for _ in own]

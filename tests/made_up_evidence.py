@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence, recordings
-from mmlib.core.engine import as_text, canonical
+from mmlib.core.engine import SECONDS, as_text, canonical
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
-from mmlib.papers.links import experiment
-from mmlib.papers.links.experiment import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
+from mmlib.papers.links import systems
+from mmlib.papers.links.systems import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
 
 LEVELS = {
     "NoStruct": 60, "DC": 75, "TK": 75, "TK+½k": 74, "AP": 76, "AP+½k": 75, "Obj Detect": 55,
@@ -30,7 +30,7 @@ def make(
         item = np.arange(count) + (split == EPOCHS)
         cluster = np.zeros(count, int) if split == EPOCHS else np.arange(count)
         keys = {"paper": PAPER, "tier": tier, "dataset": dataset, "split": split}
-        known = experiment.systems(tier, dataset).get(system, {"system": system})
+        known = systems.systems(tier, dataset).get(system, {"system": system})
         own = {**as_text(known), "seed": seed, "metric": metric, "value": values}
         parts.append(pd.DataFrame({**keys, **own, "item": item, "cluster": cluster}))
 
@@ -39,16 +39,17 @@ def make(
         named = [*LEVELS, *(VARIANTS if variants else ())]
         for system, seed in ((s, n) for s in named for n in range(seeds)):
             values = LEVELS.get(system, 76) + 5 * hard + noise * rng.normal(size=items)
-            add(dataset, system, seed, "test", "AUC", values)
+            add(dataset, system, seed, "test", "AUC", np.clip(values, 0, 100))
             add(dataset, system, seed, EPOCHS, "dev_loss", 1 / np.arange(1, 7))
-            add(dataset, system, seed, EPOCHS, "dev_AUC", np.arange(6) + rng.normal(size=6))
+            add(dataset, system, seed, EPOCHS, "dev_AUC", 50 + np.arange(6) + rng.normal(size=6))
+        add(dataset, "AP", 0, "job", SECONDS, [5400 / len(datasets)])
         for side in ("image", "text"):
             add(dataset, DOCUMENTS, NO_SEED, "test", f"{side} spread", rng.normal(size=items))
         for system, ms in (("DC", 10), ("AP", 12)):
             add(dataset, STEP_TIME, NO_SEED, EPOCHS, f"ms of {system}", ms + rng.random(8))
     head = evidence.header(
         paper=PAPER, tier=tier, method_version=1, device="cpu", inputs={}, inapplicable={},
-        settings={name: asdict(experiment.budget(tier, name)) for name in datasets},
+        settings={name: asdict(systems.budget(tier, name)) for name in datasets},
         data={name: "made up" for name in datasets}, cpu_seconds=5400,
     )  # fmt: skip
     return Evidence(canonical(pd.concat(parts)), head)

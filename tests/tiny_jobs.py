@@ -66,7 +66,7 @@ def rows(systems: Sequence[str] = ("a", "b")) -> list[dict]:
     return [{"system": one} | ({} if i else {"size": 1}) for i, one in enumerate(systems)]
 
 
-def train(job: Job, data: Numbers, run: Run = Run()) -> Answer:  # noqa: B008  it is frozen
+def train(job: Job, data: Numbers, run: Run = Run()) -> Answer:
     """Fit a line to noise. Breaks off where the file "stop" beside the jobs names its system.
 
     The first to find a file "kill" there removes it and kills its own process. Who was trained, in
@@ -104,7 +104,7 @@ def train(job: Job, data: Numbers, run: Run = Run()) -> Answer:  # noqa: B008  i
     return Answer({"test": {"AUC": values, "p@1": 2 * values}}, history, 1.5)
 
 
-def alone(job: Job, data: Numbers, run: Run = Run()) -> Answer:  # noqa: B008  it is frozen
+def alone(job: Job, data: Numbers, run: Run = Run()) -> Answer:
     """Fails where another of its kind is under way."""
     busy = run.checkpoint.with_name("busy")
     busy.touch(exist_ok=False)

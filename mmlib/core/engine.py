@@ -142,11 +142,13 @@ def _run(
 
 
 def handed_over(
-    function: JobFunction, job: Job, data: Data, run: Run, make: Callable[[], Mapping[str, Tensor]]
-) -> dict[str, Tensor]:
+    function: Callable[..., Any], job: Job, data: Data, run: Run,
+    make: Callable[[], Mapping[str, Tensor]],
+) -> dict[str, Tensor]:  # fmt: skip
     """Tensors that a job leaves for other jobs, such as trained weights: kept, or made and kept.
 
-    They lie beside the jobs, under the key of the job that makes them, one folder a kind of device.
+    function: what makes them. They lie beside the jobs, under the key of function, job and data,
+    one folder a kind of device.
     Raises DataError for a damaged file.
     """
     folder = run.folder or job_folder(run.device)

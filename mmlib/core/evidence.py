@@ -27,7 +27,16 @@ EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, count
 NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
 COMMON = (
-    "paper", "tier", "dataset", "split", "system", "seed", "item", "cluster", "metric", "value",
+    "paper",
+    "tier",
+    "dataset",
+    "split",
+    "system",
+    "seed",
+    "item",
+    "cluster",
+    "metric",
+    "value",
 )  # fmt: skip  the columns of every table; the others say what a system is
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 

@@ -80,8 +80,10 @@ class Descent:
 
     def state_dict(self) -> dict[str, Any]:
         """Of optimizer and schedule."""
-        states = {"optimizer": self.optimizer, "schedule": self.schedule}
-        return {name: part.state_dict() for name, part in states.items()}
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Of optimizer and schedule."""
@@ -98,7 +100,7 @@ def fit(
     epochs: int,
     seed: int,
     keep: Literal["best", "last"] = "best",
-    run: Run = Run(),  # noqa: B008  it is frozen
+    run: Run = Run(),
 ) -> History:
     """Train; the model ends with the weights of its best epoch, or of its last.
 
@@ -136,7 +138,7 @@ def fit(
             best = _copy(model)
         history.append(figures)
         if run.checkpoint:
-            state = {"model": model.state_dict(), "step": step.state_dict()}
+            state: dict[str, Any] = {"model": model.state_dict(), "step": step.state_dict()}
             state |= {"history": history, "best": best if keep == "best" else {}}
             write_atomic(run.checkpoint, partial(torch.save, state))
         run.after_epoch(history)

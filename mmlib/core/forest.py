@@ -19,21 +19,21 @@ COLOURS = {
     "not tested": "#777777",
 }
 WIDTH = 8.0  # inches
-LINE = 68  # characters of a title, which has to stand beside the names of parts
+LINE = 68  # characters of a title, which stands beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names
 
 
 def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
-    """A panel a tested claim, from what `assess` returned or from its records.
+    """A panel for each tested claim, from what `claims.assess` returned or from its records.
 
     Thin lines are the parts' 95 % intervals, the diamond below them is the pooled one, the band is
-    the smallest effect of interest on either side of 0. Colours tell the verdicts, of parts by
+    the smallest effect of interest on either side of 0. Colours show the verdicts, of parts by
     themselves. Claims that are not tested are named below.
     """
-    records = [one.record() if isinstance(one, Assessment) else one for one in assessed]
+    records = [claim if isinstance(claim, Mapping) else claim.record() for claim in assessed]
     tested = [r for r in records if r["parts"]]
-    told = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
-    untested = [line for one in told for line in textwrap.wrap(one, round(13 * WIDTH))]
+    notes = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
+    untested = [line for text in notes for line in textwrap.wrap(text, round(13 * WIDTH))]
     lines = [_lines(r) for r in tested] or [1.0]
     note = 0.22 * len(untested)
     # Each panel also needs room for two lines of title and for the name of its axis.
@@ -54,23 +54,21 @@ def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
 
 def _lines(record: Mapping[str, Any]) -> float:
     """Height of a panel in lines of text; one part alone is the pooled effect itself."""
-    parts = len(record["parts"])
-    return 1.0 if parts == 1 else 1.3 + parts * (0.5 if parts > MANY else 1.0)
+    count = len(record["parts"])
+    return 1.0 if count == 1 else 1.3 + count * (0.5 if count > MANY else 1.0)
 
 
 def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
     """One claim: its parts from above, then the pooled effect."""
     parts = record["parts"] if len(record["parts"]) > 1 else {}
     step = 0.5 if len(parts) > MANY else 1.0
-    places: list[float] = []
-    names: list[str] = []
-    for i, (name, part) in enumerate(parts.items()):
-        colour = COLOURS[part["verdict"]]
-        axis.plot([part["low"], part["high"]], [i * step] * 2, color=colour, linewidth=1.2)
-        axis.plot(part["effect"], i * step, "o", color=colour, markersize=3.0 if step < 1 else 4.0)
+    ticks: dict[float, str] = {}
+    for i, (name, effect) in enumerate(parts.items()):
+        colour = COLOURS[effect["verdict"]]
+        axis.plot([effect["low"], effect["high"]], [i * step] * 2, color=colour, linewidth=1.2)
+        axis.plot(effect["effect"], i * step, "o", color=colour, markersize=3 if step < 1 else 4)
         if step == 1:
-            places.append(i * step)
-            names.append(name)
+            ticks[i * step] = name
     y = len(parts) * step + (0.2 if parts else 0)
     colour = COLOURS[record["verdict"]]
     if parts and record["every"]:  # each part counts, and none is pooled
@@ -78,9 +76,8 @@ def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
     else:
         corners = [record["low"], record["effect"], record["high"], record["effect"]]
         axis.fill(corners, [y, y - 0.32, y, y + 0.32], color=colour, linewidth=1.5, zorder=3)
-        places.append(y)
-        names.append("pooled" if parts else next(iter(record["parts"])))
-    axis.set_yticks(places, names, fontsize=8)
+        ticks[y] = "pooled" if parts else next(iter(record["parts"]))
+    axis.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
     axis.set_ylim(y + 0.6, -0.6)
     axis.axvline(0, color="#333333", linewidth=0.8)
     d = record["smallest"]

@@ -24,21 +24,12 @@ TRUE, FALSE = "#009E73", "#9467BD"
 
 def use_style() -> None:
     """Set matplotlib's defaults for this suite."""
-    mpl.rcParams.update(
-        {
-            "figure.dpi": 72,
-            "savefig.dpi": 150,
-            "figure.constrained_layout.use": True,
-            "font.size": 10,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "grid.alpha": 0.3,
-            "axes.prop_cycle": cycler(color=COLOURS),
-            "legend.frameon": False,
-            "image.interpolation": "lanczos",
-        }
-    )
+    mpl.rcParams.update({
+        "figure.dpi": 72, "savefig.dpi": 150, "figure.constrained_layout.use": True,
+        "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+        "grid.alpha": 0.3, "axes.prop_cycle": cycler(color=COLOURS), "legend.frameon": False,
+        "image.interpolation": "lanczos",
+    })  # fmt: skip
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
@@ -69,14 +60,12 @@ def show_pictures(
     )
     for axis in axes.flat:
         axis.axis("off")
-    for i, image in enumerate(images):
-        axis = axes.flat[i]
+    for i, (axis, image) in enumerate(zip(axes.flat, images, strict=False)):
         axis.imshow(image)
         if titles:
             wrapped = textwrap.fill(titles[i], min(26, round(16 * size)))
-            axis.text(
-                0.5, -0.04, wrapped, transform=axis.transAxes, ha="center", va="top", fontsize=8,
-            )  # fmt: skip
+            middle = {"transform": axis.transAxes, "ha": "center", "va": "top"}
+            axis.text(0.5, -0.04, wrapped, fontsize=8, **middle)
     return figure
 
 
@@ -136,17 +125,17 @@ def ranked_systems(
     trained: Container[str],
     live: Mapping[str, float],
 ) -> None:
-    """A line a system, from above: a tick a seed, the mean with its 95 % interval.
+    """A line for each system, from above: its seeds as ticks, their mean with its 95 % interval.
 
-    values: name -> (seeds, items), as `effects.crossed` reads them with their clusters; those that
-    are not `trained` are grey. live: what this run measured, a diamond.
+    values: name -> (seeds, items), as `effects.crossed` takes them with their clusters; those that
+    are not `trained` are grey. live: what this run measured, drawn as a diamond.
     """
-    for y, (name, own) in enumerate(values.items()):
-        one, means = crossed(own, clusters), own.mean(axis=1)
+    for y, (name, scores) in enumerate(values.items()):
+        mean, seeds = crossed(scores, clusters), scores.mean(axis=1)
         colour = COLOURS[0] if name in trained else "#777777"
-        axis.plot([one.low, one.high], [y, y], color=colour, lw=1.2)
-        axis.plot(one.effect, y, "o", color=colour, ms=5)
-        axis.plot(means, [y + 0.25] * len(means), "|", color="black", ms=4)
+        axis.plot([mean.low, mean.high], [y, y], color=colour, lw=1.2)
+        axis.plot(mean.effect, y, "o", color=colour, ms=5)
+        axis.plot(seeds, [y + 0.25] * len(seeds), "|", color="black", ms=4)
         if name in live:
             axis.plot(live[name], y, "D", color=COLOURS[1], mfc="none", ms=7)
     axis.set_yticks(range(len(values)), list(values), fontsize=8)

@@ -49,7 +49,7 @@ def paper_tables(name: str) -> dict[str, dict]:
 
 
 def paper_values(name: str, table: str) -> pd.DataFrame:
-    """One printed table: a row a system, a column a metric, as printed."""
+    """One printed table: rows are systems, columns are metrics."""
     printed = paper_tables(name)[table]
     rows = {row["name"]: row["values"] for row in printed["rows"]}
     return pd.DataFrame.from_dict(rows, orient="index")[printed["columns"]]
@@ -62,16 +62,16 @@ def mean_and_deviation(values: pd.Series) -> str:
 
 
 def beside(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Our results beside the paper's: a row a system, a column pair (paper, ours) a metric.
+    """Our results beside the paper's: rows are systems; each metric has columns (paper, ours).
 
-    ours: columns system, metric, seed, value (one data set). A cell of ours is the mean over
-    seeds with the standard deviation over seeds, where these differ; "–" stands for nothing.
+    ours: columns system, metric, seed, value (one data set). A cell of ours is the mean and the
+    standard deviation over seeds, without the latter where all are equal; "–" means no value.
     """
     columns = {}
     for metric in paper.columns:
-        own = ours[ours.metric == metric].groupby("system").value
+        values = ours[ours.metric == metric].groupby("system").value
         columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))
-        columns[metric, "ours"] = own.agg(mean_and_deviation)
+        columns[metric, "ours"] = values.agg(mean_and_deviation)
     table = pd.DataFrame(columns)
     order = [*paper.index, *(s for s in table.index if s not in paper.index)]
     return table.reindex(order).astype(object).fillna("–")

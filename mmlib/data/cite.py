@@ -7,18 +7,17 @@ with its recipe; `stim_id` differs for each annotation and numbers one recipe se
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
+from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
 NAME = "cite"
 ROWS = 2047
@@ -32,11 +31,7 @@ PLUS_SPLITS = {"train": 3439, "test": 860}
 GET = "run `mmlib data get cite`, or set MMLIB_DATA to the folder that holds cite/"
 GET_PLUS = "get CITE++ from the shared folder that the authors' README links, into cite/"
 GET_IMAGES = "put RecipeQA's images into recipeqa/images/ or cite/images-qa/"
-PATTERNS = {
-    **dict.fromkeys(ANSWERS, "True|False"),
-    "qimg": SOMETHING,
-    "stim_txt": SOMETHING,
-}
+PATTERNS = {**dict.fromkeys(ANSWERS, "True|False"), "qimg": SOMETHING, "stim_txt": SOMETHING}
 
 
 def rows(path: Path) -> Iterator[Row]:
@@ -52,8 +47,10 @@ def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:
     and text (spaces around a text do not count).
     Raises DataError naming the file, the line and the mend at the first bad row.
     """
-    pairs = _pairs(_folder(folder) / "data.csv", rows(_folder(folder) / "data.csv"), "all", GET)
-    return pairs if duplicates else pairs.take(first_rows(pair_keys(pairs)))
+    path = dataset_folder(NAME, folder) / "data.csv"
+    pairs = _pairs(path, rows(path), "all", GET)
+    repeated = pd.Series(pair_keys(pairs), dtype=object).duplicated()
+    return pairs if duplicates else pairs.take(np.flatnonzero(~repeated))
 
 
 def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
@@ -61,13 +58,12 @@ def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
 
     Read by the columns that the authors' code names; we have not seen the files. Errors as `load`.
     """
-    if split not in PLUS_SPLITS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(PLUS_SPLITS)})")
-    name = f"q2-8_{split}_dis_11-08.csv"
-    places = [_folder(folder) / part / name for part in (".", "RecipeQA")]
-    path = next((place for place in places if place.is_file()), places[0])
-    found = table_rows(path, PLUS_COLUMNS, GET_PLUS, PATTERNS, more=True)
-    return _pairs(path, found, split, GET_PLUS)
+    check_choice("split", split, PLUS_SPLITS)
+    path = dataset_folder(NAME, folder) / f"q2-8_{split}_dis_11-08.csv"
+    in_shared_folder = path.parent / "RecipeQA" / path.name
+    path = in_shared_folder if in_shared_folder.is_file() and not path.is_file() else path
+    records = table_rows(path, PLUS_COLUMNS, GET_PLUS, PATTERNS, allow_more_columns=True)
+    return _pairs(path, records, split, GET_PLUS)
 
 
 def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPairs, Missing]:
@@ -77,16 +73,15 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPai
     for by name below `images-qa` and `images` of this folder and of RecipeQA's beside it. Raises
     DataError where there is none.
     """
-    folder = _folder(folder)
+    folder = dataset_folder(NAME, folder)
     pairs = load(folder) if split == "all" else load_plus(split, folder)
     homes = (folder, folder / "RecipeQA", folder.parent / "recipeqa")
-    places = [home / name for home in homes for name in ("images-qa", "images")]
-    files = picture_files(place for place in places if place.is_dir())
+    files = picture_files(home / name for home in homes for name in ("images-qa", "images"))
     return with_pictures(pairs, files, folder / "images-qa", GET_IMAGES)
 
 
-def _pairs(path: Path, found: Iterable[Row], split: str, mend: str) -> RelatedPairs:
-    records = sound_rows(found, Problem(path, None, "has no rows", mend))
+def _pairs(path: Path, table: Iterable[Row], split: str, mend: str) -> RelatedPairs:
+    records = sound_rows(table, Problem(path, None, "has no rows", mend))
     images, names = pd.factorize(pd.Series([fields["qimg"] for fields in records]))
     return RelatedPairs(
         name=NAME,
@@ -99,22 +94,10 @@ def _pairs(path: Path, found: Iterable[Row], split: str, mend: str) -> RelatedPa
     )
 
 
-def _folder(folder: Path | None) -> Path:
-    return data_dir() / NAME if folder is None else folder
-
-
-# Splits ------------------------------------------------------------------------------------------
-
-
 def pair_keys(pairs: RelatedPairs) -> list[tuple[str, str]]:
     """(image, text without the spaces around it) of each pair."""
     texts = (text.strip() for text in pairs.texts)
     return list(zip(figures.image_names(pairs), texts, strict=True))
-
-
-def first_rows(keys: Sequence) -> np.ndarray:
-    """Rows whose key no earlier row has."""
-    return np.flatnonzero(~pd.Series(list(keys), dtype=object).duplicated())
 
 
 def recipe_of(image: str) -> str:
@@ -123,11 +106,8 @@ def recipe_of(image: str) -> str:
     return match[1] if match else ""
 
 
-# Report ------------------------------------------------------------------------------------------
-
-
 def report(folder: Path | None = None) -> dict[str, pd.Series]:
-    """What is counted of CITE: rates of positives, words in the authors' tokenisation, repeats."""
+    """Statistics of CITE: rates of positives, words in the authors' tokenisation, repeats."""
     pairs = load(folder, duplicates=True)
     counts = pd.Series(pair_keys(pairs), dtype=object).value_counts()
     repeats = {

@@ -13,18 +13,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
+from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
 from mmlib.data import pair_figures as figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
-from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+from mmlib.data.tables import (
+    SOMETHING,
+    Row,
+    check_choice,
+    dataset_folder,
+    error_at,
+    sound_rows,
+    table_rows,
+)
 
 NAME = "clue"
 SPLITS = {"train": 6047, "test": 1512}
 RELATIONS = ("Visible", "Subjective", "Action", "Story", "Meta", "Irrelevant")
 COLUMNS = ("", "index", "caption", "url", *RELATIONS, "Other", "When", "How", "Where", "Comment")
-USED = ("index", "caption", "url", *RELATIONS)
 LAST_HUMAN = 4580  # rows 0 to here of the Clue TSV have human captions, the others a machine's
 
 GET = "run `mmlib data get clue`, or set MMLIB_DATA to the folder that holds clue/"
@@ -39,9 +45,9 @@ PATTERNS = {
 
 @dataclass(frozen=True, eq=False)
 class CluePairs(RelatedPairs):
-    """Clue's pairs. index: (pairs,) row of the Clue TSV, from 0, which tells who wrote a caption.
+    """Clue's pairs, whose image_ids are URLs.
 
-    image_ids are the URLs.
+    index: (pairs,) row of the Clue TSV, from 0; people wrote the captions of the first rows.
     """
 
     index: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -53,15 +59,13 @@ class CluePairs(RelatedPairs):
 
     def take(self, rows: Sequence[int] | np.ndarray, split: str | None = None) -> "CluePairs":
         """The pairs of some rows, in their order; images stay as they are."""
-        part = super().take(rows, split)
         index = self.index[np.asarray(rows, dtype=np.int64)]
-        return replace(part, index=index)  # type: ignore[return-value, call-arg]
+        return replace(super().take(rows, split), index=index)  # type: ignore[return-value, call-arg]
 
 
 def split_file(split: str, folder: Path) -> Path:
     """The authors' file of "train" or "test"."""
-    if split not in SPLITS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(SPLITS)})")
+    check_choice("split", split, SPLITS)
     return folder / f"conceptual_{split}_dis.csv"
 
 
@@ -70,30 +74,20 @@ def rows(path: Path) -> Iterator[Row]:
     return table_rows(path, COLUMNS, GET, PATTERNS)
 
 
-def read(split: str, folder: Path | None = None) -> pd.DataFrame:
-    """The table of one split: index, caption, url, and the relations (bool).
-
-    Raises DataError naming the file, the line and the mend at the first bad row.
-    """
-    path = split_file(split, _folder(folder))
-    records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
-    table = pd.DataFrame(records)[list(USED)]
-    flags = {name: table[name] == "1" for name in RELATIONS}
-    return table.assign(index=table["index"].astype(int), **flags)
-
-
 def load(split: str, folder: Path | None = None) -> CluePairs:
     """The authors' "train" (6,047 pairs) or "test" (1,512), in file order, without images.
 
-    folder: the data set's folder; by default `clue` in the data folder. Raises DataError as `read`.
+    folder: the data set's folder; by default `clue` in the data folder.
+    Raises DataError naming the file, the line and the mend at the first bad row.
     """
-    table = read(split, folder)
+    path = split_file(split, dataset_folder(NAME, folder))
+    table = pd.DataFrame(sound_rows(rows(path), Problem(path, None, "has no rows", GET)))
     image_of, urls = pd.factorize(table["url"])
     return CluePairs(
         name=NAME,
         split=split,
         texts=tuple(table["caption"]),
-        labels=table[list(RELATIONS)].to_numpy(bool),
+        labels=(table[list(RELATIONS)] == "1").to_numpy(bool),
         relations=RELATIONS,
         image_of=image_of.astype(np.int64),
         image_ids=tuple(urls),
@@ -108,59 +102,40 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[CluePairs,
     counted. Images: `images/<number>.jpg` (or .jpeg, .png, .webp), numbers by `img2idxmap.json`.
     Raises DataError for a missing or damaged map, and where there is no image at all.
     """
-    folder = _folder(folder)
+    folder = dataset_folder(NAME, folder)
     pairs, number_of = load(split, folder), image_numbers(folder)
-    stems = {path.stem: path for path in picture_files(_image_folders(folder)).values()}
-    files = {
-        url: stems[str(number_of[url])]
-        for url in pairs.image_ids
-        if str(number_of.get(url)) in stems
-    }
+    pictures = picture_files(folder / name for name in ("images", "Images", "imgs"))
+    stems = {path.stem: path for path in pictures.values()}
+    numbers = {url: str(number_of.get(url)) for url in pairs.image_ids}
+    files = {url: stems[number] for url, number in numbers.items() if number in stems}
     return with_pictures(pairs, files, folder / "images", GET_IMAGES)
 
 
 def image_numbers(folder: Path | None = None) -> dict[str, int]:
     """URL -> number of its image, from `img2idxmap.json`."""
-    path = _folder(folder) / "img2idxmap.json"
+    path = dataset_folder(NAME, folder) / "img2idxmap.json"
     if not path.is_file():
-        raise DataError(Problem(path, None, "is missing", GET))
+        raise error_at(path, None, "is missing", GET)
     try:
         numbers = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(Problem(path, None, f"is not JSON: {error}", GET)) from error
+        raise error_at(path, None, f"is not JSON: {error}", GET) from error
     if not isinstance(numbers, dict) or not all(type(n) is int for n in numbers.values()):
-        raise DataError(Problem(path, None, "is not a map of URLs to whole numbers", GET))
+        raise error_at(path, None, "is not a map of URLs to whole numbers", GET)
     return numbers
 
 
-def _image_folders(folder: Path) -> list[Path]:
-    return [folder / name for name in ("images", "Images", "imgs") if (folder / name).is_dir()]
-
-
-def _folder(folder: Path | None) -> Path:
-    return data_dir() / NAME if folder is None else folder
-
-
-# Splits ------------------------------------------------------------------------------------------
-
-
 def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarray]:
-    """Test rows with a human caption and an unseen image; those that repeat no training caption.
+    """Test rows with a human caption and an unseen image, and those of them with a new caption.
 
     In the authors' split 881 rows and 863 of them; no two of either show the same image.
     """
-    seen, said = set(figures.image_names(train)), set(train.texts)
-    unseen = np.array([url not in seen for url in figures.image_names(test)], dtype=bool)
-    new = np.array([text not in said for text in test.texts], dtype=bool)
-    clean = test.human & unseen
-    return np.flatnonzero(clean), np.flatnonzero(clean & new)
-
-
-# Report ------------------------------------------------------------------------------------------
+    clean = test.human & ~np.isin(figures.image_names(test), figures.image_names(train))
+    return np.flatnonzero(clean), np.flatnonzero(clean & ~np.isin(test.texts, train.texts))
 
 
 def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
-    """What is counted of Clue without its images.
+    """Statistics of Clue that need none of its images.
 
     rates: percent positive in train, test and all; words: vocabulary and lengths of the training
     captions in the authors' tokenisation, and the test's unknown tokens; leaks: images and captions
@@ -171,33 +146,23 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
     counts.loc["all"] = counts.sum()
     return {
         "rates": 100 * figures.rates(counts),
-        "words": pd.Series(word_figures(train, test), dtype=object),
+        "words": pd.Series(
+            figures.word_figures(train.texts) | figures.unknown_words(train.texts, test.texts),
+            dtype=object,
+        ),
         "leaks": pd.Series(leaks(train, test), dtype=object),
-    }
-
-
-def word_figures(train: RelatedPairs, test: RelatedPairs) -> dict[str, float]:
-    """Words and lengths of the training captions, and the test captions' unknown words."""
-    from mmlib.features.text import spaced_tokens
-
-    lengths = np.array([len(spaced_tokens(text)) for text in train.texts])
-    return {
-        **figures.word_figures(train.texts),
-        "texts over 20 tokens": int((lengths > 20).sum()),
-        "texts over 40 tokens": int((lengths > 40).sum()),
-        **figures.unknown_words(train.texts, test.texts),
     }
 
 
 def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
     """What training and test share, in rows of test."""
-    urls, seen = figures.image_names(test), figures.image_names(train)
-    image = np.isin(urls, seen)
+    urls, train_urls = figures.image_names(test), figures.image_names(train)
+    image = np.isin(urls, train_urls)
     caption = np.isin(test.texts, train.texts)
-    both = set(zip(seen, train.texts, strict=True))
+    train_pairs = set(zip(train_urls, train.texts, strict=True))
     clean, strict = clean_rows(test, train)
     return {
-        "images": len({*urls, *seen}),
+        "images": len({*urls, *train_urls}),
         "test rows": len(test),
         "image in train": int(image.sum()),
         "human rows": int(test.human.sum()),
@@ -206,7 +171,7 @@ def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
         "machine rows, image in train": int((image & ~test.human).sum()),
         "caption in train": int(caption.sum()),
         "image and caption in train": sum(
-            pair in both for pair in zip(urls, test.texts, strict=True)
+            pair in train_pairs for pair in zip(urls, test.texts, strict=True)
         ),
         "image or caption in train": int((image | caption).sum()),
         "clean rows": len(clean),

@@ -30,22 +30,22 @@ def download(
     path: Path,
     *,
     sha256: str | None = None,
-    expected_bytes: int | None = None,
     attempts: int = 3,
     timeout: float = 60.0,
 ) -> Path:
-    """Fetch the file `path` from the first of `urls` that has it whole, and check it.
+    """Fetch the file `path` from the first of `urls` that has it complete.
 
-    What a broken connection left is kept beside `path`, and the next attempt or call goes on from
-    there where the server dates its file. A file already at `path` is kept if its checksum is right
+    pooch verifies the checksum; without one, a complete answer of the server is all that is known.
+    What a broken connection left is kept beside `path`, and the next attempt or call resumes there
+    where the server dates its file. A file already at `path` is kept if its checksum is right
     (or not known), else fetched again.
 
-    Raises DownloadError: no such page, broken connection, wrong length, wrong checksum.
+    Raises DownloadError: no such page, broken connection, wrong checksum.
     """
     failures = []
     for url in [urls] if isinstance(urls, str) else urls:
-        part = path.with_name(f".{pooch.utils.unique_file_name(url)}.part")
-        fetch = partial(_fetch, part=part, expected_bytes=expected_bytes, timeout=timeout)
+        partial_file = path.with_name(f".{pooch.utils.unique_file_name(url)}.part")
+        fetch = partial(_resume, partial_file=partial_file, timeout=timeout)
         for left in reversed(range(attempts)):
             try:
                 pooch.retrieve(url, sha256, path.name, path.parent, downloader=fetch)
@@ -56,51 +56,46 @@ def download(
                 break
             except requests.RequestException as error:
                 if not left:
-                    kept = part.stat().st_size if part.exists() else 0
+                    size = partial_file.stat().st_size if partial_file.exists() else 0
                     mend = "run the same command again to go on from there"
-                    failures.append(f"{url}: broken off after {kept:,} bytes: {error} ({mend})")
-            except ValueError as error:  # wrong length or checksum
+                    failures.append(f"{url}: broken off after {size:,} bytes: {error} ({mend})")
+            except ValueError as error:  # pooch's: another checksum
                 failures.append(f"{url}: {error} (the damaged copy is deleted; get it again)")
                 break
     raise DownloadError("; ".join(failures))
 
 
-def _fetch(
-    url: str, whole: str, _: object, *, part: Path, expected_bytes: int | None, timeout: float
-) -> None:
-    """Bring `part` to full length by one request and name it `whole`.
+def _resume(url: str, output: str, _: object, *, partial_file: Path, timeout: float) -> None:
+    """A downloader for pooch: complete `partial_file` by one request and name it `output`.
 
-    `part` carries the date of the server's file, so that two versions are never joined.
+    `partial_file` carries the date of the server's file, so that two versions are never joined.
     """
-    have, dated = (part.stat().st_size, part.stat().st_mtime) if part.exists() else (0, 0.0)
+    status = partial_file.stat() if partial_file.exists() else None
+    size, dated = (status.st_size, status.st_mtime) if status else (0, 0.0)
     headers = {"User-Agent": "mmlib", "Accept-Encoding": "identity"}
-    if have and dated:
-        headers |= {"Range": f"bytes={have}-", "If-Range": formatdate(dated, usegmt=True)}
+    if size and dated:
+        headers |= {"Range": f"bytes={size}-", "If-Range": formatdate(dated, usegmt=True)}
     with requests.get(url, headers=headers, timeout=timeout, stream=True) as answer:
         modified = answer.headers.get("Last-Modified")
         date = parsedate_to_datetime(modified).timestamp() if modified else 0.0
-        rest = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-        if answer.status_code == 416 or (
-            answer.status_code == 206 and not (rest and date == dated)
-        ):
-            part.unlink(missing_ok=True)
+        continues = answer.headers.get("Content-Range", "").startswith(f"bytes {size}-")
+        fits = answer.status_code != 206 or (continues and date == dated)
+        if answer.status_code == 416 or not fits:
+            partial_file.unlink(missing_ok=True)
             raise requests.ConnectionError("the partial file did not fit; starting again")
         answer.raise_for_status()
-        have = have if answer.status_code == 206 else 0
+        size = size if answer.status_code == 206 else 0
         length = answer.headers.get("Content-Length")
-        total = have + int(length) if length else expected_bytes
-        bar = tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=url, disable=None)
+        total = size + int(length) if length else None
+        bar = tqdm(total=total, initial=size, unit="B", unit_scale=True, desc=url, disable=None)
         try:
-            with bar, part.open("ab" if have else "wb") as file:
+            with bar, partial_file.open("ab" if size else "wb") as file:
                 for chunk in answer.iter_content(CHUNK):
                     file.write(chunk)
                     bar.update(len(chunk))
         finally:
-            os.utime(part, (date, date))
-    size = part.stat().st_size
-    os.replace(part, whole)
-    if expected_bytes is not None and size != expected_bytes:
-        raise ValueError(f"{size:,} bytes instead of {expected_bytes:,}")
+            os.utime(partial_file, (date, date))
+    os.replace(partial_file, output)
 
 
 def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
@@ -130,10 +125,10 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
 
 
 def _extract(archive: Path, scratch: Path) -> None:
-    bar = partial(tqdm, desc=f"unpack {archive.name}", disable=None)
     try:
         with zipfile.ZipFile(archive) as zipped:
-            zipped.extractall(scratch, bar(zipped.namelist()))
+            members = tqdm(zipped.namelist(), desc=f"unpack {archive.name}", disable=None)
+            zipped.extractall(scratch, members)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         mend = "delete it and get it again"
         raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({mend})") from error

@@ -15,8 +15,8 @@ import pandas as pd
 from PIL import Image
 
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
+from mmlib.data.tables import check_choice, dataset_folder, error_at
 from mmlib.features.store import open_features, open_rgb
 
 NAME = "flickr8k"
@@ -51,14 +51,14 @@ def load(
     Raises DataError naming the file, the line and the mend: missing file, damaged caption line,
     image without captions, picture or features.
     """
-    folder = data_dir() / NAME if folder is None else folder
+    folder = dataset_folder(NAME, folder)
     ids = read_split(split, folder)
     captions = read_captions(folder)
     images = image_folder(folder)
     for row, name in enumerate(ids, start=1):
         if name not in captions:
-            problem = Problem(split_file(split, folder), row, f"{name} has no captions", GET)
-            raise DataError(problem)
+            path = split_file(split, folder)
+            raise error_at(path, row, f"{name} has no captions", GET)
     scores, names = _labels(folder / "features" / f"{labels}.npy", ids)
 
     def open_image(row: int) -> Image.Image:
@@ -82,8 +82,8 @@ def _labels(path: Path, ids: tuple[str, ...]) -> tuple[np.ndarray | None, tuple[
     store = open_features(path)
     scores, names = store.rows(ids)[:, 0], tuple(store.meta.get("label_names", ()))
     if len(names) != scores.shape[-1]:
-        what = f"{len(names)} label_names in its notes for {scores.shape[-1]} columns"
-        raise DataError(Problem(path, None, what, "extract the features again"))
+        problem = f"{len(names)} label_names in its notes for {scores.shape[-1]} columns"
+        raise error_at(path, None, problem, "extract the features again")
     return scores, names
 
 
@@ -100,8 +100,7 @@ def caption_file(folder: Path) -> Path:
 
 def split_file(split: str, folder: Path) -> Path:
     """The official list of "train", "val" or "test"."""
-    if split not in LISTS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(LISTS)})")
+    check_choice("split", split, LISTS)
     return _first(folder, (f"Flickr8k_text/{LISTS[split]}", LISTS[split]), GET_TEXT)
 
 
@@ -109,7 +108,7 @@ def _first(folder: Path, names: tuple[str, ...], mend: str) -> Path:
     for name in names:
         if (folder / name).exists():
             return folder / name
-    raise DataError(Problem(folder / names[0], None, "is missing", mend))
+    raise error_at(folder / names[0], None, "is missing", mend)
 
 
 def read_split(split: str, folder: Path) -> tuple[str, ...]:
@@ -119,12 +118,12 @@ def read_split(split: str, folder: Path) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(Problem(path, None, f"not UTF-8: {error}", GET_TEXT)) from None
+        raise error_at(path, None, f"not UTF-8: {error}", GET_TEXT) from None
     for row, line in enumerate(text.splitlines(), start=1):
         name = line.strip()
         if name and row_of.setdefault(name, row) != row:
-            what = f"{name} stands here and in line {row_of[name]}"
-            raise DataError(Problem(path, row, what, GET_TEXT))
+            problem = f"{name} stands here and in line {row_of[name]}"
+            raise error_at(path, row, problem, GET_TEXT)
     return tuple(row_of)
 
 
@@ -151,35 +150,32 @@ def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, str] | Problem]]
             if row == 1 and raw.strip() == b"image,caption":
                 continue
             try:
-                image, caption = parse(raw.decode("utf-8").rstrip("\r\n"))
+                line = raw.decode("utf-8").rstrip("\r\n")
+                image, caption = parse(line)
+                if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
+                    raise ValueError(f"no image name in {line[:60]!r}")
+                if not caption.strip():
+                    raise ValueError(f"empty caption of {image}")
             except (UnicodeDecodeError, ValueError, csv.Error) as error:
-                what = f"not an image and its caption: {error}"
-                yield row, Problem(path, row, what, "restore the line, or get the file again")
+                problem = f"not an image and its caption: {error}"
+                yield row, Problem(path, row, problem, "restore the line, or get the file again")
                 continue
             if not image.endswith(".jpg.1"):
-                yield row, (image, caption)
+                yield row, (image, caption.strip())
 
 
-def _csv_line(line: str) -> tuple[str, str]:
+def _csv_line(line: str) -> list[str]:
     fields = next(csv.reader([line], strict=True), [])
     if len(fields) != 2:
         raise ValueError(f"{len(fields)} fields instead of 2 in {line[:60]!r}")
-    return _checked(fields[0], fields[1], line)
+    return fields
 
 
-def _token_line(line: str) -> tuple[str, str]:
+def _token_line(line: str) -> tuple[str, ...]:
     match = re.fullmatch(r"([^\t#]+)#[0-4]\t(.*)", line)
     if match is None:
         raise ValueError(f"no `image#0<tab>caption` in {line[:60]!r}")
-    return _checked(match[1], match[2], line)
-
-
-def _checked(image: str, caption: str, line: str) -> tuple[str, str]:
-    if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
-        raise ValueError(f"no image name in {line[:60]!r}")
-    if not caption.strip():
-        raise ValueError(f"empty caption of {image}")
-    return image, caption.strip()
+    return match.groups()
 
 
 def judgment_file(folder: Path) -> Path:
@@ -205,14 +201,13 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
         if match is None:
             skipped += bool(line.strip())
             continue
-        image, origin, caption, fraction, yes, no = (part.decode() for part in match.groups())
-        row = (image, origin, int(caption), float(fraction), int(yes), int(no))
-        votes = row[4] + row[5]
-        if votes and abs(row[3] - row[4] / votes) < 1e-3:
-            rows.append(row)
+        image, origin, caption, fraction, yes, no = (text.decode() for text in match.groups())
+        votes = int(yes) + int(no)
+        if votes and abs(float(fraction) - int(yes) / votes) < 1e-3:
+            rows.append((image, origin, int(caption), float(fraction), int(yes), int(no)))
         else:
             skipped += 1
     if not rows:
-        raise DataError(Problem(path, None, f"{skipped} lines, none well-formed", GET_TEXT))
+        raise error_at(path, None, f"{skipped} lines, none well-formed", GET_TEXT)
     columns = ["image", "caption_image", "caption", "fraction", "yes", "no"]
     return pd.DataFrame(rows, columns=columns), skipped

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from mmlib.core.entailment_pairs import Kind, Samples
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
 from mmlib.core.records import normalised
 from mmlib.data import flickr8k
+from mmlib.data.tables import dataset_folder, error_at
 
 EVERY = 5  # one image of five, by name, is for calibration
 
@@ -70,16 +69,12 @@ class Judged:
 
         row_of: image name -> row of the image table. Raises ValueError for an image without a row.
         """
-        kind: Kind = "mme"
-        return Samples(
-            premise=tuple(merged(texts) for texts in self.premise),
-            hypothesis=self.hypothesis,
-            image=image_rows(self.image, row_of),
-            label=self.label,
-            kind=(kind,) * len(self),
-            source=("crowd judgments",) * len(self),
-            group=self.image,
-        )
+        premises = [merged(texts) for texts in self.premise]
+        sources = ("crowd judgments",) * len(self)
+        images = image_rows(self.image, row_of)
+        return image_samples(
+            premises, self.hypothesis, images, self.label, sources, self.image
+        )[1]  # fmt: skip
 
 
 def merged(captions: Sequence[str]) -> str:
@@ -95,23 +90,39 @@ def image_rows(names: Sequence[str], row_of: Mapping[str, int]) -> np.ndarray:
     return np.array([row_of[name] for name in names], dtype=np.int64)
 
 
+def image_samples(
+    premise: Sequence[str],
+    hypothesis: tuple[str, ...],
+    image: np.ndarray,
+    label: np.ndarray,
+    source: tuple[str, ...],
+    group: tuple[str, ...],
+) -> tuple[Samples, Samples]:
+    """The same pairs as "ve" samples, which have no text as premise, and as "mme" samples."""
+
+    def of_kind(kind: Kind, texts: Sequence[str]) -> Samples:
+        kinds = (kind,) * len(hypothesis)
+        return Samples(tuple(texts), hypothesis, image, label, kinds, source, group)
+
+    return of_kind("ve", [""] * len(hypothesis)), of_kind("mme", premise)
+
+
 def load(folder: Path | None = None) -> Judged:
     """All judged pairs, in file order.
 
     folder: Flickr8k's; by default `flickr8k` in the data folder. Raises DataError for a missing
     file, and for a pair whose image is not a test image or has not the caption it names.
     """
-    folder = data_dir() / flickr8k.NAME if folder is None else folder
+    folder = dataset_folder(flickr8k.NAME, folder)
     table, _ = flickr8k.read_judgments(folder)
     captions = flickr8k.read_captions(folder)
     names = sorted(flickr8k.read_split("test", folder))
-    known, held = set(names), set(names[::EVERY])
     judged = list(zip(table["image"], table["caption_image"], table["caption"], strict=True))
     for image, origin, number in judged:
-        if not {image, origin} <= known or number >= len(captions.get(origin, ())):
-            what = f"judges {image} with {origin}#{number}: no test image, or no such caption"
+        if not {image, origin} <= set(names) or number >= len(captions.get(origin, ())):
+            problem = f"judges {image} with {origin}#{number}: no test image, or no such caption"
             path = flickr8k.judgment_file(folder)
-            raise DataError(Problem(path, None, what, flickr8k.GET_TEXT))
+            raise error_at(path, None, problem, flickr8k.GET_TEXT)
     return Judged(
         image=tuple(table["image"]),
         origin=tuple(table["caption_image"]),
@@ -122,7 +133,7 @@ def load(folder: Path | None = None) -> Judged:
         ),
         yes=table["yes"].to_numpy(np.int64),
         no=table["no"].to_numpy(np.int64),
-        calibration=table["image"].isin(held).to_numpy(bool),
+        calibration=table["image"].isin(names[::EVERY]).to_numpy(bool),
     )
 
 
@@ -139,7 +150,7 @@ def decided(judged: Judged) -> np.ndarray:
 def sampled(judged: Judged, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Rows of `decided`, ascending, with at most `most` pairs without a yes, and weights (n,).
 
-    Weights say how many pairs each row stands for. The many without a yes are drawn with `seed`.
+    A weight is the number of pairs that a row represents. `seed` draws those without a yes.
     """
     every = decided(judged)
     yes, no = (every[judged.label[every] == value] for value in (1, 0))
@@ -155,26 +166,29 @@ def assert_untouched(samples: Samples, judged: Judged, names: Sequence[str]) -> 
     and punctuation. A pair is also found without its image, where the premise text is the image's
     captions or one of them; and where a judged image is shown at all.
     """
-    said: dict[str, set[str]] = {}  # image -> hypotheses judged with it
-    reads: dict[str, set[str]] = {}  # premise text -> hypotheses judged with its image
+    of_image: dict[str, set[str]] = {}  # image -> hypotheses judged with it
+    of_premise: dict[str, set[str]] = {}  # premise text -> hypotheses judged with its image
     for image, hypothesis, premise in zip(
         judged.image, judged.hypothesis, judged.premise, strict=True
     ):
         key = normalised(hypothesis)
-        said.setdefault(image, set()).add(key)
+        of_image.setdefault(image, set()).add(key)
         for text in (merged(premise), *premise):
-            reads.setdefault(normalised(text), set()).add(key)
+            of_premise.setdefault(normalised(text), set()).add(key)
     for row in range(len(samples)):
         hypothesis = normalised(samples.hypothesis[row])
         shown = names[samples.image[row]] if samples.image[row] >= 0 else ""
-        if hypothesis in said.get(shown, ()):
-            what = f"is the judged pair of {shown} and {samples.hypothesis[row]!r}"
-        elif hypothesis in reads.get(normalised(samples.premise[row]), ()):
-            what = f"is the judged pair of {samples.premise[row]!r} and {samples.hypothesis[row]!r}"
-        elif shown in said:
-            what = f"shows {shown}, an image of the judgments"
+        if hypothesis in of_image.get(shown, ()):
+            fault = f"is the judged pair of {shown} and {samples.hypothesis[row]!r}"
+        elif hypothesis in of_premise.get(normalised(samples.premise[row]), ()):
+            fault = (
+                f"is the judged pair of {samples.premise[row]!r} and {samples.hypothesis[row]!r}"
+            )
+        elif shown in of_image:
+            fault = f"shows {shown}, an image of the judgments"
         else:
             continue
         raise ValueError(
-            f"training sample {row} ({samples.source[row]}) {what}: judged pairs are for tests only"
+            f"training sample {row} ({samples.source[row]}) {fault}: "
+            "judged pairs are for tests only"
         )

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.data.tables import check_choice, error_at
 
 CAPTIONS_EACH = 5
-PARTS = {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}
+SPLITS = {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}
 AGAIN = "get the file again: `mmlib data get karpathy`"
 
 
 @dataclass(frozen=True)
 class SplitImage:
-    """One image: its file name, its part as written ("restval" too), its first five captions."""
+    """One image: its file name, its split as written ("restval" too), its first five captions."""
 
     name: str
-    part: str
+    split: str
     captions: tuple[str, ...]
 
 
@@ -32,17 +33,16 @@ def read_split(path: Path, split: str) -> tuple[str, list[SplitImage]]:
 
     Raises DataError for a split that does not exist, and for the first image that is damaged.
     """
-    if split not in PARTS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(PARTS)})")
-    found = []
+    check_choice("split", split, SPLITS)
+    images = []
     for item in read_images(path):
         if isinstance(item, Problem):
             raise DataError(item)
-        if item.part in PARTS[split]:
-            found.append(item)
-    if not found:
-        raise DataError(Problem(path, None, f"no image of the split {split!r}", AGAIN))
-    return path.stem.removeprefix("dataset_"), found
+        if item.split in SPLITS[split]:
+            images.append(item)
+    if not images:
+        raise error_at(path, None, f"no image of the split {split!r}", AGAIN)
+    return path.stem.removeprefix("dataset_"), images
 
 
 def read_images(path: Path) -> Iterator[SplitImage | Problem]:
@@ -59,8 +59,8 @@ def read_images(path: Path) -> Iterator[SplitImage | Problem]:
             if (first := names.setdefault(item.name, number)) != number:
                 raise ValueError(f"{item.name} is image {first} too")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-            yield Problem(path, None, f"image {number}: {what}", AGAIN)
+            fault = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+            yield Problem(path, None, f"image {number}: {fault}", AGAIN)
         else:
             yield item
 

@@ -1,9 +1,11 @@
-"""How much of a sentence its premises say already: an anchor that learns nothing.
+"""How much of a sentence its premises say already: a baseline that learns nothing.
 
 Every classifier of entailment must beat it, since two captions that share their words often agree.
 """
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import fsum
@@ -11,9 +13,8 @@ from math import fsum
 import numpy as np
 
 STOP_WORDS = frozenset(
-    (
-        "a an the and of in on at to with by for from as while is are his her its their that there"
-    ).split()
+    "a an the and of in on at to with by for from as while is are his her its their that "
+    "there".split()
 )
 ENDINGS = ("ing", "ed", "es", "s")
 
@@ -37,12 +38,8 @@ class Weights(dict[str, float]):
 
     def __init__(self, documents: Iterable[Sequence[str]]):
         """documents: groups of texts, such as the captions of each training image."""
-        counts: dict[str, int] = {}
-        number = 0
-        for texts in documents:
-            number += 1
-            for stem in set().union(*map(stems, texts)):
-                counts[stem] = counts.get(stem, 0) + 1
+        stem_sets = [set().union(*map(stems, texts)) for texts in documents]
+        number, counts = len(stem_sets), Counter(itertools.chain(*stem_sets))
         self.unknown = float(np.log(number + 1) + 1)
         super().__init__((s, float(np.log((number + 1) / (d + 1)) + 1)) for s, d in counts.items())
 
@@ -56,7 +53,7 @@ def overlap_score(
     """0 to 2: share of the hypothesis said by all premises together, plus the best one's Jaccard.
 
     Both count stems, each by its weight (`Weights` of the training captions; 1 each without). A
-    hypothesis without content words scores 0. Source: our own anchor, no figure of the paper.
+    hypothesis without content words scores 0. Source: our own baseline, no figure of the paper.
     """
     share, best = overlap_parts(premise, hypothesis, weights)
     return share + best
@@ -72,8 +69,8 @@ def overlap_parts(
             return len(some)
         return fsum(map(weights.__getitem__, some))  # the same in whatever order a set comes
 
-    wanted, said = stems(hypothesis), [stems(text) for text in premise]
-    if not wanted or not said:
+    claimed, premises = stems(hypothesis), [stems(text) for text in premise]
+    if not claimed or not premises:
         return 0.0, 0.0
-    share = weight(wanted & frozenset().union(*said)) / weight(wanted)
-    return share, max(weight(wanted & one) / weight(wanted | one) for one in said)
+    share = weight(claimed & frozenset().union(*premises)) / weight(claimed)
+    return share, max(weight(claimed & words) / weight(claimed | words) for words in premises)

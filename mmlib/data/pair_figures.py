@@ -9,13 +9,13 @@ import pandas as pd
 from mmlib.core.related import RelatedPairs
 
 
-def positives(parts: Mapping[str, RelatedPairs]) -> pd.DataFrame:
-    """How many pairs of each part (rows) have each relation (columns), and `pairs`."""
-    frame = pd.DataFrame(
-        {name: pairs.labels.sum(0) for name, pairs in parts.items()},
-        index=next(iter(parts.values())).relations,
-    ).T
-    return frame.assign(pairs=[len(pairs) for pairs in parts.values()])
+def positives(splits: Mapping[str, RelatedPairs]) -> pd.DataFrame:
+    """How many pairs of each split (rows) have each relation (columns), and `pairs`."""
+    rows = [
+        dict(zip(pairs.relations, pairs.labels.sum(0), strict=True)) | {"pairs": len(pairs)}
+        for pairs in splits.values()
+    ]
+    return pd.DataFrame(rows, index=list(splits))
 
 
 def rates(counts: pd.DataFrame) -> pd.DataFrame:
@@ -44,6 +44,8 @@ def word_figures(texts: Sequence[str]) -> dict[str, float]:
         "mean length": float(lengths.mean()),
         "deviation of lengths": float(lengths.std()),
         "longest": int(lengths.max()),
+        "texts over 20 tokens": int((lengths > 20).sum()),
+        "texts over 40 tokens": int((lengths > 40).sum()),
     }
 
 
@@ -51,9 +53,9 @@ def unknown_words(train: Sequence[str], test: Sequence[str]) -> dict[str, int]:
     """Test tokens that no training text has: how many, of how many, in how many texts."""
     from mmlib.features.text import spaced_tokens
 
-    known = {token for text in train for token in spaced_tokens(text)}
+    vocabulary = {token for text in train for token in spaced_tokens(text)}
     tokens = [spaced_tokens(text) for text in test]
-    unknown = [sum(token not in known for token in text) for text in tokens]
+    unknown = [sum(token not in vocabulary for token in text) for text in tokens]
     return {
         "test tokens": sum(map(len, tokens)),
         "unknown test tokens": sum(unknown),

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError, Problem
 from mmlib.core.related import RelatedPairs
+from mmlib.data.tables import error_at
 from mmlib.features.store import UNREADABLE, open_rgb
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
@@ -20,7 +20,7 @@ Pairs = TypeVar("Pairs", bound=RelatedPairs)
 
 @dataclass(frozen=True)
 class Missing:
-    """The images that a data set has lost here, and what that costs.
+    """The images that are missing or unreadable, and the pairs left out with them.
 
     absent: names of images without a file. unreadable: name and reason of those that cannot be
     decoded. images, pairs: how many there were. pairs_lost: pairs left out with their images.
@@ -41,13 +41,13 @@ class Missing:
 
 
 def picture_files(folders: Iterable[Path]) -> dict[str, Path]:
-    """Pictures below some folders by file name; the first of a name counts."""
-    found: dict[str, Path] = {}
+    """The pictures below those folders that exist, by file name; the first of a name counts."""
+    files: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if path.suffix.lower() in SUFFIXES:
-                found.setdefault(path.name, path)
-    return found
+                files.setdefault(path.name, path)
+    return files
 
 
 def with_pictures(
@@ -58,46 +58,43 @@ def with_pictures(
     files: image id -> file. The images are numbered anew, in their old order. Every file is decoded
     once. Raises DataError, naming `folder` and the mend, where not one picture is left.
     """
-    there = {name: files[name] for name in pairs.image_ids if name in files}
+    present = {name: files[name] for name in pairs.image_ids if name in files}
     broken = {
-        name: f"{files[name]}: cannot be decoded: {why}" for name, why in unreadable(there).items()
+        name: f"{files[name]}: cannot be decoded: {reason}"
+        for name, reason in unreadable(present).items()
     }
-    absent = tuple(name for name in pairs.image_ids if name not in there)
-    kept = [row for row, name in enumerate(pairs.image_ids) if name in there and name not in broken]
-    new_row = np.full(len(pairs.image_ids), -1)
-    new_row[kept] = np.arange(len(kept))
-    rows = np.flatnonzero(new_row[pairs.image_of] >= 0)
+    absent = tuple(name for name in pairs.image_ids if name not in present)
+    usable = [name for name in present if name not in broken]
+    new_row = {name: row for row, name in enumerate(usable)}
+    row_of = np.array([new_row.get(name, -1) for name in pairs.image_ids])
+    rows = np.flatnonzero(row_of[pairs.image_of] >= 0)
     missing = Missing(
         absent, tuple(broken.items()), len(pairs.image_ids), len(pairs), len(pairs) - len(rows)
     )
-    if not kept:
-        raise DataError(Problem(folder, None, str(missing), mend))
-    paths = [files[pairs.image_ids[row]] for row in kept]
+    if not usable:
+        raise error_at(folder, None, str(missing), mend)
 
     def open_image(row: int) -> Image.Image:
-        return open_rgb(paths[row])
+        return open_rgb(files[usable[row]])
 
-    left = pairs.take(rows)
     complete = replace(
-        left,
-        image_of=new_row[left.image_of],
-        image_ids=tuple(pairs.image_ids[row] for row in kept),
+        pairs.take(rows),
+        image_of=row_of[pairs.image_of[rows]],
+        image_ids=tuple(usable),
         open_image=open_image,
     )
-    return complete, missing  # type: ignore[return-value]  # take keeps the kind
+    return complete, missing  # type: ignore[return-value]  # take returns the same class
 
 
 def unreadable(files: Mapping[str, Path]) -> dict[str, str]:
     """Names of the pictures that cannot be decoded completely, and why."""
     with ThreadPoolExecutor() as pool:
-        reasons = tqdm(
-            pool.map(_why, files.values()), total=len(files), unit="image", desc="decode",
-            disable=None,
-        )  # fmt: skip
-        return {name: why for name, why in zip(files, reasons, strict=True) if why}
+        reasons = pool.map(_decoding_error, files.values())
+        bar = tqdm(reasons, total=len(files), unit="image", desc="decode", disable=None)
+        return {name: reason for name, reason in zip(files, bar, strict=True) if reason}
 
 
-def _why(path: Path) -> str | None:
+def _decoding_error(path: Path) -> str | None:
     try:
         with Image.open(path) as picture:
             picture.draft("RGB", (1, 1))  # a small version of a JPEG: all of the data, less work

@@ -18,7 +18,7 @@ In each of them photographs may lie in `images/` or `Images/`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError, Problem
+from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
+from mmlib.data.tables import check_choice, error_at
 from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
 from mmlib.features.store import ids_file, open_array, open_features, open_rgb
 
@@ -60,12 +61,14 @@ def find(*names: str) -> Path:
     Looked for as `NAME`, `region_features/NAME` and `region_features/NAME_precomp`.
     """
     for name in names:
-        for place in (name, f"region_features/{name}", f"region_features/{name}_precomp"):
-            if (data_dir() / place).is_dir():
-                return data_dir() / place
-    last = data_dir() / f"region_features/{names[0]}_precomp"
-    where = f"put it into {last}: `mmlib data get region_features` says how"
-    raise DataError(f"no folder of region features named {' or '.join(names)} ({where})")
+        for folder in (name, f"region_features/{name}", f"region_features/{name}_precomp"):
+            if (data_dir() / folder).is_dir():
+                return data_dir() / folder
+    raise DataError(
+        f"no folder of region features named {' or '.join(names)} (put it into "
+        f"{data_dir() / 'region_features' / names[0]}_precomp: "
+        "`mmlib data get region_features` says how)"
+    )
 
 
 def load(folder: Path, split: str) -> Precomputed:
@@ -83,20 +86,22 @@ def load(folder: Path, split: str) -> Precomputed:
 
     Raises DataError that names the file, the row and the mend.
     """
-    written, split = _file_split(split), "val" if split == "dev" else split
+    written, split = _written(split), "val" if split == "dev" else split
     if not (folder / f"{written}_caps.txt").is_file():
         return _karpathy(_split_file(folder, written), split)
     texts = _Texts(folder, written)
     array = open_array(texts.ims) if texts.scan else _packed_files(texts)
-    each, step = texts.divide(array)
-    ids, files = texts.image_ids(each)
-    starts = range(0, len(texts.captions), each)
+    captions_each, step = texts.divide(array)
+    ids, files = texts.image_ids(captions_each)
+    starts = range(0, len(texts.captions), captions_each)
     return Precomputed(
         CaptionedImages(
             name=folder.name,
             split=split,
             ids=ids,
-            captions=tuple(tuple(texts.captions[start : start + each]) for start in starts),
+            captions=tuple(
+                tuple(texts.captions[start : start + captions_each]) for start in starts
+            ),
             features=_regions(array)[::step],
             open_image=_opener(texts.folder, files),
         ),
@@ -110,47 +115,45 @@ def inspect(folder: Path, split: str) -> str:
     Raises DataError for the first thing that is wrong: `load` would refuse it, a value is not
     finite, the rows of one image differ, a scene graph cannot be read.
     """
-    texts = _Texts(folder, _file_split(split))
+    texts = _Texts(folder, _written(split))
     array = open_array(texts.ims) if texts.scan else _FileRows(texts)
-    each, step = texts.divide(array)
-    ids, _ = texts.image_ids(each)
+    captions_each, step = texts.divide(array)
+    ids, _ = texts.image_ids(captions_each)
     bar = tqdm(range(0, len(array), 50), desc=f"{folder.name} {split}", unit="block", disable=None)
     for start in bar:  # 50: a multiple of any step
         block = np.asarray(array[start : start + 50])
         broken = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
         if broken.size:
-            what = f"row {start + broken[0]} is not finite"
-            raise DataError(Problem(texts.ims, None, what, AGAIN))
+            raise error_at(texts.ims, None, f"row {start + broken[0]} is not finite", AGAIN)
         same = (block == np.repeat(block[::step], step, axis=0)).reshape(len(block), -1).all(axis=1)
         if not same.all():
-            what = f"row {start + np.argmin(same)} differs from the first row of its image"
-            raise DataError(Problem(texts.ims, None, what, AGAIN))
-    if texts.graphs is not None:
-        _inspect_graphs(texts)
+            problem = f"row {start + np.argmin(same)} differs from the first row of its image"
+            raise error_at(texts.ims, None, problem, AGAIN)
     shape = " x ".join(map(str, array.shape[1:]))
-    graphs = ""
-    if texts.graphs is not None:
-        graphs = f", scene graphs ({texts.reworded} captions differ from {texts.caps_file.name})"
-    counts = f"{len(ids)} images, {len(texts.captions)} captions, {shape}{graphs}"
-    return f"{folder.name} {split} {counts}"
+    return (
+        f"{folder.name} {split} {len(ids)} images, {len(texts.captions)} captions, {shape}"
+        f"{_inspect_graphs(texts)}"
+    )
 
 
-def _file_split(split: str) -> str:
-    """The split as the files write it."""
-    if split not in FILE_SPLITS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(FILE_SPLITS)})")
+def _written(split: str) -> str:
+    """The split as the names of files have it."""
+    check_choice("split", split, FILE_SPLITS)
     return FILE_SPLITS[split]
 
 
-def _inspect_graphs(texts: "_Texts") -> None:
+def _inspect_graphs(texts: "_Texts") -> str:
+    """Read every scene graph; returns what was counted, "" where there are none."""
     from mmlib.scenegraph.graph import from_authors
 
-    for number, graph in (texts.graphs or {}).items():
+    if texts.graphs is None:
+        return ""
+    for number, graph in texts.graphs.items():
         try:
             from_authors(graph)
         except ValueError as error:
-            what = f'graph "{number}": {error}'
-            raise DataError(Problem(texts.graph_file, None, what, AGAIN)) from error
+            raise error_at(texts.graph_file, None, f'graph "{number}": {error}', AGAIN) from error
+    return f", scene graphs ({texts.reworded} captions differ from {texts.caps_file.name})"
 
 
 # SCAN's layout and CORA's ------------------------------------------------------------------------
@@ -165,8 +168,8 @@ class _Texts:
         self.files = folder / "region_feats" / name
         self.scan = self.ims.is_file()
         if not self.scan and not self.files.is_dir():
-            what = f"is missing, and so is region_feats/{name}/"
-            raise DataError(Problem(self.ims, None, what, "get the features of this split too"))
+            problem = f"is missing, and so is region_feats/{name}/"
+            raise error_at(self.ims, None, problem, "get the features of this split too")
         self.caps_file, self.ids_file = folder / f"{name}_caps.txt", folder / f"{name}_ids.txt"
         self.captions, self.ids = read_lines(self.caps_file), read_lines(self.ids_file)
         self.graph_file = folder / "scene_graph" / f"{name}.json"
@@ -177,24 +180,25 @@ class _Texts:
             self.reworded = sum(a != b for a, b in zip(lines, self.captions, strict=True))
 
     def divide(self, array: "np.ndarray | _FileRows") -> tuple[int, int]:
-        """Captions an image, and rows of `array` an image.
+        """How many captions an image has, and how many rows of `array`.
 
-        The rule of SCAN's loader: as many rows as captions, or a fifth. The same goes for the
-        identifiers, each on its own. With as many of both as captions, identifiers or features that
-        repeat tell whether five rows are one image; else every row is an image with one caption.
+        The rule of SCAN's loader: there are as many rows as captions, or a fifth, and the same
+        goes, independently, for the identifiers. Where both are as many as captions, five rows are
+        one image if identifiers or features repeat; else every row is an image with one caption.
         """
         captions = len(self.captions)
         counts = {self.ims: len(array), self.ids_file: len(self.ids)}
         for path, count in counts.items():
             if captions not in (count, CAPTIONS_EACH * count):
-                what = f"{count} rows for {captions} captions, which is neither as many nor a fifth"
-                raise DataError(Problem(path, None, what, "get the files of this split again"))
+                problem = f"{count} rows for {captions} captions, which is neither as many nor "
+                problem += "a fifth"
+                raise error_at(path, None, problem, "get the files of this split again")
         once = set(counts.values()) == {captions}
         if once and len(set(self.ids)) == captions and not self._repeat(array):
             return 1, 1
         if captions % CAPTIONS_EACH:
-            what = f"{captions} captions, which is not five an image"
-            raise DataError(Problem(self.caps_file, None, what, AGAIN))
+            problem = f"{captions} captions, which is not five an image"
+            raise error_at(self.caps_file, None, problem, AGAIN)
         return CAPTIONS_EACH, CAPTIONS_EACH * len(array) // captions
 
     def _repeat(self, array: "np.ndarray | _FileRows") -> bool:
@@ -206,25 +210,25 @@ class _Texts:
         same = np.array([(group == group[:1]).all() for group in groups])
         if same.any() and not same.all():
             odd = CAPTIONS_EACH * int(np.argmin(same))
-            what = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
-            raise DataError(Problem(self.ims, None, what, AGAIN))
+            problem = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
+            raise error_at(self.ims, None, problem, AGAIN)
         return bool(same.all())
 
-    def image_ids(self, each: int) -> tuple[tuple[str, ...], list[str] | None]:
-        """Ids of the images, `each` captions an image, and their files (None: not known)."""
-        step = len(self.ids) * each // len(self.captions)
+    def image_ids(self, captions_each: int) -> tuple[tuple[str, ...], list[str] | None]:
+        """Ids of the images and, where these are known, their files' names."""
+        step = len(self.ids) * captions_each // len(self.captions)
         if step > 1 and len(set(self.ids)) < len(self.ids):  # else numbers of captions
             for row, name in enumerate(self.ids):
                 if name != self.ids[row - row % step]:
-                    what = f"{name} stands among the five rows of {self.ids[row - row % step]}"
-                    raise DataError(Problem(self.ids_file, row + 1, what, AGAIN))
+                    problem = f"{name} stands among the five rows of {self.ids[row - row % step]}"
+                    raise error_at(self.ids_file, row + 1, problem, AGAIN)
         files = self._file_names()
         names = self.ids[::step] if files is None else [files[i] for i in self.ids[::step]]
         first: dict[str, int] = {}
         for row, name in enumerate(names):
             if first.setdefault(name, row) != row:
-                what = f"image {name} stands in line {first[name] * step + 1} too"
-                raise DataError(Problem(self.ids_file, row * step + 1, what, AGAIN))
+                problem = f"image {name} stands in line {first[name] * step + 1} too"
+                raise error_at(self.ids_file, row * step + 1, problem, AGAIN)
         return tuple(names), None if files is None else names
 
     def _file_names(self) -> dict[str, str] | None:
@@ -234,8 +238,8 @@ class _Texts:
                 mapping = _read_json(path)
                 for row, name in enumerate(self.ids, start=1):
                     if not isinstance(mapping.get(name), str):
-                        what = f"identifier {name} has no file name in {path.name}"
-                        raise DataError(Problem(self.ids_file, row, what, f"get {path} again"))
+                        problem = f"identifier {name} has no file name in {path.name}"
+                        raise error_at(self.ids_file, row, problem, f"get {path} again")
                 return mapping
         return None
 
@@ -243,26 +247,26 @@ class _Texts:
 def read_lines(path: Path) -> list[str]:
     """Stripped lines of a text file, none of them empty; raises DataError naming the line."""
     if not path.is_file():
-        raise DataError(Problem(path, None, "is missing", "get the files of this split again"))
-    found = []
+        raise error_at(path, None, "is missing", "get the files of this split again")
+    lines = []
     for row, raw in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
         try:
             line = raw.decode("utf-8-sig" if row == 1 else "utf-8").strip()
         except UnicodeDecodeError as error:
-            raise DataError(Problem(path, row, f"not UTF-8: {error}", AGAIN)) from error
+            raise error_at(path, row, f"not UTF-8: {error}", AGAIN) from error
         if not line:
-            raise DataError(Problem(path, row, "is empty", "restore the line"))
-        found.append(line)
-    return found
+            raise error_at(path, row, "is empty", "restore the line")
+        lines.append(line)
+    return lines
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(Problem(path, None, f"not JSON: {error}", AGAIN)) from error
+        raise error_at(path, None, f"not JSON: {error}", AGAIN) from error
     if not isinstance(content, dict):
-        raise DataError(Problem(path, None, "not a JSON object", AGAIN))
+        raise error_at(path, None, "not a JSON object", AGAIN)
     return content
 
 
@@ -273,16 +277,16 @@ def read_graphs(path: Path, captions: int) -> dict[int, Graph]:
     that is no graph.
     """
     entries = _read_json(path)
-    known = {str(number) for number in range(captions)}
-    for what, keys in (
-        ("has no caption", entries.keys() - known),
-        ("is missing", known - entries.keys()),
+    numbers = {str(number) for number in range(captions)}
+    for problem, keys in (
+        ("has no caption", entries.keys() - numbers),
+        ("is missing", numbers - entries.keys()),
         ("is no scene graph", {k for k, v in entries.items() if not _is_graph(v)}),
     ):
         if keys:
             first = min(keys, key=lambda key: (len(key), key))
-            what = f'graph "{first}" {what} (so {len(keys)} of {captions})'
-            raise DataError(Problem(path, None, what, AGAIN))
+            problem = f'graph "{first}" {problem} (so {len(keys)} of {captions})'
+            raise error_at(path, None, problem, AGAIN)
     return {number: entries[str(number)] for number in range(captions)}
 
 
@@ -296,7 +300,7 @@ def _is_graph(entry: object) -> bool:
 class _FileRows:
     """The many files of one split in CORA's layout, read as the rows of one array.
 
-    There are as many as captions, or a fifth: the first file beyond a fifth tells.
+    There are as many as captions, or a fifth; a file beyond a fifth decides which.
     """
 
     def __init__(self, texts: _Texts) -> None:
@@ -318,22 +322,21 @@ class _FileRows:
     def _read(self, row: int) -> np.ndarray:
         path = self.path(row)
         if not path.is_file():
-            what = f"is missing, row {row} of {self.rows}"
-            raise DataError(Problem(path, None, what, f"unpack part{row // PART} again"))
+            problem = f"is missing, row {row} of {self.rows}"
+            raise error_at(path, None, problem, f"unpack part{row // PART} again")
         array = open_array(path)
         if array.ndim != 2:
-            what = f"holds {array.shape}, not (regions, width)"
-            raise DataError(Problem(path, None, what, AGAIN))
+            raise error_at(path, None, f"holds {array.shape}, not (regions, width)", AGAIN)
         return np.array(array)
 
     def read(self, name: str, path: Path) -> np.ndarray:
         """One file, checked against the first."""
         values = self._read(int(path.stem))
         if values.shape != self.shape[1:]:
-            what = f"holds {values.shape}, but the first file {self.shape[1:]}"
-            raise DataError(Problem(path, None, what, AGAIN))
+            problem = f"holds {values.shape}, but the first file {self.shape[1:]}"
+            raise error_at(path, None, problem, AGAIN)
         if not np.isfinite(values).all():
-            raise DataError(Problem(path, None, "is not finite", AGAIN))
+            raise error_at(path, None, "is not finite", AGAIN)
         return values
 
 
@@ -361,21 +364,15 @@ def _packed(
     settings = {**settings, **ids_settings(images)}
     if out.exists():
         store = finished(images, out, settings, batch)
-        _not_older(out, [*dict.fromkeys(path for _, path in images), *beside])
+        for path in [*dict.fromkeys(path for _, path in images), *beside]:
+            if path.stat().st_mtime_ns > out.stat().st_mtime_ns:
+                problem = f"is older than {path}, from which it was packed"
+                raise error_at(out, None, problem, "delete it, and it is packed again")
         return store.array
     outputs = {"features": Output(out, shape, dtype)}
     return fill(
         images, outputs, settings, read, lambda rows: {"features": np.stack(rows)}, batch=batch
     ).array
-
-
-def _not_older(packed: Path, sources: Iterable[Path]) -> None:
-    """Raises DataError where a file was written after the copy that was packed from it."""
-    made = packed.stat().st_mtime_ns
-    for path in sources:
-        if path.stat().st_mtime_ns > made:
-            what = f"is older than {path}, from which it was packed"
-            raise DataError(Problem(packed, None, what, "delete it, and it is packed again"))
 
 
 def _regions(array: np.ndarray) -> np.ndarray:
@@ -388,26 +385,32 @@ def _regions(array: np.ndarray) -> np.ndarray:
 
 def _split_file(folder: Path, written: str) -> Path:
     """The `dataset_*.json` in a folder."""
-    found = sorted(folder.glob("dataset_*.json"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise DataError(f"{folder}: holds {len(found)} files dataset_*.json (leave one)")
-    raise DataError(
-        f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
-        "(data/README.md, region_features, shows the layouts)"
-    )
+    files = sorted(folder.glob("dataset_*.json"))
+    if not files:
+        raise DataError(
+            f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
+            "(data/README.md, region_features, shows the layouts)"
+        )
+    if files[1:]:
+        raise DataError(f"{folder}: holds {len(files)} files dataset_*.json (leave one)")
+    return files[0]
 
 
 def _karpathy(path: Path, split: str) -> Precomputed:
-    name, found = karpathy.read_split(path, split)
-    ids = tuple(image.name for image in found)
-    store = open_features(_only_features(path.parent / "features"))
+    name, images = karpathy.read_split(path, split)
+    ids = tuple(image.name for image in images)
+    files = sorted((path.parent / "features").glob("*_ims.npy"))
+    if len(files) != 1:
+        raise DataError(
+            f"{path.parent / 'features'}: {len(files)} files *_ims.npy "
+            "(make one with `mmlib data features`, or leave one)"
+        )
+    store = open_features(files[0])
     listings = (ids_file(store.path), store.path.with_name("ids.txt"))
     array = _packed(
-        [(each, store.path) for each in ids],
+        [(image_id, store.path) for image_id in ids],
         store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
-        lambda each, _: store.rows([each])[0],
+        lambda image_id, _: store.rows([image_id])[0],
         _regions(store.array).shape[1:],
         store.array.dtype,
         {"packed": store.path.name, "source": store.meta},
@@ -418,19 +421,11 @@ def _karpathy(path: Path, split: str) -> Precomputed:
             name=name,
             split=split,
             ids=ids,
-            captions=tuple(image.captions for image in found),
+            captions=tuple(image.captions for image in images),
             features=array,
             open_image=_opener(path.parent, ids),
         )
     )
-
-
-def _only_features(folder: Path) -> Path:
-    found = sorted(folder.glob("*_ims.npy"))
-    if len(found) != 1:
-        what = f"{len(found)} files *_ims.npy"
-        raise DataError(f"{folder}: {what} (make one with `mmlib data features`, or leave one)")
-    return found[0]
 
 
 # Photographs -------------------------------------------------------------------------------------
@@ -441,19 +436,12 @@ def _opener(folder: Path, files: Sequence[str] | None) -> Callable[[int], Image.
 
     def open_image(row: int) -> Image.Image:
         if files is None:
-            what = "is missing, so that the photographs' names are not known"
-            raise DataError(Problem(folder / "id_mapping.json", None, what, "get it too"))
-        for path in _places(folder, files[row]):
-            if path.is_file():
-                return open_rgb(path)
-        raise DataError(
-            Problem(folder / "images" / files[row], None, "no such image", "put it there")
-        )
+            problem = "is missing, so that the photographs' names are not known"
+            raise error_at(folder / "id_mapping.json", None, problem, "get it too")
+        for root in (folder / "images", folder / "Images"):
+            for subfolder in (".", "train2014", "val2014"):  # MS-COCO's own folders
+                if (root / subfolder / files[row]).is_file():
+                    return open_rgb(root / subfolder / files[row])
+        raise error_at(folder / "images" / files[row], None, "no such image", "put it there")
 
     return open_image
-
-
-def _places(folder: Path, name: str) -> Iterator[Path]:
-    for root in (folder / "images", folder / "Images"):
-        for part in (".", "train2014", "val2014"):  # MS-COCO's own folders
-            yield root / part / name

@@ -10,6 +10,7 @@ import yaml
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.data.download import download, unpack
+from mmlib.data.tables import check_choice
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class DataSet:
         return data_dir() / self.name
 
     def missing(self, folder: Path | None = None) -> list[str]:
-        """Patterns of the layout that find nothing in the folder."""
+        """Patterns of the layout that no file in the folder matches."""
         folder = folder or self.folder
         return [
             patterns
@@ -51,8 +52,7 @@ with Path(__file__).with_name("datasets.yaml").open(encoding="utf-8") as _file:
 
 def find(name: str) -> DataSet:
     """The data set of that name; raises DataError that lists the names."""
-    if name not in DATA_SETS:
-        raise DataError(f"no data set {name!r} (choose from {', '.join(DATA_SETS)})")
+    check_choice("data set", name, DATA_SETS)
     return DATA_SETS[name]
 
 
@@ -66,12 +66,7 @@ def get(item: DataSet) -> list[Path]:
         raise DataError(f"{item.name}: cannot be downloaded by a program. {item.how}")
     placed = []
     for remote in item.remotes:
-        target = item.folder / remote["path"]
-        archive = data_dir() / ".downloads" / Path(urlparse(remote["urls"][0]).path).name
-        sums: dict[str, Any] = {
-            "sha256": remote.get("sha256"),
-            "expected_bytes": remote.get("bytes"),
-        }
+        target, urls, sha256 = item.folder / remote["path"], remote["urls"], remote.get("sha256")
         if target.is_dir() and any(target.iterdir()):
             if target == item.folder and (lacking := item.missing()):
                 raise DataError(
@@ -80,9 +75,10 @@ def get(item: DataSet) -> list[Path]:
                 )
         elif not target.is_file():
             if remote.get("archive"):
-                unpack(download(remote["urls"], archive, **sums), target, remote.get("inner", ""))
+                archive = data_dir() / ".downloads" / Path(urlparse(urls[0]).path).name
+                unpack(download(urls, archive, sha256=sha256), target, remote.get("inner", ""))
                 archive.unlink()
             else:
-                download(remote["urls"], target, **sums)
+                download(urls, target, sha256=sha256)
         placed.append(target)
     return placed

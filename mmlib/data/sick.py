@@ -1,4 +1,4 @@
-"""SICK: sentence pairs with entailment in both directions, half of them born of Flickr8k captions.
+"""SICK: sentence pairs with entailment in both directions, half of them from Flickr8k captions.
 
 Marelli et al., LREC 2014; the file of twelve columns, which names the sentence that each was made
 from. Two uses: sentence pairs as text-text samples; and triples of an image, its captions and a
@@ -6,6 +6,7 @@ sentence, where the other sentence of the pair is still close to a caption of th
 SNLI-VE on Flickr8k).
 """
 
+import csv
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -13,12 +14,11 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core.entailment_pairs import Kind, Samples, joined
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
+from mmlib.core.errors import Problem
 from mmlib.core.records import normalised
 from mmlib.data import flickr8k
-from mmlib.data.judgments import image_rows, merged
-from mmlib.data.tables import SOMETHING, Row, sound_rows, table_rows
+from mmlib.data.judgments import image_rows, image_samples, merged
+from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
 NAME = "sick"
 SETS = {"TRAIN": 4439, "TRIAL": 495, "TEST": 4906}
@@ -45,11 +45,11 @@ def rows(path: Path) -> Iterator[Row]:
     """Line, fields and problems of each row of `SICK.txt`; a pair's number must be its own."""
     row_of: dict[str, int] = {}
     for row, values, problems in table_rows(
-        path, COLUMNS, GET, PATTERNS, delimiter="\t", quoted=False
+        path, COLUMNS, GET, PATTERNS, delimiter="\t", quoting=csv.QUOTE_NONE
     ):
         if values and (first := row_of.setdefault(values["pair_ID"], row)) != row:
-            what = f"pair {values['pair_ID']} stands in line {first} too"
-            problems.append(Problem(path, row, what, GET))
+            problem = f"pair {values['pair_ID']} stands in line {first} too"
+            problems.append(Problem(path, row, problem, GET))
         yield row, values, problems
 
 
@@ -59,7 +59,7 @@ def read(folder: Path | None = None) -> pd.DataFrame:
     folder: by default `sick` in the data folder. Raises DataError naming the file, the line and
     the mend at the first bad row.
     """
-    path = (data_dir() / NAME if folder is None else folder) / "SICK.txt"
+    path = dataset_folder(NAME, folder) / "SICK.txt"
     records = sound_rows(rows(path), Problem(path, None, "has no rows", GET))
     return pd.DataFrame(records, columns=list(COLUMNS))
 
@@ -72,14 +72,14 @@ def directed(pairs: pd.DataFrame) -> pd.DataFrame:
     Flickr8k or of its sister set).
     """
     sides = []
-    for one, two in DIRECTIONS:
+    for first, second in DIRECTIONS:
         columns: dict[str, pd.Series] = {"pair_ID": pairs["pair_ID"]}
         columns["SemEval_set"] = pairs["SemEval_set"]
-        for role, side in (("premise", one), ("hypothesis", two)):
+        for role, side in (("premise", first), ("hypothesis", second)):
             columns[role] = pairs[f"sentence_{side}"]
             flickr = pairs[f"sentence_{side}_dataset"] == "FLICKR"
             columns[f"{role}_original"] = pairs[f"sentence_{side}_original"].where(flickr, "")
-        columns["answer"] = pairs[f"entailment_{one}{two}"].str.split("_").str[1]
+        columns["answer"] = pairs[f"entailment_{first}{second}"].str.split("_").str[1]
         sides.append(pd.DataFrame(columns))
     return pd.concat(sides).sort_index(kind="stable").reset_index(drop=True)
 
@@ -89,7 +89,7 @@ class Origins:
 
     def __init__(self, folder: Path | None = None):
         """folder: Flickr8k's; by default `flickr8k` in the data folder. Raises DataError."""
-        folder = data_dir() / flickr8k.NAME if folder is None else folder
+        folder = dataset_folder(flickr8k.NAME, folder)
         self.captions = flickr8k.read_captions(folder)
         lists = {split: flickr8k.read_split(split, folder) for split in flickr8k.SPLITS}
         self.split = {name: split for split, names in lists.items() for name in names}
@@ -120,15 +120,20 @@ def text_text(
     TEST after a training on the triples leaves out train. group: the image or, without one, the
     sentence that the premise was made from. Raises DataError as `read`.
     """
-    if unknown := set(sets) - SETS.keys():
-        raise DataError(f"no set {unknown.pop()!r} (choose from {', '.join(SETS)})")
+    for name in sets:
+        check_choice("set", name, SETS)
     table = directed(read(folder))
     table = table[table["SemEval_set"].isin(list(sets))]
     if leave_out or origins:
         origins = origins or Origins()
-        table = table[~_touching(table, origins, leave_out)]
+        pairs = zip(table["premise_original"], table["hypothesis_original"], strict=True)
+        clean = [origins.splits(*pair).isdisjoint(leave_out) for pair in pairs]
+        table = table[np.array(clean, dtype=bool)]
     texts = zip(table["premise"], table["premise_original"], strict=True)
-    group = [_group(premise, original, origins) for premise, original in texts]
+    group = tuple(
+        next(iter(origins.images(original) if origins else ()), normalised(original or premise))
+        for premise, original in texts
+    )
     kind: Kind = "te"
     return Samples(
         premise=tuple(table["premise"]),
@@ -137,22 +142,8 @@ def text_text(
         label=(table["answer"] == "entails").to_numpy(np.int64),
         kind=(kind,) * len(table),
         source=tuple("SICK " + table["SemEval_set"]),
-        group=tuple(group),
+        group=group,
     )
-
-
-def _touching(table: pd.DataFrame, origins: Origins, splits: Collection[str]) -> np.ndarray:
-    """(rows,) bool: one of the two sentences comes from an image of these splits."""
-    pairs = zip(table["premise_original"], table["hypothesis_original"], strict=True)
-    return np.array([bool(origins.splits(*pair) & set(splits)) for pair in pairs], dtype=bool)
-
-
-def _group(premise: str, original: str, origins: Origins | None) -> str:
-    found = origins.images(original) if origins else ()
-    return found[0] if found else normalised(original or premise)
-
-
-# Triples -----------------------------------------------------------------------------------------
 
 
 def triples(folder: Path | None = None, origins: Origins | None = None) -> pd.DataFrame:
@@ -166,18 +157,19 @@ def triples(folder: Path | None = None, origins: Origins | None = None) -> pd.Da
     origins = origins or Origins()
     table = directed(read(folder))
     near = [_close(*pair) for pair in zip(table["premise"], table["premise_original"], strict=True)]
-    known = [bool(origins.images(original)) for original in table["premise_original"]]
-    table = table[np.array(near) & np.array(known)].reset_index(drop=True)
+    captioned = [bool(origins.images(original)) for original in table["premise_original"]]
+    table = table[np.array(near) & np.array(captioned)].reset_index(drop=True)
     image = [origins.images(original)[0] for original in table["premise_original"]]
     split = [origins.split.get(name, "") for name in image]
     pairs = zip(table["premise_original"], table["hypothesis_original"], split, strict=True)
-    clean = [origins.splits(one, two) <= {own} for one, two, own in pairs]
+    clean = [origins.splits(*originals) <= {its_split} for *originals, its_split in pairs]
     return table.assign(image=image, split=split, clean=clean)
 
 
 def _close(sentence: str, original: str) -> bool:
-    one, two = set(normalised(sentence).split()), set(normalised(original).split())
-    return len(one & two) >= CLOSE * len(one | two) and not (one - two) & NEGATIONS
+    words, before = set(normalised(sentence).split()), set(normalised(original).split())
+    jaccard_enough = len(words & before) >= CLOSE * len(words | before)
+    return jaccard_enough and not (words - before) & NEGATIONS
 
 
 def triple_samples(
@@ -189,34 +181,31 @@ def triple_samples(
     image (`Origins.captions`). row_of: image name -> row of the image table. Raises ValueError for
     an image without a row.
     """
-    images, n = tuple(table["image"]), len(table)
-    image, label = image_rows(images, row_of), (table["answer"] == "entails").to_numpy(np.int64)
-    hypothesis = tuple(table["hypothesis"])
-    source = tuple("SICK " + table["SemEval_set"])
-
-    def of(kind: Kind, premise: tuple[str, ...]) -> Samples:
-        return Samples(premise, hypothesis, image, label, (kind,) * n, source, images)
-
-    texts = tuple(merged(captions[name]) for name in images)
-    return joined([of("ve", ("",) * n), of("mme", texts)])
-
-
-# Report ------------------------------------------------------------------------------------------
+    images = tuple(table["image"])
+    return joined(
+        image_samples(
+            [merged(captions[name]) for name in images],
+            tuple(table["hypothesis"]),
+            image_rows(images, row_of),
+            (table["answer"] == "entails").to_numpy(np.int64),
+            tuple("SICK " + table["SemEval_set"]),
+            images,
+        )
+    )
 
 
 def report(folder: Path, origins: Origins) -> dict[str, int]:
     """Counts of SICK's ties to Flickr8k."""
-    found = triples(folder, origins)
+    table = triples(folder, origins)
     originals = set(directed(read(folder))["premise_original"]) - {""}
-    known = {text for text in originals if origins.images(text)}
-    images = {name for text in known for name in origins.images(text)}
-    train = found["split"] == "train"
+    images = {name for text in originals for name in origins.images(text)}
+    train = table["split"] == "train"
     return {
         "originals from Flickr": len(originals),
-        "originals equal to a caption": len(known),
+        "originals equal to a caption": sum(bool(origins.images(text)) for text in originals),
         "images of originals in test": sum(origins.split.get(n) == "test" for n in images),
-        "triples": len(found),
-        **{f"triples in {s}": int((found["split"] == s).sum()) for s in flickr8k.SPLITS},
-        "clean triples in train": int((train & found["clean"]).sum()),
-        "train triples from TEST": int((train & (found["SemEval_set"] == "TEST")).sum()),
+        "triples": len(table),
+        **{f"triples in {s}": int((table["split"] == s).sum()) for s in flickr8k.SPLITS},
+        "clean triples in train": int((train & table["clean"]).sum()),
+        "train triples from TEST": int((train & (table["SemEval_set"] == "TEST")).sum()),
     }

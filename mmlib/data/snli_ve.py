@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.entailment_pairs import Kind, Samples, joined
-from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import data_dir
-from mmlib.data.judgments import image_rows, merged
-from mmlib.data.tables import Row, sound_rows
+from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.errors import Problem
+from mmlib.data.judgments import image_rows, image_samples, merged
+from mmlib.data.tables import Row, check_choice, dataset_folder, sound_rows
 
 NAME = "snli_ve"
 SPLITS = {"train": 529527, "dev": 17858, "test": 17901}
@@ -28,8 +27,7 @@ GET = "get the three files that the page of necla-ml/SNLI-VE links, into snli_ve
 
 def split_file(split: str, folder: Path) -> Path:
     """The file of "train", "dev" or "test"; raises DataError for another name."""
-    if split not in SPLITS:
-        raise DataError(f"no split {split!r} (choose from {', '.join(SPLITS)})")
+    check_choice("split", split, SPLITS)
     return folder / f"snli_ve_{split}.jsonl"
 
 
@@ -75,9 +73,8 @@ def read(split: str, folder: Path | None = None) -> pd.DataFrame:
 
     folder: by default `snli_ve` in the data folder. Raises DataError at the first bad line.
     """
-    path = split_file(split, data_dir() / NAME if folder is None else folder)
-    records = sound_rows(rows(path), Problem(path, None, "has no lines", GET))
-    return pd.DataFrame(records)
+    path = split_file(split, dataset_folder(NAME, folder))
+    return pd.DataFrame(sound_rows(rows(path), Problem(path, None, "has no lines", GET)))
 
 
 def samples(
@@ -90,26 +87,25 @@ def samples(
     row_of: image name -> row of the image table. captions: image name -> its captions, merged to
     the premise. Neutral and contradiction are both 0. Raises ValueError for an image without a row.
     """
-    names, hypothesis = tuple(table["image"]), tuple(table["hypothesis"])
-    n, source = len(table), ("SNLI-VE",) * len(table)
-    image, label = image_rows(names, row_of), (table["label"] == "entailment").to_numpy(np.int64)
+    names = tuple(table["image"])
+    image_only, with_text = image_samples(
+        [merged(captions[name]) if captions else "" for name in names],
+        tuple(table["hypothesis"]),
+        image_rows(names, row_of),
+        (table["label"] == "entailment").to_numpy(np.int64),
+        ("SNLI-VE",) * len(table),
+        names,
+    )
+    return image_only if captions is None else joined([image_only, with_text])
 
-    def of(kind: Kind, premise: tuple[str, ...]) -> Samples:
-        return Samples(premise, hypothesis, image, label, (kind,) * n, source, names)
 
-    seen = of("ve", ("",) * n)
-    if captions is None:
-        return seen
-    return joined([seen, of("mme", tuple(merged(captions[name]) for name in names))])
-
-
-def shared_photos(one: Iterable[str], two: Iterable[str]) -> set[int]:
-    """Photographs named by both, by Flickr's number at the beginning of the file name.
+def shared_photos(names: Iterable[str], other_names: Iterable[str]) -> set[int]:
+    """Photographs in both lists, by Flickr's number at the beginning of the file name.
 
     Flickr30K's names are that number, Flickr8k's go on after it: the sets share photographs.
     Raises ValueError for a name without a number.
     """
-    return {_photo(name) for name in one} & {_photo(name) for name in two}
+    return {_photo(name) for name in names} & {_photo(name) for name in other_names}
 
 
 def _photo(name: str) -> int:

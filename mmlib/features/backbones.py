@@ -11,24 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pooch
 import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
+from mmlib.features.extraction import Extraction, Output, fill, finished
 from mmlib.features.store import FeatureStore, open_rgb
 
 # torchvision is imported where it is used: that takes seconds, which readers of features need not
 # wait for.
 
 Regions = Literal["grid", "global"]
-FloatType = Literal["float16", "float32"]
 
-
-# Networks ----------------------------------------------------------------------------------------
 
 # With the weights of the papers' time: torchvision's first ImageNet weights of each network.
 BACKBONES = ("densenet169", "resnet50")
@@ -154,9 +150,6 @@ def _current_key(key: str) -> str:
     return re.sub(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.", r"\1\2.", key)
 
 
-# Extraction --------------------------------------------------------------------------------------
-
-
 def feature_name(backbone: str, regions: Regions, weights: str | Path | None = None) -> str:
     """The file name without suffix that `mmlib data features` gives: `grid4x4_densenet169`."""
     kind = {"grid": "grid4x4", "global": "global"}[regions]
@@ -164,53 +157,47 @@ def feature_name(backbone: str, regions: Regions, weights: str | Path | None = N
 
 
 def extract(
-    images: Images,
-    out: Path,
-    *,
+    extraction: Extraction,
     backbone: str = "densenet169",
     regions: Regions = "grid",
-    weights: str | Path | None = None,
-    seed: int = 0,
-    batch: int = 32,
-    device: str = "cpu",
     labels: Path | None = None,
-    skip_bad: bool = False,
-    dtype: FloatType = "float16",
 ) -> FeatureStore:
-    """Write features of `images`, (id, file) pairs, to `out` (`.npy`) with ids and notes.
+    """Write features of images to a `.npy` file with ids and notes.
 
     `labels`, if given, gets the class probabilities, (images, 1000) float32, in the same form.
     The run may be killed at any time: called again with the same settings it goes on at the batch
-    where it stopped and ends with the same bytes. Image rows keep the order of `images`;
-    `skip_bad` leaves undecodable ones out and lists them in the notes (`out` with `.json`).
+    where it stopped and ends with the same bytes. Image rows keep their order.
 
-    Raises DataError: undecodable image, doubled id, features that `dtype` cannot hold, another
+    Raises DataError: undecodable image, doubled id, features that the type cannot hold, another
     run's unfinished or finished files with other settings.
     """
-    images = list(images)
+    out, images = extraction.out, extraction.images
     settings: dict[str, Any] = {
         "backbone": backbone,
-        "weights": weights_note(weights, seed, lambda: _default_weights(backbone)),
+        "weights": extraction.weights_note(lambda: _default_weights(backbone)),
         "regions": regions,
         "preprocessing": "resize 256x256 bilinear, centre crop 224, ImageNet mean and deviation",
         "labels": labels is not None,
-        **run_settings(images, batch, device, dtype),
+        **extraction.settings(),
     }
     if out.exists():
-        return finished(images, out, settings, batch)
-    network = load_backbone(backbone, weights, seed).to(device)
+        return finished(images, out, settings, extraction.batch)
+    network = load_backbone(backbone, extraction.weights, extraction.seed).to(extraction.device)
     shape = (16, network.width) if regions == "grid" else (network.width,)
-    outputs = {"features": Output(out, shape, np.dtype(dtype))}
+    outputs = {"features": Output(out, shape, np.dtype(extraction.dtype))}
     if labels is not None:
         notes = {"label_names": label_names(backbone)}
         outputs["labels"] = Output(labels, (network.head.out_features,), np.float32, notes)
 
     @torch.inference_mode()
     def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
-        features, scores = network(torch.stack(pictures).to(device), regions)
+        features, scores = network(torch.stack(pictures).to(extraction.device), regions)
         return {"features": features.cpu().numpy(), "labels": scores.cpu().numpy()}
 
-    return fill(images, outputs, settings, _picture, compute, batch=batch, skip_bad=skip_bad)
+    return fill(
+        images, outputs, settings, _picture, compute,
+        batch=extraction.batch, skip_bad=extraction.skip_bad,
+    )  # fmt: skip
 
 
 def _picture(name: str, path: Path) -> Tensor:
@@ -223,27 +210,3 @@ def open_picture(path: Path) -> Image.Image:
         return open_rgb(path)
     except DataError as error:
         raise DataError(f"{error}; --skip-bad leaves such images out") from error
-
-
-def weights_note(weights: str | Path | None, seed: int, default: Callable[[], Any]) -> str:
-    """Where the weights of a run come from, in words; `default` gives torchvision's own."""
-    if weights == "random":
-        return f"random, seed {seed}: NOT TRAINED, for tests only"
-    if weights is None:
-        return str(default())
-    digest = pooch.file_hash(weights) if Path(weights).is_file() else "missing"
-    return f"file {Path(weights).name}, SHA-256 {digest}"
-
-
-def run_settings(images: Images, batch: int, device: str, dtype: str) -> dict[str, Any]:
-    """What the bytes of any run depend on (and, faintly, the machine and its threads)."""
-    import torchvision
-
-    return {
-        "dtype": dtype,
-        "batch": batch,
-        "device": device,
-        "torch": torch.__version__,
-        "torchvision": torchvision.__version__,
-        **ids_settings(images),
-    }

@@ -7,7 +7,7 @@ goes the same way, but always shifts the position ids by N (tokens meet position
 were not trained with, and N positions are lost), freezes BERT's last layer and has no N = 0.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from tqdm.auto import tqdm
+from tqdm.auto import trange
 
 from mmlib.core.errors import DataError
 
@@ -52,7 +52,7 @@ class BertEncoder(nn.Module):
         prefix: N, read by "ptuning" only; N = 0 is "last". Drawn from torch's generator with the
             deviation of BERT's own start: the unit deviation of P-Tuning v2's code makes phrases
             start more alike.
-        tokenizer: needed by `embed_all` and `token_states_all` only.
+        tokenizer: needed by `token_states_all` only.
 
         Raises ValueError: an unknown tuning, a negative prefix, a tokenizer of another vocabulary.
         """
@@ -150,85 +150,40 @@ class BertEncoder(nn.Module):
             groups.append({"params": [self.prefix], "lr": base_rate})
         return groups
 
-    def embed_all(
-        self,
-        texts: Sequence[str],
-        batch: int = 64,
-        device: str | None = None,
-        progress: str | None = None,
-        max_tokens: int | None = None,
-    ) -> np.ndarray:
-        """Mean state of every text, (texts, width) float32, computed in evaluation mode.
-
-        batch: texts at a time. device: where to move the encoder first; None to leave it.
-        progress: what to call the progress bar; None for no bar. max_tokens: tokens kept, [CLS] and
-        [SEP] included; None for as many as BERT has positions.
-        """
-        pieces = self._pieces(texts, max_tokens)
-        vectors = np.zeros((len(pieces), self.width), dtype=np.float32)
-
-        def keep(rows: list[int], states: Tensor, mask: Tensor) -> None:
-            vectors[rows] = self.pool(states, mask).float().cpu().numpy()
-
-        self._run_all(pieces, batch, device, progress, keep)
-        return vectors
-
+    @torch.inference_mode()
     def token_states_all(
         self,
         texts: Sequence[str],
         max_tokens: int | None = None,
         batch: int = 64,
-        device: str | None = None,
         progress: str | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Token states of every text, (texts, longest, width) float16, and lengths (texts,) int64.
+        """Token states of every text, computed in evaluation mode, and how many each text has.
 
-        Zeros after a text's length; [CLS] and [SEP] are tokens. The rest as in `embed_all`.
+        Returns states (texts, longest, width) float16, zeros after a text's length, and lengths
+        (texts,) int64; [CLS] and [SEP] are tokens.
+        max_tokens: tokens of a text that are read; None for as many as BERT has positions.
+        batch: texts at a time, which are of like length. progress: a title for the progress bar;
+        None for no bar.
         """
-        pieces = self._pieces(texts, max_tokens)
-        lengths = np.array([len(row) for row in pieces], dtype=np.int64)
-        shape = (len(pieces), lengths.max(initial=0), self.width)
-        kept = np.zeros(shape, dtype=np.float16)
-
-        def keep(rows: list[int], states: Tensor, mask: Tensor) -> None:
-            states = torch.where(mask[..., None].bool(), states, 0.0)
-            kept[rows, : states.shape[1]] = states.half().cpu().numpy()
-
-        self._run_all(pieces, batch, device, progress, keep)
-        return kept, lengths
-
-    def _pieces(self, texts: Sequence[str], max_tokens: int | None) -> list[list[int]]:
         if self.tokenizer is None:
             raise ValueError("this encoder has no tokenizer: give BertEncoder one")
         positions = self.bert.config.max_position_embeddings
-        kept = positions if max_tokens is None else min(max_tokens, positions)
-        return _pieces(self.tokenizer, texts, kept)
-
-    @torch.inference_mode()
-    def _run_all(
-        self,
-        pieces: list[list[int]],
-        batch: int,
-        device: str | None,
-        progress: str | None,
-        keep: Callable[[list[int], Tensor, Tensor], None],
-    ) -> None:
-        """Call `keep(rows, states, mask)` on batches of texts of like length, the longest first."""
-        if device is not None:
-            self.to(device)
-        order = sorted(range(len(pieces)), key=lambda row: -len(pieces[row]))
+        pieces = _pieces(self.tokenizer, texts, min(max_tokens or positions, positions))
+        lengths = np.array([len(row) for row in pieces], dtype=np.int64)
+        states = np.zeros((len(pieces), lengths.max(initial=0), self.width), dtype=np.float16)
+        order = np.argsort(-lengths, kind="stable")
         was_training = self.training
         self.eval()
         try:
-            with tqdm(total=len(order), desc=progress, disable=progress is None) as bar:
-                for start in range(0, len(order), batch):
-                    rows = order[start : start + batch]
-                    ids, mask = _padded([pieces[row] for row in rows])
-                    ids, mask = ids.to(self.device), mask.to(self.device)
-                    keep(rows, self(ids, mask), mask)
-                    bar.update(len(rows))
+            for start in trange(0, len(order), batch, desc=progress, disable=progress is None):
+                rows = order[start : start + batch]
+                ids, mask = (table.to(self.device) for table in _padded([pieces[i] for i in rows]))
+                hidden = torch.where(mask[..., None].bool(), self(ids, mask), 0.0)
+                states[rows, : hidden.shape[1]] = hidden.half().cpu().numpy()
         finally:
             self.train(was_training)
+        return states, lengths
 
 
 def _new_prefix(model: "BertModel", prefix: int) -> nn.Parameter:
@@ -238,9 +193,6 @@ def _new_prefix(model: "BertModel", prefix: int) -> nn.Parameter:
     shape = (config.num_hidden_layers, 2, heads, prefix, config.hidden_size // heads)
     values = model.embeddings.word_embeddings.weight.new_empty(shape)
     return nn.Parameter(nn.init.normal_(values, std=config.initializer_range))
-
-
-# Tokens ------------------------------------------------------------------------------------------
 
 
 def _pieces(
@@ -255,13 +207,9 @@ def _pieces(
 
 def _padded(pieces: list[list[int]]) -> tuple[Tensor, Tensor]:
     """Ids padded with 0 and their mask, which alone says what is padding: (rows, L) int64 both."""
-    if not pieces:
-        return torch.zeros(0, 0, dtype=torch.int64), torch.zeros(0, 0, dtype=torch.int64)
     rows = [torch.tensor(row, dtype=torch.int64) for row in pieces]
-    return (
-        pad_sequence(rows, batch_first=True),
-        pad_sequence([torch.ones_like(row) for row in rows], batch_first=True),
-    )
+    masks = [torch.ones_like(row) for row in rows]
+    return pad_sequence(rows, batch_first=True), pad_sequence(masks, batch_first=True)
 
 
 # Reading -----------------------------------------------------------------------------------------
@@ -277,7 +225,7 @@ def _folder_of(name_or_path: str | Path) -> Path:
         raise DataError(f"{folder}: no such folder (name a folder with a BERT, or a hub model)")
     from huggingface_hub import snapshot_download
 
-    try:  # without a network this gives what the cache has
+    try:  # without a network this returns the cached files
         return Path(snapshot_download(name, allow_patterns=list(MODEL_FILES)))
     except (OSError, ValueError) as error:
         raise DataError(
@@ -299,7 +247,7 @@ def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
                 f"{folder}: a model of type {config.model_type!r}, not a BERT (name a BERT, "
                 "such as bert-base-uncased)"
             )
-        # The file as it stands: BertTokenizer takes lower case from elsewhere, or from a default.
+        # Not BertTokenizer, which takes lower-casing from elsewhere, or from a default.
         tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
         with _quiet():  # it warns of the heads that are in the file and not wanted here
             loaded: Any = BertModel.from_pretrained(

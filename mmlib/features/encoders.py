@@ -35,7 +35,7 @@ class Shape:
     dropout: float = 0.1
 
 
-def _config(settings: Shape, layers: int, vocabulary: int, positions: int, **more: Any) -> Any:
+def _config(settings: Shape, layers: int, vocabulary: int, positions: int, **options: Any) -> Any:
     from transformers import BertConfig
 
     return BertConfig(  # type: ignore[call-arg]
@@ -43,33 +43,33 @@ def _config(settings: Shape, layers: int, vocabulary: int, positions: int, **mor
         num_attention_heads=settings.heads, intermediate_size=4 * settings.width,
         max_position_embeddings=positions, hidden_dropout_prob=settings.dropout,
         attention_probs_dropout_prob=settings.dropout, pad_token_id=PAD,
-        **{"attn_implementation": "eager", **more},
+        **{"attn_implementation": "eager", **options},
     )  # fmt: skip
 
 
 def small_bert(
-    settings: Shape, layers: int, vocabulary: int, positions: int, seen: bool = False
+    settings: Shape, layers: int, vocabulary: int, positions: int, returns_attention: bool = False
 ) -> "BertModel":
     """A BERT of the settings' width with fresh weights and no pooler.
 
-    seen: whether it can be asked for its attention, which makes it slower.
+    returns_attention: whether it can return its attention weights, which makes it slower.
     """
     from transformers import BertModel
 
-    attention = "eager" if seen else "sdpa"
+    attention = "eager" if returns_attention else "sdpa"
     config = _config(settings, layers, vocabulary, positions, attn_implementation=attention)
     return BertModel(config, add_pooling_layer=False)
 
 
 def region_scale(features: np.ndarray) -> np.ndarray:
-    """(2, W): mean and deviation of each of the W over images and regions."""
+    """(2, W): mean and standard deviation of each dimension over (a sample of) all regions."""
     sample = np.asarray(features[:: max(1, len(features) // 3000)], dtype=np.float32)
     return np.stack([sample.mean(axis=(0, 1)), sample.std(axis=(0, 1)) + 1e-3])
 
 
-def standardised(parts: Sequence[np.ndarray], scale: np.ndarray) -> np.ndarray:
-    """Features (images, R, W) after one another, less the mean and by the deviation in `scale`."""
-    return np.concatenate([(np.asarray(p, dtype=np.float32) - scale[0]) / scale[1] for p in parts])
+def standardised(tables: Sequence[np.ndarray], scale: np.ndarray) -> np.ndarray:
+    """Tables of features (images, R, W), concatenated and standardised by `region_scale`."""
+    return np.concatenate([(np.asarray(t, dtype=np.float32) - scale[0]) / scale[1] for t in tables])
 
 
 class ImageEncoder(nn.Module):
@@ -79,7 +79,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.project = nn.Linear(region_width, settings.width)
         self.first = nn.Parameter(0.02 * torch.randn(settings.width))
-        self.layers = small_bert(settings, settings.image_layers, 1, regions + 1, seen=True)
+        self.layers = small_bert(settings, settings.image_layers, 1, regions + 1, True)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Regions (B, R, W) -> states (B, 1 + R, D), and [CLS]'s attention to regions (B, R).
@@ -87,9 +87,8 @@ class ImageEncoder(nn.Module):
         The attention is the last layer's, the mean over its heads, and adds up to less than 1, as
         [CLS] attends to itself too.
         """
-        regions = self.project(images)
-        first = self.first.expand(len(images), 1, -1)
-        out = self.layers(inputs_embeds=torch.cat([first, regions], dim=1), output_attentions=True)
+        inputs = [self.first.expand(len(images), 1, -1), self.project(images)]
+        out = self.layers(inputs_embeds=torch.cat(inputs, dim=1), output_attentions=True)
         return out.last_hidden_state, out.attentions[-1][:, :, 0, 1:].mean(dim=1)
 
 
@@ -108,8 +107,7 @@ class CrossEncoder(nn.Module):
     def forward(self, words: Tensor, mask: Tensor, image: Tensor) -> Tensor:
         """States of words (B, L, D), mask (B, L) bool, image states (B, 1 + R, D) -> (B, L, D).
 
-        transformers calls such a layer a decoder's; with a mask given, no word is hidden from
-        those before it.
+        transformers calls such a layer a decoder's, but with this mask each word attends to all.
         """
         hidden = torch.zeros(mask.shape, dtype=words.dtype, device=words.device).masked_fill(
             ~mask, torch.finfo(words.dtype).min
@@ -120,34 +118,35 @@ class CrossEncoder(nn.Module):
 
 
 def only_first(layer: nn.Module) -> None:
-    """Let a BERT layer make nothing but [CLS]'s state, (B, 1, D), where no other one is read.
+    """Let a BERT layer compute [CLS]'s state alone, (B, 1, D), where no other one is read.
 
-    Its self-attention still sees all tokens, so that state is the same; the rest, most of the
+    Its self-attention still attends to all tokens, so that state is the same; the rest, most of the
     layer's work, is done for one token.
     """
-    layer.attention.register_forward_hook(_first)  # type: ignore[union-attr, operator]
 
+    def first(attention: nn.Module, inputs: tuple, output: tuple) -> tuple:
+        return (output[0][:, :1], *output[1:])
 
-def _first(attention: nn.Module, inputs: tuple, output: tuple) -> tuple:
-    return (output[0][:, :1], *output[1:])
+    layer.attention.register_forward_hook(first)  # type: ignore[union-attr, operator]
 
 
 def mimetic(bert: "BertModel", gain: float = 1.0, marks: float = 0.5) -> None:
-    """Let tokens attend to their likes from the start, and see what these have that they have not.
+    """Initialise a BERT so that tokens attend to similar tokens from the start.
 
     Queries equal keys, and values times the output map are −1 (Trockman and Kolter, Mimetic
-    Initialization, ICML 2023): a layer takes from a token the mean of its likes. The marks of the
-    two texts (of deviation `marks`) are not lost beside words. From BERT's own start, small models
-    spend most of a short training on finding out that equal words have to do with each other.
+    Initialization, ICML 2023): a layer subtracts from a token the mean of those like it. The
+    embeddings of the two text types (of deviation `marks`) are not lost beside words. From BERT's
+    usual initialisation, small models spend most of a short training on learning that equal words
+    have to do with each other.
     """
     layers: Any = bert.encoder.layer
     with torch.no_grad():
         for layer in layers:
-            own = layer.attention.self
-            nn.init.orthogonal_(own.query.weight, gain)
-            own.key.weight.copy_(own.query.weight)
-            nn.init.eye_(own.value.weight)
-            layer.attention.output.dense.weight.copy_(-own.value.weight)
+            attention = layer.attention.self
+            nn.init.orthogonal_(attention.query.weight, gain)
+            attention.key.weight.copy_(attention.query.weight)
+            nn.init.eye_(attention.value.weight)
+            layer.attention.output.dense.weight.copy_(-attention.value.weight)
         bert.embeddings.token_type_embeddings.weight.normal_(0, marks)
 
 
@@ -167,28 +166,25 @@ class SingleStream(nn.Module):
         """Ids, mask and kinds (B, L) of packed texts, regions (B, R, W) -> [CLS]'s state (B, D)."""
         words = self.layers.embeddings.word_embeddings(ids)
         regions = self.project(images)
-        there = mask.new_ones(regions.shape[:2])
-        mask, kinds = (torch.cat([one, there], dim=1) for one in (mask, kinds))
+        ones = mask.new_ones(regions.shape[:2])
+        mask, kinds = (torch.cat([of_text, ones], dim=1) for of_text in (mask, kinds))
+        # Regions have the last positions, however long the texts are.
+        last = self.layers.config.max_position_embeddings
+        positions = [*range(words.shape[1]), *range(last - regions.shape[1], last)]
         out = self.layers(
             inputs_embeds=torch.cat([words, regions], dim=1),
             attention_mask=mask,
             token_type_ids=kinds,
-            position_ids=places(self.layers, words.shape[1], regions.shape[1]),
+            position_ids=torch.tensor([positions], device=words.device),
         )
         return out.last_hidden_state[:, 0]
 
 
-def places(bert: "BertModel", words: int, regions: int) -> Tensor:
-    """Positions (1, words + regions): regions take the last ones, however long the texts are."""
-    last = bert.config.max_position_embeddings
-    device = bert.embeddings.word_embeddings.weight.device
-    return torch.tensor([[*range(words), *range(last - regions, last)]], device=device)
-
-
 def in_batch_softmax(logits: Tensor, same: Tensor) -> Tensor:
-    """CLIP-like: cross-entropy both ways over a batch, entailed pairs off the diagonal left out.
+    """CLIP's loss: the mean of the cross-entropies over rows and over columns of a batch.
 
-    logits (B, B): image i with text j, scaled; same (B, B) bool: A. Mean of both directions.
+    logits (B, B): image i with text j, scaled. same (B, B) bool, A: further pairs that belong
+    together, which are left out of the negatives.
     """
     others = same & ~torch.eye(len(logits), dtype=torch.bool, device=logits.device)
     masked = logits.masked_fill(others, -torch.inf)
@@ -209,15 +205,15 @@ class Sizes:
 
 def with_cls(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Token ids (B, L) of `lengths` -> [CLS] and the ids (B, 1 + L), and their mask."""
-    first = ids.new_full((len(ids), 1), CLS)
-    place = torch.arange(ids.shape[1] + 1, device=ids.device)
-    return torch.cat([first, ids], dim=1), (place <= lengths[:, None].to(ids.device)).long()
+    position = torch.arange(ids.shape[1] + 1, device=ids.device)
+    mask = (position <= lengths[:, None].to(ids.device)).long()
+    return torch.cat([ids.new_full((len(ids), 1), CLS), ids], dim=1), mask
 
 
 class DualEncoder(nn.Module):
     """Two encoders and a dot product: symmetric in-batch softmax with a learnt scale (CLIP).
 
-    alone: make [CLS]'s states alone, (B, 1, D), as nothing here reads those of words and regions.
+    alone: compute [CLS]'s states alone, (B, 1, D), where nothing reads those of words and regions.
     """
 
     def __init__(self, sizes: Sizes, settings: Shape, alone: bool = False):
@@ -237,8 +233,8 @@ class DualEncoder(nn.Module):
 
     def text_states(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Ids (B, L), lengths (B,) -> states, as above, mask (B, 1 + L), unit vectors."""
-        both, mask = with_cls(ids, lengths)
-        states = self.words(input_ids=both, attention_mask=mask).last_hidden_state
+        tokens, mask = with_cls(ids, lengths)
+        states = self.words(input_ids=tokens, attention_mask=mask).last_hidden_state
         return states, mask, F.normalize(self.to_text(states[:, 0]), dim=1)
 
     def similarities(self, images: Tensor, texts: Tensor) -> Tensor:
@@ -255,8 +251,8 @@ class DualEncoder(nn.Module):
     def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Scores (images, texts) for ranking texts by image, and images by text: here one."""
         self.eval()
-        left = torch.cat([self.image_states(part)[1] for part in images.split(BLOCK)])
-        pairs = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
-        right = torch.cat([self.text_states(*part)[2] for part in pairs])
+        left = torch.cat([self.image_states(block)[1] for block in images.split(BLOCK)])
+        blocks = zip(ids.split(BLOCK), lengths.split(BLOCK), strict=True)
+        right = torch.cat([self.text_states(*block)[2] for block in blocks])
         scores = (left @ right.T).cpu().numpy()
         return scores, scores

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pooch
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
@@ -24,6 +25,52 @@ from mmlib.core.paths import write_atomic
 from mmlib.features.store import FeatureStore, ids_file, open_features
 
 Images = Sequence[tuple[str, Path]]  # (id, file)
+FloatType = Literal["float16", "float32"]
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What to extract: of which images, by which weights, into which file.
+
+    images: (id, file) pairs. out: the `.npy` file of the features.
+    weights: None for torchvision's own (its cache, else downloaded and checked), a `.safetensors`
+        or `.pth` file with the state dict of the torchvision model, or "random", drawn by `seed`.
+    batch, device: images at a time, and where they are computed.
+    skip_bad: leave out undecodable images and list them in the notes (`out` with `.json`).
+    dtype: of the features as stored.
+    """
+
+    images: Images
+    out: Path
+    weights: str | Path | None = None
+    seed: int = 0
+    batch: int = 32
+    device: str = "cpu"
+    skip_bad: bool = False
+    dtype: FloatType = "float16"
+
+    def weights_note(self, default: Callable[[], Any]) -> str:
+        """Where the weights come from, in words; `default` gives torchvision's own."""
+        if self.weights == "random":
+            return f"random, seed {self.seed}: NOT TRAINED, for tests only"
+        if self.weights is None:
+            return str(default())
+        path = Path(self.weights)
+        return f"file {path.name}, SHA-256 {pooch.file_hash(path) if path.is_file() else 'missing'}"
+
+    def settings(self) -> dict[str, Any]:
+        """What the bytes of any extraction depend on (and, faintly, on the machine's threads)."""
+        import torch
+        import torchvision
+
+        return {
+            "dtype": self.dtype,
+            "batch": self.batch,
+            "device": self.device,
+            "torch": torch.__version__,
+            "torchvision": torchvision.__version__,
+            **ids_settings(self.images),
+        }
 
 
 @dataclass(frozen=True)
@@ -94,9 +141,9 @@ def fill(
             chunk = images[start : start + batch]
             good, bad = _read_all(read, chunk, pool, skip_bad)
             if good:
-                found = compute(list(good.values()))
+                arrays = compute(list(good.values()))
                 for name in outputs:
-                    work.write(name, start, found[name], {i: chunk[i][1] for i in good})
+                    work.write(name, start, arrays[name], {i: chunk[i][1] for i in good})
             work.advance(chunk, bad)
             bar.update(len(chunk))
     _finish(work, images, outputs)

@@ -15,16 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.features.backbones import (
-    FloatType,
-    load_state,
-    open_picture,
-    pretrained,
-    read_weights,
-    run_settings,
-    weights_note,
-)
-from mmlib.features.extraction import Images, Output, fill, finished
+from mmlib.features.backbones import load_state, open_picture, pretrained, read_weights
+from mmlib.features.extraction import Extraction, Output, fill, finished
 from mmlib.features.store import FeatureStore
 
 # torchvision is imported where it is used, as in mmlib.features.backbones.
@@ -37,7 +29,7 @@ CLASS_BIAS = "roi_heads.box_predictor.cls_score.bias"
 
 
 class Detector(nn.Module):
-    """A torchvision Faster R-CNN that tells of its best regions, and of all of them the features.
+    """A torchvision Faster R-CNN that returns its best regions with their features.
 
     Every proposal of the network counts once, as the class that it most resembles, with its box
     moved as that class asks. Non-maximum suppression within the classes; the `count` best remain.
@@ -64,22 +56,16 @@ class Detector(nn.Module):
         logits, moves = net.roi_heads.box_predictor(self._features(maps, proposals, batch))
         moved = net.roi_heads.box_coder.decode(moves, proposals)
         lengths = [len(boxes) for boxes in proposals]
-        found = [
-            self._choose(*each)
-            for each in zip(
-                moved.split(lengths),
-                logits.softmax(dim=1).split(lengths),
-                batch.image_sizes,
-                strict=True,
-            )
-        ]
-        features = self._features(maps, [boxes for boxes, _ in found], batch)
-        boxes = [{"boxes": boxes} for boxes, _ in found]
-        placed = net.transform.postprocess(boxes, batch.image_sizes, sizes)
+        probabilities = logits.softmax(dim=1).split(lengths)
+        chosen = map(self._choose, moved.split(lengths), probabilities, batch.image_sizes)
+        boxes, scores = zip(*chosen, strict=True)
+        features = self._features(maps, list(boxes), batch)
+        of_network = [{"boxes": image_boxes} for image_boxes in boxes]
+        of_images = net.transform.postprocess(of_network, batch.image_sizes, sizes)
         return {
             "features": features.unflatten(0, (len(images), self.count)),
-            "boxes": torch.stack([one["boxes"] for one in placed]),
-            "scores": torch.stack([scores for _, scores in found]),
+            "boxes": torch.stack([image["boxes"] for image in of_images]),
+            "scores": torch.stack(scores),
         }
 
     def _features(self, maps: Mapping[str, Tensor], boxes: list[Tensor], batch: Any) -> Tensor:
@@ -100,9 +86,9 @@ class Detector(nn.Module):
         order = scores.argsort(descending=True, stable=True)
         suppressed = order[~torch.isin(order, best)]
         chosen = torch.cat([best, suppressed])[: self.count]
-        whole = boxes.new_tensor([0, 0, size[1], size[0]]).expand(self.count - len(chosen), 4)
-        boxes = torch.cat([boxes[chosen], whole])
-        return boxes, torch.cat([scores[chosen], scores.new_zeros(len(whole))])
+        picture = boxes.new_tensor([0, 0, size[1], size[0]]).expand(self.count - len(chosen), 4)
+        boxes = torch.cat([boxes[chosen], picture])
+        return boxes, torch.cat([scores[chosen], scores.new_zeros(len(picture))])
 
 
 def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 800) -> Detector:
@@ -152,53 +138,47 @@ def feature_name(weights: str | Path | None = None) -> str:
     return f"regions{COUNT}_{NAME}" + ("_random" if weights == "random" else "") + "_ims"
 
 
-def extract(
-    images: Images,
-    out: Path,
-    *,
-    weights: str | Path | None = None,
-    seed: int = 0,
-    side: int = 800,
-    batch: int = 4,
-    device: str = "cpu",
-    skip_bad: bool = False,
-    dtype: FloatType = "float32",
-) -> FeatureStore:
-    """Write the regions of `images`, (id, file) pairs, in SCAN's layout.
+def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
+    """Write the regions of images in SCAN's layout.
 
-    out: `NAME_ims.npy`, the features (images, 36, 1024). Beside it `NAME_boxes.npy` (images, 36, 4)
-        and `NAME_scores.npy` (images, 36), float32, see `Detector.forward`; `NAME_ids.txt`; notes.
-    batch: is part of the settings, since torchvision pads the images of a batch to one size, which
-        changes the features a little.
+    The file `NAME_ims.npy` gets the features (images, 36, 1024). Beside it `NAME_boxes.npy`
+    (images, 36, 4) and `NAME_scores.npy` (images, 36), float32, see `Detector.forward`;
+    `NAME_ids.txt`; notes. The size of a batch is part of the settings, since torchvision pads the
+    images of a batch to one size, which changes the features a little.
+    side: shorter side of the images that the detector sees, in pixels.
 
     Resumes, leaves out images and raises DataError as `mmlib.features.backbones.extract` does.
     """
-    images, name = list(images), out.stem.removesuffix("_ims")
+    out, images = extraction.out, extraction.images
+    name = out.stem.removesuffix("_ims")
     if out.name != f"{name}_ims.npy":
         raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
     settings = {
         "backbone": "fasterrcnn_resnet50_fpn",
-        "weights": weights_note(weights, seed, _default_weights),
+        "weights": extraction.weights_note(_default_weights),
         "regions": f"the {COUNT} best boxes; fc7 of the box head",
         "side": side,
-        **run_settings(images, batch, device, dtype),
+        **extraction.settings(),
     }
     if out.exists():
-        return finished(images, out, settings, batch)
-    detector = load_detector(weights, seed, side).to(device)
+        return finished(images, out, settings, extraction.batch)
+    detector = load_detector(extraction.weights, extraction.seed, side).to(extraction.device)
     boxes, scores = (out.with_name(f"{name}_{kind}.npy") for kind in ("boxes", "scores"))
     outputs = {
-        "features": Output(out, (COUNT, detector.width), np.dtype(dtype)),
+        "features": Output(out, (COUNT, detector.width), np.dtype(extraction.dtype)),
         "boxes": Output(boxes, (COUNT, 4), np.float32, {"values": "x1, y1, x2, y2 in pixels"}),
         "scores": Output(scores, (COUNT,), np.float32),
     }
 
     @torch.inference_mode()
     def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
-        found = detector([picture.to(device) for picture in pictures])
-        return {name: values.cpu().numpy() for name, values in found.items()}
+        tensors = detector([picture.to(extraction.device) for picture in pictures])
+        return {name: values.cpu().numpy() for name, values in tensors.items()}
 
-    return fill(images, outputs, settings, _picture, compute, batch=batch, skip_bad=skip_bad)
+    return fill(
+        images, outputs, settings, _picture, compute,
+        batch=extraction.batch, skip_bad=extraction.skip_bad,
+    )  # fmt: skip
 
 
 def _picture(name: str, path: Path) -> Tensor:
@@ -206,6 +186,8 @@ def _picture(name: str, path: Path) -> Tensor:
 
     picture = open_picture(path)
     if max(picture.size) > LONGEST * min(picture.size):
-        what = f"{picture.width} x {picture.height} pixels are too thin a strip for the detector"
-        raise DataError(f"{path}: {what} (--skip-bad leaves such images out)")
+        raise DataError(
+            f"{path}: {picture.width} x {picture.height} pixels are too thin a strip for the "
+            "detector (--skip-bad leaves such images out)"
+        )
     return to_tensor(picture)

@@ -99,12 +99,12 @@ def open_array(path: Path) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        what = f"not a readable .npy array: {error}"
-        raise DataError(Problem(path, None, what, "get it again")) from error
+        problem = f"not a readable .npy array: {error}"
+        raise DataError(Problem(path, None, problem, "get it again")) from error
     if array.ndim not in (2, 3) or array.dtype.kind != "f":
         shapes = "(images, width) or (images, regions, width)"
-        what = f"holds {array.dtype} {array.shape}, not floats of shape {shapes}"
-        raise DataError(Problem(path, None, what, ""))
+        problem = f"holds {array.dtype} {array.shape}, not floats of shape {shapes}"
+        raise DataError(Problem(path, None, problem, ""))
     return array
 
 
@@ -116,13 +116,15 @@ def ids_file(path: Path) -> Path:
 
 
 def _read_ids(path: Path, rows: int) -> dict[str, int]:
-    own = ids_file(path)
-    for listing in (own, path.with_name("ids.txt")):
+    by_name = ids_file(path)
+    for listing in (by_name, path.with_name("ids.txt")):
         if listing.is_file():
             return _ids_in_lines(listing, path, rows)
     mapping = path.parent / "id2row.json"
     if not mapping.is_file():
-        raise DataError(f"{path}: no ids beside it (put {own.name}, ids.txt or id2row.json there)")
+        raise DataError(
+            f"{path}: no ids beside it (put {by_name.name}, ids.txt or id2row.json there)"
+        )
     return _ids_in_mapping(mapping, path, rows)
 
 

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 PADDING, UNKNOWN = 0, 1
 
@@ -33,7 +35,7 @@ def tokenize(sentence: str) -> list[str]:
 @lru_cache(maxsize=500_000)  # sentences come back in many documents
 def _tokens(sentence: str) -> tuple[str, ...]:
     words = " ".join(_tokenizer().tokenize(sentence)).lower().split()
-    return tuple(map(sys.intern, words))  # millions of them, of which few are different
+    return tuple(map(sys.intern, words))  # few of the millions differ
 
 
 def spaced_tokens(text: str) -> list[str]:
@@ -52,7 +54,7 @@ def spaced_tokens(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by index. Index 0 is padding, 1 unknown; the rest stand by falling count, then name."""
+    """Words by index: 0 is padding, 1 unknown, then words by falling count and, in ties, name."""
 
     words: tuple[str, ...]
 
@@ -62,10 +64,8 @@ class Vocabulary:
         counts = Counter(word for sentence in sentences for word in sentence)
         for taken in ("<pad>", "<unk>"):
             counts.pop(taken, None)
-        kept = [
-            w for w, c in sorted(counts.items(), key=lambda wc: (-wc[1], wc[0])) if c >= min_count
-        ]
-        return cls(("<pad>", "<unk>", *kept))
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return cls(("<pad>", "<unk>", *(word for word, count in ranked if count >= min_count)))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -78,10 +78,9 @@ class Vocabulary:
         index = {word: i for i, word in enumerate(self.words)}
         rows = [[index.get(w, UNKNOWN) for w in s[:max_words]] or [UNKNOWN] for s in sentences]
         lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-        ids = torch.full((len(rows), int(lengths.max()) if rows else 0), PADDING, dtype=torch.int64)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = torch.tensor(row)
-        return ids, lengths
+        if not rows:
+            return torch.zeros(0, 0, dtype=torch.int64), lengths
+        return pad_sequence([torch.tensor(row) for row in rows], True, PADDING), lengths
 
 
 def train_word2vec(
@@ -116,8 +115,6 @@ def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarra
 
 def _stable_hash(text: str) -> int:
     """Python's own string hash changes from process to process, and gensim seeds words with it."""
-    import zlib
-
     return zlib.crc32(text.encode())
 
 
@@ -145,9 +142,8 @@ def embedding_matrix(
 def mean_word_vectors(
     sentences: Sequence[Sequence[str]], vectors: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """Mean word vector of each sentence (sentences, width); zero where no word is known."""
+    """Mean word vector of each sentence (sentences, width); zero where no word has a vector."""
     width = len(next(iter(vectors.values())))
-    known = [[vectors[w] for w in s if w in vectors] for s in sentences]
-    return np.array([np.mean(k, axis=0) if k else np.zeros(width) for k in known]).reshape(
-        -1, width
-    )
+    rows = [[vectors[word] for word in words if word in vectors] for words in sentences]
+    means = [np.mean(row, axis=0) if row else np.zeros(width) for row in rows]
+    return np.array(means).reshape(-1, width)

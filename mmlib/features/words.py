@@ -41,9 +41,9 @@ class Words:
 
     @classmethod
     def of(cls, texts: Iterable[str], min_count: int = 1) -> "Words":
-        """The words of some texts; those seen less than `min_count` times are unknown."""
-        found = Vocabulary.from_sentences(map(tokenize, texts), min_count)
-        return cls(found.words[NO_WORD + 1 :])
+        """The words of some texts that occur at least `min_count` times."""
+        vocabulary = Vocabulary.from_sentences(map(tokenize, texts), min_count)
+        return cls(vocabulary.words[NO_WORD + 1 :])
 
     def ids(self, text: str) -> list[int]:
         """The ids of a text's words."""
@@ -52,7 +52,7 @@ class Words:
         return [self._number.get(word, UNKNOWN) for word in tokenize(text)]
 
     def read(self, texts: Iterable[str]) -> None:
-        """Keep the ids of texts, so that machines without a tokenizer know them."""
+        """Store the ids of texts, so that machines without a tokenizer can look them up."""
         self._read |= {text: self.ids(text) for text in texts}
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Words:
 def padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of ids -> (rows, longest) int64 padded with 0, and their lengths (rows,)."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    table = np.zeros((len(rows), lengths.max(initial=0)), dtype=np.int64)
+    table = np.full((len(rows), lengths.max(initial=0)), PAD)
     for i, row in enumerate(rows):
         table[i, : len(row)] = row
     return table, lengths
@@ -108,17 +108,17 @@ class TokenStates:
             encoder = BertEncoder.from_pretrained(folder, "frozen")
             states, lengths = encoder.token_states_all(texts, most + 2, progress="token states")
             inner = [row[1 : n - 1] for row, n in zip(states, lengths, strict=True)]
-            made = {"states": np.concatenate(inner), "lengths": np.asarray(lengths) - 2}
-            write_atomic(path, lambda p: save_file(made, p))
-        found = load_file(path)
-        return cls(texts, found["states"], found["lengths"], merged)
+            tensors = {"states": np.concatenate(inner), "lengths": lengths - 2}
+            write_atomic(path, lambda p: save_file(tensors, p))
+        tensors = load_file(path)
+        return cls(texts, tensors["states"], tensors["lengths"], merged)
 
     def ids(self, text: str) -> list[int]:
         """Tokens of a text, or of the captions that it was merged from."""
-        parts = (text,) if text in self._span else self.merged.get(text, ())
-        if text and not parts:
+        texts = (text,) if text in self._span else self.merged.get(text, ())
+        if text and not texts:
             raise ValueError(f"no token states of {text!r}")
-        return [i for part in parts for i in self._span[part]]
+        return [i for one_text in texts for i in self._span[one_text]]
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.states)
@@ -126,27 +126,27 @@ class TokenStates:
     def units(self, text: str) -> np.ndarray:
         """States (tokens, W) of a text's tokens, each of length 1."""
         rows = np.array(self.ids(text), dtype=np.int64) - len(SPECIAL)
-        found = self.states[rows].astype(np.float32)
-        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
+        states = self.states[rows].astype(np.float32)
+        return states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-9)
 
     def sentences(self) -> dict[str, np.ndarray]:
         """Each text's mean state, of length 1: a sentence vector, as all-MiniLM-L6-v2 makes it."""
-        found = {}
+        vectors = {}
         for text, span in self._span.items():
             rows = slice(span.start - len(SPECIAL), span.stop - len(SPECIAL))
             mean = self.states[rows].astype(np.float32).mean(axis=0)
-            found[text] = mean / max(float(np.linalg.norm(mean)), 1e-9)
-        return found
+            vectors[text] = mean / max(float(np.linalg.norm(mean)), 1e-9)
+        return vectors
 
 
-def covered(said: np.ndarray, known: np.ndarray) -> tuple[float, float, float]:
+def covered(hypothesis: np.ndarray, premise: np.ndarray) -> tuple[float, float, float]:
     """How well tokens match, unit vectors (n, W) of a hypothesis and (m, W) of a premise.
 
-    With the premise as reference, BERTScore's precision (Zhang et al., ICLR 2020): the highest
-    cosine of each token of the hypothesis with one of the premise, its mean; the mean of the lowest
-    third; and recall, the same mean the other way round.
+    With the premise as reference, returns BERTScore's precision (Zhang et al., ICLR 2020), which is
+    the mean of each hypothesis token's highest cosine with a premise token; the mean over the
+    lowest third of these; and BERTScore's recall, the same mean over premise tokens.
     """
-    cosines = said @ known.T
+    cosines = hypothesis @ premise.T
     best = np.sort(cosines.max(axis=1))
     return best.mean(), best[: max(1, len(best) // 3)].mean(), cosines.max(axis=0).mean()
 
@@ -171,7 +171,7 @@ class FrozenStates(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Ids (B, L), the special tokens' first and then the table's rows -> (B, L, width)."""
         rows = (ids - len(SPECIAL)).clamp_min(0)
-        found = self.table[rows].to(self.project.weight.dtype)
-        found = (found - self.mean) / self.scale
+        states = self.table[rows].to(self.project.weight.dtype)
+        states = (states - self.mean) / self.scale
         special = self.special(ids.clamp_max(len(SPECIAL) - 1))
-        return torch.where((ids < len(SPECIAL))[..., None], special, self.project(found))
+        return torch.where((ids < len(SPECIAL))[..., None], special, self.project(states))

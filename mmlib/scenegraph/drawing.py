@@ -25,13 +25,13 @@ def draw(
 
     axes: where to draw; a figure as wide as the graph needs is made otherwise.
     weights: (node, node) -> a weight in [0, 1], such as attention, for edges in the direction
-        given: object -> its attribute, subject -> object. They set the edges' width and, in
-        percent, stand at them; an edge without a weight is thin.
-    title: the caption where None.
+        given: object -> its attribute, subject -> object. They set the edges' width and are
+        written beside them, in percent; an edge without a weight is thin.
+    title: by default the caption.
     """
     import matplotlib.pyplot as plt
 
-    weights = {} if weights is None else weights
+    weights = weights or {}
     words = {
         (i, node): _weighted(phrase(graph, node), weights.get((i, node)))
         for i in objects(graph)
@@ -72,7 +72,7 @@ def _weighted(label: str, weight: float | None) -> str:
 
 
 def _thickness(weight: float | None) -> float:
-    """Of a line, in points."""
+    """The width of an edge's line, in points."""
     return 1.0 if weight is None else 0.4 + 4 * weight
 
 
@@ -111,27 +111,15 @@ def _arc(
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path as Curve
 
-    shift = 0.8 if end > start else -0.8  # arrows that leave and reach a box stand apart
-    foot = 0.3
+    shift = 0.8 if end > start else -0.8  # separates arrows that leave and that reach a box
+    tail, head, foot = start + shift, end - shift, 0.3
     bend = (4 * height - foot) / 3  # the curve's middle is at `height`
-    points = [
-        (start + shift, foot),
-        (start + shift, bend),
-        (end - shift, bend),
-        (end - shift, foot),
-    ]
+    points = [(tail, foot), (tail, bend), (head, bend), (head, foot)]
     arrow = FancyArrowPatch(
-        path=Curve(points, [Curve.MOVETO] + [Curve.CURVE4] * 3),
-        arrowstyle="-|>",
-        mutation_scale=10 + thickness,
-        color=EDGE_COLOUR,
-        fill=False,
-        linewidth=thickness,
-        zorder=1,
-    )
+        path=Curve(points, [Curve.MOVETO] + [Curve.CURVE4] * 3), arrowstyle="-|>", fill=False,
+        mutation_scale=10 + thickness, color=EDGE_COLOUR, linewidth=thickness, zorder=1,
+    )  # fmt: skip
     axes.add_patch(arrow)
     white = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
-    middle = (start + end) / 2
-    axes.text(
-        middle, height, label, ha="center", va="center", fontsize=8, style="italic", bbox=white
-    )
+    centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "style": "italic"}
+    axes.text((start + end) / 2, height, label, bbox=white, **centred)

@@ -15,6 +15,7 @@ only where a caption is parsed: graphs from the authors' files need none.
 """
 
 import hashlib
+import itertools
 import json
 import re
 import zlib
@@ -53,7 +54,7 @@ FUNCTION_WORDS = frozenset(
 
 
 def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
-    """The graph of one entry of the authors' `scene_graph` JSON (spec 2.3).
+    """The graph of one entry of the authors' `scene_graph` JSON.
 
     Names and attributes are lower-cased; the first element of an attribute is not read; an empty
     relation label becomes "with"; an entry without entities gives one fallback node.
@@ -63,17 +64,17 @@ def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
     try:
         text, entities, relations = entry["caption"], entry["entities"], entry["relations"]
         graph = nx.MultiDiGraph(text=str(text), fallback=bool(entry.get("fallback", not entities)))
-        place: dict[Any, int] = {}
+        node_of: dict[Any, int] = {}
         for i, entity in enumerate(entities):
-            if place.setdefault(entity["id"], i) != i:
+            if node_of.setdefault(entity["id"], i) != i:
                 raise ValueError(f"two entities have the id {entity['id']!r}")
             _add_object(graph, i, entity["name"])
             for _, label, adverbs in entity["attributes"]:
                 add_attribute(graph, i, _text(label), _words(adverbs))
         for subject, object_, words, preposition in relations:
-            if subject not in place or object_ not in place:
+            if subject not in node_of or object_ not in node_of:
                 raise ValueError(f"a relation joins {subject!r} and {object_!r}: no such entities")
-            ends = place[subject], place[object_]
+            ends = node_of[subject], node_of[object_]
             add_relation(graph, *ends, _words(words), _text(preposition))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a scene graph as the authors write it: {error!r}") from error
@@ -106,9 +107,7 @@ def add_attribute(
     graph: nx.MultiDiGraph, i: int, label: str, adverbs: Sequence[str] = ()
 ) -> tuple[int, int]:
     """Give object i one more attribute; returns its node."""
-    k = 0
-    while (i, k) in graph:
-        k += 1
+    k = next(k for k in itertools.count() if (i, k) not in graph)
     graph.add_node((i, k), type="attribute", label=label, adverbs=tuple(adverbs))
     graph.add_edge(i, (i, k), type="attribute", label="has")
     return i, k
@@ -159,7 +158,7 @@ def relations(graph: nx.MultiDiGraph) -> list[tuple[int, int, dict[str, Any]]]:
 
 
 def phrase(graph: nx.MultiDiGraph, node: Any) -> str:
-    """The words of a node as the model reads them: an attribute's adverbs follow it (spec 2.3)."""
+    """The words of a node as the model reads them: an attribute's adverbs follow it."""
     data = graph.nodes[node]
     return " ".join((data["label"], *data.get("adverbs", ())))
 
@@ -170,21 +169,18 @@ def to_authors(graph: nx.MultiDiGraph) -> Entry:
     A fallback node is written as an entity, which their loader needs, and marked by a key of ours
     that it does not read.
     """
-    entities, count = [], 0
+    entities, numbers = [], itertools.count()  # attributes are numbered through the caption
     for i in objects(graph):
-        said = []
-        for node in attributes(graph, i):
-            data = graph.nodes[node]
-            said.append([count, data["label"], list(data["adverbs"])])
-            count += 1
-        entities.append({"id": i, "name": graph.nodes[i]["label"], "attributes": said})
-    joined = [[s, o, list(d["words"]), d["preposition"]] for s, o, d in relations(graph)]
-    entry = {"caption": graph.graph["text"], "entities": entities, "relations": joined}
+        data = [graph.nodes[node] for node in attributes(graph, i)]
+        listed = [[next(numbers), each["label"], list(each["adverbs"])] for each in data]
+        entities.append({"id": i, "name": graph.nodes[i]["label"], "attributes": listed})
+    edges = [[s, o, list(d["words"]), d["preposition"]] for s, o, d in relations(graph)]
+    entry = {"caption": graph.graph["text"], "entities": entities, "relations": edges}
     return entry | ({"fallback": True} if graph.graph["fallback"] else {})
 
 
 class Graphs(Sequence[nx.MultiDiGraph]):
-    """The graphs of many captions, each kept packed and made anew whenever it is asked for.
+    """The graphs of many captions, stored packed; each is unpacked whenever it is asked for.
 
     packed: captions and what `pack` made of their entries. As networkx graphs, half a million
     captions would take 4 GB; packed they take 0.2 GB, and 0.1 ms for each graph that is made.
@@ -203,8 +199,8 @@ class Graphs(Sequence[nx.MultiDiGraph]):
 
 def pack(entry: Entry) -> bytes:
     """An entry of the authors' JSON in few bytes, without its caption."""
-    kept = {key: value for key, value in entry.items() if key != "caption"}
-    return zlib.compress(json.dumps(kept, separators=(",", ":")).encode())
+    content = {key: value for key, value in entry.items() if key != "caption"}
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode())
 
 
 # --- Parsing ---------------------------------------------------------------------------------
@@ -234,16 +230,16 @@ def parse(texts: Sequence[str], cache: Path | None = None, workers: int = 1) -> 
     chunks = [distinct[i : i + CHUNK] for i in range(0, len(distinct), CHUNK)]
     packed: dict[str, bytes] = {}
     missing: list[tuple] = []
-    for chunk, kept in zip(chunks, _kept(chunks, cache), strict=True):
-        if (entries := _read(kept)) is None:
-            missing.append((chunk, kept))
+    for chunk, path in zip(chunks, _cache_files(chunks, cache), strict=True):
+        if (entries := _read(path)) is None:
+            missing.append((chunk, path))
         else:
             packed |= zip(chunk, map(pack, entries), strict=True)
-    left = sum(len(chunk) for chunk, *_ in missing)
+    left = sum(len(chunk) for chunk, _ in missing)
     with tqdm(total=left, desc="parse", leave=False, disable=left <= CHUNK) as bar:
-        for found in in_processes(_parse_chunk, missing, workers if len(missing) > 1 else 1):
-            packed.update(found)
-            bar.update(len(found))
+        for parsed in in_processes(_parse_chunk, missing, workers if len(missing) > 1 else 1):
+            packed.update(parsed)
+            bar.update(len(parsed))
     return Graphs((text, packed[text]) for text in texts)
 
 
@@ -259,8 +255,8 @@ def _check_text(i: int, text: str) -> None:
         raise ValueError(f"text {i} has {len(text)} characters: a caption has at most {LONGEST}")
 
 
-def _kept(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
-    """Where each chunk's graphs are kept: a file named by rules, pipeline and texts."""
+def _cache_files(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
+    """The file of each chunk's graphs, named by a hash of rules, pipeline and texts."""
     if cache is None:
         return [None] * len(chunks)
     version = pipeline_version(load_english())
@@ -268,86 +264,44 @@ def _kept(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
     return [cache / f"{hashlib.sha256(key).hexdigest()[:32]}.json.z" for key in keys]
 
 
-def _parse_chunk(texts: list[str], kept: Path | None) -> dict[str, bytes]:
-    """Each text's entry, packed; kept: the file that gets all of them."""
+def _parse_chunk(texts: list[str], cache_file: Path | None) -> dict[str, bytes]:
+    """Each text's entry, packed; `cache_file`, if any, gets all of them."""
     entries = [entry_of(doc) for doc in load_english().pipe(texts, batch_size=256)]
-    if kept is not None:
+    if cache_file is not None:
         data = zlib.compress(json.dumps(entries).encode())
-        write_atomic(kept, lambda path: path.write_bytes(data))
+        write_atomic(cache_file, lambda path: path.write_bytes(data))
     return dict(zip(texts, map(pack, entries), strict=True))
 
 
-def _read(kept: Path | None) -> list[Entry] | None:
-    """A chunk's entries from its file; None where that is not there or damaged."""
-    if kept is None or not kept.exists():
-        return None
+def _read(cache_file: Path | None) -> list[Entry] | None:
+    """A chunk's entries from its file; None where that is missing or damaged."""
     try:
-        return json.loads(zlib.decompress(kept.read_bytes()))
-    except (zlib.error, ValueError):
+        return json.loads(zlib.decompress(cache_file.read_bytes())) if cache_file else None
+    except (FileNotFoundError, zlib.error, ValueError):
         return None
 
 
 # --- Errors on purpose -------------------------------------------------------------------------
 
-ERRORS = ("tokens", "attribute", "edge")
 LOST = "[UNK]"  # what is left of an object whose only word is dropped
-
-
-def corrupt(
-    graph: nx.MultiDiGraph, kind: str, rate: float, rng: np.random.Generator
-) -> nx.MultiDiGraph:
-    """The graph, with probability `rate` with one parse error of a kind (paper, section 9).
-
-    kind: "tokens", a word of one node or relation is dropped; "attribute", one attribute moves to
-        another object; "edge", one relation moves to another pair of objects; "mixed", one of the
-        three that the graph has room for.
-    The paper does not say how many errors a caption gets; here it is one. A graph in which there
-    is nothing to move stays as it is. `graph.graph["error"]` of the result names what was done,
-    or is None. The given graph is not changed.
-
-    Raises ValueError for another kind or a rate outside [0, 1].
-    """
-    if kind not in (*ERRORS, "mixed") or not 0 <= rate <= 1:
-        raise ValueError(f"no parse error of kind {kind!r} at rate {rate}: see corrupt's docstring")
-    made = graph.copy()
-    made.graph["error"] = None
-    hit, draw = rng.random() < rate, rng.integers(2**31)  # as many draws for each graph
-    if not hit:
-        return made
-    several = len(objects(graph)) > 1
-    room = {
-        "tokens": True,
-        "attribute": several and any(attributes(graph, i) for i in objects(graph)),
-        "edge": several and bool(relations(graph)),
-    }
-    chosen = kind
-    if kind == "mixed":
-        possible = [name for name in ERRORS if room[name]]
-        chosen = possible[draw % len(possible)]
-    if not room[chosen]:
-        return made
-    {"tokens": _drop_token, "attribute": _move_attribute, "edge": _move_edge}[chosen](
-        made, np.random.default_rng(draw)
-    )
-    made.graph["error"] = chosen
-    return made
 
 
 def _drop_token(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
     """Drop one word of one label; what has no word left is "[UNK]" or "with"."""
-    places: list[tuple[dict[str, Any], str, int]] = []
+
+    def words_of(data: Mapping[str, Any], field: str) -> list[str]:
+        value = data.get(field, ())
+        return value.split() if isinstance(value, str) else list(value)
+
+    positions: list[tuple[dict[str, Any], str, int]] = []
     for data in [d for _, d in graph.nodes(data=True)] + [d for _, _, d in relations(graph)]:
-        for field in (
-            ("words", "preposition") if data["type"] == "relation" else ("label", "adverbs")
-        ):
-            value = data.get(field, ())
-            words = value.split() if isinstance(value, str) else value
-            places += [(data, field, k) for k in range(len(words))]
-    data, field, k = places[rng.integers(len(places))]
-    value = data[field]
-    words = value.split() if isinstance(value, str) else list(value)
+        relation = data["type"] == "relation"
+        for field in ("words", "preposition") if relation else ("label", "adverbs"):
+            positions += [(data, field, k) for k in range(len(words_of(data, field)))]
+    data, field, k = positions[rng.integers(len(positions))]
+    words = words_of(data, field)
     del words[k]
-    data[field] = " ".join(words) if isinstance(value, str) else tuple(words)
+    data[field] = " ".join(words) if isinstance(data[field], str) else tuple(words)
     if data["type"] == "relation":
         data["label"] = " ".join((*data["words"], data["preposition"])).strip()
         if not data["label"]:
@@ -366,9 +320,44 @@ def _move_attribute(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
 
 
 def _move_edge(graph: nx.MultiDiGraph, rng: np.random.Generator) -> None:
-    edges = list(graph.edges(keys=True, data=True))
-    edges = [edge for edge in edges if edge[3]["type"] == "relation"]
+    every = graph.edges(keys=True, data=True)
+    edges = [edge for edge in every if edge[3]["type"] == "relation"]
     s, o, key, data = edges[rng.integers(len(edges))]
     pairs = [(a, b) for a in objects(graph) for b in objects(graph) if a != b and (a, b) != (s, o)]
     graph.remove_edge(s, o, key)
     graph.add_edge(*pairs[rng.integers(len(pairs))], **data)
+
+
+ERRORS = {"tokens": _drop_token, "attribute": _move_attribute, "edge": _move_edge}
+
+
+def corrupt(
+    graph: nx.MultiDiGraph, kind: str, rate: float, rng: np.random.Generator
+) -> nx.MultiDiGraph:
+    """A copy of the graph with, at probability `rate`, one parse error (paper, section 9).
+
+    kind: "tokens", a word of one node or relation is dropped; "attribute", one attribute moves to
+        another object; "edge", one relation moves to another pair of objects; "mixed", one of the
+        three that the graph has room for.
+    The paper does not say how many errors a caption gets; here it is one. A graph in which there
+    is nothing to move stays as it is. `graph.graph["error"]` of the result names what was done,
+    or is None. The given graph is not changed.
+
+    Raises ValueError for another kind or a rate outside [0, 1].
+    """
+    if kind not in (*ERRORS, "mixed") or not 0 <= rate <= 1:
+        raise ValueError(f"no parse error of kind {kind!r} at rate {rate}: see corrupt's docstring")
+    copy = graph.copy()
+    copy.graph["error"] = None
+    hit, draw = rng.random() < rate, rng.integers(2**31)  # as many draws for each graph
+    several = len(objects(graph)) > 1
+    possible = {
+        "tokens": True,
+        "attribute": several and any(attributes(graph, i) for i in objects(graph)),
+        "edge": several and bool(relations(graph)),
+    }
+    choices = [name for name in ERRORS if possible[name] and kind in (name, "mixed")]
+    if hit and choices:
+        copy.graph["error"] = choices[draw % len(choices)]
+        ERRORS[copy.graph["error"]](copy, np.random.default_rng(draw))
+    return copy

@@ -10,9 +10,8 @@ from mmlib.core.paths import PACKAGE
 if TYPE_CHECKING:
     from spacy.language import Language
 
-ENGLISH = (
-    PACKAGE / "scenegraph" / "english"
-)  # trained by ci/train_parser.py; its meta.json has licence and scores
+# Trained by ci/train_parser.py; its meta.json has licence and scores.
+ENGLISH = PACKAGE / "scenegraph" / "english"
 
 
 @lru_cache

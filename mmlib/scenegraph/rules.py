@@ -7,6 +7,7 @@ has.
 The paper (CORA, Section 3.2) names four kinds of rules, but gives none; these are our own.
 """
 
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ NEVER_OBJECT = IN_LABEL | frozenset(
 
 
 def entry_of(doc: "Doc") -> dict[str, Any]:
-    """What a parsed caption says, as an entry of the authors' `scene_graph` JSON (spec 2.3).
+    """What a parsed caption says, as an entry of the authors' `scene_graph` JSON.
 
     doc: a text that a spaCy pipeline with a tagger and a parser has read.
 
@@ -109,18 +110,16 @@ class _Reader:
     def __init__(self, tree: Tree):
         self.tree = tree
         self.words, self.pos, self.head = tree.words, tree.pos, tree.head
-        self.role, self.kids = tree.role, tree.kids
+        self.role, self.kids, self.children = tree.role, tree.kids, tree.children
         self.labels: dict[int, str] = {}  # object -> its label
         self.same: dict[int, int] = {}  # noun that makes no node -> the noun whose object it names
-        self.said: set[int] = set()  # those of them that are said of it: "is a fireman"
+        self.predicates: set[int] = set()  # those of them that describe it: "is a fireman"
         self.attributes: dict[int, dict[str, tuple[str, list[str]]]] = {}
         self.relations: dict[tuple[int, int, str], tuple[list[str], str]] = {}
 
     def read(self) -> dict[str, Any]:
         self.find_objects()
-        for i in list(self.labels):
-            self.noun(i)
-        for i in list(self.same):
+        for i in [*self.labels, *self.same]:
             self.noun(i)
         for i in range(len(self.tree)):
             if self.is_clause(i):
@@ -128,17 +127,15 @@ class _Reader:
         return self.entry()
 
     def entry(self) -> dict[str, Any]:
-        place = {i: n for n, i in enumerate(self.labels)}
-        count = 0
+        number_of = {i: n for n, i in enumerate(self.labels)}
+        numbers = itertools.count()  # attributes are numbered through the caption
         entities = []
         for i, label in self.labels.items():
-            said = []
-            for text, adverbs in self.attributes.get(i, {}).values():
-                said.append([count, text, adverbs])
-                count += 1
-            entities.append({"id": place[i], "name": label, "attributes": said})
+            attributes = self.attributes.get(i, {}).values()
+            listed = [[next(numbers), text, adverbs] for text, adverbs in attributes]
+            entities.append({"id": number_of[i], "name": label, "attributes": listed})
         relations = [
-            [place[s], place[o], list(words), preposition]
+            [number_of[s], number_of[o], list(words), preposition]
             for (s, o, _), (words, preposition) in self.relations.items()
         ]
         return {"entities": entities, "relations": relations}
@@ -146,13 +143,12 @@ class _Reader:
     # --- Objects ---
 
     def find_objects(self) -> None:
-        found = [i for i in range(len(self.tree)) if self.is_object(i)]
-        self.labels = dict.fromkeys(found, "")
-        for i in found:
+        self.labels = {i: "" for i in range(len(self.tree)) if self.is_object(i)}
+        for i in list(self.labels):
             subject = self.subject_of_noun(i)
-            if subject >= 0 and self.whole(subject) != i:
+            if subject >= 0 and self.referent(subject) != i:
                 self.drop(i, subject)
-                self.said.add(i)
+                self.predicates.add(i)
         for i in list(self.labels):
             if i in self.labels:
                 self.labels[i] = self.phrase(i) + self.contents(i)
@@ -165,47 +161,42 @@ class _Reader:
             return role != "obl:unmarked" or self.pos[self.head[i]] not in ("ADJ", "ADV")
         if word in SOMEONE:
             return True
-        if role not in ARGUMENT or any(self.role[k] in ("cop", "nsubj") for k in self.kids[i]):
+        if role not in ARGUMENT or self.children(i, "cop", "nsubj"):
             return False
         if pos == "NUM":
             return role in ("nsubj", "nsubj:pass", "obj") or (role == "root" and len(self.tree) < 3)
         if pos == "ADJ":
-            marked = any(self.role[k] in ("det", "case") for k in self.kids[i])
-            return marked and role not in ("root", "conj")
+            return bool(self.children(i, "det", "case")) and role not in ("root", "conj")
         return False
 
     def subject_of_noun(self, i: int) -> int:
         """The man, if i is "fireman" of "the man is a fireman"; else -1."""
-        if not any(self.role[k] == "cop" for k in self.kids[i]) or self.preposition(i):
+        if not self.children(i, "cop") or self.preposition(i):
             return -1
         subjects = self.subjects(i)
         return subjects[0] if len(subjects) == 1 else -1
 
     def phrase(self, i: int) -> str:
         """A word with its compounds and what belongs to these, as written."""
-        parts = [i]
-        for k in self.kids[i]:
-            if self.role[k] in IN_LABEL:
-                parts += self.inside(k)
-        return " ".join(self.words[k] for k in sorted(parts))
+        return self.joined_words([i, *self.inside(*self.children(i, *IN_LABEL))])
 
-    def inside(self, i: int) -> list[int]:
-        """A compound's words: "high school" of "high school students"."""
-        parts = [i]
-        for j in parts:  # grows on the way
-            parts += [k for k in self.kids[j] if self.role[k] in INSIDE]
-        return parts
+    def inside(self, *compounds: int) -> list[int]:
+        """The words of compounds: "high school" of "high school students"."""
+        tokens = list(compounds)
+        for j in tokens:  # grows on the way
+            tokens += self.children(j, *INSIDE)
+        return tokens
+
+    def joined_words(self, tokens: Iterable[int]) -> str:
+        """Words of the caption as one text, in its order."""
+        return " ".join(self.words[k] for k in sorted(tokens))
 
     def contents(self, i: int) -> str:
         """ " of shoes" after "pair"; its noun is no object then, but another name of the pair."""
         text, last = "", i
         while last >= 0 and self.words[last] in QUANTITIES:
-            nouns = (
-                k
-                for k in self.kids[last]
-                if self.role[k] in OBLIQUE and k in self.labels and self.preposition(k) == "of"
-            )
-            last = next(nouns, -1)
+            nouns = [k for k in self.children(last, *OBLIQUE) if k in self.labels]
+            last = next((k for k in nouns if self.preposition(k) == "of"), -1)
             if last >= 0:
                 text += f" of {self.phrase(last)}{self.joined(last, i)}"
                 self.drop(last, i)
@@ -214,26 +205,27 @@ class _Reader:
     def joined(self, i: int, quantity: int) -> str:
         """ " and women" of "a group of men and women"; other conjuncts belong to the group."""
         text = ""
-        for other in [k for k in self.kids[i] if self.role[k] == "conj"]:
-            if other in self.labels and self.is_bare(other, quantity):
-                text += f" and {self.phrase(other)}"
-                self.drop(other, quantity)
+        for conjunct in self.children(i, "conj"):
+            if conjunct in self.labels and self.is_bare(conjunct, quantity):
+                text += f" and {self.phrase(conjunct)}"
+                self.drop(conjunct, quantity)
             else:
-                self.head[other] = quantity
-                self.kids[i].remove(other)
-                self.kids[quantity].append(other)
+                self.head[conjunct] = quantity
+                self.kids[i].remove(conjunct)
+                self.kids[quantity].append(conjunct)
         return text
 
     def is_bare(self, i: int, quantity: int) -> bool:
         """Whether i is "women" of "a group of men and women"."""
-        plain = not any(self.role[k] in ("det", "amod", "nummod") for k in self.kids[i])
+        plain = not self.children(i, "det", "amod", "nummod")
         return plain and self.words[quantity] in COLLECTIVES
 
-    def drop(self, i: int, whole: int) -> None:
+    def drop(self, i: int, noun: int) -> None:
+        """Make no node of noun i, which names the object of another noun."""
         del self.labels[i]
-        self.same[i] = whole
+        self.same[i] = noun
 
-    def whole(self, i: int) -> int:
+    def referent(self, i: int) -> int:
         """The noun whose object noun i names: itself, or "pair" for "shoes"."""
         while i in self.same:
             i = self.same[i]
@@ -243,8 +235,7 @@ class _Reader:
         """The preposition of a noun; a conjunct may have that of the first one."""
         if i in self.tree.prep:
             return self.tree.prep[i]
-        case = [k for k in self.kids[i] if self.role[k] == "case" and k < i]
-        if case:
+        if case := [k for k in self.children(i, "case") if k < i]:
             return " ".join(self.words[k] for k in case)
         if self.role[i] == "conj" and self.head[i] in self.labels:
             return self.preposition(self.head[i])
@@ -254,22 +245,27 @@ class _Reader:
 
     def objects(self, i: int) -> list[int]:
         """The objects that a noun or pronoun stands for, with its conjuncts."""
-        i = self.whole(i)
+        i = self.referent(i)
         if i in self.labels:
             return self.group(i)
         if self.pos[i] in ("PRON", "DET", "SCONJ") and self.words[i] in RELATIVE:
             for h in self.tree.above(i):
                 if self.role[h] in ("acl:relcl", "acl", "advcl:relcl") and self.head[h] >= 0:
                     return self.sharing(self.head[h], h)
-        for k in self.kids[i]:  # "some of the men"
-            if self.role[k] == "nmod" and k in self.labels and self.preposition(k) == "of":
+        for k in self.children(i, "nmod"):  # "some of the men"
+            if k in self.labels and self.preposition(k) == "of":
                 return self.group(k)
         return []
 
     def group(self, i: int) -> list[int]:
         """A noun and the nouns coordinated with it."""
-        rest = [k for k in self.kids[i] if self.role[k] == "conj" and not self.is_predicate(k)]
-        return self.unique(j for k in (i, *rest) if (j := self.whole(k)) in self.labels)
+        conjuncts = [k for k in self.children(i, "conj") if not self.is_predicate(k)]
+        nouns = map(self.referent, (i, *conjuncts))
+        return list(dict.fromkeys(noun for noun in nouns if noun in self.labels))
+
+    def objects_of(self, tokens: Iterable[int]) -> list[int]:
+        """The objects that several nouns and pronouns stand for, each once."""
+        return list(dict.fromkeys(j for k in tokens for j in self.objects(k)))
 
     def sharing(self, noun: int, modifier: int) -> list[int]:
         """The nouns that a clause after `noun` is about: perhaps all that are coordinated.
@@ -277,22 +273,22 @@ class _Reader:
         In "a man and a woman dancing" the parser may hang the verb on either of them.
         """
         noun = self.wearer(noun, modifier)
-        whole = self.whole(noun)
-        if whole not in self.labels:
+        object_ = self.referent(noun)
+        if object_ not in self.labels:
             return []
-        first = self.head[noun] if self.role[noun] == "conj" else noun
-        group = self.group(first) if first in self.labels else [whole]
-        if len(group) == 1 or modifier < group[-1] or whole not in (first, group[-1]):
-            return [whole]
+        first = self.tree.first_conjunct(noun)
+        group = self.group(first) if first in self.labels else [object_]
+        if len(group) == 1 or modifier < group[-1] or object_ not in (first, group[-1]):
+            return [object_]
         if not self.is_plain_list(group) or self.is_of_one(modifier):
             return [group[-1]]
-        shared = whole == first or self.role[modifier] not in OBLIQUE or self.is_plain(whole)
-        return group if shared else [whole]
+        shared = object_ == first or self.role[modifier] not in OBLIQUE or self.is_plain(object_)
+        return group if shared else [object_]
 
     def is_of_one(self, modifier: int) -> bool:
         """Whether a modifier can be said of one thing only: "wearing a hat"."""
-        worn = [k for k in self.kids[modifier] if self.role[k] == "obj"]
-        worn = worn if self.words[modifier] == "wearing" else [modifier]
+        wearing = self.words[modifier] == "wearing"
+        worn = self.children(modifier, "obj") if wearing else [modifier]
         return any(
             self.words[k] in CLOTHES and any(self.words[d] in ("a", "an") for d in self.kids[k])
             for k in worn
@@ -302,7 +298,7 @@ class _Reader:
         """The man of "a man in a red shirt standing": the parser may hang the verb on the shirt."""
         if self.role[clause] not in ("acl", "acl:relcl"):
             return noun
-        first = self.head[noun] if self.role[noun] == "conj" else noun
+        first = self.tree.first_conjunct(noun)
         above = self.head[first]
         who = any(self.words[k] == "who" for k in self.kids[clause])
         if not who and not (self.role[clause] == "acl" and self.words[clause].endswith("ing")):
@@ -317,22 +313,22 @@ class _Reader:
     def is_plain_list(self, group: list[int]) -> bool:
         """Whether two conjuncts have no comma between them, and no clause follows the first."""
         comma = any(self.words[i] == "," for i in range(group[-2], group[-1]))
-        said = ("acl", "acl:relcl", "nmod", "obl", "advcl")
-        return not (comma and len(group) == 2) and not any(
-            self.role[k] in said and k < group[-1] for i in group[:-1] for k in self.kids[i]
-        )
+        modifiers = [
+            k
+            for i in group[:-1]
+            for k in self.children(i, "acl", "acl:relcl", "nmod", "obl", "advcl")
+        ]
+        return not (comma and len(group) == 2) and not any(k < group[-1] for k in modifiers)
 
     def subjects(self, i: int, depth: int = 0) -> list[int]:
         """The objects that clause i is about."""
-        own = [k for k in self.kids[i] if self.role[k] in SUBJECT]
-        if own:
-            return self.unique(j for k in own for j in self.objects(k))
+        if subjects := self.children(i, *SUBJECT):
+            return self.objects_of(subjects)
         role, h = self.role[i], self.head[i]
         if h < 0 or depth > 20:
             return []
         if role == "csubj":  # "a woman wearing a hat is on a horse", the verb taken for a subject
-            before = [k for k in self.kids[h] if self.role[k] in SUBJECT and k < i]
-            return self.unique(j for k in before for j in self.objects(k))
+            return self.objects_of(k for k in self.children(h, *SUBJECT) if k < i)
         if role == "acl" and self.role[h] in ("obj", "obl") and self.is_adverbial(i):
             return self.subjects(self.head[h], depth + 1)
         if role in ("acl", "acl:relcl", "amod"):
@@ -340,10 +336,7 @@ class _Reader:
         if role == "xcomp" and (
             not self.is_adverbial(i) or self.words[h].startswith(CONTROL)
         ):  # "watches a dog run", "helps a boy to climb"; but "uses a rope to climb"
-            objects = self.unique(
-                j for k in self.kids[h] if self.role[k] == "obj" for j in self.objects(k)
-            )
-            if objects:
+            if objects := self.objects_of(self.children(h, "obj")):
                 return objects
         if role in ("nsubj", "nsubj:pass", "ccomp"):
             return []
@@ -353,11 +346,7 @@ class _Reader:
 
     def is_adverbial(self, i: int) -> bool:
         """Whether a clause starts with "to", "while" and the like."""
-        return any(self.role[k] == "mark" and k < i for k in self.kids[i])
-
-    @staticmethod
-    def unique(objects: Iterable[int]) -> list[int]:
-        return list(dict.fromkeys(objects))
+        return any(k < i for k in self.children(i, "mark"))
 
     # --- Attributes and relations ---
 
@@ -374,30 +363,30 @@ class _Reader:
 
     def noun(self, i: int) -> None:
         """What hangs on a noun: adjectives, numbers, phrases with prepositions, possessors."""
-        whole = self.whole(i)
-        if whole not in self.labels:
+        object_ = self.referent(i)
+        if object_ not in self.labels:
             return
-        if i in self.said:
-            self.attribute(whole, self.phrase(i))  # "the man is a fireman"
+        if i in self.predicates:
+            self.attribute(object_, self.phrase(i))  # "the man is a fireman"
         for k in self.kids[i]:
             role = self.role[k]
             if role in ("amod", "nummod"):
                 self.modifier(i, k)
             elif role == "nmod:poss":
                 for owner in self.objects(k):
-                    self.relation(whole, [], "of", owner)
-            elif role in OBLIQUE and not self.is_predicate(i) and self.whole(k) != whole:
+                    self.relation(object_, [], "of", owner)
+            elif role in OBLIQUE and not self.is_predicate(i) and self.referent(k) != object_:
                 self.phrases(self.sharing(i, k), [], k)
 
     def is_predicate(self, i: int) -> bool:
-        return any(self.role[k] in SUBJECT for k in self.kids[i])
+        return bool(self.children(i, *SUBJECT))
 
     def modifier(self, noun: int, i: int) -> None:
         """An adjective, participle or number at a noun, with the ones coordinated with it."""
-        owners = [self.whole(noun)]
+        owners = [self.referent(noun)]
         if self.role[i] == "amod" and i < noun:
             owners += [k for k in self.group(noun)[1:] if noun in self.labels and self.is_plain(k)]
-        for k in (i, *(c for c in self.kids[i] if self.role[c] == "conj")):
+        for k in (i, *self.children(i, "conj")):
             if self.is_clause(k) and self.role[k] == "amod":
                 continue  # read as a clause: "a bowl full of fruit"
             for owner in owners:
@@ -405,18 +394,15 @@ class _Reader:
 
     def is_plain(self, i: int) -> bool:
         """Whether a conjunct has nothing of its own: "girls" of "young boys and girls"."""
-        return not any(self.role[k] in ("det", "amod", "nummod", "nmod:poss") for k in self.kids[i])
+        return not self.children(i, "det", "amod", "nummod", "nmod:poss")
 
     def with_measure(self, i: int) -> str:
         """ "three year old", where the year is no object; else the word with its compounds."""
-        parts = [i]
-        for k in self.kids[i]:
-            if self.role[k] in ("obl:unmarked", *IN_LABEL) and k < i:
-                parts += self.inside(k)
-        return " ".join(self.words[k] for k in sorted(parts))
+        measures = [k for k in self.children(i, "obl:unmarked", *IN_LABEL) if k < i]
+        return self.joined_words([i, *self.inside(*measures)])
 
     def adverbs(self, i: int) -> list[str]:
-        found = []
+        adverbs = []
         for k in self.kids[i]:
             late = self.role[k] == "xcomp" and self.pos[k] == "ADJ" and not self.kids[k]
             if self.role[k] != "advmod" and not (late and self.words[i] not in LINKING):
@@ -424,9 +410,8 @@ class _Reader:
             if self.pos[k] not in ("ADV", "ADJ", "ADP", "PART") or self.words[k] in NOT_ADVERBS:
                 continue
             if not self.is_particle(k):
-                more = [j for j in self.kids[k] if self.role[j] == "advmod"]
-                found.append(" ".join(self.words[j] for j in sorted((k, *more))))
-        return found
+                adverbs.append(self.joined_words([k, *self.children(k, "advmod")]))
+        return adverbs
 
     def is_particle(self, i: int) -> bool:
         if self.role[i] == "compound:prt":
@@ -440,7 +425,7 @@ class _Reader:
         if role not in CLAUSE:
             return False
         if role == "amod":  # "a bowl full of fruit", unlike "a red bowl"
-            return i > self.head[i] and any(self.role[k] in OBLIQUE for k in self.kids[i])
+            return i > self.head[i] and bool(self.children(i, *OBLIQUE))
         if pos == "VERB" or (pos == "AUX" and role not in ("aux", "cop")):
             return True
         if i in self.labels or self.words[i] in RECIPROCAL:
@@ -452,10 +437,9 @@ class _Reader:
             if self.preposition(i):  # "a dog is on the couch"
                 subjects = self.subjects(i)
                 self.phrases(subjects, [], i)
-                for k in self.kids[i]:  # "a dog is on the couch in the room"
-                    if self.role[k] in OBLIQUE:
-                        whose = [i] if self.role[k] == "nmod" and i in self.labels else subjects
-                        self.phrases(whose, [], k)
+                for k in self.children(i, *OBLIQUE):  # "a dog is on the couch in the room"
+                    of_noun = self.role[k] == "nmod" and i in self.labels
+                    self.phrases([i] if of_noun else subjects, [], k)
         elif self.pos[i] in ("ADJ", "ADV"):
             self.adjective(i)
         else:
@@ -463,7 +447,7 @@ class _Reader:
 
     def phrases(self, subjects: Iterable[int], words: list[str], noun: int) -> bool:
         """Relations "verb preposition" to a noun and its conjuncts; whether there are any."""
-        found = False
+        related = False
         subjects = list(subjects)
         if self.words[noun] in RECIPROCAL:
             return self.reciprocal(subjects, words, f"{self.preposition(noun)} {self.words[noun]}")
@@ -471,18 +455,18 @@ class _Reader:
             preposition = self.preposition(o) or self.preposition(noun)
             for s in subjects if preposition else ():
                 self.relation(s, words, preposition, o)
-                found = True
-        return found
+                related = True
+        return related
 
     def reciprocal(self, subjects: list[int], words: list[str], preposition: str) -> bool:
         """ "A dog and a cat next to each other": a relation from the first to each other one."""
         first = subjects[0] if subjects else -1
         if first >= 0 and self.role[first] == "conj" and self.head[first] in self.labels:
             first = self.head[first]
-        others = self.group(first)[1:] if first >= 0 else []
-        for other in others:
-            self.relation(first, words, preposition.strip(), other)
-        return bool(others)
+        partners = self.group(first)[1:] if first >= 0 else []
+        for partner in partners:
+            self.relation(first, words, preposition.strip(), partner)
+        return bool(partners)
 
     def adjective(self, i: int) -> None:
         """A predicative adjective: "is happy", "looks happy", "full of fruit"."""
@@ -492,19 +476,18 @@ class _Reader:
         if self.role[i] == "conj" and self.role[verb] in ("amod", "advmod", "nummod"):
             return
         subjects = self.subjects(i)
-        found = bound = False
-        for k in self.kids[i]:
-            if self.role[k] in OBLIQUE:
-                close = self.preposition(k) in ("of", "to", "from", "with", "for", "at")
-                found |= self.phrases(subjects, [self.words[i]] if close else [], k)
-                bound |= found and close
+        related = bound = False
+        for k in self.children(i, *OBLIQUE):
+            close = self.preposition(k) in ("of", "to", "from", "with", "for", "at")
+            related |= self.phrases(subjects, [self.words[i]] if close else [], k)
+            bound |= related and close
         if bound:
             return
         if self.pos[i] == "ADJ":
             for subject in subjects:
                 self.attribute(subject, self.with_measure(i), self.adverbs(i))
-        elif not found and any(self.role[k] == "cop" for k in self.kids[i]):  # "close together"
-            before = [k for k in self.kids[i] if self.role[k] == "advmod" and k < i]
+        elif not related and self.children(i, "cop"):  # "close together"
+            before = [k for k in self.children(i, "advmod") if k < i]
             for subject in subjects:
                 self.attribute(subject, " ".join(self.words[k] for k in (*before, i)))
 
@@ -512,28 +495,30 @@ class _Reader:
         """A verb with what it takes: relations if that is objects, else an attribute."""
         subjects = self.subjects(i)
         words = self.verb_words(i)
-        found = False
+        related = False
         for k in self.kids[i]:
             role = self.role[k]
             if role in ("obl", "obl:agent") and self.is_agent(i, k):
                 for agent in self.objects(k):
-                    for s in subjects:
-                        self.relation(agent, words, "", s)
-                        found = True
+                    related |= self.relate([agent], words, subjects)
             elif role == "obj" and self.words[k] in RECIPROCAL:
-                found |= self.phrases(subjects, words, k)
+                related |= self.phrases(subjects, words, k)
             elif role in ("obj", "iobj"):
                 for o in self.objects(k):
-                    for s in subjects if words else ():
-                        self.relation(s, words, "", o)
-                        found = True
+                    related |= self.relate(subjects if words else [], words, [o])
             elif role in OBLIQUE or role == "obl:agent":
-                found |= self.phrases(subjects, words, k)
+                related |= self.phrases(subjects, words, k)
         if self.role[i] == "acl:relcl":
-            found |= self.gap(i, subjects, words)
-        if not found and words and not self.links(i):
+            related |= self.gap(i, subjects, words)
+        if not related and words and not self.links(i):
             for subject in subjects:
                 self.attribute(subject, " ".join(words), self.adverbs(i))
+
+    def relate(self, subjects: list[int], words: list[str], objects: list[int]) -> bool:
+        """Relations from each subject to each object; whether there are any."""
+        for s, o in itertools.product(subjects, objects):
+            self.relation(s, words, "", o)
+        return bool(subjects and objects)
 
     def is_agent(self, verb: int, i: int) -> bool:
         """Whether "by" names who does it: "held by a boy", but not "parked by a tree"."""
@@ -541,27 +526,24 @@ class _Reader:
             return False
         if self.role[i] == "obl:agent":
             return True
-        return (self.role[verb] == "acl" and not self.words[verb].endswith("ing")) or any(
-            self.role[k] in ("aux:pass", "nsubj:pass") for k in self.kids[verb]
-        )
+        participle = self.role[verb] == "acl" and not self.words[verb].endswith("ing")
+        return participle or bool(self.children(verb, "aux:pass", "nsubj:pass"))
 
     def gap(self, i: int, subjects: list[int], words: list[str]) -> bool:
         """ "The ball (that) the dog catches": the noun is the object."""
-        own = [k for k in self.kids[i] if self.role[k] in SUBJECT]
-        if not own or any(self.role[k] == "obj" for k in self.kids[i]):
+        explicit = self.children(i, *SUBJECT)
+        if not explicit or self.children(i, "obj"):
             return False
-        if any(self.words[k] in RELATIVE for k in own):
+        if any(self.words[k] in RELATIVE for k in explicit):
             return False
         for noun in self.sharing(self.head[i], i):
-            for s in subjects:
-                self.relation(s, words, "", noun)
+            self.relate(subjects, words, [noun])
         return bool(subjects)
 
     def links(self, i: int) -> bool:
         """Whether the verb only links an adjective to its subject."""
-        return self.words[i] in LINKING and any(
-            self.role[k] == "xcomp" and self.pos[k] == "ADJ" for k in self.kids[i]
-        )
+        adjectives = (self.pos[k] == "ADJ" for k in self.children(i, "xcomp"))
+        return self.words[i] in LINKING and any(adjectives)
 
     def verb_words(self, i: int) -> list[str]:
         """The verb and its particles; none for a form of "be"."""

@@ -46,16 +46,16 @@ def items(graph: nx.MultiDiGraph) -> dict[str, Counter[Item]]:
 def compare(predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph) -> dict[str, Counts]:
     """How many objects, attributes and relations are right, too many and missing.
 
-    Labels must be equal. What the gold graph does not know for certain (its `aside`, see
-    `gold_graph`) is taken out of both first.
+    Labels must be equal. Phrases of which the gold graph allows two readings (its `aside`, see
+    `gold_graph`) are taken out of both first.
     """
     aside = gold.graph.get("aside", ())
-    found, true = items(without(predicted, aside)), items(without(gold, aside))
+    ours, true = items(without(predicted, aside)), items(without(gold, aside))
     return {
         kind: Counts(
-            (found[kind] & true[kind]).total(),
-            (found[kind] - true[kind]).total(),
-            (true[kind] - found[kind]).total(),
+            (ours[kind] & true[kind]).total(),
+            (ours[kind] - true[kind]).total(),
+            (true[kind] - ours[kind]).total(),
         )
         for kind in KINDS
     }
@@ -64,7 +64,7 @@ def compare(predicted: nx.MultiDiGraph, gold: nx.MultiDiGraph) -> dict[str, Coun
 def without(graph: nx.MultiDiGraph, phrases: Sequence[str]) -> nx.MultiDiGraph:
     """The graph as if its caption had not said these phrases: without the objects named in them.
 
-    A verb that stood in a relation only to such an object ("standing in the park") becomes an
+    A verb whose only relation was to such an object ("standing in the park") becomes an
     attribute of its subject, as it would be without the place.
     """
     gone = [
@@ -74,15 +74,15 @@ def without(graph: nx.MultiDiGraph, phrases: Sequence[str]) -> nx.MultiDiGraph:
     ]
     if not gone:
         return graph
-    kept = graph.copy()
-    kept.remove_nodes_from([node for i in gone for node in (i, *attributes(graph, i))])
+    copy = graph.copy()
+    copy.remove_nodes_from([node for i in gone for node in (i, *attributes(graph, i))])
     for subject, _, data in relations(graph):
-        others = [d["words"] for s, o, d in relations(kept) if subject in (s, o)]
-        if subject in kept and data["words"] and data["words"] not in others:
-            said = " ".join(data["words"])
-            if said not in [phrase(kept, node) for node in attributes(kept, subject)]:
-                add_attribute(kept, subject, said)
-    return kept
+        remaining = [d["words"] for s, o, d in relations(copy) if subject in (s, o)]
+        if subject in copy and data["words"] and data["words"] not in remaining:
+            verb = " ".join(data["words"])
+            if verb not in [phrase(copy, node) for node in attributes(copy, subject)]:
+                add_attribute(copy, subject, verb)
+    return copy
 
 
 def score(pairs: Iterable[tuple[nx.MultiDiGraph, nx.MultiDiGraph]]) -> pd.DataFrame:

@@ -81,6 +81,14 @@ class Tree:
             if h >= 0:
                 self.kids[h].append(i)
 
+    def children(self, i: int, *roles: str) -> list[int]:
+        """The children of i that have one of these roles."""
+        return [k for k in self.kids[i] if self.role[k] in roles]
+
+    def first_conjunct(self, i: int) -> int:
+        """The first of the conjuncts to which i belongs; i itself where it is none."""
+        return self.head[i] if self.role[i] == "conj" else i
+
     def above(self, i: int) -> Iterator[int]:
         """The head of i, its head, and so on."""
         while (i := self.head[i]) >= 0:
@@ -110,11 +118,11 @@ def tree_of(doc: "Doc") -> Tree:
     name = doc.vocab.strings
     tree = Tree(
         [token.text.lower() for token in doc],
-        [name[int(one)] for one in pos],
+        [name[int(code)] for code in pos],
         [i + d if d else -1 for i, d in enumerate(np.asarray(away).astype("int64").tolist())],
-        [name[int(one)].lower() for one in dep],
+        [name[int(code)].lower() for code in dep],
     )
-    _join_hyphens(tree, [bool(one) for one in spaced])
+    _join_hyphens(tree, [bool(code) for code in spaced])
     _join_reciprocals(tree)
     _lift_adverbs(tree)
     _join_prepositions(tree)
@@ -153,18 +161,18 @@ def _join_reciprocals(tree: Tree) -> None:
             tree.pos[core] = "PRON"
 
 
-def _merge(tree: Tree, parts: range, blank: str) -> int:
-    """Make the words of `parts` one word; returns its place."""
-    top = [i for i in parts if not any(h in parts for h in tree.above(i))]
+def _merge(tree: Tree, span: range, blank: str) -> int:
+    """Make the words of `span` one word; returns which token has it."""
+    top = [i for i in span if not any(h in span for h in tree.above(i))]
     core = max(top, key=lambda i: (tree.role[i] != "punct", i))
-    whole = blank.join(tree.words[i] for i in parts)
+    word = blank.join(tree.words[i] for i in span)
     for i, h in enumerate(tree.head):
-        if h in parts and i not in parts:
+        if h in span and i not in span:
             tree.head[i] = core
-    for i in parts:
+    for i in span:
         if i != core:
             tree.head[i], tree.role[i], tree.words[i], tree.pos[i] = core, "punct", "", "PUNCT"
-    tree.words[core] = whole
+    tree.words[core] = word
     return core
 
 
@@ -231,8 +239,8 @@ def _absorb(tree: Tree, span: range, k: int, noun: int) -> None:
         if top != noun:
             clause = role[k] in ("root", "conj", "advcl", "acl:relcl", "ccomp", "parataxis")
             on_noun = top >= 0 and tree.pos[top] in ("NOUN", "PROPN", "PRON")
-            kept = role[k] if clause or top < 0 else "nmod" if on_noun else "obl"
-            head[noun], role[noun] = top, kept
+            modifier = "nmod" if on_noun else "obl"
+            head[noun], role[noun] = top, role[k] if clause or top < 0 else modifier
     elif head[noun] in span:
         head[noun] = next((h for h in tree.above(noun) if h not in span), -1)
         role[noun] = "obl"
@@ -260,12 +268,12 @@ def _mend_nouns(tree: Tree) -> None:
     """ "Of" after a noun belongs to it; "neighbors shaking hands" is no pair of nouns."""
     head, role, pos = tree.head, tree.role, tree.pos
     for i in range(len(tree)):
-        case = [k for k in tree.kids[i] if role[k] == "case"]
+        case = tree.children(i, "case")
         if len(case) == 1 and tree.words[case[0]] == "of" and role[i] in ("obl", "nsubj"):
             before = case[0] - 1
             if before >= 0 and pos[before] == "NOUN" and i not in tree.above(before):
                 head[i], role[i] = before, "nmod"
-        verbs = [k for k in tree.kids[i] if role[k] == "amod" and k - 1 == head[i]]
+        verbs = [k for k in tree.children(i, "amod") if k - 1 == head[i]]
         if role[i] == "nmod" and not case and verbs and pos[verbs[0]] == "VERB":
             head[verbs[0]], role[verbs[0]] = head[i], "acl"
             head[i], role[i] = verbs[0], "obj"
@@ -275,37 +283,28 @@ def _turn_inversions(tree: Tree) -> None:
     """ "On the roof sits a pigeon": a noun with a preposition is no subject, the other one is."""
     role = tree.role
     for verb in [i for i in range(len(tree)) if tree.pos[i] == "VERB"]:
-        kids = tree.kids[verb]
-        places = [
-            k for k in kids if k < verb and role[k] in ("nsubj", "obl") and _has_case(tree, k)
-        ]
-        others = [k for k in kids if role[k] in SUBJECT and k not in places]
-        if places and not others:
+        before = [k for k in tree.children(verb, "nsubj", "obl") if k < verb]
+        places = [k for k in before if any(c < k for c in tree.children(k, "case"))]
+        if places and not set(tree.children(verb, *SUBJECT)) - set(places):
             for k in places:
                 role[k] = "obl"
-            for k in kids:
-                if role[k] == "obj" and k > verb:
+            for k in tree.children(verb, "obj"):
+                if k > verb:
                     role[k] = "nsubj"
-
-
-def _has_case(tree: Tree, i: int) -> bool:
-    return any(tree.role[k] == "case" and k < i for k in tree.kids[i])
 
 
 def _mend_showing(tree: Tree) -> None:
     """ "We see a lorry next to a cactus": the phrase says where the lorry is, not who sees it."""
     for verb in [i for i, word in enumerate(tree.words) if word in SHOWING]:
-        seen = [k for k in tree.kids[verb] if tree.role[k] == "obj"]
-        seen += [c for k in seen for c in tree.kids[k] if tree.role[c] == "conj"]
-        for k in tree.kids[verb]:
-            before = [i for i in seen if i < k]
-            if tree.role[k] == "obl" and before:
+        shown = tree.children(verb, "obj")
+        shown += [c for k in shown for c in tree.children(k, "conj")]
+        for k in tree.children(verb, "obl"):
+            if before := [i for i in shown if i < k]:
                 tree.head[k], tree.role[k] = max(before), "nmod"
     for picture in [i for i, word in enumerate(tree.words) if word in PICTURES]:
-        kids = tree.kids[picture]
-        shown = [k for k in kids if tree.role[k] == "nmod" and k > picture][:1]
-        for k in kids:  # "a photo of a man next to a duck"
-            if shown and k > shown[0] and tree.role[k] in ("nmod", "obl", "acl"):
+        shown = [k for k in tree.children(picture, "nmod") if k > picture][:1]
+        for k in tree.children(picture, "nmod", "obl", "acl"):  # "photo of a man next to a duck"
+            if shown and k > shown[0]:
                 tree.head[k] = shown[0]
 
 
@@ -319,7 +318,7 @@ def _mend_clothes(tree: Tree) -> None:
     for i in [
         i for i, word in enumerate(tree.words) if word in CLOTHES and role[i] not in IN_LABEL
     ]:
-        case = [k for k in tree.kids[i] if role[k] == "case"]
+        case = tree.children(i, "case")
         verb = head[i] if role[i] == "obj" and tree.words[head[i]] == "wearing" else -1
         start = case[0] if case and tree.words[case[0]] == "in" and role[i] in OBLIQUE else verb
         if start < 0:
@@ -328,27 +327,22 @@ def _mend_clothes(tree: Tree) -> None:
         if person < 0:
             continue
         moved = i if case else verb
-        subject = [k for h in (head[moved],) if h >= 0 for k in tree.kids[h] if role[k] in SUBJECT]
+        subject = tree.children(head[moved], *SUBJECT) if head[moved] >= 0 else []
         if person in (head[moved], *subject) or i in tree.above(person):
             pass
         elif case or role[verb] in ("acl", "conj", "advcl", "xcomp"):
             if moved not in tree.above(person) and not tree.words[head[moved]].startswith("dress"):
                 head[moved], role[moved] = person, "nmod" if case else "acl"
-        for k in tree.kids[i]:  # "in a red shirt and a dog"
-            own = any(role[j] in ("det", "nummod") for j in tree.kids[k])
-            if role[k] == "conj" and tree.words[k] not in CLOTHES and own:
+        for k in tree.children(i, "conj"):  # "in a red shirt and a dog"
+            if tree.words[k] not in CLOTHES and tree.children(k, "det", "nummod"):
                 if k not in tree.above(person):
-                    first = head[person] if role[person] == "conj" else person
-                    head[k] = first
+                    head[k] = tree.first_conjunct(person)
 
 
 def _person_before(tree: Tree, i: int) -> int:
     """The nearest person before token i, or -1."""
-    near = (
-        k for k in range(i - 1, -1, -1)
-        if tree.words[k] in PEOPLE and tree.role[k] not in IN_LABEL
-    )  # fmt: skip
-    return next(near, -1)
+    people = [k for k in range(i) if tree.words[k] in PEOPLE and tree.role[k] not in IN_LABEL]
+    return people[-1] if people else -1
 
 
 def _nominal(tree: Tree, i: int) -> bool:

@@ -1,10 +1,12 @@
 """Is a data set complete and readable? One line a problem, each with its mend.
 
-Defects that are part of a published data set are notes, not problems.
+Every row is checked by the data set's own reader in `mmlib.data`; here the rows are counted and the
+files compared with one another. Defects of a published data set are notes, not problems.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,17 +25,17 @@ from mmlib.data import (
     snli_ve,
 )
 from mmlib.data.pair_pictures import unreadable
-from mmlib.data.tables import Row
+from mmlib.data.tables import Fields, Row
 from mmlib.features.store import open_features
-from mmlib.papers.links.files import read_corpus
+from mmlib.papers.links.data.paper import read_corpus
 
 
 @dataclass
 class Report:
-    """What a check found.
+    """The result of a check.
 
     problems: empty when the data set is usable.
-    notes: known defects and optional parts.
+    notes: known defects and optional files.
     counts: what was counted, in one line.
     """
 
@@ -48,45 +50,69 @@ class Report:
         """Whether nothing is wrong."""
         return not self.problems
 
-    def add(self, path: Path, row: int | None, what: str, mend: str = "") -> None:
-        """Add a problem; without a mend of its own, get the data set again."""
-        self.problems.append(Problem(path, row, what, mend or self._again(path)))
-
-    def _again(self, path: Path) -> str:
-        """How to replace what is damaged: `get` keeps all that is in place."""
+    def add(self, path: Path, row: int | None, problem: str, mend: str = "") -> None:
+        """Add a problem; without a mend, the mend is to get the data set again."""
         get = f"`mmlib data get {self.name}`"
-        parts = [self.folder / one["path"] for one in registry.find(self.name).remotes]
-        inside = [part for part in parts if part.exists() and path.is_relative_to(part)]
-        return f"move {inside[0]} away, then {get}" if inside else f"get it again: {get}"
+        for remote in registry.find(self.name).remotes:  # `get` keeps what is in place
+            target = self.folder / remote["path"]
+            if not mend and target.exists() and path.is_relative_to(target):
+                mend = f"move {target} away, then {get}"
+        self.problems.append(Problem(path, row, problem, mend or f"get it again: {get}"))
 
-    def add_error(self, error: Exception, path: Path) -> None:
-        """Add what a reader refused."""
-        known = error.problem if isinstance(error, DataError) else None
-        text = str(error).removeprefix(f"{path}: ")
-        self.problems.append(known or Problem(path, None, text, ""))
+    @contextmanager
+    def refusals(self, path: Path, prefix: str = "", mend: str = "") -> Iterator[None]:
+        """Turn the error of a reader into a problem.
+
+        An error that names no file gets `path`, and any but a DataError the prefix and the mend.
+        """
+        try:
+            yield
+        except DataError as error:
+            text = str(error).removeprefix(f"{path}: ")
+            self.problems.append(error.problem or Problem(path, None, text, ""))
+        except (ValueError, OSError) as error:
+            text = prefix + str(error).removeprefix(f"{path}: ")
+            self.problems.append(Problem(path, None, text, mend))
+
+    def expect(self, path: Path, count: int, expected: int, counted: str) -> None:
+        """Add a problem where another number of something was counted than expected."""
+        if count != expected:
+            self.add(path, None, f"{count} {counted} instead of {expected}")
+
+    def expect_rows(self, path: Path, rows: Iterable[Row], expected: int) -> list[Fields]:
+        """The readable rows of a file; whatever is wrong with rows or their number is added."""
+        records = []
+        for _, fields, problems in rows:
+            self.problems += problems
+            records += [fields] if fields is not None else []
+        if path.is_file():  # else the reader has said that it is missing
+            self.expect(path, len(records), expected, "sound rows")
+        return records
 
 
 def check(name: str, folder: Path | None = None) -> Report:
     """Check one data set, by default in its place in the data folder.
 
-    Every image is decoded, every line read. Raises DataError for a name that is not known.
+    Every image is decoded, every line read. Raises DataError for an unknown name.
     """
     item = registry.find(name)
     report = Report(name, item.folder if folder is None else folder)
-    if not report.folder.is_dir():
-        mend = f"`mmlib data get {name}`" if item.remotes else item.how
-        report.add(report.folder, None, "no such folder", f"{mend}; or set MMLIB_DATA")
-    else:
+    if report.folder.is_dir():
         CHECKS.get(name, _layout)(report)
+    else:
+        report.add(report.folder, None, "no such folder", f"{_how_to_get(item)}; or set MMLIB_DATA")
     return report
+
+
+def _how_to_get(item: registry.DataSet) -> str:
+    return f"`mmlib data get {item.name}`" if item.remotes else item.how
 
 
 def _layout(report: Report) -> None:
     """For data sets without a check of their own: are the files there?"""
     item = registry.find(report.name)
     for patterns in item.missing(report.folder):
-        mend = f"`mmlib data get {report.name}`" if item.remotes else item.how
-        report.add(report.folder, None, f"nothing named {patterns}", mend)
+        report.add(report.folder, None, f"nothing named {patterns}", _how_to_get(item))
     report.counts.append("files present; their contents are not checked")
 
 
@@ -94,54 +120,42 @@ def _layout(report: Report) -> None:
 
 
 def _flickr8k(report: Report) -> None:
-    images = _flickr8k_images(report)
-    captioned = _flickr8k_captions(report, images)
+    images: set[str] = set()
+    captioned: set[str] = set()
+    with report.refusals(report.folder):
+        images = _decode_folder(report, flickr8k.image_folder(report.folder), flickr8k.IMAGES)
+        report.counts.append(f"{len(images)} images")
+    with report.refusals(report.folder):
+        captioned = _flickr8k_captions(report, flickr8k.caption_file(report.folder), images)
     _flickr8k_splits(report, captioned)
-    _features(report, report.folder / "features", images)
+    _features(report, images)
     _judgments(report)
 
 
-def _flickr8k_images(report: Report) -> set[str]:
-    try:
-        folder = flickr8k.image_folder(report.folder)
-    except DataError as error:
-        report.add_error(error, report.folder)
-        return set()
-    paths = sorted(folder.glob("*.jpg"))
-    if len(paths) != flickr8k.IMAGES:
-        report.add(folder, None, f"{len(paths)} images instead of {flickr8k.IMAGES}")
-    _decode_all(report, paths)
-    report.counts.append(f"{len(paths)} images")
-    return {path.name for path in paths}
+def _decode_folder(report: Report, folder: Path, expected: int) -> set[str]:
+    """The names of the photographs in a folder; every byte of every one is read."""
+    paths = {path.name: path for path in sorted(folder.glob("*.jpg"))}
+    report.expect(folder, len(paths), expected, "images")
+    for name, reason in unreadable(paths).items():
+        report.add(paths[name], None, f"cannot be decoded: {reason}", "get this image again")
+    return set(paths)
 
 
-def _decode_all(report: Report, paths: Iterable[Path]) -> None:
-    """Read every byte of every picture."""
-    named = {path.name: path for path in paths}
-    for name, what in unreadable(named).items():
-        report.add(named[name], None, f"cannot be decoded: {what}", "get this image again")
-
-
-def _flickr8k_captions(report: Report, images: set[str]) -> set[str]:
-    try:
-        path = flickr8k.caption_file(report.folder)
-    except DataError as error:
-        report.add_error(error, report.folder)
-        return set()
+def _flickr8k_captions(report: Report, path: Path, images: set[str]) -> set[str]:
+    """The names of the images that have captions."""
     counts: Counter[str] = Counter()
-    damaged = 0
+    damaged = False
     for row, item in flickr8k.caption_lines(path):
         if isinstance(item, Problem):
             report.problems.append(item)
-            damaged += 1
+            damaged = True
             continue
         if images and item[0] not in images and item[0] not in counts:
             report.add(path, row, f"caption of {item[0]}, an image that is not there")
         counts[item[0]] += 1
     if not damaged:  # a damaged line would only be reported a second time
         for name, count in counts.items():
-            if count != flickr8k.CAPTIONS_EACH:
-                report.add(path, None, f"{count} captions of {name} instead of 5")
+            report.expect(path, count, flickr8k.CAPTIONS_EACH, f"captions of {name}")
         for name in sorted(images - counts.keys()):
             report.add(path, None, f"no caption of {name}")
     report.counts.append(f"{counts.total()} captions")
@@ -152,51 +166,40 @@ def _flickr8k_splits(report: Report, captioned: set[str]) -> None:
     split_of: dict[str, str] = {}
     sizes = []
     for split, expected in flickr8k.SPLITS.items():
-        try:
+        with report.refusals(report.folder):
             path = flickr8k.split_file(split, report.folder)
             names = flickr8k.read_split(split, report.folder)
-        except (DataError, UnicodeDecodeError) as error:
-            report.add_error(error, report.folder)
-            continue
-        sizes.append(str(len(names)))
-        if len(names) != expected:
-            report.add(path, None, f"{len(names)} images instead of {expected}")
-        for row, name in enumerate(names, start=1):
-            if captioned and name not in captioned:
-                report.add(path, row, f"{name} is an image without captions")
-            if name in split_of:
-                report.add(path, row, f"{name} is in the split {split_of[name]} too")
-            split_of.setdefault(name, split)
+            sizes.append(str(len(names)))
+            report.expect(path, len(names), expected, "images")
+            for row, name in enumerate(names, start=1):
+                if captioned and name not in captioned:
+                    report.add(path, row, f"{name} is an image without captions")
+                if split_of.setdefault(name, split) != split:
+                    report.add(path, row, f"{name} is in the split {split_of[name]} too")
     report.counts.append(f"splits {'/'.join(sizes)}")
     if outside := len(captioned - split_of.keys()):
         report.notes.append(f"{outside} images are in no split (91 in the published set)")
 
 
-def _features(report: Report, folder: Path, images: set[str]) -> None:
+def _features(report: Report, images: set[str]) -> None:
     """Every feature file: rows for all images, all of them finite."""
-    paths = sorted(folder.glob("*.npy"))
+    paths = sorted((report.folder / "features").glob("*.npy"))
     if not paths:
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
     mend = "extract the features again"
     for path in paths:
-        try:
+        with report.refusals(path, "its .json or its ids cannot be read: ", mend):
             store = open_features(path)
-        except DataError as error:
-            report.add_error(error, path)
-            continue
-        except (ValueError, OSError) as error:
-            what = f"its .json or its ids cannot be read: {error}"
-            report.add(path, None, what, mend)
-            continue
-        lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
-        if lacking and "packed" not in store.meta:  # rows of one split, in its order
-            report.add(path, None, f"no row for {len(lacking)} images, first {lacking[0]}", mend)
-        for name, row in store.row_of.items():
-            if not np.isfinite(store.array[row]).all():
-                report.add(path, None, f"row {row}, image {name}, is not finite", mend)
-        if skipped := store.meta.get("skipped"):
-            report.notes.append(f"{path.name} leaves out {len(skipped)} undecodable images")
-        report.counts.append(f"{path.stem} {' x '.join(map(str, store.array.shape))}")
+            lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
+            if lacking and "packed" not in store.meta:  # rows of one split, in its order
+                problem = f"no row for {len(lacking)} images, first {lacking[0]}"
+                report.add(path, None, problem, mend)
+            for name, row in store.row_of.items():
+                if not np.isfinite(store.array[row]).all():
+                    report.add(path, None, f"row {row}, image {name}, is not finite", mend)
+            if skipped := store.meta.get("skipped"):
+                report.notes.append(f"{path.name} leaves out {len(skipped)} undecodable images")
+            report.counts.append(f"{path.stem} {' x '.join(map(str, store.array.shape))}")
 
 
 def _judgments(report: Report) -> None:
@@ -206,42 +209,29 @@ def _judgments(report: Report) -> None:
         report.notes.append("no crowd judgments (CrowdFlowerAnnotations.txt); few notebooks ask")
         return
     report.notes.append(f"{len(frame)} crowd judgments, {skipped} damaged lines skipped")
-    try:
+    with report.refusals(report.folder):
         judged = judgments.load(report.folder)
-    except DataError as error:
-        report.add_error(error, report.folder)
-        return
-    pairs, yes = int(judged.cross.sum()), int(judged.label[judged.cross].sum())
-    report.notes.append(
-        f"{pairs} judgments are of another image's caption, {yes} of them yes "
-        f"(prevalence {yes / max(pairs, 1):.4f}); for tests only"
-    )
+        pairs, yes = int(judged.cross.sum()), int(judged.label[judged.cross].sum())
+        report.notes.append(
+            f"{pairs} judgments are of another image's caption, {yes} of them yes "
+            f"(prevalence {yes / max(pairs, 1):.4f}); for tests only"
+        )
 
 
 # Tables ------------------------------------------------------------------------------------------
 
 
-def _expect_rows(report: Report, path: Path, found: int, expected: int) -> None:
-    if path.is_file() and found != expected:
-        report.add(path, None, f"{found} sound rows instead of {expected}")
-
-
-CLUE_ROWS = clue.SPLITS
-CITE_ROWS = cite.ROWS
-
-
 def _clue(report: Report) -> None:
-    for split, expected in CLUE_ROWS.items():
+    for split, expected in clue.SPLITS.items():
         path = clue.split_file(split, report.folder)
-        report.counts.append(f"{_count(report, path, clue.rows(path), expected)} {split} captions")
+        records = report.expect_rows(path, clue.rows(path), expected)
+        report.counts.append(f"{len(records)} {split} captions")
     if report.usable:
         _clue_figures(report)
     numbers = report.folder / "img2idxmap.json"
     if numbers.is_file():
-        try:
+        with report.refusals(numbers):
             clue.image_numbers(report.folder)
-        except DataError as error:
-            report.add_error(error, numbers)
     else:
         report.notes.append(f"no {numbers.name}, which only the images need")
     report.notes.append("the images are not part of this data set")
@@ -251,7 +241,7 @@ def _clue_figures(report: Report) -> None:
     """The rates of Table 2 of paper 01, its vocabulary, and what its two files share."""
     tables = clue.report(report.folder)
     leaks, words, rates = tables["leaks"], tables["words"], tables["rates"]
-    for split in CLUE_ROWS:
+    for split in clue.SPLITS:
         shown = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.loc[split].items())
         report.notes.append(f"positive in percent, {split}: {shown}")
     report.notes += [
@@ -270,7 +260,8 @@ def _clue_figures(report: Report) -> None:
 
 def _cite(report: Report) -> None:
     path = report.folder / "data.csv"
-    report.counts.append(f"{_count(report, path, cite.rows(path), CITE_ROWS)} recipe steps")
+    records = report.expect_rows(path, cite.rows(path), cite.ROWS)
+    report.counts.append(f"{len(records)} recipe steps")
     if report.usable:
         tables = cite.report(report.folder)
         words, repeats = tables["words"], tables["repeats"]
@@ -285,54 +276,69 @@ def _cite(report: Report) -> None:
     report.notes.append("the images are not part of this data set")
 
 
-def _count(report: Report, path: Path, found: Iterable[Row], expected: int) -> int:
-    """Number of readable rows; what is wrong with rows, and with their number, becomes problems."""
-    count = 0
-    for _, fields, problems in found:
-        report.problems += problems
-        count += fields is not None
-    _expect_rows(report, path, count, expected)
-    return count
-
-
-SICK_SETS = sick.SETS
-
-
 def _sick(report: Report) -> None:
     path = report.folder / "SICK.txt"
-    sets: Counter[str] = Counter()
-    for _, fields, problems in sick.rows(path):
-        report.problems += problems
-        if fields is not None:
-            sets[fields["SemEval_set"]] += 1
-    _expect_rows(report, path, sets.total(), sum(SICK_SETS.values()))
-    for name, expected in SICK_SETS.items():
-        if path.is_file() and sets[name] != expected:
-            report.add(path, None, f"{sets[name]} pairs of {name} instead of {expected}")
-    report.counts.append(
-        f"{sets.total()} sentence pairs, {'/'.join(str(sets[n]) for n in SICK_SETS)}"
-    )
+    records = report.expect_rows(path, sick.rows(path), sum(sick.SETS.values()))
+    sizes = Counter(fields["SemEval_set"] for fields in records)
+    for name, expected in sick.SETS.items() if path.is_file() else ():
+        report.expect(path, sizes[name], expected, f"pairs of {name}")
+    listed = "/".join(str(sizes[name]) for name in sick.SETS)
+    report.counts.append(f"{len(records)} sentence pairs, {listed}")
     if report.usable:
         _sick_origins(report)
 
 
 def _sick_origins(report: Report) -> None:
-    """Which pairs come from Flickr8k's captions, and what of them a training must leave out."""
+    """Which pairs come from Flickr8k's captions, and which of them a training must leave out."""
     flickr = registry.find("flickr8k").folder
     try:
-        found = sick.report(report.folder, sick.Origins(flickr))
+        counts = sick.report(report.folder, sick.Origins(flickr))
     except DataError:
         report.notes.append(f"not compared with Flickr8k's captions, which are not in {flickr}")
         return
-    sizes = "/".join(str(found[f"triples in {split}"]) for split in flickr8k.SPLITS)
+    sizes = "/".join(str(counts[f"triples in {split}"]) for split in flickr8k.SPLITS)
     report.notes += [
-        f"{found['originals equal to a caption']} of {found['originals from Flickr']} original "
-        f"sentences are captions of Flickr8k, of {found['images of originals in test']} test "
+        f"{counts['originals equal to a caption']} of {counts['originals from Flickr']} original "
+        f"sentences are captions of Flickr8k, of {counts['images of originals in test']} test "
         "images among others",
-        f"{found['triples']} triples of image, captions and sentence, {sizes}; "
-        f"{found['clean triples in train']} of the training ones name no image of another split, "
-        f"{found['train triples from TEST']} come from SICK's own TEST",
+        f"{counts['triples']} triples of image, captions and sentence, {sizes}; "
+        f"{counts['clean triples in train']} of the training ones name no image of another split, "
+        f"{counts['train triples from TEST']} come from SICK's own TEST",
     ]
+
+
+def _snli_ve(report: Report) -> None:
+    images: dict[str, set[str]] = {}
+    for split, expected in snli_ve.SPLITS.items():
+        path = snli_ve.split_file(split, report.folder)
+        records = report.expect_rows(path, snli_ve.rows(path), expected)
+        images[split] = {fields["image"] for fields in records}
+        report.counts.append(f"{split} {len(records)} pairs of {len(images[split])} images")
+    references = [(f"its own {split} images", images[split]) for split in ("dev", "test")]
+    for title, names in [*references, *_karpathy_names().items(), *_flickr8k_test().items()]:
+        for split, ours in images.items():
+            shared = len(snli_ve.shared_photos(ours, names))
+            if shared and ours is not names:
+                report.notes.append(f"{split} shows {shared} of the {len(names)} {title}")
+
+
+def _karpathy_names() -> dict[str, set[str]]:
+    """Image names of Karpathy's validation and test split of Flickr30K; empty where absent."""
+    path = registry.find("karpathy").folder / "dataset_flickr30k.json"
+    names: dict[str, set[str]] = {}
+    for item in karpathy.read_images(path) if path.is_file() else ():
+        if not isinstance(item, Problem) and item.split in ("val", "test"):
+            title = f"{item.split} images of Karpathy's flickr30k"
+            names.setdefault(title, set()).add(item.name)
+    return names
+
+
+def _flickr8k_test() -> dict[str, set[str]]:
+    try:
+        names = flickr8k.read_split("test", registry.find("flickr8k").folder)
+    except DataError:
+        return {}
+    return {"test images of Flickr8k": set(names)}
 
 
 # Other formats -----------------------------------------------------------------------------------
@@ -347,38 +353,32 @@ KARPATHY_SPLITS = {
 def _karpathy(report: Report) -> None:
     for name, expected in KARPATHY_SPLITS.items():
         path = report.folder / f"dataset_{name}.json"
-        found: Counter[str] = Counter()
-        damaged = False
-        for item in karpathy.read_images(path):
-            if isinstance(item, Problem):
-                report.problems.append(item)
-                damaged = True
-            else:
-                found[item.part] += 1
-        if found != expected and not damaged:
-            report.add(path, None, f"the splits are {dict(found)}, not {expected}")
-        report.counts.append(f"{name} {'/'.join(str(found[split]) for split in expected)} images")
+        items = list(karpathy.read_images(path))
+        problems = [item for item in items if isinstance(item, Problem)]
+        sizes = Counter(item.split for item in items if not isinstance(item, Problem))
+        report.problems += problems
+        if sizes != expected and not problems:
+            report.add(path, None, f"the splits are {dict(sizes)}, not {expected}")
+        report.counts.append(f"{name} {'/'.join(str(sizes[split]) for split in expected)} images")
 
 
 def _region_features(report: Report) -> None:
     """Every folder in SCAN's or CORA's layout, here or one below; all values are read."""
-    files = {*report.folder.glob("*_caps.txt"), *report.folder.glob("*/*_caps.txt")}
+    files = sorted({*report.folder.glob("*_caps.txt"), *report.folder.glob("*/*_caps.txt")})
     if not files:
         how = registry.find("region_features").how
         report.add(report.folder, None, "no {train,dev,test}_caps.txt here or one below", how)
-    for path in sorted(files):
+    present: dict[Path, set[str]] = {}
+    for path in files:
         split = path.name.removesuffix("_caps.txt")
+        present.setdefault(path.parent, set()).add("test" if split == "testall" else split)
         if split not in precomputed.FILE_SPLITS:
             report.notes.append(f"{path} is of no split that is known, and was not read")
             continue
-        try:
+        with report.refusals(path):
             report.counts.append(precomputed.inspect(path.parent, split))
-        except (DataError, OSError) as error:
-            report.add_error(error, path)
-    for folder in sorted({path.parent for path in files}):
-        there = {path.name.removesuffix("_caps.txt") for path in files if path.parent == folder}
-        there |= {"test"} if "testall" in there else set()
-        for split in sorted({"train", "dev", "test"} - there):
+    for folder, splits in present.items():
+        for split in sorted({"train", "dev", "test"} - splits):
             report.add(folder / f"{split}_caps.txt", None, "is missing", "get this split, too")
 
 
@@ -391,14 +391,11 @@ PHOTOGRAPHS = {
 def _photographs(report: Report) -> None:
     """Flickr30K's or MS-COCO's: every one decoded, none of Karpathy's missing."""
     folders, listing = PHOTOGRAPHS[report.name]
-    names = set()
+    names: set[str] = set()
     for name, expected in folders.items():
-        paths = sorted((report.folder / name).glob("*.jpg"))
-        if len(paths) != expected:
-            report.add(report.folder / name, None, f"{len(paths)} images instead of {expected}")
-        _decode_all(report, paths)
-        names |= {path.name for path in paths}
-        report.counts.append(f"{len(paths)} images in {name}")
+        images = _decode_folder(report, report.folder / name, expected)
+        report.counts.append(f"{len(images)} images in {name}")
+        names |= images
     split_file = registry.find("karpathy").folder / listing
     if not split_file.is_file():
         report.notes.append("not compared with Karpathy's split file, which is not here")
@@ -414,66 +411,10 @@ def _links(report: Report) -> None:
     if not folders:
         report.add(report.folder, None, "no */docs.json", registry.find("links").how)
     for folder in folders:
-        try:
+        with report.refusals(folder):
             corpus = read_corpus(folder)
-        except (ValueError, OSError) as error:
-            report.add_error(error, folder)
-            continue
-        sizes = "/".join(str(len(corpus.split(split))) for split in ("train", "val", "test"))
-        report.counts.append(f"{folder.name} {sizes} documents")
-
-
-# Visual entailment and corrected test sets --------------------------------------------------------
-
-SNLI_VE_ROWS = snli_ve.SPLITS
-
-
-def _snli_ve(report: Report) -> None:
-    images: dict[str, set[str]] = {}
-    for split, expected in SNLI_VE_ROWS.items():
-        path = snli_ve.split_file(split, report.folder)
-        found = 0
-        images[split] = set()
-        for _, fields, problems in snli_ve.rows(path):
-            report.problems += problems
-            if fields is not None:
-                found += 1
-                images[split].add(fields["image"])
-        _expect_rows(report, path, found, expected)
-        report.counts.append(f"{split} {found} pairs of {len(images[split])} images")
-    tests = {**_karpathy_names(), **_flickr8k_test()}
-    _overlaps(report, images, {"its own dev images": images["dev"]})
-    _overlaps(report, images, {"its own test images": images["test"]})
-    _overlaps(report, images, tests)
-
-
-def _overlaps(report: Report, ours: dict[str, set[str]], tests: dict[str, set[str]]) -> None:
-    """One note for each split and each other list of images that share photographs."""
-    for what, names in tests.items():
-        for split, own in ours.items():
-            shared = len(snli_ve.shared_photos(own, names))
-            if shared and own is not names:
-                report.notes.append(f"{split} shows {shared} of the {len(names)} {what}")
-
-
-def _karpathy_names() -> dict[str, set[str]]:
-    """Image names of Karpathy's validation and test split of Flickr30K; empty where absent."""
-    path = registry.find("karpathy").folder / "dataset_flickr30k.json"
-    found: dict[str, set[str]] = {}
-    if path.is_file():
-        for item in karpathy.read_images(path):
-            if not isinstance(item, Problem) and item.part in ("val", "test"):
-                title = f"{item.part} images of Karpathy's flickr30k"
-                found.setdefault(title, set()).add(item.name)
-    return found
-
-
-def _flickr8k_test() -> dict[str, set[str]]:
-    try:
-        names = flickr8k.read_split("test", registry.find("flickr8k").folder)
-    except DataError:
-        return {}
-    return {"test images of Flickr8k": set(names)}
+            sizes = "/".join(str(len(corpus.split(split))) for split in ("train", "val", "test"))
+            report.counts.append(f"{folder.name} {sizes} documents")
 
 
 CHECKS: dict[str, Callable[[Report], None]] = {

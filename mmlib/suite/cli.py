@@ -7,12 +7,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mmlib import __version__
 from mmlib.core.paths import notebooks_dir, write_atomic
 
 TIERS = ("world", "flickr8k", "paper")
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 class UsageError(ValueError):
@@ -44,91 +45,104 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    run = commands.add_parser("run", help="execute notebooks and judge their figures")
-    run.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
-    run.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
-    run.add_argument(
-        "--seeds",
-        type=int,
-        metavar="N",
-        help="training seeds: of 00's own models; of 01 to 04 only with --set evidence=compute",
-    )
-    run.add_argument("--device", help="where to compute: auto, cpu, cuda, cuda:1")
-    run.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="folder of the results (default: runs/TIER; runs/latest then links to it)",
-    )
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other parameter; VALUE is a Python literal, else text",
-    )
-    run.add_argument("--timeout", type=float, metavar="S", help="limit a notebook, in seconds")
-    run.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
-    run.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
-    run.set_defaults(run=_run)
-
-    record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
-    _add_paper(record)
-    record.add_argument("--seeds", type=int, default=20, metavar="N", help="0 to N-1 (default: 20)")
-    record.add_argument("--datasets", nargs="+", default=(), metavar="NAME", help="only these")
-    record.add_argument("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
-    record.add_argument("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
-    record.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
-    record.add_argument(
-        "--replace", action="store_true", help="what is of other code, data or settings"
-    )
-    record.set_defaults(run=_record)
-
-    judge = commands.add_parser("judge", help="tables, figures and verdicts, from evidence alone")
-    _add_paper(judge)
-    judge.add_argument(
-        "--out", type=Path, metavar="DIR", help="default: runs/judge/TIER/NUMBER, from here"
-    )
-    judge.set_defaults(run=_judge)
-
-    score = commands.add_parser("score", help="score your own pairs of pictures and captions")
-    score.add_argument("model", help="a file of kept weights; small: the picture world's judge")
-    score.add_argument("pairs", type=Path, metavar="PAIRS.csv", help="image,caption[,caption...]")
-    score.add_argument(
-        "--prior",
-        type=float,
-        default=0.0,
-        help="share of pairs that fit (default: as in calibration)",
-    )
-    score.add_argument("--out", type=Path, metavar="FILE", help="CSV; default: printed")
-    score.set_defaults(run=_score)
-
-    report = commands.add_parser("report", help="write a finished run as a web site")
-    report.add_argument("folder", type=Path, metavar="RUN", help="such as runs/latest")
-    report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
-    report.set_defaults(run=_report)
-
-    course = commands.add_parser(
-        "course",
-        help="write the notebooks for students or for teachers",
-        description="DIR gets the notebooks. Their results go to runs/lab/ beside DIR, or where "
-        "the parameter out says.",
-    )
-    course.add_argument(
-        "version", choices=("student", "answers"), help="without answers, or without blanks"
-    )
-    course.add_argument("out", type=Path, metavar="DIR", help="a new folder, or an earlier call's")
-    course.add_argument("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
-    course.add_argument("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
-    course.set_defaults(run=_course)
-
+    for register, function in (
+        (_register_run, _run),
+        (_register_record, _record),
+        (_register_judge, _judge),
+        (_register_score, _score),
+        (_register_report, _report),
+        (_register_course, _course),
+    ):
+        register(commands).set_defaults(run=function)
     data = commands.add_parser("data", help="list, get, check data sets; extract features")
     if with_data:
         from mmlib.suite import data_cli
 
         data_cli.register(data)
     return parser
+
+
+def _register_run(commands: Commands) -> argparse.ArgumentParser:
+    run = commands.add_parser("run", help="execute notebooks and check their figures")
+    add = run.add_argument
+    add("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
+    add("--tier", choices=TIERS, default="world", help="the data (default: world)")
+    seeds = "training seeds: of 00's own models; of 01 to 04 only with --set evidence=compute"
+    add("--seeds", type=int, metavar="N", help=seeds)
+    add("--device", help="where to compute: auto, cpu, cuda, cuda:1")
+    folder = "folder of the results (default: runs/TIER; runs/latest then links to it)"
+    add("--out", type=Path, metavar="DIR", help=folder)
+    setting = "any other parameter; VALUE is a Python literal, else text"
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help=setting)
+    jobs = "notebooks that run at a time (default: 1)"
+    add("--jobs", type=int, default=1, metavar="N", help=jobs)
+    add("--timeout", type=float, metavar="S", help="limit a notebook, in seconds")
+    add("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
+    add("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
+    return run
+
+
+def _register_record(commands: Commands) -> argparse.ArgumentParser:
+    record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
+    _add_paper(record)
+    add = record.add_argument
+    add("--seeds", type=int, default=20, metavar="N", help="0 to N-1 (default: 20)")
+    add("--datasets", nargs="+", default=(), metavar="NAME", help="only these")
+    add("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
+    add("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
+    add("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
+    add("--replace", action="store_true", help="what is of other code, data or settings")
+    return record
+
+
+def _register_judge(commands: Commands) -> argparse.ArgumentParser:
+    judge = commands.add_parser("judge", help="tables, figures and verdicts, from evidence alone")
+    _add_paper(judge)
+    folder = "default: runs/judge/TIER/NUMBER, from here"
+    judge.add_argument("--out", type=Path, metavar="DIR", help=folder)
+    return judge
+
+
+def _register_score(commands: Commands) -> argparse.ArgumentParser:
+    score = commands.add_parser("score", help="score your own pairs of pictures and captions")
+    add = score.add_argument
+    add("model", help="a file of kept weights; small: the picture world's judge")
+    add("pairs", type=Path, metavar="PAIRS.csv", help="image,caption[,caption...]")
+    prior = "share of pairs that fit (default: as in calibration)"
+    add("--prior", type=float, default=0.0, help=prior)
+    add("--out", type=Path, metavar="FILE", help="CSV; default: printed")
+    return score
+
+
+def _register_report(commands: Commands) -> argparse.ArgumentParser:
+    report = commands.add_parser("report", help="write a finished run as a web site")
+    report.add_argument("folder", type=Path, metavar="RUN", help="such as runs/latest")
+    report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
+    return report
+
+
+def _register_course(commands: Commands) -> argparse.ArgumentParser:
+    course = commands.add_parser(
+        "course",
+        help="write the notebooks for students or for teachers",
+        description="DIR gets the notebooks. Their results go to runs/lab/ beside DIR, or where "
+        "the parameter out says.",
+    )
+    add = course.add_argument
+    add("version", choices=("student", "answers"), help="without answers, or without blanks")
+    add("out", type=Path, metavar="DIR", help="a new folder, or an earlier call's")
+    add("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
+    add("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
+    return course
+
+
+def _add_paper(command: argparse.ArgumentParser) -> None:
+    """What `record` and `judge` have in common."""
+    add = command.add_argument
+    number = "of the paper's notebook, such as 04"
+    add("number", metavar="NUMBER", help=number, type=lambda number: number.zfill(2))
+    add("--tier", choices=TIERS, default="world", help="the data (default: world)")
+    add("--evidence", type=Path, metavar="DIR", help="default: evidence/")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -146,21 +160,13 @@ def _run(args: argparse.Namespace) -> int:
     timeout = runner.TIME_LIMITS[args.tier] if args.timeout is None else args.timeout
     if not 0 < timeout < math.inf:
         raise UsageError("--timeout must be above 0, and finite")
-    reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster)
+    if args.jobs < 1:
+        raise UsageError("--jobs must be at least 1")
+    reports = runner.run_notebooks(notebooks, out, parameters, timeout, args.cluster, args.jobs)
     if args.out is None:
         runner.link_latest(out)
     print(outcomes.summary_text(reports))
     return int(not all(report.ok for report in reports))
-
-
-def _add_paper(command: argparse.ArgumentParser) -> None:
-    """What `record` and `judge` have in common."""
-    command.add_argument(
-        "number", metavar="NUMBER", help="of the paper's notebook, such as 04",
-        type=lambda number: number.zfill(2),
-    )  # fmt: skip
-    command.add_argument("--tier", choices=TIERS, default="world", help="the data (default: world)")
-    command.add_argument("--evidence", type=Path, metavar="DIR", help="default: evidence/")
 
 
 def _record(args: argparse.Namespace) -> int:
@@ -173,14 +179,14 @@ def _record(args: argparse.Namespace) -> int:
         raise UsageError("--seeds must be at least 1")
     if args.workers < 0 or (args.workers and args.cluster):
         raise UsageError("--workers is 0 or more, and a cluster has workers of its own")
-    found = record.record(
+    evidence = record.record(
         args.number, args.tier, range(args.seeds),
         datasets=args.datasets, replace=args.replace, folder=args.evidence,
         resources=Resources(
             args.device if args.cluster else pick_device(args.device), args.workers, args.cluster
         ),
     )  # fmt: skip
-    print(f"{len(found.seeds)} seeds, {found.header['cpu_seconds'] / 3600:.1f} CPU hours")
+    print(f"{len(evidence.seeds)} seeds, {evidence.header['cpu_seconds'] / 3600:.1f} CPU hours")
     return 0
 
 
@@ -239,25 +245,25 @@ def _notebook_folder(named: Path | None) -> Path:
 
 def _select(folder: Path, numbers: Sequence[str]) -> list[Path]:
     """The notebooks whose names begin with `numbers`, in the order of their names."""
-    known = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
-    listing = ", ".join(path.stem for path in known) or "none"
+    notebooks = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+    if not notebooks:
+        raise UsageError(f"no notebook in {folder}")
     chosen: set[Path] = set()
     for number in numbers:
-        found = [path for path in known if path.stem.startswith(number.zfill(2))]
-        if not found or not number:
+        matching = {path for path in notebooks if path.stem.startswith(number.zfill(2))}
+        if not matching or not number:
+            listing = ", ".join(path.stem for path in notebooks)
             raise UsageError(f"no notebook {number!r}; there are {listing}")
-        chosen.update(found)
-    if not known:
-        raise UsageError(f"no notebook in {folder}")
-    return sorted(chosen) if numbers else known
+        chosen |= matching
+    return sorted(chosen) if numbers else notebooks
 
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
     """The parameters that the options ask for; what is not asked for keeps its default."""
     if args.seeds is not None and args.seeds < 1:
         raise UsageError("--seeds must be at least 1")
-    given = {"tier": args.tier, "seeds": args.seeds, "device": args.device}
-    parameters = {name: value for name, value in given.items() if value is not None}
+    options = {"tier": args.tier, "seeds": args.seeds, "device": args.device}
+    parameters = {name: value for name, value in options.items() if value is not None}
     for setting in args.set:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():

@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +32,7 @@ FORM = (
     "check (code)",
     "answer (markdown)",
 )
-PARTS = {part.split()[0] for part in FORM}
+TAGS = {role.split()[0] for role in FORM}
 REMOVED: dict[Version, dict[str, set[str]]] = {  # as nbconvert's TagRemovePreprocessor takes it
     "student": {"remove_cell_tags": {"answer"}, "remove_all_outputs_tags": {"check"}},
     "answers": {"remove_cell_tags": {"blank"}},
@@ -41,7 +42,7 @@ LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb)[^)]*\)")  # to a notebook be
 SHOWN = 120  # characters of a value in a message
 
 
-class _Told(Exception):
+class _OneLine(Exception):
     """An error that a notebook shows as one line, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
@@ -49,11 +50,11 @@ class _Told(Exception):
         return [str(self)]
 
 
-class NoAnswer(_Told):
+class NoAnswer(_OneLine):
     """The student has not answered yet."""
 
 
-class WrongAnswer(_Told):
+class WrongAnswer(_OneLine):
     """The student's answer is wrong; the message says why."""
 
 
@@ -65,64 +66,64 @@ class CourseError(ValueError):
 
 
 def number(
-    exercise: int, given: Any, truth: Any, within: float, wrong: Mapping[Any, str] = {}
+    exercise: int, answer: Any, truth: Any, within: float, wrong: Mapping[Any, str] = {}
 ) -> None:
     """Check a number, or several.
 
     Args:
         exercise: the exercise's number.
-        given: the student's answer; where `truth` holds several numbers, a list, tuple or array.
+        answer: the student's; where `truth` holds several numbers, a list, tuple or array.
         truth: the right number, or a list, tuple or array of them.
         within: how far a right answer may be off, in the unit of `truth`.
         wrong: typical wrong answers, of the form of `truth`, and why each is wrong.
 
     Raises:
-        NoAnswer: `given` is `...` or None, or holds one.
+        NoAnswer: `answer` is `...` or None, or holds one.
         WrongAnswer: it is not right.
         ValueError: `truth` is not finite, so no answer could be right.
     """
-    _need_answer(exercise, given)
+    _need_answer(exercise, answer)
     right = _numbers(truth)
     if right is None or not np.isfinite(right).all():
         raise ValueError(f"exercise {exercise}: no number to compare with, but {truth!r}")
-    mine = _numbers(given)
+    mine = _numbers(answer)
     if mine is None or mine.shape != right.shape:
-        raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is not {_form(right)}.")
+        raise WrongAnswer(f"Exercise {exercise}: {_shown(answer)} is not {_form(right)}.")
     near = np.abs(mine - right) <= within
     if near.all():
         return _right(exercise)
     for mistake, reason in wrong.items():
-        if _same(given, mistake, within):
-            raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is not right: {reason}")
-    place = tuple(int(i) for i in np.argwhere(~near)[0])
-    value = f"{mine[place]:.6g}"
-    if place:
-        value = f"your value at {list(place)}, {value},"
-    if np.isnan(mine[place]):
+        if _same(answer, mistake, within):
+            raise WrongAnswer(f"Exercise {exercise}: {_shown(answer)} is not right: {reason}")
+    index = tuple(int(i) for i in np.argwhere(~near)[0])
+    value = f"{mine[index]:.6g}"
+    if index:
+        value = f"your value at {list(index)}, {value},"
+    if np.isnan(mine[index]):
         raise WrongAnswer(f"Exercise {exercise}: {value} is not a number.")
-    side = "large" if mine[place] > right[place] else "small"
+    side = "large" if mine[index] > right[index] else "small"
     raise WrongAnswer(f"Exercise {exercise}: {value} is too {side}.")
 
 
-def choice(exercise: int, given: Any, right: str, wrong: Mapping[str, str]) -> None:
+def choice(exercise: int, answer: Any, right: str, wrong: Mapping[str, str]) -> None:
     """Check a choice among words; case and spaces around do not matter.
 
     Args:
         exercise: the exercise's number.
-        given: the student's answer.
+        answer: the student's.
         right: the right option.
         wrong: the other options, and why it is not that one.
 
     Raises:
-        NoAnswer: `given` is `...` or None.
+        NoAnswer: `answer` is `...` or None.
         WrongAnswer: it is another option, or none of them.
     """
-    _need_answer(exercise, given)
+    _need_answer(exercise, answer)
     options = {option.casefold(): option for option in (right, *wrong)}
-    chosen = options.get(given.strip().casefold()) if isinstance(given, str) else None
+    chosen = options.get(answer.strip().casefold()) if isinstance(answer, str) else None
     if chosen is None:
         listing = ", ".join(repr(option) for option in sorted(options.values()))
-        raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is none of {listing}.")
+        raise WrongAnswer(f"Exercise {exercise}: {_shown(answer)} is none of {listing}.")
     if chosen != right:
         raise WrongAnswer(f"Exercise {exercise}: it is not {chosen!r}: {wrong[chosen]}")
     _right(exercise)
@@ -130,7 +131,7 @@ def choice(exercise: int, given: Any, right: str, wrong: Mapping[str, str]) -> N
 
 def function(
     exercise: int,
-    given: Any,
+    answer: Any,
     oracle: Callable,
     cases: Iterable[tuple],
     within: float = 1e-6,
@@ -143,24 +144,24 @@ def function(
 
     Args:
         exercise: the exercise's number.
-        given: the student's function; it gets copies of the arguments.
+        answer: the student's function; it gets copies of the arguments.
         oracle: a right one.
         cases: the arguments of each call.
         within: how far a number may be off.
         wrong: reasons, each with a function that makes the typical mistake.
 
     Raises:
-        NoAnswer: `given` is `...` or None, or returns that in every case.
+        NoAnswer: `answer` is `...` or None, or returns that in every case.
         WrongAnswer: it is no function, fails, or returns something else in some case.
         ValueError: there are no cases, so any function would pass.
     """
-    _need_answer(exercise, given)
+    _need_answer(exercise, answer)
     cases = list(cases)
     if not cases:
         raise ValueError(f"exercise {exercise}: no cases to try")
-    if not callable(given):
-        raise WrongAnswer(f"Exercise {exercise}: {_shown(given)} is not a function.")
-    returned = [_try(exercise, given, case) for case in cases]
+    if not callable(answer):
+        raise WrongAnswer(f"Exercise {exercise}: {_shown(answer)} is not a function.")
+    returned = [_try(exercise, answer, case) for case in cases]
     if all(map(_is_blank, returned)):
         _need_answer(exercise, None)
     right = [oracle(*copy.deepcopy(case)) for case in cases]
@@ -172,31 +173,31 @@ def function(
         if all(_same(*pair, within) for pair in zip(returned, theirs, strict=True)):
             raise WrongAnswer(f"Exercise {exercise}: not right: {reason}")
     first = differs.index(True)
-    told = f"for {_arguments(cases[first])} your function returns {_shown(returned[first])}"
+    call = f"for {_arguments(cases[first])} your function returns {_shown(returned[first])}"
     mine, truth = _numbers(returned[first]), _numbers(right[first])
     if truth is not None and (mine is None or mine.shape != truth.shape):
-        raise WrongAnswer(f"Exercise {exercise}: {told}, which is not {_form(truth)}.")
-    raise WrongAnswer(f"Exercise {exercise}: {told}, which is not right.")
+        raise WrongAnswer(f"Exercise {exercise}: {call}, which is not {_form(truth)}.")
+    raise WrongAnswer(f"Exercise {exercise}: {call}, which is not right.")
 
 
 def _right(exercise: int) -> None:
     print(f"Exercise {exercise}: right.")
 
 
-def _need_answer(exercise: int, given: Any) -> None:
+def _need_answer(exercise: int, answer: Any) -> None:
     """Raise NoAnswer for a blank."""
-    if _is_blank(given):
+    if _is_blank(answer):
         raise NoAnswer(
             f"Exercise {exercise} has no answer yet: put yours in the place of ... "
             "in the cell above, and run both cells."
         )
 
 
-def _is_blank(given: Any) -> bool:
+def _is_blank(answer: Any) -> bool:
     """Whether something is `...` or None, or a list or tuple with such a place."""
-    if isinstance(given, list | tuple):
-        return any(map(_is_blank, given))
-    return given is None or given is ...
+    if isinstance(answer, list | tuple):
+        return any(map(_is_blank, answer))
+    return answer is None or answer is ...
 
 
 def _numbers(value: Any) -> np.ndarray | None:
@@ -214,10 +215,10 @@ def _same(mine: Any, truth: Any, within: float) -> bool:
     """Whether two values are equal, numbers `within` of each other."""
     right = _numbers(truth)
     if right is not None:
-        own = _numbers(mine)
-        if own is None or own.shape != right.shape:
+        numbers = _numbers(mine)
+        if numbers is None or numbers.shape != right.shape:
             return False
-        return bool(np.allclose(own, right, rtol=0, atol=within, equal_nan=True))
+        return bool(np.allclose(numbers, right, rtol=0, atol=within, equal_nan=True))
     mine, truth = (x.tolist() if hasattr(x, "tolist") else x for x in (mine, truth))
     if isinstance(truth, Mapping):
         if not isinstance(mine, Mapping) or mine.keys() != truth.keys():
@@ -230,14 +231,14 @@ def _same(mine: Any, truth: Any, within: float) -> bool:
     return np.array_equal(mine, truth)
 
 
-def _try(exercise: int, given: Callable, case: tuple) -> Any:
+def _try(exercise: int, answer: Callable, case: tuple) -> Any:
     """What the student's function returns; its failure is a wrong answer."""
     try:
-        return given(*copy.deepcopy(case))
+        return answer(*copy.deepcopy(case))
     except Exception as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        fault = f"{type(error).__name__}: {error}".splitlines()[0]
         raise WrongAnswer(
-            f"Exercise {exercise}: for {_arguments(case)} your function fails with {what}"
+            f"Exercise {exercise}: for {_arguments(case)} your function fails with {fault}"
         ) from error
 
 
@@ -265,38 +266,37 @@ def _shown(value: Any) -> str:
 
 
 def form_faults(cells: Sequence[Any]) -> list[str]:
-    """Exercises that lack a part or have parts out of order: one line each, none when all is well.
+    """Exercises that lack a cell or have cells out of order: a line each, none when all is well.
 
     cells: of a notebook.
     """
-    parts = [_part(cell) for cell in cells]
-    starts = [i for i, part in enumerate(parts) if "exercise" in part.split()]
+    roles = [_role(cell) for cell in cells]
+    starts = [i for i, role in enumerate(roles) if "exercise" in role.split()]
     first = starts[0] if starts else len(cells)
     faults = [
-        f"cell {i} is tagged {part} but stands before the first exercise"
-        for i, part in enumerate(parts[:first], 1)
-        if part
+        f"cell {i} is tagged {role} but stands before the first exercise"
+        for i, role in enumerate(roles[:first], 1)
+        if role
     ]
     for start, end in pairwise([*starts, len(cells)]):
-        found = parts[start:end]
-        while not found[-1]:  # prose between exercises
-            found.pop()
-        if tuple(found) == FORM:
+        exercise = roles[start:end]
+        while not exercise[-1]:  # prose between exercises
+            exercise.pop()
+        if tuple(exercise) == FORM:
             continue
         heading = next(iter(cells[start]["source"].splitlines()), "").lstrip("# ")
         name = heading or f"the exercise of cell {start + 1}"
-        lacking = [part for part in FORM if part not in found]
-        if lacking:
+        if lacking := [role for role in FORM if role not in exercise]:
             faults.append(f"{name}: has no {', no '.join(lacking)}")
         else:
-            order = ", ".join(part or "a cell without a tag" for part in found)
+            order = ", ".join(role or "a cell without a tag" for role in exercise)
             faults.append(f"{name}: its cells are {order}; they must be {', '.join(FORM)}")
     return faults
 
 
-def _part(cell: Any) -> str:
-    """Which part of an exercise a cell is, as in `FORM`; empty for none."""
-    tags = [tag for tag in cell["metadata"].get("tags", []) if tag in PARTS]
+def _role(cell: Any) -> str:
+    """What a cell is of an exercise, as in `FORM`; empty where it belongs to none."""
+    tags = [tag for tag in cell["metadata"].get("tags", []) if tag in TAGS]
     return f"{' '.join(tags)} ({cell['cell_type']})" if tags else ""
 
 
@@ -323,20 +323,19 @@ def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
         CourseError: a notebook cannot be read or has an incomplete exercise, or `out` holds the
             other version or a file that is not of an earlier call. Nothing is written then.
     """
-    known = _known(out, version)
-    there = {*known, *(path.name for path in notebooks)}
-    files = {Path(path.name): _version(path, version, there) for path in notebooks}
-    hashes = {name.as_posix(): _hash(content) for name, content in files.items()}
-    _refuse_foreign(out, known, hashes)
-    for name, content in files.items():
-        _save(out / name, content)
-    record = json.dumps({"version": version, "files": known | hashes}, indent=1)
-    _save(out / RECORD, record.encode())
+    earlier = _earlier(out, version)
+    names = {*earlier, *(path.name for path in notebooks)}
+    contents = {path.name: _version(path, version, names) for path in notebooks}
+    hashes = {name: _hash(content) for name, content in contents.items()}
+    _refuse_foreign(out, earlier, hashes)
+    record = {"version": version, "files": earlier | hashes}
+    for name, content in {**contents, RECORD: json.dumps(record, indent=1).encode()}.items():
+        write_atomic(out / name, partial(Path.write_bytes, data=content))
     return [out / path.name for path in notebooks]
 
 
-def _version(notebook: Path, version: Version, there: Container[str]) -> bytes:
-    """A version of one notebook, as a file's content; links only to notebooks that are there."""
+def _version(notebook: Path, version: Version, names: Container[str]) -> bytes:
+    """A version of one notebook, as a file's content; links only to notebooks of these names."""
     import nbformat
     from nbconvert.preprocessors import TagRemovePreprocessor
 
@@ -344,42 +343,46 @@ def _version(notebook: Path, version: Version, there: Container[str]) -> bytes:
         nb = nbformat.read(notebook, as_version=4)
         nbformat.validate(nb)
     except Exception as error:  # nbformat raises whatever a malformed file leads to
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise CourseError(f"{notebook} is not a valid notebook: {what}") from error
+        fault = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise CourseError(f"{notebook} is not a valid notebook: {fault}") from error
     faults = form_faults(nb.cells)
     if faults:
         raise CourseError(f"{notebook.name}: {faults[0]}")
     nb, _ = TagRemovePreprocessor(**REMOVED[version]).preprocess(nb, {})
     for cell in nb.cells:
         if cell.cell_type == "markdown":
-            cell.source = LINK.sub(lambda m: m[0] if m[2] in there else m[1], cell.source)
+            cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
     return (nbformat.writes(nb) + "\n").encode()
 
 
-def _known(out: Path, version: Version) -> dict[str, str]:
+def _earlier(out: Path, version: Version) -> dict[str, str]:
     """Hashes of the files that earlier calls made in `out`."""
     if out.exists() and not out.is_dir():
         raise CourseError(f"{out} is not a folder; name another one")
     try:
         record = json.loads((out / RECORD).read_text())
-        made, known = record["version"], dict(record["files"])
+        earlier_version, files = record["version"], dict(record["files"])
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CourseError(f"{out / RECORD} cannot be read ({error}); name a new folder") from None
-    if made != version:
-        raise CourseError(f"{out} holds the version {made!r} of a course; name another folder")
-    return known
+    if earlier_version != version:
+        raise CourseError(
+            f"{out} holds the version {earlier_version!r} of a course; name another folder"
+        )
+    return files
 
 
-def _refuse_foreign(out: Path, known: Mapping[str, str], planned: Mapping[str, str]) -> None:
-    """Raise CourseError for a file in `out` that no call of `write` made as it is."""
+def _refuse_foreign(out: Path, *ours: Mapping[str, str]) -> None:
+    """Raise CourseError for a file in `out` that has none of the hashes that are ours.
+
+    Hidden files and folders, such as .ipynb_checkpoints, may hold anything.
+    """
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out)
-        if path.is_dir() or _is_hidden(name):
+        if path.is_dir() or any(part.startswith(".") for part in name.parts):
             continue
-        ours = [made[name.as_posix()] for made in (known, planned) if name.as_posix() in made]
-        if not ours or _hash(path.read_bytes()) not in ours:
+        if _hash(path.read_bytes()) not in [hashes.get(name.as_posix()) for hashes in ours]:
             raise CourseError(
                 f"{path} is not of this command's making, or was changed since; "
                 "name a new folder, or move that file away"
@@ -388,12 +391,3 @@ def _refuse_foreign(out: Path, known: Mapping[str, str], planned: Mapping[str, s
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _save(path: Path, content: bytes) -> None:
-    write_atomic(path, lambda temporary: temporary.write_bytes(content))
-
-
-def _is_hidden(name: Path) -> bool:
-    """Whether a relative path has a part that begins with a dot, such as .ipynb_checkpoints."""
-    return any(part.startswith(".") for part in name.parts)

@@ -1,13 +1,11 @@
 """The `mmlib data` commands: list, get, check, features."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.data import registry
-from mmlib.features.store import FeatureStore
 
 SHOWN = 50
 # As in features.regions and features.backbones, which bring PyTorch: seconds for a mere `list`.
@@ -15,7 +13,6 @@ DETECTOR = "fasterrcnn"
 BACKBONES = ("densenet169", "resnet50")
 PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
-Images = Sequence[tuple[str, Path]]
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -126,8 +123,8 @@ def run_check(args: argparse.Namespace) -> int:
     shown = report.problems if args.all else report.problems[:SHOWN]
     for problem in shown:
         print(problem)
-    if more := len(report.problems) - len(shown):
-        print(f"... and {more} more (--all shows them)")
+    if hidden := len(report.problems) - len(shown):
+        print(f"... and {hidden} more (--all shows them)")
     for note in report.notes:
         print(f"note: {note}")
     counts = ", ".join(report.counts) or "nothing counted"
@@ -140,8 +137,34 @@ def run_check(args: argparse.Namespace) -> int:
 def run_features(args: argparse.Namespace) -> int:
     """Extract features of all images of a data set or folder."""
     folder, paths = _images(args.name)
-    images = [(path.name, path) for path in paths]
-    store = (_detect if args.backbone == DETECTOR else _grid)(args, folder / "features", images)
+    from mmlib.core.device import pick_device
+    from mmlib.features import backbones, regions
+    from mmlib.features.extraction import Extraction
+
+    detect = args.backbone == DETECTOR
+    kind: backbones.Regions = args.regions or "grid"
+    if detect and (args.regions or args.labels):
+        raise DataError(f"{DETECTOR} takes neither --regions nor --labels")
+    if detect:
+        name = regions.feature_name(args.weights)
+    else:
+        name = backbones.feature_name(args.backbone, kind, args.weights)
+    extraction = Extraction(
+        images=[(path.name, path) for path in paths],
+        out=args.out or folder / "features" / f"{name}.npy",
+        weights=args.weights,
+        seed=args.seed,
+        batch=args.batch or (4 if detect else 32),
+        device=pick_device(args.device),
+        skip_bad=args.skip_bad,
+        dtype=args.dtype or ("float32" if detect else "float16"),
+    )
+    if detect:
+        store = regions.extract(extraction, args.side)
+    else:
+        mark = "_random" if args.weights == "random" else ""
+        labels = extraction.out.with_name(f"labels_{args.backbone}{mark}.npy")
+        store = backbones.extract(extraction, args.backbone, kind, labels if args.labels else None)
     shape = " x ".join(map(str, store.array.shape))
     print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
     for skipped in store.meta["skipped"]:
@@ -149,54 +172,13 @@ def run_features(args: argparse.Namespace) -> int:
     return 0
 
 
-def _detect(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
-    from mmlib.core.device import pick_device
-    from mmlib.features import regions
-
-    if args.regions or args.labels:
-        raise DataError(f"{DETECTOR} takes neither --regions nor --labels")
-    return regions.extract(
-        images,
-        args.out or folder / f"{regions.feature_name(args.weights)}.npy",
-        weights=args.weights,
-        seed=args.seed,
-        side=args.side,
-        batch=args.batch or 4,
-        device=pick_device(args.device),
-        skip_bad=args.skip_bad,
-        dtype=args.dtype or "float32",
-    )
-
-
-def _grid(args: argparse.Namespace, folder: Path, images: Images) -> FeatureStore:
-    from mmlib.core.device import pick_device
-    from mmlib.features import backbones
-
-    kind: backbones.Regions = args.regions or "grid"
-    out = args.out or folder / f"{backbones.feature_name(args.backbone, kind, args.weights)}.npy"
-    mark = "_random" if args.weights == "random" else ""
-    return backbones.extract(
-        images,
-        out,
-        backbone=args.backbone,
-        regions=kind,
-        weights=args.weights,
-        seed=args.seed,
-        batch=args.batch or 32,
-        device=pick_device(args.device),
-        labels=out.parent / f"labels_{args.backbone}{mark}.npy" if args.labels else None,
-        skip_bad=args.skip_bad,
-        dtype=args.dtype or "float16",
-    )
-
-
 def _images(name: str) -> tuple[Path, list[Path]]:
     """The folder beside the images that `features/` goes into, and the images."""
     folder = _image_folder(name)
     for pattern, home in (("*", folder.parent), ("*/*", folder)):  # MS-COCO has them one deeper
-        found = sorted(p for p in folder.glob(pattern) if p.suffix.lower() in IMAGE_SUFFIXES)
-        if found:
-            return home, found
+        paths = sorted(p for p in folder.glob(pattern) if p.suffix.lower() in IMAGE_SUFFIXES)
+        if paths:
+            return home, paths
     raise DataError(f"{folder}: no images ({', '.join(IMAGE_SUFFIXES)})")
 
 
@@ -209,5 +191,5 @@ def _image_folder(name: str) -> Path:
         return registry.find(name).folder / PHOTOGRAPHS[name]
     if Path(name).is_dir():
         return Path(name)
-    known = ", ".join((flickr8k.NAME, *PHOTOGRAPHS))
-    raise DataError(f"{name}: neither {known} nor a folder of images")
+    names = ", ".join((flickr8k.NAME, *PHOTOGRAPHS))
+    raise DataError(f"{name}: neither {names} nor a folder of images")

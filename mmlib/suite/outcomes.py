@@ -1,4 +1,4 @@
-"""Judge what a notebook's run left behind: its results, its claims, its figures' tolerances."""
+"""Check what a notebook's run left behind: its results, its claims, its figures' tolerances."""
 
 import csv
 import json
@@ -23,16 +23,22 @@ def _with(**properties: dict) -> dict[str, Any]:
 
 
 _TEXT, _NUMBER, _ANY = {"type": "string"}, {"type": ["number", "null"]}, dict[str, Any]()
-_SOME = {"type": "array", "minItems": 1}
+_LIST, _DICT = {"type": "array"}, {"type": "object"}
+_SOME = _LIST | {"minItems": 1}
 _CLAIM = _with(
     id=_TEXT, claim=_TEXT, verdict={"enum": [*VERDICTS]}, effect=_NUMBER, low=_NUMBER,
     high=_NUMBER, unit=_TEXT, why=_TEXT,
 )  # fmt: skip
 _FIGURE = _with(figure=_TEXT, value=_ANY, expected=_ANY, tolerance=_ANY, within=_ANY)
+_ENTRY = _with(
+    notebook=_TEXT, executed=_TEXT, out=_TEXT, ok={"type": "boolean"}, seconds=_NUMBER,
+    problems=_LIST, claims=_LIST | {"items": _CLAIM}, checks=_DICT,
+)  # fmt: skip
 FORMS = {
+    "summary.json": _with(mmlib=_TEXT, parameters=_DICT, notebooks=_SOME | {"items": _ENTRY}),
     "results.json": _SOME,
     "claims.json": _SOME | {"items": _CLAIM},
-    "checks.json": _with(comparable={"type": "boolean"}, why=_TEXT, figures={"type": "array"})
+    "checks.json": _with(comparable={"type": "boolean"}, why=_TEXT, figures=_LIST)
     | {
         "if": {"properties": {"comparable": {"const": True}}},
         "then": {"properties": {"figures": _SOME | {"items": _FIGURE}}},
@@ -59,7 +65,7 @@ class NotebookReport:
         return not self.problems
 
 
-def judge(report: NotebookReport) -> None:
+def read_results(report: NotebookReport) -> None:
     """Read the results into `report`, adding a line to its problems for each fault."""
     _read_json(report, "results.json")
     report.claims = _read_json(report, "claims.json") or []
@@ -93,7 +99,7 @@ def _read_json(report: NotebookReport, name: str) -> Any:
 
 
 def form_fault(name: str, content: Any) -> str:
-    """What a result file's content has not that it must have; empty where it is whole."""
+    """The first fault in the content of a file of `FORMS`; empty where it has none."""
     first = next(jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content), None)
     return f"{first.json_path}: {first.message}" if first else ""
 
@@ -102,12 +108,12 @@ def check_problems(checks: dict[str, Any]) -> list[str]:
     """Figures that left their tolerance."""
     if not checks["comparable"]:
         return []
-    told = "{figure} left its tolerance: {value}, expected {expected} ± {tolerance}"
-    return [
-        told.format(**f)
-        for f in checks["figures"]
-        if not within(f["value"], f["expected"], f["tolerance"])
-    ]
+    line = "{figure} left its tolerance: {value}, expected {expected} ± {tolerance}"
+    return [line.format(**figure) for figure in checks["figures"] if not _is_within(figure)]
+
+
+def _is_within(figure: Mapping[str, Any]) -> bool:
+    return within(figure["value"], figure["expected"], figure["tolerance"])
 
 
 def within(value: Any, expected: Any, tolerance: Any) -> bool:
@@ -128,14 +134,16 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
     """What is printed at the end: each notebook's outcome, and one table of all claims."""
     blocks, table = [], []
     for r in reports:
-        told = verdict_counts(r.claims) or "none"
-        state = "done" if r.ok else "FAILED"
-        lines = [f"{r.notebook}  {state} in {clock(r.seconds)}", f"  claims   {told}"]
-        table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in r.claims]
-        lines.append(f"  figures  {figures_line(r.checks)}")
-        lines += [f"  problem  {p.splitlines()[0]}" for p in r.problems]
-        lines += [f"  results  {_shown(r.out)}", f"  notebook {_shown(r.executed)}"]
+        lines = [
+            f"{r.notebook}  {'done' if r.ok else 'FAILED'} in {clock(r.seconds)}",
+            f"  claims   {verdict_counts(r.claims) or 'none'}",
+            f"  figures  {figures_line(r.checks)}",
+            *(f"  problem  {problem.splitlines()[0]}" for problem in r.problems),
+            f"  results  {_from_here(r.out)}",
+            f"  notebook {_from_here(r.executed)}",
+        ]
         blocks.append("\n".join(lines))
+        table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in r.claims]
     if table:
         blocks.append("\n".join(["    claim and verdict", *table]))
     return "\n\n".join(blocks)
@@ -154,20 +162,16 @@ def figures_line(checks: dict[str, Any]) -> str:
     if not checks.get("comparable"):
         return f"not compared: {checks.get('why') or 'no checks.json'}"
     figures = checks["figures"]
-    good = sum(within(f["value"], f["expected"], f["tolerance"]) for f in figures)
-    return f"{good}/{len(figures)} within tolerance"
+    return f"{sum(map(_is_within, figures))}/{len(figures)} within tolerance"
 
 
 def clock(seconds: float) -> str:
     """Minutes and seconds, such as 3:07, or 1:03:07 with hours."""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def _shown(path: Path) -> str:
-    """A path as seen from here, where that is shorter."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+def _from_here(path: Path) -> Path:
+    """A path as seen from the working directory, where it lies in there."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

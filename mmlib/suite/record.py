@@ -32,7 +32,7 @@ def record(
     seeds: Sequence[int],
     *,
     datasets: Sequence[str] = (),
-    resources: Resources = Resources(),  # noqa: B008  it is frozen
+    resources: Resources = Resources(),
     replace: bool = False,
     folder: Path | None = None,
 ) -> Evidence:

@@ -7,33 +7,27 @@ passed time limit, a missing result and a figure outside its tolerance are error
 
 import ast
 import json
-import logging
-import math
-import os
 import platform
 import re
-import shutil
-import signal
-import subprocess
 import symtable
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
+import nbformat
+
 from mmlib import __version__
 from mmlib.core.paths import write_atomic
-from mmlib.suite.outcomes import RESULTS, NotebookReport, clock, judge
+from mmlib.suite.execution import execute, stop
+from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-GRACE = 60.0  # seconds that a child gets past its time limit to say itself what it was doing
 
 
 class ParameterError(ValueError):
@@ -128,13 +122,11 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
     Raises ParameterError for a name that the notebook does not know or never reads, and for a
     value that is not plain data.
     """
-    import nbformat
-
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except Exception as error:  # nbformat raises many kinds
-        told = str(error).partition("\n")[0][:80]
-        raise ParameterError(f"{notebook}: no notebook ({told}); get it again") from None
+        reason = str(error).partition("\n")[0][:80]
+        raise ParameterError(f"{notebook}: no notebook ({reason}); get it again") from None
     try:
         defaults = default_parameters(cells)
     except ParameterError as error:
@@ -156,231 +148,13 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
         raise ParameterError(f"{notebook.name}: a parameter is not plain data: {error}") from None
 
 
-# Execution ----------------------------------------------------------------------------------
-
-
-def execute(
-    notebook: Path, executed: Path, parameters: dict[str, Any], timeout: float
-) -> str | None:
-    """Execute `notebook` into the file `executed`, in a process of its own.
-
-    Args:
-        notebook: the notebook; its folder is the working directory.
-        executed: where the executed copy goes, also when a cell fails.
-        parameters: injected after the parameters cell; none are injected when empty.
-        timeout: seconds that the whole notebook may take.
-
-    Returns:
-        What went wrong, with the failing cell; None when every cell ran.
-    """
-    notebook, executed = notebook.resolve(), executed.resolve()
-    executed.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="mmlib-") as folder:
-        private = Path(folder)
-        job = {
-            "notebook": str(notebook),
-            "executed": str(executed),
-            "parameters": parameters,
-            "timeout": timeout,
-        }
-        (private / "job.json").write_text(json.dumps(job))
-        # A profile of its own: no start-up file or setting of the user's reaches the notebook.
-        environment = os.environ | {
-            "IPYTHONDIR": str(private / "ipython"),
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        }
-        for name in THREADS:  # notebooks start processes, which share the cores
-            environment.setdefault(name, "1")
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "mmlib.suite.runner", folder],
-            cwd=notebook.parent,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-        try:
-            status = child.wait(timeout + GRACE)
-        except subprocess.TimeoutExpired:
-            _stop(child, 0)
-            return f"the time limit of {timeout:g} s passed and the kernel had to be killed"
-        except BaseException:  # interrupted: the child has the signal too, or gets it now
-            _stop(child, 3)
-            raise
-        outcome = private / "outcome.json"
-        if not outcome.exists():
-            return f"the process that ran the notebook ended with exit status {status}"
-        return json.loads(outcome.read_text())["problem"]
-
-
-def _stop(child: subprocess.Popen, patience: float) -> None:
-    """Wait for `child`, then ask it to end, then kill it; its kernel ends with it."""
-    for act in (lambda: None, child.terminate, child.kill):
-        act()
-        try:
-            child.wait(patience)
-            return
-        except subprocess.TimeoutExpired:
-            patience = 10
-
-
-class _Progress:
-    """Tells on stderr which cell runs and the last line that it printed.
-
-    A terminal gets one line, redrawn; anything else a new line at most every ten seconds.
-    """
-
-    def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.index, self.last = name, total, 0, ""
-        self.cell: Any = None
-        self.busy = False
-        self.live = sys.stderr.isatty()
-        self.every = 0.2 if self.live else 10.0
-        self.start = time.monotonic()
-        self.shown = -math.inf
-
-    def cell_starts(self, cell: Any, cell_index: int) -> None:
-        """Called by nbclient before each cell."""
-        self.cell, self.index, self.last = cell, cell_index, ""
-        self.busy = cell.cell_type == "code"
-        self.show()
-
-    def cell_ends(self, **_: Any) -> None:
-        """Called by nbclient when the kernel has answered."""
-        self.busy = False
-
-    def write(self, text: str) -> None:
-        """Called by papermill with what the notebook prints."""
-        lines = [line.strip() for line in re.split(r"[\r\n]", text) if line.strip()]
-        if lines:
-            self.last = lines[-1]
-            self.show()
-
-    def flush(self) -> None:
-        """Part of what papermill asks of a file."""
-
-    def show(self) -> None:
-        """Print the line, unless the last one is too fresh."""
-        now = time.monotonic()
-        if now - self.shown < self.every:
-            return
-        self.shown = now
-        seconds = clock(now - self.start)
-        line = f"{self.name}  cell {self.index + 1}/{self.total}  {seconds}  {self.last}"
-        if self.live:
-            width = shutil.get_terminal_size().columns - 1
-            print("\r\x1b[2K" + line[:width], end="", file=sys.stderr, flush=True)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Leave a clean line behind."""
-        if self.live:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-
-
-def _execute_here(job: dict[str, Any], private: Path) -> str | None:
-    """Execute in this process, with papermill; the child's side of `execute`."""
-    import nbformat
-    import papermill
-    from nbclient.exceptions import CellTimeoutError, DeadKernelError
-    from papermill.exceptions import PapermillExecutionError
-
-    notebook = Path(job["notebook"])
-    total = len(nbformat.read(notebook, as_version=4).cells) + bool(job["parameters"])
-    progress = _Progress(notebook.stem, total)
-    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it logs is reported below
-    deadline = time.monotonic() + job["timeout"]
-
-    def seconds_left(cell: Any) -> int:
-        return max(1, math.ceil(deadline - time.monotonic()))
-
-    try:
-        done = papermill.execute_notebook(
-            _literal(notebook),
-            _literal(Path(job["executed"])),
-            job["parameters"],
-            kernel_name="python3",
-            language="python",
-            cwd=str(notebook.parent),
-            progress_bar=False,
-            stdout_file=progress,
-            stderr_file=progress,
-            kernel_manager_class=_kernel_manager_class(private, progress),
-            coalesce_streams=True,
-            iopub_timeout=60,
-            timeout_func=seconds_left,
-            on_cell_start=progress.cell_starts,
-            on_cell_executed=progress.cell_ends,
-        )
-    except PapermillExecutionError as error:
-        what = f"failed: {error.ename}: {error.evalue}"
-        return _failure(error.cell_index, error.source, what, "\n".join(error.traceback))
-    except CellTimeoutError:
-        what = f"was running when the time limit of {job['timeout']:g} s passed"
-        return _failure(progress.index, progress.cell.source, what)
-    except DeadKernelError:
-        return _failure(progress.index, progress.cell.source, "killed the kernel")
-    finally:
-        progress.close()
-    for index, cell in enumerate(done.cells):  # papermill takes sys.exit() for success
-        if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None:
-            return f"the notebook ended before its cell {index + 1}, which did not run"
-    return None
-
-
-def _literal(path: Path) -> str:
-    """A path that papermill's str.format leaves as it is."""
-    return str(path).replace("{", "{{").replace("}", "}}")
-
-
-def _kernel_manager_class(private: Path, progress: _Progress) -> type:
-    """A kernel manager that starts this interpreter, whatever kernelspecs the user has."""
-    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
-    from jupyter_client.kernelspec import KernelSpec
-    from jupyter_client.manager import AsyncKernelManager
-
-    class ThisEnvironment(AsyncKernelManager):
-        kernel_spec = KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
-
-        def __init__(self, **settings: Any) -> None:
-            if os.name != "nt":  # sockets in a folder of ours: no race for a port
-                settings |= {"transport": "ipc", "ip": str(private / "k")}
-            super().__init__(connection_file=str(private / "kernel.json"), **settings)
-
-        async def shutdown_kernel(  # type: ignore[override]
-            self, now: bool = False, restart: bool = False
-        ) -> None:
-            """Shut the kernel down; in the middle of a cell it is killed rather than asked."""
-            await super().shutdown_kernel(now or progress.busy, restart)
-
-    return ThisEnvironment
-
-
-def _failure(index: int, source: str, what: str, traceback: str = "") -> str:
-    """The text that shows a failing cell: its number, its source, the end of the traceback."""
-    lines = [f"{n:4} | {line}" for n, line in enumerate(source.splitlines(), 1)]
-    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", traceback)
-    return "\n".join([f"cell {index + 1} {what}", *lines[:40], *plain.splitlines()[-25:]])
-
-
-def _child(folder: Path) -> int:
-    """Entry point of the process that `execute` starts."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the kernel is shut down
-    job = json.loads((folder / "job.json").read_text())
-    try:
-        problem = _execute_here(job, folder)
-    except KeyboardInterrupt:
-        return 130
-    (folder / "outcome.json").write_text(json.dumps({"problem": problem}))
-    return int(problem is not None)
-
-
 # Runs ---------------------------------------------------------------------------------------
 
 
 def run_notebook(
     notebook: Path, out_dir: Path, parameters: dict[str, Any], timeout: float
 ) -> NotebookReport:
-    """Run one notebook and judge what it leaves.
+    """Run one notebook and check what it leaves.
 
     Args:
         notebook: path of the notebook.
@@ -403,7 +177,7 @@ def run_notebook(
     if problem:
         report.problems.append(problem)
     else:
-        judge(report)
+        read_results(report)
     return report
 
 
@@ -420,8 +194,9 @@ def run_notebooks(
     parameters: dict[str, Any],
     timeout: float,
     cluster: str = "",
+    at_a_time: int = 1,
 ) -> list[NotebookReport]:
-    """Run notebooks one after the other, showing problems on stderr as they come.
+    """Run notebooks, `at_a_time` side by side, showing problems on stderr as they come.
 
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
     cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
@@ -438,13 +213,14 @@ def run_notebooks(
     out_dir.mkdir(parents=True, exist_ok=True)
     (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
     calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
-    done: Iterable[NotebookReport] = starmap(run_notebook, calls)
     if cluster:
         from mmlib.core.parallel import on_cluster
 
-        done = on_cluster(run_notebook, calls, cluster)
+        finished = on_cluster(run_notebook, calls, cluster)
+    else:
+        finished = _side_by_side(calls, at_a_time)
     reports = []
-    for report in done:
+    for report in finished:
         for problem in report.problems:
             print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
         reports.append(report)
@@ -463,6 +239,21 @@ def run_notebooks(
     return reports
 
 
+def _side_by_side(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:
+    """Reports of `run_notebook`, as they come; an error or an interruption ends all notebooks."""
+    with ThreadPoolExecutor(at_a_time) as pool:
+        futures = [pool.submit(run_notebook, *call) for call in calls]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            while not all(future.done() for future in futures):
+                stop()
+                time.sleep(0.1)
+            raise
+
+
 def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
@@ -477,7 +268,3 @@ def link_latest(out_dir: Path) -> None:
         latest.symlink_to(out_dir.name, target_is_directory=True)
     except OSError:
         pass
-
-
-if __name__ == "__main__":
-    sys.exit(_child(Path(sys.argv[1])))

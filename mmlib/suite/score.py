@@ -31,13 +31,14 @@ from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
 from mmlib.features.store import UNREADABLE
 from mmlib.features.words import Words
-from mmlib.papers.entailment.arrays import Arrays
-from mmlib.papers.entailment.batches import encode
-from mmlib.papers.entailment.data import frozen, metadata_of
-from mmlib.papers.entailment.inputs import EVERY, Scale
-from mmlib.papers.entailment.judging import Calibration, fresh_model, main_branch, scores
+from mmlib.papers.entailment.batches import Arrays, encode
+from mmlib.papers.entailment.calibration import Calibration
+from mmlib.papers.entailment.data.study import metadata_of, read_retriever
+from mmlib.papers.entailment.inputs import ALL_INPUTS, Scale, frozen
+from mmlib.papers.entailment.judge import fresh_model, main_branch, scores
+from mmlib.papers.entailment.method import Classifier
 from mmlib.papers.entailment.metrics import best_threshold
-from mmlib.papers.entailment.model import Classifier, Settings
+from mmlib.papers.entailment.systems import Settings
 from mmlib.world import backbone
 
 BILINEAR = Image.Resampling.BILINEAR
@@ -51,7 +52,7 @@ class Row:
     image: Path
     caption: str
     others: tuple[str, ...] = ()
-    place: Problem | None = None  # where it stands, to be named where its picture is none
+    unreadable: Problem | None = None  # what to say where its file is no picture
 
 
 def read_csv(path: Path | str) -> list[Row]:
@@ -75,22 +76,22 @@ def read_csv(path: Path | str) -> list[Row]:
         raise DataError(f"{path}: cannot be read ({error})") from None
     header = lines[0][1] if lines else []
     if header[:2] != ["image", "caption"] or {*header[2:]} - {"caption"}:
-        what = "is not image,caption or image,caption,caption and so on"
-        raise DataError(Problem(path, 1, what, "name the columns there, and leave out others"))
+        fault = "is not image,caption or image,caption,caption and so on"
+        raise DataError(Problem(path, 1, fault, "name the columns there, and leave out others"))
     for number, fields in lines[1:]:
         if not any(fields):
             continue
         if len(fields) > len(header):
-            what = f"has {len(fields)} fields, where line 1 names {len(header)}"
+            fault = f"has {len(fields)} fields, where line 1 names {len(header)}"
             mend = "put a text with commas in quotes, or name one more column caption"
-            raise DataError(Problem(path, number, what, mend))
+            raise DataError(Problem(path, number, fault, mend))
         image, caption, *others = [*fields, "", ""]
         if not caption:
             raise DataError(Problem(path, number, "has no caption", "write image,caption"))
         if not (path.parent / image).is_file():
             raise DataError(Problem(path, number, f"there is no picture {image}", "mend its name"))
-        place = Problem(path, number, f"{image} is no picture", "mend or leave it out")
-        rows.append(Row(path.parent / image, caption, tuple(filter(None, others)), place))
+        unreadable = Problem(path, number, f"{image} is no picture", "mend or leave it out")
+        rows.append(Row(path.parent / image, caption, tuple(filter(None, others)), unreadable))
     if not rows:
         raise DataError(Problem(path, None, "has no pairs", "write one a line"))
     return rows
@@ -108,19 +109,19 @@ def keep(
     """
     if arrays.states is not None and judge is not None:
         raise ValueError("a judge that reads a BERT cannot be kept in one file")
-    parts = {f"retriever.{name}": value for name, value in retriever.items()}
-    parts["regions"] = torch.from_numpy(arrays.region_scale)
+    tensors = {f"retriever.{name}": value for name, value in retriever.items()}
+    tensors["regions"] = torch.from_numpy(arrays.region_scale)
     stems, meta = arrays.frozen.weights, {}
     if judge is not None:
-        own = arrays.calibration
+        pairs = arrays.calibration
         device = str(next(judge.parameters()).device)
-        deep = scores(judge, arrays.encoded(own, judge.settings), arrays.images, device)
+        deep = scores(judge, arrays.encoded(pairs, judge.settings), arrays.images, device)
         raw = deep[main_branch(deep)]
-        how = Calibration.fit(arrays, raw, EVERY)
-        parts |= {f"judge.{name}": value for name, value in judge.state_dict().items()}
+        how = Calibration.fit(pairs, raw, ALL_INPUTS)
+        tensors |= {f"judge.{name}": value for name, value in judge.state_dict().items()}
         meta = {
-            "weights": how.weights.tolist(), "labels": own.samples.label.tolist(),
-            "odds": (how.margin(raw, own.given) + how.limit).round(3).tolist(),
+            "weights": how.weights.tolist(), "labels": pairs.samples.label.tolist(),
+            "odds": (how.margin(raw, pairs.given) + how.limit).round(3).tolist(),
             "mean": arrays.scale.mean.tolist(), "deviation": arrays.scale.deviation.tolist(),
         }  # fmt: skip
     meta |= {
@@ -128,7 +129,7 @@ def keep(
         "stems": dict(stems), "unknown": getattr(stems, "unknown", 0.0),
         "judge": asdict(judge.settings) if judge else None,
     }  # fmt: skip
-    half = {n: (v.half() if v.is_floating_point() else v).contiguous() for n, v in parts.items()}
+    half = {n: (v.half() if v.is_floating_point() else v).contiguous() for n, v in tensors.items()}
     write_atomic(path, lambda p: save_file(half, p, {"mmlib": json.dumps(meta)}))
 
 
@@ -150,10 +151,10 @@ def read(path: Path | str) -> "Scorer":
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """A kept model. meta: all but its tensors; parts: these by name."""
+    """A kept model. tensors: by name; meta: everything else."""
 
     meta: Mapping[str, Any]
-    parts: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor]
 
     @property
     def card(self) -> str:
@@ -175,17 +176,20 @@ class Scorer:
         odds, cosine = self._odds(rows)
         if odds is None:
             return table.assign(cosine=cosine.round(4))
-        labels, known = np.array(self.meta["labels"]), np.array(self.meta["odds"])
-        own = labels.mean()
-        share = prior or own
-        shift = logit(share) - logit(own)
-        counts = np.where(labels == 1, share / own, (1 - share) / (1 - own))
-        odds, limit = odds + shift, best_threshold(labels, known, counts) + shift
-        told = {"log odds": odds.round(3), "probability": expit(odds).round(4)}
-        return table.assign(**told, threshold=round(float(expit(limit)), 4), entailed=odds >= limit)
+        labels, calibrated = np.array(self.meta["labels"]), np.array(self.meta["odds"])
+        share = labels.mean()
+        wanted = prior or share
+        shift = logit(wanted) - logit(share)
+        counts = np.where(labels == 1, wanted / share, (1 - wanted) / (1 - share))
+        odds, limit = odds + shift, best_threshold(labels, calibrated, counts) + shift
+        columns = {"log odds": odds.round(3), "probability": expit(odds).round(4)}
+        columns["threshold"] = round(float(expit(limit)), 4)
+        return table.assign(**columns, entailed=odds >= limit)
 
-    def _part(self, name: str) -> dict[str, Tensor]:
-        return {n.removeprefix(name): v for n, v in self.parts.items() if n.startswith(name)}
+    def _state(self, prefix: str) -> dict[str, Tensor]:
+        """The state dict whose names begin with a prefix."""
+        named = self.tensors.items()
+        return {n.removeprefix(prefix): v for n, v in named if n.startswith(prefix)}
 
     def _odds(self, rows: Sequence[Row]) -> tuple[np.ndarray | None, np.ndarray]:
         """Log odds (n,) at the calibration's prior, or None without a judge, and cosines (n,)."""
@@ -195,8 +199,9 @@ class Scorer:
         stems = Weights([])
         stems.update(meta["stems"])
         stems.unknown = meta["unknown"]
-        known = frozen(
-            self._part("retriever."), Shape(**meta["shape"]), meta["space"], words, images,
+        weights, shape = self._state("retriever."), Shape(**meta["shape"])
+        frozen_inputs = frozen(
+            read_retriever(weights, shape, meta["space"], images, len(words)), words, images,
             sorted({text for row in rows for text in (row.caption, *row.others)}), stems,
             {text: row.others for text, row in zip(premise, rows, strict=True)},
         )  # fmt: skip
@@ -205,17 +210,17 @@ class Scorer:
             ("mme",) * n, ("yours",) * n,  # type: ignore[arg-type]
             tuple(map(str, range(n))),
         )  # fmt: skip
-        raw = known.inputs(samples)
+        raw = frozen_inputs.inputs(samples)
         if meta["judge"] is None:
             return None, raw[:, 4]
         settings = Settings(**meta["judge"])
         model = fresh_model(settings, len(words), images)
-        model.load_state_dict(self._part("judge."))
+        model.load_state_dict(self._state("judge."))
         encoded = encode(samples, words, words, settings.max_premise, settings.max_hypothesis)
         deep = scores(model, encoded, images)
-        given = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(raw)
-        how = Calibration(np.array(meta["weights"]), EVERY, 0.0)
-        return how.margin(deep[main_branch(deep)], given), raw[:, 4]
+        scaled = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(raw)
+        how = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
+        return how.margin(deep[main_branch(deep)], scaled), raw[:, 4]
 
     def _regions(self, rows: Sequence[Row]) -> np.ndarray:
         """Regions (n, R, W) of pictures by the picture world's network, standardised."""
@@ -227,12 +232,12 @@ class Scorer:
                 with Image.open(row.image) as file:
                     small = file.convert("RGB").resize((backbone.SIZE,) * 2, BILINEAR)
             except UNREADABLE as error:
-                what = row.place or f"{row.image}: no picture"
-                raise DataError(f"{what}: {error}") from None
+                fault = row.unreadable or f"{row.image}: no picture"
+                raise DataError(f"{fault}: {error}") from None
             opened[row.image] = small
-        seen = dict(zip(opened, backbone.extract([*opened.values()])[0], strict=True))
-        regions = np.stack([seen[row.image] for row in rows])
-        mean, scale = self.parts["regions"].numpy()
+        features = dict(zip(opened, backbone.extract([*opened.values()])[0], strict=True))
+        regions = np.stack([features[row.image] for row in rows])
+        mean, scale = self.tensors["regions"].numpy()
         if mean.shape[-1] != regions.shape[-1]:
             raise DataError(
                 f"the model reads image features of width {mean.shape[-1]}, not the picture "

@@ -30,7 +30,7 @@ __all__ = ["WorldImages", "captioned_images", "picture"]
 
 SIZE = 128  # side of a picture, in pixels
 BERT = PACKAGE / "world" / "bert"  # a small one that has read other scenes' captions
-_CHUNK = 64  # pictures drawn and looked at together; fixed, so that workers change no figure
+_CHUNK = 64  # pictures drawn and read together; fixed, so that `workers` changes no figure
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,16 @@ def captioned_images(
             f"n is {n}, but a collection needs at least one picture, and whole families of {family}"
         )
     seeds = split_seeds(split, n // family, seed)
-    calls = [(own, split, seed, family) for own in seeds]
-    told = [one for own in in_processes(_written, calls, workers) for one in own]
-    scenes, gold = zip(*told, strict=True)
+    calls = [(scene_seed, split, seed, family) for scene_seed in seeds]
+    pairs = [pair for pairs in in_processes(_written, calls, workers) for pair in pairs]
+    scenes, gold = zip(*pairs, strict=True)
     features, scores, names = extract_features(scenes, workers=workers, desc=f"world {split}")
     return WorldImages(
         name="world",
         split=split,
         ids=tuple(
-            f"world-{split}-{own % 10**10:06d}" + (f"-{k}" if family > 1 else "")
-            for own in seeds
+            f"world-{split}-{scene_seed % 10**10:06d}" + (f"-{k}" if family > 1 else "")
+            for scene_seed in seeds
             for k in range(family)
         ),
         captions=tuple(tuple(caption.text for caption in some) for some in gold),
@@ -88,8 +88,11 @@ def captioned_images(
     )
 
 
-def _written(own: int, split: str, seed: int, size: int) -> list[tuple[Scene, tuple[Caption, ...]]]:
-    scenes = siblings(own, split, size) if size > 1 else (sample_scene(own),)
+def _written(
+    scene_seed: int, split: str, seed: int, size: int
+) -> list[tuple[Scene, tuple[Caption, ...]]]:
+    """The scenes of a family of `size`, each with its captions."""
+    scenes = siblings(scene_seed, split, size) if size > 1 else (sample_scene(scene_seed),)
     return [(scene, captions(scene, seed)) for scene in scenes]
 
 
@@ -103,32 +106,31 @@ def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
 def extract_features(
     scenes: Sequence[Scene], workers: int = 1, desc: str = "pictures"
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Draw scenes and look at them: (features, label scores, label names).
+    """Draw scenes and extract features: (features, label scores, label names).
 
-    features: (scenes, regions, width) float32. What was seen of many scenes is kept for the next
-    time.
+    features: (scenes, regions, width) float32. Those of many scenes are cached in a file.
     """
-    kept = _kept(scenes) if len(scenes) > 3 * _CHUNK else None
-    if kept is not None and kept.exists():
+    cache = _cache(scenes) if len(scenes) > 3 * _CHUNK else None
+    if cache is not None and cache.exists():
         from mmlib.world.backbone import LABELS
 
-        found = load_file(kept)
-        return found["features"], found["scores"], LABELS
+        arrays = load_file(cache)
+        return arrays["features"], arrays["scores"], LABELS
     chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
     jobs = in_processes(_extract, [(chunk,) for chunk in chunks], workers)
-    seen = list(tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4))
-    features = np.concatenate([one[0] for one in seen])
-    scores = np.concatenate([one[1] for one in seen])
-    if kept is not None:
-        for folder in kept.parent.parent.glob("*"):  # what other code has drawn
-            if folder != kept.parent:
+    parts = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
+    regions, likely, names = zip(*parts, strict=True)
+    features, scores = np.concatenate(regions), np.concatenate(likely)
+    if cache is not None:
+        for folder in cache.parent.parent.glob("*"):  # what other code has drawn
+            if folder != cache.parent:
                 shutil.rmtree(folder, ignore_errors=True)
-        write_atomic(kept, partial(save_file, {"features": features, "scores": scores}))
-    return features, scores, seen[0][2]
+        write_atomic(cache, partial(save_file, {"features": features, "scores": scores}))
+    return features, scores, names[0]
 
 
-def _kept(scenes: Sequence[Scene]) -> Path | None:
-    """Where features of these scenes are kept: `<cache>/pictures/<code>/<scenes>`."""
+def _cache(scenes: Sequence[Scene]) -> Path | None:
+    """The file that caches features of these scenes: `<cache>/pictures/<code>/<scenes>`."""
     from mmlib.core.source import source_hash
     from mmlib.world.backbone import WEIGHTS
 

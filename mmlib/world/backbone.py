@@ -4,16 +4,13 @@ Its weights come with the package; `ci/train_world_backbone.py` made them from s
 "backbone", which no other split shares. `backbone.json` says how, and how accurate it is.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import fuse_conv_bn_eval
@@ -25,7 +22,7 @@ WEIGHTS = PACKAGE / "world" / "backbone.safetensors"
 RECORD = PACKAGE / "world" / "backbone.json"
 SIZE = 128  # side of the pictures that it sees, in pixels
 GRID = 4  # regions a side
-# What it was trained to tell: of each place in the picture, and of the picture as a whole.
+# What it was trained to say of each place in the picture, and of the picture as a whole.
 HEADS: dict[str, tuple[str, ...]] = {
     "kind": KINDS,
     "colour": COLOURS,
@@ -79,9 +76,18 @@ class Backbone(nn.Module):
         """One (n, words) tensor a head."""
         local = self.places(activations).amax(1)
         overall = self.overall(activations.mean((2, 3)))
-        found = zip(LOCAL, local.split([len(HEADS[name]) for name in LOCAL], 1), strict=True)
-        rest = zip(OVERALL, overall.split([len(HEADS[name]) for name in OVERALL], 1), strict=True)
-        return dict(found) | dict(rest)
+        logits: dict[str, Tensor] = {}
+        for names, values in ((LOCAL, local), (OVERALL, overall)):
+            columns = values.split([len(HEADS[name]) for name in names], 1)
+            logits |= zip(names, columns, strict=True)
+        return logits
+
+    def probabilities(self, activations: Tensor) -> dict[str, np.ndarray]:
+        """Every head's (n, words) float32 probabilities."""
+        return {
+            name: (logits.softmax(1) if name in OVERALL else logits.sigmoid()).numpy()
+            for name, logits in self.logits(activations).items()
+        }
 
     def regions(self, activations: Tensor) -> Tensor:
         """(n, WIDTH, h, w) -> (n, GRID * GRID, WIDTH), row by row, of about unit deviation."""
@@ -107,11 +113,6 @@ def load() -> Backbone:
     return network.requires_grad_(False).eval().to(memory_format=torch.channels_last)
 
 
-def record() -> dict[str, Any]:
-    """How the weights were made and what they reach: seeds, counts, versions, accuracy."""
-    return json.loads(RECORD.read_text(encoding="utf-8"))
-
-
 def to_pixels(images: Sequence[Image.Image]) -> np.ndarray:
     """(n, 128, 128, 3) uint8; pictures of another size or mode are converted."""
     size, how = (SIZE, SIZE), Image.Resampling.BILINEAR
@@ -124,26 +125,8 @@ def to_input(pixels: np.ndarray) -> Tensor:
 
 
 @torch.inference_mode()
-def _seen(images: Sequence[Image.Image]) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Of each 64 pictures the regions, and every head's (n, words) probabilities."""
-    network = load()
-    for start in range(0, len(images), 64):
-        activations = network.map(to_input(to_pixels(images[start : start + 64])))
-        likely = {
-            name: (logits.softmax(1) if name in OVERALL else logits.sigmoid()).numpy()
-            for name, logits in network.logits(activations).items()
-        }
-        yield network.regions(activations).numpy(), likely
-
-
-def scores(images: Sequence[Image.Image]) -> dict[str, np.ndarray]:
-    """Every head's (n, words) float32 probabilities of n >= 1 pictures, by the names in HEADS."""
-    found = [likely for _, likely in _seen(images)]
-    return {name: np.concatenate([one[name] for one in found]) for name in HEADS}
-
-
 def extract(images: Sequence[Image.Image]) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """What the network sees in n >= 1 world pictures.
+    """What the network sees in n >= 1 world pictures, 64 at a time.
 
     Pictures that are not 128 x 128 RGB are converted. Returns:
         (n, 16, 128) float32: a 4 x 4 grid, row by row from the top left, from the last convolution;
@@ -151,45 +134,22 @@ def extract(images: Sequence[Image.Image]) -> tuple[np.ndarray, np.ndarray, tupl
         (n, 50) float32 probabilities of kinds, colours and settings.
         The 50 labels, single English words.
     """
-    regions, heads = zip(*_seen(images), strict=True)
-    found = [np.concatenate([likely[name] for name in LABEL_HEADS], 1) for likely in heads]
-    return np.concatenate(regions), np.concatenate(found), LABELS
+    network = load()
+    regions, labels = [], []
+    for start in range(0, len(images), 64):
+        activations = network.map(to_input(to_pixels(images[start : start + 64])))
+        probabilities = network.probabilities(activations)
+        regions.append(network.regions(activations).numpy())
+        labels.append(np.concatenate([probabilities[name] for name in LABEL_HEADS], 1))
+    return np.concatenate(regions), np.concatenate(labels), LABELS
 
 
 def targets(scenes: Sequence[Scene]) -> dict[str, np.ndarray]:
     """The truth for each head: (n, words) bool, by the names in HEADS."""
     truth = {name: np.zeros((len(scenes), len(words)), bool) for name, words in HEADS.items()}
     for i, scene in enumerate(scenes):
-        shown: dict[str, set[str | None]] = {
-            "kind": {thing.kind for thing in scene.things},
-            "colour": {thing.colour for thing in scene.things},
-            "pattern": {thing.pattern for thing in scene.things},
-            "action": {thing.action for thing in scene.things},
-            "setting": {scene.setting},
-            "style": {scene.style},
-        }
+        shown = {name: {getattr(thing, name) for thing in scene.things} for name in LOCAL}
+        shown |= {name: {getattr(scene, name)} for name in OVERALL}
         for name, words in HEADS.items():
-            truth[name][i] = np.array([word in shown[name] for word in words])
+            truth[name][i] = [word in shown[name] for word in words]
     return truth
-
-
-def accuracy(found: dict[str, np.ndarray], scenes: Sequence[Scene]) -> dict[str, float]:
-    """How well the probabilities of `scores` match the scenes, 0 to 1.
-
-    Settings and styles: share of scenes where the likeliest is right. The other heads: average
-    precision, averaged over the words that occur. Colours count in pictures that show them, so
-    not in black and white.
-    """
-    truth = targets(scenes)
-    result: dict[str, float] = {}
-    in_colour = np.array([scene.style != "black and white" for scene in scenes])
-    for name, likely in found.items():
-        real = truth[name]
-        if name == "colour":
-            likely, real = likely[in_colour], real[in_colour]
-        if name in OVERALL:
-            result[name] = float((likely.argmax(1) == real.argmax(1)).mean())
-        else:
-            occurs = real.any(0)
-            result[name] = float(average_precision_score(real[:, occurs], likely[:, occurs]))
-    return result

@@ -7,38 +7,30 @@ from random import Random
 import numpy as np
 from PIL import Image, ImageDraw
 
-from mmlib.world.pen import PAPER, PENCIL, RGB, Point, around, mix, path, shade
+from mmlib.world.pen import PAPER, PENCIL, RGB, Point, around, colours, mix, path, shade
 from mmlib.world.schema import HORIZON, ROAD, WATER
+from mmlib.world.tables import table_beside
 
-# (sky at the top, sky at the horizon, ground at the horizon, ground in front)
-LIGHT: dict[str, tuple[RGB, RGB, RGB, RGB]] = {
-    "beach": ((96, 172, 232), (206, 232, 244), (236, 216, 168), (242, 222, 172)),
-    "park": ((112, 180, 236), (214, 236, 246), (142, 196, 98), (104, 168, 74)),
-    "street": ((146, 180, 214), (216, 226, 234), (176, 174, 172), (168, 164, 160)),
-    "desert": ((118, 178, 226), (250, 226, 182), (238, 196, 130), (226, 170, 100)),
-    "snow": ((168, 192, 216), (228, 234, 242), (234, 240, 248), (250, 252, 255)),
-    "forest": ((150, 196, 190), (198, 222, 196), (98, 122, 66), (84, 98, 52)),
-    "field": ((116, 184, 238), (222, 238, 244), (222, 196, 96), (200, 176, 78)),
-    "mountain": ((92, 154, 222), (208, 228, 242), (146, 172, 110), (124, 148, 92)),
-}
+_TABLES = table_beside(__file__)
+# setting -> (sky at the top, sky at the horizon, ground at the horizon, ground in front)
+LIGHT = {setting: colours(light) for setting, light in _TABLES.pop("light").items()}
+COLOURS = {name: colours(table) for name, table in _TABLES.items()}
 
 
 class Brush:
-    """Draws on the whole picture in parts of its side, in the picture's style."""
+    """Draws on the whole picture, in fractions of its side, in the picture's style."""
 
     def __init__(self, side: int, style: str, random: Random):
         self.side, self.style, self.random = side, style, random
         self.image = Image.new("RGB", (side, side))
         self.canvas = ImageDraw.Draw(self.image)
         self.hair = max(1, side // 190)
+        # Outlines are drawn in a sketch only.
+        self.pencil = mix(PENCIL, PAPER, 0.45) if style == "sketch" else None
 
     def ink(self, colour: RGB) -> RGB:
         """The colour as the style shows it."""
         return mix(PAPER, colour, 0.34) if self.style == "sketch" else colour
-
-    def outline(self, colour: RGB) -> RGB | None:
-        """Pencil in a sketch, nothing otherwise."""
-        return mix(PENCIL, PAPER, 0.45) if self.style == "sketch" else None
 
     def gradient(self, top: float, bottom: float, first: RGB, last: RGB) -> None:
         """Fill the band from `top` to `bottom`; a flat picture has one colour."""
@@ -56,39 +48,35 @@ class Brush:
 
     def poly(self, points: Sequence[Point], colour: RGB, outline: bool = True) -> None:
         """A filled polygon."""
-        n = self.side
-        spots = [(x * n, y * n) for x, y in points]
+        spots = self.spots(points)
         self.canvas.polygon(spots, self.ink(colour))
-        edge = self.outline(colour) if outline else None
-        if edge:
-            self.canvas.line([*spots, spots[0]], edge, self.hair)
+        if outline and self.pencil:
+            self.canvas.line([*spots, spots[0]], self.pencil, self.hair)
 
     def trace(self, points: Sequence[Point]) -> None:
         """A pencil line, in a sketch only."""
-        if self.style == "sketch":
-            spots = [(x * self.side, y * self.side) for x, y in points]
-            self.canvas.line(spots, self.outline((0, 0, 0)), self.hair)
+        if self.pencil:
+            self.canvas.line(self.spots(points), self.pencil, self.hair)
 
     def oval(
         self, x: float, y: float, rx: float, ry: float, colour: RGB, outline: bool = True
     ) -> None:
         """A filled ellipse."""
-        n = self.side
-        box = ((x - rx) * n, (y - ry) * n, (x + rx) * n, (y + ry) * n)
-        edge = self.outline(colour) if outline else None
-        self.canvas.ellipse(box, self.ink(colour), edge, self.hair)
+        box = self.spots([(x - rx, y - ry), (x + rx, y + ry)])
+        self.canvas.ellipse(box, self.ink(colour), self.pencil if outline else None, self.hair)
 
     def rect(self, x0: float, y0: float, x1: float, y1: float, colour: RGB) -> None:
         """A filled rectangle."""
-        n = self.side
-        box = (x0 * n, y0 * n, x1 * n, y1 * n)
-        self.canvas.rectangle(box, self.ink(colour), self.outline(colour), self.hair)
+        box = self.spots([(x0, y0), (x1, y1)])
+        self.canvas.rectangle(box, self.ink(colour), self.pencil, self.hair)
 
     def line(self, points: Sequence[Point], width: float, colour: RGB) -> None:
-        """A line; `width` in parts of the side."""
-        n = self.side
-        spots = [(x * n, y * n) for x, y in points]
-        self.canvas.line(spots, self.ink(colour), max(1, round(width * n)))
+        """A line; `width` is a fraction of the side."""
+        self.canvas.line(self.spots(points), self.ink(colour), max(1, round(width * self.side)))
+
+    def spots(self, points: Sequence[Point]) -> list[Point]:
+        """Points of the picture, in pixels."""
+        return [(x * self.side, y * self.side) for x, y in points]
 
     def between(self, low: float, high: float) -> float:
         """A random number."""
@@ -157,11 +145,11 @@ def tufts(brush: Brush, count: int, colour: RGB, top: float = 0.52) -> None:
             brush.line([(x, y), (x + dx * h, y - h)], 0.005, colour)
 
 
-def dots(brush: Brush, count: int, top: float, colours: Sequence[RGB], size: float) -> None:
+def dots(brush: Brush, count: int, top: float, name: str, size: float) -> None:
     """Flowers, shells, leaves: small flat dots on the ground."""
     for _ in range(count):
         x, y = brush.spot(top, 0.99)
-        brush.oval(x, y, size, 0.65 * size, brush.random.choice(colours))
+        brush.oval(x, y, size, 0.65 * size, brush.random.choice(COLOURS[name]))
 
 
 def ripples(brush: Brush, top: float, bottom: float, count: int, colour: RGB) -> None:
@@ -172,12 +160,12 @@ def ripples(brush: Brush, top: float, bottom: float, count: int, colour: RGB) ->
         brush.line(around(x, y, w, "-1,0 -.3,-1 .3,0 1,-.7", 0.007), 0.006, colour)
 
 
-def shore(brush: Brush, y: float, land: tuple[RGB, RGB], foam: RGB) -> None:
+def shore(brush: Brush, y: float, land: Sequence[RGB], foam: RGB) -> None:
     """The land from the water's edge to the front."""
     edge = brush.wavy(y, 0.011, 1.4)
-    first = mix(*land, 0.4) if brush.style in ("flat", "sketch") else land[0]
+    first = mix(land[0], land[1], 0.4) if brush.style in ("flat", "sketch") else land[0]
     brush.poly([(0, y + 0.02), *edge, (1, y + 0.02)], first, outline=False)
-    brush.gradient(y + 0.012, 1.0, *land)
+    brush.gradient(y + 0.012, 1.0, land[0], land[1])
     brush.line(edge, 0.013, foam)
     brush.trace(edge)
 
@@ -193,7 +181,7 @@ def beach(brush: Brush) -> None:
         island = around(brush.between(0.1, 0.9), top, 0.15, "-1,0 -.4,-.3 .2,-.2 .9,0")
         brush.poly(island, (116, 150, 130))
     shore(brush, bottom, LIGHT["beach"][2:], (248, 252, 252))
-    dots(brush, 9, 0.7, ((252, 244, 230), (214, 178, 150), (198, 180, 150)), 0.008)
+    dots(brush, 9, 0.7, "shells", 0.008)
 
 
 def park(brush: Brush) -> None:
@@ -211,13 +199,7 @@ def park(brush: Brush) -> None:
     right = [(x + 0.02, HORIZON + 0.01), (middle + 0.1, 0.7), (end + 0.26, 1.0)]
     brush.poly(left + right, (222, 204, 168))
     tufts(brush, 14, (78, 142, 58))
-    dots(brush, 10, 0.55, ((250, 240, 240), (250, 220, 90), (236, 150, 190)), 0.007)
-
-
-WALLS: tuple[RGB, ...] = (
-    (206, 172, 146), (186, 192, 198), (222, 208, 178), (176, 146, 138), (198, 184, 196),
-)  # fmt: skip
-PANES: tuple[RGB, ...] = ((122, 148, 170), (250, 232, 160), (96, 112, 130))
+    dots(brush, 10, 0.55, "daisies", 0.007)
 
 
 def street(brush: Brush) -> None:
@@ -226,7 +208,7 @@ def street(brush: Brush) -> None:
     x = -brush.between(0, 0.1)
     while x < 1:
         w, h = brush.between(0.15, 0.25), brush.between(0.18, 0.36)
-        wall, pane = brush.random.choice(WALLS), brush.random.choice(PANES)
+        wall, pane = (brush.random.choice(COLOURS[name]) for name in ("walls", "panes"))
         brush.rect(x, 0.56 - h, x + w, 0.56, wall)
         brush.rect(x - 0.006, 0.555 - h, x + w + 0.006, 0.575 - h, shade(wall, 0.72))
         for row in range(min(int(h / 0.075), int((h - 0.08) / 0.07) + 1)):
@@ -258,12 +240,11 @@ def desert(brush: Brush) -> None:
         w, h = brush.between(0.1, 0.2), brush.between(0.08, 0.15)
         brush.poly(around(x, 0.47, w, "-1,0 -.7,-.8 -.62,-1 .6,-1 .72,-.75 1,0", h), rock)
         brush.line(around(x, 0.47, w, "-.66,-.6 .7,-.6", h), 0.008, shade(rock, 0.85))
-    dunes: tuple[RGB, ...] = ((244, 208, 146), (236, 188, 120), (228, 174, 104))
-    for base, colour in zip((0.56, 0.74, 1.02), dunes, strict=True):
+    for base, colour in zip((0.56, 0.74, 1.02), COLOURS["dunes"], strict=True):
         hills(brush, base, 0.11, colour, 1)
         brush.gradient(base - 0.004, 1.0, colour, colour)
     ripples(brush, 0.58, 0.99, 8, (206, 150, 88))
-    dots(brush, 5, 0.6, ((176, 130, 92),), 0.012)
+    dots(brush, 5, 0.6, "pebbles", 0.012)
 
 
 def snow(brush: Brush) -> None:
@@ -290,22 +271,21 @@ def snowflakes(brush: Brush) -> None:
 def forest(brush: Brush) -> None:
     """Trunks in three depths, undergrowth, fallen leaves."""
     brush.gradient(0, HORIZON, (150, 186, 146), (208, 224, 180))
-    trunks: tuple[RGB, ...] = ((128, 152, 122), (112, 122, 88), (108, 82, 60))
-    leaves: tuple[RGB, ...] = ((124, 164, 108), (96, 146, 84), (72, 122, 66))
-    for row, (count, y) in enumerate(((9, 0.45), (8, 0.48), (6, 0.52))):
+    depths = zip((9, 8, 6), (0.45, 0.48, 0.52), COLOURS["trunks"], COLOURS["crowns"], strict=True)
+    for row, (count, y, bark, leaf) in enumerate(depths):
         for i in range(count):
             x, w = (i + brush.between(0.1, 0.9)) / count, brush.between(0.012, 0.02)
             w *= 1 + 0.55 * row
             trunk = [(x - w, y), (x - 0.7 * w, 0), (x + 0.7 * w, 0), (x + w, y)]
-            brush.poly([*trunk, (x + 1.6 * w, y + 0.012), (x - 1.6 * w, y + 0.012)], trunks[row])
+            brush.poly([*trunk, (x + 1.6 * w, y + 0.012), (x - 1.6 * w, y + 0.012)], bark)
         for _ in range(6):
             x, y = brush.spot(-0.02, 0.16 - 0.03 * row)
-            brush.oval(x, y, brush.between(0.1, 0.18), brush.between(0.06, 0.1), leaves[row])
+            brush.oval(x, y, brush.between(0.1, 0.18), brush.between(0.06, 0.1), leaf)
     for _ in range(8):
         x, y = brush.spot(0.47, 0.53)
         fern = shade((92, 134, 68), brush.between(0.85, 1.2))
         brush.oval(x, y, brush.between(0.03, 0.07), 0.025, fern)
-    dots(brush, 22, 0.58, ((186, 128, 64), (166, 100, 54), (136, 156, 80), (206, 160, 86)), 0.011)
+    dots(brush, 22, 0.58, "leaves", 0.011)
     tufts(brush, 10, (132, 160, 84), 0.56)
 
 

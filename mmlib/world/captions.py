@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from mmlib.world import words
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Edge, Fact, Node
 from mmlib.world.scenes import pick, pick_weighted
-from mmlib.world.schema import GROUP_OF, Scene
+from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, Scene
 
 WIDEN = 0.15  # how often a caption says "animal" for "dog"
 
@@ -25,15 +26,15 @@ class Caption:
 def captions(scene: Scene, seed: int = 0, n: int = 5) -> tuple[Caption, ...]:
     """n different captions of a scene at varied levels of detail; fewer only if it has no more."""
     rng = np.random.default_rng([seed, scene.seed, 3])
-    found: dict[str, Caption] = {}
+    by_text: dict[str, Caption] = {}
     for i in range(20 * n):
-        if len(found) == n:
+        if len(by_text) == n:
             break
         detail = (int(rng.random() < 0.7), 2, 3, 3, 4)[i % 5]
         new = caption(scene, rng, detail)
-        found.setdefault(new.text.lower().rstrip("."), new)
-    made = list(found.values())
-    return tuple(made[i] for i in rng.permutation(len(made)))
+        by_text.setdefault(new.text.lower().rstrip("."), new)
+    different = list(by_text.values())
+    return tuple(different[i] for i in rng.permutation(len(different)))
 
 
 def caption(scene: Scene, rng: np.random.Generator, detail: int = 3) -> Caption:
@@ -50,9 +51,9 @@ class _Clause:
     subject: str
     participle: str  # also a preposition's phrase; "" where nothing is said
     finite: str  # without a form of "be"; "" where there is none
-    plural: bool
     person: bool
     aloft: bool  # in the air or on water: no "on the sand"
+    plural: bool = False
     listed: bool = False  # "a dog and a cat", of which there *is* one and another
     closed: bool = False  # ends in a place of its own
     actors: tuple[int, ...] = ()  # the things that the verb is about
@@ -68,8 +69,8 @@ class _Clause:
 
     @property
     def there(self) -> str:
-        one = self.listed and self.subject.split()[0] in ("a", "an", "someone")
-        return "there is" if one else f"there {self.be}"
+        singular = self.listed and self.subject.split()[0] in ("a", "an", "someone")
+        return "there is" if singular else f"there {self.be}"
 
 
 class _Writer:
@@ -100,15 +101,10 @@ class _Writer:
         text, sentence = self.sentence(clauses, detail)
         if self.chance(0.6 if sentence else 0.3):
             text = text[0].upper() + text[1:] + "."
-        graph = CaptionGraph(
-            tuple(self.nodes),
-            tuple(self.edges),
-            self.scene.setting if self.place else None,
-            self.scene.style if self.style else None,
-            self.place,
-            self.style,
-        )
-        return Caption(text, graph)
+        setting = self.scene.setting if self.place else None
+        style = self.scene.style if self.style else None
+        nodes, edges = tuple(self.nodes), tuple(self.edges)
+        return Caption(text, CaptionGraph(nodes, edges, setting, style, self.place, self.style))
 
     def clauses(self, detail: int) -> list[_Clause]:
         free = set(range(len(self.scene.things)))
@@ -123,8 +119,8 @@ class _Writer:
 
     def about(self, free: set[int], attributes: int, lists: bool = True) -> _Clause:
         """A clause about some of the free things: a relation where there is one, or a list."""
-        told = _weights(self.scene.relations)
-        weights = {e: w for e, w in told.items() if e[0] in free and e[2] in free}
+        weights = _weights(self.scene.relations)
+        weights = {e: w for e, w in weights.items() if e[0] in free and e[2] in free}
         if any(weights.values()) and self.chance(0.8):
             return self.pair(pick_weighted(self.rng, weights), free, attributes, lists)
         if lists and len(free) > 1 and self.chance(0.5):
@@ -138,50 +134,47 @@ class _Writer:
         """
         styled = self.chance((0.0, 0.1, 0.1, 0.2, 0.4)[detail])
         placed = self.chance((0.15, 0.25, 0.2, 0.9, 0.85)[detail])
-        last = clauses[-1]
+        last, bare = clauses[-1], ", and ".join(clause.bare for clause in clauses)
         if styled:
             self.style = tuple(self.word(words.STYLE_PHRASES[self.scene.style]).split(":"))
-            text = f"{self.style[0]} " + ", and ".join(c.bare for c in clauses)
-            return text + (self.end(last) if placed and not last.closed else ""), False
-        if placed and self.chance(0.25):
-            return self.placed_first(clauses)
+            bare = f"{self.style[0]} {bare}"
+        elif placed and self.chance(0.25):
+            return self.placed_first(clauses, bare)
         end = self.end(last) if placed and not last.closed else ""
+        if styled:
+            return bare + end, False
         form = pick_weighted(
             self.rng, {"bare": 4, "finite": 4, "there": 2.5, "seen": 1, "who": 0.8}
         )
         if form == "finite" and all(c.participle for c in clauses):
-            joint = " while " if self.chance(0.5) else ", and "
-            return joint.join(self.finite(c) for c in clauses) + end, True
-        joined = ", and ".join(c.bare for c in clauses)
+            return self.joint(clauses) + end, True
         if form == "there":
-            return f"{clauses[0].there} {joined}{end}", True
+            return f"{clauses[0].there} {bare}{end}", True
         if form == "seen":
             if not last.participle and len(clauses) == 1 and self.chance(0.5):
-                return f"{joined} can be seen{end}", True
-            start = self.word(
-                "you can see, we see, we can see, here we see, here you can see, "
-                "the picture shows, the image shows, this picture shows, this image shows"
-            )
-            return f"{start} {joined}{end}", True
+                return f"{bare} can be seen{end}", True
+            return f"{self.word(words.SHOWING)} {bare}{end}", True
         if form == "who" and last.finite and len(clauses) == 1 and not last.listed:
             self.put_finite(last)
             who = "who" if last.person else "that"
             return f"{last.there} {last.subject} {who} {last.finite}{end}", True
-        return joined + end, False
+        return bare + end, False
 
-    def placed_first(self, clauses: list[_Clause]) -> tuple[str, bool]:
+    def placed_first(self, clauses: list[_Clause], bare: str) -> tuple[str, bool]:
         if self.chance(0.5):
             phrase, noun = self.word(words.PLACES[self.scene.setting]["scene"]).split(":")
             self.place = (f"{phrase} scene", noun)
             start = f"{_article(phrase)} {phrase} scene"
-            joint = self.word("with, showing, that shows")
-            return f"{start} {joint} " + ", and ".join(c.bare for c in clauses), False
+            return f"{start} {self.word('with, showing, that shows')} {bare}", False
         first = self.end(replace(clauses[0], aloft=True)).strip()
         if all(c.participle for c in clauses) and self.chance(0.6):
-            joint = " while " if self.chance(0.5) else ", and "
-            return f"{first}, " + joint.join(self.finite(c) for c in clauses), True
-        joined = ", and ".join(c.bare for c in clauses)
-        return f"{first} {clauses[0].there} {joined}", True
+            return f"{first}, {self.joint(clauses)}", True
+        return f"{first} {clauses[0].there} {bare}", True
+
+    def joint(self, clauses: list[_Clause]) -> str:
+        """The clauses as sentences, joined."""
+        joint = " while " if self.chance(0.5) else ", and "
+        return joint.join(self.finite(clause) for clause in clauses)
 
     def finite(self, clause: _Clause) -> str:
         if clause.finite and (self.chance(0.4) or clause.participle.startswith("with ")):
@@ -217,15 +210,15 @@ class _Writer:
         """One thing, or several of one sort, and perhaps what it is doing."""
         members, concept = self.some(free)
         action = self.common(members, "action")
-        said = action if action and self.chance(0.75) else None
-        if said and self.chance(0.2):
-            participle = self.verb(members[0], said)[0]
+        action = action if action and self.chance(0.75) else None
+        if action and self.chance(0.2):
+            participle = self.verb(members[0], action)[0]
             if " " not in participle:  # "a running dog"
                 subject = self.phrase(members, concept, attributes, participle)
                 for i in members:
-                    self.say(i, "action", said, participle)
+                    self.say(i, "action", action, participle)
                 return self.doing(subject, members, None)
-        return self.doing(self.phrase(members, concept, attributes), members, said)
+        return self.doing(self.phrase(members, concept, attributes), members, action)
 
     def some(self, free: set[int]) -> tuple[tuple[int, ...], str]:
         """One of the free things, living ones rather, or all of one sort; with a concept."""
@@ -253,29 +246,31 @@ class _Writer:
             phrases.append(self.phrase(members, concept, attributes))
             used |= set(members)
         text = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)
-        things = tuple(sorted(used))
-        action = self.common(things, "action") if len(phrases) > 1 else None
-        clause = self.doing(text, things, action if self.chance(0.6) else None)
+        members = tuple(sorted(used))
+        action = self.common(members, "action") if len(phrases) > 1 else None
+        clause = self.doing(text, members, action if self.chance(0.6) else None)
         return replace(clause, plural=len(used) > 1, listed=True)
 
     def doing(self, subject: str, members: tuple[int, ...], action: str | None) -> _Clause:
         participle = finite = ""
         if action:
-            participle, third, plural = self.verb(members[0], action)
-            finite = plural if len(members) > 1 else third
+            participle, third, several = self.verb(members[0], action)
+            finite = several if len(members) > 1 else third
             for i in members:
                 self.say(i, "action", action, participle)
-        return _Clause(
-            subject,
-            participle,
-            finite,
-            plural=len(members) > 1,
-            person=GROUP_OF[self.kind(members[0])] == "person",
-            aloft=any(self.aloft(i) for i in members),
-            closed=" the " in participle or " a walk" in participle,
-            actors=members,
-            verb=(participle, finite),
+        closed = " the " in participle or " a walk" in participle
+        verb, plural = (participle, finite), len(members) > 1
+        return self.clause(
+            subject, *verb, members, plural=plural, closed=closed, actors=members, verb=verb
         )
+
+    def clause(
+        self, subject: str, participle: str, finite: str, members: Sequence[int], **more: Any
+    ) -> _Clause:
+        """A clause about these things, of which the first is the subject's first."""
+        person = GROUP_OF[self.kind(members[0])] == "person"
+        aloft = any(self.aloft(i) for i in members)
+        return _Clause(subject, participle, finite, person, aloft, **more)
 
     def pair(
         self, edge: tuple[int, str, int], free: set[int], attributes: int, lists: bool
@@ -298,21 +293,14 @@ class _Writer:
             return self.together(edge, attributes)
         subject = self.phrase(actors, concept, attributes)
         participle, third, plural = self.relation_words(edge, actors)
-        other = self.phrase((j,), self.concept(j), max(0, attributes - self.chance(0.4)))
+        target = self.phrase((j,), self.concept(j), max(0, attributes - self.chance(0.4)))
         for actor in actors:
-            ends = self.node_of[actor], self.node_of[j]
-            self.edges.append(Edge(ends[0], relation, ends[1], participle))
+            self.relate((actor, relation, j), participle)
         finite = plural if len(actors) > 1 else third
-        return _Clause(
-            subject,
-            f"{participle} {other}",
-            f"{finite} {other}" if finite else "",
-            plural=len(actors) > 1,
-            person=GROUP_OF[self.kind(i)] == "person",
-            aloft=self.aloft(i) or self.aloft(j),
-            actors=actors,
-            verb=(participle, finite),
-        )
+        return self.clause(
+            subject, f"{participle} {target}", f"{finite} {target}" if finite else "", (i, j),
+            plural=len(actors) > 1, actors=actors, verb=(participle, finite),
+        )  # fmt: skip
 
     def passive(self, edge: tuple[int, str, int], attributes: int) -> _Clause:
         """ "a kite held by a boy"."""
@@ -320,19 +308,16 @@ class _Writer:
         subject = self.phrase((j,), self.concept(j), attributes)
         by = self.word(words.PASSIVE[relation])
         actor = self.phrase((i,), self.concept(i), max(0, attributes - 1))
-        self.edges.append(Edge(self.node_of[i], relation, self.node_of[j], by, passive=True))
-        person = GROUP_OF[self.kind(j)] == "person"
-        aloft = self.aloft(i) or self.aloft(j)
-        return _Clause(subject, f"{by} {actor}", "", plural=False, person=person, aloft=aloft)
+        self.relate(edge, by, passive=True)
+        return self.clause(subject, f"{by} {actor}", "", (j, i))
 
     def together(self, edge: tuple[int, str, int], attributes: int) -> _Clause:
         """ "a man and a dog next to each other"."""
-        i, relation, j = edge
+        i, _, j = edge
         subject = " and ".join(self.phrase((k,), self.concept(k), attributes) for k in (i, j))
-        where = self.word(words.TOGETHER)
-        self.edges.append(Edge(self.node_of[i], relation, self.node_of[j], where))
-        aloft = self.aloft(i) or self.aloft(j)
-        return _Clause(subject, where, "", plural=True, person=False, aloft=aloft, listed=True)
+        together = self.word(words.TOGETHER)
+        self.relate(edge, together)
+        return self.clause(subject, together, "", (i, j), plural=True, listed=True)
 
     # --- Words ---
 
@@ -341,20 +326,21 @@ class _Writer:
     ) -> tuple[str, str, str]:
         """(participle or preposition, third person, plural) of a relation; verbs may be ""."""
         i, relation, j = edge
-        thing, other = self.scene.things[i], self.scene.things[j]
+        subject, target = self.scene.things[i], self.scene.things[j]
         if relation == "riding":
-            return self.forms(words.RIDING.get(other.kind, "") or words.RIDING[""])
+            return self.forms(words.RIDING.get(target.kind, "") or words.RIDING[""])
         if relation == "chasing":
             return self.forms(words.CHASING[""])
         if relation == "holding":
-            tables = [words.HOLDING.get(key, "") for key in ("", other.kind, thing.action or "")]
+            keys = ("", target.kind, subject.action or "")
+            tables = [words.HOLDING.get(key, "") for key in keys]
             return self.forms(", ".join(table for table in tables if table))
         preposition = self.word(words.RELATION_WORDS[relation])
         if relation == "on":
-            if thing.kind in words.PERCHED and self.chance(0.4) and len(actors) == 1:
-                if thing.kind != "cat" or thing.action == "lying":
-                    return self.forms(words.PERCHED[thing.kind])
-            if other.kind in ("bench", "chair", "horse", "bicycle", "boat"):
+            if subject.kind in words.PERCHED and self.chance(0.4) and len(actors) == 1:
+                if subject.kind != "cat" or subject.action == "lying":
+                    return self.forms(words.PERCHED[subject.kind])
+            if target.kind in ("bench", "chair", "horse", "bicycle", "boat"):
                 preposition = "on"
         action = self.common(actors, "action")
         if action and self.chance(0.6) and (i, "riding", j) not in self.scene.relations:
@@ -362,8 +348,8 @@ class _Writer:
             if forms[1] and " the " not in forms[0]:
                 for actor in actors:
                     self.say(actor, "action", action, forms[0])
-                joined = [f"{form} {preposition}" for form in forms]
-                return joined[0], joined[1], joined[2]
+                participle, third, plural = (f"{form} {preposition}" for form in forms)
+                return participle, third, plural
         return preposition, "", ""
 
     def forms(self, options: str) -> tuple[str, str, str]:
@@ -381,14 +367,14 @@ class _Writer:
         """A noun phrase for one thing, or for several of one sort; adds their nodes."""
         many = len(members) > 1
         facts = self.choose_facts(members, attributes)
-        noun, adjectives, tail, worn, said = self.dress(members, concept, facts, doing)
+        noun, adjectives, tail, worn, word_of = self.dress(members, concept, facts, doing)
         adjectives += [doing] if doing else []
         text = " ".join([*adjectives, noun])
         again = text in self.named or (not adjectives and any(n.noun == noun for n in self.nodes))
         self.named.add(text)
         for i in members:
             self.node_of[i] = len(self.nodes)
-            entries = tuple((name, value, said[name]) for name, value in sorted(facts))
+            entries = tuple((name, value, word_of[name]) for name, value in sorted(facts))
             self.nodes.append(Node(concept, frozenset(facts), noun, entries, worn))
         if many:
             return f"{self.word(words.NUMBERS[len(members)])} {text}{tail}"
@@ -405,15 +391,16 @@ class _Writer:
         used = {node.noun for node in self.nodes}
         if doing or any(name == "size" for name, _ in facts) or "someone" in used:
             options = [n for n in options if not n.startswith("someone")]
-        plain = self.chance(0.5)
-        singular, plural = (options[0] if plain else pick(self.rng, options)).split("/")
+        usual = self.chance(0.5)
+        singular, plural = (options[0] if usual else pick(self.rng, options)).split("/")
         noun = plural if many else singular
-        said = {name: self.fact_word(concept, name, value) for name, value in facts}
-        names = ("pattern", "colour") if said.get("pattern") == "plain" else ("colour", "pattern")
-        looks = [said[name] for name in names if name in said]
-        size = [said["size"]] if "size" in said else []
+        word_of = {name: self.fact_word(concept, name, value) for name, value in facts}
+        plain = word_of.get("pattern") == "plain"
+        names = ("pattern", "colour") if plain else ("colour", "pattern")
+        looks = [word_of[name] for name in names if name in word_of]
+        size = [word_of["size"]] if "size" in word_of else []
         if not looks or GROUP_OF[self.kind(members[0])] != "person":
-            return noun, size + looks, "", (), said
+            return noun, size + looks, "", (), word_of
         garment = self.word(words.GARMENTS[self.kind(members[0])], " ")
         worn = ("wearing" if self.chance(0.35) else "in", garment)
         if many:
@@ -421,13 +408,12 @@ class _Writer:
             tail = f" {worn[0]} {' '.join(looks)} {garments}"
         else:
             tail = f" {worn[0]} {_article(looks[0])} {' '.join(looks)} {garment}"
-        return noun, size, tail, worn, said
+        return noun, size, tail, worn, word_of
 
     def fact_word(self, concept: str, name: str, value: str) -> str:
-        if name == "colour":
-            return self.word(words.COLOUR_WORDS[value], " ")
-        if name == "pattern":
-            return self.word(words.PATTERN_WORDS[value], " ")
+        if name != "size":
+            table = words.COLOUR_WORDS if name == "colour" else words.PATTERN_WORDS
+            return self.word(table[value], " ")
         tall = value == "large" and concept in words.TALL
         options = words.SIZE_WORDS[value].split() + (["tall", "tall"] if tall else [])
         person = CONCEPTS[concept] <= CONCEPTS["person"]
@@ -470,6 +456,11 @@ class _Writer:
         thing = self.scene.things[i]
         return thing.lift > 0 or thing.action in ("flying", "floating") or thing.kind == "boat"
 
+    def relate(self, edge: tuple[int, str, int], text: str, passive: bool = False) -> None:
+        """Add a relation to the graph, between the nodes of two things that have been named."""
+        i, relation, j = edge
+        self.edges.append(Edge(self.node_of[i], relation, self.node_of[j], text, passive))
+
     def say(self, i: int, name: str, value: str, word: str) -> None:
         """Add a fact to the node of thing i."""
         at = self.node_of[i]
@@ -486,16 +477,12 @@ def _weights(relations: tuple[tuple[int, str, int], ...]) -> dict[tuple[int, str
         "holding": 6, "riding": 6, "chasing": 6, "on": 4, "under": 3, "behind": 1.5,
         "in front of": 1.5, "near": 0.7,
     }  # fmt: skip
-    known = set(relations)
-    close = {
-        frozenset((i, j)) for i, r, j in relations
-        if r in ("on", "under", "holding", "riding", "chasing")
-    }  # fmt: skip
+    close = {frozenset((i, j)) for i, r, j in relations if r in ("on", "under", *ACTION_RELATIONS)}
     weights = {}
     for i, relation, j in relations:
         loose = relation in ("near", "left of", "right of", "in front of")
-        said = relation == "under" and (j, "on", i) in known
-        better = said or (loose and {i, j} in close)
+        converse = relation == "under" and (j, "on", i) in relations
+        better = converse or (loose and {i, j} in close)
         weights[i, relation, j] = 0.0 if better else usual.get(relation, 0.4)
     return weights
 
@@ -503,12 +490,9 @@ def _weights(relations: tuple[tuple[int, str, int], ...]) -> dict[tuple[int, str
 @lru_cache(256)
 def _sorts(kinds: tuple[str, ...]) -> list[tuple[tuple[int, ...], str]]:
     """All sets of two or more things of one sort, with its concept, by the concept's name."""
-    found = []
-    for concept in sorted({name for kind in kinds for name in (kind, *words.WIDER[kind])}):
-        members = tuple(i for i, kind in enumerate(kinds) if kind in CONCEPTS[concept])
-        if len(members) > 1:
-            found.append((members, concept))
-    return found
+    concepts = sorted({name for kind in kinds for name in (kind, *words.WIDER[kind])})
+    members = [tuple(i for i, kind in enumerate(kinds) if kind in CONCEPTS[c]) for c in concepts]
+    return [pair for pair in zip(members, concepts, strict=True) if len(pair[0]) > 1]
 
 
 def _article(text: str) -> str:

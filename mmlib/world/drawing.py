@@ -9,10 +9,10 @@ from PIL import Image, ImageChops, ImageFilter
 
 from mmlib.world.backdrops import LIGHT, Brush, backdrop, snowflakes
 from mmlib.world.figures import draw_figure
-from mmlib.world.pen import PALETTE, PENCIL, Pen, Point, mix, path, shade
+from mmlib.world.pen import PALETTE, PENCIL, Look, Pen, Point, mix, path, shade
 from mmlib.world.schema import GROUP_OF, SHAPE, WATER, Scene, Thing, height
 
-ARM = 0.29  # a stretched arm, in parts of the standing height
+ARM = 0.29  # a stretched arm, as a fraction of the standing height
 
 
 def draw(scene: Scene, size: int = 128) -> Image.Image:
@@ -24,9 +24,8 @@ def draw(scene: Scene, size: int = 128) -> Image.Image:
     """
     side = size * (3 if size <= 160 else 2)
     random = Random(scene.seed * 7919 + 17)
-    brush = backdrop(
-        scene.setting, "photo" if scene.style == "black and white" else scene.style, side, random
-    )
+    style = "photo" if scene.style == "black and white" else scene.style
+    brush = backdrop(scene.setting, style, side, random)
     if scene.style in ("photo", "black and white"):
         _grain_of_ground(brush, scene.setting)
     far_to_near = sorted(range(len(scene.things)), key=lambda i: (scene.things[i].y, i))
@@ -41,14 +40,14 @@ def draw(scene: Scene, size: int = 128) -> Image.Image:
 
 def _partner(scene: Scene, index: int, relation: str, as_subject: bool) -> Thing | None:
     """The other thing of the first such relation, if there is one."""
-    for subject, name, other in scene.relations:
-        if name == relation and index == (subject if as_subject else other):
-            return scene.things[other if as_subject else subject]
+    for i, name, j in scene.relations:
+        if name == relation and index == (i if as_subject else j):
+            return scene.things[j if as_subject else i]
     return None
 
 
 def _grasp(holder: Thing, held: Thing) -> Point:
-    """The holder's hand, in parts of the side: on the thing or at the end of its string."""
+    """The holder's hand, as a fraction of the side: on the thing or at the end of its string."""
     tall, up = height(holder), 1 - held.y + held.lift
     x, y = held.x, up
     if held.kind in ("ball", "box"):
@@ -66,54 +65,48 @@ def _grasp(holder: Thing, held: Thing) -> Point:
 
 
 def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
+    """Draw one thing, with what its relations to others change: a hand that reaches, a string."""
     thing, side, style = scene.things[index], brush.side, scene.style
     unit = height(thing) * side
-    if thing.action == "sitting" and GROUP_OF[thing.kind] == "person":
+    person = GROUP_OF[thing.kind] == "person"
+    seated = person and thing.action == "sitting"
+    if seated:
         unit *= 0.93  # so that a seated figure fills the height that the geometry gives it
     chance = Random(scene.seed * 31 + index * 7907 + 5)
     numbers = [chance.random() for _ in range(24)]
-    jitter = [int((n - 0.5) * 26) for n in numbers[-3:]]
-    r, g, b = PALETTE[thing.colour]
-    main = (
-        min(255, max(0, r + jitter[0])),
-        min(255, max(0, g + jitter[1])),
-        min(255, max(0, b + jitter[2])),
+    red, green, blue = (
+        min(255, max(0, value + int((n - 0.5) * 26)))
+        for value, n in zip(PALETTE[thing.colour], numbers[-3:], strict=True)
     )
     pattern = thing.pattern
-    if pattern == "striped" and GROUP_OF[thing.kind] == "person":
+    if pattern == "striped" and person:
         pattern = "across"
     half = max(0.75, 0.75 * SHAPE[thing.kind][1] + 0.35)
-    pen = Pen(unit, half, 1.3, thing.facing, main, pattern, style, side / 200, numbers)
+    look = Look((red, green, blue), pattern, style, side / 200)
+    pen = Pen(look, unit, half, thing.facing, numbers)
 
     action, reach = thing.action, None
-    if action == "sitting" and GROUP_OF[thing.kind] == "person":
-        if not _partner(scene, index, "on", as_subject=True):
-            pen.blob(path("-.2,0 -.19,.17 -.04,.235 .12,.2 .17,0"), (142, 138, 134))  # a stone
+    if seated and not _partner(scene, index, "on", as_subject=True):
+        pen.blob(path("-.2,0 -.19,.17 -.04,.235 .12,.2 .17,0"), (142, 138, 134))  # a stone
     if _partner(scene, index, "riding", as_subject=True):
         action = "riding"
     held = _partner(scene, index, "holding", as_subject=True)
     if held:
-        hand = _grasp(thing, held)
+        x, y = _grasp(thing, held)
         reach = (
-            thing.facing * (hand[0] - thing.x) * side / unit,
-            (hand[1] - 1 + thing.y - thing.lift) * side / unit,
+            thing.facing * (x - thing.x) * side / unit,
+            (y - 1 + thing.y - thing.lift) * side / unit,
         )
     holder = _partner(scene, index, "holding", as_subject=False)
     if holder and thing.kind in ("kite", "balloon"):
         x, y = _grasp(holder, thing)
-        end = (
-            thing.x - holder.facing * 0.06 * unit / side,
-            thing.y - thing.lift - 0.28 * unit / side,
-        )
-        if thing.kind == "balloon":
-            end = (thing.x, thing.y - thing.lift)
+        end = (thing.x, thing.y - thing.lift)
+        if thing.kind == "kite":
+            end = (end[0] - holder.facing * 0.06 * unit / side, end[1] - 0.28 * unit / side)
         brush.line([(x, 1 - y), end], 0.006, mix(PENCIL, (255, 255, 255), 0.3))
     draw_figure(pen, thing.kind, action, reach)
-    corner = (
-        round(thing.x * side) - pen.origin_x,
-        round((thing.y - thing.lift) * side) - pen.origin_y,
-    )
-    _paste(brush, pen, corner)
+    left, top = round(thing.x * side), round((thing.y - thing.lift) * side)
+    _paste(brush, pen, (left - pen.origin_x, top - pen.origin_y))
 
 
 def _paste(brush: Brush, pen: Pen, corner: tuple[int, int]) -> None:
@@ -156,9 +149,8 @@ def _shadow(brush: Brush, thing: Thing, setting: str) -> None:
     if brush.style == "sketch":
         return
     side, tall = brush.side, height(thing)
-    if thing.kind == "boat" or (
-        thing.action == "floating" and thing.y < WATER.get(setting, (0, 0))[1]
-    ):
+    floats = thing.action == "floating" and thing.y < WATER.get(setting, (0, 0))[1]
+    if thing.kind == "boat" or floats:
         return
     wide = 0.42 * tall * SHAPE[thing.kind][1]
     if GROUP_OF[thing.kind] == "person" and thing.action == "lying":

@@ -6,9 +6,10 @@ just as well.
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Fact
-from mmlib.world.scenes import PEOPLE
+from mmlib.world.habits import PEOPLE
 from mmlib.world.schema import Scene
 
 # Each rule holds in every scene that `check_scene` accepts; see `derive_relations`.
@@ -87,23 +88,8 @@ def _links(graph: CaptionGraph) -> set[Link]:
 
 def _embeds(candidates: Sequence[Sequence[int]], edges: set[Link], links: set[Link]) -> bool:
     """Whether each node can take a candidate of its own so that all edges are among the links."""
-
-    def extend(chosen: list[int]) -> bool:
-        at = len(chosen)
-        if at == len(candidates):
-            return True
-        return any(
-            extend([*chosen, choice])
-            for choice in candidates[at]
-            if choice not in chosen and fits([*chosen, choice])
-        )
-
-    def fits(chosen: list[int]) -> bool:
-        last = len(chosen) - 1  # only edges of the last node, to nodes that have their choice
-        return all(
-            (chosen[i], relation, chosen[j]) in links
-            for i, relation, j in edges
-            if max(i, j) == last
-        )
-
-    return extend([])
+    return any(
+        len(set(chosen)) == len(chosen)
+        and all((chosen[i], relation, chosen[j]) in links for i, relation, j in edges)
+        for chosen in product(*candidates)
+    )

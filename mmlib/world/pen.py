@@ -1,6 +1,7 @@
 """Drawing tools of the picture world: palette, patterns, and a pen with its own small canvas."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, radians, sin
 
@@ -27,6 +28,11 @@ PENCIL: RGB = (62, 58, 64)
 DARK: RGB = (48, 44, 50)
 WOOD: RGB = (150, 104, 62)
 CIRCLE = [(cos(radians(a)), sin(radians(a))) for a in range(0, 360, 18)]
+
+
+def colours(table: Iterable[Sequence[int]]) -> tuple[RGB, ...]:
+    """The colours that a table lists as red, green and blue."""
+    return tuple((red, green, blue) for red, green, blue in table)
 
 
 def mix(a: RGB, b: RGB, share: float) -> RGB:
@@ -108,32 +114,35 @@ def smooth(points: Sequence[Point]) -> list[Point]:
     return (_spline_basis(len(points)) @ np.asarray(points)).tolist()
 
 
+@dataclass(frozen=True)
+class Look:
+    """A thing's colour and pattern, the picture's style, an outline's width in pixels."""
+
+    main: RGB
+    pattern: str
+    style: str
+    line: float
+
+
 class Pen:
     """Draws one thing on a transparent layer, in the thing's own coordinates.
 
     Origin: the middle of the thing's foot; x runs the way it faces, y up; 1 = `unit` pixels.
     `main` is the thing's colour; parts drawn with `patterned=True` carry its pattern.
+    half_width: of the layer, in units. chance: random numbers, 0 to 1, used one after the other.
     """
 
     def __init__(
-        self,
-        unit: float,
-        half_width: float,
-        height: float,
-        facing: int,
-        main: RGB,
-        pattern: str,
-        style: str,
-        line: float,
-        chance: Sequence[float],
+        self, look: Look, unit: float, half_width: float, facing: int, chance: Sequence[float]
     ):
-        self.unit, self.facing, self.style = unit, facing, style
+        main, line = look.main, look.line
+        self.unit, self.facing, self.style = unit, facing, look.style
         self.origin_x = int(half_width * unit) + 2
-        self.origin_y = int(height * unit) + 2
+        self.origin_y = int(1.3 * unit) + 2
         self.size = (2 * self.origin_x + 1, self.origin_y + int(0.25 * unit) + 4)
         self.layer = Image.new("RGBA", self.size)
         self.canvas = ImageDraw.Draw(self.layer)
-        self.main, self.pattern, self.line_width = main, pattern, max(1, round(line))
+        self.main, self.pattern, self.line_width = main, look.pattern, max(1, round(line))
         self.second = mix(main, (250, 250, 245), 0.82)
         if luminance(main) > 170:
             self.second = mix(main, (50, 46, 50), 0.72)
@@ -184,7 +193,13 @@ class Pen:
     ) -> None:
         """A filled polygon."""
         at = self.at
-        self._fill([at(x, y) for x, y in points], colour, patterned, outline)
+        spots = [at(x, y) for x, y in points]
+        self.canvas.polygon(spots, self.tint(colour))
+        if patterned and self.pattern != "plain":
+            self._fill_pattern(lambda canvas, points: canvas.polygon(points, 255), spots, 0)
+        edge = self.edge(colour) if outline else None
+        if edge:
+            self.canvas.line([*spots, spots[0]], edge, self.line_width)
 
     def blob(
         self, points: Sequence[Point], colour: RGB, patterned: bool = False, outline: bool = True
@@ -233,11 +248,7 @@ class Pen:
         self._stroke(spots, thick, self.tint(colour))
         if patterned and self.pattern != "plain":
             self._fill_pattern(
-                lambda canvas, dx, dy: canvas.line(
-                    [(x - dx, y - dy) for x, y in spots], 255, round(thick)
-                ),
-                spots,
-                thick,
+                lambda canvas, points: canvas.line(points, 255, round(thick)), spots, thick
             )
 
     def line(self, points: Sequence[Point], width: float, colour: RGB) -> None:
@@ -261,20 +272,11 @@ class Pen:
             for x, y in spots:
                 self.canvas.ellipse((x - r, y - r, x + r, y + r), colour)
 
-    def _fill(self, spots: list[Point], colour: RGB, patterned: bool, outline: bool) -> None:
-        self.canvas.polygon(spots, self.tint(colour))
-        if patterned and self.pattern != "plain":
-            self._fill_pattern(
-                lambda canvas, dx, dy: canvas.polygon([(x - dx, y - dy) for x, y in spots], 255),
-                spots,
-                0,
-            )
-        edge = self.edge(colour) if outline else None
-        if edge:
-            self.canvas.line([*spots, spots[0]], edge, self.line_width)
+    def _fill_pattern(self, trace: Callable, spots: Sequence[Point], margin: float) -> None:
+        """Paint the second colour where the traced shape and the pattern's tile meet.
 
-    def _fill_pattern(self, trace, spots: Sequence[Point], margin: float) -> None:
-        """Paint the second colour where the traced shape and the pattern's tile meet."""
+        trace: draws the shape on a mask, given its canvas and the points `spots` on it.
+        """
         left = max(0, int(min(x for x, _ in spots) - margin))
         top = max(0, int(min(y for _, y in spots) - margin))
         right = min(self.size[0], int(max(x for x, _ in spots) + margin) + 2)
@@ -282,7 +284,7 @@ class Pen:
         if right <= left or bottom <= top:
             return
         mask = Image.new("L", (right - left, bottom - top))
-        trace(ImageDraw.Draw(mask), left, top)
+        trace(ImageDraw.Draw(mask), [(x - left, y - top) for x, y in spots])
         # The tile repeats every two periods, so any window of it starts within the first two.
         x, y = left % (2 * self.period), top % (2 * self.period)
         side = 128

@@ -13,23 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mmlib.world.habits import (
-    ABLE,
-    COUNT_WEIGHT,
-    GROUP_WEIGHT,
-    HABITAT,
-    KIND_WEIGHT,
-    ONLY_PAIRED,
-    PAIR_WEIGHT,
-    PAIRS,
-    PALETTE,
-    PATTERNED,
-    PEOPLE,
-    ROLES,
-    SEAT,
-    SIZE_WEIGHT,
-    STYLE_WEIGHT,
-)  # fmt: skip
+from mmlib.world import habits
 from mmlib.world.schema import (
     ACTION_RELATIONS,
     GROUP_OF,
@@ -47,7 +31,8 @@ from mmlib.world.schema import (
 
 T = TypeVar("T")
 SPLITS = ("train", "val", "test", "backbone")
-_DROP = 0.25  # a sitting person's seat above the feet, in parts of the standing height
+_PER_SPLIT, _PER_LIST = 10**10, 10**7  # seeds of a split, and of one list of a split
+_DROP = 0.25  # a sitting person's seat above the feet, as a fraction of the standing height
 _STEP = 0.004  # a rider stands this much nearer than the mount, so that it is drawn after it
 
 
@@ -58,10 +43,10 @@ def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
 
 def pick_weighted(rng: np.random.Generator, weights: dict[T, float]) -> T:
     """One key of `weights`, as likely as its weight."""
-    rest = rng.random() * sum(weights.values())
+    remaining = rng.random() * sum(weights.values())
     for option, weight in weights.items():
-        rest -= weight
-        if rest < 0:
+        remaining -= weight
+        if remaining < 0:
             return option
     return option
 
@@ -69,7 +54,7 @@ def pick_weighted(rng: np.random.Generator, weights: dict[T, float]) -> T:
 def actions_in(kind: str, setting: str) -> tuple[str | None, ...]:
     """What something of this kind can be doing in this setting, by itself; (None,) if nothing."""
     swims = setting in WATER or kind != "duck"
-    return tuple(a for a in ABLE[kind] if swims or a != "floating") or (None,)
+    return tuple(a for a in habits.ABLE[kind] if swims or a != "floating") or (None,)
 
 
 # --- Relations from positions ---------------------------------------------------------------------
@@ -87,39 +72,39 @@ def derive_relations(
     near: at most 0.05 between the boxes and 0.15 in depth; also whatever touches (on, under,
     holding). The rules in `mmlib.world.logic` rely on these definitions.
     """
-    found: set[tuple[int, str, int]] = set(action_relations)
-    found |= {(i, "on", j) for i, relation, j in found if relation == "riding"}
+    relations: set[tuple[int, str, int]] = set(action_relations)
+    relations |= {(i, "on", j) for i, name, j in relations if name == "riding"}
     boxes = [box(thing) for thing in things]
     for i, j in permutations(range(len(things)), 2):
         a, b, box_a, box_b = things[i], things[j], boxes[i], boxes[j]
         gap_x = max(box_a[0], box_b[0]) - min(box_a[2], box_b[2])
         gap_y = max(box_a[1], box_b[1]) - min(box_a[3], box_b[3])
         if a.x < box_b[0] and box_a[2] < b.x and b.x - a.x >= 0.08:
-            found |= {(i, "left of", j), (j, "right of", i)}
+            relations |= {(i, "left of", j), (j, "right of", i)}
         if gap_x <= -0.015 and gap_y <= -0.015 and b.y - a.y >= 0.05:
-            found |= {(i, "behind", j), (j, "in front of", i)}
+            relations |= {(i, "behind", j), (j, "in front of", i)}
         if _rests_on(a, b):
-            found.add((i, "on", j))
+            relations.add((i, "on", j))
         if _sheltered(a, b):
-            found.add((i, "under", j))
+            relations.add((i, "under", j))
         if gap_x <= 0.05 and gap_y <= 0.05 and abs(a.y - b.y) <= 0.15:
-            found.add((i, "near", j))
-    found |= {(j, "under", i) for i, relation, j in found if relation == "on"}
-    touching = {(i, j) for i, relation, j in found if relation in ("on", "under", "holding")}
-    found |= {(i, "near", j) for i, j in touching} | {(j, "near", i) for i, j in touching}
-    return tuple(sorted(found))
+            relations.add((i, "near", j))
+    relations |= {(j, "under", i) for i, name, j in relations if name == "on"}
+    touching = {(i, j) for i, name, j in relations if name in ("on", "under", "holding")}
+    relations |= {(i, "near", j) for i, j in touching} | {(j, "near", i) for i, j in touching}
+    return tuple(sorted(relations))
 
 
 def _seat_lift(guest: Thing, host: Thing) -> float:
     """How far the lower edge of `guest` is lifted when it rests on `host`."""
-    lift = host.lift + SEAT[host.kind] * height(host)
+    lift = host.lift + habits.SEAT[host.kind] * height(host)
     if GROUP_OF[guest.kind] == "person" and guest.action == "sitting":
         lift -= _DROP * height(guest)
     return max(lift, 0.0)
 
 
 def _rests_on(a: Thing, b: Thing) -> bool:
-    if b.kind not in SEAT or abs(a.y - b.y) > 0.01:
+    if b.kind not in habits.SEAT or abs(a.y - b.y) > 0.01:
         return False
     left, _, right, _ = box(b)
     return abs(a.x - b.x) <= 0.4 * (right - left) and abs(a.lift - _seat_lift(a, b)) <= 0.01
@@ -142,11 +127,11 @@ def _sheltered(a: Thing, b: Thing) -> bool:
 
 def new_thing(rng: np.random.Generator, kind: str, action: str | None = None) -> Thing:
     """A thing of a kind with random looks, not placed yet."""
-    patterns = PATTERNED[kind] if rng.random() < 0.45 else ()
+    patterns = habits.PATTERNED[kind] if rng.random() < 0.45 else ()
     return Thing(
         kind=kind,
-        colour=pick(rng, PALETTE[kind]),
-        size=pick_weighted(rng, SIZE_WEIGHT),
+        colour=pick(rng, habits.PALETTE[kind]),
+        size=pick_weighted(rng, habits.SIZE_WEIGHT),
         pattern=pick(rng, patterns) if patterns else "plain",
         action=action,
         x=0.5,
@@ -174,7 +159,7 @@ def _depths(kind: str, action: str | None, setting: str) -> tuple[float, float]:
 
 
 def _stand(rng: np.random.Generator, thing: Thing, setting: str) -> Thing:
-    """The thing at a random depth that suits it, in the air if it flies or jumps."""
+    """The thing at a random place that suits it, in the air if it flies or jumps."""
     low, high = _depths(thing.kind, thing.action, setting)
     if setting in ROAD and GROUP_OF[thing.kind] not in ("vehicle", "building"):
         if rng.random() < 0.35:  # on the far pavement
@@ -188,7 +173,10 @@ def _stand(rng: np.random.Generator, thing: Thing, setting: str) -> Thing:
         lift = y - _sky(rng, _moved(thing, y=y))
     elif thing.action == "jumping":
         lift = 0.035 + 0.03 * rng.random()
-    return _at(thing, rng, y=y, lift=lift)
+    thing = _moved(thing, y=y, lift=lift)
+    left, _, right, _ = box(thing)
+    half = min((right - left) / 2 + 0.01, 0.5)
+    return _moved(thing, x=half + (1 - 2 * half) * rng.random())  # wholly inside the picture
 
 
 def _sky(rng: np.random.Generator, thing: Thing) -> float:
@@ -198,19 +186,11 @@ def _sky(rng: np.random.Generator, thing: Thing) -> float:
     return highest + (lowest - highest) * rng.random()
 
 
-def _moved(thing: Thing, **place: float) -> Thing:
+def _moved(thing: Thing, **changes: float | int) -> Thing:
     """`dataclasses.replace`, without its checks: a scene is tried hundreds of times."""
     new = object.__new__(Thing)
-    new.__dict__.update(thing.__dict__, **place)
+    new.__dict__.update(thing.__dict__, **changes)
     return new
-
-
-def _at(thing: Thing, rng: np.random.Generator, **place: float) -> Thing:
-    """The thing moved to a random x at which it is wholly inside the picture."""
-    moved = _moved(thing, **place)
-    left, _, right, _ = box(moved)
-    half = min((right - left) / 2 + 0.01, 0.5)
-    return _moved(moved, x=half + (1 - 2 * half) * rng.random())
 
 
 def _place_pair(
@@ -261,13 +241,14 @@ def _hand(rng: np.random.Generator, holder: Thing, held: Thing) -> Thing:
     return _moved(held, x=x, lift=holder.y + _STEP / 2 - edge)
 
 
-def _pair(rng: np.random.Generator, relation: str, first: str, second: str) -> tuple[Thing, Thing]:
+def _pair(rng: np.random.Generator, relation: str, *kinds: str) -> tuple[Thing, Thing]:
     """Two things, not yet placed, that can stand in the relation."""
-    things = []
-    for kind, role in zip((first, second), ROLES[relation], strict=True):
-        able = [a for a in (*ABLE[kind], ONLY_PAIRED.get(kind)) if a in role.split()]
-        things.append(new_thing(rng, kind, pick(rng, able) if able else None))
-    a, b = things
+    pair = []
+    for kind, role in zip(kinds, habits.ROLES[relation], strict=True):
+        able = (*habits.ABLE[kind], habits.ONLY_PAIRED.get(kind))
+        actions = [action for action in able if action in role.split()]
+        pair.append(new_thing(rng, kind, pick(rng, actions) if actions else None))
+    a, b = pair
     if relation == "holding" and b.kind in ("ball", "box", "flower") and b.size == "large":
         b = replace(b, size="medium")
     return a, b
@@ -276,13 +257,13 @@ def _pair(rng: np.random.Generator, relation: str, first: str, second: str) -> t
 def hidden(things: Sequence[Thing]) -> float:
     """The largest part of any thing's box that nearer boxes cover (their overlaps summed)."""
     worst = 0.0
-    boxes = [box(thing) for thing in things]
-    for i, (left, top, right, bottom) in enumerate(boxes):
+    boxes = [(thing.y, *box(thing)) for thing in things]
+    for y, left, top, right, bottom in boxes:
         covered = 0.0
-        for j, other in enumerate(boxes):
-            if things[j].y > things[i].y and j != i:
-                wide = min(right, other[2]) - max(left, other[0])
-                high = min(bottom, other[3]) - max(top, other[1])
+        for nearer_y, *nearer in boxes:
+            if nearer_y > y:
+                wide = min(right, nearer[2]) - max(left, nearer[0])
+                high = min(bottom, nearer[3]) - max(top, nearer[1])
                 covered += max(wide, 0.0) * max(high, 0.0)
         worst = max(worst, covered / ((right - left) * (bottom - top)))
     return worst
@@ -304,7 +285,9 @@ def sample_scene(seed: int) -> Scene:
     It belongs to the split that has the seed (see `split_seeds`): no scene of one split occurs in
     another, even by chance. Raises ValueError for a seed that is no split's.
     """
-    split = _split_of_seed(seed)
+    if not 0 <= seed < _PER_SPLIT * len(SPLITS):
+        raise ValueError(f"scene seed {seed} belongs to no split: take one from split_seeds")
+    split = SPLITS[seed // _PER_SPLIT]
     for attempt in count():
         scene = into_split(_sample(np.random.default_rng([seed, 1, attempt]), seed), split)
         if scene is not None and scene.things:
@@ -359,15 +342,15 @@ def compose(
 
 def _sample(rng: np.random.Generator, seed: int) -> Scene:
     """A scene with its relations of action only; it may be empty where nothing fitted."""
-    setting, style = pick(rng, SETTINGS), pick_weighted(rng, STYLE_WEIGHT)
-    number = pick_weighted(rng, COUNT_WEIGHT)
+    setting, style = pick(rng, SETTINGS), pick_weighted(rng, habits.STYLE_WEIGHT)
+    number = pick_weighted(rng, habits.COUNT_WEIGHT)
     limit = pick(rng, (0.1, 0.3, 0.5))  # some scenes are open, some crowded
     things: list[Thing] = []
     acting: list[tuple[int, str, int]] = []
     for _ in range(4 * number):
         if len(things) == number:
             break
-        relation = pick_weighted(rng, PAIR_WEIGHT)
+        relation = pick_weighted(rng, habits.PAIR_WEIGHT)
         pairs = _pairs_in(setting, relation)
         paired = len(things) + 2 <= number and rng.random() < 0.5 and pairs
         kinds = pick_weighted(rng, pairs) if paired else (_kind(rng, setting),)
@@ -384,6 +367,7 @@ def _sample(rng: np.random.Generator, seed: int) -> Scene:
 def _placed(
     rng: np.random.Generator, relation: str, kinds: tuple[str, ...], setting: str
 ) -> tuple[Thing, ...]:
+    """New things of these kinds: one, or two that stand in the relation."""
     if len(kinds) == 1:
         action = pick(rng, actions_in(kinds[0], setting))
         return (_stand(rng, new_thing(rng, kinds[0], action), setting),)
@@ -392,22 +376,19 @@ def _placed(
 
 def _kind(rng: np.random.Generator, setting: str) -> str:
     while True:  # some settings have no plant or no building of ours
-        group = pick_weighted(rng, GROUP_WEIGHT)
-        kinds = [kind for kind in GROUPS[group] if kind in HABITAT[setting]]
+        group = pick_weighted(rng, habits.GROUP_WEIGHT)
+        kinds = [kind for kind in GROUPS[group] if kind in habits.HABITAT[setting]]
         if kinds:
-            return pick_weighted(rng, {kind: KIND_WEIGHT.get(kind, 1.0) for kind in kinds})
+            return pick_weighted(rng, {kind: habits.KIND_WEIGHT.get(kind, 1.0) for kind in kinds})
 
 
 @cache
 def _pairs_in(setting: str, relation: str) -> dict[tuple[str, str], float]:
     """The possible pairs, weighted so that each second kind is equally likely."""
-    here = HABITAT[setting]
-    pairs = [
-        (first, second)
-        for first, seconds in PAIRS[relation].items()
-        for second in seconds
-        if first in here and second in here
-    ]
+    kinds = habits.HABITAT[setting]
+    table = habits.PAIRS[relation]
+    pairs = [(first, second) for first in table for second in table[first]
+             if first in kinds and second in kinds]  # fmt: skip
     seconds = [second for _, second in pairs]
     return {pair: 1 / seconds.count(pair[1]) for pair in pairs}
 
@@ -422,22 +403,20 @@ def check_scene(scene: Scene) -> None:
     hold.
     """
 
-    def need(holds: bool, what: str) -> None:
+    def need(holds: bool, message: str) -> None:
         if not holds:
-            raise ValueError(f"scene {scene.seed}: {what}")
+            raise ValueError(f"scene {scene.seed}: {message}")
 
     acting = action_relations(scene)
-    need(
-        scene.relations == derive_relations(scene.things, acting),
-        "relations differ from derive_relations(things, action relations)",
-    )
+    derived = derive_relations(scene.things, acting)
+    need(scene.relations == derived, "relations differ from derive_relations")
     for i, relation, j in acting:
         first = scene.things[i]
         need(i != j, f"{first.kind} is {relation} itself")
         if relation == "chasing":
             need(first.action == "running", f"the chasing {first.kind} does not run")
         else:
-            need(first.kind in PEOPLE, f"a {first.kind} cannot be {relation} something")
+            need(first.kind in habits.PEOPLE, f"a {first.kind} cannot be {relation} something")
         if relation == "riding":
             need(first.action == "sitting", f"the riding {first.kind} does not sit")
 
@@ -455,8 +434,8 @@ def scene_key(scene: Scene, shift: float = 0.0) -> tuple:
     """
     facts = []
     for t in scene.things:
-        place = (round(10 * (t.x + shift)), round(10 * t.y), round(10 * t.lift))
-        facts.append((t.kind, t.colour, t.size, t.pattern, t.action or "", t.facing, *place))
+        position = (round(10 * (t.x + shift)), round(10 * t.y), round(10 * t.lift))
+        facts.append((t.kind, t.colour, t.size, t.pattern, t.action or "", t.facing, *position))
     acts = sorted((facts[i], relation, facts[j]) for i, relation, j in action_relations(scene))
     return scene.setting, scene.style, tuple(sorted(facts)), tuple(acts)
 
@@ -465,10 +444,6 @@ def split_of(scene: Scene, shift: float = 0.0) -> str:
     """The one split that may hold this scene, decided by a hash of its content (its key)."""
     text = repr(scene_key(scene, shift)).encode()
     return SPLITS[hashlib.blake2b(text, digest_size=1).digest()[0] % len(SPLITS)]
-
-
-_PER_SPLIT = 10**10  # seeds of a split
-_PER_LIST = 10**7  # seeds of one list of a split
 
 
 def split_seeds(split: str, n: int, seed: int = 0) -> tuple[int, ...]:
@@ -483,9 +458,3 @@ def split_seeds(split: str, n: int, seed: int = 0) -> tuple[int, ...]:
         raise ValueError(f"seed {seed} or n {n} is outside 0 to 999 or 0 to {_PER_LIST}")
     start = SPLITS.index(split) * _PER_SPLIT + seed * _PER_LIST
     return tuple(range(start, start + n))
-
-
-def _split_of_seed(seed: int) -> str:
-    if not 0 <= seed < _PER_SPLIT * len(SPLITS):
-        raise ValueError(f"scene seed {seed} belongs to no split: take one from split_seeds")
-    return SPLITS[seed // _PER_SPLIT]

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
+from mmlib.world.tables import table_beside
+
+_TABLES = table_beside(__file__)
 GROUPS: dict[str, tuple[str, ...]] = {
-    "person": ("man", "woman", "boy", "girl"),
-    "animal": ("dog", "cat", "horse", "bird", "sheep", "cow", "duck"),
-    "vehicle": ("car", "bus", "bicycle", "boat", "truck"),
-    "plant": ("tree", "flower", "bush", "cactus"),
-    "building": ("house", "tower", "barn", "tent"),
-    "thing": ("ball", "kite", "umbrella", "bench", "box", "balloon", "chair", "lamp"),
+    name: tuple(kinds) for name, kinds in _TABLES["kinds"].items()
 }
 GROUP_OF: dict[str, str] = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 KINDS: tuple[str, ...] = tuple(GROUP_OF)
@@ -72,18 +70,12 @@ HORIZON = 0.45
 WATER = {"beach": (HORIZON, 0.63), "mountain": (HORIZON, 0.59)}  # sea and lake: from y to y
 ROAD = {"street": (0.64, 0.84)}
 SIZE_FACTOR = {"small": 0.7, "medium": 1.0, "large": 1.4}
-# (height, width / height) of the medium size at scale 1, in parts of the picture's side.
+# kind -> (height as a fraction of the picture's side, width / height), of the medium size
 SHAPE: dict[str, tuple[float, float]] = {
-    "man": (0.36, 0.42), "woman": (0.34, 0.45), "boy": (0.26, 0.5), "girl": (0.26, 0.5),
-    "dog": (0.18, 1.35), "cat": (0.15, 1.3), "horse": (0.3, 1.25), "bird": (0.12, 1.4),
-    "sheep": (0.19, 1.3), "cow": (0.25, 1.4), "duck": (0.13, 1.3),
-    "car": (0.19, 2.1), "bus": (0.32, 2.0), "bicycle": (0.21, 1.55), "boat": (0.26, 1.3),
-    "truck": (0.27, 1.9),
-    "tree": (0.46, 0.75), "flower": (0.18, 0.6), "bush": (0.17, 1.4), "cactus": (0.3, 0.65),
-    "house": (0.4, 1.1), "tower": (0.54, 0.45), "barn": (0.38, 1.25), "tent": (0.24, 1.4),
-    "ball": (0.11, 1.0), "kite": (0.17, 0.8), "umbrella": (0.22, 1.1), "bench": (0.15, 1.9),
-    "box": (0.14, 1.1), "balloon": (0.18, 0.7), "chair": (0.2, 0.75), "lamp": (0.38, 0.35),
-}  # fmt: skip
+    kind: (high, aspect)
+    for shapes in _TABLES["kinds"].values()
+    for kind, (high, aspect) in shapes.items()
+}
 
 
 def scale(y: float) -> float:
@@ -92,25 +84,14 @@ def scale(y: float) -> float:
 
 
 def height(thing: Thing) -> float:
-    """Standing height in parts of the picture's side."""
+    """Standing height as a fraction of the picture's side."""
     return SHAPE[thing.kind][0] * scale(thing.y) * SIZE_FACTOR[thing.size]
 
 
-# What a pose does to (width, height).
-_POSE: dict[tuple[str, str | None], tuple[float, float]] = {
-    ("person", "sitting"): (1.2, 0.72),
-    ("person", "lying"): (2.1, 0.32),
-    ("person", "running"): (1.3, 1.0),
-    ("animal", "sitting"): (0.8, 1.1),
-    ("animal", "lying"): (1.05, 0.65),
-    ("animal", "flying"): (1.2, 1.0),
-}
-
-
 def box(thing: Thing) -> tuple[float, float, float, float]:
-    """(left, top, right, bottom) of a thing as drawn, in parts of the picture's side."""
+    """(left, top, right, bottom) of a thing as drawn, as a fraction of the picture's side."""
     height, aspect = SHAPE[thing.kind]
-    wide, high = _POSE.get((GROUP_OF[thing.kind], thing.action), (1.0, 1.0))
+    wide, high = _TABLES["poses"].get(GROUP_OF[thing.kind], {}).get(thing.action, (1.0, 1.0))
     height *= scale(thing.y) * SIZE_FACTOR[thing.size]
     half = height * aspect * wide / 2
     bottom = thing.y - thing.lift

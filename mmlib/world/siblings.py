@@ -30,17 +30,16 @@ def family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
     for attempt in count():
         rng = np.random.default_rng([seed, 2, attempt])
         first = sample_scene(seed + attempt * 10**6)
-        found, known = [first], {scene_key(first)}
+        scenes = {scene_key(first): first}
         for _ in range(_TRIES * (size - 1)):
-            if len(first.things) < 2 or len(found) == size:
+            if len(first.things) < 2 or len(scenes) == size:
                 break
-            made = sibling(first, rng)
-            made = into_split(made, split) if made else None
-            if made and scene_key(made) not in known:
-                found.append(made)
-                known.add(scene_key(made))
-        if len(found) == size:
-            return tuple(found)
+            candidate = sibling(first, rng)
+            candidate = into_split(candidate, split) if candidate else None
+            if candidate:
+                scenes.setdefault(scene_key(candidate), candidate)
+        if len(scenes) == size:
+            return tuple(scenes.values())
     raise AssertionError("unreachable")
 
 
@@ -60,11 +59,12 @@ def sibling(scene: Scene, rng: np.random.Generator) -> Scene | None:
         ]  # fmt: skip
         if pairs:
             i, j = pick(rng, pairs)
-            one, other = getattr(things[i], name), getattr(things[j], name)
-            things[i] = replace(things[i], **{name: other})
-            things[j] = replace(things[j], **{name: one})
+            first, second = getattr(things[i], name), getattr(things[j], name)
+            things[i] = replace(things[i], **{name: second})
+            things[j] = replace(things[j], **{name: first})
     return compose(rng, scene.setting, scene.style, things, ties)
 
 
 def _may(thing: Thing, value: str, usual: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a thing may have this value, where `usual` lists those of its kind."""
     return not usual or value == "plain" or value in usual[thing.kind]

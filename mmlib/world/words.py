@@ -1,11 +1,8 @@
 """The words of the picture world's captions, as `words.yaml` beside this file lists them."""
 
-from pathlib import Path
-from typing import Any
+from mmlib.world.tables import table_beside
 
-import yaml
-
-_WORDS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_WORDS = table_beside(__file__)
 
 NOUNS = {concept: tuple(words.split(", ")) for concept, words in _WORDS["nouns"].items()}
 WIDER = {kind: tuple(concepts) for kind, concepts in _WORDS["wider"].items()}
@@ -22,6 +19,7 @@ CHASING: dict[str, str] = _WORDS["chasing"]
 PASSIVE: dict[str, str] = _WORDS["passive"]
 PERCHED: dict[str, str] = _WORDS["perched"]
 TOGETHER: str = _WORDS["together"]
+SHOWING: str = _WORDS["showing"]
 NUMBERS: dict[int, str] = _WORDS["numbers"]
 PLACES: dict[str, dict[str, str]] = _WORDS["places"]
 STYLE_PHRASES: dict[str, str] = _WORDS["style_phrases"]

@@ -183,9 +183,9 @@ def test_no_image_at_all_is_an_error(tmp_path):
 
 
 def test_the_report_counts_what_is_there(small):
-    found = cite.report(small)
-    assert found["rates"]["Q2"] == 1 / 8
-    assert found["repeats"].to_dict() == {
+    result = cite.report(small)
+    assert result["rates"]["Q2"] == 1 / 8
+    assert result["repeats"].to_dict() == {
         "distinct pairs": 7, "rows of pairs that repeat": 2, "recipes": 5,
     }  # fmt: skip
 
@@ -195,10 +195,10 @@ def test_the_report_counts_what_is_there(small):
 
 @pytest.fixture(scope="module")
 def folder():
-    found = data_dir() / "cite"
-    if not (found / "data.csv").is_file():
+    result = data_dir() / "cite"
+    if not (result / "data.csv").is_file():
         pytest.skip("no real data: cite/data.csv is not in the data folder (MMLIB_DATA)")
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -61,9 +61,9 @@ def test_pairs_are_read_in_file_order(small, monkeypatch):
     assert pairs.human.tolist() == [True, False, True, False]
     assert pairs.features is None
     assert pairs.open_image is None
-    part = pairs.take([2, 0], "val")
-    assert (part.texts, part.split) == (("the sea", 'a "dog", running'), "val")
-    assert part.index.tolist() == [9, 7]
+    chosen = pairs.take([2, 0], "val")
+    assert (chosen.texts, chosen.split) == (("the sea", 'a "dog", running'), "val")
+    assert chosen.index.tolist() == [9, 7]
     monkeypatch.setenv("MMLIB_DATA", str(small.parent))
     assert clue.load("train").texts == pairs.texts
 
@@ -175,16 +175,16 @@ def test_clean_rows_are_human_and_unseen(small):
 
 
 def test_the_report_counts_what_is_there(small):
-    found = clue.report(small)
-    assert found["rates"].loc["train", "Visible"] == 50
-    leaks = found["leaks"]
+    result = clue.report(small)
+    assert result["rates"].loc["train", "Visible"] == 50
+    leaks = result["leaks"]
     assert leaks["images"] == 6
     assert leaks["image in train"] == 1
     assert leaks["caption in train"] == 1
     assert leaks["image and caption in train"] == 0
     assert leaks["image or caption in train"] == 2
     assert (leaks["human rows"], leaks["machine rows"]) == (3, 1)
-    assert found["words"]["longest"] == 6  # a " dog " , running
+    assert result["words"]["longest"] == 6  # a " dog " , running
 
 
 # --- The real files ------------------------------------------------------------------------------
@@ -192,10 +192,10 @@ def test_the_report_counts_what_is_there(small):
 
 @pytest.fixture(scope="module")
 def folder():
-    found = data_dir() / "clue"
-    if not (found / "conceptual_train_dis.csv").is_file():
+    result = data_dir() / "clue"
+    if not (result / "conceptual_train_dis.csv").is_file():
         pytest.skip("no real data: the Clue files are not in the data folder (MMLIB_DATA)")
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +212,8 @@ RATES = {
 
 @pytest.mark.real
 def test_real_rates_are_those_of_table_2(real):
-    for part, printed in RATES.items():
-        assert real["rates"].loc[part].round(2).tolist() == printed
+    for split, printed in RATES.items():
+        assert real["rates"].loc[split].round(2).tolist() == printed
     table = paper_values("coherence", "table2")["percent_positive"]
     assert table.index.tolist() == list(clue.RELATIONS)
     assert real["rates"].loc["train"].round(1).tolist() == table.tolist()
@@ -257,6 +257,6 @@ def test_real_clean_rows_and_splits(folder):
     assert clean.tolist() == list(range(881))  # the test file is sorted by index
     assert len(set(test.image_of[clean])) == 881
     assert set(strict) < set(clean)
-    kept, held = hold_out(train, 0.1, seed=0)
+    retained, held = hold_out(train, 0.1, seed=0)
     assert len(held) == pytest.approx(605, abs=5)
-    assert not set(kept.image_of) & set(held.image_of)
+    assert not set(retained.image_of) & set(held.image_of)

@@ -52,19 +52,19 @@ class Handler(BaseHTTPRequestHandler):
         if start >= len(server.body):
             self.send_error(416)
             return
-        rest = server.body[start:]
+        remainder = server.body[start:]
         self.send_response(206 if start else 200)
         if start:
             end = len(server.body) - 1
             self.send_header("Content-Range", f"bytes {start}-{end}/{len(server.body)}")
         if server.date:
             self.send_header("Last-Modified", server.date)
-        self.send_header("Content-Length", str(len(rest)))
+        self.send_header("Content-Length", str(len(remainder)))
         self.end_headers()
         if server.cuts:
             server.cuts -= 1
-            rest = rest[: len(rest) // 2]
-        self.wfile.write(rest)
+            remainder = remainder[: len(remainder) // 2]
+        self.wfile.write(remainder)
 
 
 @pytest.fixture
@@ -112,16 +112,9 @@ def test_two_versions_of_a_file_are_never_joined(server, tmp_path, change):
     assert names(tmp_path) == ["set.bin"]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        ({"sha256": "0" * 64}, "SHA256 hash .* does not match.*get it again"),
-        ({"expected_bytes": 99}, "1,048,576 bytes instead of 99"),
-    ],
-)
-def test_a_wrong_file_is_not_kept(server, tmp_path, wanted, message):
-    with pytest.raises(DownloadError, match=message):
-        download(server.url, tmp_path / "set.bin", **wanted)
+def test_a_wrong_file_is_not_kept(server, tmp_path):
+    with pytest.raises(DownloadError, match=r"SHA256 hash .* does not match.*get it again"):
+        download(server.url, tmp_path / "set.bin", sha256="0" * 64)
     assert names(tmp_path) == []
     assert len(server.asked) == 1
 

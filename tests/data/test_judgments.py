@@ -197,7 +197,7 @@ def test_the_real_figures_are_those_of_the_specification(real):
 @pytest.mark.real
 def test_the_real_parts(real, real_data):
     cross = real.take(real.cross)
-    sizes = [(len(part), int(part.label.sum())) for part in j.parts(cross)]
+    sizes = [(len(half), int(half.label.sum())) for half in j.parts(cross)]
     assert sizes == [(9482, 375), (37093, 1610)]
     with pytest.raises(DataError, match="CrowdFlowerAnnotations"):
         j.load(real_data / "sick")
@@ -206,8 +206,8 @@ def test_the_real_parts(real, real_data):
 def best_threshold(label, score):
     """The score from which yes gives the best F0.5, by trying each."""
     order = np.argsort(-score)
-    hits, found = np.cumsum(label[order]), np.arange(1, len(order) + 1)
-    f05 = 1.25 * hits / (0.25 * label.sum() + found)
+    hits, result = np.cumsum(label[order]), np.arange(1, len(order) + 1)
+    f05 = 1.25 * hits / (0.25 * label.sum() + result)
     last = np.append(score[order][1:] != score[order][:-1], True)  # ties are called together
     return score[order][np.argmax(np.where(last, f05, -1))]
 
@@ -217,21 +217,21 @@ def test_the_real_anchor(real, real_data):
     folder = real_data / "flickr8k"
     captions = flickr8k.read_captions(folder)
     weights = Weights([captions[name] for name in flickr8k.read_split("train", folder)])
-    parts = np.array(
+    shares = np.array(
         [
             overlap_parts(premise, hypothesis, weights)
             for premise, hypothesis in zip(real.premise, real.hypothesis, strict=True)
         ]
     )
-    score = parts.sum(1)
+    score = shares.sum(1)
     rows = j.decided(real)
-    areas = [roc_auc_score(real.label[rows], column[rows]) for column in (*parts.T, score)]
+    areas = [roc_auc_score(real.label[rows], column[rows]) for column in (*shares.T, score)]
     assert np.round(areas, 3).tolist() == [0.827, 0.831, 0.838]
     assert round(average_precision_score(real.label[rows], score[rows]), 2) == 0.32
     # The specification's precision, recall and F0.5 are those of the share alone.
     held, label = real.calibration[rows], real.label[rows]
-    for values, expected in ((parts[:, 0], [0.475, 0.216, 0.383]), (score, [0.486, 0.255, 0.411])):
-        values = values[rows]
-        said = values[~held] >= best_threshold(label[held], values[held])
-        found = precision_recall_fscore_support(label[~held], said, beta=0.5, average="binary")
-        assert np.round(np.array(found[:3], dtype=float), 3).tolist() == expected
+    for values, expected in ((shares[:, 0], [0.475, 0.216, 0.383]), (score, [0.486, 0.255, 0.411])):
+        values, truth = values[rows], label[~held]
+        predicted = values[~held] >= best_threshold(label[held], values[held])
+        result = precision_recall_fscore_support(truth, predicted, beta=0.5, average="binary")
+        assert np.round(np.array(result[:3], dtype=float), 3).tolist() == expected

@@ -48,12 +48,12 @@ def test_unknown_words():
 def test_groups_stay_together(groups, share, seed):
     groups = np.array(groups)
     try:
-        kept, held = grouped_rows(groups, share, seed)
+        retained, held = grouped_rows(groups, share, seed)
     except ValueError:
         assert np.bincount(groups).max() > (1 - share) * len(groups) - 5 or len(set(groups)) < 3
         return
-    assert sorted([*kept, *held]) == list(range(len(groups)))
-    assert not set(groups[kept]) & set(groups[held])
+    assert sorted([*retained, *held]) == list(range(len(groups)))
+    assert not set(groups[retained]) & set(groups[held])
     assert len(held) >= share * len(groups) - 1e-6
     assert len(held) < share * len(groups) + np.bincount(groups).max()
     again = grouped_rows(groups, share, seed)

@@ -97,7 +97,7 @@ def test_rows_that_repeat_are_one_image(tmp_path, ids):
     data = load(folder, "testall").images
     assert (data.name, data.split) == ("coco", "testall")
     assert data.ids == (("0", "5", "10", "15") if ids.startswith("numbers") else tuple(IDS))
-    assert [len(own) for own in data.captions] == [5] * N
+    assert [len(ours) for ours in data.captions] == [5] * N
     assert isinstance(data.features, np.memmap)
     assert np.array_equal(data.features, FEATURES)
 
@@ -146,10 +146,10 @@ def test_photographs(tmp_path, mapping, place):
     assert data.open_image(2).getpixel((3, 3))[0] == pytest.approx(120, abs=5)
 
 
-def malformed(folder, **parts):
+def malformed(folder, **changes):
     """What `load` says of a folder in SCAN's layout with these parts changed."""
     with pytest.raises(DataError) as error:
-        load(write_scan(folder, **parts), "test")
+        load(write_scan(folder, **changes), "test")
     return str(error.value)
 
 
@@ -272,8 +272,8 @@ def test_graphs_are_the_authors_own(tmp_path):
     assert list(split.graphs) == list(range(5 * N))
     assert split.graphs[6] == graph(CAPTIONS[6])
     assert from_authors(split.graphs[6]).graph["text"] == split.images.captions[1][1]
-    other = {str(i): graph(text.upper()) for i, text in enumerate(CAPTIONS)}
-    write_graphs(folder, "test", other)
+    second = {str(i): graph(text.upper()) for i, text in enumerate(CAPTIONS)}
+    write_graphs(folder, "test", second)
     assert load(folder, "test").images.captions[0][0] == CAPTIONS[0].upper()
     (folder / "scene_graph/test.json").unlink()
     assert load(folder, "test").graphs is None
@@ -321,17 +321,17 @@ def test_files_that_are_missing_or_of_other_widths(tmp_path, small_parts):
 
 
 NAMES = [f"{i}_a.jpg" for i in range(7)]
-PARTS = ["test", "train", "restval", "val", "train", "test", "val"]
+ORDER = ["test", "train", "restval", "val", "train", "test", "val"]
 
 
-def entry(i, part, sentences=6):
+def entry(i, split, sentences=6):
     texts = [{"raw": f" Image {i}, sentence {j}. ", "tokens": []} for j in range(sentences)]
-    return {"filename": NAMES[i], "split": part, "sentences": texts, "imgid": i}
+    return {"filename": NAMES[i], "split": split, "sentences": texts, "imgid": i}
 
 
 def write_karpathy(folder, name="coco", images=None):
     folder.mkdir(exist_ok=True)
-    images = [entry(i, part) for i, part in enumerate(PARTS)] if images is None else images
+    images = [entry(i, split) for i, split in enumerate(ORDER)] if images is None else images
     (folder / f"dataset_{name}.json").write_text(json.dumps({"images": images}))
     (folder / "features").mkdir(exist_ok=True)
     rows = np.arange(7, dtype=np.float16)[::-1, None, None]
@@ -368,8 +368,8 @@ def long_ago(*paths):
 def test_features_that_were_written_anew_are_not_read_from_the_old_copy(tmp_path, name):
     folder = write_karpathy(tmp_path / "k")
     load(folder, "test")
-    made = (folder / "features/own_ims.coco_test.npy").stat().st_mtime_ns
-    os.utime(folder / "features" / name, ns=(made + 1, made + 1))
+    built = (folder / "features/own_ims.coco_test.npy").stat().st_mtime_ns
+    os.utime(folder / "features" / name, ns=(built + 1, built + 1))
     with pytest.raises(DataError, match=rf"coco_test\.npy: is older than .*{name}.*delete it"):
         load(folder, "test")
     (folder / "features/own_ims.coco_test.npy").unlink()
@@ -379,11 +379,11 @@ def test_features_that_were_written_anew_are_not_read_from_the_old_copy(tmp_path
 def test_photographs_and_features_of_ones_own_are_found_as_region_features_are(
     tmp_path, monkeypatch
 ):
-    made = write_karpathy(tmp_path / "made", "flickr30k")
-    write_photographs(made / "Images", NAMES)
+    built = write_karpathy(tmp_path / "made", "flickr30k")
+    write_photographs(built / "Images", NAMES)
     (tmp_path / "f30k").mkdir()
-    for part in ("dataset_flickr30k.json", "features", "Images"):
-        (tmp_path / "f30k" / part).symlink_to(made / part)
+    for name in ("dataset_flickr30k.json", "features", "Images"):
+        (tmp_path / "f30k" / name).symlink_to(built / name)
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     for split, rows in (("train", [1, 2, 4]), ("dev", [3, 6]), ("test", [0, 5])):
         data = load(precomputed.find("f30k"), split).images
@@ -444,8 +444,8 @@ JSON = st.recursive(
 def test_karpathy_never_crashes(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("k") / "dataset_x.json"
     path.write_text(json.dumps({"images": content}))
-    for found in karpathy.read_images(path):
-        assert found is not None
+    for result in karpathy.read_images(path):
+        assert result is not None
 
 
 # Finding and checking
@@ -503,7 +503,7 @@ def test_check_names_the_first_bad_row(tmp_path, small_parts):
     np.save(tmp_path / "f30k/region_feats/train/part0/1.npy", FEATURES[0] * np.nan)
     write_cora(tmp_path / "f30k", "dev")
     (tmp_path / "f30k/region_feats/dev/part1/3.npy").write_bytes(b"?")
-    found = problems(check("region_features", tmp_path))
+    result = problems(check("region_features", tmp_path))
     expected = (
         "coco/dev_ims.npy: 4 rows for 3 captions",
         "coco/testall_ims.npy: row 12 differs from the first row of its image",
@@ -512,8 +512,8 @@ def test_check_names_the_first_bad_row(tmp_path, small_parts):
         'f30k/scene_graph/test.json: graph "0": ',
         "f30k/region_feats/train/part0/1.npy: is not finite",
     )
-    assert len(found) == len(expected)
-    for line, start in zip(found, expected, strict=True):
+    assert len(result) == len(expected)
+    for line, start in zip(result, expected, strict=True):
         assert line.startswith(str(tmp_path / start))
         assert line.endswith(")")  # each with its mend
 

@@ -26,7 +26,7 @@ def test_records_are_complete(item):
     assert re.match("https?://", item.source)
     assert all((item.feeds, item.licence, item.citation, item.size, item.layout))
     for remote in item.remotes:
-        assert remote.keys() <= {"urls", "path", "archive", "inner", "sha256", "bytes"}
+        assert remote.keys() <= {"urls", "path", "archive", "inner", "sha256"}
         assert all(re.match("https?://[a-z.]+/", url) for url in remote["urls"])
         assert remote.get("archive") or remote["path"] != "."
         assert not remote["path"].startswith(("/", ".."))
@@ -70,7 +70,7 @@ def served(tmp_path, monkeypatch):
             size="x", layout=["labels.csv|captions.csv", "Images/*.jpg"],
             remotes=[
                 {"urls": [f"{address}/gone.csv", f"{address}/labels.csv"], "path": "labels.csv",
-                 "sha256": hashlib.sha256(b"a,b\n").hexdigest(), "bytes": 4},
+                 "sha256": hashlib.sha256(b"a,b\n").hexdigest()},
                 {"urls": [f"{address}/images.zip"], "path": "Images", "archive": True,
                  "inner": "Flicker8k_Dataset"},
             ],
@@ -105,14 +105,14 @@ def test_a_failing_part_leaves_the_others_and_no_half_folder(served, tmp_path):
 
 
 def test_a_folder_that_holds_something_else_is_not_taken_for_the_data(served, tmp_path):
-    whole = replace(served, layout=["1.jpg"], remotes=[served.remotes[1] | {"path": "."}])
-    whole.folder.mkdir(parents=True)
-    (whole.folder / "notes.txt").write_text("mine")
+    complete = replace(served, layout=["1.jpg"], remotes=[served.remotes[1] | {"path": "."}])
+    complete.folder.mkdir(parents=True)
+    (complete.folder / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match=r"toy: is not empty, but lacks 1\.jpg \(move away what"):
-        get(whole)
-    (whole.folder / "notes.txt").unlink()
+        get(complete)
+    (complete.folder / "notes.txt").unlink()
     for _ in range(2):
-        get(whole)
+        get(complete)
         assert tree(tmp_path / "data") == ["toy/1.jpg"]
 
 

@@ -13,8 +13,8 @@ def pair(number, a, b, ab="entails", ba="neutral", originals=("", ""), part="TRA
     """One line of SICK.txt; originals: "" for a sentence that is not from Flickr."""
     sources = ["FLICKR" if original else "SEMEVAL" for original in originals]
     label = {"entails": "ENTAILMENT", "neutral": "NEUTRAL", "contradicts": "CONTRADICTION"}[ab]
-    kept = [original or sentence for original, sentence in zip(originals, (a, b), strict=True)]
-    return [number, a, b, label, "4.5", f"A_{ab}_B", f"B_{ba}_A", *kept, *sources, part]
+    written = [original or sentence for original, sentence in zip(originals, (a, b), strict=True)]
+    return [number, a, b, label, "4.5", f"A_{ab}_B", f"B_{ba}_A", *written, *sources, part]
 
 
 T, V, E = (caption(names[0], 2) for names in (TRAIN, VAL, TEST))  # captions of three splits
@@ -50,11 +50,11 @@ def test_pairs_are_read_as_text_and_directed_both_ways(folder, monkeypatch):
     pairs = sick.read(folder)
     assert pairs["pair_ID"].tolist() == ["1", "2", "3", "4", "5", "6"]
     assert pairs["sentence_B"][5] == 'It\'s "one"'
-    both = sick.directed(pairs)
-    assert both["pair_ID"].tolist() == [str(n) for n in range(1, 7) for _ in "AB"]
-    assert both["premise"][2] == both["hypothesis"][3] == "Photo 02, view 2"
-    assert both["answer"][:4].tolist() == ["entails", "neutral", "neutral", "entails"]
-    assert both["premise_original"][:4].tolist() == [T, "", E, T]
+    table = sick.directed(pairs)
+    assert table["pair_ID"].tolist() == [str(n) for n in range(1, 7) for _ in "AB"]
+    assert table["premise"][2] == table["hypothesis"][3] == "Photo 02, view 2"
+    assert table["answer"][:4].tolist() == ["entails", "neutral", "neutral", "entails"]
+    assert table["premise_original"][:4].tolist() == [T, "", E, T]
     monkeypatch.setenv("MMLIB_DATA", str(folder.parent))
     assert sick.read().equals(pairs)
 
@@ -105,14 +105,14 @@ def test_text_text_samples(folder, origins):
 
 def test_pairs_of_other_splits_images_are_left_out_in_both_directions(folder, origins):
     def numbers(**kwargs):
-        kept = sick.text_text(folder=folder, origins=origins, **kwargs)
-        return {*kept.premise} | {*kept.hypothesis}
+        samples = sick.text_text(folder=folder, origins=origins, **kwargs)
+        return {*samples.premise} | {*samples.hypothesis}
 
     assert not any("02" in text for text in numbers(leave_out=("test",)))
     assert not any("02" in text or "01" in text for text in numbers(leave_out=("val", "test")))
     assert len(sick.text_text(folder=folder, leave_out=("val", "test"), origins=origins)) == 4
-    rest = sick.text_text(("TEST",), folder, ("train",), origins)
-    assert rest.premise == ("A man eats", "A man is eating")
+    remainder = sick.text_text(("TEST",), folder, ("train",), origins)
+    assert remainder.premise == ("A man eats", "A man is eating")
 
 
 def test_triples_need_a_first_sentence_that_is_still_a_caption(folder, origins):
@@ -179,8 +179,8 @@ def real(real_data):
 
 @pytest.mark.real
 def test_the_real_counts_are_those_of_the_specification(real):
-    found = sick.report(*real)
-    assert found == {
+    result = sick.report(*real)
+    assert result == {
         "originals from Flickr": 1009, "originals equal to a caption": 978,
         "images of originals in test": 63,
         "triples": 3992, "triples in train": 3014, "triples in val": 458, "triples in test": 485,

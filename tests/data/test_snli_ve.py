@@ -7,13 +7,12 @@ from test_judgments import TEST, write
 
 from mmlib.core.errors import DataError
 from mmlib.data import snli_ve
-from mmlib.suite import check as checks
 from mmlib.suite.check import check
 
 
-def record(photo, label="entailment", key="Flickr30K_ID", **more):
+def record(photo, label="entailment", key="Flickr30K_ID", **extra):
     texts = {"sentence1": "A dog runs .", "sentence2": f"Sentence on {photo}"}
-    return {key: photo, "gold_label": label, "pairID": f"{photo}.jpg#0r1e", **texts, **more}
+    return {key: photo, "gold_label": label, "pairID": f"{photo}.jpg#0r1e", **texts, **extra}
 
 
 LINES = {
@@ -90,16 +89,16 @@ def test_what_cannot_be_read(folder):
 
 def test_samples(folder):
     table, rows = snli_ve.read("train", folder), {"1003.jpg": 4, "555.jpg": 0}
-    seen = snli_ve.samples(table, rows)
-    assert seen.kind == ("ve",) * 3
-    assert seen.premise == ("",) * 3
-    assert seen.image.tolist() == [4, 4, 0]
-    assert seen.label.tolist() == [1, 0, 0]
+    observed = snli_ve.samples(table, rows)
+    assert observed.kind == ("ve",) * 3
+    assert observed.premise == ("",) * 3
+    assert observed.image.tolist() == [4, 4, 0]
+    assert observed.label.tolist() == [1, 0, 0]
     captions = {"1003.jpg": ["One.", "Two."], "555.jpg": ["Three."]}
-    both = snli_ve.samples(table, rows, captions)
-    assert both.kind == ("ve",) * 3 + ("mme",) * 3
-    assert both.premise[3:] == ("One. Two.", "One. Two.", "Three.")
-    assert both.group[3:] == ("1003.jpg", "1003.jpg", "555.jpg")
+    samples = snli_ve.samples(table, rows, captions)
+    assert samples.kind == ("ve",) * 3 + ("mme",) * 3
+    assert samples.premise[3:] == ("One. Two.", "One. Two.", "Three.")
+    assert samples.group[3:] == ("1003.jpg", "1003.jpg", "555.jpg")
     with pytest.raises(ValueError, match=r"no row for 1003\.jpg"):
         snli_ve.samples(table, {})
 
@@ -112,7 +111,7 @@ def test_photographs_are_known_by_their_number():
 
 def test_check_counts_and_tells_what_the_splits_share(folder, monkeypatch):
     monkeypatch.setenv("MMLIB_DATA", str(folder.parent))
-    monkeypatch.setattr(checks, "SNLI_VE_ROWS", {"train": 3, "dev": 1, "test": 2})
+    monkeypatch.setattr(snli_ve, "SPLITS", {"train": 3, "dev": 1, "test": 2})
     report = check("snli_ve")
     assert report.problems == []
     assert report.counts == [
@@ -130,12 +129,12 @@ def test_check_counts_and_tells_what_the_splits_share(folder, monkeypatch):
 
 
 def test_check_names_bad_lines_and_wrong_counts(folder, monkeypatch):
-    monkeypatch.setattr(checks, "SNLI_VE_ROWS", {"train": 4, "dev": 1, "test": 2})
+    monkeypatch.setattr(snli_ve, "SPLITS", {"train": 4, "dev": 1, "test": 2})
     (folder / "snli_ve_dev.jsonl").write_text("{\n")
     (folder / "snli_ve_test.jsonl").unlink()
-    found = [str(problem) for problem in check("snli_ve", folder).problems]
-    assert len(found) == 4
-    assert "3 sound rows instead of 4" in found[0]
-    assert "line 1: is not JSON" in found[1]
-    assert "0 sound rows instead of 1" in found[2]
-    assert "is missing" in found[3]
+    result = [str(problem) for problem in check("snli_ve", folder).problems]
+    assert len(result) == 4
+    assert "3 sound rows instead of 4" in result[0]
+    assert "line 1: is not JSON" in result[1]
+    assert "0 sound rows instead of 1" in result[2]
+    assert "is missing" in result[3]

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from mmlib.core.errors import DataError
 from mmlib.features import backbones, extraction
 from mmlib.features.backbones import extract, feature_name, load_backbone
+from mmlib.features.extraction import Extraction
 from mmlib.features.store import open_features, open_rgb
 
 # Networks
@@ -33,12 +34,12 @@ def test_backbone_is_torchvisions_network_cut_in_two(request, name, width):
     backbone = request.getfixturevalue(name[:-2] if name == "resnet50" else "densenet")
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        whole = torchvision.models.get_model(name, weights=None).eval()
+        original = torchvision.models.get_model(name, weights=None).eval()
     images = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         grid, scores = backbone(images, "grid")
         pooled, _ = backbone(images, "global")
-        torch.testing.assert_close(scores, whole(images).softmax(dim=1))
+        torch.testing.assert_close(scores, original(images).softmax(dim=1))
         maps = backbone.trunk(images)
     assert grid.shape == (1, 16, width)
     assert pooled.shape == (1, 1, width)
@@ -49,9 +50,9 @@ def test_backbone_is_torchvisions_network_cut_in_two(request, name, width):
 
 def test_random_weights_follow_their_seed_and_leave_the_generator_alone(resnet):
     before = torch.random.get_rng_state()
-    other = load_backbone("resnet50", "random", 4)
+    second = load_backbone("resnet50", "random", 4)
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert not torch.equal(other.head.weight, resnet.head.weight)
+    assert not torch.equal(second.head.weight, resnet.head.weight)
 
 
 def test_weights_from_a_file(tmp_path, densenet):
@@ -138,9 +139,12 @@ def files(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-def run(pictures, folder, **settings):
+def run(pictures, folder, regions="grid", **settings):
     settings = {"weights": "random", "batch": 3, **settings}
-    return extract(pictures, folder / "f.npy", labels=folder / "labels.npy", **settings)
+    labels = folder / "labels.npy"
+    return extract(
+        Extraction(pictures, folder / "f.npy", **settings), regions=regions, labels=labels
+    )  # fmt: skip
 
 
 def break_off(pictures, folder, monkeypatch, batches, **settings):
@@ -199,15 +203,15 @@ def test_resumed_run_ends_with_the_same_bytes(
 
 def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
-    seen = []
+    observed = []
     picture = backbones._picture
     monkeypatch.setattr(
-        backbones, "_picture", lambda *image: seen.append(image[0]) or picture(*image)
+        backbones, "_picture", lambda *image: observed.append(image[0]) or picture(*image)
     )
     run(pictures, tmp_path / "out")
-    assert sorted(seen) == [f"{i:02}.jpg" for i in range(6, 11)]
+    assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]
     run(pictures, tmp_path / "out")  # finished: nothing to do
-    assert len(seen) == 5
+    assert len(observed) == 5
 
 
 @pytest.mark.parametrize(
@@ -291,8 +295,7 @@ def test_file_names():
 
 
 def test_a_real_backbone_end_to_end(tmp_path, pictures):
-    features = extract(
-        pictures[:3], tmp_path / "f.npy", backbone="resnet50", weights="random", regions="global"
-    )
+    three = Extraction(pictures[:3], tmp_path / "f.npy", weights="random")
+    features = extract(three, backbone="resnet50", regions="global")
     assert features.array.shape == (3, 2048)
     assert len(np.unique(features.rows([pictures[0][0], pictures[1][0]]), axis=0)) == 2

@@ -47,10 +47,10 @@ def folder(tmp_path_factory):
 
 
 def encoder(tuning="ptuning", prefix=5, seed=0, **config) -> BertEncoder:
-    made = BertEncoder(tiny_model(seed, **config), tuning, prefix)
-    if made.prefix is not None:  # larger than at the start, so that a lost prefix shows
-        torch.nn.init.normal_(made.prefix, std=0.7)
-    return made.eval()
+    bert = BertEncoder(tiny_model(seed, **config), tuning, prefix)
+    if bert.prefix is not None:  # larger than at the start, so that a lost prefix shows
+        torch.nn.init.normal_(bert.prefix, std=0.7)
+    return bert.eval()
 
 
 def batch_of(rows):
@@ -78,7 +78,7 @@ def bert_by_loops(weights, ids, layers, heads, prefix=None) -> torch.Tensor:
     size = x.shape[1] // heads
     for layer in range(layers):
         at = f"encoder.layer.{layer}"
-        q, k, v = (linear(f"{at}.attention.self.{part}", x) for part in ("query", "key", "value"))
+        q, k, v = (linear(f"{at}.attention.self.{name}", x) for name in ("query", "key", "value"))
         context = torch.zeros_like(x)
         for head in range(heads):
             cut = slice(head * size, (head + 1) * size)
@@ -107,26 +107,26 @@ ROWS = [[2, 5, 6, 3], [2, 8, 3], [2, 5, 9, 8, 6, 11, 13, 12, 3]]
 @pytest.mark.parametrize("prefix", [0, 1, 5])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_states_are_those_of_the_plain_loop(prefix, attention):
-    made = encoder("ptuning", prefix, attn_implementation=attention)
+    bert = encoder("ptuning", prefix, attn_implementation=attention)
     ids, mask = batch_of(ROWS)
     with torch.no_grad():
-        states = made(ids, mask)
+        states = bert(ids, mask)
         for row, pieces in enumerate(ROWS):
-            wanted = bert_by_loops(made.bert.state_dict(), pieces, 3, 4, made.prefix)
+            wanted = bert_by_loops(bert.bert.state_dict(), pieces, 3, 4, bert.prefix)
             torch.testing.assert_close(states[row, : len(pieces)], wanted, atol=2e-5, rtol=1e-4)
 
 
 def test_every_layers_keys_and_values_of_the_prefix_matter():
-    made = encoder(prefix=2)
+    bert = encoder(prefix=2)
     ids, mask = batch_of(ROWS)
     with torch.no_grad():
-        before = made(ids, mask)
+        before = bert(ids, mask)
         for layer in range(3):
-            for part in range(2):
-                saved = made.prefix.clone()
-                made.prefix[layer, part] += 1.0
-                assert (made(ids, mask) - before).abs().max() > 1e-3
-                made.prefix.copy_(saved)
+            for half in range(2):
+                saved = bert.prefix.clone()
+                bert.prefix[layer, half] += 1.0
+                assert (bert(ids, mask) - before).abs().max() > 1e-3
+                bert.prefix.copy_(saved)
 
 
 def test_no_prefix_is_plain_bert_exactly():
@@ -140,9 +140,9 @@ def test_no_prefix_is_plain_bert_exactly():
 
 def test_mask_may_be_boolean():
     ids, mask = batch_of(ROWS)
-    made = encoder()
+    bert = encoder()
     with torch.no_grad():
-        assert torch.equal(made(ids, mask.bool()), made(ids, mask))
+        assert torch.equal(bert(ids, mask.bool()), bert(ids, mask))
 
 
 @given(
@@ -153,16 +153,16 @@ def test_mask_may_be_boolean():
 )
 @settings(max_examples=25, deadline=None)
 def test_padding_and_batch_order_never_matter(rows, extra, rubbish, seed):
-    made = encoder()
+    bert = encoder()
     ids, mask = batch_of(rows)
     with torch.no_grad():
-        wanted = made.pool(made(ids, mask), mask)
+        wanted = bert.pool(bert(ids, mask), mask)
         wider = torch.nn.functional.pad(ids, (0, extra))
         wider_mask = torch.nn.functional.pad(mask, (0, extra))
         wider = torch.where(wider_mask.bool(), wider, rubbish)
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
-        found = made.pool(made(wider[order], wider_mask[order]), wider_mask[order])
-    torch.testing.assert_close(found, wanted[order], atol=1e-5, rtol=1e-5)
+        result = bert.pool(bert(wider[order], wider_mask[order]), wider_mask[order])
+    torch.testing.assert_close(result, wanted[order], atol=1e-5, rtol=1e-5)
 
 
 def test_pool_is_the_mean_over_tokens_with_cls_and_sep():
@@ -174,22 +174,22 @@ def test_pool_is_the_mean_over_tokens_with_cls_and_sep():
 
 
 def test_more_tokens_than_positions_are_refused_and_all_positions_can_be_used():
-    made = encoder(prefix=5)
+    bert = encoder(prefix=5)
     ids = torch.full((1, 20), 5)
-    assert made(ids, torch.ones_like(ids)).shape == (1, 20, 32)
+    assert bert(ids, torch.ones_like(ids)).shape == (1, 20, 32)
     ids = torch.full((1, 21), 5)
     with pytest.raises(ValueError, match="21 tokens, but this BERT knows 20 positions"):
-        made(ids, torch.ones_like(ids))
+        bert(ids, torch.ones_like(ids))
 
 
 def test_mixed_precision():
-    made = encoder()
+    bert = encoder()
     ids, mask = batch_of(ROWS)
     with torch.no_grad():
-        wanted = made.pool(made(ids, mask), mask)
+        wanted = bert.pool(bert(ids, mask), mask)
         with torch.autocast("cpu", torch.bfloat16):
-            found = made.pool(made(ids, mask), mask)
-    assert torch.cosine_similarity(found.float(), wanted).min() > 0.99
+            result = bert.pool(bert(ids, mask), mask)
+    assert torch.cosine_similarity(result.float(), wanted).min() > 0.99
 
 
 # What learns -------------------------------------------------------------------------------------
@@ -200,30 +200,30 @@ def test_mixed_precision():
 )
 def test_counts_of_the_paper_for_bert_base(prefix, extra):
     with torch.device("meta"):
-        made = BertEncoder(transformers.BertModel(transformers.BertConfig()), "ptuning", prefix)
-    count = sum(p.numel() for p in made.parameters() if p.requires_grad)
+        bert = BertEncoder(transformers.BertModel(transformers.BertConfig()), "ptuning", prefix)
+    count = sum(p.numel() for p in bert.parameters() if p.requires_grad)
     assert count == 7_087_872 + extra
     assert prefix != 24 or count == 7_530_240
 
 
-def learning(made: BertEncoder) -> set[str]:
+def learning(bert: BertEncoder) -> set[str]:
     """Names of the parameters that a step of training really moves."""
-    optimiser = torch.optim.SGD(made.parameter_groups(1.0))
+    optimiser = torch.optim.SGD(bert.parameter_groups(1.0))
     ids, mask = batch_of(ROWS)
-    before = {name: p.detach().clone() for name, p in made.named_parameters()}
+    before = {name: p.detach().clone() for name, p in bert.named_parameters()}
     weight = torch.randn(32, generator=torch.Generator().manual_seed(0))
-    (made.pool(made(ids, mask), mask) @ weight).sum().backward()
+    (bert.pool(bert(ids, mask), mask) @ weight).sum().backward()
     optimiser.step()
-    return {name for name, p in made.named_parameters() if not torch.equal(p, before[name])}
+    return {name for name, p in bert.named_parameters() if not torch.equal(p, before[name])}
 
 
 def test_prefix_and_last_layer_learn_and_nothing_else():
-    made = encoder("ptuning")
-    moved = learning(made)
-    last = {f"bert.encoder.layer.2.{n}" for n, _ in made.bert.encoder.layer[2].named_parameters()}
+    bert = encoder("ptuning")
+    moved = learning(bert)
+    last = {f"bert.encoder.layer.2.{n}" for n, _ in bert.bert.encoder.layer[2].named_parameters()}
     assert moved == {"prefix", *last}
-    assert {n for n, p in made.named_parameters() if p.grad is not None} == moved
-    assert (made.prefix.grad.flatten(2).abs().sum(dim=2) > 0).all()  # at every layer, K and V
+    assert {n for n, p in bert.named_parameters() if p.grad is not None} == moved
+    assert (bert.prefix.grad.flatten(2).abs().sum(dim=2) > 0).all()  # at every layer, K and V
 
 
 def test_last_and_full():
@@ -236,49 +236,49 @@ def test_last_and_full():
 
 
 def test_frozen_gives_no_gradient_and_no_dropout():
-    made = encoder("frozen").train()
+    bert = encoder("frozen").train()
     ids, mask = batch_of(ROWS)
-    first, second = made(ids, mask), made(ids, mask)
+    first, second = bert(ids, mask), bert(ids, mask)
     assert torch.equal(first, second)
     assert not first.requires_grad
-    assert made.parameter_groups(1.0) == []
-    assert made.training
-    assert not any(module.training for module in made.bert.modules())
+    assert bert.parameter_groups(1.0) == []
+    assert bert.training
+    assert not any(module.training for module in bert.bert.modules())
 
 
 def test_a_frozen_encoder_inside_a_model_in_training_stays_frozen():
-    whole = torch.nn.Sequential(encoder("frozen"), torch.nn.Dropout()).train()
-    assert not whole[0].bert.encoder.layer[0].output.dropout.training
+    complete = torch.nn.Sequential(encoder("frozen"), torch.nn.Dropout()).train()
+    assert not complete[0].bert.encoder.layer[0].output.dropout.training
 
 
 def test_dropout_is_on_in_training_where_something_learns():
-    made = encoder("ptuning").train()
+    bert = encoder("ptuning").train()
     ids, mask = batch_of(ROWS)
-    assert not torch.equal(made(ids, mask), made(ids, mask))
+    assert not torch.equal(bert(ids, mask), bert(ids, mask))
 
 
 @pytest.mark.parametrize(
     ("tuning", "rates"), [("ptuning", [5e-5, 5e-4]), ("last", [5e-5]), ("full", [5e-5])]
 )
 def test_pretrained_parts_learn_at_a_tenth_of_the_rate(tuning, rates):
-    made = encoder(tuning)
-    groups = made.parameter_groups(5e-4)
+    bert = encoder(tuning)
+    groups = bert.parameter_groups(5e-4)
     assert [group["lr"] for group in groups] == pytest.approx(rates)
     held = [id(p) for group in groups for p in group["params"]]
-    assert sorted(held) == sorted(id(p) for p in made.parameters() if p.requires_grad)
+    assert sorted(held) == sorted(id(p) for p in bert.parameters() if p.requires_grad)
     if tuning == "ptuning":
-        assert groups[1]["params"][0] is made.prefix
+        assert groups[1]["params"][0] is bert.prefix
 
 
 def test_the_prefix_is_seeded_starts_small_and_is_saved():
-    made = [BertEncoder(tiny_model(seed), "ptuning", 24) for seed in (0, 0, 1)]
-    assert torch.equal(made[0].prefix, made[1].prefix)
-    assert not torch.equal(made[0].prefix, made[2].prefix)
-    assert made[0].prefix.std().item() == pytest.approx(0.3, rel=0.05)  # initializer_range
+    bert = [BertEncoder(tiny_model(seed), "ptuning", 24) for seed in (0, 0, 1)]
+    assert torch.equal(bert[0].prefix, bert[1].prefix)
+    assert not torch.equal(bert[0].prefix, bert[2].prefix)
+    assert bert[0].prefix.std().item() == pytest.approx(0.3, rel=0.05)  # initializer_range
     fresh = BertEncoder(tiny_model(7), "ptuning", 24)
-    fresh.load_state_dict(made[0].state_dict())
+    fresh.load_state_dict(bert[0].state_dict())
     ids, mask = batch_of(ROWS)
-    assert torch.equal(fresh.eval()(ids, mask), made[0].eval()(ids, mask))
+    assert torch.equal(fresh.eval()(ids, mask), bert[0].eval()(ids, mask))
 
 
 @pytest.mark.parametrize(("tuning", "prefix"), [("lora", 24), ("ptuning", -1)])
@@ -305,7 +305,7 @@ def test_a_cut_phrase_keeps_sep_last(folder):
 
 def test_no_phrases_and_no_room(folder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    assert tokenize_phrases(tokenizer, [], 6)[0].shape == (0, 0)
+    assert _pieces(tokenizer, [], 6) == []
     with pytest.raises(ValueError, match="no room for a word"):
         tokenize_phrases(tokenizer, ["dog"], 0)
 
@@ -314,56 +314,48 @@ def test_no_phrases_and_no_room(folder):
 
 
 @pytest.mark.parametrize("tuning", ["frozen", "ptuning"])
-def test_embed_all_is_the_mean_state_of_each_text_alone(folder, tuning, capsys):
-    made = BertEncoder.from_pretrained(folder, tuning, prefix=3)
-    vectors = made.embed_all(TEXTS, batch=2)
-    assert (vectors.dtype, vectors.shape) == (np.float32, (6, 32))
-    assert made.training  # as it was found, though dropout was off on the way
-    made.eval()
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        ids, mask = tokenize_phrases(made.tokenizer, [text], 18)
+def test_states_of_many_texts_are_those_of_each_alone(folder, tuning, capsys):
+    encoder = BertEncoder.from_pretrained(folder, tuning, prefix=3)
+    states, lengths = encoder.token_states_all(TEXTS, batch=2)
+    assert (states.dtype, states.shape) == (np.float16, (6, 11, 32))
+    assert lengths.tolist() == [4, 4, 3, 11, 2, 4]
+    assert encoder.training  # as before, though dropout was off on the way
+    encoder.eval()
+    for text, row, length in zip(TEXTS, states, lengths, strict=True):
+        ids, mask = tokenize_phrases(encoder.tokenizer, [text], 18)
         with torch.no_grad():
-            np.testing.assert_allclose(made.pool(made(ids, mask), mask)[0], vector, atol=1e-5)
-    np.testing.assert_allclose(made.embed_all(TEXTS[::-1], batch=5)[::-1], vectors, atol=1e-5)
+            alone = encoder(ids, mask)[0].numpy()
+        np.testing.assert_allclose(row[:length], alone, atol=2e-3)
+        assert not row[length:].any()
+    turned, _ = encoder.token_states_all(TEXTS[::-1], batch=5)
+    np.testing.assert_allclose(turned[::-1], states, atol=2e-3)
     assert capsys.readouterr() == ("", "")
 
 
-def test_embed_all_shows_progress_and_cuts(folder, capsys):
-    made = BertEncoder.from_pretrained(folder, "frozen")
-    cut = made.embed_all(["a dog runs", "a cat"], max_tokens=4, device="cpu", progress="phrases")
+def test_many_texts_show_progress_and_are_cut(folder, capsys):
+    encoder = BertEncoder.from_pretrained(folder, "frozen")
+    cut, lengths = encoder.token_states_all(["a dog runs", "cat"], max_tokens=4, progress="phrases")
     assert "phrases: 100%" in capsys.readouterr().err
-    np.testing.assert_allclose(cut[0], made.embed_all(["a dog"])[0], atol=1e-5)
-    assert made.embed_all([]).shape == (0, 32)
-    made.embed_all(["dog " * 50])  # longer than BERT's positions: cut, not refused
+    assert lengths.tolist() == [4, 3]
+    np.testing.assert_allclose(cut[0], encoder.token_states_all(["a dog"])[0][0], atol=2e-3)
+    assert encoder.token_states_all([])[0].shape == (0, 0, 32)
+    assert encoder.token_states_all(["dog " * 50])[1] == 20  # BERT's positions: cut, not refused
 
 
 def test_texts_of_like_length_share_a_batch(folder):
-    made = BertEncoder.from_pretrained(folder, "frozen")
+    encoder = BertEncoder.from_pretrained(folder, "frozen")
     shapes = []
-    made.bert.register_forward_pre_hook(
+    encoder.bert.register_forward_pre_hook(
         lambda _, __, inputs: shapes.append(tuple(inputs["input_ids"].shape)), with_kwargs=True
     )
-    made.embed_all(["dog", "a big red dog", "cat", "a big red cat", "red"], batch=2)
+    texts = ["dog", "a big red dog", "cat", "a big red cat", "red"]
+    encoder.token_states_all(texts, batch=2)
     assert shapes == [(2, 6), (2, 3), (1, 3)]
-
-
-def test_token_states_all(folder):
-    made = BertEncoder.from_pretrained(folder, "frozen")
-    states, lengths = made.token_states_all(TEXTS, max_tokens=6, batch=4)
-    assert (states.dtype, states.shape) == (np.float16, (6, 6, 32))
-    assert lengths.tolist() == [4, 4, 3, 6, 2, 4]
-    means = [
-        row[:length].astype(np.float32).mean(axis=0)
-        for row, length in zip(states, lengths, strict=True)
-    ]
-    np.testing.assert_allclose(means, made.embed_all(TEXTS, max_tokens=6), atol=2e-3)
-    assert all(not row[length:].any() for row, length in zip(states, lengths, strict=True))
-    assert made.token_states_all([])[0].shape == (0, 0, 32)
 
 
 def test_texts_need_a_tokenizer():
     with pytest.raises(ValueError, match="has no tokenizer"):
-        encoder("frozen").embed_all(["dog"])
+        encoder("frozen").token_states_all(["dog"])
 
 
 # Reading -----------------------------------------------------------------------------------------
@@ -377,13 +369,13 @@ def copy_of(folder, tmp_path, *without):
 
 
 def test_a_folder_gives_the_model_that_was_saved(folder, capsys, caplog):
-    made = BertEncoder.from_pretrained(str(folder), "full")
+    bert = BertEncoder.from_pretrained(str(folder), "full")
     for name, value in tiny_model().state_dict().items():
         if not name.startswith("pooler."):
-            assert torch.equal(made.bert.state_dict()[name], value)
+            assert torch.equal(bert.bert.state_dict()[name], value)
     assert capsys.readouterr() == ("", "")
     assert not caplog.records
-    assert (made.width, made.device.type) == (32, "cpu")
+    assert (bert.width, bert.device.type) == (32, "cpu")
 
 
 def test_a_file_with_other_heads_old_names_and_half_floats(folder, tmp_path):
@@ -412,8 +404,8 @@ def test_lower_case_is_what_tokenizer_json_says(folder, tmp_path, lower, pieces)
     rules = json.loads((folder / "tokenizer.json").read_text())
     rules["normalizer"]["lowercase"] = lower
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
-    made = BertEncoder.from_pretrained(tmp_path, "frozen")
-    assert tokenize_phrases(made.tokenizer, ["Red dogs"], 4)[0].tolist() == [pieces]
+    bert = BertEncoder.from_pretrained(tmp_path, "frozen")
+    assert tokenize_phrases(bert.tokenizer, ["Red dogs"], 4)[0].tolist() == [pieces]
 
 
 def test_missing_folder(tmp_path):
@@ -514,24 +506,25 @@ def minilm(real_data):
 
 @pytest.mark.real
 def test_minilm_is_the_plain_loop_over_its_file(minilm):
-    made = BertEncoder.from_pretrained(minilm, "ptuning", prefix=4).eval()
+    bert = BertEncoder.from_pretrained(minilm, "ptuning", prefix=4).eval()
     weights = {
         name: value.float() for name, value in load_file(minilm / "model.safetensors").items()
     }
     texts = ["salmon-colored umbrella", "construction workers"]
-    ids, mask = tokenize_phrases(made.tokenizer, texts, 6)
+    ids, mask = tokenize_phrases(bert.tokenizer, texts, 6)
     with torch.no_grad():
-        states = made(ids, mask)
+        states = bert(ids, mask)
         for row, length in enumerate(mask.sum(dim=1)):
-            wanted = bert_by_loops(weights, ids[row, :length], 6, 12, made.prefix)
+            wanted = bert_by_loops(weights, ids[row, :length], 6, 12, bert.prefix)
             torch.testing.assert_close(states[row, :length], wanted, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.real
 def test_minilm_knows_which_phrases_mean_the_same(minilm):
-    made = BertEncoder.from_pretrained(minilm, "frozen")
+    bert = BertEncoder.from_pretrained(minilm, "frozen")
     phrases = ["a puppy is running", "red umbrella", "the young dog runs", "a crimson parasol"]
-    vectors = made.embed_all(phrases)
+    states, lengths = bert.token_states_all(phrases)
+    vectors = states.astype(np.float32).sum(axis=1) / lengths[:, None]
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     likeness = vectors @ vectors.T - 2 * np.eye(4)
     assert likeness.argmax(axis=1).tolist() == [2, 3, 0, 1]

@@ -27,15 +27,15 @@ def test_values_and_gradients_are_those_of_torch(lengths):
     words = torch.randn(VOCABULARY, WIDTH, requires_grad=True)
     ids = torch.randint(VOCABULARY, (len(lengths), 6))  # words beyond the length must not count
     weights = torch.randn(len(lengths), HIDDEN)
-    found = []
+    result = []
     for last in (gru(words, ids, lengths), by_torch(gru, words, ids, lengths)):
         gru.zero_grad()
         words.grad = None
         (weights * last).sum().backward()
-        found.append([last.detach(), words.grad, *(p.grad for p in gru.parameters())])
-    assert len(found[0]) == 6
-    for own, wanted in zip(*found, strict=True):
-        assert torch.allclose(own, wanted, atol=1e-5), (own - wanted).abs().max()
+        result.append([last.detach(), words.grad, *(p.grad for p in gru.parameters())])
+    assert len(result[0]) == 6
+    for ours, wanted in zip(*result, strict=True):
+        assert torch.allclose(ours, wanted, atol=1e-5), (ours - wanted).abs().max()
         assert wanted.any() or max(lengths) == 1  # the first state is 0: its weights learn nothing
 
 
@@ -54,6 +54,6 @@ def test_it_stays_in_full_precision_under_autocast():
     gru, words = PackedGRU(WIDTH, HIDDEN), torch.randn(VOCABULARY, WIDTH)
     arguments = torch.randint(VOCABULARY, (2, 4)), torch.tensor([4, 2])
     with torch.autocast("cpu", torch.bfloat16):
-        found = gru(words.bfloat16().float(), *arguments)
-    assert found.dtype == torch.float32
-    assert torch.equal(found, gru(words.bfloat16().float(), *arguments))
+        result = gru(words.bfloat16().float(), *arguments)
+    assert result.dtype == torch.float32
+    assert torch.equal(result, gru(words.bfloat16().float(), *arguments))

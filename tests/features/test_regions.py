@@ -16,6 +16,7 @@ from torchvision.ops import FrozenBatchNorm2d, box_iou
 
 from mmlib.core.errors import DataError
 from mmlib.features import extraction, regions
+from mmlib.features.extraction import Extraction
 from mmlib.features.regions import COUNT, Detector, extract, load_detector
 from mmlib.features.store import open_features
 
@@ -61,9 +62,9 @@ def test_regions_are_torchvisions_detections(detector, images, found, monkeypatc
 
 def test_features_are_those_of_the_box_head_at_the_boxes(detector, images, found):
     """torchvision's heads, asked about our boxes as if they were proposals, see these features."""
-    network, seen = detector.network, []
+    network, observed = detector.network, []
     hook = network.roi_heads.box_head.fc7.register_forward_hook(
-        lambda layer, inputs, output: seen.append(output.relu())
+        lambda layer, inputs, output: observed.append(output.relu())
     )
     with torch.inference_mode(), hook:
         batch, _ = network.transform(images)
@@ -74,7 +75,7 @@ def test_features_are_those_of_the_box_head_at_the_boxes(detector, images, found
         boxes = [b * s for b, s in zip(found["boxes"], scale, strict=True)]
         network.roi_heads(network.backbone(batch.tensors), boxes, batch.image_sizes)
     assert found["features"].shape == (2, COUNT, 1024)
-    torch.testing.assert_close(found["features"].flatten(0, 1), seen[0], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found["features"].flatten(0, 1), observed[0], rtol=1e-3, atol=1e-3)
     assert len(found["features"].flatten(0, 1).unique(dim=0)) > 2 * COUNT - 5
 
 
@@ -98,8 +99,8 @@ def choose(boxes, scores, count=4):
     network.roi_heads.box_predictor.cls_score = torch.nn.Linear(1, 3)
     network.roi_heads.nms_thresh = 0.5
     boxes = torch.tensor(boxes, dtype=torch.float32).reshape(-1, 1, 4).expand(-1, 3, 4)
-    one, two = torch.tensor(scores).reshape(-1, 2).unbind(1)
-    scores = torch.stack([1 - one - two, one, two], dim=1)
+    item, two = torch.tensor(scores).reshape(-1, 2).unbind(1)
+    scores = torch.stack([1 - item - two, item, two], dim=1)
     chosen, best = Detector(network, count)._choose(boxes, scores, (10, 20))
     return chosen.tolist(), [round(score, 4) for score in best.tolist()]
 
@@ -120,9 +121,9 @@ def test_fewer_regions_than_asked_for_are_filled_up():
 @pytest.mark.parametrize("size", [(1, 1), (1, 100), (100, 1)])
 def test_tiny_pictures_have_all_their_regions(detector, size):
     with torch.inference_mode():
-        one = detector([torch.rand(3, *size)])
-    assert one["features"].shape == (1, COUNT, 1024)
-    assert torch.isfinite(one["features"]).all()
+        item = detector([torch.rand(3, *size)])
+    assert item["features"].shape == (1, COUNT, 1024)
+    assert torch.isfinite(item["features"]).all()
 
 
 def test_weights_load_as_torchvision_loads_its_own(tmp_path, images):
@@ -172,11 +173,11 @@ def test_weights_that_do_not_fit(tmp_path, monkeypatch):
 
 def test_random_weights_follow_their_seed_and_leave_the_generator_alone(detector):
     before = torch.random.get_rng_state()
-    same, other = (load_detector("random", seed, SIDE).state_dict() for seed in (3, 4))
+    same, second = (load_detector("random", seed, SIDE).state_dict() for seed in (3, 4))
     assert torch.equal(torch.random.get_rng_state(), before)
     key = "network.roi_heads.box_head.fc7.weight"
     assert torch.equal(same[key], detector.state_dict()[key])
-    assert not torch.equal(other[key], same[key])
+    assert not torch.equal(second[key], same[key])
 
 
 # Extraction: a small network stands in, so that a run takes milliseconds.
@@ -209,9 +210,9 @@ def pictures(tmp_path):
     return [(path.name, path) for path in sorted(folder.iterdir())]
 
 
-def run(pictures, folder, **settings):
-    settings = {"weights": "random", "batch": 2, "side": SIDE, **settings}
-    return extract(pictures, folder / "own_ims.npy", **settings)
+def run(pictures, folder, side=SIDE, **settings):
+    settings = {"weights": "random", "batch": 2, "dtype": "float32", **settings}
+    return extract(Extraction(pictures, folder / "own_ims.npy", **settings), side)
 
 
 def files(folder):
@@ -317,7 +318,7 @@ def test_other_settings_are_refused(tmp_path, tiny, pictures, change):
 
 def test_names_and_damaged_pictures(tmp_path, tiny, pictures):
     with pytest.raises(DataError, match=r"must be named NAME_ims\.npy"):
-        extract(pictures, tmp_path / "own.npy", weights="random")
+        extract(Extraction(pictures, tmp_path / "own.npy", weights="random"))
     pictures[2][1].write_bytes(b"?")
     with pytest.raises(DataError, match=r"02\.jpg: cannot be decoded.*--skip-bad"):
         run(pictures, tmp_path / "out")

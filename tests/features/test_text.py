@@ -67,7 +67,7 @@ def authors_tokens(text):
     while "  " in text:
         text = text.replace("  ", " ")
     text = text.replace("\\" + "t", " ")
-    return [word for part in text.split("\\" + "n") for word in part.split(" ")]
+    return [word for section in text.split("\\" + "n") for word in section.split(" ")]
 
 
 @settings(max_examples=200, deadline=None)
@@ -134,8 +134,8 @@ def test_vectors_of_another_width_are_refused():
 
 def test_mean_vectors_skip_unknown_words():
     vectors = {"a": np.array([1.0, 3.0]), "b": np.array([3.0, 1.0])}
-    found = mean_word_vectors([["a", "zebra", "b"], ["zebra"], []], vectors)
-    assert found.tolist() == [[2, 2], [0, 0], [0, 0]]
+    result = mean_word_vectors([["a", "zebra", "b"], ["zebra"], []], vectors)
+    assert result.tolist() == [[2, 2], [0, 0], [0, 0]]
     assert mean_word_vectors([], vectors).shape == (0, 2)
 
 
@@ -152,18 +152,18 @@ digest = hashlib.sha256(b"".join(vectors[w].tobytes() for w in sorted(vectors)))
 
 def test_word2vec_does_not_depend_on_the_process():
     """Python hashes strings with another salt in each process."""
-    here: dict = {}
-    exec(TRAIN, here)
-    there = subprocess.run(
+    near: dict = {}
+    exec(TRAIN, near)
+    far = subprocess.run(
         [sys.executable, "-c", TRAIN + "print(digest)"], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONHASHSEED": "123"},
     ).stdout.strip()  # fmt: skip
-    assert here["digest"] == there
-    vectors = here["vectors"]
-    assert set(vectors) == {w for s in here["sentences"] for w in s}  # rare words too
+    assert near["digest"] == far
+    vectors = near["vectors"]
+    assert set(vectors) == {w for s in near["sentences"] for w in s}  # rare words too
     assert all(v.shape == (12,) and v.dtype == np.float32 for v in vectors.values())
-    other = train_word2vec(here["sentences"], width=12, seed=6, epochs=3)
-    assert not np.allclose(other["cat"], vectors["cat"])
+    second = train_word2vec(near["sentences"], width=12, seed=6, epochs=3)
+    assert not np.allclose(second["cat"], vectors["cat"])
 
 
 def test_word2vec_brings_words_of_one_context_together():
@@ -186,5 +186,5 @@ def test_word_vectors_are_read_from_both_formats(binary, tmp_path):
     table.add_vectors(["cat", "dog", "Été"], np.arange(9, dtype=np.float32).reshape(3, 3))
     path = tmp_path / ("vectors.bin" if binary else "vectors.txt")
     table.save_word2vec_format(str(path), binary=binary)
-    found = read_word_vectors(path, ["dog", "Été", "zebra"])
-    assert {word: v.tolist() for word, v in found.items()} == {"dog": [3, 4, 5], "Été": [6, 7, 8]}
+    result = read_word_vectors(path, ["dog", "Été", "zebra"])
+    assert {word: v.tolist() for word, v in result.items()} == {"dog": [3, 4, 5], "Été": [6, 7, 8]}

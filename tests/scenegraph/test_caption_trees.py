@@ -82,11 +82,11 @@ def test_captions_are_trees(captions):
                 i, steps = heads[i], steps + 1
                 assert steps <= len(rows)
     labels = {row[5] for rows in captions for row in rows}
-    known = (
+    expected = (
         "acl acl:relcl advcl advmod amod aux aux:pass case cc compound compound:prt conj cop det "
         "expl fixed mark nmod nmod:poss nsubj nsubj:pass nummod obj obl obl:agent punct root xcomp"
     )
-    assert labels == set(known.split())
+    assert labels == set(expected.split())
 
 
 def test_captions_are_cut_into_words_as_spacy_does(captions):
@@ -97,10 +97,10 @@ def test_captions_are_cut_into_words_as_spacy_does(captions):
 
 def test_same_seed_same_captions(trees):
     lexicon = trees.Lexicon([columns(text) for text in TREEBANK])
-    one, other, third = (trees.Grammar(lexicon, np.random.default_rng(s)) for s in (1, 1, 2))
-    made = [one.caption() for _ in range(20)]
-    assert made == [other.caption() for _ in range(20)]
-    assert made != [third.caption() for _ in range(20)]
+    item, alternative, third = (trees.Grammar(lexicon, np.random.default_rng(s)) for s in (1, 1, 2))
+    built = [item.caption() for _ in range(20)]
+    assert built == [alternative.caption() for _ in range(20)]
+    assert built != [third.caption() for _ in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_verb_forms(trees, verb, tag, form):
 
 def test_altered_keeps_the_tree(training):
     rows = training.rows_of(columns(TREEBANK[0]))
-    seen = set()
+    observed = set()
     for seed in range(40):
-        made = training.altered(rows, np.random.default_rng(seed))
-        seen.add(text_of(made))
-        assert [row[4:] for row in made] == [row[4:] for row in rows[: len(made)]]
+        built = training.altered(rows, np.random.default_rng(seed))
+        observed.add(text_of(built))
+        assert [row[4:] for row in built] == [row[4:] for row in rows[: len(built)]]
     start = "The nurse feeds hungry hens"
-    assert seen == {f"{start} .".lower(), start, start.lower()}
+    assert observed == {f"{start} .".lower(), start, start.lower()}
 
 
 def test_fragment_is_a_noun_phrase(training):
@@ -143,8 +143,8 @@ def test_fragment_is_a_noun_phrase(training):
     rows = training.rows_of(columns(
         "sees see VERB VBZ 0 root; in in ADP IN 5 case; a a DET DT 5 det; red red ADJ JJ 5 amod; "
         "barn barn NOUN NN 1 obl"))  # fmt: skip
-    made = training.fragment(rows, np.random.default_rng(0))
-    assert [(row[0], row[4], row[5]) for row in made] == [
+    built = training.fragment(rows, np.random.default_rng(0))
+    assert [(row[0], row[4], row[5]) for row in built] == [
         ("a", 2, "det"), ("red", 2, "amod"), ("barn", 2, "obl"),
     ]  # fmt: skip
 
@@ -174,8 +174,8 @@ def test_reads_a_treebank_without_ranges_and_empty_nodes(training, tmp_path):
         file.write(text)
     (tmp_path / "plain.conllu").write_text(text, encoding="utf8")
     for name in ("x.conllu", "plain.conllu"):
-        found = training.read_conllu(tmp_path / name)
-        assert [[r[1] for r in sentence] for sentence in found] == [["snore"], ["snore"]]
+        result = training.read_conllu(tmp_path / name)
+        assert [[r[1] for r in sentence] for sentence in result] == [["snore"], ["snore"]]
 
 
 def test_save_replaces_a_folder_whole(training, tmp_path):

@@ -69,9 +69,9 @@ def test_meta_states_licence_sources_and_scores():
     meta = json.loads((ENGLISH / "meta.json").read_text())
     assert meta["license"] == "CC BY-SA 4.0"
     assert any("EWT" in source["name"] for source in meta["sources"])
-    found = meta["performance"]["ewt_test"]
-    assert found["LAS"] >= 80
-    assert 100 > found["UPOS"] > found["UAS"] > found["LAS"]
+    result = meta["performance"]["ewt_test"]
+    assert result["LAS"] >= 80
+    assert 100 > result["UPOS"] > result["UAS"] > result["LAS"]
     assert meta["made"]["by"] == "ci/train_parser.py"
 
 
@@ -113,10 +113,10 @@ def test_scores_on_treebank_test(nlp, real_data):
             uas.append(token.head.i == head)
             las.append(token.head.i == head and token.dep_ == label)
     assert len(blocks) == 300
-    stated = json.loads((ENGLISH / "meta.json").read_text())["performance"]
+    recorded = json.loads((ENGLISH / "meta.json").read_text())["performance"]
     assert 100 * np.mean(las) >= 80
     for name, hits in (("UPOS", upos), ("UAS", uas), ("LAS", las)):
-        assert 100 * np.mean(hits) == pytest.approx(stated["ewt_test_first_300"][name], abs=0.1)
+        assert 100 * np.mean(hits) == pytest.approx(recorded["ewt_test_first_300"][name], abs=0.1)
 
 
 @pytest.mark.parametrize(("text", "fact"), FACTS)
@@ -133,7 +133,7 @@ def test_case_and_stop_change_little(nlp):
         bare = text.lower().rstrip(".")
         full = f"{bare[0].upper()}{bare[1:]}."
         pairs = zip(tree(nlp(bare)), tree(nlp(full)), strict=False)
-        same += [one[2:] == other[2:] for one, other in pairs]
+        same += [item[2:] == second[2:] for item, second in pairs]
     assert np.mean(same) > 0.95
 
 
@@ -150,12 +150,12 @@ def test_no_text_of_the_treebank_comes_along():
 def test_version_changes_with_the_weights(nlp):
     before = pipeline_version(nlp)
     assert before.startswith("en_captions-")
-    other = type(nlp).from_config(nlp.config).from_bytes(nlp.to_bytes())
-    other.meta.update(nlp.meta)
-    assert pipeline_version(other) == before
-    layer = next(node for node in other.get_pipe("tok2vec").model.walk() if node.has_param("E"))
+    second = type(nlp).from_config(nlp.config).from_bytes(nlp.to_bytes())
+    second.meta.update(nlp.meta)
+    assert pipeline_version(second) == before
+    layer = next(node for node in second.get_pipe("tok2vec").model.walk() if node.has_param("E"))
     layer.set_param("E", layer.get_param("E") * 1.001)
-    assert pipeline_version(other) != before
+    assert pipeline_version(second) != before
 
 
 def test_damaged_folder_is_one_clear_error(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmlib.papers.cora.data.gold_graphs import gold_graph
 from mmlib.scenegraph import (
     Graphs,
     attributes,
@@ -38,7 +39,6 @@ from mmlib.scenegraph.rules import _Reader
 from mmlib.scenegraph.score import compare, items, without
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
-from mmlib.world.wording import gold_graph
 
 HAND = Path(__file__).parent / "caption_graphs.json"
 
@@ -304,12 +304,12 @@ def doc_of(tokens):
 
 def read(graph):
     """({object: [attributes]}, [relations]) in words."""
-    said = {
+    described = {
         phrase(graph, i): [phrase(graph, node) for node in attributes(graph, i)]
         for i in objects(graph)
     }
     label = {i: graph.nodes[i]["label"] for i in objects(graph)}
-    return said, sorted(f"{label[s]}|{d['label']}|{label[o]}" for s, o, d in relations(graph))
+    return described, sorted(f"{label[s]}|{d['label']}|{label[o]}" for s, o, d in relations(graph))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
@@ -398,8 +398,8 @@ EXAMPLE = {
 
 def test_the_authors_entry_is_read_as_their_loader_does():
     graph = from_authors(EXAMPLE)
-    said, related = read(graph)
-    assert said == {
+    described, related = read(graph)
+    assert described == {
         "construction workers": ["two", "jump quickly"], "fence": ["salmon-colored"], "dog": [],
     }  # fmt: skip
     assert related == sorted(
@@ -417,8 +417,8 @@ entries = st.lists(
         lambda joined: {
             "caption": "a text",
             "entities": [
-                {"id": i, "name": n, "attributes": [[0, t, list(a)] for t, a in said]}
-                for i, (n, said) in enumerate(named)
+                {"id": i, "name": n, "attributes": [[0, t, list(a)] for t, a in described]}
+                for i, (n, described) in enumerate(named)
             ],
             "relations": [list(one) for one in joined],
         },
@@ -643,8 +643,8 @@ def test_an_interrupted_run_goes_on(tmp_path, counted, monkeypatch):
 )
 def test_a_damaged_cache_is_made_anew(tmp_path, counted, damage):
     first = parse(TEXTS, cache=tmp_path)
-    (kept,) = tmp_path.iterdir()
-    kept.write_bytes(damage(kept.read_bytes()))
+    (cached,) = tmp_path.iterdir()
+    cached.write_bytes(damage(cached.read_bytes()))
     counted.clear()
     again = parse(TEXTS, cache=tmp_path)
     assert counted
@@ -664,8 +664,8 @@ def entry(objects, relations=(), text="a text"):
         "caption": text,
         "entities": [
             {"id": i, "name": name,
-             "attributes": [[0, one.split()[0], one.split()[1:]] for one in said.split(",") if one]}
-            for i, (name, _, said) in enumerate(named)
+             "attributes": [[0, a.split()[0], a.split()[1:]] for a in listed.split(",") if a]}
+            for i, (name, _, listed) in enumerate(named)
         ],
         "relations": [[s, o, words.split(), ""] for s, words, o in relations],
     })  # fmt: skip
@@ -690,8 +690,8 @@ def test_a_fallback_node_states_nothing():
 
 def test_score_sums_over_pairs():
     gold = entry(["man:tall", "dog"], [(0, "holds", 1)])
-    found = entry(["man", "dog:tall"], [(1, "holds", 0)])
-    table = score([(gold, gold), (found, gold)])
+    result = entry(["man", "dog:tall"], [(1, "holds", 0)])
+    table = score([(gold, gold), (result, gold)])
     assert table.loc["objects"].tolist() == [1, 1, 1, 4]
     assert table.loc["relations", ["precision", "recall", "F1"]].tolist() == [0.5, 0.5, 0.5]
     assert table.loc["all", "gold"] == 8
@@ -740,9 +740,9 @@ def test_gold_graphs_of_groups_places_and_actions():
     for text in pairs:
         assert any(o.startswith("pair of ") for o in read(gold_graph(texts[text]))[0]), text
     for text, one in texts.items():
-        said, related = read(gold_graph(one))
+        described, related = read(gold_graph(one))
         if text.lower().startswith("two ") and " of " not in text:
-            assert "two" in next(iter(said.values())), text
+            assert "two" in next(iter(described.values())), text
         if "is taking a walk" in text:
             assert any(label.endswith("|taking|walk") for label in related), text
         if " held by a" in text:
@@ -760,9 +760,9 @@ def fallback_rate(graphs):
 
 def test_quality_on_the_world(english):
     """F1 at least 0.95 for each kind, on captions of test scenes that no training has seen."""
-    made = world_captions("test", 150)
-    graphs = parse([one.text for one in made])
-    table = score(zip(graphs, map(gold_graph, made), strict=True))
+    captions = world_captions("test", 150)
+    graphs = parse([one.text for one in captions])
+    table = score(zip(graphs, map(gold_graph, captions), strict=True))
     assert (table.loc[["objects", "attributes", "relations"], "F1"] >= 0.95).all(), table
 
 
@@ -794,7 +794,7 @@ RICH = from_authors(EXAMPLE)
 @pytest.mark.parametrize("kind", ["tokens", "attribute", "edge", "mixed"])
 def test_one_error_is_made(kind):
     before = to_authors(RICH)
-    made = {}
+    built = {}
     for seed in range(60):
         bad = corrupt(RICH, kind, 1.0, np.random.default_rng(seed))
         assert bad.graph["error"] == kind or kind == "mixed"
@@ -802,7 +802,7 @@ def test_one_error_is_made(kind):
         assert same(corrupt(RICH, kind, 1.0, np.random.default_rng(seed)), bad)
         assert objects(bad) == objects(RICH)
         assert same(from_authors({**to_authors(bad)}), bad) or "error" in bad.graph
-        made[json.dumps(to_authors(bad))] = bad.graph["error"]
+        built[json.dumps(to_authors(bad))] = bad.graph["error"]
         difference = compare(bad, RICH)
         if bad.graph["error"] == "attribute":
             assert difference["objects"].fp == difference["relations"].fp == 0
@@ -810,8 +810,8 @@ def test_one_error_is_made(kind):
         if bad.graph["error"] == "edge":
             assert difference["objects"].fp == difference["attributes"].fp == 0
             assert difference["relations"].fp == difference["relations"].fn == 1
-    assert len(made) > 4
-    assert kind != "mixed" or set(made.values()) == {"tokens", "attribute", "edge"}
+    assert len(built) > 4
+    assert kind != "mixed" or set(built.values()) == {"tokens", "attribute", "edge"}
     assert to_authors(RICH) == before
 
 

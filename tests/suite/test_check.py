@@ -41,23 +41,23 @@ def test_truncated_image_and_broken_caption_line_are_both_named(small):
     image = small / "Images" / NAMES[3]
     image.write_bytes(image.read_bytes()[:-80])
     edit_line(small / "captions.txt", 23, "A dog runs")
-    found = lines(check("flickr8k", small))
-    assert len(found) == 2
-    assert found[0].startswith(f"{image}: cannot be decoded")
-    assert found[1].startswith(f"{small / 'captions.txt'}, line 23: not an image and its caption")
-    assert all(line.endswith(")") for line in found)  # each with its mend
+    result = lines(check("flickr8k", small))
+    assert len(result) == 2
+    assert result[0].startswith(f"{image}: cannot be decoded")
+    assert result[1].startswith(f"{small / 'captions.txt'}, line 23: not an image and its caption")
+    assert all(line.endswith(")") for line in result)  # each with its mend
     (small / "Images").rename(small / "away")
     (small / "Images").mkdir()
-    assert any(f"move {small / 'Images'} away, then `mmlib" in one
-               for one in lines(check("flickr8k", small)))  # fmt: skip
+    assert any(f"move {small / 'Images'} away, then `mmlib" in item
+               for item in lines(check("flickr8k", small)))  # fmt: skip
 
 
 def test_missing_image(small):
     (small / "Images" / NAMES[6]).unlink()
-    found = lines(check("flickr8k", small))
-    assert len(found) == 2
-    assert "Images: 7 images instead of 8" in found[0]
-    assert f"line 32: caption of {NAMES[6]}, an image that is not there" in found[1]
+    result = lines(check("flickr8k", small))
+    assert len(result) == 2
+    assert "Images: 7 images instead of 8" in result[0]
+    assert f"line 32: caption of {NAMES[6]}, an image that is not there" in result[1]
 
 
 def test_missing_files_are_one_line_each(small):
@@ -73,20 +73,20 @@ def test_missing_files_are_one_line_each(small):
 def test_captions_of_the_wrong_number(small):
     path = small / "captions.txt"
     path.write_text("\n".join(path.read_text().splitlines()[:-6]) + "\n")
-    found = lines(check("flickr8k", small))
-    assert "4 captions of 106_ab6.jpg instead of 5" in found[0]
-    assert "no caption of 107_ab7.jpg" in found[1]
-    assert len(found) == 2
+    result = lines(check("flickr8k", small))
+    assert "4 captions of 106_ab6.jpg instead of 5" in result[0]
+    assert "no caption of 107_ab7.jpg" in result[1]
+    assert len(result) == 2
 
 
 def test_splits(small):
     listing = small / "Flickr8k_text" / flickr8k.LISTS["test"]
     listing.write_text(f"{NAMES[6]}\n{NAMES[4]}\nnone.jpg\n")
-    found = lines(check("flickr8k", small))
-    assert "3 images instead of 2" in found[0]
-    assert f"line 2: {NAMES[4]} is in the split val too" in found[1]
-    assert "line 3: none.jpg is an image without captions" in found[2]
-    assert len(found) == 3
+    result = lines(check("flickr8k", small))
+    assert "3 images instead of 2" in result[0]
+    assert f"line 2: {NAMES[4]} is in the split val too" in result[1]
+    assert "line 3: none.jpg is an image without captions" in result[2]
+    assert len(result) == 3
 
 
 def test_features(small):
@@ -109,11 +109,11 @@ def test_features(small):
     )  # as mmlib.data.precomputed
     (small / "features" / "packed.ids.txt").write_text(NAMES[0])
     (small / "features" / "packed.json").write_text('{"packed": "regions_ims.npy"}')
-    found = lines(check("flickr8k", small))
-    assert f"row 2, image {NAMES[2]}, is not finite" in found[0]
-    assert "own.npy: no row for 6 images, first 102_ab2.jpg" in found[1]
-    assert "ids.txt: 8 ids for 7 rows of short.npy" in found[2]
-    assert len(found) == 3
+    result = lines(check("flickr8k", small))
+    assert f"row 2, image {NAMES[2]}, is not finite" in result[0]
+    assert "own.npy: no row for 6 images, first 102_ab2.jpg" in result[1]
+    assert "ids.txt: 8 ids for 7 rows of short.npy" in result[2]
+    assert len(result) == 3
     (small / "features" / "packed.json").write_text("{")
     cut = next(line for line in lines(check("flickr8k", small)) if "packed.npy" in line)
     assert "its .json or its ids cannot be read" in cut
@@ -138,15 +138,15 @@ def test_the_quick_decoding_finds_what_the_full_one_finds(tmp_path, cut):
 
 def test_folder_that_is_not_there(tmp_path):
     for name in ("flickr8k", "glove", "links"):
-        found = lines(check(name, tmp_path / name))
-        assert len(found) == 1
-        assert "no such folder" in found[0]
+        result = lines(check(name, tmp_path / name))
+        assert len(result) == 1
+        assert "no such folder" in result[0]
     with pytest.raises(DataError, match="no data set 'flickr9k'"):
         check("flickr9k")
 
 
 def write_clue(folder, monkeypatch):
-    monkeypatch.setattr(checks, "CLUE_ROWS", {"train": 2, "test": 1})
+    monkeypatch.setattr(clue, "SPLITS", {"train": 2, "test": 1})
     header = ",".join(clue.COLUMNS)
     row = '{},5,"a dog, running",https://x.org/{}.jpg,1,0,0,1,0,0,0,0,0,0,False'
     (folder / "conceptual_train_dis.csv").write_text(
@@ -164,9 +164,9 @@ def test_clue(tmp_path, monkeypatch):
     path = folder / "conceptual_train_dis.csv"
     text = path.read_text()
     path.write_text(text.replace(",1,0,0,1", ",2,0,0,1", 1) + "2,3\n")
-    found = lines(check("clue", folder))
-    assert "line 2: Visible is '2', not 0|1" in found[0]
-    assert "line 4: 2 fields instead of 15" in found[1]
+    result = lines(check("clue", folder))
+    assert "line 2: Visible is '2', not 0|1" in result[0]
+    assert "line 4: 2 fields instead of 15" in result[1]
     path.write_text(text.replace("Story", "Tale"))
     assert "line 1: the columns are" in lines(check("clue", folder))[0]
     path.write_text("\n".join(text.splitlines()[:2]))
@@ -178,7 +178,7 @@ def test_clue(tmp_path, monkeypatch):
 
 
 def test_cite(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "CITE_ROWS", 2)
+    monkeypatch.setattr(cite, "ROWS", 2)
     rows = [
         "0|0||span|True|True|False|False|False|False|False||1.png|7|Heat the oven.|Heat",
         "1|1|False|span|True|True|False|False|False|False|True|True|1.png|8|Heat the oven.|Heat",
@@ -190,12 +190,12 @@ def test_cite(tmp_path, monkeypatch):
     assert report.notes[2].startswith("1 distinct pairs of image and text; 2 rows belong")
     rows[0] = rows[0].replace("False||1.png", "|True|1.png")
     path.write_text("\n".join(["|".join(cite.COLUMNS), *rows]) + "\n")
-    found = lines(check("cite", tmp_path))
-    assert "line 2: q8_resp is ''" in found[0]
+    result = lines(check("cite", tmp_path))
+    assert "line 2: q8_resp is ''" in result[0]
 
 
 def test_sick(tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "SICK_SETS", {"TRAIN": 1, "TEST": 1})
+    monkeypatch.setattr(sick, "SETS", {"TRAIN": 1, "TEST": 1})
     row = (
         "{}\tA dog runs\tA dog moves\tENTAILMENT\t{}\tA_entails_B\tB_neutral_A\t"
         'A "dog runs .\tA dog .\tFLICKR\tFLICKR\t{}'
@@ -228,9 +228,9 @@ def test_karpathy(tmp_path, monkeypatch):
     path.write_text(json.dumps({"images": [*images, {**images[0], "filename": "3.jpg"}]}))
     assert "the splits are {'train': 3, 'test': 1}" in lines(check("karpathy", tmp_path))[0]
     path.write_text(json.dumps({"images": [*images, {**images[0], "sentences": sentences[1:]}]}))
-    found = lines(check("karpathy", tmp_path))
-    assert len(found) == 1
-    assert "image 3: 4 captions of 0.jpg instead of 5" in found[0]
+    result = lines(check("karpathy", tmp_path))
+    assert len(result) == 1
+    assert "image 3: 4 captions of 0.jpg instead of 5" in result[0]
     path.write_text("{")
     assert "no split file" in lines(check("karpathy", tmp_path))[0]
 
@@ -254,11 +254,11 @@ def test_photographs(tmp_path, monkeypatch):
     (tmp_path / "karpathy/dataset_coco.json").write_text(json.dumps({"images": images}))
     path.write_bytes(path.read_bytes()[:100])
     (tmp_path / "mscoco/train2014/2.jpg").unlink()
-    found = lines(check("mscoco"))
-    assert len(found) == 3
-    assert "train2014: 1 images instead of 2" in found[0]
-    assert "val2014/3.jpg: cannot be decoded" in found[1]
-    assert "no image 4.jpg, which dataset_coco.json names" in found[2]
+    result = lines(check("mscoco"))
+    assert len(result) == 3
+    assert "train2014: 1 images instead of 2" in result[0]
+    assert "val2014/3.jpg: cannot be decoded" in result[1]
+    assert "no image 4.jpg, which dataset_coco.json names" in result[2]
 
 
 def test_document_sets(tmp_path):

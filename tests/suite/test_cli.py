@@ -110,6 +110,7 @@ def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
     [
         ("03", "no notebook '03'; there are 01_one, 02_two"),
         ("--seeds 0", "--seeds must be at least 1"),
+        ("--jobs 0", "--jobs must be at least 1"),
         ("--set b", "--set b: write NAME=VALUE"),
         ("--set tier=paper", "--set tier: use --tier, once"),
         ("--set out=x", "--set out: use --out, once"),

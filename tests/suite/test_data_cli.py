@@ -90,9 +90,9 @@ def test_unknown_names_are_wrong_usage(data, capsys):
 def test_an_unusable_device_is_told_in_one_line(data, capsys):
     make(data / "flickr8k")
     assert mmlib_data("features", "flickr8k", "--weights", "random", "--device", "cuda:99") == 1
-    told = capsys.readouterr().err.strip()
-    assert told.startswith("mmlib data features: no device 'cuda:99': PyTorch sees ")
-    assert "\n" not in told
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("mmlib data features: no device 'cuda:99': PyTorch sees ")
+    assert "\n" not in message
 
 
 def test_features(data, capsys):

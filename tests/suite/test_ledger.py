@@ -80,7 +80,8 @@ def test_each_data_set_tells_its_own_seeds(repository):
         "machine": {}, "method_version": 1, "device": "cpu", "inputs": {}, "inapplicable": {},
         "commit": None,
     }  # fmt: skip
-    recordings.write(repository / "evidence" / "flickr8k" / "cora", found.table, head)
+    table = found.table.assign(value=found.table.value.clip(0, 1800))  # made up too high
+    recordings.write(repository / "evidence" / "flickr8k" / "cora", table, head)
     nb = new_notebook(cells=[new_markdown_cell("# 03 · CORA")])
     nbformat.write(nb, repository / "notebooks" / "03_cora.ipynb")
     text = written(repository)

@@ -8,6 +8,7 @@ from copy import deepcopy
 
 import nbformat
 import pytest
+from nbformat import from_dict
 from nbformat.v4 import new_markdown_cell, new_output
 from scripts import ROOT, load
 from tiny_notebooks import (
@@ -52,177 +53,86 @@ def test_notebook_without_fault_has_none(committed):
     assert hygiene.problems(*committed) == []
 
 
-def spoil_counts(nb):
-    nb.cells[3].execution_count = 7
+def cell(number, **fields):
+    """Gives fields of a cell other values."""
+    return lambda nb: nb.cells[number].update(fields)
 
 
-def spoil_by_not_running(nb):
-    nb.cells[5].execution_count, nb.cells[5].outputs = None, []
+def tagged(number, *tags, **metadata):
+    return cell(number, metadata=from_dict({"tags": list(tags), **metadata}))
 
 
-def spoil_check_output(nb):
-    nb.cells[7].outputs = []
+def text(number, change):
+    """Changes the source of a cell."""
+    return lambda nb: nb.cells[number].update(source=change(nb.cells[number].source))
 
 
-def spoil_check_tag(nb):
-    del nb.cells[7].metadata["tags"]
+def gone(where):
+    return lambda nb: nb.cells.__delitem__(where)
 
 
-def spoil_check_text(nb):
-    nb.cells[7].outputs = stdout("AUC: outside tolerance")
+FOLDED = {"jupyter": {"source_hidden": True}}
+ERROR = new_output("error", ename="ValueError", evalue="", traceback=[])
+WARNING = new_output("stream", name="stderr", text="a warning\n")
+ADDRESS = new_output(
+    "execute_result", data={"text/plain": "<Line at 0x7f3a12bc>"}, execution_count=3
+)
+SVG = new_output("display_data", data={"image/svg+xml": "<svg/>"})
 
 
-def spoil_kernelspec(nb):
-    nb.metadata.kernelspec.name = "mine"
-
-
-def spoil_widgets(nb):
-    nb.metadata["widgets"] = {}
-
-
-def spoil_papermill(nb):
-    nb.cells[1].metadata["papermill"] = {}
-
-
-def spoil_error(nb):
-    nb.cells[5].outputs = [new_output("error", ename="ValueError", evalue="", traceback=[])]
-
-
-def spoil_stderr(nb):
-    nb.cells[5].outputs = [new_output("stream", name="stderr", text="a warning\n")]
-
-
-def spoil_path(nb):
-    nb.cells[5].outputs = stdout("saved to /home/somebody/runs\n")
-
-
-def spoil_address(nb):
-    data = {"text/plain": "<Line2D at 0x7f3a12bc>"}
-    nb.cells[5].outputs = [new_output("execute_result", data=data, execution_count=3)]
-
-
-def spoil_svg(nb):
-    nb.cells[5].outputs = [new_output("display_data", data={"image/svg+xml": "<svg/>"})]
-
-
-def spoil_parameters(nb):
-    nb.cells[3].source = PARAMETERS.replace("seeds = 3\n", "")
-
-
-def spoil_reading(nb):
-    nb.cells[5].source = "print(tier, seeds, device, out)"
-
-
-def spoil_length(nb):
-    nb.cells[5].source += "\nx = 1" * 15
-
-
-def spoil_prose(nb):
-    del nb.cells[4]
-
-
-def spoil_imports(nb):
-    nb.cells[7].source = "import os\n" + nb.cells[7].source
-
-
-def spoil_skip(nb):
-    nb.cells[5].metadata["tags"] = ["nbval-skip"]
-
-
-def spoil_marker(nb):
-    nb.cells[7].source = "# NBVAL_IGNORE_OUTPUT\n" + nb.cells[7].source
-
-
-def spoil_injected(nb):
-    nb.cells[5].metadata["tags"] = ["injected-parameters"]
-
-
-# The first exercise: question 8, blank 9, answer 10, check 11, explanation 12; the last is at 28.
-
-
-def spoil_by_leaving_out_exercises(nb):
-    del nb.cells[8:]
-
-
-def spoil_number_of_exercises(nb):
-    del nb.cells[28:]
-
-
-def spoil_explanation(nb):
-    del nb.cells[12]
-
-
-def spoil_blank(nb):
-    nb.cells[9].metadata["tags"] = []
-
-
-def spoil_order(nb):
+def exchange_tags(nb):
     nb.cells[11].metadata["tags"], nb.cells[10].metadata["tags"] = ["answer"], ["check"]
 
 
-def spoil_by_tearing_apart(nb):
-    nb.cells.insert(12, new_markdown_cell("Prose."))
-
-
-def spoil_by_straying(nb):
-    nb.cells[7].metadata["tags"].append("check")
-    nb.cells[7].metadata["jupyter"] = {"source_hidden": True}
-
-
-def spoil_heading(nb):
-    nb.cells[13].source = "### Exercise 2: a title"
-
-
-def spoil_numbering(nb):
-    nb.cells[13].source = "### Exercise 3. A title"
-
-
-def spoil_folding_of_answer(nb):
-    del nb.cells[10].metadata["jupyter"]
-
-
-def spoil_folding_of_check(nb):
-    nb.cells[11].metadata["jupyter"] = {"source_hidden": False}
-
-
+# Cells 3, 5 and 7 are code. The first exercise: question 8, blank 9, answer 10, check 11,
+# explanation 12; the last begins at 28.
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (spoil_counts, "execution counts are [1, 7, 3, 4, 5"),
-        (spoil_by_not_running, "execution counts are [1, 2, None, 4, 5"),
-        (spoil_check_output, "nothing would be compared"),
-        (spoil_check_tag, "no cell is tagged nbval-check-output"),
-        (spoil_check_text, "a figure is not stated to be within tolerance"),
-        (spoil_kernelspec, "the kernelspec is not python3"),
-        (spoil_widgets, "metadata holds widgets"),
-        (spoil_papermill, "cell 2: metadata papermill"),
-        (spoil_error, "cell 6: failed with ValueError"),
-        (spoil_stderr, "cell 6: wrote to stderr: a warning"),
-        (spoil_path, "cell 6: a path of this machine"),
-        (spoil_address, "cell 6: an address in memory"),
-        (spoil_svg, "cell 6: an output of type image/svg+xml"),
-        (spoil_parameters, "no parameter seeds"),
-        (spoil_reading, "the parameter evidence is never read"),
-        (spoil_length, "cell 6: 16 lines of code"),
-        (spoil_prose, "no prose between the code cells 4 and 5"),
-        (spoil_imports, "imports belong at the top"),
-        (spoil_skip, "cell 6: tag nbval-skip"),
-        (spoil_marker, "cell 8: a marker of nbval's in a comment"),
-        (spoil_injected, "cell 6: tag injected-parameters"),
-        (spoil_by_leaving_out_exercises, "0 exercises; there must be at least 5"),
-        (spoil_number_of_exercises, "4 exercises; there must be at least 5"),
-        (spoil_explanation, "Exercise 1. A title: has no answer (markdown)"),
-        (spoil_blank, "Exercise 1. A title: has no blank (code)"),
-        (spoil_order, "its cells are exercise (markdown), blank (code), check (code), answer (co"),
+        (cell(3, execution_count=7), "execution counts are [1, 7, 3, 4, 5"),
+        (cell(5, execution_count=None, outputs=[]), "execution counts are [1, 2, None, 4, 5"),
+        (cell(7, outputs=[]), "nothing would be compared"),
+        (tagged(7), "no cell is tagged nbval-check-output"),
+        (cell(7, outputs=stdout("outside")), "a figure is not stated to be within tolerance"),
+        (lambda nb: nb.metadata.kernelspec.update(name="mine"), "the kernelspec is not python3"),
+        (lambda nb: nb.metadata.update(widgets={}), "metadata holds widgets"),
+        (cell(1, metadata={"papermill": {}}), "cell 2: metadata papermill"),
+        (cell(5, outputs=[ERROR]), "cell 6: failed with ValueError"),
+        (cell(5, outputs=[WARNING]), "cell 6: wrote to stderr: a warning"),
+        (cell(5, outputs=stdout("saved to /home/somebody/runs")), "cell 6: a path of this machine"),
+        (cell(5, outputs=[ADDRESS]), "cell 6: an address in memory"),
+        (cell(5, outputs=[SVG]), "cell 6: an output of type image/svg+xml"),
+        (cell(3, source=PARAMETERS.replace("seeds = 3\n", "")), "no parameter seeds"),
+        (cell(5, source="print(tier, seeds, device, out)"), "parameter evidence is never read"),
+        (text(5, lambda source: source + "\nx = 1" * 15), "cell 6: 16 lines of code"),
+        (gone(4), "no prose between the code cells 4 and 5"),
+        (text(7, lambda source: "import os\n" + source), "imports belong at the top"),
+        (tagged(5, "nbval-skip"), "cell 6: tag nbval-skip"),
+        (text(7, lambda source: "# NBVAL_IGNORE_OUTPUT\n" + source), "cell 8: a marker of nbval's"),
+        (tagged(5, "injected-parameters"), "cell 6: tag injected-parameters"),
+        (gone(slice(8, None)), "0 exercises; there must be at least 5"),
+        (gone(slice(28, None)), "4 exercises; there must be at least 5"),
+        (gone(12), "Exercise 1. A title: has no answer (markdown)"),
+        (tagged(9), "Exercise 1. A title: has no blank (code)"),
         (
-            spoil_by_tearing_apart,
+            exchange_tags,
+            "its cells are exercise (markdown), blank (code), check (code), answer (co",
+        ),
+        (
+            lambda nb: nb.cells.insert(12, new_markdown_cell("Prose.")),
             "check (code), a cell without a tag, answer (markdown); they",
         ),
-        (spoil_by_straying, "cell 8 is tagged check (code) but stands before the first exercise"),
-        (spoil_heading, "exercises are numbered [1, None, 3, 4, 5]; write"),
-        (spoil_numbering, "exercises are numbered [1, 3, 3, 4, 5]"),
-        (spoil_folding_of_answer, "cell 11: an answer or a check without jupyter.source_hidden"),
-        (spoil_folding_of_check, "cell 12: an answer or a check without jupyter.source_hidden"),
+        (
+            tagged(7, "nbval-check-output", "check", **FOLDED),
+            "cell 8 is tagged check (code) but stands before the first exercise",
+        ),
+        (cell(13, source="### Exercise 2: a title"), "are numbered [1, None, 3, 4, 5]; write"),
+        (cell(13, source="### Exercise 3. A title"), "exercises are numbered [1, 3, 3, 4, 5]"),
+        (tagged(10, "answer"), "cell 11: an answer or a check without jupyter.source_hidden"),
+        (
+            tagged(11, "check", jupyter={"source_hidden": False}),
+            "cell 12: an answer or a check without jupyter.source_hidden",
+        ),
     ],
 )
 def test_each_fault_is_named(committed, spoil, said):

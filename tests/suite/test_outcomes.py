@@ -34,7 +34,7 @@ def report(tmp_path, checks):
 
 
 def problems(report):
-    outcomes.judge(report)
+    outcomes.read_results(report)
     return report.problems
 
 
@@ -115,7 +115,7 @@ def test_summary_shows_each_claim_and_why(report, checks):
     (report.out / "claims.json").write_text(json.dumps(claims))
     untold = deepcopy(checks) | {"comparable": False, "why": "other epochs", "figures": []}
     (report.out / "checks.json").write_text(json.dumps(untold))
-    outcomes.judge(report)
+    outcomes.read_results(report)
     report.seconds = 221.4
     told = outcomes.summary_text([report])
     assert "04_links  done in 3:41" in told

@@ -32,7 +32,7 @@ def test_the_readme_is_short():
 
 def test_the_pictures_have_the_size_of_pictures_for_a_page():
     pictures = list((ROOT / "docs" / "pictures").glob("*.png"))
-    assert {p.name for p in pictures} == {"world.png"}
+    assert {p.name for p in pictures} == {"world.png", "layers.png"}
     assert all(p.stat().st_size < 200_000 for p in pictures)
 
 

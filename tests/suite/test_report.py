@@ -57,8 +57,10 @@ def test_links_lead_somewhere_and_nothing_is_loaded(site):
 
 @pytest.fixture(scope="module")
 def committed_site(tmp_path_factory):
-    """The report of a run that is made of the committed notebooks, and of their evidence."""
-    return report.write(runs.committed_run(tmp_path_factory.mktemp("committed"))).parent
+    """The report of a run that is made of the committed notebooks, and of the world's evidence."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "TIME_LIMITS", {"world": 0})  # reading all tiers takes seconds
+        return report.write(runs.committed_run(tmp_path_factory.mktemp("committed"))).parent
 
 
 @pytest.mark.slow
@@ -217,17 +219,26 @@ def drop(entry, key):
 BREAKAGES = {
     "no summary": (lambda r: (r / "summary.json").unlink(), "cannot be read"),
     "summary cut": (lambda r: (r / "summary.json").write_text('{"ok": tr'), "cannot be read"),
-    "summary old": (lambda r: (r / "summary.json").write_text('{"ok": 1}'), "lacks mmlib, note"),
-    "no notebooks": (lambda r: change(r / "summary.json", notebooks=[]), "no notebook"),
+    "summary old": (
+        lambda r: (r / "summary.json").write_text('{"ok": 1}'),
+        "$: 'mmlib' is a required property",
+    ),
+    "no notebooks": (
+        lambda r: change(r / "summary.json", notebooks=[]),
+        "$.notebooks: [] should be non-empty",
+    ),
     "no notebook": (lambda r: (r / "01_links.ipynb").unlink(), "01_links.ipynb"),
-    "entry cut": (lambda r: change(r / "summary.json", notebooks=[{}]), "KeyError: 'notebook'"),
+    "entry cut": (
+        lambda r: change(r / "summary.json", notebooks=[{}]),
+        "$.notebooks[0]: 'notebook' is a required property",
+    ),
     "entry of another version": (
         lambda r: runs.write_summary(r, [drop(runs.entry("01_links"), "checks")]),
-        "KeyError: 'checks'",
+        "$.notebooks[0]: 'checks' is a required property",
     ),
     "claims bare": (
         lambda r: runs.write_summary(r, [runs.entry("01_links", claims=[{"id": "C1"}])]),
-        "summary.json: $[0]: 'claim' is a required property; run it",
+        "summary.json: $.notebooks[0].claims[0]: 'claim' is a required property; run it",
     ),
 }
 
@@ -250,7 +261,7 @@ def test_only_an_old_report_is_replaced(run, tmp_path, monkeypatch):
     site = report.write(run, mine).parent
     (site / "old.html").write_text("old")
     with monkeypatch.context() as patch:
-        patch.setattr(report, "claims", lambda run: 1 / 0)
+        patch.setattr(report, "page", lambda *of: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             report.write(run, mine)
     assert (site / "old.html").exists()

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell
 from tiny_jobs import in_threads
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
-from mmlib.suite import cli, runner
+from mmlib.suite import cli, execution, runner
 
 WHERE = """\
 import os, sys
@@ -46,12 +46,7 @@ def decoy(tmp_path_factory):
     startup = home / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "00.py").write_text("import os\nos.environ['DECOY'] = 'yes'\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_PATH", str(home / "jupyter"))
-        patch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
-        patch.setenv("IPYTHONDIR", str(home / "ipython"))
-        patch.delenv("OMP_NUM_THREADS", raising=False)
-        yield
+    return home
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +72,12 @@ def reports(folder, decoy):
             report=report, wall=time.monotonic() - start, problem="\n".join(report.problems)
         )
 
-    with ThreadPoolExecutor(2) as pool:
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setenv("JUPYTER_PATH", str(decoy / "jupyter"))
+        patch.setenv("JUPYTER_DATA_DIR", str(decoy / "jupyter"))
+        patch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
+        patch.setenv("IPYTHONDIR", str(decoy / "ipython"))
+        patch.delenv("OMP_NUM_THREADS", raising=False)
         return dict(pool.map(run, jobs))
 
 
@@ -129,7 +129,7 @@ def test_an_interrupted_run_leaves_no_earlier_summary(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "summary.json").write_text('{"ok": true}')
 
-    def interrupted(*arguments):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run_notebook", interrupted)
@@ -170,19 +170,19 @@ def test_what_went_wrong_is_told(tmp_path, cells, starts, holds):
     """In this process, which has loaded papermill already."""
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS, *cells)
     job = {"notebook": notebook, "executed": tmp_path / "b.ipynb", "parameters": {}, "timeout": 600}
-    problem = runner._execute_here(job, tmp_path)
+    problem = execution._execute_here(job, tmp_path)
     assert problem is not None
     assert problem.startswith(starts)
     assert holds in problem
 
 
-def test_interrupt_ends_the_kernel(folder):
-    notebook = write_notebook(
-        folder / "interrupted" / "01_slow.ipynb",
-        SETTINGS,
-        "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)",
-    )
-    command = [sys.executable, "-m", "mmlib.suite.cli", "run", "--notebooks", str(notebook.parent)]
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_kernels_end_with_the_command(tmp_path, how):
+    sleep = "folder.mkdir(parents=True, exist_ok=True)\n" + PID + "import time\ntime.sleep(300)"
+    for name in ("01_slow", "02_slow"):
+        write_notebook(tmp_path / "notebooks" / f"{name}.ipynb", SETTINGS, sleep)
+    command = [sys.executable, "-m", "mmlib.suite.cli", "run", "--jobs", "2"]
+    command += ["--notebooks", str(tmp_path / "notebooks")]
     # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
     run = subprocess.Popen(
         command,
@@ -190,16 +190,16 @@ def test_interrupt_ends_the_kernel(folder):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    pid = folder / "runs" / "world" / "01_slow" / "pid"
+    pids = [tmp_path / "runs" / "world" / name / "pid" for name in ("01_slow", "02_slow")]
     deadline = time.monotonic() + 120
-    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+    while not all(pid.exists() and pid.read_text() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.2)
-    run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=120)
-    assert run.returncode == 130
-    assert "interrupted" in told
-    assert "01_slow  cell 1/4" in told  # progress
-    assert _gone(int(pid.read_text()))
+    run.send_signal(how)
+    _, printed = run.communicate(timeout=120)
+    assert run.returncode == (130 if how == signal.SIGINT else -how)
+    assert ("interrupted" in printed) == (how == signal.SIGINT)
+    assert all(f"{name}  cell 1/4" in printed for name in ("01_slow", "02_slow"))  # progress
+    assert all(_gone(int(pid.read_text())) for pid in pids)
 
 
 def _gone(pid: int) -> bool:
@@ -228,8 +228,8 @@ def test_results_of_an_earlier_run_do_not_count(tmp_path, monkeypatch):
 
 def test_broken_child_is_reported(tmp_path, monkeypatch):
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
-    monkeypatch.setattr(runner.sys, "executable", shutil.which("false"))
-    problem = runner.execute(notebook, tmp_path / "out.ipynb", {}, 1)
+    monkeypatch.setattr(execution.sys, "executable", shutil.which("false"))
+    problem = execution.execute(notebook, tmp_path / "out.ipynb", {}, 1)
     assert problem == "the process that ran the notebook ended with exit status 1"
 
 

@@ -13,9 +13,11 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from mmlib.core.errors import DataError
-from mmlib.papers.entailment.inputs import EVERY
-from mmlib.papers.entailment.judging import Calibration, Judge, fresh, main_branch, scores
-from mmlib.papers.entailment.retraining import build
+from mmlib.papers.entailment.calibration import Calibration
+from mmlib.papers.entailment.inputs import ALL_INPUTS
+from mmlib.papers.entailment.judge import fresh, main_branch, scores
+from mmlib.papers.entailment.retrievers import build
+from mmlib.papers.entailment.systems import Judge
 from mmlib.suite import score
 from mmlib.suite.cli import main
 
@@ -72,7 +74,7 @@ def test_scores_are_those_of_the_judge_that_was_kept(tmp_path, kept, seen, judge
     assert (table["entailed"] == (table["probability"] >= table["threshold"] - 1e-4)).all()
     own = ARRAYS.calibration
     deep = scores(judge, ARRAYS.encoded(own, judge.settings), ARRAYS.images)
-    how = Calibration.fit(ARRAYS, deep[main_branch(deep)], EVERY)
+    how = Calibration.fit(ARRAYS.calibration, deep[main_branch(deep)], ALL_INPUTS)
     assert score.read(kept).meta["weights"] == pytest.approx(how.weights.tolist())
 
 
@@ -203,7 +205,7 @@ def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
 
 def test_models_of_other_features_are_refused(tmp_path, kept, seen):
     scorer = score.read(kept)
-    scorer.parts["regions"] = scorer.parts["regions"][..., :3]
+    scorer.tensors["regions"] = scorer.tensors["regions"][..., :3]
     with pytest.raises(DataError, match="only models of that world"):
         scorer.score(score.read_csv(written(tmp_path, "image,caption", "3.png,dog")))
 

@@ -1,6 +1,7 @@
 """The picture world's backbone: shapes, order, and the accuracy that its record claims."""
 
 import argparse
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,17 +15,21 @@ from mmlib.world.backbone import (
     HEADS,
     LABELS,
     Backbone,
-    accuracy,
     extract,
     load,
-    record,
-    scores,
     targets,
     to_input,
 )
 from mmlib.world.drawing import draw
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import COLOURS, KINDS, SETTINGS, Scene, Thing
+
+SCRIPT = scripts.load("ci/train_world_backbone.py")
+accuracy, scores = SCRIPT.accuracy, SCRIPT.scores
+
+
+def record() -> dict:
+    return json.loads(backbone.RECORD.read_text(encoding="utf-8"))
 
 
 def features(images) -> np.ndarray:
@@ -50,7 +55,7 @@ def found(pictures) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def script():
-    return scripts.load("ci/train_world_backbone.py")
+    return SCRIPT
 
 
 # What it gives ------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import transformers
 from mmlib import world
 from mmlib.features.bert import BertEncoder
 from mmlib.features.words import SPECIAL, Words
-from mmlib.papers.cora.data import load_documents
-from mmlib.papers.entailment.data import RETRIEVERS, metadata_of
+from mmlib.papers.cora.data import load_study
+from mmlib.papers.entailment.data.study import metadata_of
+from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 
@@ -38,7 +39,8 @@ def test_its_tokens_are_the_words_that_its_retriever_knows(texts, encoder):
 
 
 def test_captions_of_one_scene_are_near_each_other(texts, encoder):
-    vectors = encoder.embed_all(texts)
+    states, lengths = encoder.token_states_all(texts)
+    vectors = states.astype(np.float32).sum(axis=1) / lengths[:, None]
     vectors -= vectors.mean(axis=0)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     alike = vectors @ vectors.T
@@ -57,6 +59,6 @@ def test_transformers_reads_it_to_the_same_states(texts, encoder):
 
 def test_cora_knows_it_without_any_data(monkeypatch):
     monkeypatch.setattr("mmlib.papers.cora.data._load", lambda *_: {"world": "its captions"})
-    assert load_documents("world") == {
+    assert load_study("world") == {
         "world": "its captions", "world_bert": "its captions",
     }  # fmt: skip

@@ -14,8 +14,10 @@ from PIL import Image
 
 from mmlib.world import drawing
 from mmlib.world.drawing import draw
-from mmlib.world.pen import Pen, mix, pattern_tile, shade, smooth
-from mmlib.world.scenes import ABLE, PATTERNED, sample_scene
+from mmlib.world.figures.inanimate import Stroke
+from mmlib.world.habits import ABLE, PATTERNED
+from mmlib.world.pen import Look, Pen, mix, pattern_tile, shade, smooth
+from mmlib.world.scenes import sample_scene
 from mmlib.world.schema import (
     ACTIONS,
     COLOURS,
@@ -306,3 +308,20 @@ def test_patterns_repeat_every_two_periods():
         assert (tile[:, :-20] == tile[:, 20:]).all()
         assert (tile[:-20] == tile[20:]).all()
         assert 0.15 < (tile > 0).mean() < 0.6
+
+
+def test_a_stroke_is_read_as_the_table_explains():
+    read = Stroke.read("moving limb main*.8 pattern .05 0,0 1,.5 @ -1,0 1,0")
+    points, offsets = ((0.0, 0.0), (1.0, 0.5)), ((-1.0, 0.0), (1.0, 0.0))
+    assert read == Stroke("moving", "limb", "main*.8", True, True, (0.05,), points, offsets)
+    read = Stroke.read("oval rust/lead bare .1 .2 0,.5")
+    assert read == Stroke(
+        "", "oval", "rust/lead", False, False, (0.1, 0.2), ((0.0, 0.5),), ((0.0, 0.0),)
+    )
+
+
+@pytest.mark.parametrize("line", ["polly main 0,0 0,1 1,1", "poly mauve 0,0 0,1 1,1"])
+def test_a_stroke_with_an_unknown_tool_or_colour_is_refused(line):
+    pen = Pen(Look((200, 30, 30), "plain", "flat", 1.0), 50, 1.0, 1, [0.5])
+    with pytest.raises((ValueError, KeyError), match=r"polly|mauve"):
+        Stroke.read(line).draw(pen, None)

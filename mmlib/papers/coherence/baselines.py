@@ -1,35 +1,39 @@
-"""Floors of paper 01, and what words and pictures tell of relations before any training."""
+"""Baselines of paper 01, and what words and pictures say of relations before any training."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from mmlib.core.jobs import Answer, Job
-from mmlib.papers.coherence.arrays import Arrays, Split
-from mmlib.papers.coherence.model import full_ranks, pool_metrics, pool_ranks
+from mmlib.core.jobs import Answer, Job, Run
+from mmlib.papers.coherence.batches import Arrays, Split
+from mmlib.papers.coherence.metrics import (
+    full_ranks,
+    mean_log_rank,
+    pool_metrics,
+    pool_ranks,
+    pools_of,
+)
 from mmlib.papers.coherence.probes import PICTURES, WORDS, occurring, pictures_of, precisions
-from mmlib.papers.coherence.training import pools_of
 
 PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
 
 
-def score(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None) -> Answer:
-    """Ranks as of `training.train_and_score`, of what is not trained by gradient.
+def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Ranks as of `train.train_and_score`, of what is not trained by gradient.
 
     baseline "random": cosines drawn by the seed; "ridge": see `ridge`.
     """
-    started, test = time.process_time(), arrays.splits["test"]
+    started, count = time.process_time(), len(arrays.splits["test"])
     kind = job.system["baseline"]
     if kind == "random":
-        theta = np.random.default_rng([7, job.seed]).random((len(test), len(test)))
+        theta = np.random.default_rng([7, job.seed]).random((count, count))
     elif kind == "ridge":
         theta = ridge(arrays)
     else:
         raise ValueError(f"no baseline {kind!r}: use random or ridge")
     values = {"test": {"rank": full_ranks(theta)},
-              "pools": pool_metrics(pool_ranks(theta, pools_of(len(test))))}  # fmt: skip
+              "pools": pool_metrics(pool_ranks(theta, pools_of(count)))}  # fmt: skip
     return Answer(values, seconds=time.process_time() - started)
 
 
@@ -44,15 +48,15 @@ def ridge(arrays: Arrays) -> np.ndarray:
     products, target = (x.T @ x).toarray(), x.T @ (y - centre)
 
     def cosines(split: Split, weights: np.ndarray) -> np.ndarray:
-        told = occurring(split, len(arrays.words)) @ weights
-        return _unit(told) @ _unit(pictures_of(split) - centre).T
+        predicted = occurring(split, len(arrays.words)) @ weights
+        return _unit(predicted) @ _unit(pictures_of(split) - centre).T
 
-    best: tuple[float, np.ndarray] = (np.inf, np.empty(0))
-    for penalty in PENALTIES:
-        weights = cho_solve(cho_factor(products + penalty * np.eye(len(products))), target)
-        level = float(np.log2(full_ranks(cosines(arrays.splits["val"], weights))).mean())
-        best = min(best, (level, weights), key=lambda one: one[0])
-    return cosines(arrays.splits["test"], best[1])
+    solutions = [
+        cho_solve(cho_factor(products + penalty * np.eye(len(products))), target)
+        for penalty in PENALTIES
+    ]
+    best = min(solutions, key=lambda w: mean_log_rank(cosines(arrays.splits["val"], w)))
+    return cosines(arrays.splits["test"], best)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
@@ -60,22 +64,26 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def describe_pairs(
-    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None
+    job: Job | None,
+    arrays: Arrays,
+    run: Run = Run(),
 ) -> Answer:
-    """What is known of each relation before any training.
+    """What words and pictures say of each relation before any training.
 
     Split "relations": "rate" (of test pairs), and the average precision on test pairs of linear
     probes of "AP of words" (which occur) and "AP of pictures" (their features).
     Split "test": for each relation whether it holds, such as "Visible".
     """
     splits = {name: arrays.splits[name] for name in ("train", "test")}
-    labels = {name: own.labels for name, own in splits.items()}
-    bags = {name: occurring(own, len(arrays.words)) for name, own in splits.items()}
-    known = {"rate": labels["test"].mean(axis=0),
-             "AP of words": precisions(bags["train"], bags["test"], labels,
-                                       WORDS / len(labels["train"]))}  # fmt: skip
+    labels = {name: split.labels for name, split in splits.items()}
+    bags = {name: occurring(split, len(arrays.words)) for name, split in splits.items()}
+    penalty = WORDS / len(labels["train"])
+    relations = {
+        "rate": labels["test"].mean(axis=0),
+        "AP of words": precisions(bags["train"], bags["test"], labels, penalty),
+    }
     if isinstance(splits["train"].images, np.ndarray):
-        seen = {name: pictures_of(own) for name, own in splits.items()}
-        known["AP of pictures"] = precisions(seen["train"], seen["test"], labels, PICTURES)
+        train, test = (pictures_of(split) for split in splits.values())
+        relations["AP of pictures"] = precisions(train, test, labels, PICTURES)
     holds = dict(zip(arrays.relations, labels["test"].T.astype(float), strict=True))
-    return Answer({"relations": known, "test": holds})
+    return Answer({"relations": relations, "test": holds})

@@ -17,15 +17,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mmlib.core.claims import Claim, Effect, crossed, over_seeds
+from mmlib.core.claims import Claim
+from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
-from mmlib.papers.coherence.experiment import (
+from mmlib.papers.coherence.systems import (
     BASE,
     CMCA,
     CMCM,
     MAP,
     NO_ATTENTION,
     PAIRS,
+    REFINED,
     SWEPT,
     relations_of,
     single,
@@ -34,26 +36,26 @@ from mmlib.papers.coherence.experiment import (
 TENTH, TENTH_WHY = 0.1, "7 % of the rank, between the paper's gains on Clue and on CITE++"
 UNIT = "log2 ranks"
 WIDE, LEAST = 0.2, 183  # the gap beyond which all is right; 183 texts without an error show < 2 %
-REFINED = "rank, refined"
+FEW_GAPS = f"fewer than {LEAST} texts a training have such a gap"
 Effects = Mapping[str, Effect] | str
 Seeds = Sequence[int]
 Term = tuple[str, str]  # a system and how it ranks
 
 
-def plain(evidence: Evidence) -> list[str]:
+def at_defaults(evidence: Evidence) -> list[str]:
     """The collections at the dials' defaults, Clue's kind first."""
-    there = [name for name in evidence.datasets if name not in MAP]
-    return sorted(there, key=lambda name: not name.lower().startswith("clue"))
+    names = [name for name in evidence.datasets if name not in MAP]
+    return sorted(names, key=lambda name: not name.lower().startswith("clue"))
 
 
 def gained(
     evidence: Evidence, dataset: str, terms: Mapping[Term, float], seeds: Seeds | None = None
 ) -> np.ndarray:
     """(seeds, texts) weighted sum of −log2 rank: what the systems of positive weight gain."""
-    parts = [
+    gains = [
         -w * evidence.derived("log2", np.log2, dataset, *term, seeds) for term, w in terms.items()
     ]
-    return np.sum(parts, axis=0)
+    return np.sum(gains, axis=0)
 
 
 def over(better: Term, worse: Term) -> dict[Term, float]:
@@ -63,35 +65,46 @@ def over(better: Term, worse: Term) -> dict[Term, float]:
 
 def ratio(above: np.ndarray, below: np.ndarray, clusters: Iterable) -> Effect:
     """Mean of `above` over mean of `below`, both (seeds, texts), linearised; paired."""
-    found = above.mean() / below.mean()
-    return crossed(found + (above - found * below) / below.mean(), clusters)
+    of_means = above.mean() / below.mean()
+    return crossed(of_means + (above - of_means * below) / below.mean(), clusters)
 
 
-def _gains(terms: Callable[[Evidence, str], Mapping[Term, float]]) -> Callable[..., Effects]:
-    """The gain of these terms on each collection that has them all."""
+def _of_each(
+    effect: Callable[[Evidence, str, Seeds], Effect | None], reason: str
+) -> Callable[[Evidence, Seeds], Effects]:
+    """The effects of all collections that have one, or the reason why none has."""
 
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
-        found = {}
-        for dataset in plain(evidence):
-            own = terms(evidence, dataset)
-            if own and all(evidence.has(dataset, *term) for term in own):
-                values = gained(evidence, dataset, own, seeds)
-                found[dataset] = crossed(values, evidence.clusters(dataset))
-        return found or "these systems were not trained"
+        by_name = ((name, effect(evidence, name, seeds)) for name in at_defaults(evidence))
+        return {name: measured for name, measured in by_name if measured} or reason
 
     return effects
 
 
-def _pair(better: Term, worse: Term) -> Callable[..., Effects]:
+def _gains(
+    terms: Callable[[Evidence, str], Mapping[Term, float]],
+) -> Callable[[Evidence, Seeds], Effects]:
+    """The gain of these terms on each collection that has them all."""
+
+    def gain(evidence: Evidence, dataset: str, seeds: Seeds) -> Effect | None:
+        weights = terms(evidence, dataset)
+        if not weights or not all(evidence.has(dataset, *term) for term in weights):
+            return None
+        return crossed(gained(evidence, dataset, weights, seeds), evidence.clusters(dataset))
+
+    return _of_each(gain, "these systems were not trained")
+
+
+def _pair(better: Term, worse: Term) -> Callable[[Evidence, Seeds], Effects]:
     return _gains(lambda evidence, dataset: over(better, worse))
 
 
 def _singles(evidence: Evidence, dataset: str) -> dict[Term, float]:
-    """Mean of the refined CMCM_c that are on record, minus CMCA."""
+    """Mean of the refined CMCM_c that were trained, minus CMCA."""
     names = [single(c).system for c in relations_of(dataset)]
-    there = [name for name in names if evidence.has(dataset, name, REFINED)]
-    mean: dict[Term, float] = {(name, REFINED): 1 / len(there) for name in there}
-    return mean | {(CMCA.system, "rank"): -1.0} if there else {}
+    names = [name for name in names if evidence.has(dataset, name, REFINED)]
+    mean: dict[Term, float] = {(name, REFINED): 1 / len(names) for name in names}
+    return mean | {(CMCA.system, "rank"): -1.0} if names else {}
 
 
 def with_refinement(evidence: Evidence, dataset: str) -> list[str]:
@@ -106,43 +119,51 @@ def _refined(evidence: Evidence, dataset: str) -> dict[Term, float]:
 
 
 def _swept(evidence: Evidence, dataset: str) -> dict[Term, float]:
-    others: dict[Term, float] = {(one.system, "rank"): -1 / len(SWEPT) for one in SWEPT}
+    others: dict[Term, float] = {(s.system, "rank"): -1 / len(SWEPT) for s in SWEPT}
     return {(CMCM.system, "rank"): 1.0, **others}
 
 
-def _wide_gaps(evidence: Evidence, seeds: Seeds) -> Effects:
-    found = {}
-    for dataset in plain(evidence):
-        if evidence.has(dataset, CMCM.system, "gap"):
-            gap, rank = (evidence.values(dataset, CMCM.system, m, seeds) for m in ("gap", "rank"))
-            wide = gap > np.median(gap, axis=1, keepdims=True)
-            share = wide.mean(axis=1, keepdims=True)  # half of them, but for ties
-            right = 100.0 * (rank == 1) * np.where(wide, 1 / share, -1 / (1 - share))
-            found[dataset] = crossed(right, evidence.clusters(dataset))
-    return found or "no gaps were recorded"
+def _of_gaps(
+    figure: Callable[[np.ndarray, np.ndarray, np.ndarray], Effect | None], reason: str
+) -> Callable[[Evidence, Seeds], Effects]:
+    """What `figure` makes of Δ and rank of CMCM, (seeds, texts) each, and the texts' clusters."""
+
+    def effect(evidence: Evidence, dataset: str, seeds: Seeds) -> Effect | None:
+        if not evidence.has(dataset, CMCM.system, "gap"):
+            return None
+        gap, rank = (evidence.values(dataset, CMCM.system, m, seeds) for m in ("gap", "rank"))
+        return figure(gap, rank, evidence.clusters(dataset))
+
+    return _of_each(effect, reason)
 
 
-def _wrong_beyond(evidence: Evidence, seeds: Seeds) -> Effects:
-    found = {}
-    for dataset in plain(evidence):
-        if evidence.has(dataset, CMCM.system, "gap"):
-            gap, rank = (evidence.values(dataset, CMCM.system, m, seeds) for m in ("gap", "rank"))
-            wide = (gap >= WIDE).astype(float)
-            if wide.sum() >= LEAST * len(wide):
-                found[dataset] = ratio(100 * wide * (rank > 1), wide, evidence.clusters(dataset))
-    return found or f"fewer than {LEAST} texts a training have such a gap"
+def _wide_gaps(gap: np.ndarray, rank: np.ndarray, clusters: np.ndarray) -> Effect:
+    """Percent right at rank 1 of the texts of larger gap minus those of smaller gap."""
+    wide = gap > np.median(gap, axis=1, keepdims=True)
+    share = wide.mean(axis=1, keepdims=True)  # half of them, but for ties
+    return crossed(100.0 * (rank == 1) * np.where(wide, 1 / share, -1 / (1 - share)), clusters)
 
 
-def _predicted(evidence: Evidence, seeds: Seeds) -> Effects:
+def _wrong_beyond(gap: np.ndarray, rank: np.ndarray, clusters: np.ndarray) -> Effect | None:
+    """Percent wrong among the texts whose gap is at least WIDE, where these are enough."""
+    wide = (gap >= WIDE).astype(float)
+    enough = wide.sum() >= LEAST * len(wide)
+    return ratio(100 * wide * (rank > 1), wide, clusters) if enough else None
+
+
+def _predicted(evidence: Evidence, dataset: str, seeds: Seeds) -> Effect | None:
+    """Average precision of CMCM minus chance, mean over relations."""
+    if not evidence.has(dataset, CMCM.system, "AP", "relations"):
+        return None
+    precision = evidence.values(dataset, CMCM.system, "AP", seeds, "relations")
+    chance = evidence.values(dataset, PAIRS, "rate", seeds, "relations")
+    return over_seeds(np.nanmean(precision - chance, axis=1))
+
+
+def _predictions(evidence: Evidence, seeds: Seeds) -> Effects:
     if len(seeds) < 2:
         return "one seed has no interval"
-    found = {}
-    for dataset in plain(evidence):
-        if evidence.has(dataset, CMCM.system, "AP", "relations"):
-            own = evidence.values(dataset, CMCM.system, "AP", seeds, "relations")
-            chance = evidence.values(dataset, PAIRS, "rate", seeds, "relations")
-            found[dataset] = over_seeds(np.nanmean(own - chance, axis=1))
-    return found or "no head was scored"
+    return _of_each(_predicted, "no head was scored")(evidence, seeds)
 
 
 CLAIMS = (
@@ -191,11 +212,11 @@ CLAIMS = (
     Claim(
         "K6", "the larger the gap, the more often right", "Fig. 3b",
         "right at rank 1, larger Δ − smaller Δ, halves of the texts", "points", 2.0,
-        "one text in fifty", every=True, effects=_wide_gaps,
+        "one text in fifty", every=True, effects=_of_gaps(_wide_gaps, "no gaps were recorded"),
     ),
     Claim(
         "K6b", "beyond a gap of .2 always", "0 wrong", "wrong among texts with Δ ≥ .2", "percent",
-        2.0, "one text in fifty", kind="equivalent", effects=_wrong_beyond,
+        2.0, "one text in fifty", kind="equivalent", effects=_of_gaps(_wrong_beyond, FEW_GAPS),
     ),
     Claim(
         "K7", "λ_cls = .1 is a better weight than others", "MedR 4.5 against 4.75 to 8.8 (CITE++)",
@@ -206,6 +227,6 @@ CLAIMS = (
         "K8", "the relations can be predicted", ".82 to .28, chance .66 to .06",
         "average precision of CMCM − chance, mean over relations (over seeds alone)", "AP", 0.05,
         "a third of the least lead over chance that the paper prints (Visible, .82 − .66)",
-        every=True, effects=_predicted,
+        every=True, effects=_predictions,
     ),
 )  # fmt: skip

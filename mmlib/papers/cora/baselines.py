@@ -1,18 +1,18 @@
-"""Floors, ceilings and probes of paper 03 that are not trained by gradient, and its captions."""
+"""Baselines and oracles of paper 03, which no gradient trains, and what its captions say."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import hypergeom
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import normalize
 
 from mmlib.core.files import read_rows
-from mmlib.core.jobs import Answer, Job
+from mmlib.core.jobs import Answer, Job, Run
 from mmlib.core.ranking import KS, metrics, ranks_of_scores
-from mmlib.papers.cora.graphs import SPLITS, Arrays, GraphSet, Split, Texts
-from mmlib.papers.cora.training import (
+from mmlib.papers.cora.batches import Arrays, GraphSet, Split, Texts
+from mmlib.papers.cora.metrics import (
     different_entities,
     entity_ranks,
     hits_of_captions,
@@ -20,15 +20,16 @@ from mmlib.papers.cora.training import (
     per_item,
     right_in_family,
 )
+from mmlib.papers.cora.systems import SPLITS
 
 PENALTIES = (1.0, 10.0, 100.0)  # of the ridge regression
 
 
-def score(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None) -> Answer:
-    """Rank the test set without any training; values as of `training.train_and_score`.
+def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Rank the test set without any training; values as of `train.train_and_score`.
 
     baseline "random": scores drawn by the seed; "ridge": see `ridge`, reads naming the texts;
-    "truth": what an oracle knows, reads naming which.
+    "truth": the scores of an oracle, reads naming which.
     """
     started, test = time.process_time(), arrays.splits["test"]
     kind, reads = job.system["baseline"], job.system.get("reads", "")
@@ -51,34 +52,30 @@ def ridge(arrays: Arrays, reads: str) -> np.ndarray:
     """Cosines (test images, test captions) of image features and what words predict of them.
 
     A ridge regression of an image's mean region on which words occur in a caption ("sequence") or
-    in its graph ("graph"): what can be had of the words alone, without order and structure. The
-    penalty is the one of PENALTIES with the best RSUM on dev.
+    in its graph ("graph"): words alone, without order and structure. The penalty is the one of
+    PENALTIES with the best RSUM on dev.
     """
     words = {name: word_counts(arrays.splits[name].texts[reads], arrays) for name in SPLITS}
     means = {name: _means(arrays.splits[name]) for name in SPLITS}
     centre = means["train"].mean(axis=0)
-    x, y = words["train"], (means["train"] - centre)[arrays.splits["train"].image_of]
-    products, target = (x.T @ x).toarray(), x.T @ y
+    images = {name: normalize(mean - centre) for name, mean in means.items()}
+    target = (means["train"] - centre)[arrays.splits["train"].image_of]
     best: tuple[float, np.ndarray] = (-1.0, np.empty(0))
     for penalty in PENALTIES:
-        weights = cho_solve(
-            cho_factor(products + penalty * np.eye(len(products), dtype=np.float32)), target
-        )
-        both = {s: _unit(means[s] - centre) @ _unit(words[s] @ weights).T for s in SPLITS[1:]}
-        rsum = metrics(ranks_of_scores(both["val"], arrays.splits["val"].image_of))["rsum"]
-        best = max(best, (rsum, both["test"]), key=lambda one: one[0])
+        model = Ridge(penalty, fit_intercept=False, solver="cholesky").fit(words["train"], target)
+        scores = {s: images[s] @ normalize(model.predict(words[s])).T for s in SPLITS[1:]}
+        rsum = metrics(ranks_of_scores(scores["val"], arrays.splits["val"].image_of))["rsum"]
+        best = max(best, (rsum, scores["test"]), key=lambda scored: scored[0])
     return best[1]
 
 
 def word_counts(texts: Texts, arrays: Arrays) -> sparse.csr_matrix:
     """Whether each word occurs in each text, (captions, vocabulary) float32; padding does not."""
     if isinstance(texts, GraphSet):
-        parts = [
-            (texts.objects, texts.first_object), (texts.attributes, texts.first_attribute),
-            (texts.relations, texts.first_relation),
-        ]  # fmt: skip
-        caption = np.concatenate([np.repeat(np.arange(len(texts)), np.diff(f)) for _, f in parts])
-        ids = texts.tokens[np.concatenate([own for own, _ in parts])]
+        firsts = texts.first_object, texts.first_attribute, texts.first_relation
+        caption = np.concatenate([np.repeat(np.arange(len(texts)), np.diff(f)) for f in firsts])
+        phrases = np.concatenate([texts.objects, texts.attributes, texts.relations])
+        ids = texts.tokens[phrases]
     else:
         caption, ids = np.arange(len(texts)), texts.tokens
     rows, columns = np.repeat(caption, ids.shape[1]), ids.ravel()
@@ -93,14 +90,8 @@ def _means(split: Split) -> np.ndarray:
     return np.concatenate([read_rows(split.features, rows).mean(axis=1) for rows in blocks])
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-
-
-def describe_captions(
-    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None
-) -> Answer:
-    """What each test caption says: its objects, attributes and relations; NaN for images.
+def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """How much each test caption says: its objects, attributes and relations; NaN for images.
 
     "entity rank": of each image, where entities are ranked by how often captions name them.
     "entity to image, R@K": what images in random order would give.
@@ -109,16 +100,14 @@ def describe_captions(
     graphs = test.texts["graph"]
     assert isinstance(graphs, GraphSet)
     none = np.full(len(test.features), np.nan)
-    firsts = {
-        "objects": graphs.first_object, "attributes": graphs.first_attribute,
-        "relations": graphs.first_relation,
-    }  # fmt: skip
-    values = {name: np.concatenate([np.diff(first), none]) for name, first in firsts.items()}
-    index, which = different_entities(graphs)
-    often = np.bincount(which, minlength=len(index)).astype(float)
-    ranks = entity_ranks(np.tile(often, (len(none), 1)), graphs, test)
+    values = {
+        f"{kind}s": np.concatenate([np.diff(getattr(graphs, f"first_{kind}")), none])
+        for kind in ("object", "attribute", "relation")
+    }
+    index, number = different_entities(graphs)
+    frequency = np.bincount(number, minlength=len(index)).astype(float)
+    ranks = entity_ranks(np.tile(frequency, (len(none), 1)), graphs, test)
     values["entity rank"] = np.concatenate([np.full(len(graphs), np.nan), ranks])
-    held = np.bincount(images_with_entities(graphs, test)[1])  # images that have each entity
-    chance = hypergeom.sf(0, len(none), held[:, None], np.array(KS))
-    values |= hits_of_captions(chance, graphs, len(none))
-    return Answer({"test": values})
+    images = np.bincount(images_with_entities(graphs, test)[1])  # that have each entity
+    chance = hypergeom.sf(0, len(none), images[:, None], np.array(KS))
+    return Answer({"test": values | hits_of_captions(chance, graphs, len(none))})

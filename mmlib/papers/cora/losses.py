@@ -1,4 +1,4 @@
-"""The three losses of paper 03 (Section 3.4); how they are summed: `model.Matcher.loss`."""
+"""The three losses of paper 03 (Section 3.4); how they are summed: `method.Matcher.loss`."""
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -10,9 +10,9 @@ def hardest(similarity: Tensor, same: Tensor, margin: float, hard: bool = True) 
     similarity (N, N), images by captions, pairs on the diagonal. same (N, N): pairs of the same
     image, which are no negatives. hard: False for the mean over all negatives instead.
     """
-    own, total = similarity.diag(), similarity.new_zeros(())
+    positive, total = similarity.diag(), similarity.new_zeros(())
     for scores, negatives in ((similarity, ~same), (similarity.T, ~same.T)):
-        hinge = (margin + scores - own[:, None]).clamp(min=0) * negatives
+        hinge = (margin + scores - positive[:, None]).clamp(min=0) * negatives
         mean = hinge.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
         total = total + (hinge.amax(dim=1) if hard else mean).mean()
     return total
@@ -28,8 +28,8 @@ def contrastive(similarity: Tensor, positive: Tensor, temperature: float) -> Ten
 
     def side(logits: Tensor, positive: Tensor) -> Tensor:
         negatives = logits.masked_fill(positive, -1e9).logsumexp(dim=1, keepdim=True)
-        each = F.softplus(negatives - logits) * positive
-        return (each.sum(dim=1) / positive.sum(dim=1)).mean()
+        terms = F.softplus(negatives - logits) * positive
+        return (terms.sum(dim=1) / positive.sum(dim=1)).mean()
 
     logits = similarity / temperature
     return side(logits, positive) + side(logits.T, positive.T)

@@ -1,5 +1,5 @@
-"""What models do, fresh or trained: how alike captions start, what the loss tells phrases, where
-pooling starts, and what objects attend to; and what a reader finds in regions.
+"""What models do, fresh or trained: how alike captions start, how much the loss tells phrases,
+where pooling starts, and what objects attend to; and what a reader finds in regions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,36 +16,27 @@ from torch import Tensor, nn
 
 from mmlib import scenegraph
 from mmlib.core.evidence import Evidence
-from mmlib.core.fit import seed_everything
-from mmlib.papers.cora.data import Captions
-from mmlib.papers.cora.experiment import BAG, CORA, SEQUENCE, SYSTEMS, each_training
+from mmlib.papers.cora.batches import Arrays, Batch, GraphSet
+from mmlib.papers.cora.data.collection import Captions
+from mmlib.papers.cora.data.texts import LIMITS
 from mmlib.papers.cora.figures import COLOURS
-from mmlib.papers.cora.graphs import Arrays, Batch, GraphBatch, GraphSet, batches
-from mmlib.papers.cora.model import GATv2, GraphEncoder, Matcher, Settings, System
-from mmlib.papers.cora.texts import LIMITS
-from mmlib.papers.cora.training import texts_of
+from mmlib.papers.cora.method import GATv2, GraphEncoder, Matcher
+from mmlib.papers.cora.systems import BAG, CORA, SEQUENCE, SYSTEMS, Settings, System
+from mmlib.papers.cora.tables import each_training
+from mmlib.papers.cora.train import fresh, texts_of, training_batches
 from mmlib.world import WorldImages
 from mmlib.world.backbone import HEADS, LOCAL, load
 from mmlib.world.graphs import CONCEPTS
 
-KINDS = ("object", "attribute", "relation")
+PHRASES = ("object", "attribute", "relation")
 
-
-def fresh(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> Matcher:
-    """The model that a training of this seed starts from."""
-    seed_everything(seed)
-    width = arrays.splits["train"].features.shape[2]
-    return Matcher(system, settings, width, torch.tensor(arrays.embeddings))
+# --- Starts ------------------------------------------------------------------------------------
 
 
 def first_batch(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> Batch:
     """The batch that a training of this seed starts with."""
-    texts = texts_of(system, arrays, seed)["train"]
-    match = "caption" if system.coded else "image"
-    epoch = batches(
-        arrays.splits["train"], texts, settings, settings.batch, settings.captions, match, seed
-    )
-    return next(epoch(0))
+    texts, split = texts_of(system, arrays, seed)["train"], arrays.splits["train"]
+    return next(training_batches(system, settings, split, texts, seed)(0))
 
 
 def mean_cosine(vectors: Tensor) -> float:
@@ -55,7 +46,7 @@ def mean_cosine(vectors: Tensor) -> float:
     return float(total / (n * (n - 1)))
 
 
-def gradients(model: Matcher, batch: Batch, calm: bool = True) -> dict[str, float]:
+def gradients(model: Matcher, batch: Batch, mean_negatives: bool = True) -> dict[str, float]:
     """How much the loss tells a text: mean length of its gradient in a "caption" before it gets
     unit length, and in the vector of an "object", an "attribute" and a "relation".
 
@@ -64,42 +55,37 @@ def gradients(model: Matcher, batch: Batch, calm: bool = True) -> dict[str, floa
     sequence has none, and a kind without a phrase in the batch is NaN. The model's own gradients
     are left empty.
     """
-    seen: dict[str, Tensor] = {}
+    outputs: dict[nn.Module, tuple[Tensor, Tensor | None]] = {}
 
-    def caption(_: nn.Module, __: tuple, output: tuple[Tensor, Tensor | None]) -> None:
-        output[0].retain_grad()
-        seen["caption"] = output[0]
+    def retain(module: nn.Module, _: tuple, output: tuple[Tensor, Tensor | None]) -> None:
+        for vectors in output:
+            if vectors is not None:
+                vectors.retain_grad()
+        outputs[module] = output
 
-    hook = model.texts.register_forward_hook(caption)
     concepts = getattr(model.texts, "concepts", None)
-    if concepts is not None:
-
-        def linear(text: GraphBatch) -> tuple[Tensor, Tensor]:
-            nodes, relations = type(concepts).linear(concepts, text)
-            objects, attributes = nodes.split([len(text.objects), len(text.attributes)])
-            parts = objects.clone(), attributes.clone(), relations
-            for kind, part in zip(KINDS, parts, strict=True):
-                part.retain_grad()
-                seen[kind] = part
-            return torch.cat(parts[:2]), relations
-
-        vars(concepts)["linear"] = linear  # stands before the method of the class
+    hooks = [m.register_forward_hook(retain) for m in (model.texts, concepts) if m is not None]
     try:
-        model.loss(batch, calm).backward()
+        model.loss(batch, mean_negatives).backward()
     finally:
-        hook.remove()
-        if concepts is not None:
-            del vars(concepts)["linear"]
+        for hook in hooks:
+            hook.remove()
         model.zero_grad()
-    return {kind: _relative(seen[kind]) if kind in seen else float("nan")
-            for kind in ("caption", *KINDS)}  # fmt: skip
+    lengths = {kind: float("nan") for kind in ("caption", *PHRASES)}
+    lengths["caption"] = float(_relative(outputs[model.texts][0]).mean())
+    if concepts is not None:
+        nodes, relations = map(_relative, outputs[concepts])
+        objects = len(batch.text.objects)  # type: ignore[union-attr]
+        values = nodes[:objects], nodes[objects:], relations
+        lengths |= {k: float(v.mean()) for k, v in zip(PHRASES, values, strict=True)}
+    return lengths
 
 
-def _relative(vectors: Tensor) -> float:
-    """Mean over rows of |gradient| · |vector|; NaN of no rows."""
-    if vectors.grad is None or not len(vectors):
-        return float("nan")
-    return float((vectors.grad.norm(dim=1) * vectors.detach().norm(dim=1)).mean())
+def _relative(vectors: Tensor | None) -> Tensor:
+    """|gradient| · |vector| of each row."""
+    assert vectors is not None
+    assert vectors.grad is not None
+    return vectors.grad.norm(dim=1) * vectors.detach().norm(dim=1)
 
 
 def starts(
@@ -108,18 +94,20 @@ def starts(
     """Of fresh models with their first batch, a row a system, means over seeds: the mean cosine
     between captions of the batch, and the `gradients`.
     """
-    rows = {}
+    means = {}
     for system in systems:
-        found = []
+        rows = []
         for seed in seeds:
             model = fresh(system, settings, arrays, seed)
             batch = first_batch(system, settings, arrays, seed)
             with torch.no_grad():
                 captions, _ = model.eval().encode_texts(batch.text)
-            told = gradients(model.train(), batch)
-            found.append({"cosine": mean_cosine(captions), **told})
-        rows[system.system] = pd.DataFrame(found).mean()
-    return pd.DataFrame.from_dict(rows, orient="index")
+            rows.append({"cosine": mean_cosine(captions), **gradients(model.train(), batch)})
+        means[system.system] = pd.DataFrame(rows).mean()
+    return pd.DataFrame.from_dict(means, orient="index")
+
+
+# --- Where pooling starts ----------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -127,60 +115,64 @@ def on_largest(model: Matcher, regions: int) -> float:
     """What share of its weight the pooling of an image of so many regions gives to the largest
     quarter of their values. Mean pooling gives a quarter of it, max pooling all.
     """
-    theta = model.images.pool.weights(torch.tensor([regions]))[0]
+    theta = model.images.pool.weights(torch.tensor([regions]))[0]  # type: ignore[operator,union-attr]
     return float(theta[: regions // 4].sum())
 
 
 def pooling_starts(
     evidence: Evidence, dataset: str, share: Callable[[System, int], float]
 ) -> pd.DataFrame:
-    """A row a recorded training: where its pooling of images started, and what became of it.
+    """A row a recorded training: where its pooling of images started, and its RSUM at the end.
 
     share: (system, seed) -> `on_largest` of the fresh model. Columns: system, entities
     (whether losses on them), on largest (percent), RSUM.
     """
     rows = [
-        (name, one.entities, 100 * share(one, seed), rsum)
-        for name, one in SYSTEMS.items()
-        if one.members == 1 and one.pooling == "chance"
+        (name, system.entities, 100 * share(system, seed), rsum)
+        for name, system in SYSTEMS.items()
+        if system.members == 1 and system.pooling == "chance"
         for seed, rsum in each_training(evidence, dataset, name).items()
     ]
     return pd.DataFrame(rows, columns=["system", "entities", "on largest", "RSUM"])
 
 
-def start_matters(begun: pd.DataFrame) -> pd.DataFrame:
+def start_matters(trainings: pd.DataFrame) -> pd.DataFrame:
     """Of `pooling_starts`, a row a system: how its trainings' RSUM goes with their start.
 
     Pearson's correlation and its 95 % interval (Fisher), over trainings, which must be four.
     """
     rows = {}
-    for name, own in begun.groupby("system", sort=False):
-        if len(own) < 4:
-            continue
-        found = pearsonr(own["on largest"], own["RSUM"])
-        low, high = found.confidence_interval()
-        entities, spread = own.entities.iloc[0], own.RSUM.std()
-        rows[name] = [entities, len(own), spread, found.statistic, low, high]
-    columns = ["losses on entities", "trainings", "deviation of RSUM", "correlation", "95 % low",
-               "high"]  # fmt: skip
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    for name, group in trainings.groupby("system", sort=False):
+        if len(group) >= 4:
+            correlation = pearsonr(group["on largest"], group["RSUM"])
+            rows[name] = {
+                "losses on entities": group.entities.iloc[0],
+                "trainings": len(group),
+                "deviation of RSUM": group.RSUM.std(),
+                "correlation": correlation.statistic,
+                **dict(zip(("95 % low", "high"), correlation.confidence_interval(), strict=True)),
+            }
+    if not rows:
+        return pd.DataFrame()
+    table = pd.DataFrame.from_dict(rows, orient="index")
     return table.sort_values(["losses on entities", "correlation"], ascending=False).round(2)
 
 
-def starts_figure(begun: pd.DataFrame) -> Figure:
+def starts_figure(trainings: pd.DataFrame) -> Figure:
     """Of `pooling_starts`, a dot a training: RSUM, less its system's mean, over the start."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharex=True, sharey=True)
-    apart = begun.assign(RSUM=begun.RSUM - begun.groupby("system").RSUM.transform("mean"))
-    told = {True: ("with losses on entities", (CORA.system,)),
-            False: ("with losses on captions alone", (BAG.system, SEQUENCE.system))}  # fmt: skip
-    for axis, (entities, (title, named)) in zip(axes, told.items(), strict=True):
-        own = apart[apart.entities == entities]
-        others = own[~own.system.isin(named)]
+    centred = trainings.RSUM - trainings.groupby("system").RSUM.transform("mean")
+    trainings = trainings.assign(RSUM=centred)
+    panels = {True: ("with losses on entities", (CORA.system,)),
+              False: ("with losses on captions alone", (BAG.system, SEQUENCE.system))}  # fmt: skip
+    for axis, (entities, (title, names)) in zip(axes, panels.items(), strict=True):
+        rows = trainings[trainings.entities == entities]
+        others = rows[~rows.system.isin(names)]
         count = others.system.nunique()
         axis.plot(others["on largest"], others.RSUM, ".", color="#BBBBBB", label=f"{count} others")
-        for name in named:
-            one = own[own.system == name]
-            axis.plot(one["on largest"], one.RSUM, "o", ms=4, color=COLOURS[name], label=name)
+        for name in names:
+            dots = rows[rows.system == name]
+            axis.plot(dots["on largest"], dots.RSUM, "o", ms=4, color=COLOURS[name], label=name)
         axis.axvline(25, color="#333333", linewidth=0.8, linestyle=":")
         axis.set(title=title, xlabel="weight on the largest quarter at the start in %")
         axis.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2))
@@ -188,6 +180,10 @@ def starts_figure(begun: pd.DataFrame) -> Figure:
     return figure
 
 
+# --- Attention ---------------------------------------------------------------------------------
+
+
+@torch.no_grad()
 def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tuple]]:
     """Attention weights on one caption's graph, means over heads: (source, target, weight) of the
     last layer of "attributes" and of "objects". Nodes: its objects, then its attributes.
@@ -195,38 +191,35 @@ def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tupl
     encoder = model.eval().texts
     if not isinstance(encoder, GraphEncoder):
         raise ValueError(f"{model.system.system} has no graph layers to look into")
-    found: dict[str, list[tuple]] = {}
+    inputs: dict[nn.Module, tuple[Tensor, Tensor, Tensor]] = {}
 
-    def look(name: str) -> object:
-        def hook(layer: nn.Module, inputs: tuple[Tensor, Tensor, Tensor]) -> None:
-            assert isinstance(layer, GATv2)
-            _, source, target = inputs
-            weights = layer.scores(*inputs).mean(dim=1)
-            found[name] = list(zip(source.tolist(), target.tolist(), weights.tolist(), strict=True))
+    def look(layer: nn.Module, given: Any) -> None:
+        inputs[layer] = given
 
-        return hook
-
-    layers = {"attributes": encoder.attributes, "objects": encoder.objects}
-    hooks = [
-        own[-1].register_forward_pre_hook(look(name))  # type: ignore[arg-type]
-        for name, own in layers.items() if len(own)
-    ]  # fmt: skip
+    stacks = {"attributes": encoder.attributes, "objects": encoder.objects}
+    layers: dict[str, GATv2] = {name: s[-1] for name, s in stacks.items() if len(s)}  # type: ignore[misc]
+    hooks = [layer.register_forward_pre_hook(look) for layer in layers.values()]
     try:
         encoder(graphs.batch(np.array([row])))
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    weights = {}
+    for name, layer in layers.items():
+        nodes, source, target = inputs[layer]
+        mean = layer.attention_weights(nodes, source, target).mean(dim=1)
+        weights[name] = list(zip(source.tolist(), target.tolist(), mean.tolist(), strict=True))
+    return weights
 
 
 def attention_figure(
-    found: Captions, rows: Sequence[int], weights: Sequence[Mapping[str, Sequence[tuple]]]
+    collection: Captions, rows: Sequence[int], weights: Sequence[Mapping[str, Sequence[tuple]]]
 ) -> Figure:
-    """Graphs of test captions with what `attention` found on each."""
+    """Graphs of test captions with the weights that `attention` returned for each."""
     figure, axes = plt.subplots(len(rows), 1, figsize=(8, 2.4 * len(rows)), squeeze=False)
-    for axis, row, own in zip(axes[:, 0], rows, weights, strict=True):
-        graph = found.graphs["test"][row]
-        scenegraph.draw(graph, axis, _weights_of(graph, own))
+    for axis, row, edges in zip(axes[:, 0], rows, weights, strict=True):
+        graph = collection.graphs["test"][row]
+        scenegraph.draw(graph, axis, _weights_of(graph, edges))
     return figure
 
 
@@ -236,8 +229,9 @@ def _weights_of(
     """Weights by the graph's own nodes: (object, attribute), and (subject, object)."""
     nodes: list[Any] = scenegraph.objects(graph)[: LIMITS["objects"]]
     nodes += [
-        one for i in list(nodes) for one in scenegraph.attributes(graph, i)[: LIMITS["attributes"]]
-    ]
+        attribute for i in list(nodes)
+        for attribute in scenegraph.attributes(graph, i)[: LIMITS["attributes"]]
+    ]  # fmt: skip
     edges = [*weights.get("attributes", ()), *weights.get("objects", ())]
     return {(nodes[target], nodes[source]): weight for source, target, weight in edges}
 
@@ -254,22 +248,24 @@ def read_places(images: WorldImages) -> dict[str, np.ndarray]:
     what is not read. Neither reads sizes and relations.
     """
     network = load()
-    told: dict[tuple[str, str | None], Tensor] = {}
+    likely: dict[tuple[str, str | None], Tensor] = {}  # fact -> (images, regions)
     with torch.no_grad():
         logits = network.local(torch.tensor(images.features) * network.deviation)
     heads = logits.sigmoid().split([len(HEADS[name]) for name in LOCAL], 2)
-    for name, likely in zip(LOCAL, heads, strict=True):
-        told |= {(name, word): likely[..., i] for i, word in enumerate(HEADS[name])}
+    for name, head in zip(LOCAL, heads, strict=True):
+        likely |= {(name, word): head[..., i] for i, word in enumerate(HEADS[name])}
     for concept, kinds in CONCEPTS.items():
-        of_kinds = torch.stack([told["kind", kind] for kind in sorted(kinds)])
-        told["is", concept] = 1 - (1 - of_kinds).prod(0)
-    seen = {fact: (likely + 1e-6).log() for fact, likely in told.items()}  # (images, regions)
-    found: dict[str, list[Tensor]] = {"one place": [], "anywhere": []}
-    for caption in (each.graph for own in images.gold for each in own):
-        facts = [
-            torch.stack([seen[one] for one in (("is", node.concept), *node.facts) if one in seen])
+        of_kinds = torch.stack([likely["kind", kind] for kind in sorted(kinds)])
+        likely["is", concept] = 1 - (1 - of_kinds).prod(0)
+    logs = {fact: (values + 1e-6).log() for fact, values in likely.items()}
+    together: list[Tensor] = []
+    anywhere: list[Tensor] = []
+    for caption in (caption.graph for group in images.gold for caption in group):
+        nodes = [
+            torch.stack([logs[f] for f in (("is", node.concept), *node.facts) if f in logs])
             for node in caption.nodes
-        ]  # (facts, images, regions) a thing
-        found["one place"].append(torch.stack([own.sum(0).amax(-1) for own in facts]).sum(0))
-        found["anywhere"].append(torch.cat([own.amax(-1) for own in facts]).sum(0))
-    return {name: torch.stack(own, dim=1).numpy() for name, own in found.items()}
+        ]  # (facts, images, regions) each
+        together.append(torch.stack([facts.sum(0).amax(-1) for facts in nodes]).sum(0))
+        anywhere.append(torch.cat([facts.amax(-1) for facts in nodes]).sum(0))
+    readers = {"one place": together, "anywhere": anywhere}
+    return {name: torch.stack(scores, dim=1).numpy() for name, scores in readers.items()}

@@ -5,6 +5,8 @@ Sections 3.1 and 3.2. Each word looks for its own regions in every image, so not
 ahead of the query, and its time grows with the number of images.
 """
 
+import os
+import sys
 import time
 
 import numpy as np
@@ -12,14 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmlib.core.jobs import Answer, Job
-from mmlib.core.ranking import time_search
-from mmlib.papers.cora.graphs import Arrays
-from mmlib.papers.cora.model import Matcher, Settings, System
-from mmlib.papers.cora.texts import Reader
+from mmlib.core.jobs import Answer, Job, Run
+from mmlib.papers.cora.batches import Arrays
+from mmlib.papers.cora.data.texts import Reader
+from mmlib.papers.cora.systems import CORA, SIZES, Settings
+from mmlib.papers.cora.train import fresh
 from mmlib.scenegraph import graph_of
 
-SIZES = (100, 10_000)  # images
 REPEATS, BLOCK = 5, 16  # timings; images in memory at a time
 REGIONS, LENGTH = 36, 12  # regions of an image, words of a caption
 TEMPERATURE, TINY = 9.0, 1e-8  # λ₁; keeps divisions by a length of 0 finite (authors' code)
@@ -46,9 +47,7 @@ def cross_attention(words: Tensor, regions: Tensor) -> Tensor:
     return torch.cat(scores)
 
 
-def time_queries(
-    job: Job, arrays: Arrays, device: str = "cpu", checkpoint: object = None
-) -> Answer:
+def time_queries(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Median seconds of a query's parts, a row a repetition.
 
     "parse", "encode": of one test caption; "search n", "attend n": of n random images, which take
@@ -59,26 +58,43 @@ def time_queries(
 
     settings, parse = Settings(**job.settings), load_english()
     reader = Reader(arrays.vocabulary, settings.delimiters)
-    width = arrays.splits["test"].features.shape[2]
-    model = Matcher(System("CORA"), settings, width, torch.tensor(arrays.embeddings)).eval()
+    model = fresh(CORA, settings, arrays).eval()
     pool = torch.randn(min(1024, max(SIZES)), REGIONS, settings.width)
     rows = []
     for repeat in range(REPEATS + 1):
-        taken: dict[str, list[float]] = {"parse": [], "encode": []}
+        seconds: dict[str, list[float]] = {"parse": [], "encode": []}
         for caption in arrays.queries[repeat :: REPEATS + 1]:
             started = time.perf_counter()
             graph = graph_of(parse(caption))
             parsed = time.perf_counter()
             with torch.no_grad():
                 model.encode_texts(reader.graphs([graph]).batch(np.array([0])))
-            taken["parse"].append(parsed - started)
-            taken["encode"].append(time.perf_counter() - parsed)
-        for size, seconds in time_search(SIZES, settings.width, repeats=10, seed=repeat).items():
-            taken[f"search {size}"] = [seconds]
+            seconds["parse"].append(parsed - started)
+            seconds["encode"].append(time.perf_counter() - parsed)
         for size in SIZES:
+            seconds[f"search {size}"] = time_search(size, settings.width, repeat)
             started = time.perf_counter()
             for first in range(0, size, len(pool)):
                 cross_attention(torch.randn(LENGTH, settings.width), pool[: size - first])
-            taken[f"attend {size}"] = [time.perf_counter() - started]
-        rows.append({name: float(np.median(times)) for name, times in taken.items()})
+            seconds[f"attend {size}"] = [time.perf_counter() - started]
+        rows.append({name: float(np.median(times)) for name, times in seconds.items()})
     return Answer({}, rows[1:])  # the first warms up
+
+
+def time_search(size: int, width: int, seed: int, repeats: int = 10) -> list[float]:
+    """Seconds of exact searches for the ten nearest of random images, after one that warms up."""
+    mac = sys.platform == "darwin"  # faiss and PyTorch each bring an OpenMP there, and clash
+    if mac:
+        os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
+    import faiss  # imported late: few need it
+
+    faiss.omp_set_num_threads(1 if mac else torch.get_num_threads())
+    rng = np.random.default_rng(seed)
+    index = faiss.IndexFlatIP(width)
+    index.add(rng.standard_normal((size, width), dtype=np.float32))
+    times = []
+    for query in rng.standard_normal((repeats + 1, 1, width), dtype=np.float32):
+        started = time.perf_counter()
+        index.search(query, 10)
+        times.append(time.perf_counter() - started)
+    return times[1:]

@@ -1,21 +1,183 @@
-"""From samples of texts and images to what the entailment classifier reads."""
+"""What the jobs of paper 02 read: images, captions, labelled pairs; and batches of pairs."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor, from_numpy
 
-from mmlib.core.entailment_pairs import Samples
-from mmlib.features.words import CLS, SEP, Reader, padded
-from mmlib.papers.entailment.model import INDICATORS, Batch
+from mmlib.core.entailment_pairs import Kind, Samples
+from mmlib.features.words import CLS, SEP, Reader, TokenStates, Words, padded
+from mmlib.papers.entailment.inputs import Frozen, Scale
+from mmlib.papers.entailment.method import INDICATORS, Batch
+from mmlib.papers.entailment.systems import Settings
 
+SPLITS = ("train", "val", "test")
 RUN = 20  # batches whose samples are sorted by length together, so that little is padded
 
 
 @dataclass(frozen=True, eq=False)
+class Split:
+    """Images and captions of a split, by rows and flat numbers.
+
+    rows (n,): of the image table. ids (c, L), lengths (c,): token ids of captions. texts (c,).
+    image_of (c,): image of each caption, counted within the split. fits (n, c) bool: which captions
+    are true of which images, known in the world; None elsewhere.
+    """
+
+    rows: np.ndarray
+    ids: np.ndarray
+    lengths: np.ndarray
+    texts: tuple[str, ...]
+    image_of: np.ndarray
+    fits: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def tensors(self, table: np.ndarray, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+        """Images (n, R, W) of an image table, ids and lengths, on a device."""
+        columns = (table[self.rows], self.ids, self.lengths)
+        images, ids, lengths = (from_numpy(np.array(column)).to(device) for column in columns)
+        return images, ids, lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Pairs with labels, and INPUTS of each.
+
+    samples; given (n, 9) scaled; weights (n,): how many pairs each stands for; about: the origin
+    of each hypothesis (`systems.ORIGINS`), where known. Clusters are the samples' groups.
+    """
+
+    samples: Samples
+    given: np.ndarray
+    weights: np.ndarray
+    about: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """(n,) the number of each sample's group."""
+        number: dict[str, int] = {}
+        return np.array([number.setdefault(group, len(number)) for group in self.samples.group])
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """What people said of test pairs: pairs (n, 2) of an image and a flat caption, labels (n,).
+
+    rejected (images,): 100 where they rejected the image's own caption, 0 where not, NaN where it
+    was not asked. each: captions of an image, of which they saw one.
+    """
+
+    pairs: np.ndarray
+    labels: np.ndarray
+    rejected: np.ndarray
+    each: int = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """All of a tier.
+
+    images (N, R, W): the image table, standardised; clean: the same without the world's
+    noise, whose deviation is `noise` (W,).
+    splits: of the retrievers. premises (N,): each image's captions as one text. train, dev,
+    calibration: pairs that judges learn from, choose their epoch by, and set their threshold on.
+    tests: pairs that they are compared on, by name; the first one at its natural prior. frozen,
+    scale: for INPUTS of other pairs. words: the vocabulary. states: of a frozen BERT. starts:
+    weights that judges start from, by their names there. retriever: weights of the frozen one,
+    ALBEF-like, from whose encoders stage A goes on. people: judgments of test pairs.
+    region_scale (2, W): mean and deviation by which the image table was standardised.
+    """
+
+    images: np.ndarray
+    splits: Mapping[str, Split]
+    premises: tuple[str, ...]
+    train: Labelled
+    dev: Labelled
+    calibration: Labelled
+    tests: Mapping[str, Labelled]
+    frozen: Frozen
+    scale: Scale
+    words: Words
+    states: TokenStates | None = None
+    clean: np.ndarray | None = None
+    noise: np.ndarray | None = None
+    region_scale: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
+    starts: Mapping[str, Tensor] = field(default_factory=dict)
+    retriever: Mapping[str, Tensor] = field(default_factory=dict)
+    people: People | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all that trainings and tests read."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.images).tobytes())
+        for split in self.splits.values():
+            digest.update("\n".join(split.texts).encode())
+            for column in (split.rows, split.ids, split.image_of, split.fits):
+                digest.update(np.ascontiguousarray([0] if column is None else column).tobytes())
+        for pairs in (self.train, self.dev, self.calibration, *self.tests.values()):
+            samples = pairs.samples
+            texts = (samples.premise, samples.hypothesis, samples.kind, pairs.about)
+            digest.update("\n".join(text for column in texts for text in column).encode())
+            for column in (samples.image, samples.label, pairs.given, pairs.weights):
+                digest.update(np.ascontiguousarray(column).tobytes())
+        for weights in (self.starts, self.retriever):
+            for name in sorted(weights):
+                digest.update(weights[name].float().numpy().tobytes())
+        if self.states is not None:
+            digest.update(np.ascontiguousarray(self.states.states[::97]).tobytes())
+        digest.update(self.frozen.fingerprint())
+        return digest.hexdigest()[:24]
+
+    def with_noise(self, seed: int, epoch: int) -> np.ndarray:
+        """The image table of a training's epoch: in the world with noise that is drawn anew."""
+        if self.clean is None or self.noise is None:
+            return self.images
+        rng = np.random.default_rng([seed, epoch, 26])
+        return self.clean + self.noise * rng.standard_normal(self.clean.shape, dtype=np.float32)
+
+    def clusters(self, split: str) -> np.ndarray:
+        """Clusters of items: of a test's pairs its images, of "test" and "mined" each image."""
+        if split in self.tests:
+            return self.tests[split].clusters
+        return np.arange(len(self.splits["train" if split == "mined" else "test"]))
+
+    def encoded(self, pairs: Labelled, settings: Settings) -> "Encoded":
+        """Labelled pairs as a judge with these settings reads them."""
+        frozen_text = settings.text == "own" and settings.model in ("both", "te")
+        reader = self.states if frozen_text and self.states is not None else self.words
+        longest = settings.max_premise, settings.max_hypothesis
+        encoded = encode(pairs.samples, reader, self.words, *longest)
+        if settings.model == "single":  # its one loss counts for samples of all kinds
+            return replace(encoded, counted=np.ones_like(encoded.counted))
+        return encoded
+
+    def pairs(self, split: str, pairs: np.ndarray) -> Labelled:
+        """Pairs (n, 2) of an image of a split and a flat caption, to be judged; labels are 0."""
+        texts, n = self.splits[split].texts, len(pairs)
+        image = self.splits[split].rows[pairs[:, 0]]
+        kinds: tuple[Kind, ...] = ("mme",) * n  # type: ignore[assignment]
+        samples = Samples(
+            tuple(self.premises[i] for i in image), tuple(texts[c] for c in pairs[:, 1]),
+            image, np.zeros(n, dtype=np.int64), kinds, (split,) * n, tuple(map(str, image)),
+        )  # fmt: skip
+        return Labelled(samples, self.scale(self.frozen.inputs(samples)), np.ones(n))
+
+
+# --- Batches -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
 class Encoded:
-    """Samples as arrays, one row a sample; see `model.Batch` for the columns."""
+    """Samples as arrays, one row a sample; see `method.Batch` for the columns."""
 
     pair: np.ndarray
     pair_length: np.ndarray
@@ -32,14 +194,14 @@ class Encoded:
     def batch(self, rows: np.ndarray, images: np.ndarray, device: str = "cpu") -> Batch:
         """Some samples, padded to the longest of them. images: (images, R, W), the image table."""
         long, short = self.pair_length[rows], self.words_length[rows]
-        place = np.arange(long.max())
+        position = np.arange(long.max())
         pictures = np.zeros((len(rows), *images.shape[1:]), dtype=np.float32)
         shown = self.image[rows] >= 0
         pictures[shown] = images[self.image[rows][shown]]
         columns = {
             "pair": self.pair[rows, : long.max()],
-            "pair_mask": (place < long[:, None]).astype(np.int64),
-            "pair_type": (place >= self.premise_length[rows][:, None]).astype(np.int64),
+            "pair_mask": (position < long[:, None]).astype(np.int64),
+            "pair_type": (position >= self.premise_length[rows][:, None]).astype(np.int64),
             "words": self.words[rows, : short.max()],
             "words_mask": (np.arange(short.max()) < short[:, None]).astype(np.int64),
             "images": pictures, "labels": self.labels[rows], "counted": self.counted[rows],
@@ -54,15 +216,15 @@ def encode(
 
     Longer texts are cut to these numbers of tokens.
     """
-    known = {text: pair.ids(text) for text in {*samples.premise, *samples.hypothesis}}
-    spoken = {text: words.ids(text)[:max_hypothesis] for text in set(samples.hypothesis)}
+    ids = {text: pair.ids(text) for text in {*samples.premise, *samples.hypothesis}}
+    word_ids = {text: words.ids(text)[:max_hypothesis] for text in set(samples.hypothesis)}
     pairs, premise_length = [], []
     for premise, hypothesis in zip(samples.premise, samples.hypothesis, strict=True):
-        first = [CLS, *known[premise][:max_premise], SEP]
-        pairs.append([*first, *known[hypothesis][:max_hypothesis], SEP])
+        first = [CLS, *ids[premise][:max_premise], SEP]
+        pairs.append([*first, *ids[hypothesis][:max_hypothesis], SEP])
         premise_length.append(len(first))
     table, length = padded(pairs)
-    hypotheses, short = padded([[CLS, *spoken[text], SEP] for text in samples.hypothesis])
+    hypotheses, short = padded([[CLS, *word_ids[text], SEP] for text in samples.hypothesis])
     counted = np.array([INDICATORS[kind] for kind in samples.kind], dtype=np.int64)
     return Encoded(
         table, length, np.array(premise_length), hypotheses, short,

@@ -15,23 +15,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mmlib.core.claims import Claim, Effect, crossed
+from mmlib.core.claims import Claim
+from mmlib.core.effects import Effect, crossed
 from mmlib.core.evidence import Evidence
 from mmlib.data.judgments import EVERY
-from mmlib.papers.entailment.arrays import EDITS, KINDS
-from mmlib.papers.entailment.experiment import (
+from mmlib.papers.entailment.metrics import RANKED, shares
+from mmlib.papers.entailment.systems import (
+    EDITS,
     FAMILIES,
-    OWN_CAPTIONS,
+    ORIGINS,
     PAIRS,
-    PAPERS_NAMES,
+    PAPER_RETRIEVERS,
     REFERENCE,
-    main_test,
+    RIVALS,
     name_of,
-    pair_shares,
-    relevance,
-    strongest,
 )
-from mmlib.papers.entailment.metrics import RANKED
 
 F05, POINTS = "F0.5", "points"
 POINT_WHY = "a tenth of the paper's lead over either branch (8.7 and 10.0)"
@@ -39,8 +37,55 @@ RECALL_WHY = "half of the paper's mean change of a recall (+0.64)"
 TRUE_WHY = "a twentieth of the world's level; smaller changes would not show in a list of ten"
 Effects = Mapping[str, Effect] | str
 Seeds = Sequence[int]
+Change = tuple[str, str]  # a variant's use and pairs, of any family
 DATA = ("w/o VE data", "w/o TE data", "w/o image masking")
 MISSING = "these systems are not on record"
+TRUTH_UNKNOWN = "the truth is known in the world only"
+OWN_CAPTIONS = {"world": ("Full", "With own captions"), "flickr8k": ("w/o own captions", "Full")}
+REVISED, ALL_TRUE = ("both", "miner"), ("both", "all")
+
+# --- Figures of judges ---------------------------------------------------------------------------
+
+
+def main_test(evidence: Evidence, dataset: str) -> str:
+    """The test at its natural prior: candidates in the world, the crowd's pairs on photographs."""
+    return next(
+        name for name in ("candidates", "crowd", "SNLI-VE")
+        if evidence.has(dataset, PAIRS, "label", name)
+    )  # fmt: skip
+
+
+def pair_shares(
+    evidence: Evidence, dataset: str, system: str, metric: str, how: str = "margin",
+    seeds: Seeds | None = None, test: str = "",
+) -> np.ndarray:  # fmt: skip
+    """What each test pair adds to a figure of a judge (see `metrics.shares`), (seeds, pairs).
+
+    how: "margin", network and inputs; "alone", the network; of a branch "alone, TE".
+    """
+    test = test or main_test(evidence, dataset)
+
+    def of(margins: np.ndarray) -> np.ndarray:
+        label, weight = (
+            evidence.values(dataset, PAIRS, column, [0], test)[0] for column in ("label", "weight")
+        )
+        return shares(metric, label, margins, weight)
+
+    return evidence.derived(metric, of, dataset, system, how, seeds, test)
+
+
+def judge_figure(
+    evidence: Evidence, dataset: str, system: str, metric: str, how: str = "margin", test: str = ""
+) -> np.ndarray:
+    """A figure of a judge, (seeds,)."""
+    return pair_shares(evidence, dataset, system, metric, how, None, test).mean(axis=1)
+
+
+def strongest(evidence: Evidence, dataset: str) -> str:
+    """Of the recorded baselines the one with the highest average precision."""
+    test = main_test(evidence, dataset)
+    rivals = [name for name in RIVALS if evidence.has(dataset, name, "margin", test)]
+    return max(rivals, key=lambda n: judge_figure(evidence, dataset, n, RANKED[1]).mean())
 
 
 def _judges(
@@ -52,35 +97,36 @@ def _judges(
     test = main_test(evidence, dataset)
     if not all(evidence.has(dataset, name, how, test) for name in terms):
         return None
-    parts = [w * pair_shares(evidence, dataset, n, metric, how, seeds) for n, w in terms.items()]
-    return crossed(np.sum(parts, axis=0), evidence.clusters(dataset, test))
+    weighed = [w * pair_shares(evidence, dataset, n, metric, how, seeds) for n, w in terms.items()]
+    return crossed(np.sum(weighed, axis=0), evidence.clusters(dataset, test))
 
 
 def _gaps(
     named: Mapping[str, Mapping[str, float]], metric: str = F05, how: str = "alone"
-) -> Callable:
-    """A part each: a weighted sum of judges' figures."""
+) -> Callable[[Evidence, Seeds], Effects]:
+    """A weighted sum of judges' figures for each name."""
 
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
-        found = {n: _judges(evidence, seeds, terms, metric, how) for n, terms in named.items()}
-        return {n: one for n, one in found.items() if one is not None} or MISSING
+        gaps = {n: _judges(evidence, seeds, terms, metric, how) for n, terms in named.items()}
+        return {n: gap for n, gap in gaps.items() if gap is not None} or MISSING
 
     return effects
 
 
-def _over(*others: str, metric: str = F05) -> Callable:
+def _over(*others: str, metric: str = F05) -> Callable[[Evidence, Seeds], Effects]:
     return _gaps({f"Full − {other}": {"Full": 1, other: -1} for other in others}, metric)
 
 
-def _floors(evidence: Evidence, seeds: Seeds) -> Effects:
+def _over_baselines(evidence: Evidence, seeds: Seeds) -> Effects:
     [dataset] = evidence.datasets
     rival = strongest(evidence, dataset)
-    found = {}
-    for metric in RANKED:
-        one = _judges(evidence, seeds, {"Full": 1, rival: -1}, metric, "margin")
-        if one is not None:
-            found[f"{metric}, over {rival}"] = one
-    return found or MISSING
+    gaps = {
+        f"{metric}, over {rival}": _judges(
+            evidence, seeds, {"Full": 1, rival: -1}, metric, "margin"
+        )
+        for metric in RANKED
+    }
+    return {n: gap for n, gap in gaps.items() if gap is not None} or MISSING
 
 
 def _own_captions(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -99,50 +145,56 @@ def _errors(evidence: Evidence, seeds: Seeds) -> Effects:
     called = 100.0 * (evidence.values(dataset, "Full", "alone", seeds, "edits") >= 0)
     false = evidence.values(dataset, PAIRS, "label", [0], "edits")[0] == 0
     numbers = evidence.values(dataset, PAIRS, "kind", [0], "edits")[0].astype(int)
-    kinds, clusters = np.array(KINDS)[numbers], evidence.clusters(dataset, "edits")
-    others = false & np.isin(kinds, EDITS) & ~np.isin(kinds, list(ERRORS))
-    found = {}
-    for kind, title in ERRORS.items():
-        some = false & (kinds == kind)
-        weights = len(false) * (some / some.sum() - others / others.sum())
-        found[f"{title} − other edits"] = crossed(called * weights, clusters)
-    return found
+    origins, clusters = np.array(ORIGINS)[numbers], evidence.clusters(dataset, "edits")
+    others = false & np.isin(origins, EDITS) & ~np.isin(origins, list(ERRORS))
+    effects = {}
+    for edit, title in ERRORS.items():
+        edited = false & (origins == edit)
+        weights = len(false) * (edited / edited.sum() - others / others.sum())
+        effects[f"{title} − other edits"] = crossed(called * weights, clusters)
+    return effects
+
+
+# --- Gains of retrievers -------------------------------------------------------------------------
+
+
+def relevance(evidence: Evidence, dataset: str) -> tuple[str, str]:
+    """The figures of true retrieval that are known: by logic, else by people."""
+    by_logic = evidence.has(dataset, name_of("dual", REFERENCE), "mAP")
+    return ("mAP", "E@10") if by_logic else ("mAP, people", "P@1, people")
 
 
 def gain(
-    evidence: Evidence, seeds: Seeds, family: str, rung: tuple[str, str], metric: str,
-    captions: str = "",
-) -> np.ndarray | None:  # fmt: skip
-    """What a rung gains over REFERENCE, (seeds, test images); None where one is missing."""
+    evidence: Evidence, seeds: Seeds, family: str, change: Change, metric: str, captions: str = ""
+) -> np.ndarray | None:
+    """What a variant gains over REFERENCE, (seeds, test images); None where one is missing."""
     [dataset] = evidence.datasets
-    names = [name_of(family, *own) + captions for own in (rung, (REFERENCE, ""))]
+    names = [name_of(family, *one) + captions for one in (change, (REFERENCE, ""))]
     if not all(evidence.has(dataset, name, metric) for name in names):
         return None
-    a, b = (evidence.values(dataset, name, metric, seeds) for name in names)
-    return a - b
+    revised, plain = (evidence.values(dataset, name, metric, seeds) for name in names)
+    return revised - plain
 
 
 def over_images(evidence: Evidence, values: np.ndarray) -> Effect:
     """Over seeds and those test images that have a value."""
     [dataset] = evidence.datasets
-    known = np.isfinite(values).all(axis=0)
-    return crossed(values[:, known], evidence.clusters(dataset, "test")[known])
-
-
-REVISED = ("both", "miner")
-TRUTH = ("both", "all")
+    finite = np.isfinite(values).all(axis=0)
+    return crossed(values[:, finite], evidence.clusters(dataset, "test")[finite])
 
 
 def _mean_gain(
-    rung: tuple[str, str], metrics: Sequence[str] | None, scale: float = 1.0
+    change: Change, metrics: Sequence[str] | None, scale: float = 1.0
 ) -> Callable[[Evidence, Seeds], Effects]:
-    """A rung's gain over extra golden, mean of families and metrics, which share their images."""
+    """A gain over extra golden, mean of families and metrics, which share their images."""
 
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
-        own = metrics or relevance(evidence, evidence.datasets[0])[:1]
-        each = [gain(evidence, seeds, f, rung, m) for f in FAMILIES for m in own]
-        there = [one for one in each if one is not None]
-        return {"": over_images(evidence, scale * np.mean(there, axis=0))} if there else MISSING
+        measures = metrics or relevance(evidence, evidence.datasets[0])[:1]
+        gains = [gain(evidence, seeds, f, change, m) for f in FAMILIES for m in measures]
+        recorded = [values for values in gains if values is not None]
+        if not recorded:
+            return MISSING
+        return {"": over_images(evidence, scale * np.mean(recorded, axis=0))}
 
     return effects
 
@@ -150,59 +202,59 @@ def _mean_gain(
 def _weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     [dataset] = evidence.datasets
     gains = {f: gain(evidence, seeds, f, REVISED, "RSUM") for f in FAMILIES}
-    known = {f: own / 6 for f, own in gains.items() if own is not None}
-    if len(known) < 2:
+    recalls = {f: values / 6 for f, values in gains.items() if values is not None}
+    if len(recalls) < 2:
         return MISSING
-    level = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in known}
+    level = {f: evidence.values(dataset, name_of(f, REFERENCE), "RSUM", seeds) for f in recalls}
     low = min(level, key=lambda family: level[family].mean())
-    others = [own for family, own in level.items() if family != low]
-    if any(over_images(evidence, own - level[low]).low <= 0 for own in others):
+    others = [values for family, values in level.items() if family != low]
+    if any(over_images(evidence, values - level[low]).low <= 0 for values in others):
         return "which retriever is the weakest is not clear"
-    rest = np.mean([own for f, own in known.items() if f != low], axis=0)
-    return {f"{PAPERS_NAMES[low]}-like − others": over_images(evidence, known[low] - rest)}
+    mean = np.mean([values for f, values in recalls.items() if f != low], axis=0)
+    return {f"{PAPER_RETRIEVERS[low]}-like − others": over_images(evidence, recalls[low] - mean)}
 
 
 def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
+    """Relative gains in E@10 by the judge, less those by logic, mean of families."""
     [dataset] = evidence.datasets
-    honest = relevance(evidence, dataset)[1]
-    if honest != "E@10":
+    if relevance(evidence, dataset)[1] != "E@10":
         return "people judged too few captions of an image for its first ten"
-    found = []
+    differences = []
     for family in FAMILIES:
-        shares = []
-        for metric in ("E@10, judge", honest):
-            own = gain(evidence, seeds, family, REVISED, metric)
-            if own is None:
-                break
-            level = evidence.values(dataset, name_of(family, REFERENCE), metric, seeds)
-            shares.append((own, level))
-        else:  # the judge was asked about some images: gains and levels of the same ones
-            known = np.isfinite([level for _, level in shares]).all(axis=(0, 1))
-            by_judge, by_logic = (100 * own / level[:, known].mean() for own, level in shares)
-            found.append(by_judge - by_logic)
-    return {"": over_images(evidence, np.mean(found, axis=0))} if found else MISSING
+        by_judge = gain(evidence, seeds, family, REVISED, "E@10, judge")
+        by_logic = gain(evidence, seeds, family, REVISED, "E@10")
+        if by_judge is None or by_logic is None:
+            continue
+        levels = [
+            evidence.values(dataset, name_of(family, REFERENCE), metric, seeds)
+            for metric in ("E@10, judge", "E@10")
+        ]
+        # The judge was asked about some images: gains and levels of the same ones.
+        asked = np.isfinite(levels).all(axis=(0, 1))
+        means = [level[:, asked].mean() for level in levels]
+        differences.append(100 * by_judge / means[0] - 100 * by_logic / means[1])
+    return {"": over_images(evidence, np.mean(differences, axis=0))} if differences else MISSING
 
 
-def _by_family(rung: tuple[str, str], metric: str) -> Callable[[Evidence, Seeds], Effects]:
+def _by_family(change: Change, metric: str) -> Callable[[Evidence, Seeds], Effects]:
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
-        found = {}
-        for family, place in PAPERS_NAMES.items():
-            own = gain(evidence, seeds, family, rung, metric)
-            if own is not None:
-                found[f"{place}'s place"] = over_images(evidence, own)
-        return found or "the truth is known in the world only"
+        gains = {f: gain(evidence, seeds, f, change, metric) for f in FAMILIES}
+        return {
+            f"{PAPER_RETRIEVERS[f]}'s place": over_images(evidence, values)
+            for f, values in gains.items() if values is not None
+        } or TRUTH_UNKNOWN  # fmt: skip
 
     return effects
 
 
 def _density(evidence: Evidence, seeds: Seeds) -> Effects:
-    ends = [
-        gain(evidence, seeds, "dual", TRUTH, "mAP", captions=f", {which} captions")
+    general, rare = (
+        gain(evidence, seeds, "dual", ALL_TRUE, "mAP", captions=f", {which} captions")
         for which in ("general", "rare")
-    ]
-    if ends[0] is None or ends[1] is None:
-        return "the truth is known in the world only"
-    return {"": over_images(evidence, ends[0] - ends[1])}
+    )
+    if general is None or rare is None:
+        return TRUTH_UNKNOWN
+    return {"": over_images(evidence, general - rare)}
 
 
 def _rejected(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -218,17 +270,17 @@ def _beyond_own(evidence: Evidence, seeds: Seeds) -> Effects:
     [dataset] = evidence.datasets
     if not evidence.has(dataset, PAIRS, "foreign true"):
         return "nobody knows what is true here"
-    found = evidence.values(dataset, PAIRS, "foreign true", [0])
+    foreign = evidence.values(dataset, PAIRS, "foreign true", [0])
     if evidence.has(dataset, PAIRS, "own rejected"):  # by people: 0 for every image of calibration
-        found = found * EVERY / (EVERY - 1)
-    return {"": over_images(evidence, found - 5.0)}
+        foreign = foreign * EVERY / (EVERY - 1)
+    return {"": over_images(evidence, foreign - 5.0)}
 
 
 CLAIMS = (
     Claim(
         "J1", "the judge beats word overlap and the frozen cosine", "not asked",
         "Full with its inputs − the strongest floor", POINTS, 0.5,
-        "less would not be worth a network", every=True, effects=_floors,
+        "less would not be worth a network", every=True, effects=_over_baselines,
     ),
     Claim(
         "J2", "its network knows what the inputs do not", "not asked",
@@ -315,12 +367,12 @@ CLAIMS = (
     Claim(
         "O1", "all true pairs, as a perfect miner of everything would find, beat extra golden",
         "not asked", "mAP by logic, both (all) − extra golden", POINTS, 0.5, TRUE_WHY, every=True,
-        effects=_by_family(TRUTH, "mAP"),
+        effects=_by_family(ALL_TRUE, "mAP"),
     ),
     Claim(
         "O2", "meanwhile the recall of own captions falls", "not asked",
         "mean R@K, extra golden − both (all), mean of families", POINTS, 0.3, RECALL_WHY,
-        effects=_mean_gain(TRUTH, ["RSUM"], -1 / 6),
+        effects=_mean_gain(ALL_TRUE, ["RSUM"], -1 / 6),
     ),
     Claim(
         "O3", "the truth is worth more where false negatives are denser", "not asked",

@@ -1,4 +1,4 @@
-"""Figures of judges, as means over pairs, and of retrievers that find more than golden captions.
+"""Figures of judges, as means over pairs, and of retrievers, as means over images.
 
 ROC area, average precision and F0.5 are no means over pairs, but have a linear part in each: what a
 figure would change if a pair counted a little more. `shares` gives that, so that intervals over
@@ -7,13 +7,23 @@ Jackknife, the Bootstrap and Other Resampling Plans, 1982; of the ROC area it is
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.metrics import average_precision_score
+
+from mmlib.core.ranking import KS, average_precision, ranks_of_scores
+
+if TYPE_CHECKING:
+    from mmlib.papers.entailment.batches import People, Split
 
 RANKED = ("ROC area", "average precision")
 AT_THRESHOLD = ("F0.5", "precision", "recall")
 AT_SIZE = "precision of the first n"  # n: as many as are entailed
 METRICS = (*RANKED, *AT_THRESHOLD, AT_SIZE)
+DIGITS = (10.0, 1e3, 1e5)  # of "hits": captions that find the image at 1, 5 and 10
+
+# --- Judges --------------------------------------------------------------------------------------
 
 
 def f_score(precision: float, recall: float, beta: float = 0.5) -> float:
@@ -37,40 +47,40 @@ def shares(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.nda
     truth = np.asarray(labels).astype(bool)
     if truth.all() or not truth.any():
         raise ValueError("there must be entailed pairs and others")
-    each = np.asarray(weights, dtype=float)
+    weights = np.asarray(weights, dtype=float)
     if metric == "ROC area":
-        value, slope = _area(truth, margins, each)
+        value, slope = _area(truth, margins, weights)
     elif metric == "average precision":
-        value, slope = _average_precision(truth, margins, each)
+        value, slope = _average_precision(truth, margins, weights)
     elif metric == AT_SIZE:
-        value, slope = _at_threshold("precision", truth, _first(truth, margins, each), each)
+        value, slope = _at_threshold("precision", truth, _first(truth, margins, weights), weights)
     else:
-        value, slope = _at_threshold(metric, truth, np.asarray(margins) >= 0, each)
-    return 100 * (value + len(truth) * each * slope)
+        value, slope = _at_threshold(metric, truth, np.asarray(margins) >= 0, weights)
+    return 100 * (value + len(truth) * weights * slope)
 
 
-def _first(truth: np.ndarray, margins: np.ndarray, each: np.ndarray) -> np.ndarray:
+def _first(truth: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Whether a pair is among the first that together weigh as much as all entailed ones."""
     order = np.argsort(-np.asarray(margins), kind="stable")
     called = np.zeros(len(order), dtype=bool)
-    called[order[np.cumsum(each[order]) <= each[truth].sum() + 1e-9]] = True
+    called[order[np.cumsum(weights[order]) <= weights[truth].sum() + 1e-9]] = True
     return called
 
 
 class _Steps:
     """Pairs by falling margin, equal ones together: weights of entailed and of other pairs."""
 
-    def __init__(self, truth: np.ndarray, margins: np.ndarray, each: np.ndarray):
+    def __init__(self, truth: np.ndarray, margins: np.ndarray, weights: np.ndarray):
         _, self.group = np.unique(-np.asarray(margins), return_inverse=True)
         self.group = self.group.ravel()
         count = int(self.group.max()) + 1
-        self.yes = np.bincount(self.group, each * truth, count)
-        self.no = np.bincount(self.group, each * ~truth, count)
+        self.yes = np.bincount(self.group, weights * truth, count)
+        self.no = np.bincount(self.group, weights * ~truth, count)
 
 
-def _area(truth: np.ndarray, margins: np.ndarray, each: np.ndarray) -> tuple[float, np.ndarray]:
+def _area(truth: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:
     """The ROC area, equal margins counting half, and its derivative by each pair's weight."""
-    steps = _Steps(truth, margins, each)
+    steps = _Steps(truth, margins, weights)
     positive, negative = steps.yes.sum(), steps.no.sum()
     above = (np.cumsum(steps.yes) - steps.yes / 2) / positive  # of a negative: entailed above it
     below = 1 - (np.cumsum(steps.no) - steps.no / 2) / negative  # of a positive: others below it
@@ -80,36 +90,36 @@ def _area(truth: np.ndarray, margins: np.ndarray, each: np.ndarray) -> tuple[flo
 
 
 def _average_precision(
-    truth: np.ndarray, margins: np.ndarray, each: np.ndarray
+    truth: np.ndarray, margins: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Average precision, equal margins sharing theirs, and its derivative by each weight."""
-    steps = _Steps(truth, margins, each)
+    steps = _Steps(truth, margins, weights)
     positive, hits = steps.yes.sum(), np.cumsum(steps.yes)
-    seen = hits + np.cumsum(steps.no)
-    precision = hits / seen
+    called = hits + np.cumsum(steps.no)
+    precision = hits / called
     value = float((steps.yes * precision).sum() / positive)
-    # A pair counts in the precision at each entailed pair from its own place on.
-    gained = np.cumsum((steps.yes / seen)[::-1])[::-1]
-    lost = np.cumsum((steps.yes * hits / seen**2)[::-1])[::-1]
+    # A pair counts in the precision at each entailed pair from its own rank on.
+    gained = np.cumsum((steps.yes / called)[::-1])[::-1]
+    lost = np.cumsum((steps.yes * hits / called**2)[::-1])[::-1]
     of_yes, of_no = precision - value + gained - lost, -lost
     return value, np.where(truth, of_yes[steps.group], of_no[steps.group]) / positive
 
 
 def _at_threshold(
-    metric: str, truth: np.ndarray, called: np.ndarray, each: np.ndarray
+    metric: str, truth: np.ndarray, called: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """F0.5, precision or recall of the pairs that are called, and its derivative."""
-    below = {
+    denominators = {
         "F0.5": (0.25 * truth + called) / 1.25, "precision": 1.0 * called, "recall": 1.0 * truth
     }  # fmt: skip
-    if metric not in below:
+    if metric not in denominators:
         raise ValueError(f"no figure {metric!r}: use {', '.join(METRICS)}")
-    hit, part = truth & called, below[metric]
-    total = float((each * part).sum())
+    hit, counted = truth & called, denominators[metric]
+    total = float((weights * counted).sum())
     if not total:
         return 0.0, np.zeros(len(truth))
-    value = float(each[hit].sum()) / total
-    return value, (hit - value * part) / total
+    value = float(weights[hit].sum()) / total
+    return value, (hit - value * counted) / total
 
 
 def best_threshold(
@@ -120,11 +130,79 @@ def best_threshold(
     weights: how many pairs each one stands for; 1 each without.
     """
     order = np.argsort(-np.asarray(scores), kind="stable")
-    each = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=float)[order]
-    sorted_scores, hits = np.asarray(scores)[order], np.cumsum(each * np.asarray(labels)[order])
+    weights = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=float)[order]
+    sorted_scores, hits = np.asarray(scores)[order], np.cumsum(weights * np.asarray(labels)[order])
     last = np.r_[np.flatnonzero(np.diff(sorted_scores)), len(order) - 1]  # equal scores go together
-    values = hits[last] / (np.cumsum(each)[last] + hits[-1] / 4)  # F0.5 / 1.25
+    values = hits[last] / (np.cumsum(weights)[last] + hits[-1] / 4)  # F0.5 / 1.25
     return float(sorted_scores[last[int(np.argmax(values))]])
+
+
+# --- Retrievers ----------------------------------------------------------------------------------
+
+
+def measured(
+    by_image: np.ndarray, by_text: np.ndarray, split: "Split", people: "People | None" = None
+) -> dict[str, np.ndarray]:
+    """One value a test image, in percent; the mean over images is the figure.
+
+    by_image, by_text (n, c): scores to rank texts by image and images by text. "RSUM": the sum of
+    R@1, R@5 and R@10 both ways over golden pairs; "hits" codes them (`recalls`). Where the truth is
+    known: "mAP" over all true texts, "E@10" and "E@30" (eq. 13, by logic), "E@10, rarity", where a
+    text counts by `rarity`. With judgments, NaN for images without a yes: "mAP, people" and
+    "P@1, people" among judged texts.
+    """
+    n, c = by_image.shape
+    image_ranks = ranks_of_scores(by_image, split.image_of).image_ranks
+    caption_ranks = ranks_of_scores(by_text, split.image_of).caption_ranks
+    total, code = np.zeros(n), np.zeros(n)
+    for k, digit in zip(KS, DIGITS, strict=True):
+        images, captions = image_ranks <= k, np.bincount(split.image_of, caption_ranks <= k, n)
+        total += images + captions * n / c
+        code += images + digit * captions
+    values = {"RSUM": 100 * total, "hits": code}
+    if split.fits is not None:
+        best = best_texts(by_image)
+        hit = np.take_along_axis(split.fits, best, axis=1)
+        rare = hit * rarity(split.fits)[best]
+        values |= {f"E@{k}": 100 * hit[:, :k].mean(axis=1) for k in (10, 30)}
+        values["E@10, rarity"] = 100 * rare[:, :10].mean(axis=1)
+        relevant = [np.flatnonzero(row).tolist() for row in split.fits]
+        values["mAP"] = 100 * average_precision(by_image, relevant)
+    if people is not None:
+        values |= by_people(by_image[people.pairs[:, 0], people.pairs[:, 1]], people, n)
+    return {name: np.round(column, 2) for name, column in values.items()}
+
+
+def recalls(hits: np.ndarray, captions: int = 5) -> dict[str, np.ndarray]:
+    """TR@1, ..., IR@10 in percent, of each image, from "hits" of any shape.
+
+    captions: of each image; IR counts the share of them that find it.
+    """
+    values = {f"TR@{k}": 100.0 * (hits % 10 >= len(KS) - i) for i, k in enumerate(KS)}
+    for k, digit in zip(KS, DIGITS, strict=True):
+        values[f"IR@{k}"] = 100 * (hits // digit % 100) / captions
+    return values
+
+
+def best_texts(by_image: np.ndarray, top: int = 30) -> np.ndarray:
+    """(n, top) each image's best texts, equal ones in order."""
+    return np.argsort(-by_image, axis=1, kind="stable")[:, :top]
+
+
+def by_people(scores: np.ndarray, people: "People", images: int) -> dict[str, np.ndarray]:
+    """Average precision and precision at 1 of each image's judged texts; NaN without a yes.
+
+    scores (n,): of the judged pairs; of equal ones the first comes first.
+    """
+    values = {name: np.full(images, np.nan) for name in ("mAP, people", "P@1, people")}
+    order = np.lexsort((-scores, people.pairs[:, 0]))
+    image, label = people.pairs[order, 0], people.labels[order]
+    for rows in np.split(np.arange(len(order)), np.flatnonzero(np.diff(image)) + 1):
+        if label[rows].any():
+            precision = average_precision_score(label[rows], -rows)
+            values["mAP, people"][image[rows[0]]] = 100 * precision
+            values["P@1, people"][image[rows[0]]] = 100.0 * label[rows[0]]
+    return values
 
 
 def entail_at_k(ranked: Sequence[Sequence[int]], entailed: np.ndarray, k: int) -> float:

@@ -1,17 +1,19 @@
-"""Revising Image-Text Retrieval via Multi-Modal Entailment (Yan et al., 2022): retraining.
+"""Revising Image-Text Retrieval via Multi-Modal Entailment (Yan et al., 2022): the revision.
 
-What the classifier calls entailed is kept out of a retriever's negatives and trained on as weak
+What the judge calls entailed is left out of a retriever's negatives and trained on as weak
 positives in extra batches.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from mmlib.papers.entailment.systems import OptimizerState
 
 BLOCK = 500  # images whose similarities are looked through together
 
@@ -22,6 +24,11 @@ class Weak:
 
     image: np.ndarray
     caption: np.ndarray
+
+    @classmethod
+    def of(cls, pairs: np.ndarray) -> "Weak":
+        """Of pairs (n, 2) of image and caption."""
+        return cls(pairs[:, 0], pairs[:, 1])
 
     def __len__(self) -> int:
         return len(self.image)
@@ -40,26 +47,16 @@ def candidates(similarity: np.ndarray, image_of: np.ndarray, top: int = 30) -> n
     similarity: an array, or anything of its length and shape whose slices of rows are arrays.
     image_of (captions,): the image of each caption. Returns pairs (n, 2), by image, best first.
     """
-    found = []
-    own = np.argsort(image_of, kind="stable")
-    first = np.searchsorted(image_of[own], np.arange(len(similarity) + 1))
+    pairs = []
     for start in range(0, len(similarity), BLOCK):
         scores = np.array(similarity[start : start + BLOCK])
-        for row in range(len(scores)):
-            scores[row, own[first[start + row] : first[start + row + 1]]] = -np.inf
-        rows, columns = np.nonzero(_largest(scores, min(top, scores.shape[1])))
-        order = np.lexsort((columns, -scores[rows, columns], rows))
-        rows, columns = rows[order], columns[order]
-        kept = np.isfinite(scores[rows, columns])
-        found.append(np.column_stack([start + rows, columns])[kept])
-    return np.concatenate(found)
-
-
-def _largest(scores: np.ndarray, top: int) -> np.ndarray:
-    """Which are a row's `top` largest, the first of equal ones; bool like scores."""
-    least = -np.partition(-scores, top - 1, axis=1)[:, top - 1, None]
-    above, level = scores > least, scores == least
-    return above | (level & (np.cumsum(level, axis=1) <= top - above.sum(axis=1, keepdims=True)))
+        images = np.arange(start, start + len(scores))[:, None]
+        scores[image_of == images] = -np.inf
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+        foreign = np.isfinite(np.take_along_axis(scores, best, axis=1))
+        images = np.broadcast_to(images, best.shape)
+        pairs.append(np.column_stack([images[foreign], best[foreign]]))
+    return np.concatenate(pairs)
 
 
 class Allowed:
@@ -71,23 +68,21 @@ class Allowed:
 
     def __init__(self, image_of: np.ndarray, weak: Weak | None = None):
         self.image_of, self.count = np.asarray(image_of), len(image_of)
-        known = np.zeros(0, dtype=np.int64)
+        pairs = np.zeros(0, dtype=np.int64)
         if weak is not None:
-            known = np.asarray(weak.image, dtype=np.int64) * self.count + weak.caption
-        self.weak = np.unique(np.append(known, -1))  # -1 is no pair
+            pairs = np.asarray(weak.image, dtype=np.int64) * self.count + weak.caption
+        self.weak = np.unique(np.append(pairs, -1))  # -1 is no pair
 
     def block(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """A of some images with some captions, bool."""
         images, captions = np.asarray(images), np.asarray(captions)
         golden = self.image_of[captions][None] == images[:, None]
-        wanted = images[:, None] * self.count + captions[None]
-        place = np.searchsorted(self.weak, wanted)
-        return golden | (self.weak[np.minimum(place, len(self.weak) - 1)] == wanted)
+        asked = images[:, None] * self.count + captions[None]
+        nearest = np.minimum(np.searchsorted(self.weak, asked), len(self.weak) - 1)
+        return golden | (self.weak[nearest] == asked)
 
 
 # --- The extra batch at a smaller learning rate (Sec. 4.3) ---------------------------------------
-
-State = Literal["shared", "separate"]
 
 
 def extra_batch(
@@ -103,22 +98,22 @@ def extra_batch(
     if golden is None:
         rows = _filled(rows, len(weak), size, rng)
         return weak.image[rows], weak.caption[rows]
-    rest = _one_each(np.setdiff1d(images, weak.image[rows]), golden, rng)
-    more = _filled(rest, len(golden), size - len(rows), rng)
+    fill = _one_each(np.setdiff1d(images, weak.image[rows]), golden, rng)
+    fill = _filled(fill, len(golden), size - len(rows), rng)
     return (
-        np.concatenate([weak.image[rows], golden.image[more]]),
-        np.concatenate([weak.caption[rows], golden.caption[more]]),
+        np.concatenate([weak.image[rows], golden.image[fill]]),
+        np.concatenate([weak.caption[rows], golden.caption[fill]]),
     )
 
 
 def _one_each(images: np.ndarray, pairs: Weak, rng: np.random.Generator) -> np.ndarray:
     """A random row of `pairs` for each of the images that has some, in random order."""
     order, first = pairs.by_image
-    known = np.unique(images)
-    known = known[known < len(first) - 1]
-    count = first[known + 1] - first[known]
-    known, count = known[count > 0], count[count > 0]
-    return rng.permutation(order[first[known] + (rng.random(len(known)) * count).astype(int)])
+    images = np.unique(images)
+    images = images[images < len(first) - 1]
+    count = first[images + 1] - first[images]
+    images, count = images[count > 0], count[count > 0]
+    return rng.permutation(order[first[images] + (rng.random(len(images)) * count).astype(int)])
 
 
 def _filled(rows: np.ndarray, every: int, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -137,9 +132,9 @@ class TwoRates:
     """
 
     def __init__(
-        self, parameters: Sequence[nn.Parameter],
+        self, parameters: Iterable[nn.Parameter],
         make: Callable[[Sequence[nn.Parameter], float], torch.optim.Optimizer], rate: float,
-        ratio: float, state: State = "shared",
+        ratio: float, state: OptimizerState = "shared",
     ):  # fmt: skip
         if state not in ("shared", "separate"):
             raise ValueError(f"state {state!r} is not known: use shared or separate")
@@ -150,12 +145,53 @@ class TwoRates:
 
     def step(self, loss: Tensor, weak: bool = False, factor: float = 1.0) -> None:
         """One step down a loss; `factor` is the schedule's share of the rate."""
-        optimiser = self.weak if weak else self.golden
-        for group in optimiser.param_groups:
+        optimizer = self.weak if weak else self.golden
+        for group in optimizer.param_groups:
             group["lr"] = self.rate * factor * (self.ratio if weak else 1.0)
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
+
+
+@dataclass
+class RevisedStep:
+    """A regular batch and, if there is one, the extra batch after it: a `core.fit.Step`.
+
+    loss: of a batch. schedule: number of a step -> its share of the rate. count: of steps taken.
+    """
+
+    loss: Callable[[Any], Tensor]
+    rates: TwoRates
+    schedule: Callable[[int], float]
+    count: int = 0
+
+    def __call__(self, batch: tuple[Any, Any | None]) -> dict[str, Tensor]:
+        """One or two updates; "train_loss", and "weak_loss" of an extra batch."""
+        factor, losses = self.schedule(self.count), {}
+        for name, pairs in zip(("train_loss", "weak_loss"), batch, strict=True):
+            if pairs is not None:
+                loss = self.loss(pairs)
+                self.rates.step(loss, name == "weak_loss", factor)
+                losses[name] = loss.detach()
+        self.count += 1
+        return losses
+
+    def end_epoch(self, figures: Mapping[str, float]) -> None:
+        """Nothing: dev figures steer nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of the optimisers, and how many steps were taken."""
+        optimizers = {
+            "golden": self.rates.golden.state_dict(),
+            "weak": self.rates.weak.state_dict(),
+        }
+        return optimizers | {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Of the optimisers, and how many steps were taken."""
+        self.rates.golden.load_state_dict(state["golden"])
+        self.rates.weak.load_state_dict(state["weak"])
+        self.count = state["count"]
 
 
 def effective_ratio(ratio: float, beta: float = 0.9) -> float:

@@ -1,26 +1,25 @@
-"""What needs no training loop: chance, closed forms, and ceilings that know more than they may.
+"""Baselines and upper bounds of paper 04, which need no training loop.
 
-Floors: Random; Object Detection (Section 4); co-occurrence, a ridge regression from a document's
-mean words to its mean image features, which sees no sentence-image pair. Ceilings: the same
+Baselines: Random; Object Detection (Section 4); co-occurrence, a ridge regression from a document's
+mean words to its mean image features, which sees no sentence-image pair. Upper bounds: the same
 regression from linked pairs (supervised), and a reader who knows the picture (recogniser).
 """
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from mmlib.core.jobs import Answer, Job
-from mmlib.papers.links.arrays import Arrays, Split
-from mmlib.papers.links.model import evaluate
+from mmlib.core.jobs import Answer, Job, Run
+from mmlib.papers.links.batches import Arrays, Split
+from mmlib.papers.links.metrics import evaluate
 
 ALPHAS = tuple(10.0 ** (power / 2) for power in range(-6, 5))  # of the ridge
 MOST_LABELS = 20  # K of Object Detection
 
 
-def score(job: Job, arrays: Arrays, device: str = "cpu", checkpoint: Path | None = None) -> Answer:
+def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """The metrics of a baseline on every test document, by the name in its column "baseline"."""
     started = time.process_time()
     test = arrays.splits["test"]
@@ -58,9 +57,9 @@ def detection_scores(arrays: Arrays, split: str, labels: int) -> list[np.ndarray
         raise ValueError("this corpus has no label scores: extract them with a classifier")
     likely = np.argsort(-arrays.label_scores, axis=1, kind="stable")[:, :labels]
     images = unit(arrays.label_words[likely].mean(axis=1))  # (images, E)
-    known = arrays.ids > 1  # neither padding nor unknown
-    sums = (arrays.words[arrays.ids] * known[..., None]).sum(axis=1)
-    texts = unit(sums / np.maximum(known.sum(axis=1, keepdims=True), 1))  # (sentences, E)
+    is_word = arrays.ids > 1  # neither padding nor unknown
+    sums = (arrays.words[arrays.ids] * is_word[..., None]).sum(axis=1)
+    texts = unit(sums / np.maximum(is_word.sum(axis=1, keepdims=True), 1))  # (sentences, E)
     return _products(texts, images, arrays.splits[split])
 
 
@@ -84,9 +83,9 @@ def ridge_scores(arrays: Arrays, split: str, supervised: bool) -> list[np.ndarra
     The strength of the ridge is that of the least squared error on the same rows of dev.
     """
     words = word_shares(arrays)  # (sentences, vocabulary)
-    train, dev = (_rows(arrays, words, part, supervised) for part in ("train", "val"))
+    train, dev = (_rows(arrays, words, name, supervised) for name in ("train", "val"))
     fitted = [Ridge(alpha).fit(*train) for alpha in ALPHAS]
-    ridge = min(fitted, key=lambda one: np.square(one.predict(dev[0]) - dev[1]).mean())
+    ridge = min(fitted, key=lambda ridge: np.square(ridge.predict(dev[0]) - dev[1]).mean())
     predicted = unit(ridge.predict(words) - ridge.intercept_)
     return _products(predicted, unit(arrays.features - ridge.intercept_), arrays.splits[split])
 
@@ -95,12 +94,12 @@ def _rows(
     arrays: Arrays, words: np.ndarray, split: str, supervised: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Words (rows, vocabulary) and features (rows, width) to learn from, or to choose by."""
-    own = arrays.splits[split]
+    documents = arrays.splits[split]
     if not supervised:
-        return means(words, own.sentences), means(arrays.features, own.images)
-    assert own.links is not None
-    linked = [np.argwhere(links) for links in own.links]
-    nodes = zip(own.sentences, own.images, linked, strict=True)
+        return means(words, documents.sentences), means(arrays.features, documents.images)
+    assert documents.links is not None
+    linked = [np.argwhere(links) for links in documents.links]
+    nodes = zip(documents.sentences, documents.images, linked, strict=True)
     pairs = np.concatenate([np.stack([s[p[:, 0]], v[p[:, 1]]], 1) for s, v, p in nodes])
     pairs = np.unique(pairs, axis=0)  # a caption and its image meet in many documents
     return words[pairs[:, 0]], arrays.features[pairs[:, 1]]
@@ -131,4 +130,4 @@ def spread(vectors: np.ndarray) -> float:
 
 def means(vectors: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
     """The mean vector of each document, (documents, width)."""
-    return np.stack([vectors[own].mean(axis=0) for own in nodes])
+    return np.stack([vectors[rows].mean(axis=0) for rows in nodes])

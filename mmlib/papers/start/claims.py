@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mmlib.core.claims import Claim, Effect, crossed, difference
+from mmlib.core.claims import Claim
+from mmlib.core.effects import Effect, crossed, difference
 from mmlib.core.evidence import Evidence
-from mmlib.papers.start.experiment import CAPTIONS
+from mmlib.papers.start.batches import PLACES
+from mmlib.papers.start.systems import CAPTIONS
 
 Effects = dict[str, Effect] | str
 SHORT, LONG = 8, 14  # words and marks: at most, at least
@@ -25,13 +27,13 @@ def _trained(evidence: Evidence, seeds: Sequence[int]) -> Effects:
 
 def short_and_long(evidence: Evidence, seeds: Sequence[int]) -> np.ndarray:
     """R@10 of a picture's short captions less that of its long ones, (seeds, pictures)."""
-    found, picture = hits(evidence, seeds), evidence.clusters("world")
+    values, image_of = hits(evidence, seeds), evidence.clusters("world")
     [words] = evidence.values("world", CAPTIONS, "words", [0])
     gaps = []
-    for one in np.unique(picture):
-        brief, full = ((picture == one) & which for which in (words <= SHORT, words >= LONG))
-        if brief.any() and full.any():
-            gaps.append(found[:, brief].mean(axis=1) - found[:, full].mean(axis=1))
+    for picture in np.unique(image_of):
+        short, long = ((image_of == picture) & fits for fits in (words <= SHORT, words >= LONG))
+        if short.any() and long.any():
+            gaps.append(values[:, short].mean(axis=1) - values[:, long].mean(axis=1))
     return np.array(gaps).T
 
 
@@ -40,14 +42,14 @@ def _short(evidence: Evidence, seeds: Sequence[int]) -> Effects:
     return {"short − long": crossed(gaps, range(gaps.shape[1]))}
 
 
-def at(place: str, evidence: Evidence, seeds: Sequence[int]) -> Effect:
-    """R@10 of the captions of a place's pictures."""
-    [there] = evidence.values("world", CAPTIONS, place, [0]) == 1
-    return crossed(hits(evidence, seeds)[:, there], evidence.clusters("world")[there])
+def setting_recall(setting: str, evidence: Evidence, seeds: Sequence[int]) -> Effect:
+    """R@10 of the captions of a setting's pictures."""
+    [fits] = evidence.values("world", CAPTIONS, setting, [0]) == 1
+    return crossed(hits(evidence, seeds)[:, fits], evidence.clusters("world")[fits])
 
 
 def _places(evidence: Evidence, seeds: Sequence[int]) -> Effects:
-    beach, desert = (at(place, evidence, seeds) for place in ("beach", "desert"))
+    beach, desert = (setting_recall(setting, evidence, seeds) for setting in PLACES)
     return {"beach − desert": difference(beach, desert)}
 
 

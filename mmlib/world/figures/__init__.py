@@ -10,24 +10,17 @@ from mmlib.world.figures import inanimate
 from mmlib.world.figures.animals import BEASTS, FOWLS, beast, fowl
 from mmlib.world.figures.people import BUILDS, person
 from mmlib.world.pen import Pen, Point
-from mmlib.world.schema import GROUP_OF, GROUPS
 
-# kind -> function (pen, action) that draws it
-_FIGURES: dict[str, Callable[..., None]] = {
-    **{kind: partial(person, build=build) for kind, build in BUILDS.items()},
+_FIGURES: dict[str, Callable[[Pen, str | None], None]] = {
     **{kind: partial(beast, shape=shape) for kind, shape in BEASTS.items()},
     **{kind: partial(fowl, shape=shape) for kind, shape in FOWLS.items()},
-    **{
-        kind: getattr(inanimate, kind)
-        for group in ("vehicle", "plant", "building", "thing")
-        for kind in GROUPS[group]
-    },
+    **inanimate.FIGURES,
 }
 
 
 def draw_figure(pen: Pen, kind: str, action: str | None, reach: Point | None = None) -> None:
     """Draw one thing of a kind; `reach` is where a person's near hand holds something."""
-    if GROUP_OF[kind] == "person":
-        _FIGURES[kind](pen, action, reach=reach)
+    if kind in BUILDS:
+        person(pen, action, BUILDS[kind], reach)
     else:
         _FIGURES[kind](pen, action)

@@ -1,20 +1,18 @@
 """Animals on four legs, birds and ducks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import cos, radians, sin
 
-from mmlib.world.pen import DARK, RGB, Pen, Point, mix, path, shade, step
+from mmlib.world.pen import DARK, RGB, Pen, Point, colours, mix, path, shade, step
+from mmlib.world.tables import table_beside
 
 PALE: RGB = (240, 236, 220)
 
 
 @dataclass(frozen=True)
 class Beast:
-    """Proportions of an animal on four legs, in parts of its height.
-
-    length, girth: the trunk; leg, bone: a leg's length and width; neck_angle: degrees from upright.
-    """
+    """Proportions of an animal on four legs; `animals.yaml` says in what units."""
 
     length: float
     girth: float
@@ -27,51 +25,40 @@ class Beast:
     muzzle: float
     tail: str
     ears: str
-    face: str = "plain"
+    face: str
 
 
-BEASTS = {
-    "dog": Beast(0.74, 0.29, 0.40, 0.092, 0.20, 0.2, 48, 0.17, 0.17, "up", "flop"),
-    "cat": Beast(0.72, 0.29, 0.36, 0.085, 0.15, 0.17, 48, 0.185, 0.05, "long", "point", "whiskers"),
-    "horse": Beast(0.66, 0.25, 0.46, 0.07, 0.33, 0.16, 44, 0.105, 0.2, "hair", "small", "mane"),
-    "sheep": Beast(0.8, 0.46, 0.3, 0.085, 0.1, 0.2, 50, 0.15, 0.12, "stub", "side", "wool"),
-    "cow": Beast(0.92, 0.4, 0.36, 0.095, 0.16, 0.22, 52, 0.15, 0.16, "tuft", "side", "horns"),
-}
-# (upper, lower) angles of the far fore, far hind, near fore and near hind leg
-GAITS: dict[str, tuple[tuple[float, float], ...]] = {
-    "standing": ((5, 0), (3, -2), (-3, 0), (-4, -2)),
-    "walking": ((30, 12), (-24, -30), (-22, -34), (24, 4)),
-    "running": ((72, 44), (-62, -52), (52, 70), (-38, -74)),
-    "jumping": ((66, 10), (-60, -66), (52, -10), (-48, -60)),
-}
-TILT = {"jumping": 17.0, "sitting": 46.0, "running": 3.0}
-TRUNK = "-1,.55 -.45,.88 .2,.84 .85,1 1.06,.1 .72,-.95 -.1,-.85 -.62,-.78 -1.02,-.3"
-WOOL = ".95,0 .72,.6 .3,.85 -.2,.85 -.66,.62 -.98,.05 -.72,-.55 -.25,-.78 .25,-.78 .7,-.58"
+_TABLES = table_beside(__file__)
+BEASTS = {kind: Beast(**shape) for kind, shape in _TABLES["beasts"].items()}
+GAITS, TILT = _TABLES["gaits"], _TABLES["tilt"]
+
+
+def _turned(degrees: float, origin: Point) -> Callable[[float, float], Point]:
+    """Where points lie that are given in axes turned by `degrees` (nose up) about an origin."""
+    along, across = cos(radians(degrees)), sin(radians(degrees))
+    return lambda x, y: (origin[0] + x * along - y * across, origin[1] + x * across + y * along)
 
 
 def beast(pen: Pen, action: str | None, shape: Beast) -> None:
     """A dog, cat, horse, sheep or cow."""
     length, girth = shape.length * pen.vary(0.94, 1.08), shape.girth
     tilt = TILT.get(action or "", 0.0)
-    a, half, thick = radians(tilt), 0.5 * length, 0.5 * girth
+    half, thick = 0.5 * length, 0.5 * girth
     height = shape.leg * (0.8 if action == "running" else 1.0) + 0.4 * girth
     if action == "lying":
         height = thick + 0.01
     elif action == "sitting":
-        height = 0.36 * girth + half * sin(a) + 0.08
-
-    def body(x: float, y: float) -> Point:
-        return x * cos(a) - y * sin(a), height + x * sin(a) + y * cos(a)
-
+        height = 0.36 * girth + half * sin(radians(tilt)) + 0.08
+    body = _turned(tilt, (0.0, height))
     roots = body(0.37 * length, -0.25 * girth), body(-0.38 * length, -0.2 * girth)
     _tail(pen, shape, body(0.02 - half, 0.55 * thick), action)
     _legs(pen, shape, roots, action, far=True)
-    outline = [(half * x, thick * y) for x, y in path(WOOL if shape.face == "wool" else TRUNK)]
-    if shape.face == "wool":
-        for x, y in outline:
-            pen.oval(*body(x, y), 0.1, 0.1, pen.main)
-    smooth_edge = shape.face != "wool"
-    pen.blob([body(x, y) for x, y in outline], pen.main, patterned=True, outline=smooth_edge)
+    woolly = shape.face == "wool"
+    outline = [body(half * x, thick * y) for x, y in path(_TABLES["wool" if woolly else "trunk"])]
+    if woolly:
+        for spot in outline:
+            pen.oval(*spot, 0.1, 0.1, pen.main)
+    pen.blob(outline, pen.main, patterned=True, outline=not woolly)
     if action == "sitting":  # the haunch
         x, y = roots[1][0] + 0.06, 0.2 * girth + 0.06
         pen.oval(x, y, 0.24 * length, 0.42 * girth, pen.main, patterned=True)
@@ -141,17 +128,11 @@ def _neck_and_head(pen: Pen, shape: Beast, root: Point, tilt: float, action: str
     pen.limb([root, (x, y)], shape.neck_width, shade(pen.main, 0.96), shape.face == "mane")
     if shape.face == "mane":
         _mane(pen, root, (x, y), shape.neck_width)
-    angle = radians(62.0 if down else 36.0 if shape.face in ("mane", "horns") else 8.0)
-
-    along, down_by = cos(angle), sin(angle)
-
-    def spot(forward: float, up: float) -> Point:
-        return x + forward * along + up * down_by, y - forward * down_by + up * along
-
+    bowed = 62.0 if down else 36.0 if shape.face in ("mane", "horns") else 8.0
     skin = pen.main
     if shape.face == "wool":
         skin = DARK if sum(pen.main) > 300 else (214, 196, 176)
-    _head(pen, shape, spot, skin)
+    _head(pen, shape, _turned(-bowed, (x, y)), skin)
 
 
 def _mane(pen: Pen, root: Point, head: Point, width: float) -> None:
@@ -216,7 +197,7 @@ BEAK: RGB = (244, 166, 40)
 
 @dataclass(frozen=True)
 class Fowl:
-    """What tells a songbird from a duck."""
+    """What makes a songbird or a duck; `animals.yaml` says in what units."""
 
     tilt: float
     size: float
@@ -224,40 +205,27 @@ class Fowl:
     tail: str
     wing: str
     bill: str
-    feet: RGB
+    feet: Sequence[int]
 
 
-FOWLS = {
-    "bird": Fowl(
-        26, 0.15, "-.4,.02 -.1,.17 .24,.2 .36,0 .14,-.2 -.22,-.13",
-        "-.3,.07 -.82,.07 -.86,-.03 -.76,-.06 -.3,-.09",
-        ".16,.1 -.1,.13 -.56,.02 -.2,-.1 .05,-.08", ".1,.06 .27,-.02 .1,-.07", (92, 74, 66),
-    ),
-    "duck": Fowl(
-        0, 0.135, "-.46,.08 -.1,.18 .26,.17 .38,-.02 .12,-.24 -.28,-.2",
-        "-.36,.06 -.62,.24 -.56,0 -.36,-.1",
-        ".14,.08 -.1,.12 -.42,.03 -.2,-.13 .05,-.1", ".08,.06 .31,-.02 .3,-.08 .06,-.08", BEAK,
-    ),
-}  # fmt: skip
+FOWLS = {kind: Fowl(**shape) for kind, shape in _TABLES["fowls"].items()}
 
 
 def fowl(pen: Pen, action: str | None, shape: Fowl) -> None:
     """A songbird, or a duck with its long neck and flat bill."""
     coat, duck = pen.main, shape is FOWLS["duck"]
+    (feet,) = colours([shape.feet])
     afloat, aloft, down = action == "floating", action == "flying", action == "eating"
     low = 0.02 if afloat or aloft else 0.2
     if not afloat and not aloft:
         stride = {"walking": 0.2, "running": 0.28}.get(action or "", 0.05)
         for x in (stride, -stride):
-            pen.line([(0.35 * x, low + 0.1), (x, 0.03)], 0.035, shape.feet)
-            pen.line([(x - 0.04, 0.02), (x + 0.09, 0.02)], 0.035, shape.feet)
+            pen.line([(0.35 * x, low + 0.1), (x, 0.03)], 0.035, feet)
+            pen.line([(x - 0.04, 0.02), (x + 0.09, 0.02)], 0.035, feet)
     tilt = -8.0 if down else 8.0 if aloft else shape.tilt
     if action in ("walking", "running"):  # the head goes forward
         tilt -= 16.0
-    a, middle = radians(tilt), low + 0.25
-
-    def spot(x: float, y: float) -> Point:
-        return x * cos(a) - y * sin(a), middle + x * sin(a) + y * cos(a)
+    spot = _turned(tilt, (0.0, low + 0.25))
 
     def trace(text: str) -> list[Point]:
         return [spot(x, y) for x, y in path(text)]

@@ -3,17 +3,11 @@
 from dataclasses import dataclass
 from math import cos, radians, sin
 
-from mmlib.world.pen import DARK, RGB, WOOD, Pen, Point, around, mix, shade, step
+from mmlib.world.pen import DARK, RGB, WOOD, Pen, Point, around, colours, mix, shade, step
+from mmlib.world.tables import table_beside
 
-SKINS: tuple[RGB, ...] = ((247, 212, 180), (232, 186, 148), (196, 142, 100), (142, 94, 62))
-HAIRS: tuple[RGB, ...] = (
-    (52, 38, 32),
-    (96, 60, 34),
-    (196, 148, 72),
-    (146, 70, 34),
-    (150, 146, 144),
-)
-TROUSERS: tuple[RGB, ...] = ((62, 74, 106), (88, 84, 80), (112, 98, 78), (54, 60, 62))
+_LOOKS = table_beside(__file__)
+SKINS, HAIRS, TROUSERS = (colours(_LOOKS[name]) for name in ("skins", "hairs", "trousers"))
 
 
 @dataclass(frozen=True)
@@ -25,21 +19,12 @@ class Pose:
     lean: float = 0.0
 
 
-POSES = {
-    "standing": Pose(((9, 3), (-9, -3)), ((24, 10), (-26, -12))),
-    "walking": Pose(((28, 10), (-20, -34)), ((-28, -14), (30, 48)), 4),
-    "running": Pose(((66, -12), (-34, -98)), ((-58, 24), (52, 128)), 14),
-    "jumping": Pose(((46, -38), (-22, -66)), ((138, 156), (-138, -156))),
-    "sitting": Pose(((84, 4), (74, -2)), ((34, 66), (26, 62)), -4),
-    "riding": Pose(((52, -10), (46, -14)), ((46, 74), (40, 70)), 6),
-    "eating": Pose(((9, 3), (-9, -3)), ((30, 12), (28, 148))),
-    "lying": Pose(((4, 2), (14, -6)), ((20, 40), (60, 130))),
-}
+POSES = {action: Pose(**angles) for action, angles in _LOOKS["poses"].items()}
 
 
 @dataclass(frozen=True)
 class Build:
-    """Proportions, in parts of the standing height."""
+    """Proportions, as fractions of the standing height."""
 
     adult: bool
     female: bool
@@ -49,12 +34,7 @@ class Build:
     width: float
 
 
-BUILDS = {
-    "man": Build(True, False, 0.105, 0.225, 0.29, 0.108),
-    "woman": Build(True, True, 0.105, 0.225, 0.29, 0.098),
-    "boy": Build(False, False, 0.142, 0.19, 0.27, 0.112),
-    "girl": Build(False, True, 0.142, 0.19, 0.27, 0.108),
-}
+BUILDS = {kind: Build(**build) for kind, build in _LOOKS["builds"].items()}
 
 
 def person(pen: Pen, action: str | None, build: Build, reach: Point | None = None) -> None:
@@ -73,8 +53,8 @@ def person(pen: Pen, action: str | None, build: Build, reach: Point | None = Non
     shoulder = (chest[0] - 0.72 * width, chest[1] - 0.04)
 
     _arm(pen, (chest[0] + 0.5 * width, chest[1] - 0.045), pose.arms[0], skin, 0.8)
-    colours = skin, trousers, shoe
-    knees = [_leg(pen, build, hip, width, pose.legs[i], i == 0, colours) for i in (0, 1)]
+    paints = skin, trousers, shoe
+    knees = [_leg(pen, build, hip, width, pose.legs[i], i == 0, paints) for i in (0, 1)]
     if build.female:
         _skirt(pen, hip, width, knees, seated=action in ("sitting", "riding"))
     _trunk(pen, hip, chest, width, 0.68 if build.female else 0.86)
@@ -90,10 +70,10 @@ def person(pen: Pen, action: str | None, build: Build, reach: Point | None = Non
 
 def _leg(
     pen: Pen, build: Build, hip: Point, width: float, angles: tuple[float, float], far: bool,
-    colours: tuple[RGB, RGB, RGB],
+    paints: tuple[RGB, RGB, RGB],
 ) -> Point:  # fmt: skip
     """Draw one leg; where its knee is."""
-    (thigh, shin), (skin, trousers, shoe) = angles, colours
+    (thigh, shin), (skin, trousers, shoe) = angles, paints
     top = (hip[0] + (0.25 if far else -0.25) * width, hip[1] + 0.01)
     knee = step(top, thigh, build.bone)
     foot = step(knee, shin, build.bone)

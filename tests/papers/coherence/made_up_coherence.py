@@ -5,13 +5,13 @@ from dataclasses import asdict
 import numpy as np
 
 from mmlib.core import evidence as records
+from mmlib.core.engine import tidy
 from mmlib.core.evidence import NO_SEED
-from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer, Job
-from mmlib.core.source import source_hash
-from mmlib.papers.coherence import experiment
-from mmlib.papers.coherence.arrays import POOLS
-from mmlib.papers.coherence.experiment import CMCA, CMCM, MAP, PAIRS, PAPER
+from mmlib.papers.coherence import systems
+from mmlib.papers.coherence.batches import POOLS
+from mmlib.papers.coherence.grid import PAPER
+from mmlib.papers.coherence.systems import CMCA, CMCM, MAP, PAIRS
 
 # Mean log2 ranks; all others 5.
 LEVELS = {"Random": 8.5, "Ridge": 6.0, "Base": 6.0, "CMCA": 5.0, "CMCM-NoAttn": 5.8, "CMCM": 4.7}
@@ -19,7 +19,7 @@ LEVELS = {"Random": 8.5, "Ridge": 6.0, "Base": 6.0, "CMCA": 5.0, "CMCM-NoAttn": 
 
 def answer(dataset, row, seed, texts):
     """Made-up values of one job."""
-    name, relations = row["system"], experiment.relations_of(dataset)
+    name, relations = row["system"], systems.relations_of(dataset)
     rng = np.random.default_rng([max(seed, 0), sum(name.encode()), len(dataset)])
     hard = np.random.default_rng(len(dataset)).normal(size=texts)
 
@@ -63,7 +63,7 @@ def make(tier="world", datasets=("Clue-like", "CITE-like", MAP[-1]), seeds=4, te
         fingerprint = "made up"
 
         def __init__(self, dataset):
-            self.relations = experiment.relations_of(dataset)
+            self.relations = systems.relations_of(dataset)
 
         def clusters(self, split):
             sizes = {"pools": POOLS, "relations": len(self.relations)}
@@ -72,15 +72,15 @@ def make(tier="world", datasets=("Clue-like", "CITE-like", MAP[-1]), seeds=4, te
     jobs = [
         Job(PAPER, tier, dataset, row, seed)
         for dataset in datasets
-        for row in experiment.systems(tier, dataset).values()
+        for row in systems.systems(tier, dataset).values()
         if dataset not in MAP or "baseline" not in row
         for seed in ([NO_SEED] if row["system"] in (PAIRS, "Ridge") else range(seeds))
     ]
     answers = [answer(one.dataset, one.system, one.seed, texts) for one in jobs]
     table = tidy(jobs, answers, {name: Data(name) for name in datasets})
     head = records.header(
-        paper=PAPER, tier=tier, source=source_hash(*experiment.MODULES), seeds=list(range(seeds)),
-        settings={name: asdict(experiment.budget(tier, name)) for name in datasets},
+        paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
+        settings={name: asdict(systems.budget(tier, name)) for name in datasets},
         data={name: "made up" for name in datasets}, cpu_seconds=5400,
     )  # fmt: skip
     return records.Evidence(table, head)

@@ -14,18 +14,19 @@ from mmlib.core.errors import DataError
 from mmlib.core.jobs import Job
 from mmlib.data import cite, clue
 from mmlib.features.text import spaced_tokens
-from mmlib.papers.coherence import data, experiment, training
-from mmlib.papers.coherence.arrays import Pictures
-from mmlib.papers.coherence.data import Pairs, load_documents, prepare
-from mmlib.papers.coherence.experiment import CMCA, CMCM, MAP
-from mmlib.papers.coherence.model import ImageEncoder, Settings
+from mmlib.papers.coherence import data, grid, systems, train
+from mmlib.papers.coherence.batches import Pictures
+from mmlib.papers.coherence.data import load_study, paper, prepare, world
+from mmlib.papers.coherence.data.pairs import Pairs, pooled
+from mmlib.papers.coherence.method import ImageEncoder
+from mmlib.papers.coherence.systems import CMCA, CMCM, MAP, Settings
 
-SMALL = Settings(word_width=8, hidden=8, width=16, epochs=1, words=2)
+SMALL = Settings(word_width=8, hidden=8, width=16, epochs=1, word2vec_epochs=2)
 
 
 @pytest.fixture
 def small_world(monkeypatch):
-    monkeypatch.setattr(data, "WORLD_PAIRS", {"train": 60, "val": 20, "test": 30})
+    monkeypatch.setattr(world, "COUNTS", {"train": 60, "val": 20, "test": 30})
     monkeypatch.setattr("os.cpu_count", lambda: 1)
 
 
@@ -38,9 +39,9 @@ def toy(relations=tiny_coherence.RELATIONS):
 
 
 def test_dials_change_texts_and_labels_and_leave_pictures(small_world):
-    blind = experiment.at_dials(0.0, 0.5)
-    quiet = experiment.at_dials(1.0, 0.0)
-    study = load_documents("world", ["Clue-like", "CITE-like", blind, quiet])
+    blind = systems.at_dials(0.0, 0.5)
+    quiet = systems.at_dials(1.0, 0.0)
+    study = load_study("world", ["Clue-like", "CITE-like", blind, quiet])
     first, other = study["Clue-like"], study["CITE-like"]
     assert first.relations == clue.RELATIONS
     assert other.relations == cite.RELATIONS
@@ -51,26 +52,26 @@ def test_dials_change_texts_and_labels_and_leave_pictures(small_world):
     assert (study[blind].train.labels != first.train.labels).any()
     np.testing.assert_array_equal(study[quiet].train.labels, first.train.labels)
     for name, pairs in study.items():
-        assert pairs.relations == experiment.relations_of(name)
+        assert pairs.relations == systems.relations_of(name)
         assert [len(pairs.split(s)) for s in ("train", "val", "test")] == [60, 20, 30]
 
 
 def test_every_collection_of_the_map_has_its_dials():
     assert len(MAP) == len(set(MAP)) == 11
-    assert experiment.at_dials(*experiment.DEFAULTS) == "Clue-like"
-    assert all(experiment.at_dials(*experiment.DIALS[name]) == name for name in MAP)
+    assert systems.at_dials(*systems.DEFAULTS) == "Clue-like"
+    assert all(systems.at_dials(*systems.DIALS[name]) == name for name in MAP)
 
 
 def test_unknown_tiers_and_collections_are_named(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="no tier 'x': use world, flickr8k, paper"):
-        load_documents("x")
+        load_study("x")
     with pytest.raises(ValueError, match="no pairs 'clue' here; there are Clue-like"):
-        load_documents("world", ["clue"])
+        load_study("world", ["clue"])
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"no complete collection: clue: .*cite"):
-        load_documents("paper")
+        load_study("paper")
     with pytest.raises(DataError):
-        load_documents("flickr8k")
+        load_study("flickr8k")
 
 
 # --- Arrays --------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ def test_unknown_tiers_and_collections_are_named(monkeypatch, tmp_path):
 def test_a_picture_is_the_mean_and_the_maximum_of_its_regions():
     pairs = tiny_coherence.related(4)
     regions = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
-    seen = data.pooled(replace(pairs, features=regions)).features
+    seen = pooled(replace(pairs, features=regions)).features
     assert seen[0, 0].tolist() == [2, 3, 4, 5]
 
 
@@ -143,7 +144,7 @@ def clue_folder(tmp_path, monkeypatch):
 
 
 def test_missing_images_are_counted_and_their_pairs_left_out(clue_folder):
-    study = load_documents("paper")
+    study = load_study("paper")
     assert list(study) == ["clue", "clue clean"]
     pairs = study["clue"]
     # Images 0, 9, 18, 27 and 36 of 40 in training: 0, 9 and 18 stand in two pairs each.
@@ -158,12 +159,12 @@ def test_missing_images_are_counted_and_their_pairs_left_out(clue_folder):
     assert len(left_out) == 2
     assert "q2-8_train_dis_11-08.csv: is missing" in left_out[1]
     assert not set(pairs.train.image_of) & set(pairs.val.image_of)
-    assert load_documents("paper", seed=1)["clue"].val.texts != pairs.val.texts
+    assert load_study("paper", seed=1)["clue"].val.texts != pairs.val.texts
 
 
 def test_the_clean_clue_has_peoples_captions_alone(clue_folder):
-    clean = load_documents("paper", ["clue clean"])["clue clean"]
-    whole = load_documents("paper", ["clue"])["clue"]
+    clean = load_study("paper", ["clue clean"])["clue clean"]
+    whole = load_study("paper", ["clue"])["clue"]
     assert isinstance(clean.test, clue.CluePairs)
     assert clean.test.human.all()
     assert set(clean.test.texts) < set(whole.test.texts)
@@ -174,10 +175,10 @@ def test_a_damaged_collection_is_not_left_out_in_silence(clue_folder):
     path = clue_folder.parent / "cite" / "q2-8_train_dis_11-08.csv"
     path.parent.mkdir()
     path.write_text("qimg,stim_txt\n")
-    pairs = load_documents("paper")["clue"]
+    pairs = load_study("paper")["clue"]
     assert "q2-8_train_dis_11-08.csv, line 1: the columns are" in pairs.missing
     with pytest.raises(DataError, match="the columns are"):
-        load_documents("paper", ["cite++"])
+        load_study("paper", ["cite++"])
 
 
 def test_public_cite_is_split_by_recipe(monkeypatch):
@@ -185,8 +186,8 @@ def test_public_cite_is_split_by_recipe(monkeypatch):
     one = tiny_coherence.related(61, relations=cite.RELATIONS)
     whole = replace(one, image_ids=names, image_of=np.arange(61))
     monkeypatch.setattr(cite, "load_with_images", lambda split: (whole, f"{split}: none missing"))
-    pairs = data.PAPER_TIER["cite"](0)
-    seen = [set(data.recipes(pairs.split(s))) for s in ("train", "val", "test")]
+    pairs = paper.LOADERS["cite"](0)
+    seen = [set(paper.recipes(pairs.split(s))) for s in ("train", "val", "test")]
     assert sum(map(len, seen)) == len(set().union(*seen)) == 21
     assert sum(len(pairs.split(s)) for s in ("train", "val", "test")) == 61
     assert pairs.missing == "all: none missing"
@@ -211,18 +212,18 @@ def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatc
         made.append(Seven())
         return made[-1]
 
-    monkeypatch.setattr(training, "_resnet50", resnet50)
-    arrays = prepare(load_documents("paper", ["clue"])["clue"], SMALL, "paper")
-    start = training.make(CMCA, SMALL, arrays, 0).images.backbone.weight.weight
+    monkeypatch.setattr(train, "_resnet50", resnet50)
+    arrays = prepare(load_study("paper", ["clue"])["clue"], SMALL, "paper")
+    start = train.make(CMCA, SMALL, arrays, 0).images.backbone.weight.weight
     for one in (CMCA, CMCM):
         job = Job("coherence", "paper", "clue", asdict(one), 0, asdict(SMALL))
-        answer = training.train_and_score(job, arrays)
+        answer = train.train_and_score(job, arrays)
         assert len(answer.values["test"]["rank"]) == 18
         assert "rank, true relations" not in answer.values["test"]
         assert not torch.allclose(made[-1].weight.weight, start, atol=1e-6)  # it was trained
-    stages = experiment.stages("paper", {"clue": arrays}, [0])
-    assert {job.system["system"] for job in stages[0][1]} == {"Random"}
-    renamed = prepare(load_documents("paper", ["clue"], seed=1)["clue"], SMALL, "paper")
+    stages = grid.stages("paper", {"clue": arrays}, [0])
+    assert {job.system["system"] for job in stages[0].jobs} == {"Random"}
+    renamed = prepare(load_study("paper", ["clue"], seed=1)["clue"], SMALL, "paper")
     assert renamed.fingerprint != arrays.fingerprint
 
 
@@ -254,7 +255,7 @@ def test_the_image_network_gives_one_vector_a_picture():
             "mmlib.features.backbones.load_backbone",
             lambda name: load_backbone(name, weights="random"),
         )
-        network = training._resnet50()
+        network = train._resnet50()
     assert network.training
     assert sum(p.numel() for p in network.parameters()) == 23_508_032  # spec of ResNet-50
     assert ImageEncoder(2048, 8, network)(torch.randn(2, 3, 64, 64)).shape == (2, 8)

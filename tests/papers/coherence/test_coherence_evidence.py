@@ -10,9 +10,9 @@ import pytest
 
 from mmlib.core import evidence as records
 from mmlib.core.claims import judge, ledger
-from mmlib.papers.coherence import claims, experiment, figures
+from mmlib.papers.coherence import claims, figures, systems, tables
 from mmlib.papers.coherence.claims import CLAIMS
-from mmlib.papers.coherence.experiment import MAP, PAIRS
+from mmlib.papers.coherence.systems import MAP, PAIRS
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_gains_are_differences_of_mean_log2_ranks(evidence):
 
 
 def test_single_relations_refinement_and_weights_are_means(evidence):
-    names = [f"CMCM_{c}" for c in experiment.CITE]
+    names = [f"CMCM_{c}" for c in systems.CITE]
     wanted = level(evidence, "CMCA", dataset="CITE-like") - np.mean(
         [level(evidence, name, "rank, refined", "CITE-like") for name in names]
     )
@@ -78,7 +78,7 @@ def test_single_relations_refinement_and_weights_are_means(evidence):
     assert len(some) == 2 + 6 + 1
     wanted = np.mean([level(evidence, n) - level(evidence, n, "rank, refined") for n in some])
     assert effects(evidence, "K4")["Clue-like"].effect == pytest.approx(wanted)
-    others = np.mean([level(evidence, f"CMCM, λ_cls {v:g}") for v in experiment.SWEEP])
+    others = np.mean([level(evidence, f"CMCM, λ_cls {v:g}") for v in systems.SWEEP])
     assert set(effects(evidence, "K7")) == {"Clue-like"}
     wanted = others - level(evidence, "CMCM")
     assert effects(evidence, "K7")["Clue-like"].effect == pytest.approx(wanted)
@@ -121,44 +121,43 @@ def test_what_was_not_run_is_not_tested(evidence):
 
 def test_one_seed_has_tables_and_no_intervals_over_seeds():
     one = made_up_coherence.make(seeds=1)
-    tables, _ = figures.everything(one)
-    assert "[" not in tables["in_pools_CITE-like"].loc["CMCM over CMCA", "MedR"]
+    assert "[" not in tables.from_evidence(one)["in_pools_CITE-like"].loc["CMCM over CMCA", "MedR"]
     judged = {claim.id: judge(claim, one, one.seeds) for claim in CLAIMS}
     assert judged["K8"].why == "one seed has no interval"
     assert judged["K2"].verdict != "not tested"
 
 
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):
-    tables, drawn = figures.everything(evidence)
+    made, drawn = tables.from_evidence(evidence), figures.from_evidence(evidence)
     kinds = "results main_table in_pools refinement predicted probes contrasts singles".split()
     kinds.append("by_relation")
     names = ("Clue-like", "CITE-like")
-    assert set(tables) == {f"{kind}_{name}" for kind in kinds for name in names}
+    assert set(made) == {f"{kind}_{name}" for kind in kinds for name in names}
     assert {"overview", "curves", "map", "sweep_Clue-like"} <= set(drawn)
     assert "sweep_CITE-like" not in drawn
-    shown = tables["results_Clue-like"]
+    shown = made["results_Clue-like"]
     assert shown.loc["CMCA + true relations", "in % of the oracle's gain"] == "+100 [+100, +100]"
     gain = level(evidence, "CMCA") - level(evidence, "CMCM")
     assert shown.loc["CMCM", "gain over CMCA"].startswith(f"{gain:+.2f} [")
     assert shown.loc["CMCA", "gain over CMCA"] == "–"
     for metric, sign in (("MedR", -1), ("R@5", 1)):
         a, b = (evidence.means("CITE-like", n, metric, "pools") for n in ("CMCM", "CMCA"))
-        told = tables["in_pools_CITE-like"].loc["CMCM over CMCA", metric]
+        told = made["in_pools_CITE-like"].loc["CMCM over CMCA", metric]
         assert float(told.split()[0]) == pytest.approx(sign * (a - b).mean(), abs=0.006)
-    beside = tables["main_table_CITE-like"]
+    beside = made["main_table_CITE-like"]
     assert beside.loc["CMCM", ("MedR", "paper")] == 4.2
     medr = evidence.values("CITE-like", "CMCM", "MedR", split="pools")
     assert beside.loc["CMCM", ("MedR", "θ")] == pytest.approx(medr.mean(), abs=0.06)
     assert beside.loc["Base", ("MedR", "θ̄")] == "–"
-    assert tables["singles_Clue-like"].index[-1] == "correlation with the rate"
-    assert "without" not in tables["singles_CITE-like"]
+    assert made["singles_Clue-like"].index[-1] == "correlation with the rate"
+    assert "without" not in made["singles_CITE-like"]
 
 
 def test_the_map_has_the_gain_at_each_dial_on_record(evidence):
-    cells = figures.dials(evidence)["CMCM"]
-    assert set(cells) == {experiment.DEFAULTS, experiment.DIALS[MAP[-1]]}
+    cells = tables.dials(evidence)["CMCM"]
+    assert set(cells) == {systems.DEFAULTS, systems.DIALS[MAP[-1]]}
     wanted = level(evidence, "CMCA", dataset=MAP[-1]) - level(evidence, "CMCM", dataset=MAP[-1])
-    assert cells[experiment.DIALS[MAP[-1]]].effect == pytest.approx(wanted)
+    assert cells[systems.DIALS[MAP[-1]]].effect == pytest.approx(wanted)
 
 
 def test_trainings_that_still_improve_are_flagged(evidence):
@@ -168,18 +167,18 @@ def test_trainings_that_still_improve_are_flagged(evidence):
     table.loc[rising, "value"] = -table.loc[rising, "item"].astype(float)
     changed = records.Evidence(table, evidence.header)
     assert changed.unfinished("Clue-like", "CMCM")
-    assert "CMCM ↓" in figures.results(changed, "Clue-like").index
+    assert "CMCM ↓" in tables.results(changed, "Clue-like").index
 
 
 def test_the_grid_has_each_system_where_it_belongs():
-    assert len(experiment.MAP) == 11
-    assert len(experiment.trained("Clue-like")) == 21
-    assert len(experiment.trained("CITE-like")) == 13
-    assert len(experiment.trained("flickr8k")) == 11
-    assert [one.system for one in experiment.trained(MAP[0])] == ["CMCA", "CMCM"]
+    assert len(systems.MAP) == 11
+    assert len(systems.trained("Clue-like")) == 21
+    assert len(systems.trained("CITE-like")) == 13
+    assert len(systems.trained("flickr8k")) == 11
+    assert [one.system for one in systems.trained(MAP[0])] == ["CMCA", "CMCM"]
     for tier, dataset in (("world", "Clue-like"), ("world", MAP[0]), ("paper", "cite")):
-        own = experiment.systems(tier, dataset)
+        own = systems.systems(tier, dataset)
         assert {"Random", "Ridge", PAIRS} < set(own)
         assert own["CMCM"]["relations"] == "all"
-    assert experiment.budget("paper", "clue") == experiment.Settings()
-    assert asdict(experiment.budget("paper", "cite"))["max_words"] == 200
+    assert systems.budget("paper", "clue") == systems.Settings()
+    assert asdict(systems.budget("paper", "cite"))["max_words"] == 200

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import scripts
 
 from mmlib.core.tables import paper_tables
-from mmlib.papers.coherence import figures, recorded
+from mmlib.papers.coherence import tables
+
+counting = scripts.load("ci/count_clue_and_cite.py")
 
 
 def test_recorded_tables_are_marked_and_no_printed_one_is():
@@ -12,11 +15,11 @@ def test_recorded_tables_are_marked_and_no_printed_one_is():
         marked = table["source"].startswith("recorded")
         assert marked == name.startswith("recorded_"), name
     with pytest.raises(KeyError, match="table8 is not recorded"):
-        figures.recorded("table8")
+        tables.recorded("table8")
 
 
 def test_the_rates_are_those_that_the_paper_prints_for_train():
-    rates = figures.recorded("recorded_clue_rates")
+    rates = tables.recorded("recorded_clue_rates")
     printed = {row["name"]: row["values"]["percent_positive"]
                for row in paper_tables("coherence")["table2"]["rows"]}  # fmt: skip
     assert all(rates.loc[c, "train"] == pytest.approx(v, abs=0.06) for c, v in printed.items())
@@ -28,7 +31,7 @@ def test_counting_again_gives_what_is_recorded(real_data):
     for name in ("clue", "cite"):
         if not (real_data / name).is_dir():
             pytest.skip(f"no real data: MMLIB_DATA={real_data} has no folder {name}")
-    for name, table in recorded.count(real_data / "clue", real_data / "cite").items():
-        kept = figures.recorded(name)
+    for name, table in counting.count(real_data / "clue", real_data / "cite").items():
+        kept = tables.recorded(name)
         assert list(kept.index) == list(map(str, table.index))
         np.testing.assert_allclose(kept.to_numpy(float), table.to_numpy(float), atol=0.011)

@@ -6,9 +6,9 @@ import numpy as np
 
 from mmlib.core.jobs import Job
 from mmlib.core.related import RelatedPairs
-from mmlib.papers.coherence.arrays import Arrays, Split
-from mmlib.papers.coherence.experiment import PAPER
-from mmlib.papers.coherence.model import Settings
+from mmlib.papers.coherence.batches import Arrays, Split
+from mmlib.papers.coherence.grid import PAPER
+from mmlib.papers.coherence.systems import Settings
 
 RELATIONS = ("Visible", "Story", "Meta")
 HOW = Settings(

@@ -6,14 +6,13 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence as records
+from mmlib.core.engine import canonical, tidy
 from mmlib.core.evidence import NO_SEED
-from mmlib.core.experiment import canonical, tidy
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.ranking import KS, ranks_of_scores
-from mmlib.papers.cora import experiment
-from mmlib.papers.cora.experiment import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES
-from mmlib.papers.cora.speed import SIZES
-from mmlib.papers.cora.training import per_item, right_in_family
+from mmlib.papers.cora import systems
+from mmlib.papers.cora.metrics import per_item, right_in_family
+from mmlib.papers.cora.systems import CAPTIONS, ERRORS, PAPER, QUERY_TIME, RATES, SIZES
 
 # How far a system's own similarities stand out; of the others 1.
 LEVELS = {
@@ -25,7 +24,7 @@ LEVELS = {
 def make(tier="world", dataset="world", images=40, seeds=4):
     """Evidence with every system of a collection and every metric; five captions an image."""
     image_of = np.repeat(np.arange(images), 5)
-    trained = {one.system for one in experiment.trained(dataset)}
+    trained = {one.system for one in systems.trained(dataset)}
 
     class Data:
         fingerprint = "made up"
@@ -67,7 +66,7 @@ def make(tier="world", dataset="world", images=40, seeds=4):
         return Answer({"test": values}, history if known else (), 10.0)
 
     jobs = []
-    for name, row in experiment.systems(tier, dataset).items():
+    for name, row in systems.systems(tier, dataset).items():
         knows_seeds = name in trained or name == "Random"
         jobs += [
             Job(PAPER, tier, dataset, row, seed)
@@ -77,7 +76,7 @@ def make(tier="world", dataset="world", images=40, seeds=4):
     table = tidy(jobs, answers, {dataset: Data()})
     head = records.header(
         paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
-        settings={dataset: asdict(experiment.budget(tier, dataset))}, data={dataset: "made up"},
+        settings={dataset: asdict(systems.budget(tier, dataset))}, data={dataset: "made up"},
     )  # fmt: skip
     return records.Evidence(table, head)
 

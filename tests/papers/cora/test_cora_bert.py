@@ -9,12 +9,15 @@ import torch
 import transformers
 from scipy.stats import zscore
 
+from mmlib.core.jobs import Run
 from mmlib.features.bert import BertEncoder
-from mmlib.papers.cora import experiment
-from mmlib.papers.cora.experiment import SYSTEMS, WITH_BERTS, budget, stages
-from mmlib.papers.cora.model import Matcher, PhraseBERT, Standardised, System, TokenBERT
-from mmlib.papers.cora.texts import PieceReader
-from mmlib.papers.cora.training import encode, texts_of, train, train_and_score
+from mmlib.papers.cora import systems
+from mmlib.papers.cora.data.texts import PieceReader
+from mmlib.papers.cora.grid import stages
+from mmlib.papers.cora.method import encode
+from mmlib.papers.cora.systems import SYSTEMS, WITH_BERTS, System, budget
+from mmlib.papers.cora.train import texts_of, train, train_and_score
+from mmlib.papers.cora.variants import PhraseBERT, Standardised, TokenBERT, build
 
 NAMED = {one.system: one for one in WITH_BERTS}
 READ = [name for name, one in NAMED.items() if one.bert]
@@ -112,11 +115,13 @@ def test_states_are_standardised_by_the_first_batch_of_a_training(folder, reader
 
 def test_a_running_mean_of_weights_standardises_as_its_model_does(arrays):
     plain, mean = (
-        train(job("CORA, frozen BERT", ema=ema, epochs=1), arrays)[0].texts.concepts.phrases[0].even
+        train(job("CORA, frozen BERT", ema=ema, epochs=1), arrays)[0]
+        .texts.concepts.phrases[0]
+        .standardised
         for ema in (0.0, 0.9)
     )
-    assert plain.known
-    assert mean.known
+    assert plain.fitted
+    assert mean.fitted
     assert torch.equal(plain.mean, mean.mean)
     assert torch.equal(plain.deviation, mean.deviation)
     assert not torch.equal(plain.deviation, torch.ones_like(plain.deviation))
@@ -137,7 +142,7 @@ def test_it_trains_and_only_what_shall_learn_moves(arrays, folder, name):
 
 
 @pytest.mark.parametrize("name", [name for name in READ if "frozen" not in name])
-def test_a_bert_that_is_still_learns_nothing_until_its_time(arrays, monkeypatch, name):
+def test_a_frozen_bert_learns_nothing_until_its_time(arrays, monkeypatch, name):
     """Seen in the gradients: dropout, or the best epoch that is kept, would hide what learns."""
     learnt = []
 
@@ -148,11 +153,11 @@ def test_a_bert_that_is_still_learns_nothing_until_its_time(arrays, monkeypatch,
             return super().step(*rest)
 
     monkeypatch.setattr(torch.optim, "AdamW", Seen)
-    _, history = train(job(name, epochs=2, bert_still=0.5), arrays)
+    _, history = train(job(name, epochs=2, frozen_epochs=0.5), arrays)
     half = len(learnt) // 2
     assert all(one == {False} for one in learnt[:half])
     assert all(True in one for one in learnt[half:])
-    _, whole = train(job(name, epochs=2, bert_still=1.0), arrays)
+    _, whole = train(job(name, epochs=2, frozen_epochs=1.0), arrays)
     assert (whole[0] == history[0], whole[1] == history[1]) == (True, False)
     if NAMED[name].words == "tuned":  # its dropout is off, too
         _, frozen = train(job(name.replace("BERT, tuned", "frozen BERT"), epochs=2), arrays)
@@ -172,12 +177,14 @@ def test_a_resumed_training_standardises_as_before(arrays, tmp_path):
     def stop(history):
         raise Stopped
 
-    one, path = job("Sequence, BERT, tuned", epochs=2, bert_still=0.5), tmp_path / "model.pt"
+    one, path = job("Sequence, BERT, tuned", epochs=2, frozen_epochs=0.5), tmp_path / "model.pt"
     whole, history = train(one, arrays)
     with pytest.raises(Stopped):
-        train(one, arrays, checkpoint=path, after_epoch=stop)
+        train(one, arrays, Run(checkpoint=path, after_epoch=stop))
     ends = []
-    again, resumed = train(one, arrays, checkpoint=path, after_epoch=lambda h: ends.append(len(h)))
+    again, resumed = train(
+        one, arrays, Run(checkpoint=path, after_epoch=lambda h: ends.append(len(h)))
+    )
     assert ends == [2]
     assert resumed == history
     for a, b in zip(whole.state_dict().values(), again.state_dict().values(), strict=True):
@@ -198,16 +205,17 @@ def test_an_answer_is_that_of_its_model(arrays):
 def test_without_a_bert_and_in_the_authors_form_there_is_none(arrays, folder):
     words = torch.tensor(arrays.embeddings)
     with pytest.raises(ValueError, match="no BERT"):
-        Matcher(System("x", words="frozen"), HOW, toys.INNER, words)
+        build(System("x", words="frozen"), HOW, toys.INNER, words)
     with pytest.raises(ValueError, match="the code has no BERT"):
-        Matcher(System("x", words="frozen", form="authors"), HOW, toys.INNER, words, folder)
+        build(System("x", words="frozen", form="authors"), HOW, toys.INNER, words, folder)
 
 
 def test_their_collections_have_a_budget_and_jobs_of_their_own(arrays):
-    assert budget("flickr8k", "flickr8k_bert") == experiment.QUICK["flickr8k"]
-    jobs = [one for _, own, _ in stages("flickr8k", {"flickr8k_bert": arrays}, [0]) for one in own]
+    assert budget("flickr8k", "flickr8k_bert") == systems.BUDGETS["flickr8k_bert"]
+    grid = stages("flickr8k", {"flickr8k_bert": arrays}, [0])
+    jobs = [job for stage in grid for job in stage.jobs]
     assert [one.system["system"] for one in jobs] == ["Captions", *NAMED]
-    assert set(experiment.systems("flickr8k", "flickr8k_bert")) == {"Captions", *NAMED}
+    assert set(systems.systems("flickr8k", "flickr8k_bert")) == {"Captions", *NAMED}
     assert not any(one.bert for one in SYSTEMS.values())
 
 

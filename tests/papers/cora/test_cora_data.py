@@ -13,18 +13,19 @@ import tiny_cora
 from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.core.parallel import in_processes
-from mmlib.papers.cora import data, graphs
-from mmlib.papers.cora.data import load_arrays, load_documents, prepare
-from mmlib.papers.cora.experiment import ERRORS, RATES, budget
+from mmlib.papers.cora import batches, data
+from mmlib.papers.cora.data import collection, load_arrays, load_study, prepare, world
+from mmlib.papers.cora.data.arrays import read_glove, word_vectors
+from mmlib.papers.cora.systems import ERRORS, RATES, budget
 
 
 @pytest.fixture(scope="module")
 def found():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "WORLD_IMAGES", {"train": 160, "val": 40, "test": 52})
-        patch.setattr(data, "cache_dir", lambda: None)
+        patch.setattr(world, "WORLD_IMAGES", {"train": 160, "val": 40, "test": 52})
+        patch.setattr(collection, "cache_dir", lambda: None)
         patch.setattr(os, "cpu_count", lambda: 1)
-        yield load_documents("world")["world"]
+        yield load_study("world")["world"]
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +64,11 @@ def test_given_word_vectors_are_taken_with_and_without_a_header(
     path = tmp_path / "glove" / "glove.6B.3d.txt"
     path.parent.mkdir()
     path.write_text(f"{header}dog 1 2 3\nzebra 3 2 1\n", encoding="utf-8")
-    read = {k: v.tolist() for k, v in data._read_glove(path, {"dog", "cow"}).items()}
+    read = {k: v.tolist() for k, v in read_glove(path, {"dog", "cow"}).items()}
     assert read == {"dog": [1, 2, 3]}
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))  # the folder where they are looked for
     settings = replace(budget("world", "world"), word_width=3)
-    vocabulary, table = data.word_vectors(found.captions("train"), settings)
+    vocabulary, table = word_vectors(found.captions("train"), settings)
     dog = table[vocabulary.words.index("dog")]
     assert (np.abs(table).max(axis=0) == np.abs(dog)).all()  # beside it all is small and random
 
@@ -85,7 +86,7 @@ def test_damaged_word_vectors_are_named(tmp_path, content, said):
     path = tmp_path / "glove.6B.3d.txt"
     path.write_bytes(content)
     with pytest.raises(DataError, match=rf"glove\.6B\.3d\.txt: .*{said}"):
-        data._read_glove(path, {"dog"})
+        read_glove(path, {"dog"})
 
 
 def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(found, arrays):
@@ -162,11 +163,11 @@ def test_with_a_bert_captions_are_there_in_its_pieces(folder, tmp_path, monkeypa
     (tmp_path / "f30k").symlink_to(folder / "f30k")
     monkeypatch.setattr(data, "budget", lambda *_: replace(budget("paper", "f30k"), word_width=8))
     with pytest.raises(DataError, match="no such folder"):
-        load_arrays(load_documents("paper", ["f30k_bert"]), "paper")
-    assert list(load_documents("paper")) == ["f30k"]
+        load_arrays(load_study("paper", ["f30k_bert"]), "paper")
+    assert list(load_study("paper")) == ["f30k"]
     (tmp_path / "bert").mkdir()
     tiny_cora.write_bert(tmp_path / "bert")
-    study = load_documents("paper")
+    study = load_study("paper")
     assert list(study) == ["f30k", "f30k_bert"]
     test = load_arrays(study, "paper")["f30k_bert"].splits["test"]
     assert set(test.texts) == {"graph", "sequence", "graph, pieces", "sequence, pieces"}
@@ -177,7 +178,7 @@ def test_with_a_bert_captions_are_there_in_its_pieces(folder, tmp_path, monkeypa
 def from_files(folder, monkeypatch):
     monkeypatch.setenv("MMLIB_DATA", str(folder))
     monkeypatch.setattr(data, "budget", lambda *_: replace(budget("paper", "coco"), word_width=8))
-    return load_arrays(load_documents("paper"), "paper")
+    return load_arrays(load_study("paper"), "paper")
 
 
 def test_all_collections_that_are_there_are_read_with_all_test_images(from_files):
@@ -191,7 +192,7 @@ def test_splits_of_other_networks_are_refused(folder, tmp_path, monkeypatch):
     shutil.copytree(folder / "f30k", tmp_path / "f30k")
     np.save(tmp_path / "f30k/dev_ims.npy", np.zeros((4, 3, 9), np.float32))
     with pytest.raises(DataError, match=r"f30k: features of dev are 9 wide, of train 8 \(get"):
-        load_documents("paper", ["f30k"])
+        load_study("paper", ["f30k"])
 
 
 def seen_by_a_worker(arrays):
@@ -212,7 +213,7 @@ def test_a_second_fingerprint_reads_nothing(from_files, monkeypatch):
     again = from_files["coco"]
     first = again.fingerprint
     with monkeypatch.context() as patch:
-        patch.setattr(graphs, "file_fingerprint", lambda array: pytest.fail("it was read"))
+        patch.setattr(batches, "file_fingerprint", lambda array: pytest.fail("it was read"))
         assert again.fingerprint == first
     path = Path(again.splits["train"].features.filename)
     os.utime(path, ns=(0, 0))  # whoever writes changes it
@@ -221,10 +222,10 @@ def test_a_second_fingerprint_reads_nothing(from_files, monkeypatch):
 
 def test_what_is_not_there_is_told(folder, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="no tier 'moon'"):
-        load_documents("moon")
+        load_study("moon")
     with pytest.raises(ValueError, match="no captions 'coco' here; there are world"):
-        load_documents("world", ["coco"])
+        load_study("world", ["coco"])
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     for named in ([], ["coco"]):
         with pytest.raises(DataError, match="no folder of region features"):
-            load_documents("paper", named)
+            load_study("paper", named)

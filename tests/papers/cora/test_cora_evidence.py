@@ -1,7 +1,7 @@
 """What made-up evidence says: tables beside the paper's, effects of claims, and figures."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import made_up_cora
 import numpy as np
@@ -10,9 +10,12 @@ import pytest
 from mmlib.core.claims import judge, ledger, stability
 from mmlib.core.evidence import Evidence
 from mmlib.core.ranking import KS
-from mmlib.papers.cora import claims, experiment, figures
+from mmlib.papers.cora import claims, systems, tables
 from mmlib.papers.cora.claims import CLAIMS
-from mmlib.papers.cora.experiment import CAPTIONS, QUERY_TIME, SYSTEMS, recalls
+from mmlib.papers.cora.figures import all_figures
+from mmlib.papers.cora.grid import trainings
+from mmlib.papers.cora.systems import CAPTIONS, QUERY_TIME, SYSTEMS, Settings, System
+from mmlib.papers.cora.tables import all_tables, recalls
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +79,7 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
             for one in ("Sequence", "CORA")}  # fmt: skip
     [c10] = effects(found, "C10").values()
     assert c10.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
-    told = figures.gains_of_bert(found, "world_bert")
+    told = tables.gains_of_bert(found, "world_bert")
     learnt = [f"{way} − {ways[0]}" for way in ways[1:]]
     assert list(told.index) == [*ways, "mean", *learnt]
     for column, one in (("added to the sequence", "Sequence"), ("added to CORA", "CORA")):
@@ -86,7 +89,7 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
     assert told.at["mean", "difference"].startswith(f"{c10.effect:+.0f} [")
     for lost, left in (("CORA, frozen BERT", [*ways[1:]]), ("Sequence", [])):
         rows = found.table[found.table.system != lost]
-        part = figures.gains_of_bert(Evidence(rows, found.header), "world_bert")
+        part = tables.gains_of_bert(Evidence(rows, found.header), "world_bert")
         assert list(part.index) == left
     gap = (seeds["CORA, BERT, tuned"] - seeds["Sequence, BERT, tuned"]).mean()
     assert told.at["BERT, tuned", "CORA − sequence"].startswith(f"{gap:+.0f} [")
@@ -96,7 +99,7 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
 
 
 def test_what_is_kept_of_parse_errors_is_held_against_the_line_of_c8(evidence):
-    told = figures.parse_effects(evidence, "world")
+    told = tables.parse_effects(evidence, "world")
     own = evidence.means("world", "CORA", "RSUM").to_numpy()
     for kind, rate in told.index:
         hurt = evidence.means("world", "CORA", f"RSUM, {kind} {rate} %").to_numpy()
@@ -105,7 +108,7 @@ def test_what_is_kept_of_parse_errors_is_held_against_the_line_of_c8(evidence):
 
 
 def test_leads_say_in_what_two_systems_differ(evidence):
-    told = figures.leads(evidence, "world")["differ in"].to_dict()
+    told = tables.leads(evidence, "world")["differ in"].to_dict()
     assert told["Two-step, short cut", "Two-step, caption losses"] == "text"
     assert told["Two-step, authors' form", "Two-step, caption losses"] == "text, image"
     assert told["CORA", "Two-step, caption losses"] == "losses"
@@ -119,7 +122,7 @@ def test_leads_say_in_what_two_systems_differ(evidence):
 
 
 def test_the_share_within_a_family_is_held_against_the_bags(evidence):
-    told = figures.in_family(evidence, "world")
+    told = tables.in_family(evidence, "world")
     own = {name: np.nanmean(evidence.values("world", name, "in family"), axis=1)
            for name in ("CORA", "Bag of phrases")}  # fmt: skip
     more = (own["CORA"] - own["Bag of phrases"]).mean()
@@ -135,12 +138,12 @@ def test_differences_of_trainings_made_again_are_those_that_differ():
         again.means(dataset, name, "RSUM").to_numpy()
         for dataset, name in (("world", "Sequence, CORA's rest"), ("world_bert", "Sequence"))
     )  # CORA's are the same in both
-    assert experiment.trained_again(again, "world") == pytest.approx(list(second - first))
-    assert experiment.trained_again(once, "world") == []
+    assert tables.trained_again(again, "world") == pytest.approx(list(second - first))
+    assert tables.trained_again(once, "world") == []
     shorter = made_up_cora.both(
         made_up_cora.make("flickr8k", "flickr8k"), made_up_cora.make("flickr8k", "flickr8k_bert")
     )
-    assert experiment.trained_again(shorter, "flickr8k") == []
+    assert tables.trained_again(shorter, "flickr8k") == []
 
 
 def test_controls_are_the_strongest_there(evidence):
@@ -189,8 +192,8 @@ def test_what_was_not_run_is_not_tested(evidence):
 
 @pytest.mark.parametrize(("table", "rows"), [("table1", 25), ("table3", 12), ("table4", 4)])
 def test_no_printed_row_is_lost_and_ours_stand_beside_theirs(evidence, table, rows):
-    assert len(experiment.printed(table)) == rows
-    shown = experiment.beside_paper(evidence, "world", table, ["Bag of phrases"])
+    assert len(tables.printed(table)) == rows
+    shown = tables.beside_paper(evidence, "world", table, ["Bag of phrases"])
     assert len(shown) == rows + 1
     if table != "table4":
         assert shown.loc["CORA", ("rsum", "paper")] == "515.8"
@@ -199,40 +202,38 @@ def test_no_printed_row_is_lost_and_ours_stand_beside_theirs(evidence, table, ro
 
 
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):
-    tables, drawn = figures.everything(evidence)
-    assert set(drawn) == {"overview", "curves", "parse_errors_world", "times_world"}
+    shown = all_tables(evidence)
+    assert set(all_figures(evidence)) == {"overview", "curves", "parse_errors_world", "times_world"}
     kinds = (
         "results trained_out table1 table3 table4 leads attributes entities families times "
         "parse_errors"
     ).split()
-    assert set(tables) == {f"{kind}_world" for kind in kinds} | {"table2"}
-    assert len(tables["results_world"]) == len(experiment.systems("world", "world")) - 2
-    assert tables["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
-    attributes = tables["attributes_world"]
+    assert set(shown) == {f"{kind}_world" for kind in kinds} | {"table2"}
+    assert len(shown["results_world"]) == len(systems.systems("world", "world")) - 2
+    assert shown["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
+    attributes = shown["attributes_world"]
     assert attributes.loc["captions"].astype(int).sum() == 200
-    bag, base = (
-        float(attributes.loc[n, "2"]) for n in ("Bag of phrases", experiment.TWO_STEP.system)
-    )
-    lead = attributes.loc[f"Bag of phrases − {experiment.TWO_STEP.system}", "2"]
+    bag, base = (float(attributes.loc[n, "2"]) for n in ("Bag of phrases", systems.TWO_STEP.system))
+    lead = attributes.loc[f"Bag of phrases − {systems.TWO_STEP.system}", "2"]
     assert float(lead.split()[0]) == pytest.approx(bag - base, abs=1.01)
     curve = evidence.curves("world", "CORA", "dev_RSUM").mean(axis=0)
-    rise = tables["trained_out_world"].loc["CORA", "rise over the last two epochs"]
+    rise = shown["trained_out_world"].loc["CORA", "rise over the last two epochs"]
     assert float(rise) == pytest.approx(curve[-1] - curve[-3], abs=0.06)
     right = np.nanmean(evidence.values("world", "CORA", "in family"))
-    assert tables["families_world"].loc["CORA", "right in %"] == pytest.approx(right, abs=0.06)
+    assert shown["families_world"].loc["CORA", "right in %"] == pytest.approx(right, abs=0.06)
     gain = rsum(evidence, "Sequence, words shuffled") - rsum(evidence, "Sequence, CORA's rest")
-    told = tables["leads_world"].loc[("Sequence, words shuffled", "Sequence, CORA's rest")]
+    told = shown["leads_world"].loc[("Sequence, words shuffled", "Sequence, CORA's rest")]
     assert told.RSUM == pytest.approx(gain, abs=0.06)
     hurt = evidence.means("world", "CORA", "RSUM, edge 30 %") - rsum(evidence, "CORA")
-    told = tables["parse_errors_world"].loc[("edge", 30)]
+    told = shown["parse_errors_world"].loc[("edge", 30)]
     assert told.RSUM == pytest.approx(hurt.mean(), abs=0.06)
     assert told["95 % low"] <= told.RSUM <= told.high
-    assert list(tables["entities_world"].index) == [
+    assert list(shown["entities_world"].index) == [
         ("image → entity", "most frequent first"), ("image → entity", "CORA"),
         ("entity → image", "random order"), ("entity → image", "CORA"),
     ]  # fmt: skip
     hits = np.nanmean(evidence.values("world", "CORA", "entity to image, R@5"))
-    told = tables["entities_world"].loc[("entity → image", "CORA"), "R@5 in %"]
+    told = shown["entities_world"].loc[("entity → image", "CORA"), "R@5 in %"]
     assert told == pytest.approx(hits, abs=0.06)
 
 
@@ -257,13 +258,13 @@ def test_gaps_to_controls_are_those_of_the_longest_trainings():
     gap = means.pop("Two-step, caption losses") - max(means.values())
     assert effect.effect == pytest.approx(gap)
     assert {name.split(":")[0] for name in effects(found, "C2b")} == {"flickr8k"}
-    tables, _ = figures.everything(found)
-    assert len(tables["results_flickr8k_long"]) == len(experiment.trained("flickr8k_long"))
+    shown = all_tables(found)
+    assert len(shown["results_flickr8k_long"]) == len(systems.trained("flickr8k_long"))
     ensemble = "Two-step, residual path and short cut, ensemble of two"
     pairs = {
         (ensemble, control) for control in ("Bag of phrases", "Bag of phrases, ensemble of two")
     }
-    assert pairs <= set(tables["leads_flickr8k_long"].index)
+    assert pairs <= set(shown["leads_flickr8k_long"].index)
 
 
 def test_collections_may_have_seeds_of_their_own():
@@ -283,10 +284,59 @@ def test_collections_may_have_seeds_of_their_own():
 
 def test_the_grid_holds_every_system_of_a_collection():
     for tier, dataset in (("world", "world"), ("flickr8k", "flickr8k"), ("paper", "coco")):
-        jobs = experiment.trainings(tier, [dataset], range(2))
+        jobs = trainings(tier, [dataset], range(2))
         names = {job.system["system"] for job in jobs}
         assert names == set(SYSTEMS) - ({"CORA, gold graphs"} if dataset != "world" else set())
         assert len(jobs) == 2 * len(names)
-        assert all(dict(job.settings) == asdict(experiment.budget(tier, dataset)) for job in jobs)
-    assert experiment.budget("paper", "f30k") == experiment.Settings()
-    assert experiment.budget("paper", "coco") == experiment.Settings(batch=256)
+        assert all(dict(job.settings) == asdict(systems.budget(tier, dataset)) for job in jobs)
+    assert systems.budget("paper", "f30k") == Settings()
+    assert systems.budget("paper", "coco") == Settings(batch=256)
+
+
+# What each printed row of ours differs in from CORA, and its printed RSUM.
+PRINTED = {
+    "table1": {
+        "VSE": ({"text": "sequence", "regions": "pooling", "losses": "HARD", "entities": False,
+                 "margin": 0.2}, 498.1),
+        "Ours (CORA, single model)": ({}, 515.8),
+        "Ours (CORA, ensemble of two seeds)": ({"members": 2}, 519.6),
+    },
+    "table3": {
+        "n_obj_att=1, n_obj_obj=1": ({"object_layers": 1}, 509.1),
+        "n_obj_att=1, n_obj_obj=2": ({}, 515.8),
+        "n_obj_att=1, n_obj_obj=3": ({"object_layers": 3}, 514.4),
+        "n_obj_att=2, n_obj_obj=1": ({"attribute_layers": 2, "object_layers": 1}, 510.1),
+        "n_obj_att=2, n_obj_obj=2": ({"attribute_layers": 2}, 514.5),
+        "n_obj_att=2, n_obj_obj=3": ({"attribute_layers": 2, "object_layers": 3}, 510.6),
+        "Joint, parsed graph": ({"steps": "one", "losses": "HARD + CON", "entities": False}, 504.8),
+        "Joint + FC": ({"steps": "one", "connected": True, "losses": "HARD + CON",
+                        "entities": False}, 501.6),
+        "Obj-Att & Obj-Obj (2-step), parsed graph": ({}, 515.8),
+        "Obj-Att & Obj-Obj (2-step) + FC": ({"connected": True}, 513.2),
+        "L_HARD only": ({"losses": "HARD", "entities": False}, 486.9),
+        "L_CON only": ({"losses": "CON"}, 497.8),
+        "L_HARD + L_CON": ({"losses": "HARD + CON"}, 507.3),
+        "L_HARD + L_CON + L_SPEC": ({}, 515.8),
+    },
+    "table4": {
+        "CORA (Bi-GRU)": ({"members": 2}, 444.6),
+        "CORA + reranking (Bi-GRU)": ({"members": 2}, 445.1),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "row"), [(table, row) for table, rows in PRINTED.items() for row in rows]
+)
+def test_a_printed_row_stands_beside_the_system_that_it_names(table, row):
+    changes, rsum = PRINTED[table][row]
+    name = tables.OUR_NAMES.get(row, row)
+    assert ("reranking" in row) == name.endswith(", reranked")
+    system = replace(SYSTEMS[name.removesuffix(", reranked")], system="", record_diagnostics=False)
+    assert system == System("", **changes)
+    assert tables.printed(table).loc[name, "rsum"] == rsum
+
+
+def test_all_our_names_are_pinned_to_a_system():
+    pinned = {row for rows in PRINTED.values() for row in rows}
+    assert set(tables.OUR_NAMES) <= pinned

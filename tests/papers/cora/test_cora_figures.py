@@ -11,30 +11,30 @@ from PIL import Image
 from mmlib import scenegraph
 from mmlib.core.ranking import rank_images_and_captions
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.cora import data, experiment, figures, probes
-from mmlib.papers.cora.data import Captions, load_documents, prepare
-from mmlib.papers.cora.experiment import BAG, CORA, QUERY_TIME
-from mmlib.papers.cora.graphs import SPLITS
-from mmlib.papers.cora.training import encode
+from mmlib.papers.cora import figures, probes, tables
+from mmlib.papers.cora.data import Captions, collection, load_study, prepare, world
+from mmlib.papers.cora.method import encode
+from mmlib.papers.cora.systems import BAG, CORA, QUERY_TIME, SPLITS, budget
+from mmlib.papers.cora.train import fresh
 
 
 @pytest.fixture(scope="module")
 def found():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "WORLD_IMAGES", {"train": 120, "val": 20, "test": 40})
-        patch.setattr(data, "cache_dir", lambda: None)
+        patch.setattr(world, "WORLD_IMAGES", {"train": 120, "val": 20, "test": 40})
+        patch.setattr(collection, "cache_dir", lambda: None)
         patch.setattr(os, "cpu_count", lambda: 1)
-        yield load_documents("world")["world"]
+        yield load_study("world")["world"]
 
 
 @pytest.fixture(scope="module")
 def arrays(found):
-    return prepare(found, experiment.budget("world", "world"))
+    return prepare(found, budget("world", "world"))
 
 
 @pytest.fixture(scope="module")
 def model(arrays):
-    return probes.fresh(CORA, experiment.budget("world", "world"), arrays)
+    return fresh(CORA, budget("world", "world"), arrays)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def words_on(axis):
 
 def test_chosen_captions_say_enough_and_are_of_different_families(found):
     rows = figures.some_captions(found, 3)
-    assert len({found.image_of("test")[row] // data.FAMILY for row in rows}) == 3
+    assert len({found.image_of("test")[row] // world.FAMILY for row in rows}) == 3
     for row in rows:
         graph = found.graphs["test"][row]
         assert len(scenegraph.objects(graph)) in (2, 3)
@@ -146,13 +146,13 @@ def test_entities_are_marked_both_ways(found, arrays, seen):
 
 def test_a_system_without_entities_is_refused(arrays):
     test = arrays.splits["test"]
-    bag = probes.fresh(BAG, experiment.budget("world", "world"), arrays)
+    bag = fresh(BAG, budget("world", "world"), arrays)
     with pytest.raises(ValueError, match="no entities"):
         figures.entities_of(test.texts["graph"], encode(bag, test, test.texts["graph"]))
 
 
 def test_floors_and_ceilings_stand_below_the_table(evidence):
-    shown = figures.table(evidence, "world", "table1")
+    shown = tables.table(evidence, "world", "table1")
     assert list(shown.index[-6:]) == [
         "Random", "Ridge on words", "Ridge on the graph's words", "Oracle of words",
         "Oracle of entities", "Oracle of the graph",
@@ -162,7 +162,7 @@ def test_floors_and_ceilings_stand_below_the_table(evidence):
 
 
 def test_the_time_of_a_query_is_the_sum_of_its_parts(evidence):
-    ms = figures.times(evidence, "world").ms
+    ms = tables.times(evidence, "world").ms
     [axis] = figures.times_figure(evidence, "world").axes
     whole = axis.lines[0].get_ydata()
     assert whole[1] == pytest.approx(ms["parse"] + ms["encode"] + ms["search 10000"])
@@ -192,7 +192,7 @@ def few():
 
 
 def test_captions_are_described_by_means(few):
-    row = figures.describe(few).loc["test"]
+    row = tables.describe(few).loc["test"]
     assert (row["images"], row["captions"]) == (2, 4)
     assert row["words a caption"] == (9 + 1 + 10 + 6) / 4
     assert row["objects"] == (2 + 1 + 3 + 2) / 4

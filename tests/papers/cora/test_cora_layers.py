@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tiny_cora import descriptions, stir, weights_of
 from torch import nn
 
-from mmlib.papers.cora import losses, model
-from mmlib.papers.cora.model import GATv2, RelationContext
-from mmlib.papers.cora.pooling import GPO, sinusoid
+from mmlib.papers.cora import losses
+from mmlib.papers.cora.method import GATv2, RelationContext, neighbour_softmax
+from mmlib.papers.cora.pooling import GPO, INITIAL_BIAS, sinusoid
 
 pytestmark = pytest.mark.usefixtures("double")
 few = settings(max_examples=25, deadline=None)
@@ -53,7 +53,7 @@ def test_printed_attention_gives_the_oracle():
     )  # fmt: skip
     nodes = torch.tensor([[0.0, 0], [1, 0], [0, -1]])
     source, target = into({0: [0, 1, 2], 1: [0, 1], 2: [0, 2]})
-    alpha = layer.scores(nodes, source, target).flatten().tolist()
+    alpha = layer.attention_weights(nodes, source, target).flatten().tolist()
     wanted = [0.220409, 0.599135, 0.180456, 0.268941, 0.731059, 0.549834, 0.450166]
     assert alpha == pytest.approx(wanted, abs=6e-7)
     assert layer(nodes, source, target)[0].tolist() == pytest.approx([0.599135, 0], abs=6e-7)
@@ -67,7 +67,7 @@ def test_the_authors_attention_gives_the_oracle():
     )  # fmt: skip
     nodes = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 0], [0, -1, 0, 2]])
     source, target = into({0: [0, 1, 2]})
-    alpha = layer.scores(nodes, source, target).flatten().tolist()
+    alpha = layer.attention_weights(nodes, source, target).flatten().tolist()
     assert alpha == pytest.approx([0.102376, 0.278286, 0.619338], abs=6e-7)
     out = layer(nodes, source, target)[0].tolist()
     assert out == pytest.approx([0.080456, 0, 0, 1.514532], abs=2e-6)
@@ -84,7 +84,7 @@ def test_attention_is_dynamic():
     )
     nodes = torch.tensor([[1.0, 0], [-1, 0]])
     source, target = into({0: [0, 1], 1: [0, 1]})
-    alpha = layer.scores(nodes, source, target).flatten().tolist()
+    alpha = layer.attention_weights(nodes, source, target).flatten().tolist()
     low = 1 / (1 + math.exp(1.6))
     assert alpha == pytest.approx([low, 1 - low, 1 - low, low])
 
@@ -150,7 +150,7 @@ def test_pooling_without_scores_is_the_mean_of_what_is_valid():
 
 
 def test_pooling_may_start_near_the_largest_values():
-    gpo = GPO(lean=3.0)
+    gpo = GPO(INITIAL_BIAS)
     theta = gpo.weights(torch.tensor([16, 4]))
     for row, n in zip(theta.tolist(), (16, 4), strict=True):
         total = sum(math.exp(-3 * i / n) for i in range(n))
@@ -240,14 +240,14 @@ def test_graph_attention_is_the_loop(form, nodes_and_edges, seed):
     wanted, weights = loops.gat(
         {f"g.{k}": v for k, v in weights_of(layer).items()}, "g", nodes.numpy(), edges, form
     )
-    alpha = layer.scores(nodes, source, target)
+    alpha = layer.attention_weights(nodes, source, target)
     assert alpha.tolist() == [[near(weights[s, t, h]) for h in range(2)] for s, t in edges]
     assert layer(nodes, source, target).detach().numpy() == near(wanted)
 
 
 def test_attention_survives_large_scores():
     scores = torch.tensor([[800.0], [-900.0], [799.0]])
-    alpha = model.neighbour_softmax(scores, torch.tensor([0, 1, 0]), 3).flatten()
+    alpha = neighbour_softmax(scores, torch.tensor([0, 1, 0]), 3).flatten()
     low = 1 / (1 + math.e)
     assert alpha.tolist() == near([1 - low, 1, low])
 
@@ -255,7 +255,9 @@ def test_attention_survives_large_scores():
 @pytest.mark.parametrize("form", ["printed", "authors"])
 def test_fresh_heads_attend_differently(form):
     torch.manual_seed(0)
-    alpha = GATv2(8, 2, form).scores(torch.randn(3, 8), torch.arange(3), torch.tensor([0, 0, 0]))
+    alpha = GATv2(8, 2, form).attention_weights(
+        torch.randn(3, 8), torch.arange(3), torch.tensor([0, 0, 0])
+    )
     assert (alpha[:, 0] != alpha[:, 1]).all()
 
 

@@ -9,8 +9,8 @@ import torch
 from tiny_cora import HOW, RICH, drawn_batch, graph_set, job, model_of, paired, tiny, weights_of
 
 from mmlib.papers.cora import probes
-from mmlib.papers.cora.experiment import BAG, CORA, OURS, SEQUENCE, SYSTEMS
-from mmlib.papers.cora.training import train
+from mmlib.papers.cora.systems import BAG, CORA, OURS, SEQUENCE, SYSTEMS
+from mmlib.papers.cora.train import fresh, train
 from mmlib.world import backbone, captioned_images
 from mmlib.world.graphs import CONCEPTS
 
@@ -28,8 +28,8 @@ def single(double):
 
 def by_differences(model, batch, monkeypatch, step=1e-6):
     """Mean |gradient| · |vector| of each kind of phrase, a coordinate at a time."""
-    concepts, linear = model.texts.concepts, model.texts.concepts.linear
-    nodes, relations = (part.detach() for part in linear(batch.text))
+    concepts = model.texts.concepts
+    nodes, relations = (part.detach() for part in concepts(batch.text))
     objects, attributes = nodes.split([len(batch.text.objects), len(batch.text.attributes)])
 
     def loss(kind, row, column, by):
@@ -37,7 +37,7 @@ def by_differences(model, batch, monkeypatch, step=1e-6):
                          strict=True))  # fmt: skip
         parts[kind][row, column] += by
         moved = torch.cat([parts["object"], parts["attribute"]]), parts["relation"]
-        monkeypatch.setattr(concepts, "linear", lambda _: moved)
+        monkeypatch.setattr(concepts, "forward", lambda _: moved)
         with torch.no_grad():
             return model.loss(batch, True).item()
 
@@ -94,7 +94,7 @@ def loops_loss(model, scores, same):
             rivals = sum(torch.exp(logits[j]) for j in others)
             terms = [-torch.log(torch.exp(logits[j]) / (torch.exp(logits[j]) + rivals))
                      for j in right]  # fmt: skip
-            total = total + model.settings.con * sum(terms) / len(right) / n
+            total = total + model.settings.lambda_con * sum(terms) / len(right) / n
     return total
 
 
@@ -104,7 +104,7 @@ def test_looking_leaves_the_model_as_it_was():
     with torch.no_grad():
         before = model.loss(batch).item()
     probes.gradients(model, batch)
-    assert "linear" not in vars(model.texts.concepts)
+    assert not model.texts.concepts._forward_hooks
     assert all(p.grad is None for p in model.parameters())
     assert not model.texts._forward_hooks
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_a_fresh_model_is_the_one_that_a_training_starts_from(single):
     arrays = tiny()
     still = replace(HOW, epochs=1, learning_rate=0.0, weight_decay=0.0)
     kept, _ = train(job(BAG.system, still, seed=3), arrays)
-    own = dict(probes.fresh(BAG, still, arrays, 3).named_parameters())
+    own = dict(fresh(BAG, still, arrays, 3).named_parameters())
     assert all(torch.equal(value, own[name]) for name, value in kept.named_parameters())
 
 
@@ -157,7 +157,7 @@ def test_attention_to_attributes_is_the_loop():
     model = model_of(**asdict(CORA))
     batch = graph_set(RICH).batch(np.array([0]))
     with torch.no_grad():
-        nodes, _ = model.texts.concepts(*model.texts.concepts.linear(batch))
+        nodes = model.texts.concepts(batch)[0].relu()
     objects = len(batch.objects)
     edges = [(i, i) for i in range(objects)]
     edges += [(objects + k, int(owner)) for k, owner in enumerate(batch.owner)]
@@ -213,10 +213,10 @@ def test_the_reader_of_places_is_the_loop(single):
 def test_where_pooling_starts():
     """By hand on weights that are known, and of fresh models by loops over all ranks."""
     arrays, settings = tiny(), HOW
-    near = probes.fresh(SYSTEMS["CORA, near max"], settings, arrays, 3)
+    near = fresh(SYSTEMS["CORA, near max"], settings, arrays, 3)
     by_hand = np.exp(-3 * np.arange(8) / 8)
     assert probes.on_largest(near, 8) == pytest.approx(by_hand[:2].sum() / by_hand.sum(), abs=1e-6)
-    one = probes.fresh(CORA, settings, arrays, 3)
+    one = fresh(CORA, settings, arrays, 3)
     pile = torch.eye(8)[None]  # each dimension has one 1, so its pooled value is the first weight
     falling = torch.tril(torch.ones(8, 8)).flip(0)[None]  # dimension d has 8 - d ones
     lengths = torch.tensor([8])
@@ -224,5 +224,5 @@ def test_where_pooling_starts():
     two = one.images.pool(falling, lengths)[0, -2].item()
     assert two > first > 0
     assert probes.on_largest(one, 8) == pytest.approx(two, abs=1e-6)
-    other = probes.fresh(CORA, settings, arrays, 4)
+    other = fresh(CORA, settings, arrays, 4)
     assert probes.on_largest(other, 8) != probes.on_largest(one, 8)

@@ -6,8 +6,10 @@ import pytest
 import tiny_cora
 from PIL import Image
 
-from mmlib.papers.cora import data, experiment
-from mmlib.papers.cora.experiment import SYSTEMS
+from mmlib.core.engine import Resources
+from mmlib.papers.cora import grid, systems
+from mmlib.papers.cora.experiment import EXPERIMENT
+from mmlib.papers.cora.systems import SYSTEMS
 from mmlib.suite import record
 
 FEW = ("CORA", "Joint", "Sequence, CORA's rest")
@@ -16,17 +18,25 @@ FEW = ("CORA", "Joint", "Sequence, CORA's rest")
 @pytest.fixture
 def small(monkeypatch):
     """Paper 03 with three systems on toy pictures, one epoch each; no query is timed."""
-    stages = experiment.stages
-    monkeypatch.setattr(record, "PAPERS", {"03": "cora"})
-    monkeypatch.setattr(experiment, "SYSTEMS", {name: SYSTEMS[name] for name in FEW})
-    monkeypatch.setattr(experiment, "budget", lambda *_: replace(tiny_cora.HOW, epochs=1))
-    monkeypatch.setattr(experiment, "stages", lambda *how: stages(*how)[:-1])
-    monkeypatch.setattr(data, "load_documents", lambda tier, datasets: None)
-    monkeypatch.setattr(data, "load_arrays", lambda study, tier: {"world": tiny_cora.tiny()})
+
+    def budget(tier, dataset):
+        return replace(tiny_cora.HOW, epochs=1)
+
+    monkeypatch.setattr(systems, "SYSTEMS", {name: SYSTEMS[name] for name in FEW})
+    monkeypatch.setattr(grid, "budget", budget)
+    tiny = replace(
+        EXPERIMENT,
+        load_study=lambda tier, datasets: {},
+        load_arrays=lambda study, tier: {"world": tiny_cora.tiny()},
+        budget=budget,
+        stages=lambda *how: grid.stages(*how)[:-1],
+    )
+    monkeypatch.setattr(record, "experiment_of", lambda number: tiny)
 
 
 def test_evidence_is_recorded_added_to_and_judged(small, tmp_path):
-    how = {"workers": 1, "folder": tmp_path / "evidence", "jobs_folder": tmp_path / "jobs"}
+    resources = Resources(workers=1, folder=tmp_path / "jobs")
+    how = {"resources": resources, "folder": tmp_path / "evidence"}
     first = record.record("03", "world", [0], **how)
     both = record.record("03", "world", [0, 1], **how)
     assert both.seeds == [0, 1]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tiny_cora import job, tiny
 
 from mmlib.papers.cora import speed
-from mmlib.papers.cora.experiment import QUERY_TIME
 from mmlib.papers.cora.speed import cross_attention, time_queries
+from mmlib.papers.cora.systems import QUERY_TIME
 
 few = settings(max_examples=40, deadline=None)
 

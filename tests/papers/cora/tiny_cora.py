@@ -9,10 +9,18 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mmlib.core.jobs import Job
-from mmlib.papers.cora.experiment import ERRORS, PAPER, RATES, SYSTEMS
-from mmlib.papers.cora.graphs import Arrays, Augmentation, Split, make_batch
-from mmlib.papers.cora.model import Matcher, Settings, System
-from mmlib.papers.cora.texts import Reader
+from mmlib.papers.cora.batches import Arrays, Split, make_batch
+from mmlib.papers.cora.data.texts import Reader
+from mmlib.papers.cora.systems import (
+    ERRORS,
+    PAPER,
+    RATES,
+    SYSTEMS,
+    Augmentation,
+    Settings,
+    System,
+)
+from mmlib.papers.cora.variants import build
 
 NAMES = ("man", "dog", "fence", "red cup", "old stone house")
 LOOKS = ("tall", "red", "young", "jumping quickly", "two")
@@ -29,7 +37,7 @@ CALM = {
     "mask": 0.0, "image_dropout": 0.0, "graph_dropout": 0.0, "message_dropout": 0.0,
 }  # fmt: skip
 NONE = Augmentation(0.0, 0.0, 0.0, 0.0, 0.0)
-HIGH = Augmentation(0.35, 0.3, 0.2, 0.25, 0.2, 0.1)
+HIGH = Augmentation(0.35, 0.3, 0.2, 0.25, 0.3)
 
 
 def scene(objects, relations=()):
@@ -126,7 +134,7 @@ def model_of(settings=TINY, **changes):
     torch.manual_seed(0)
     system = System(**{"system": "CORA", **changes})
     words = torch.randn(len(WORDS), settings.word_width)
-    return stir(Matcher(system, settings, INNER, words)).eval()
+    return stir(build(system, settings, INNER, words)).eval()
 
 
 def weights_of(module):
@@ -155,7 +163,7 @@ def pictures(count, seed):
 # together.
 HOW = replace(
     TINY, width=32, word_width=16, batch=16, captions=1, learning_rate=3e-3, temperature=0.1,
-    con=1.0, word_rate=1.0, fall=1.0, calm=1.0, epochs=3, **CALM,
+    lambda_con=1.0, word_rate=1.0, lr_decay_at=1.0, mean_negatives=1.0, epochs=3, **CALM,
 )  # fmt: skip
 
 

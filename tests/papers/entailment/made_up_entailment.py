@@ -6,24 +6,24 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence as records
+from mmlib.core.engine import tidy
 from mmlib.core.evidence import NO_SEED
-from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer
-from mmlib.papers.entailment import experiment
-from mmlib.papers.entailment.arrays import KINDS
-from mmlib.papers.entailment.experiment import (
-    FLOORS,
+from mmlib.papers.entailment.grid import job
+from mmlib.papers.entailment.systems import (
+    BASELINES,
     MINING,
+    ORIGINS,
     PAIRS,
     PAPER,
-    RANKED,
-    job,
+    RANKINGS,
+    budget,
     judges,
-    rungs,
+    variants,
 )
 
 PAIRS_OF, IMAGES = 600, 60
-# How far a judge's margins tell labels apart, and what a rung adds to a retriever; of others 1, 0.
+# How far a judge's margins tell labels apart, and what a variant adds; of others 1, 0.
 TELLS = {"Full": 2.0, "Word overlap": 0.5, "Random pairs": 0.0}
 ADDS = {"both (all)": 6.0, "weak (all)": 5.0, "exclusion (all)": 2.0, "both (miner)": 1.5}
 
@@ -74,7 +74,7 @@ def make(tier="world", seeds=4):
         return Answer({"test": values}, history if trained else (), 10.0)
 
     def described():
-        kinds = np.arange(PAIRS_OF) % len(KINDS)
+        kinds = np.arange(PAIRS_OF) % len(ORIGINS)
         rest = {"weight": np.ones(PAIRS_OF), "kind": kinds}
         own = {name: {"label": label, **rest} for name, label in labels.items()}
         own["test"] = {"foreign true": 40.0 + np.arange(IMAGES) % 7}
@@ -91,23 +91,23 @@ def make(tier="world", seeds=4):
         for one in judges(tier):
             rng = np.random.default_rng([seed, len(one.system)])
             rows.append((job(tier, dataset, one, seed), judged(one.system, rng, True)))
-        for one in rungs(tier):
+        for one in variants(tier):
             rng = np.random.default_rng([seed, 9])
-            answer = ranked(one.system, rng, True, one.judged)
+            answer = ranked(one.system, rng, True, one.scored_by_judge)
             rows.append((job(tier, dataset, one, seed), answer))
-    for row in FLOORS:
+    for row in BASELINES:
         rng = np.random.default_rng(len(row["system"]))
-        own = [NO_SEED] if row["floor"] != "random" else range(seeds)
+        own = [NO_SEED] if row["baseline"] != "random" else range(seeds)
         rows += [(job(tier, dataset, row, s), judged(row["system"], rng, False)) for s in own]
-    for row in RANKED:
-        if tier == "world" or row["floor"] != "truth":
-            own = [NO_SEED] if row["floor"] != "random" else range(seeds)
+    for row in RANKINGS:
+        if tier == "world" or row["baseline"] != "truth":
+            own = [NO_SEED] if row["baseline"] != "random" else range(seeds)
             rng = np.random.default_rng(7)
             rows += [(job(tier, dataset, row, s), ranked("", rng, False, False)) for s in own]
     jobs, answers = zip(*rows, strict=True)
     head = records.header(
         paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
-        settings={dataset: asdict(experiment.budget(tier, dataset))}, data={dataset: "made up"},
+        settings={dataset: asdict(budget(tier, dataset))}, data={dataset: "made up"},
     )  # fmt: skip
     return records.Evidence(tidy(jobs, answers, {dataset: Data()}), head)
 

@@ -1,9 +1,11 @@
 """From samples to batches against loops over single samples."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import tiny_entailment as tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -149,6 +151,16 @@ def test_texts_are_cut_only_beyond_the_limit():
     assert encoded.pair_length.tolist() == [153, 153]
     assert encoded.words_length.tolist() == [32, 32]
     assert encoded.pair[1].tolist() == encoded.pair[0].tolist()
+
+
+def test_every_sample_counts_for_a_single_stream():
+    """Its one loss is that of all kinds; of the others the indicators of equation 12 decide."""
+    arrays = tiny.arrays()
+    settings = tiny.BUDGET.judge.classifier
+    counted = arrays.encoded(arrays.train, settings).counted
+    assert counted.tolist() == [list(DELTA[kind]) for kind in arrays.train.samples.kind]
+    single = arrays.encoded(arrays.train, replace(settings, model="single"))
+    assert (single.counted == 1).all()
 
 
 # --- Shuffled batches ----------------------------------------------------------------------------

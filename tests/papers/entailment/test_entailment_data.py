@@ -11,22 +11,23 @@ import pytest
 
 from mmlib.core.errors import DataError
 from mmlib.features import words
-from mmlib.papers.entailment import data, experiment, judging
-from mmlib.papers.entailment.data import load_arrays, load_documents, starts_of
+from mmlib.papers.entailment import judge, systems
+from mmlib.papers.entailment.data import load_arrays, load_study, paper, world
+from mmlib.papers.entailment.data.study import starts_of
 from mmlib.papers.entailment.inputs import INPUTS
-from mmlib.papers.entailment.judging import training_rows
-from mmlib.papers.entailment.model import INDICATORS
+from mmlib.papers.entailment.judge import training_rows
+from mmlib.papers.entailment.method import INDICATORS
 
 
 @pytest.fixture(scope="module")
 def study():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "WORLD_IMAGES", {"train": 40, "val": 6, "test": 20})
-        patch.setattr(data, "JUDGES", {"train": 24, "dev": 6, "calibration": 12})
-        patch.setattr(data, "EDITED", {"train": 12, "val": 4, "test": 10})
-        patch.setattr(data, "ASKED", 15)
+        patch.setattr(world, "IMAGES", {"train": 40, "val": 6, "test": 20})
+        patch.setattr(world, "JUDGES", {"train": 24, "dev": 6, "calibration": 12})
+        patch.setattr(world, "EDITED", {"train": 12, "val": 4, "test": 10})
+        patch.setattr(world, "ASKED", 15)
         patch.setattr(os, "cpu_count", lambda: 1)
-        yield load_documents("world")["world"]
+        yield load_study("world")["world"]
 
 
 def test_candidates_are_labelled_by_logic(study):
@@ -59,18 +60,18 @@ def test_noise_is_in_what_is_looked_at_and_not_in_what_is_clean(study):
     arrays = study.arrays
     added = arrays.images - arrays.clean
     np.testing.assert_allclose(added.std(axis=(0, 1)), arrays.noise, rtol=0.1)
-    one, again, other = (arrays.looked_at(*key) for key in ((0, 1), (0, 1), (0, 2)))
+    one, again, other = (arrays.with_noise(*key) for key in ((0, 1), (0, 1), (0, 2)))
     np.testing.assert_array_equal(one, again)
     assert (one != other).any()
     np.testing.assert_allclose((one - arrays.clean).std(axis=(0, 1)), arrays.noise, rtol=0.1)
 
 
 def test_full_learns_from_labels_of_logic_alone(study):
-    rows = training_rows(study.arrays.train, experiment.full("world"))
+    rows = training_rows(study.arrays.train, systems.full("world"))
     samples = study.arrays.train.samples
     assert {samples.source[i] for i in rows} == {"world", "candidate"}
     assert {samples.kind[i] for i in rows} == set(INDICATORS)
-    every = {one.system: one for one in experiment.judges("world")}
+    every = {one.system: one for one in systems.judges("world")}
     own = training_rows(study.arrays.train, every["With own captions"])
     assert {samples.source[i] for i in own} - {"world", "candidate"} == {
         "own caption", "random caption"
@@ -93,8 +94,8 @@ def test_a_machine_without_a_tokenizer_reads_every_text(study, monkeypatch):
     monkeypatch.setattr(words, "tokenize", gone)
     arrays = study.arrays
     for own in (arrays.train, arrays.calibration, *arrays.tests.values()):
-        arrays.encoded(own, experiment.budget("world", "world").judge.classifier)
-    arrays.encoded(arrays.pairs("train", np.array([[0, 7], [3, 1]])), judging.Settings())
+        arrays.encoded(own, systems.budget("world", "world").judge.classifier)
+    arrays.encoded(arrays.pairs("train", np.array([[0, 7], [3, 1]])), systems.Settings())
 
 
 def test_the_fingerprint_is_of_what_is_read(study):
@@ -105,9 +106,9 @@ def test_the_fingerprint_is_of_what_is_read(study):
 
 
 def test_judges_start_from_the_retriever_and_the_small_bert(study):
-    one = experiment.full("world")
-    settings = one.settings(experiment.budget("world", "world").judge.classifier)
-    model, begun = judging.fresh(one, settings, study.arrays)
+    one = systems.full("world")
+    settings = one.settings(systems.budget("world", "world").judge.classifier)
+    model, begun = judge.fresh(one, settings, study.arrays)
     assert {n.split(".")[0] for n in begun} == {"image", "words", "cross", "text"}
     state = model.state_dict()
     for name in ("image.project.weight", "cross.layers.0.output.dense.weight"):
@@ -120,7 +121,7 @@ def test_judges_start_from_the_retriever_and_the_small_bert(study):
 @pytest.mark.parametrize(("tier", "datasets"), [("moon", ()), ("world", ("flickr8k",))])
 def test_what_is_not_there_is_named(tier, datasets):
     with pytest.raises(ValueError, match=r"no (tier 'moon'|data 'flickr8k')"):
-        load_documents(tier, datasets)
+        load_study(tier, datasets)
 
 
 def test_no_test_image_of_flickr30k_trains_the_judge(monkeypatch):
@@ -134,16 +135,16 @@ def test_no_test_image_of_flickr30k_trains_the_judge(monkeypatch):
             ids=names[split], captions=(("a", "b"),) * len(names[split])
         ))  # fmt: skip
 
-    monkeypatch.setattr(data.precomputed, "find", lambda name: Path("f30k"))
-    monkeypatch.setattr(data.precomputed, "load", load)
-    monkeypatch.setattr(data.snli_ve, "read", lambda split: told)
-    monkeypatch.setattr(data, "_photographs", lambda parts, own, seed, samples, *more: samples)
+    monkeypatch.setattr(paper.precomputed, "find", lambda name: Path("f30k"))
+    monkeypatch.setattr(paper.precomputed, "load", load)
+    monkeypatch.setattr(paper.snli_ve, "read", lambda split: told)
+    monkeypatch.setattr(paper, "study_of", lambda collections, pairs, *more: pairs.samples)
     monkeypatch.setenv("MMLIB_DATA", "none")
-    samples = data._flickr30k(experiment.budget("paper", "f30k"), 0)
+    samples = paper.load(systems.budget("paper", "f30k"), 0)
     assert {*samples["train"].image} == {0, 1}
     assert {*samples["dev"].image} == {*samples["calibration"].image} == {0, 1, 2}
     assert {*samples["SNLI-VE"].image} == {0, 1, 2, 3, 4}
     names["train"] = ("7", "8")  # as without id_mapping.json
     names["dev"] = ("9",)
     with pytest.raises(DataError, match=r"dev\.jsonl: no image is one of f30k, such as '7'"):
-        data._flickr30k(experiment.budget("paper", "f30k"), 0)
+        paper.load(systems.budget("paper", "f30k"), 0)

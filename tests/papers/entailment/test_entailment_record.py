@@ -1,33 +1,39 @@
 """A small grid recorded, read and judged by the suite's own commands."""
 
+from dataclasses import replace
+
 import pytest
 import tiny_entailment as tiny
 
-from mmlib.papers.entailment import data, experiment, judging
-from mmlib.papers.entailment.experiment import judges, rungs
+from mmlib.core.engine import Resources
+from mmlib.papers.entailment import grid, systems
+from mmlib.papers.entailment.experiment import EXPERIMENT
 from mmlib.suite import record
 
 JUDGES = ("Full", "Only TE")
-RUNGS = ("CLIP-like, start", "ALBEF-like, start", "CLIP-like, extra golden",
-         "CLIP-like, both (miner)", "CLIP-like, both (all)")  # fmt: skip
+VARIANTS = ("CLIP-like, start", "ALBEF-like, start", "CLIP-like, extra golden",
+            "CLIP-like, both (miner)", "CLIP-like, both (all)")  # fmt: skip
 
 
 @pytest.fixture
-def small(monkeypatch, tmp_path):
+def small(monkeypatch):
     """Paper 02 with a few systems on toy pictures."""
-    few = [one for one in judges("world") if one.system in JUDGES]
-    some = [one for one in rungs("world") if one.system in RUNGS]
-    monkeypatch.setattr(record, "PAPERS", {"02": "entailment"})
-    monkeypatch.setattr(judging, "job_folder", lambda: tmp_path / "kept")
-    monkeypatch.setattr(experiment, "judges", lambda tier: few)
-    monkeypatch.setattr(experiment, "rungs", lambda tier: some)
-    monkeypatch.setattr(experiment, "budget", lambda *_: tiny.BUDGET)
-    monkeypatch.setattr(data, "load_documents", lambda tier, datasets: None)
-    monkeypatch.setattr(data, "load_arrays", lambda study, tier: {"world": tiny.arrays()})
+    judges = [row for row in systems.judges("world") if row.system in JUDGES]
+    variants = [row for row in systems.variants("world") if row.system in VARIANTS]
+    for module in (grid, systems):
+        monkeypatch.setattr(module, "judges", lambda tier: judges)
+        monkeypatch.setattr(module, "variants", lambda tier: variants)
+        monkeypatch.setattr(module, "budget", lambda *_: tiny.BUDGET)
+    experiment = replace(
+        EXPERIMENT, budget=lambda *_: tiny.BUDGET, load_study=lambda tier, names: None,
+        load_arrays=lambda study, tier: {"world": tiny.arrays()},
+    )  # fmt: skip
+    monkeypatch.setattr(record, "experiment_of", lambda number: experiment)
 
 
 def test_evidence_is_recorded_added_to_and_judged(small, tmp_path):
-    how = {"workers": 1, "folder": tmp_path / "evidence", "jobs_folder": tmp_path / "jobs"}
+    resources = Resources(workers=1, folder=tmp_path / "jobs")
+    how = {"resources": resources, "folder": tmp_path / "evidence"}
     first = record.record("02", "world", [0], **how)
     both = record.record("02", "world", [0, 1], **how)
     assert both.seeds == [0, 1]

@@ -18,8 +18,8 @@ from scipy.stats import chisquare
 from torch import nn
 
 from mmlib.features.encoders import in_batch_softmax
-from mmlib.features.retrievers import hard_negatives, hardest_triplet
 from mmlib.papers.entailment import revision
+from mmlib.papers.entailment.retrievers import hard_negatives, hardest_triplet
 from mmlib.papers.entailment.revision import (
     Allowed,
     TwoRates,

@@ -8,13 +8,16 @@ from mmlib.core.entailment_pairs import Samples
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
 from mmlib.features.words import TokenStates, Words, padded
-from mmlib.papers.entailment import experiment
-from mmlib.papers.entailment.arrays import KINDS, Arrays, Labelled, People, Split
+from mmlib.papers.entailment import systems
+from mmlib.papers.entailment.batches import Arrays, Labelled, People, Split
 from mmlib.papers.entailment.inputs import Frozen, Scale
-from mmlib.papers.entailment.judging import Plan
-from mmlib.papers.entailment.model import Settings
-from mmlib.papers.entailment.retraining import Phase
-from mmlib.papers.entailment.retraining import Plan as Retraining
+from mmlib.papers.entailment.systems import (
+    ORIGINS,
+    JudgeTraining,
+    Phase,
+    RetrieverTraining,
+    Settings,
+)
 
 NAMES = ("dog", "cat", "ball", "tree", "house", "car", "man", "boat")
 SIZES = {"train": 24, "val": 8, "test": 12}
@@ -22,13 +25,13 @@ JUDGED = 30  # more pictures, of the pairs
 EACH, REGIONS, WIDTH = 2, 4, 8
 SHAPE = Shape(16, 2, 1, 1, 1, 1, dropout=0.0)
 PHASE = Phase(1, 8, 2e-3)
-BUDGET = experiment.Budget(
-    Plan(Settings(16, 2, 1, 1, 1, 1, dropout=0.0, max_premise=12, max_hypothesis=6),
-         steps=12, batch=8, learning_rate=2e-3),
-    Retraining(SHAPE, {"dual": PHASE, "align": PHASE},
-               dict.fromkeys(("dual", "triplet", "align"), PHASE), space=8, top_texts=4,
-               top_images=2),
-    experiment.full("world"),
+BUDGET = systems.Budget(
+    JudgeTraining(Settings(16, 2, 1, 1, 1, 1, dropout=0.0, max_premise=12, max_hypothesis=6),
+                  steps=12, batch=8, learning_rate=2e-3),
+    RetrieverTraining(SHAPE, {"dual": PHASE, "align": PHASE},
+                      dict.fromkeys(("dual", "triplet", "align"), PHASE), space=8, top_texts=4,
+                      top_images=2),
+    systems.full("world"),
 )  # fmt: skip
 
 
@@ -80,7 +83,7 @@ def arrays(people=False, seed=0):
             tuple(kind), tuple(("world", "candidate", "own caption")[i % 3] for i in chosen),
             tuple(map(str, chosen)),
         )  # fmt: skip
-        kinds_of = tuple(KINDS[i % len(KINDS)] for i in range(len(chosen))) if about else ()
+        kinds_of = tuple(ORIGINS[i % len(ORIGINS)] for i in range(len(chosen))) if about else ()
         return Labelled(samples, frozen.inputs(samples), np.ones(len(chosen)), kinds_of)
 
     rest = np.arange(first, count)

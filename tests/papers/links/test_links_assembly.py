@@ -1,14 +1,9 @@
-from itertools import product
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.links.assembly import Build, CaptionSource, labels_from_links, pooled
-from mmlib.papers.links.documents import Document
+from mmlib.papers.links.data.assembly import Build, CaptionSource, image_vectors
 
 
 def split_of(captions, split="train", features=None):
@@ -23,46 +18,6 @@ def split_of(captions, split="train", features=None):
         features=features,
         open_image=lambda row: Image.new("RGB", (1, 1), (row, 0, 0)),
     )
-
-
-# Labels from links.
-
-
-def test_links_are_named_by_their_sentence():
-    assert labels_from_links(3, 2, [(0, 1), (2, 1)]) == ((1, -1, 1), (-1, -1))
-
-
-def test_images_name_what_a_sentence_cannot():
-    of_sentences, of_images = labels_from_links(2, 3, [(0, 0), (0, 1), (0, 2)])
-    assert of_sentences.count(-1) == 1
-    assert sorted(of_images) == [-1, 0, 0]
-
-
-def test_links_that_labels_cannot_express():
-    """A complete 3 x 3 graph has 9 links, but 6 nodes to name them."""
-    with pytest.raises(ValueError, match="9 links but 6"):
-        labels_from_links(3, 3, list(product(range(3), range(3))))
-    with pytest.raises(ValueError, match="does not cover"):
-        # 6 links among 2 + 3 nodes; the other sentences cannot help.
-        labels_from_links(6, 3, [*product(range(2), range(3))])
-
-
-@given(st.data())
-def test_labels_say_the_links_wherever_that_is_possible(data):
-    n, m = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
-    cells = list(product(range(n), range(m)))
-    links = data.draw(st.lists(st.sampled_from(cells), unique=True))
-    # By hand: some choice of one endpoint a link in which no node is chosen twice.
-    possible = any(
-        len(set(choice)) == len(links)
-        for choice in product(*[(("s", i), ("i", j)) for i, j in links])
-    )
-    if not possible:
-        with pytest.raises(ValueError, match="name"):
-            labels_from_links(n, m, links)
-        return
-    document = Document("any", ("text",) * n, ("image",) * m, *labels_from_links(n, m, links))
-    assert {(int(i), int(j)) for i, j in np.argwhere(document.link_matrix())} == set(links)
 
 
 # Choice of captions.
@@ -150,5 +105,5 @@ def test_every_split_is_needed():
 
 def test_one_vector_an_image():
     images = split_of([["a"], ["b"]], features=np.arange(12, dtype=np.float16).reshape(2, 2, 3))
-    assert pooled(images).tolist() == [[1.5, 2.5, 3.5], [7.5, 8.5, 9.5]]
-    assert pooled(images).dtype == np.float32
+    assert image_vectors(images).tolist() == [[1.5, 2.5, 3.5], [7.5, 8.5, 9.5]]
+    assert image_vectors(images).dtype == np.float32

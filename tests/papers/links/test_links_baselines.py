@@ -10,13 +10,20 @@ from tiny_links import TRAINED, tiny, uneven, with_split
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Job
-from mmlib.papers.links import baselines, data, experiment
-from mmlib.papers.links.arrays import SPLITS
+from mmlib.papers.links import baselines, data, grid, probes
 from mmlib.papers.links.baselines import ALPHAS, score, spread
-from mmlib.papers.links.documents import Corpus, Document
-from mmlib.papers.links.model import Settings
+from mmlib.papers.links.batches import SPLITS
+from mmlib.papers.links.data.documents import Corpus, Document
+from mmlib.papers.links.systems import (
+    BASELINES,
+    SYSTEMS,
+    UNLABELLED,
+    UPPER_BOUNDS,
+    Settings,
+    budget,
+)
 
-ROWS = {row["system"]: row for row in (*experiment.FLOORS, *experiment.CEILINGS)}
+ROWS = {row["system"]: row for row in (*BASELINES, *UPPER_BOUNDS)}
 
 
 def baseline(name, arrays, seed=0):
@@ -138,32 +145,29 @@ def test_spread_is_that_of_the_printed_vectors(vectors, wanted):
 
 
 def test_the_grid_trains_what_differs_and_scores_what_can_be_had(arrays):
-    every = {"story": arrays, "organic": tiny(square=True), experiment.UNLABELLED: arrays}
-    grid = experiment.trainings("world", every, [0, 1])
-    names = {d: [j.system["system"] for j in grid if j.dataset == d and j.seed == 1] for d in every}
+    every = {"story": arrays, "organic": tiny(square=True), UNLABELLED: arrays}
+    jobs = grid.trainings("world", every, [0, 1])
+    names = {d: [j.system["system"] for j in jobs if j.dataset == d and j.seed == 1] for d in every}
     assert "TK" in names["story"]
     assert "TK" not in names["organic"]
-    assert names[experiment.UNLABELLED] == ["AP"]
+    assert names[UNLABELLED] == ["AP"]
     assert "AP, b = 20" in names["story"]
     assert "AP, hard negatives" not in names["story"]  # there the main systems have them
-    assert len({tuple(sorted(j.system.items())) for j in grid if j.dataset == "story"}) == len(
+    assert len({tuple(sorted(j.system.items())) for j in jobs if j.dataset == "story"}) == len(
         names["story"]
     )
-    assert all(j.settings == asdict(experiment.budget("world", j.dataset)) for j in grid)
-    assert asdict(experiment.budget("paper", "coco")) == asdict(Settings())
-    told = [
-        (j.dataset, j.system["system"], j.seed) for j in experiment.scorings("world", every, [0, 1])
-    ]
+    assert all(j.settings == asdict(budget("world", j.dataset)) for j in jobs)
+    assert asdict(budget("paper", "coco")) == asdict(Settings())
+    told = [(j.dataset, j.system["system"], j.seed) for j in grid.scorings("world", every, [0, 1])]
     assert ("story", "Random", 1) in told
     assert ("story", "Co-occurrence", NO_SEED) in told
     assert not {("story", "Co-occurrence", 0), ("story", "Co-occurrence", 1)} & {*told}
     assert not any(name.startswith(("Obj", "Recog")) for _, name, _ in told)
-    functions = [f for f, _, _ in experiment.stages("world", every, [0])]
-    assert all(f.__module__.startswith("mmlib.papers.links") for f in functions)
-    timed = experiment.time_steps(
-        experiment.timings("world", {"story": tiny()})[0], with_width(tiny())
-    )
-    assert len(timed.history) == experiment.REPEATS
+    stages = grid.stages("world", every, [0])
+    assert all(stage.function.__module__.startswith("mmlib.papers.links") for stage in stages)
+    assert [stage.parallel for stage in stages] == [True, True, True, False]
+    timed = probes.time_steps(stages[-1].jobs[0], with_width(tiny()))
+    assert len(timed.history) == probes.REPEATS
     assert all(value > 0 for row in timed.history for value in row.values())
 
 
@@ -189,7 +193,7 @@ def test_the_fingerprint_changes_with_whatever_training_or_scoring_reads():
 
 
 def test_predictors_are_spread_and_the_components_of_training_means(arrays):
-    found = experiment.difficulty_predictors(arrays, components=2)
+    found = probes.difficulty_predictors(arrays, components=2)
     own = arrays.splits["test"]
     assert found["image spread"][4] == pytest.approx(spread(arrays.features[own.images[4]]))
     means = {
@@ -199,7 +203,7 @@ def test_predictors_are_spread_and_the_components_of_training_means(arrays):
     wanted = (means["test"] - means["train"].mean(0)) @ axes.T
     content = found[["image content 0", "image content 1"]].to_numpy()
     assert np.abs(content) == pytest.approx(np.abs(wanted), abs=1e-3)
-    assert set(TRAINED) == set(experiment.SYSTEMS)
+    assert set(TRAINED) == set(SYSTEMS)
 
 
 # --- Arrays of documents -----------------------------------------------------------------------
@@ -213,7 +217,7 @@ def corpus():
         return tuple(
             Document(
                 f"coco-{split}-r{d}-c00{d}-{d}", text, (str(d), str(d + 3)),
-                (0,) + (-1,) * (len(text) - 1), (-1, -1),
+                ((0, 0),),
             )
             for d, text in enumerate(texts)
         )  # fmt: skip
@@ -265,7 +269,11 @@ def write(corpus, folder, known):
 
     docs = {
         split: [
-            [pairs(d.images, d.image_labels), pairs(d.sentences, d.sentence_labels), d.id]
+            [
+                pairs(d.images, [-1] * len(d.images)),
+                pairs(d.sentences, [dict(d.links).get(i, -1) for i in range(len(d.sentences))]),
+                d.id,
+            ]
             for d in corpus.split(split)
         ]
         for split in SPLITS
@@ -280,46 +288,45 @@ def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     corpus, tmp_path, monkeypatch
 ):
     with pytest.raises(ValueError, match="no tier 'moon'"):
-        data.load_documents("moon")
+        data.load_study("moon")
     with pytest.raises(ValueError, match="no documents 'moon' here; there are coco"):
-        data.load_documents("world", ["moon"])
+        data.load_study("world", ["moon"])
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"docs\.json.*data/README"):
-        data.load_documents("paper")
+        data.load_study("paper")
     write(corpus, tmp_path / "links" / "mscoco", known=True)
     write(corpus, tmp_path / "links" / "wikihow", known=False)
-    study = data.load_documents("paper")
+    study = data.load_study("paper")
     assert list(study.corpora) == ["coco"]
     assert study.corpora["coco"].test == corpus.test
     arrays = data.load_arrays(study, "paper")
-    assert list(arrays) == ["coco", experiment.UNLABELLED]
-    assert arrays[experiment.UNLABELLED].splits["test"].links is None
+    assert list(arrays) == ["coco", UNLABELLED]
+    assert arrays[UNLABELLED].splits["test"].links is None
     write(corpus, tmp_path / "links" / "wiki", known=False)
     write(corpus, tmp_path / "links" / "rqa", known=True)
-    assert data.load_documents("paper", ["coco"]).unlabelled is None
-    study = data.load_documents("paper", ["organic"], unlabelled=True)
+    assert data.load_study("paper", ["coco"]).unlabelled is None
+    study = data.load_study("paper", ["organic", UNLABELLED])
     assert list(study.corpora) == ["organic"]
     with pytest.raises(
         DataError, match="wiki and wikihow have no labels, and one such set is read"
     ):
-        data.load_documents("paper")
+        data.load_study("paper")
     write(corpus, tmp_path / "links" / "coco", known=True)
     with pytest.raises(DataError, match="coco and mscoco are both the documents 'coco'"):
-        data.load_documents("paper", ["organic"])
+        data.load_study("paper", ["organic"])
     short = study.corpora["organic"].test[0]
-    labels = short.sentence_labels[:1]
-    one = replace(short, sentences=("a dog " * 30,), sentence_labels=labels)
+    one = replace(short, sentences=("a dog " * 30,))
     organic = replace(study.corpora["organic"], test=(one,))
     for long in (organic, replace(study.unlabelled, test=(one,))):  # §5: 50 words, not 20
-        assert data.prepare(long, experiment.budget("paper", long.name)).lengths.max() == 50
+        assert data.prepare(long, budget("paper", long.name)).lengths.max() == 50
 
 
 @pytest.mark.slow
 def test_a_small_corpus_of_the_world_has_a_recogniser_who_is_right(monkeypatch):
-    monkeypatch.setattr(data, "WORLD_IMAGES", {"train": 60, "val": 30, "test": 30})
+    monkeypatch.setattr(data.world, "IMAGES", {"train": 60, "val": 30, "test": 30})
     counts = {"coco": {"train": 8, "val": 2, "test": 4}}
-    monkeypatch.setattr(data, "WORLD_COUNTS", counts)
-    arrays = data.load_arrays(data.load_documents("world", ["coco"]), "world")["coco"]
+    monkeypatch.setattr(data.world, "COUNTS", counts)
+    arrays = data.load_arrays(data.load_study("world", ["coco"]), "world")["coco"]
     assert [len(arrays.splits[s]) for s in SPLITS] == [8, 2, 4]
     assert baseline("Recogniser", arrays)["AUC"].mean() > 80
     assert [m.shape for m in arrays.truth] == [y.shape for y in arrays.splits["test"].links]

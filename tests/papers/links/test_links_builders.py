@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from mmlib.core.records import CaptionedImages, normalised
-from mmlib.papers.links import builders
-from mmlib.papers.links.builders import coco, cohesive, mixed5, stress, unlabelled_articles
-from mmlib.papers.links.documents import SPLITS, cluster_numbers
+from mmlib.papers.links.data import builders
+from mmlib.papers.links.data.builders import coco, cohesive, mixed5, stress, unlabelled_articles
+from mmlib.papers.links.data.documents import SPLITS, cluster_numbers
 
 THEMES = 12
 
@@ -132,11 +132,11 @@ def test_position_carries_nothing(splits, kind):
 def test_position_scorer_sees_an_unshuffled_document(splits):
     """The check above can fail: in file order the diagonal gives every link away."""
     document = mixed5(splits, {"train": 1}).train[0]
-    order = [document.sentence_labels.index(j) for j in range(5)]
+    sentence_of = {image: sentence for sentence, image in document.links}
     planted = replace(
         document,
-        sentences=tuple(document.sentences[i] for i in order),
-        sentence_labels=tuple(range(5)),
+        sentences=tuple(document.sentences[sentence_of[j]] for j in range(5)),
+        links=tuple((j, j) for j in range(5)),
     )
     cells = np.indices((5, 5)).reshape(2, -1)
     assert position_auc([planted], lambda d: -np.abs(cells[0] - cells[1])) == 100
@@ -233,7 +233,7 @@ def test_near_duplicates_are_kept_apart(splits):
 
 def test_the_loosest_groups_are_left_out(splits):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builders, "KEPT", 1.0)
+        patch.setattr(builders, "TIGHTEST", 1.0)
         everything = cohesive(splits)
     kept = cohesive(splits)
     assert len(kept.train) == int(0.9 * (len(everything.train) - 1)) + 1
@@ -250,9 +250,8 @@ def test_stress_documents_are_paired_with_cohesive_ones(built):
             twin = number[document.id.rsplit("-", 1)[1]]
             assert set(twin.images) == set(document.images)
             assert set(twin.sentences) < set(document.sentences)
-            of_image = dict(zip(document.sentences, document.sentence_labels, strict=True))
-            for sentence, label in zip(twin.sentences, twin.sentence_labels, strict=True):
-                assert document.images[of_image[sentence]] == twin.images[label]
+            image_of = {document.sentences[i]: document.images[j] for i, j in document.links}
+            assert {twin.sentences[i]: twin.images[j] for i, j in twin.links} == image_of
 
 
 def test_stress_over_further_rounds_and_parts_of_them(splits):

@@ -6,12 +6,15 @@ import pandas as pd
 import pytest
 from statsmodels.api import OLS, add_constant
 
-from mmlib.core.claims import DECIDED, judge, ledger
+from mmlib.core.claims import DECIDED, assess, ledger
+from mmlib.core.engine import canonical
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
-from mmlib.core.experiment import canonical
-from mmlib.papers.links import experiment, figures
-from mmlib.papers.links.claims import CLAIMS
-from mmlib.papers.links.model import METRICS
+from mmlib.papers.links import tables as tables_of
+from mmlib.papers.links.claims import CLAIMS, auc, same_as
+from mmlib.papers.links.experiment import EXPERIMENT
+from mmlib.papers.links.metrics import METRICS
+from mmlib.papers.links.systems import DOCUMENTS as DESCRIBED
+from mmlib.papers.links.systems import STEP_TIME
 
 CLAIM = {claim.id: claim for claim in CLAIMS}
 SEEDS, DOCUMENTS, EPOCH_COUNT = 6, 50, 8
@@ -54,8 +57,8 @@ def planted(
     for dataset in sets:
         spreads = rng.normal(size=(2, DOCUMENTS))
         hard = difficulty * rng.normal(size=DOCUMENTS) + slope * spreads.mean(0) * np.sqrt(2)
-        add(dataset, experiment.DOCUMENTS, "test", "image spread", spreads[0])
-        add(dataset, experiment.DOCUMENTS, "test", "text spread", spreads[1])
+        add(dataset, DESCRIBED, "test", "image spread", spreads[0])
+        add(dataset, DESCRIBED, "test", "text spread", spreads[1])
         own = {**SYSTEMS, **(VARIANTS if variants and dataset == "story" else {})}
         for system, level in own.items():
             if system in without or (system == "TK" and dataset != "organic"):
@@ -78,8 +81,8 @@ def planted(
                 add(dataset, system, EPOCHS, "dev_AUC", 80 - rising * 30 * curve, closed)
         if timed:
             dc = 10 + 0.1 * rng.normal(size=(1, 40))
-            add(dataset, experiment.STEP_TIME, EPOCHS, "ms of DC", dc)
-            add(dataset, experiment.STEP_TIME, EPOCHS, "ms of AP", dc * (1 - faster / 100))
+            add(dataset, STEP_TIME, EPOCHS, "ms of DC", dc)
+            add(dataset, STEP_TIME, EPOCHS, "ms of AP", dc * (1 - faster / 100))
     head = {"seeds": list(range(seeds)), "tier": "world", "paper": "links"}
     return Evidence(pd.concat(parts, ignore_index=True), head)
 
@@ -90,7 +93,7 @@ def usual():
 
 
 def verdict(name, evidence):
-    return judge(CLAIM[name], evidence, evidence.seeds)
+    return assess(CLAIM[name], evidence, evidence.seeds)
 
 
 @pytest.mark.parametrize("name", CLAIM)
@@ -172,9 +175,9 @@ def test_gaps_are_paired_and_parts_are_named(usual):
 
 
 def test_tk_stands_for_dc_where_the_two_are_the_same(usual):
-    assert experiment.own_row(usual, "coco", "TK") == "DC"
-    assert experiment.own_row(usual, "organic", "TK") == "TK"
-    found = experiment.auc(usual, "coco", ["TK", "DC"])
+    assert same_as(usual, "coco", "TK") == "DC"
+    assert same_as(usual, "organic", "TK") == "TK"
+    found = auc(usual, "coco", ["TK", "DC"])
     assert np.array_equal(found, usual.values("coco", "DC", "AUC"), equal_nan=True)
 
 
@@ -184,7 +187,7 @@ def test_tk_stands_for_dc_where_the_two_are_the_same(usual):
 @pytest.fixture(scope="module")
 def drawn(usual):
     evidence = Evidence(canonical(usual.table), usual.header)
-    yield figures.everything(evidence)
+    yield EXPERIMENT.tables(evidence), EXPERIMENT.figures(evidence)
     plt.close("all")
 
 
@@ -216,21 +219,21 @@ def test_trainings_that_ended_too_early_are_flagged(usual):
     evidence = Evidence(table, usual.header)
     assert evidence.unfinished("coco", "AP")
     assert not evidence.unfinished("coco", "DC")
-    assert "AP ↓" in figures.results(evidence, "coco").index
+    assert "AP ↓" in tables_of.results(evidence, "coco").index
 
 
 def test_regressions_of_difficulty_are_those_of_least_squares(usual, drawn):
     row = drawn[0]["difficulty"].loc[("story", "spread")]
     y = usual.values("story", "AP", "AUC").mean(axis=0)
-    x = experiment.predictors(usual, "story")
+    x = tables_of.predictors(usual, "story")
     fitted = OLS(y, add_constant(x.to_numpy()), missing="drop").fit()
     assert row["R² in %"] == pytest.approx(100 * fitted.rsquared, abs=0.06)
     assert row["F"] == pytest.approx(fitted.fvalue, abs=0.06)
     content = np.random.default_rng(0).normal(size=len(x))  # by name it stands before the spreads
     metrics = {"a content": content, "image spread": x["image spread"], "text spread": content**2}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "predictors", lambda *_: pd.DataFrame(metrics))
-        row = experiment.difficulty(usual, ["story"]).loc[("story", "spread + content")]
+        patch.setattr(tables_of, "predictors", lambda *_: pd.DataFrame(metrics))
+        row = tables_of.difficulty(usual, ["story"]).loc[("story", "spread + content")]
     scaled = {name: v / np.std(v, ddof=1) for name, v in metrics.items()}
     fitted = OLS(y, add_constant(pd.DataFrame(scaled)), missing="drop").fit()
     for side in ("image spread", "text spread"):
@@ -238,7 +241,7 @@ def test_regressions_of_difficulty_are_those_of_least_squares(usual, drawn):
 
 
 def test_agreement_of_systems_and_of_halves_of_the_seeds(usual):
-    found = experiment.agreement(usual, [("DC", "AP"), ("AP", "AP")])
+    found = tables_of.agreement(usual, [("DC", "AP"), ("AP", "AP")])
     assert (found["AP–AP"] == 1).all()
     assert (found["DC–AP"] > 0.9).all()
     assert (found["AP, two halves of the seeds"] > 0.9).all()
@@ -247,9 +250,9 @@ def test_agreement_of_systems_and_of_halves_of_the_seeds(usual):
 @pytest.mark.parametrize("sets", [("coco",), ("story",)])
 def test_a_single_data_set_can_be_judged(sets):
     evidence = planted(sets=sets, metrics=METRICS)
-    found = [judge(claim, evidence, evidence.seeds) for claim in CLAIMS]
+    found = [assess(claim, evidence, evidence.seeds) for claim in CLAIMS]
     assert len(ledger(found)) == 12
-    tables, made = figures.everything(evidence)
+    tables, made = EXPERIMENT.tables(evidence), EXPERIMENT.figures(evidence)
     assert f"results_{sets[0]}" in tables
     assert "overview" in made
     plt.close("all")

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from mmlib.core.claims import DECIDED, judge, stability
+from mmlib.core.claims import DECIDED, assess, stability
 from mmlib.core.evidence import evidence_dir
-from mmlib.papers.links import model
+from mmlib.papers.links import train
 from mmlib.papers.links.claims import CLAIMS
 from mmlib.suite import record
 
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.skipif(
 def judged():
     """Every claim, and the seconds that reading and judging took."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "train", lambda *arguments, **more: pytest.fail("it trains"))
+        patch.setattr(train, "train", lambda *arguments, **more: pytest.fail("it trains"))
         started = time.process_time()
         evidence = record.read("04", "world")
-        found = [judge(claim, evidence, evidence.seeds) for claim in CLAIMS]
+        found = [assess(claim, evidence, evidence.seeds) for claim in CLAIMS]
         yield evidence, found, time.process_time() - started
 
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mmlib.papers.links.documents import Corpus, Document
-from mmlib.papers.links.leaks import check_leaks, normalised
+from mmlib.papers.links.data.documents import Corpus, Document
+from mmlib.papers.links.data.leaks import check_leaks, normalised
 
 
 def document(id, images, sources, links=None):
@@ -14,8 +14,7 @@ def document(id, images, sources, links=None):
         id=id,
         sentences=tuple(f"A {source}, in {id}." for source in sources),
         images=tuple(images),
-        sentence_labels=tuple(labels),
-        image_labels=(-1,) * len(images),
+        links=tuple((i, j) for i, j in enumerate(labels) if j >= 0),
     )
 
 

@@ -8,11 +8,11 @@ import torch
 from oracles import auc, loss, similarity
 from tiny_links import HOW, SHORT, TRAINED, job, net, tiny, uneven, with_split
 
-from mmlib.core.fit import fit
-from mmlib.papers.links import model
-from mmlib.papers.links.arrays import Batch, Batches, Split, fixed_batches, random_batches
-from mmlib.papers.links.experiment import SYSTEMS
-from mmlib.papers.links.model import Settings, batch_loss, train, train_and_score
+from mmlib.papers.links import method
+from mmlib.papers.links import train as training
+from mmlib.papers.links.batches import Batch, Batches, Split, fixed_batches, random_batches
+from mmlib.papers.links.systems import SYSTEMS, Settings
+from mmlib.papers.links.train import train, train_and_score
 
 STRUCTURED = {name: one for name, one in TRAINED.items() if name != "NoStruct"}
 SMALL = replace(SHORT, width=8, word_width=4, dropout=0.0)
@@ -60,8 +60,8 @@ def test_training_finds_links_it_was_never_shown(arrays, answers, name):
 
 
 def test_matching_the_wrong_way_round_is_seen(arrays, answers, monkeypatch):
-    right = model.best_matching
-    monkeypatch.setattr(model, "best_matching", lambda matrix, k: right(-matrix, k))
+    right = method.best_matching
+    monkeypatch.setattr(method, "best_matching", lambda matrix, k: right(-matrix, k))
     wrong = train_and_score(job(TRAINED["AP"]), arrays)
     for metric, margin in (("AUC", 10), ("p@1", 25)):
         own = answers["AP"].values["test"][metric].mean()
@@ -108,7 +108,7 @@ def test_hard_negatives_wait_for_the_end_of_the_warm_up(few):
     losses = {
         name: [h["train_loss"] for h in train(job(system, how), few)[1]]
         for name, system, how in (
-            ("warm", hard, replace(SHORT, warm_up=0.5)),
+            ("warm", hard, replace(SHORT, warmup_fraction=0.5)),
             ("mean", averaged, SHORT),
             ("hard", hard, SHORT),
         )
@@ -120,7 +120,9 @@ def test_hard_negatives_wait_for_the_end_of_the_warm_up(few):
 @pytest.mark.parametrize(("schedule", "keep"), [("cosine", "last"), ("plateau", "best")])
 def test_only_a_plateau_rule_chooses_an_epoch(few, monkeypatch, schedule, keep):
     asked = []
-    monkeypatch.setattr(model, "fit", lambda *arguments, **more: asked.append(more["keep"]) or [])
+    monkeypatch.setattr(
+        training, "fit", lambda *arguments, **more: asked.append(more["keep"]) or []
+    )
     train(job(TRAINED["DC"], replace(SHORT, schedule=schedule)), few)
     assert asked == [keep]
 
@@ -154,33 +156,15 @@ def test_the_papers_own_settings_run_and_lower_the_rate_on_a_plateau(few, monkey
     assert history[1]["train_loss"] < history[0]["train_loss"]
     rates = []
 
-    def of_printed_losses(*arguments, optimizer, schedule, **more):
+    def of_printed_losses(model, batches, step, evaluate, **more):
         for dev_loss in PLATEAU:
-            schedule.step(dev_loss)
-            rates.append(optimizer.param_groups[0]["lr"])
+            step.end_epoch({"dev_loss": dev_loss})
+            rates.append(step.optimizer.param_groups[0]["lr"])
         return []
 
-    monkeypatch.setattr(model, "fit", of_printed_losses)
+    monkeypatch.setattr(training, "fit", of_printed_losses)
     train(job(SYSTEMS["DC"], how), few)
     assert rates == pytest.approx(RATES)
-
-
-def test_training_in_bfloat16_is_near_that_in_full_precision(few):
-    losses = {}
-    for bf16 in (False, True):
-        trained = net(few, HOW)
-        batch = Batches(few, "train", "cpu").batch(range(6))
-        optimizer = torch.optim.AdamW(trained.parameters(), 0.01)
-        history = fit(
-            trained, lambda epoch, batch=batch: [batch] * 4,
-            lambda batch, trained=trained: batch_loss(trained, batch, TRAINED["AP"], HOW, "hard"),
-            lambda: {"dev_loss": 1.0}, epochs=1, optimizer=optimizer,
-            schedule=torch.optim.lr_scheduler.ConstantLR(optimizer), seed=0, bf16=bf16,
-        )  # fmt: skip
-        losses[bf16] = history[0]["train_loss"]
-        assert all(p.dtype == torch.float32 for p in trained.parameters())
-    assert losses[True] != losses[False]
-    assert losses[True] == pytest.approx(losses[False], rel=0.05)
 
 
 def test_read_only_arrays_train_without_a_warning(recwarn):
@@ -207,7 +191,7 @@ def test_a_batch_of_unequal_documents_equals_each_pair_alone():
     trained, source = net(arrays, SMALL), Batches(arrays, "test", "cpu")
     order = [3, 0, 6, 1, 5, 2, 4]
     cosines, rows, columns = trained(source.batch(order))
-    matrices = model.cosine_matrices(trained, arrays, "test", "cpu")
+    matrices = method.cosine_matrices(trained, arrays, "test", "cpu")
     assert cosines.shape == (7, 7, 3, 4)
     for a, first in enumerate(order):
         for b, second in enumerate(order):
@@ -218,7 +202,7 @@ def test_a_batch_of_unequal_documents_equals_each_pair_alone():
                 assert matrices[first] == pytest.approx(alone, abs=1e-5)
             assert (int(rows[a].sum()), int(columns[:, b].sum())) == (n, m)
     for name, system in STRUCTURED.items():
-        together = model.set_similarity(cosines, rows, columns, system)
+        together = method.set_similarity(cosines, rows, columns, system)
         wanted = similarity(pair(trained, source, order[1], order[4]), name)
         assert together[1, 4].item() == pytest.approx(wanted, abs=1e-5), name
 
@@ -233,7 +217,7 @@ def test_permuting_a_document_permutes_its_matrix():
         images=(*own.images[:6], own.images[document][columns]),
     )  # fmt: skip
     trained = net(arrays, SMALL)
-    before, after = (model.cosine_matrices(trained, a, "test", "cpu") for a in (arrays, moved))
+    before, after = (method.cosine_matrices(trained, a, "test", "cpu") for a in (arrays, moved))
     assert after[5] == pytest.approx(before[5][::-1], abs=1e-6)
     assert after[6] == pytest.approx(before[6][:, columns], abs=1e-6)
 
@@ -280,7 +264,7 @@ def test_the_dev_loss_is_the_training_loss_on_fixed_batches():
         ]
         wanted = np.mean([loss(each, negatives="mean") for each in q])
         assert history[0]["dev_loss"] == pytest.approx(wanted, abs=1e-5), name
-    scores = model.cosine_matrices(trained, arrays, "val", "cpu")
+    scores = method.cosine_matrices(trained, arrays, "val", "cpu")
     each = [
         auc(matrix, links)
         for matrix, links in zip(scores, source.split.links, strict=True)

@@ -15,10 +15,10 @@ from oracles import tk as brute_tk
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from mmlib.papers.links import model
-from mmlib.papers.links.arrays import Split
-from mmlib.papers.links.experiment import SYSTEMS
-from mmlib.papers.links.model import System
+from mmlib.papers.links import method
+from mmlib.papers.links.batches import Split
+from mmlib.papers.links.metrics import evaluate, link_metrics
+from mmlib.papers.links.systems import SYSTEMS, System
 
 # --- The printed oracles ---------------------------------------------------------------------
 
@@ -84,13 +84,13 @@ def block(matrix):
 
 
 def value(matrix, system) -> float:
-    return model.set_similarity(*block(matrix), system).item()
+    return method.set_similarity(*block(matrix), system).item()
 
 
 def gradient(matrix, system) -> np.ndarray:
     cosines, rows, columns = block(matrix)
     cosines.requires_grad_()
-    model.set_similarity(cosines, rows, columns, system).backward()
+    method.set_similarity(cosines, rows, columns, system).backward()
     return cosines.grad.numpy()
 
 
@@ -134,7 +134,7 @@ def test_floor_of_half_an_edge_is_refused_even_for_one_pair_of_a_batch(system):
     rows = torch.ones(2, 1, 3, dtype=torch.bool)
     columns = torch.tensor([[[True, True], [True, False]]])
     with pytest.raises(ValueError, match=r"floor.*use ceil"):
-        model.set_similarity(torch.rand(2, 2, 3, 2), rows, columns, system)
+        method.set_similarity(torch.rand(2, 2, 3, 2), rows, columns, system)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_floor_of_half_an_edge_is_refused_even_for_one_pair_of_a_batch(system):
 )
 def test_cardinality_is_that_of_the_table(n, m, full, ceil, floor):
     n, m = torch.tensor(n), torch.tensor(m)
-    assert model.cardinality(n, m, half=False) == full
-    assert model.cardinality(n, m, half=True) == ceil
+    assert method.cardinality(n, m, half=False) == full
+    assert method.cardinality(n, m, half=True) == ceil
     if floor is not None:
-        assert model.cardinality(n, m, half=True, rounding="floor") == floor
+        assert method.cardinality(n, m, half=True, rounding="floor") == floor
 
 
 # --- Against brute force ---------------------------------------------------------------------
@@ -158,11 +158,11 @@ a_few = settings(max_examples=40, deadline=None)
 
 
 def top_k_of(matrix, k: int) -> float:
-    return model.top_k(*block(matrix), torch.tensor(k)).item()
+    return method.top_k(*block(matrix), torch.tensor(k)).item()
 
 
 def assignment_of(matrix, k: int) -> float:
-    return model.assignment(*block(matrix), torch.tensor(k)).item()
+    return method.assignment(*block(matrix), torch.tensor(k)).item()
 
 
 @a_few
@@ -173,7 +173,7 @@ def test_similarities_are_those_of_brute_force_at_every_k(matrix):
         best = ap(matrix, k)[0]
         assert top_k_of(matrix, k) == pytest.approx(brute_tk(matrix, k), abs=1e-6)
         assert assignment_of(matrix, k) == pytest.approx(best, abs=1e-12)
-        edges = model.best_matching(matrix, k)
+        edges = method.best_matching(matrix, k)
         assert edges.shape == (k, 2)
         assert len(set(edges[:, 0])) == len(set(edges[:, 1])) == k
         assert matrix[edges[:, 0], edges[:, 1]].mean() == pytest.approx(best)
@@ -198,7 +198,7 @@ def test_the_at_most_form_is_that_of_brute_force(matrix, half):
 @pytest.mark.parametrize("k", [0, -1, 3])
 def test_a_matching_of_impossible_size_is_refused(k):
     with pytest.raises(ValueError, match=f"2 x 4 matrix has no matching with {k} edges"):
-        model.best_matching(np.zeros((2, 4)), k)
+        method.best_matching(np.zeros((2, 4)), k)
 
 
 @a_few
@@ -258,7 +258,7 @@ def test_padding_never_matters_and_each_pair_has_a_k_of_its_own(name, filler):
     blocks = random_blocks(n=[2, 1, 5, 3], m=[1, 4, 2, 3])
     cosines, rows, columns = padded(blocks, filler)
     cosines.requires_grad_()
-    together = model.set_similarity(cosines, rows, columns, FORMS[name])
+    together = method.set_similarity(cosines, rows, columns, FORMS[name])
     together.sum().backward()
     for a, row in enumerate(blocks):
         for b, matrix in enumerate(row):
@@ -282,10 +282,10 @@ def test_gradients_in_double_precision(name, negatives):
     cosines.requires_grad_()
 
     def alike(c):
-        return model.set_similarity(c, rows, columns, FORMS[name])
+        return method.set_similarity(c, rows, columns, FORMS[name])
 
     def whole(c):
-        return model.document_loss(alike(c), 0.2, negatives)
+        return method.document_loss(alike(c), 0.2, negatives)
 
     assert whole(cosines) > 0
     assert torch.autograd.gradcheck(alike, (cosines,))
@@ -318,17 +318,17 @@ LOSSES = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_from_cosines_of_unequal_documents(name):
     wanted, hard, mean = LOSSES[name]
-    found = model.set_similarity(*padded(BLOCKS), ALL[name])
+    found = method.set_similarity(*padded(BLOCKS), ALL[name])
     assert found.numpy() == pytest.approx(np.array(wanted), abs=1e-7)
-    assert model.document_loss(found, 0.2, "hard").item() == pytest.approx(hard, abs=6e-7)
-    assert model.document_loss(found, 0.2, "mean").item() == pytest.approx(mean, abs=6e-7)
+    assert method.document_loss(found, 0.2, "hard").item() == pytest.approx(hard, abs=6e-7)
+    assert method.document_loss(found, 0.2, "mean").item() == pytest.approx(mean, abs=6e-7)
 
 
 @pytest.mark.parametrize(("negatives", "total"), [("hard", 1 / 3), ("mean", 0.55 / 3)])
 def test_loss_from_document_similarities(negatives, total):
-    assert model.document_loss(Q, 0.2, negatives).item() == pytest.approx(total, abs=1e-12)
+    assert method.document_loss(Q, 0.2, negatives).item() == pytest.approx(total, abs=1e-12)
     for margin in (0.2, 0.5):  # a model that tells nothing apart costs two margins
-        found = model.document_loss(torch.full((4, 4), 0.7), margin, negatives)
+        found = method.document_loss(torch.full((4, 4), 0.7), margin, negatives)
         assert found.item() == pytest.approx(2 * margin)
 
 
@@ -337,7 +337,7 @@ def test_loss_from_document_similarities(negatives, total):
 def test_loss_is_that_of_the_plain_loop_and_draws_are_averaged(size, seed, negatives):
     q = np.random.default_rng(seed).uniform(-1, 1, (3, size, size))
     each = [loss(one.tolist(), 0.2, negatives) for one in q]
-    assert model.document_loss(torch.from_numpy(q), 0.2, negatives).item() == pytest.approx(
+    assert method.document_loss(torch.from_numpy(q), 0.2, negatives).item() == pytest.approx(
         np.mean(each)
     )
 
@@ -348,7 +348,7 @@ def test_loss_is_that_of_the_plain_loop_and_draws_are_averaged(size, seed, negat
 def test_random_pairs_are_those_of_a_loop_and_uniform():
     n, m, draws = [2, 1, 5, 3], [1, 4, 2, 3], 4000
     cosines, rows, columns = padded(random_blocks(n, m, seed=2), float("nan"))
-    found = model.random_pairs(cosines, rows, columns, draws, torch.Generator().manual_seed(0))
+    found = method.random_pairs(cosines, rows, columns, draws, torch.Generator().manual_seed(0))
     assert found.shape == (draws, 4, 4)
     for one in found[:200].numpy():
         own = [np.argwhere(cosines[a, a].numpy() == one[a, a])[0] for a in range(4)]
@@ -359,7 +359,7 @@ def test_random_pairs_are_those_of_a_loop_and_uniform():
         assert len(counts) == n[a] * m[a]
         if len(counts) > 1:
             assert stats.chisquare(counts).pvalue > 1e-3
-    again = model.random_pairs(cosines, rows, columns, draws, torch.Generator().manual_seed(0))
+    again = method.random_pairs(cosines, rows, columns, draws, torch.Generator().manual_seed(0))
     assert torch.equal(found, again)
 
 
@@ -386,7 +386,7 @@ def test_a_score_is_the_mean_over_documents_and_skips_are_nan():
     edges = [*(p[1] for p in PRINTED), "", "00"]  # no link, and only links
     links = tuple(map(truth, matrices, edges))
     split = Split((), (), links, np.array([]), np.array([]))
-    found = model.evaluate(matrices, split)
+    found = evaluate(matrices, split)
     for i, (_, _, area, first, five) in enumerate(PRINTED):
         each = {name: values[i] for name, values in found.items()}
         assert each == pytest.approx({"AUC": 100 * area, "p@1": 100 * first, "p@5": 100 * five})
@@ -394,11 +394,11 @@ def test_a_score_is_the_mean_over_documents_and_skips_are_nan():
         assert np.isnan(found[name][4:]).all()
         assert np.nanmean(found[name]) == pytest.approx(mean, abs=1e-4)
     with pytest.raises(ValueError, match="zip"):
-        model.evaluate(matrices[:2], split)
+        evaluate(matrices[:2], split)
     with pytest.raises(ValueError, match="no link labels"):
-        model.evaluate(matrices, replace(split, links=None))
+        evaluate(matrices, replace(split, links=None))
     with pytest.raises(ValueError, match="scores are"):
-        model.link_metrics(np.zeros((2, 3)), np.eye(3, 2))
+        link_metrics(np.zeros((2, 3)), np.eye(3, 2))
 
 
 @a_few
@@ -407,7 +407,7 @@ def test_metrics_are_those_of_scikit_learn_and_of_a_plain_count(shape, seed, tie
     rng = np.random.default_rng(seed)
     scores = rng.uniform(-1, 1, shape).round(0 if ties else 9)
     true = rng.random(shape) < 0.4
-    found = model.link_metrics(scores, true)
+    found = link_metrics(scores, true)
     if true.all() or not true.any():
         assert found is None
         return

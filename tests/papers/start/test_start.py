@@ -11,16 +11,20 @@ import torch
 from scipy import stats
 
 from mmlib import world
-from mmlib.core.claims import judge
+from mmlib.core.claims import assess
+from mmlib.core.engine import Resources, canonical
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence
-from mmlib.core.experiment import canonical
-from mmlib.papers.start import data, experiment, model
+from mmlib.papers.start import data, experiment, grid
+from mmlib.papers.start.batches import Arrays, Captioned, batches
 from mmlib.papers.start.claims import CLAIMS
+from mmlib.papers.start.method import batch_loss
+from mmlib.papers.start.systems import CAPTIONS, budget
+from mmlib.papers.start.train import score, train, untrained
 from mmlib.suite import record
 
 ROOT = Path(__file__).resolve().parents[3]
-SMALL = replace(experiment.budget("world", "world"), epochs=2, batch=8, width=16)
+SMALL = replace(budget("world", "world"), epochs=2, batch=8, width=16)
 
 
 def split(pictures, rng):
@@ -28,7 +32,7 @@ def split(pictures, rng):
     lengths = np.ravel([rng.integers(2, 8, size=pictures), rng.integers(14, 17, pictures)], "F")
     ids = rng.integers(4, 20, size=(2 * pictures, 16)) * (np.arange(16) < lengths[:, None])
     features = rng.normal(size=(pictures, 4, 6)).astype(np.float32)
-    return model.Captioned(features, ids, lengths, np.repeat(np.arange(pictures), 2))
+    return Captioned(features, ids, lengths, np.repeat(np.arange(pictures), 2))
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +40,14 @@ def arrays():
     rng = np.random.default_rng(0)
     sizes = {"train": 16, "val": 9, "test": 12, "full stop": 12, "no full stop": 12}
     splits = {name: split(count, rng) for name, count in sizes.items()}
-    return model.Arrays(splits, 20, ("beach", "desert", "park") * 4)
+    return Arrays(splits, 20, ("beach", "desert", "park") * 4)
 
 
 # The model
 
 
 def test_what_is_filled_up_changes_no_embedding(arrays):
-    search = model.untrained(arrays, SMALL, 0).eval()
+    search = untrained(arrays, SMALL, 0).eval()
     test = arrays.splits["test"].on("cpu")
     with torch.no_grad():
         together = search.text_states(test.ids, test.lengths)[2]
@@ -55,7 +59,7 @@ def test_what_is_filled_up_changes_no_embedding(arrays):
 def test_pool_is_the_maximum_over_the_words_that_are_there(arrays):
     states = torch.randn(3, 5, 4)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
-    pooled = model.untrained(arrays, SMALL, 0).pool(states, mask)
+    pooled = untrained(arrays, SMALL, 0).pool(states, mask)
     for i, count in enumerate((5, 2, 1)):
         for d in range(4):
             assert pooled[i, d] == max(states[i, j, d] for j in range(count))
@@ -63,19 +67,19 @@ def test_pool_is_the_maximum_over_the_words_that_are_there(arrays):
 
 def test_an_epoch_has_whole_batches_of_different_captions(arrays):
     train = replace(arrays.splits["train"], features=np.zeros((13, 4, 6)))  # 26 of 32 captions
-    found = model.batches(train, SMALL, seed=3, epoch=1)
+    found = batches(train, SMALL, seed=3, epoch=1)
     assert [len(rows) for rows in found] == [8, 8, 8]
     rows = np.concatenate(found)
     assert len(set(rows)) == 24
     assert rows.max() < 32
-    assert np.array_equal(rows, np.concatenate(model.batches(train, SMALL, 3, 1)))
-    assert not np.array_equal(rows, np.concatenate(model.batches(train, SMALL, 3, 2)))
+    assert np.array_equal(rows, np.concatenate(batches(train, SMALL, 3, 1)))
+    assert not np.array_equal(rows, np.concatenate(batches(train, SMALL, 3, 2)))
 
 
 def test_captions_of_one_picture_are_not_held_against_each_other(arrays):
-    search, train = model.untrained(arrays, SMALL, 0).eval(), arrays.splits["train"].on("cpu")
+    search, train = untrained(arrays, SMALL, 0).eval(), arrays.splits["train"].on("cpu")
     with torch.no_grad():
-        found = model.loss_of(search, train, np.array([0, 1, 2, 8]))
+        found = batch_loss(search, train, np.array([0, 1, 2, 8]))
         _, left = search.image_states(train.features[[0, 0, 1, 4]])
         right = search.text_states(train.ids[[0, 1, 2, 8]], train.lengths[[0, 1, 2, 8]])[2]
         scores = search.similarities(left, right)
@@ -88,8 +92,8 @@ def test_captions_of_one_picture_are_not_held_against_each_other(arrays):
 
 
 def test_scores_by_a_plain_loop(arrays):
-    search, test = model.untrained(arrays, SMALL, 1).eval(), arrays.splits["test"]
-    found = model.score(search, arrays)
+    search, test = untrained(arrays, SMALL, 1).eval(), arrays.splits["test"]
+    found = score(search, arrays)
     cosines, _ = search.rank(*(torch.tensor(p) for p in (test.features, test.ids, test.lengths)))
     for caption, own in enumerate(test.image_of):
         rank = sum(cosines[i, caption] >= cosines[own, caption] for i in range(12))
@@ -114,9 +118,9 @@ def test_endings_replace_the_full_stop_alone():
 
 def test_other_tiers_have_nothing():
     with pytest.raises(DataError, match="'flickr8k'"):
-        data.load_documents("flickr8k")
+        data.load_study("flickr8k")
     with pytest.raises(DataError, match="no data set 'pictures'"):
-        data.load_documents("world", ("world", "pictures"))
+        data.load_study("world", ("world", "pictures"))
 
 
 def test_the_fingerprint_sees_every_part(arrays):
@@ -138,16 +142,16 @@ def made_up(shift, seeds=6, pictures=40):
     rng, parts = np.random.default_rng(1), []
     image_of = np.repeat(np.arange(pictures), 3)
     values = {
-        (experiment.CAPTIONS, "words"): np.tile([6, 10, 16], pictures),
-        (experiment.CAPTIONS, "beach"): image_of % 4 == 0,
-        (experiment.CAPTIONS, "desert"): image_of % 4 == 1,
+        (CAPTIONS, "words"): np.tile([6, 10, 16], pictures),
+        (CAPTIONS, "beach"): image_of % 4 == 0,
+        (CAPTIONS, "desert"): image_of % 4 == 1,
     }
     rows = [(system, NO_SEED, metric, own) for (system, metric), own in values.items()]
     for seed in range(seeds):
         base = rng.normal(size=len(image_of))
         for metric in ("R@10", "R@10, full stop", "R@10, no full stop"):
             more = base + shift + 0.1 * rng.normal(size=len(image_of))
-            rows.append(("Search", seed, metric, more + 9 * values[experiment.CAPTIONS, "beach"]))
+            rows.append(("Search", seed, metric, more + 9 * values[CAPTIONS, "beach"]))
         rows.append(("Untrained", seed, "R@10", base))
     for system, seed, metric, own in rows:
         keys = {"paper": "start", "tier": "world", "dataset": "world", "split": "test"}
@@ -159,7 +163,7 @@ def made_up(shift, seeds=6, pictures=40):
 @pytest.mark.parametrize(("shift", "first"), [(30, "supported"), (-30, "opposite")])
 def test_the_claims_find_what_is_there(shift, first):
     found, _ = made_up(shift)
-    verdicts = {one.id: judge(one, found, found.seeds).verdict for one in CLAIMS}
+    verdicts = {one.id: assess(one, found, found.seeds).verdict for one in CLAIMS}
     assert verdicts["S1"] == first
     assert verdicts["S2"] == "negligible"
     assert verdicts["S3"] == "supported"
@@ -203,19 +207,27 @@ def test_one_seed_has_students_interval_over_pictures():
 
 
 def test_evidence_is_recorded_and_is_that_of_a_training_here(arrays, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "budget", lambda *_: SMALL)
-    monkeypatch.setattr(data, "load_documents", lambda tier, datasets: None)
-    monkeypatch.setattr(data, "load_arrays", lambda *_: {"world": arrays})
-    how = {"workers": 1, "folder": tmp_path / "evidence", "jobs_folder": tmp_path / "jobs"}
+    monkeypatch.setattr(grid, "budget", lambda *_: SMALL)
+    small = replace(
+        experiment.EXPERIMENT,
+        budget=lambda *_: SMALL,
+        load_study=lambda tier, datasets: None,
+        load_arrays=lambda *_: {"world": arrays},
+    )
+    monkeypatch.setattr(experiment, "EXPERIMENT", small)
+    how = {
+        "resources": Resources(workers=1, folder=tmp_path / "jobs"),
+        "folder": tmp_path / "evidence",
+    }
     found = record.record("00", "world", [0, 1], **how)
     assert found.seeds == [0, 1]
-    trained, history = model.train(arrays, SMALL, seed=1)
-    live = model.score(trained, arrays)
+    trained, history = train(arrays, SMALL, seed=1)
+    live = score(trained, arrays)
     for metric, values in live.items():
         assert np.array_equal(found.values("world", "Search", metric, [1])[0], values)
     curve = [epoch["dev_loss"] for epoch in history]
     assert found.curves("world", "Search", "dev_loss")[1] == pytest.approx(curve)
-    before = model.score(model.untrained(arrays, SMALL, 1), arrays)
+    before = score(untrained(arrays, SMALL, 1), arrays)
     assert np.array_equal(found.values("world", "Untrained", "R@10", [1])[0], before["R@10"])
     text = record.write_judgement("00", "world", tmp_path / "out", tmp_path / "evidence")
     assert "S5" in text
@@ -232,7 +244,7 @@ def test_evidence_is_recorded_and_is_that_of_a_training_here(arrays, tmp_path, m
 def test_the_notebook_tells_what_is_on_record():
     """The verdicts and figures that the notebook's prose names."""
     found = record.read("00", "world")
-    judged = {one.claim.id: one for one in record.judge_paper("00", "world")}
+    judged = {one.claim.id: one for one in record.assess_paper("00", "world")}
     told = {"S1": "supported", "S2": "opposite", "S3": "undecided", "S4": "supported"}
     assert {name: one.verdict for name, one in judged.items()} == told | {"S5": "not tested"}
     assert judged["S3"].seeds_needed is None  # "no number of seeds would"

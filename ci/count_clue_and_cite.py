@@ -1,0 +1,88 @@
+"""Figures of Clue and CITE that may be shown without their files: counted once, kept, checked.
+
+`mmlib/papers/coherence/tables.json` holds what `count` gave, marked as recorded; a test counts
+again where the files are.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import GroupKFold
+
+from mmlib.core.related import RelatedPairs
+from mmlib.data import cite, clue
+from mmlib.papers.coherence import metrics
+from mmlib.papers.coherence.data import flickr8k
+from mmlib.papers.coherence.data.paper import recipes
+
+DRAWS = 500  # of the bootstrap
+
+
+def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
+    """Every recorded table, anew from the files. Raises DataError for missing or damaged ones."""
+    train, test = clue.load("train", clue_folder), clue.load("test", clue_folder)
+    report = clue.report(clue_folder)
+    human = train.labels[train.human].mean(axis=0)
+    rates = pd.DataFrame(report["rates"])
+    rates.loc["train, people's captions"] = 100 * human
+    counts = pd.concat([report["leaks"], report["words"]]).astype(float)
+    pairs = cite.load(cite_folder)
+    repeats = cite.report(cite_folder)["repeats"]
+    return {
+        "recorded_clue_rates": rates.T.round(2),
+        "recorded_clue_leaks": counts.to_frame("count").round(2),
+        "recorded_clue_text": clue_text(train, test),
+        "recorded_cite": pd.DataFrame({
+            "percent_positive": (100 * pairs.labels.mean(axis=0)).round(2), "AP": cite_text(pairs),
+        }, index=list(pairs.relations)),
+        "recorded_cite_repeats": repeats.astype(float).to_frame("count"),
+    }  # fmt: skip
+
+
+def clue_text(train: clue.CluePairs, test: clue.CluePairs) -> pd.DataFrame:
+    """AP with its interval over images, and chance, on all test rows and on the clean ones."""
+    pipeline = flickr8k.fit_pipeline(train)
+    classifier = flickr8k.RelationClassifier(train.relations, pipeline, np.zeros(6))
+    clean, _ = clue.clean_rows(test, train)
+    columns = ["AP", "low", "high", "chance"]
+    return pd.concat(
+        [
+            average_precisions(classifier, pairs)[columns].add_suffix(f", {name} rows")
+            for name, pairs in {"all": test, "clean": test.take(clean)}.items()
+        ],
+        axis=1,
+    ).round(3)
+
+
+def cite_text(pairs: RelatedPairs) -> np.ndarray:
+    """(C,) AP of relations read off CITE's texts, five folds that share no recipe."""
+    groups = np.unique(recipes(pairs), return_inverse=True)[1]
+    scores = np.empty(pairs.labels.shape)
+    for rows, held in GroupKFold(5).split(groups, groups=groups):
+        pipeline = flickr8k.fit_pipeline(pairs.take(rows))
+        scores[held] = flickr8k.predict(pipeline, [pairs.texts[i] for i in held])
+    return metrics.average_precisions(pairs.labels, scores).round(3)
+
+
+def average_precisions(
+    classifier: flickr8k.RelationClassifier, pairs: RelatedPairs
+) -> pd.DataFrame:
+    """How well the relations of labelled pairs are read off their texts; a row a relation.
+
+    Columns: AP (average precision), low, high (its 95 % interval by bootstrap over images), chance
+    (the share of positives, which is the AP of guessing), positives. NaN for a relation that the
+    pairs do not have. Source: paper, Table 8 (there from image and text).
+    """
+    scores, truth = classifier.probabilities(pairs.texts), pairs.labels
+    of_image = [np.flatnonzero(pairs.image_of == image) for image in np.unique(pairs.image_of)]
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        images = rng.integers(len(of_image), size=len(of_image))
+        rows = np.concatenate([of_image[image] for image in images])
+        drawn.append(metrics.average_precisions(truth[rows], scores[rows]))
+    ends = pd.DataFrame(drawn).quantile([0.025, 0.975])  # draws without a positive are left out
+    columns = {"AP": metrics.average_precisions(truth, scores), "low": ends.loc[0.025].to_numpy(),
+               "high": ends.loc[0.975].to_numpy(), "chance": truth.mean(axis=0),
+               "positives": truth.sum(axis=0)}  # fmt: skip
+    return pd.DataFrame(columns, index=list(classifier.relations))

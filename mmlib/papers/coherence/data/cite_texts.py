@@ -1,0 +1,290 @@
+"""Steps of instructions that relate to a picture in CITE's ways.
+
+A step orders something. The picture shows its result where what is ordered holds in the scene, the
+time before it where it does not hold, the time of it where it is going on. The wording is the same
+for the most part, so that it takes the picture to tell which.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmlib.papers.coherence.data.clue_texts import (
+    LIVELY,
+    article,
+    fitting,
+    is_living,
+    noun,
+    place,
+    protagonist,
+)
+from mmlib.world import words
+from mmlib.world.habits import HABITAT, PALETTE
+from mmlib.world.scenes import actions_in, pick, pick_weighted
+from mmlib.world.schema import GROUP_OF, Scene
+from mmlib.world.stories import describe
+
+# fmt: off
+_PUT = "put, place, add, set up, arrange"
+_WHERE = {
+    "left of": "to the left of, left of", "right of": "to the right of, right of",
+    "behind": "behind", "in front of": "in front of", "near": "close to, next to, beside, near",
+    "under": "under, beneath", "on": "on, on top of",
+}
+_OPPOSITE = {"left of": "right of", "right of": "left of", "behind": "in front of",
+             "in front of": "behind"}
+_KEEP = ("let {x} go on {doing}", "keep {x} {doing}", "make sure that {x} is still {doing}",
+         "have {x} {doing} all the while")
+_HOLD = ("keep {x} just where it is as you work on it", "go on working on {x}",
+         "do not stop before you are done with {x}", "carry on with {x} at a steady pace",
+         "keep a hand on {x} as you go along")
+_TIES = {"riding": "ride", "chasing": "chase"}
+_LET = "let {x} {do}, have {x} {do}, get {x} to {do}"
+_PAINT = "paint {x} {colour}, make {x} {colour}, give {x} a coat of {colour} paint"
+_CHANGE = ("take {x} away", "remove {x}", "exchange {x} for {new}", "add {new} next to {x}",
+           "it is time to bring {new}", "make room for {new} near {x}")
+_OPENERS = ("", "", "", "then ", "now ", "next, ", "after that, ")
+_PLAN = ("you will need {a}", "it all depends on {a}", "think of {a} first",
+         "it is good to have {a}", "any size will do for {x}", "the main part of this is {x}")
+_POINT = ("as shown here", "just like this", "as you see here", "in exactly this way", "like so",
+          "the way it is shown", "as in the picture")
+_AMOUNTS = ("allow {n} minutes for this", "use {m} ml of paint", "leave {n} cm of space around it",
+            "this takes about {n} minutes", "use {n} nails of {k} cm", "wait for {n} minutes",
+            "it should weigh about {k} kg", "repeat this {k} times", "use {k} cups of water",
+            "mix {m} g of glue with {k} cups of water")
+_TOOLS = ("something {look} will help you with this", "use something {look} as a help",
+          "you will need something {look} as well", "it works best with something {look} at hand",
+          "something {look} comes in handy here")
+_ASIDE = ("read all the steps before you begin", "wash your hands well",
+          "ask a friend for advice", "wait until the paint has dried",
+          "clean the brushes and take a break", "cover the table with paper",
+          "let me know in the comments how it went", "look up the opening hours of the shop",
+          "order the parts in good time", "keep the receipt for later", "preheat the oven")
+_LATER = ("the {kind} comes later", "the {kind} has to wait until then",
+          "leave the {kind} for another day", "you can forget about the {kind} for now",
+          "this is not yet about the {kind}", "the {kind} will be the next step")
+# fmt: on
+
+
+def cite_text(scene: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
+    """A step of an instruction for which exactly the relations in `holds` hold of `scene`."""
+    return fitting(lambda brief: _Step(scene, holds, rng, brief).text(), 40)
+
+
+@dataclass
+class _Step:
+    """A CITE text in the making."""
+
+    scene: Scene
+    holds: frozenset[str]
+    rng: np.random.Generator
+    brief: bool = False
+
+    def __post_init__(self) -> None:
+        things = range(len(self.scene.things))
+        self.tool: int | None = None  # in the picture, but not named
+        if "Q5" in self.holds:
+            loose = [i for i in things if GROUP_OF[self.kind(i)] == "thing"]
+            self.tool = pick(self.rng, loose or list(things))
+        unnamed = None if self.tool is None else self.kind(self.tool)
+        self.free = [i for i in things if self.kind(i) != unnamed]
+        self.nouns: dict[int, str] = {}  # of the things named so far
+
+    def text(self) -> str:
+        sentences = self.shown() if "Q2" in self.holds else self.aside()
+        if "Q4" in self.holds:
+            n, m, k = 5 * self.number(2, 9), 50 * self.number(1, 9), self.number(2, 9)
+            at = self.number(0 if len(sentences) > 1 else 1, len(sentences))
+            sentences.insert(at, pick(self.rng, _AMOUNTS).format(n=n, m=m, k=k))
+        return " ".join(sentence[0].upper() + sentence[1:] + "." for sentence in sentences)
+
+    def shown(self) -> list[str]:
+        """Sentences on what the picture shows: its result, what goes on, what comes next."""
+        sentences = [self.order(done=True)] if "Q7" in self.holds else []
+        sentences += [self.during()] if "Q8" in self.holds else []
+        sentences += [self.order(done=False)] if "Q6" in self.holds else []
+        sentences = sentences or [self.plan()]
+        if "Q3" in self.holds:
+            at = int(self.rng.random() * len(sentences))
+            sentences[at] += f", {pick(self.rng, _POINT)}"
+        if self.tool is not None:
+            sentences.append(pick(self.rng, _TOOLS).format(look=self.look(self.tool)))
+        return sentences
+
+    def aside(self) -> list[str]:
+        """A step that cannot be seen; a kind of the scene is mentioned, but not in it."""
+        kind = noun(self.rng, protagonist(self.rng, self.scene))
+        mention = pick(self.rng, _LATER).format(kind=kind)
+        sentences = [pick(self.rng, _ASIDE), mention]
+        return sentences if self.rng.random() < 0.6 else sentences[::-1]
+
+    # --- Sentences ---
+
+    def order(self, done: bool) -> str:
+        """An order that has been followed in the picture (`done`), or has not been yet."""
+        rng, text = self.rng, None
+        makers = [self.put, self.paint, self.pose]
+        weights = [0.7, 0.15, 0.15] if done else [0.3, 0.35, 0.35]
+        if done or rng.random() < 0.75:
+            for at in rng.choice(3, 3, replace=False, p=weights):
+                text = text or makers[at](done)
+        if not text and done:
+            start = pick(rng, ("start with {} {}", "put {} {}", "place {} {}", "set up {} {}"))
+            text = start.format(self.name(self.topic(), new=True), place(self.scene, rng))
+        if not text:
+            others = sorted(HABITAT[self.scene.setting] - {t.kind for t in self.scene.things})
+            new = article(noun(rng, pick(rng, others)))
+            text = pick(rng, _CHANGE).format(x=self.name(self.topic()), new=new)
+        return self.opener() + text
+
+    def put(self, done: bool) -> str | None:
+        """To bring something into a relation: one that holds, or the opposite of one."""
+        rng = self.rng
+        edges = self.edges()
+        if not done:
+            edges = {
+                (i, _OPPOSITE[relation], j): 1.0
+                for i, relation, j in edges
+                if relation in _OPPOSITE and self.alone(i) and self.alone(j)
+            }
+        if not edges:
+            return None
+        i, relation, j = pick_weighted(rng, edges)
+        first, second = self.name(i, new=relation != "holding"), self.name(j, new=True)
+        if relation == "holding":
+            return f"{pick(rng, ('give', 'hand'))} {first} {second}"
+        if relation == "riding":
+            form = pick(rng, ("help {} onto {}", "put {} on {}", "have {} get on {}"))
+            return form.format(first, second)
+        verbs = {"sitting": "sit", "lying": "lie", "standing": "stand"}
+        if relation == "on" and (verb := verbs.get(self.scene.things[i].action or "")):
+            return f"{pick(rng, ('let', 'have'))} {first} {verb} on {second}"
+        preposition = pick(rng, _WHERE[relation].split(", "))
+        return f"{pick(rng, _PUT.split(', '))} {first} {preposition} {second}"
+
+    def edges(self) -> dict[tuple[int, str, int], float]:
+        """The relations of nameable things, by how much one would speak of them."""
+        close = ("holding", "riding", "on")
+        tied = {frozenset(e[::2]) for e in self.scene.relations if e[1] in (*close, "chasing")}
+        return {
+            e: 4.0 if e[1] in close else 1.0
+            for e in self.scene.relations
+            if e[0] in self.free and e[2] in self.free
+            if e[1] in close or (e[1] != "chasing" and frozenset(e[::2]) not in tied)
+        }
+
+    def paint(self, done: bool) -> str | None:
+        """To paint something in the colour that it has, or in another one."""
+        can = [i for i in self.free if GROUP_OF[self.kind(i)] in ("vehicle", "building", "thing")]
+        can = [i for i in can if done or self.alone(i)]
+        if not can or (done and self.scene.style == "black and white"):
+            return None
+        i = pick(self.rng, can)
+        colour = self.scene.things[i].colour
+        if not done:
+            colour = pick(self.rng, [c for c in PALETTE[self.kind(i)] if c != colour])
+        return pick(self.rng, _PAINT.split(", ")).format(x=self.name(i, looks=False), colour=colour)
+
+    def pose(self, done: bool) -> str | None:
+        """To have somebody rest as in the picture, or do what nobody of the kind does there."""
+        tied = {i for e in self.scene.relations if e[1] in _TIES for i in e[::2]}
+        can = [i for i in self.free if is_living(self.kind(i)) and i not in tied]
+        can = [i for i in can if (self.action(i) not in LIVELY if done else self.alone(i))]
+        if not can:
+            return None
+        i = pick(self.rng, can)
+        action = self.action(i)
+        if not done:
+            able = [a for a in actions_in(self.kind(i), self.scene.setting) if a]
+            able = [a for a in able if (a in LIVELY) != (action in LIVELY)]
+            action = pick(self.rng, able)
+        return self.let(i, action)
+
+    def during(self) -> str:
+        """An order that is being followed in the picture."""
+        rng = self.rng
+        ties = [e for e in self.scene.relations if e[1] in _TIES and {e[0], e[2]} <= set(self.free)]
+        if ties and rng.random() < 0.8:
+            i, relation, j = pick(rng, ties)
+            x, y = self.name(i), self.name(j, new=True)
+            if rng.random() < 0.5:
+                do = f"{_TIES[relation]} {y}"
+                return self.opener() + pick(rng, _LET.split(", ")).format(x=x, do=do)
+            return pick(rng, _KEEP).format(x=x, doing=f"{relation} {y}")
+        alive = [i for i in self.free if is_living(self.kind(i))]
+        lively = [i for i in self.free if self.action(i) in LIVELY]
+        if not alive and not lively:
+            return pick(rng, _HOLD).format(x=self.name(self.topic()))
+        i = pick(rng, lively or alive)
+        action = self.action(i)
+        if lively and rng.random() < 0.6:
+            return self.opener() + self.let(i, action)
+        swims = action == "floating" and is_living(self.kind(i))
+        return pick(rng, _KEEP).format(x=self.name(i), doing="swimming" if swims else action)
+
+    def opener(self) -> str:
+        return "" if self.brief else pick(self.rng, _OPENERS)
+
+    def let(self, i: int, action: str) -> str:
+        """An order to somebody to do something."""
+        table, kind = words.VERBS[action], self.kind(i)
+        forms = [form for key in (kind, GROUP_OF[kind]) for form in table.get(key, "").split(", ")]
+        verbs = [last for form in forms if (last := "".join(form.split("|")[2:3]))]
+        return pick(self.rng, _LET.split(", ")).format(x=self.name(i), do=pick(self.rng, verbs))
+
+    def plan(self) -> str:
+        """What to think of, with no word on when."""
+        i = self.topic()
+        plan = pick(self.rng, _PLAN)
+        if "{x}" in plan:
+            return plan.format(x=self.name(i))
+        names = [self.name(i, new=True)]
+        if len(self.free) > 1 and self.rng.random() < 0.6:
+            names.append(self.name(pick(self.rng, [j for j in self.free if j != i]), new=True))
+        return plan.format(a=" and ".join(names))
+
+    # --- Words ---
+
+    def number(self, low: int, high: int) -> int:
+        """From low to high, both included."""
+        return int(self.rng.integers(low, high + 1))
+
+    def kind(self, i: int) -> str:
+        return self.scene.things[i].kind
+
+    def action(self, i: int) -> str:
+        return self.scene.things[i].action or "standing"
+
+    def topic(self) -> int:
+        """Something to speak of, if possible something spoken of before; -1 for what is unnamed."""
+        if self.nouns and self.rng.random() < 0.7:
+            return pick(self.rng, list(self.nouns))
+        return pick(self.rng, self.free) if self.free else -1
+
+    def alone(self, i: int) -> bool:
+        """Whether it is the only thing of its kind."""
+        return [t.kind for t in self.scene.things].count(self.kind(i)) == 1
+
+    def name(self, i: int, new: bool = False, looks: bool = True) -> str:
+        """ "a small red tent" or "the tent"; "your work" where nothing may be named."""
+        if i < 0:
+            return "your work"
+        if i in self.nouns:
+            return f"the {self.nouns[i]}"
+        item = self.scene.things[i]
+        text = word = noun(self.rng, item.kind)
+        again = word in self.nouns.values()
+        self.nouns[i] = word
+        if looks and not self.brief and self.rng.random() < 0.6:
+            text = describe(item, self.scene.style, article=False).replace(item.kind, word)
+        if again:
+            return f"the other {text}"
+        return article(text) if new else f"the {text}"
+
+    def look(self, i: int) -> str:
+        """One property of a thing, as the style shows it."""
+        item = self.scene.things[i]
+        looks = [item.colour] if self.scene.style != "black and white" else []
+        looks += [item.pattern] if item.pattern != "plain" else []
+        looks += [item.size] if item.size != "medium" else []
+        return pick(self.rng, looks or ["of medium size"])

@@ -1,0 +1,83 @@
+"""The measures of paper 01: ranks of a text's own image, in full or in pools; precision."""
+
+import numpy as np
+
+from mmlib.papers.coherence.batches import POOLS
+from mmlib.papers.coherence.method import refine
+
+POOL = 500  # pairs in a pool
+
+
+def draw_pools(
+    pairs: int, size: int = POOL, count: int = POOLS, seed: int = 0, replace: bool = False
+) -> np.ndarray:
+    """Pools of test pairs (count, size), drawn once and shared by all systems.
+
+    replace: with replacement, as the code behind Table 7 does: then a pool holds some pairs twice,
+    and each of these shares its rank with its twin. Raises ValueError where there are too few.
+    """
+    if size > pairs and not replace:
+        raise ValueError(f"a pool of {size} cannot be drawn from {pairs} pairs: set a smaller size")
+    rng = np.random.default_rng([seed, 501])
+    return np.array([rng.choice(pairs, size, replace=replace) for _ in range(count)])
+
+
+def pools_of(pairs: int) -> np.ndarray:
+    """The pools of a test set of so many pairs; smaller sets have smaller pools."""
+    return draw_pools(pairs, min(POOL, pairs))
+
+
+def full_ranks(
+    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float | None = None
+) -> np.ndarray:
+    """Rank (n,), from 1, of each text's own image: 1 + better ones + half of the equal ones.
+
+    theta (n, n): text i with the image of pair j. With eta (n, n), rows with Δ below `threshold`
+    are refined first, all of them where it is None; that takes two pairs or more.
+    """
+    if eta is not None:
+        theta = refine(theta, eta, np.inf if threshold is None else threshold)
+    right = theta.diagonal()[:, None]
+    return 1 + (theta > right).sum(axis=1) + ((theta == right).sum(axis=1) - 1) / 2
+
+
+def mean_log_rank(
+    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float | None = None
+) -> float:
+    """Mean log2 rank of the own image, `full_ranks` as one figure: 1 less is half the rank."""
+    return float(np.log2(full_ranks(theta, eta, threshold)).mean())
+
+
+def pool_ranks(
+    theta: np.ndarray,
+    pools: np.ndarray,
+    eta: np.ndarray | None = None,
+    threshold: float | None = None,
+) -> np.ndarray:
+    """`full_ranks` within each pool (count, size) of pairs: (count, size). Δ is the pool's own."""
+    grids = (np.ix_(pool, pool) for pool in pools)
+    return np.array(
+        [full_ranks(theta[at], None if eta is None else eta[at], threshold) for at in grids]
+    )
+
+
+def pool_metrics(ranks: np.ndarray) -> dict[str, np.ndarray]:
+    """MedR and R@1, 5, 10 in percent of each pool: ranks (count, size) -> arrays (count,).
+
+    MedR lies between 1 and the pool's size (the paper says between 0 and 1, a slip); by chance
+    250.5 for 500. One image is right for a text, so R@K is a hit rate and a recall at once.
+    """
+    return {
+        "MedR": np.median(ranks, axis=1),
+        **{f"R@{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
+    }
+
+
+def average_precisions(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Average precision (C,) of each relation: labels, scores (n, C); NaN without positives."""
+    from sklearn.metrics import average_precision_score
+
+    return np.array([
+        average_precision_score(truth, score) if truth.any() else np.nan
+        for truth, score in zip(labels.T, scores.T, strict=True)
+    ])  # fmt: skip

@@ -1,0 +1,354 @@
+"""Tables of paper 01: of the pairs, and of the evidence, beside the paper's own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mmlib.core.effects import Effect, crossed, over_seeds
+from mmlib.core.evidence import Evidence
+from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import paper_tables, paper_values
+from mmlib.papers.coherence.batches import SPLITS
+from mmlib.papers.coherence.claims import (
+    Term,
+    at_defaults,
+    gained,
+    over,
+    ratio,
+    with_refinement,
+)
+from mmlib.papers.coherence.data import Pairs
+from mmlib.papers.coherence.data.schemes import HOW
+from mmlib.papers.coherence.systems import (
+    BASE,
+    CITE_LIKE,
+    CLUE_LIKE,
+    CMCA,
+    CMCM,
+    DIALS,
+    NO_ATTENTION,
+    OTHER_THRESHOLD,
+    PAIRS,
+    PRODUCT,
+    REFINED,
+    SYSTEMS,
+    UNWEIGHTED,
+    relations_of,
+    single,
+    trained,
+)
+
+CMCA_RANK = (CMCA.system, "rank")
+ORACLE, DEPLOYED = "rank, true relations", "rank, told relations"
+FUSED = {ORACLE: "CMCA + true relations", DEPLOYED: "CMCA + relations told by words"}
+PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
+           CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
+SCRIPT = {"table5": "figure5_clue_code", "table4": "figure5_cite_code"}
+CONTRASTS = {
+    "relations, with attention": (CMCM, CMCA),
+    "relations, without attention": (NO_ATTENTION, BASE),
+    "weights of rare relations": (CMCM, UNWEIGHTED),
+    "head on the product, not the sum": (PRODUCT, CMCM),
+    "attention": (CMCA, BASE),
+}
+
+# --- Pairs ---------------------------------------------------------------------------------------
+
+
+def describe(study: Mapping[str, Pairs]) -> pd.DataFrame:
+    """Size of each split, and what texts and labels are like."""
+    rows = {}
+    for name, pairs in study.items():
+        for split in SPLITS:
+            related = pairs.split(split)
+            rows[f"{name}, {'dev' if split == 'val' else split}"] = {
+                "pairs": len(related),
+                "images": len(np.unique(related.image_of)),
+                "words a text": np.mean([len(text.split()) for text in related.texts]),
+                "relations a pair": related.labels.sum(axis=1).mean(),
+                "pairs without any, %": 100 * (~related.labels.any(axis=1)).mean(),
+            }
+    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
+def how_realised(scheme: str = "clue") -> pd.DataFrame:
+    """How the picture world's texts realise each relation, and what in the picture goes with it."""
+    return pd.DataFrame(pd.Series(HOW[scheme], name="how the world realises it"))
+
+
+def rates(pairs: Pairs, name: str) -> pd.DataFrame:
+    """Positive rates in percent beside Table 1 or 2, and p_c of the loss."""
+    columns = {split: 100 * pairs.split(split).labels.mean(axis=0) for split in ("train", "test")}
+    table = pd.DataFrame(columns, index=list(pairs.relations)).round(1)
+    if PRINTED[name] == "table4":
+        printed = paper_values("coherence", "table1").set_index("question")
+        paper = 100 * printed["positive_rate"].astype(float)
+    else:
+        paper = paper_values("coherence", "table2")["percent_positive"]
+    table.insert(0, "paper", paper.reindex(table.index))
+    positive = np.maximum(pairs.train.labels.sum(axis=0), 1)
+    return table.assign(p_c=((len(pairs.train) - positive) / positive).round(2))
+
+
+def correlations(pairs: RelatedPairs) -> pd.DataFrame:
+    """Correlation of every two relations; empty where one of them never varies."""
+    names = list(pairs.relations)
+    return pd.DataFrame(pairs.labels.astype(float), columns=names).corr().round(2)
+
+
+def recorded(table: str) -> pd.DataFrame:
+    """Figures of Clue or CITE that were counted once, by `ci/count_clue_and_cite.py`.
+
+    Raises KeyError for a table that the paper printed, or that is none.
+    """
+    if not paper_tables("coherence")[table]["source"].startswith("recorded"):
+        raise KeyError(f"{table} is not recorded: it is the paper's")
+    return paper_values("coherence", table)
+
+
+# --- Levels and gains ----------------------------------------------------------------------------
+
+
+def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
+    """Our name of each way to rank -> (system, metric): baselines, systems, fusions."""
+    terms = {name: (name, "rank") for name in ("Random", "Ridge")}
+    terms |= {system.system: (system.system, "rank") for system in trained(dataset)}
+    terms |= {FUSED[metric]: (CMCA.system, metric) for metric in (DEPLOYED, ORACLE)}
+    return {name: term for name, term in terms.items() if evidence.has(dataset, *term)}
+
+
+def _gain(evidence: Evidence, dataset: str, better: Term, worse: Term = CMCA_RANK) -> Effect:
+    """What one ranking gains over another in log2 ranks, over seeds and pictures."""
+    gains = gained(evidence, dataset, over(better, worse))
+    return crossed(gains, evidence.clusters(dataset))
+
+
+def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Mean log2 rank of each ranking, what it gains over CMCA, and as a share of the oracle's gain.
+
+    Shares stand only where the oracle gains for certain. ± is the standard deviation over seeds; ↓
+    marks a system of which more than a fifth of the trainings still improved on dev at their end.
+    """
+    rows, oracle = {}, (CMCA.system, ORACLE)
+    with_oracle = evidence.has(dataset, *oracle) and _gain(evidence, dataset, oracle).low > 0
+    for name, term in rankings(evidence, dataset).items():
+        level = np.log2(evidence.values(dataset, *term))
+        flag = " ↓" if evidence.unfinished(dataset, term[0]) else ""
+        row = {"log2 rank": f"{level.mean():.2f} ± {level.mean(axis=1).std(ddof=1):.2f}"
+               if len(level) > 1 else f"{level.mean():.2f}"}  # fmt: skip
+        if term != CMCA_RANK and evidence.has(dataset, *CMCA_RANK):
+            row["gain over CMCA"] = _gain(evidence, dataset, term).told()
+            if with_oracle:
+                gain, most = (gained(evidence, dataset, over(t, CMCA_RANK)) for t in (term, oracle))
+                share = ratio(gain, most, evidence.clusters(dataset))
+                row["in % of the oracle's gain"] = share.told(0, times=100)
+        rows[name + flag] = row
+    return pd.DataFrame.from_dict(rows, orient="index").fillna("–")
+
+
+def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 4 or 5 beside ours: MedR and R@1, R@10 of θ and θ̄ in the same pools of 500.
+
+    "pools": standard deviation of MedR over the pools of a training, which is what the paper
+    prints as ±; "seeds": over trainings.
+    """
+    paper = paper_values("coherence", PRINTED[dataset])
+    singles = [single(c) for c in relations_of(dataset)]
+    names = ["Random", "Ridge", *(system.system for system in (*SYSTEMS, *singles, PRODUCT))]
+    rows = {}
+    for name in (n for n in names if evidence.has(dataset, n, "MedR", "pools")):
+        printed = paper.loc[name] if name in paper.index else {}
+        medr = evidence.values(dataset, name, "MedR", split="pools")
+        deviations = {
+            ("MedR", "paper's ±"): printed.get("MedR_std", np.nan),
+            ("± of θ", "pools"): medr.std(axis=1, ddof=1).mean(),
+            ("± of θ", "seeds"): medr.mean(axis=1).std(ddof=1) if len(medr) > 1 else np.nan,
+        }
+        rows[name] = deviations | {
+            (metric, column): value
+            for metric in ("MedR", "R@1", "R@10")
+            for column, value in (
+                ("paper", printed.get(metric, np.nan)),
+                ("θ", evidence.means(dataset, name, metric, "pools").mean()),
+                ("θ̄", evidence.means(dataset, name, f"{metric}, refined", "pools").mean()),
+            )
+        }
+    order = [("MedR", c) for c in ("paper", "paper's ±", "θ", "θ̄")]
+    order += [("± of θ", "pools"), ("± of θ", "seeds")]
+    order += [(f"R@{k}", c) for k in (1, 10) for c in ("paper", "θ", "θ̄")]
+    table = pd.DataFrame.from_dict(rows, orient="index")[order]
+    table.columns = pd.MultiIndex.from_tuples(order)
+    return table.round(1).astype(object).fillna("–")
+
+
+def authors_script(dataset: str) -> pd.DataFrame:
+    """MedR as printed, and before and after refinement in the authors' comparison script."""
+    table = PRINTED[dataset]
+    script = paper_values("coherence", SCRIPT[table])[["MedR_theta", "MedR_theta_bar"]]
+    script.insert(0, "printed", paper_values("coherence", table)["MedR"])
+    return script
+
+
+def in_pools(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What CMCM gains over CMCA by the paper's measures, with 95 % intervals over seeds.
+
+    In the same pools of 500, unrefined. Positive is better: ranks for MedR, points for R@K. One
+    seed has no interval.
+    """
+    gains = {}
+    for metric in ("MedR", "R@1", "R@5", "R@10"):
+        aware, agnostic = (
+            evidence.values(dataset, system.system, metric, split="pools").mean(axis=1)
+            for system in (CMCM, CMCA)
+        )
+        gain = agnostic - aware if metric == "MedR" else aware - agnostic
+        gains[metric] = over_seeds(gain).told() if len(gain) > 1 else f"{gain[0]:+.2f}"
+    return pd.DataFrame({f"{CMCM.system} over {CMCA.system}": gains}).T
+
+
+def contrasts(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What each single change gains, in log2 ranks with 95 % intervals over seeds and pictures."""
+    rows = {}
+    for name, (better, worse) in CONTRASTS.items():
+        terms = (better.system, "rank"), (worse.system, "rank")
+        if all(evidence.has(dataset, *term) for term in terms):
+            gain = _gain(evidence, dataset, *terms).told()
+            rows[name] = {"against": f"{better.system} − {worse.system}", "gain": gain}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def singles(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What each relation alone gains over CMCA, with its weight p_c in the loss and without.
+
+    The last row: the correlation of gain and rate over relations, with its interval over seeds.
+    """
+    rate = evidence.values(dataset, PAIRS, "rate", split="relations")[0]
+    names = relations_of(dataset)
+    table = pd.DataFrame({"rate": [f"{r:.2f}" for r in rate]}, index=list(names))
+    correlations = {}
+    for label, weighted in (("with p_c", True), ("without", False)):
+        terms = [(single(c, weighted).system, "rank") for c in names]
+        if not all(evidence.has(dataset, *term) for term in terms):
+            continue
+        gains = [gained(evidence, dataset, over(term, CMCA_RANK)) for term in terms]
+        clusters = evidence.clusters(dataset)
+        table[label] = [crossed(values, clusters).told() for values in gains]
+        by_seed = np.array([values.mean(axis=1) for values in gains]).T  # (seeds, C)
+        correlations[label] = [float(np.corrcoef(rate, of_seed)[0, 1]) for of_seed in by_seed]
+    for label, of_seeds in correlations.items():
+        if len(of_seeds) > 1:
+            table.loc["correlation with the rate", label] = over_seeds(of_seeds).told()
+    return table.fillna("–")
+
+
+def by_relation(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 7's question: mean log2 rank over the test texts of which a relation holds."""
+    terms = {"CMCA": CMCA_RANK, "CMCM, refined": (CMCM.system, REFINED),
+             "oracle": (CMCA.system, ORACLE)}  # fmt: skip
+    rows = {}
+    for c in relations_of(dataset):
+        holds = evidence.values(dataset, PAIRS, c)[0] > 0
+        if holds.sum() < 2:
+            continue
+        row: dict[str, Any] = {"texts": int(holds.sum())}
+        for name, term in terms.items():
+            if evidence.has(dataset, *term):
+                level = np.log2(evidence.values(dataset, *term))[:, holds]
+                row[name] = round(float(level.mean()), 2)
+        gain = gained(evidence, dataset, over(terms["CMCM, refined"], CMCA_RANK))
+        row["gain"] = crossed(gain[:, holds], evidence.clusters(dataset)[holds]).told()
+        rows[c] = row
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What θ̄ gains over θ, in log2 ranks: under both T, as dev chose; and ranking by η alone."""
+    ways = {
+        "T 0.05 (code)": REFINED,
+        "T 0.1 (paper)": f"{REFINED}, T {OTHER_THRESHOLD}",
+        "λ and T as dev chose": f"{REFINED} as dev chose",
+        "η alone": "rank by confidence",
+    }
+    rows = {
+        name: {
+            label: _gain(evidence, dataset, (name, metric), (name, "rank")).told(3)
+            for label, metric in ways.items()
+            if evidence.has(dataset, name, metric)
+        }
+        for name in with_refinement(evidence, dataset)
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").fillna("–")
+
+
+def dials(evidence: Evidence) -> dict[str, dict[tuple[float, float], Effect]]:
+    """Title -> (signal, telling) -> gain over CMCA, on every Clue-like collection that has it."""
+    titles = {"CMCM": (CMCM.system, "rank"), FUSED[DEPLOYED]: (CMCA.system, DEPLOYED),
+              FUSED[ORACLE]: (CMCA.system, ORACLE)}  # fmt: skip
+    return {
+        title: {
+            at: _gain(evidence, name, term)
+            for name, at in DIALS.items()
+            if evidence.has(name, *term) and evidence.has(name, *CMCA_RANK)
+        }
+        for title, term in titles.items()
+    }
+
+
+# --- Relations -----------------------------------------------------------------------------------
+
+
+def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 8 beside ours: average precision of each relation, and where it comes from.
+
+    "words" and "pictures": linear probes of the bag of words and of the features, before any
+    training; then the head's own, by both of its parts and by each; then its alignment.
+    """
+    columns = {
+        "chance": (PAIRS, "rate"), "words": (PAIRS, "AP of words"),
+        "pictures": (PAIRS, "AP of pictures"), "CMCM": (CMCM.system, "AP"),
+        "its text part": (CMCM.system, "AP, text part"),
+        "its image part": (CMCM.system, "AP, image part"),
+        "alignment": (CMCM.system, "alignment"),
+    }  # fmt: skip
+    table = pd.DataFrame(index=list(relations_of(dataset)), columns=list(columns), dtype=float)
+    for name, (system, metric) in columns.items():
+        if evidence.has(dataset, system, metric, "relations"):
+            table[name] = _of_relations(evidence, dataset, system, metric)
+    table = table.round(2)
+    if PRINTED[dataset] == "table5":
+        printed = paper_values("coherence", "table8").loc[CMCM.system]
+        table.insert(0, "CMCM, paper", printed.reindex(table.index))
+    return table
+
+
+def _of_relations(evidence: Evidence, dataset: str, system: str, metric: str) -> np.ndarray:
+    """A figure of each relation (C,), the mean over seeds."""
+    return evidence.values(dataset, system, metric, split="relations").mean(axis=0)
+
+
+def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Average precision of linear probes of CMCA's and CMCM's vectors, means over seeds."""
+    columns = {
+        (vectors, name): _of_relations(evidence, dataset, name, f"AP of {vectors}")
+        for vectors in ("z_S", "z_I", "both")
+        for name in (CMCA.system, CMCM.system)
+    }
+    table = pd.DataFrame(columns, index=list(relations_of(dataset))).round(2)
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
+    return table
+
+
+OF_COLLECTIONS = (
+    results, main_table, in_pools, refinement, predicted, probes, contrasts, singles, by_relation
+)  # fmt: skip
+
+
+def from_evidence(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """All tables that need nothing but evidence, by name."""
+    return {
+        f"{table.__name__}_{name}": table(evidence, name)
+        for name in at_defaults(evidence)
+        for table in OF_COLLECTIONS
+    }

@@ -1,0 +1,58 @@
+"""Captions, images and graphs of each tier, to look at and as arrays to train on."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mmlib.core.paths import data_dir
+from mmlib.papers.cora.batches import Arrays
+from mmlib.papers.cora.data import flickr8k, paper, world
+from mmlib.papers.cora.data.arrays import prepare
+from mmlib.papers.cora.data.collection import Captions
+from mmlib.papers.cora.systems import BUDGETS, DATASETS, LONGER, WITH_BERT, budget, original
+from mmlib.world import BERT
+
+Study = Mapping[str, Captions]
+
+
+def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
+    """The collections of a tier: all that are there, or those that are named.
+
+    world: drawn here. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` and `coco`
+    in a layout of `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where
+    there are any; the test images of MS-COCO are all 5,000 where "testall" is there.
+    "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
+    own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
+    "flickr8k_long" comes with "flickr8k", for longer trainings.
+    Raises ValueError for a tier or collection that is not there, DataError for missing data.
+    """
+    if tier not in DATASETS:
+        raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")
+    plain = list(dict.fromkeys(map(original, datasets)))
+    if unknown := [name for name in plain if name not in DATASETS[tier]]:
+        raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
+    study = _load(tier, plain, seed)
+    names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
+    if _bert(tier).is_dir():
+        names += [name + WITH_BERT for name in study]
+    return {name: study[original(name)] for name in datasets or names}
+
+
+def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
+    """All collections as arrays, each prepared as its budget says."""
+    berts = {name: _bert(tier) if name.endswith(WITH_BERT) else None for name in study}
+    return {
+        name: prepare(collection, budget(tier, name), berts[name])
+        for name, collection in study.items()
+    }
+
+
+def _load(tier: str, names: Sequence[str], seed: int) -> dict[str, Captions]:
+    workers = os.cpu_count() or 1
+    if tier == "world":
+        return world.load(seed, workers)
+    return flickr8k.load(workers) if tier == "flickr8k" else paper.load(names, workers)
+
+
+def _bert(tier: str) -> Path:
+    return BERT if tier == "world" else data_dir() / "bert"

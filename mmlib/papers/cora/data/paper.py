@@ -1,0 +1,46 @@
+"""Tier paper: Flickr30K and MS-COCO with region features, as the authors' code reads them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mmlib import scenegraph
+from mmlib.core.errors import DataError
+from mmlib.data import precomputed
+from mmlib.papers.cora.data.collection import Captions
+from mmlib.papers.cora.systems import DATASETS
+
+
+def load(names: Sequence[str], workers: int) -> dict[str, Captions]:
+    """The named collections, or all that are there; DataError for one that is not."""
+    folders = {}
+    for name in names or DATASETS["paper"]:
+        try:
+            folders[name] = precomputed.find(name)
+        except DataError:
+            if names:
+                raise
+    if not folders:
+        precomputed.find(*DATASETS["paper"])  # says what is missing
+    return {name: _read(folder, workers) for name, folder in folders.items()}
+
+
+def _read(folder: Path, workers: int) -> Captions:
+    all_images = (folder / "testall_caps.txt").is_file()
+    files = {"train": "train", "val": "dev", "test": "testall" if all_images else "test"}
+    loaded = {split: precomputed.load(folder, file) for split, file in files.items()}
+    widths = {split: read.images.features.shape[-1] for split, read in loaded.items()}
+    for split, width in widths.items():
+        if width != widths["train"]:
+            problem = f"features of {files[split]} are {width} wide, of train {widths['train']}"
+            raise DataError(f"{folder}: {problem} (get the features of one network)")
+    collection = Captions({split: read.images for split, read in loaded.items()}, {})
+    packed = {
+        split: scenegraph.Graphs(
+            (entry["caption"], scenegraph.pack(entry)) for entry in read.graphs.values()
+        )
+        for split, read in loaded.items() if read.graphs
+    }  # fmt: skip
+    if len(packed) < len(loaded):
+        return collection.parsed(workers)
+    return replace(collection, graphs=packed)

@@ -1,0 +1,102 @@
+"""Captions and their scene graphs to word ids."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from mmlib.features.text import Vocabulary, tokenize
+from mmlib.papers.cora.batches import GraphSet, SequenceSet
+from mmlib.scenegraph import attributes, objects, phrase, relations
+
+DELIMITERS = ("[CLS]", "[SEP]", "[MASK]")
+LONGEST = 40  # words of a caption
+# Kept of each caption, object and caption. The authors' code keeps 13 relations a node and role.
+LIMITS = {"objects": 13, "attributes": 4, "relations": 26}
+WORDS = {"object": 6, "attribute": 3, "relation": 7}  # kept of each phrase (code)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Text to word ids. vocabulary: words by their ids; delimiters: around each phrase."""
+
+    vocabulary: tuple[str, ...]
+    delimiters: bool
+
+    def ids(self, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (phrases, longest) int64 padded with 0, lengths (phrases,)."""
+        inner = [tokenize(phrase)[:LONGEST] or ["<unk>"] for phrase in phrases]
+        if self.delimiters:
+            inner = [["[CLS]", *words, "[SEP]"] for words in inner]
+        ids, lengths = Vocabulary(self.vocabulary).encode(inner, LONGEST + 2)
+        return ids.numpy(), lengths.numpy()
+
+    def sequences(self, captions: Sequence[str]) -> SequenceSet:
+        """Captions as sequences of words."""
+        return SequenceSet(*self.ids(captions), self._mask, self.delimiters)
+
+    def graphs(self, graphs: Iterable[nx.MultiDiGraph]) -> GraphSet:
+        """Networkx graphs, as `mmlib.scenegraph` makes them, as arrays.
+
+        Of each the first 13 objects, 4 attributes an object and 26 relations are kept, as in the
+        authors' code. Raises ValueError for a graph without objects.
+        """
+        number: dict[str, int] = {}
+
+        def numbered(text: str, kind: str) -> int:
+            return number.setdefault(" ".join(text.split()[: WORDS[kind]]), len(number))
+
+        names: list[int] = []
+        described: list[tuple[int, int]] = []  # attribute, object
+        related: list[tuple[int, int, int]] = []  # relation, subject, object
+        counts = [(0, 0, 0)]
+        for row, graph in enumerate(graphs):
+            position = {node: i for i, node in enumerate(objects(graph)[: LIMITS["objects"]])}
+            if not position:
+                raise ValueError(f"graph {row} has no object: parse it with mmlib.scenegraph")
+            for node, i in position.items():
+                names.append(numbered(phrase(graph, node), "object"))
+                for attribute in attributes(graph, node)[: LIMITS["attributes"]]:
+                    described.append((numbered(phrase(graph, attribute), "attribute"), i))
+            ends = [
+                (numbered(data["label"], "relation"), position[a], position[b])
+                for a, b, data in relations(graph)
+                if a in position and b in position
+            ]
+            related += ends[: LIMITS["relations"]]
+            counts.append((len(names), len(described), len(related)))
+        looks, owner = np.array(described, dtype=int).reshape(-1, 2).T
+        labels, subject, object_ = np.array(related, dtype=int).reshape(-1, 3).T
+        ids, lengths = self.ids(tuple(number))
+        first_object, first_attribute, first_relation = np.array(counts).T
+        return GraphSet(
+            tuple(number), ids, lengths, np.array(names), looks, labels, owner, subject, object_,
+            first_object, first_attribute, first_relation, self._mask,
+        )  # fmt: skip
+
+    @property
+    def _mask(self) -> int:
+        return self.vocabulary.index("[MASK]")
+
+
+@dataclass(frozen=True)
+class PieceReader(Reader):
+    """Text to the ids of a BERT's word pieces, each phrase between [CLS] and [SEP]."""
+
+    vocabulary: tuple[str, ...] = ()
+    delimiters: bool = True
+    tokenizer: Any = None
+
+    def ids(self, phrases: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (phrases, longest) int64 padded with 0, lengths (phrases,)."""
+        rows = self.tokenizer(list(phrases), truncation=True, max_length=LONGEST + 2)["input_ids"]
+        lengths = np.array([len(row) for row in rows])
+        ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+        return ids, lengths
+
+    @property
+    def _mask(self) -> int:
+        return self.tokenizer.convert_tokens_to_ids("[MASK]")

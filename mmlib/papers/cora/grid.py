@@ -1,0 +1,54 @@
+"""The jobs of a record of paper 03."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+from mmlib.core.evidence import NO_SEED
+from mmlib.core.jobs import Job, Stage
+from mmlib.papers.cora.baselines import describe_captions, score
+from mmlib.papers.cora.batches import Arrays
+from mmlib.papers.cora.speed import time_queries
+from mmlib.papers.cora.systems import (
+    BASELINES,
+    CAPTIONS,
+    ORACLES,
+    PAPER,
+    QUERY_TIME,
+    budget,
+    original,
+    trained,
+)
+from mmlib.papers.cora.train import train_and_score
+
+
+def trainings(tier: str, datasets: Iterable[str], seeds: Iterable[int]) -> list[Job]:
+    """A job for each collection, system and seed."""
+    collections = list(datasets)
+    return [
+        Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
+        for seed in seeds
+        for dataset in collections
+        for system in trained(dataset)
+    ]
+
+
+def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
+    """All jobs of a record. Baselines, oracles and times are those of the plain collections."""
+    plain = {name: arrays for name, arrays in data.items() if name == original(name)}
+    scorings = [
+        Job(PAPER, tier, dataset, row, seed)
+        for dataset, arrays in plain.items()
+        for row in (*BASELINES, *(oracle for oracle in ORACLES if oracle["reads"] in arrays.truth))
+        for seed in (seeds if row["baseline"] == "random" else [NO_SEED])
+    ]
+    described = [Job(PAPER, tier, dataset, {"system": CAPTIONS}, NO_SEED) for dataset in data]
+    timed = [
+        Job(PAPER, tier, dataset, {"system": QUERY_TIME}, NO_SEED, asdict(budget(tier, dataset)))
+        for dataset in plain
+    ]
+    return [
+        Stage(score, scorings),
+        Stage(describe_captions, described),
+        Stage(train_and_score, trainings(tier, data, seeds)),
+        Stage(time_queries, timed, parallel=False),
+    ]

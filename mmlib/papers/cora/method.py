@@ -1,0 +1,369 @@
+"""The method of paper 03: a caption as a scene graph, encoded by graph attention in two steps.
+
+Pham, Huynh, Lim and Shrivastava, "Composing Object Relations and Attributes for Image-Text
+Matching", CVPR 2024. Section and equation numbers are the paper's. Where a layer of the authors'
+released code differs, both forms are here: "printed" and "authors". Controls, ablations and changes
+of ours are in `variants`, the losses in `losses`, and GPO in `pooling`.
+
+Shapes: B captions or images, O objects, A attributes, R relations, U different phrases of L words,
+N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmlib.core.files import read_rows
+from mmlib.papers.cora.batches import Batch, GraphBatch, SequenceBatch, Split, Texts
+from mmlib.papers.cora.losses import contrastive, hardest, specificity
+from mmlib.papers.cora.pooling import GPO, padded, sinusoid, valid
+from mmlib.papers.cora.systems import Form, Settings, System
+
+# --- Graph attention (Section 3.3) -------------------------------------------------------------
+
+
+def neighbour_softmax(scores: Tensor, target: Tensor, nodes: int) -> Tensor:
+    """Softmax of edge scores (E, H) over the edges that share a target (E,)."""
+    index = target[:, None].expand_as(scores)
+    top = scores.new_full((nodes, scores.shape[1]), -torch.inf)
+    top = top.scatter_reduce(0, index, scores.detach(), "amax")
+    weights = (scores - top[target]).exp()
+    return weights / weights.new_zeros(top.shape).index_add(0, target, weights)[target]
+
+
+class GATv2(nn.Module):
+    """A layer of graph attention (eqs. 2 and 3; Brody et al. 2022) over an edge list.
+
+    "printed": W = [W_l | W_r] without bias, values W_r h_j, ReLU.
+    "authors": a map of its own for values, the mapped target W_l h_i added, layer norm, ReLU.
+    """
+
+    def __init__(self, width: int, heads: int = 16, form: Form = "authors", dropout: float = 0.0):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        bias = form == "authors"
+        # The paper's W_l reads the target i, and W_r the source j: the reverse of PyTorch
+        # Geometric, whose lin_l reads the source.
+        self.left, self.right = nn.Linear(width, width, bias), nn.Linear(width, width, bias)
+        self.value = nn.Linear(width, width) if form == "authors" else self.right
+        self.norm = nn.LayerNorm(width) if form == "authors" else None
+        self.attention = nn.Parameter(torch.randn(heads, width // heads) * (width // heads) ** -0.5)
+        self.heads, self.dropout = heads, nn.Dropout(dropout)
+
+    def attention_weights(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """α (E, H): those of the edges into one node sum to 1."""
+        return self._weights(self.left(nodes), self.right(nodes), source, target)
+
+    def _weights(self, left: Tensor, right: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        pair = F.leaky_relu(left[target] + right[source], 0.2)  # (E, D)
+        e = (pair.unflatten(1, (self.heads, -1)) * self.attention).sum(-1)  # eq. 2, (E, H)
+        return neighbour_softmax(e, target, len(left))
+
+    def forward(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Nodes (N, D) and edges source (E,) -> target (E,) -> nodes (N, D)."""
+        left, right = self.left(nodes), self.right(nodes)
+        alpha = self._weights(left, right, source, target)  # (E, H)
+        values = right if self.value is self.right else self.value(nodes)
+        values = self.dropout(values).unflatten(1, (self.heads, -1))  # (N, H, D / H)
+        messages = torch.zeros_like(values).index_add(0, target, alpha[..., None] * values[source])
+        messages = messages.flatten(1)  # eq. 3, (N, D)
+        if self.norm is None:
+            return messages.relu()
+        return self.norm(left + messages).relu()
+
+
+class RelationContext(nn.Module):
+    """Eq. 6: each entity learns what it does and what is done to it, with what.
+
+    "printed": a mean over its active and one over its passive relations, linear.
+    "authors": one mean over both, with ReLU and dropout, then layer norm.
+    """
+
+    def __init__(self, width: int, form: Form = "printed", dropout: float = 0.0):
+        super().__init__()
+        bias = form == "authors"
+        self.active = nn.Linear(2 * width, width, bias)
+        self.passive = nn.Linear(2 * width, width, bias)
+        self.norm = nn.LayerNorm(width) if form == "authors" else None
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, entities: Tensor, relations: Tensor, subject: Tensor, object: Tensor
+    ) -> Tensor:
+        """Entities (O, D), relations (R, D) with their ends (R,) -> entities in context (O, D)."""
+        edges = torch.cat([relations, entities[object]], dim=1)  # r' = [r || e of the passive end]
+        active, passive = self.active(edges), self.passive(edges)  # (R, D)
+        n = len(entities)
+        if self.norm is None:
+            return entities + mean_at(subject, active, n) + mean_at(object, passive, n)
+        values = self.dropout(torch.cat([active, passive]).relu())  # (2 R, D)
+        return self.norm(entities + mean_at(torch.cat([subject, object]), values, n))
+
+
+def mean_at(index: Tensor, values: Tensor, rows: int) -> Tensor:
+    """Mean of the values (R, D) at each index (R,), (rows, D); 0 where there is none."""
+    total = values.new_zeros(rows, values.shape[1]).index_add(0, index, values)
+    return total / torch.bincount(index, minlength=rows).clamp(min=1)[:, None]
+
+
+# --- Text encoder (Sections 3.1 to 3.4) --------------------------------------------------------
+
+
+class PhraseGRU(nn.Module):
+    """A phrase is the mean of the two last states of a Bi-GRU over its words (Section 3.2).
+
+    With one direction (authors' code), the last state.
+    """
+
+    def __init__(self, embed: nn.Embedding, bidirectional: bool = True):
+        super().__init__()
+        self.embed, self.width = embed, embed.embedding_dim
+        self.gru = nn.GRU(self.width, self.width, batch_first=True, bidirectional=bidirectional)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (U, L), lengths (U,) -> (U, width)."""
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.embed(ids), lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        return self.gru(packed)[1].mean(dim=0)
+
+
+class ConceptEncoder(nn.Module):
+    """Phrases to R^D: a phrase encoder, then a layer for nodes and one for relations (Section 3.2).
+
+    phrases: one phrase encoder for all or, in the authors' code, one each for objects, attributes
+    and relations; `width` is what they return.
+    """
+
+    def __init__(self, phrases: Sequence[nn.Module], phrase_width: int, width: int):
+        super().__init__()
+        self.phrases = nn.ModuleList(phrases)
+        self.node, self.relation = nn.Linear(phrase_width, width), nn.Linear(phrase_width, width)
+
+    def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Nodes (N, D), objects first, and relations (R, D), before their ReLU."""
+        states = [encoder(batch.tokens, batch.lengths) for encoder in self.phrases]  # (U, width)
+        objects, attributes, relations = states if len(states) == 3 else states * 3
+        nodes = torch.cat(
+            [self.node(objects)[batch.objects], self.node(attributes)[batch.attributes]]
+        )
+        return nodes, self.relation(relations)[batch.relations]
+
+
+class GraphEncoder(nn.Module):
+    """A scene graph to one vector in two steps, and its entities on the way (Section 3.3).
+
+    attributes, objects: the layers of the Object-Attribute and of the Object-Object GAT; context:
+    eq. 6 between them.
+    """
+
+    def __init__(
+        self, concepts: ConceptEncoder, attributes: nn.ModuleList, context: RelationContext,
+        objects: nn.ModuleList, dropout: float,
+    ):  # fmt: skip
+        super().__init__()
+        self.concepts, self.attributes = concepts, attributes
+        self.context, self.objects = context, objects
+        self.dropout, self.pool = nn.Dropout(dropout), GPO()
+
+    def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
+        """Captions (B, D) and entities (O, D)."""
+        nodes, relations = self.concepts(batch)  # (N, D), (R, D)
+        return self.compose(nodes, relations, batch)
+
+    def compose(
+        self, nodes: Tensor, relations: Tensor, batch: GraphBatch
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same from the phrases of nodes (N, D) and relations (R, D), before their ReLU."""
+        nodes, relations = self.dropout(nodes.relu()), self.dropout(relations.relu())
+        entities = self.entities(nodes, batch)  # (O, D)
+        hidden = self.in_context(entities, relations, batch)  # (O, D)
+        hidden = self.exchange(hidden, batch)  # (O, D)
+        return self.pool(*padded(hidden, batch.caption, batch.captions)), entities
+
+    def entities(self, nodes: Tensor, batch: GraphBatch) -> Tensor:
+        """Step one: objects with their own attributes, and nothing else (eq. 5), (O, D)."""
+        source, target = batch.attribute_edges(back=len(self.attributes) > 1)
+        for i, layer in enumerate(self.attributes):
+            nodes = layer(self.dropout(nodes) if i else nodes, source, target)  # (N, D)
+        return nodes[: len(batch.objects)]
+
+    def in_context(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
+        """Entities (O, D) with what they do and what is done to them (eq. 6), (O, D)."""
+        return self.context(entities, relations, batch.subject, batch.object)
+
+    def exchange(self, hidden: Tensor, batch: GraphBatch) -> Tensor:
+        """Step two: objects (O, D) hear those that they are related to (eq. 7), (O, D)."""
+        edges = self.edges(batch)
+        for layer in self.objects:
+            hidden = layer(self.dropout(hidden), *edges)
+        return hidden
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Edges (source, target) of step two."""
+        return batch.object_edges()
+
+
+# --- Image encoder (Section 3.2) ---------------------------------------------------------------
+
+
+class ImageEncoder(nn.Module):
+    """Regions through a linear map beside an MLP, self-attention, and GPO (Section 3.2; code).
+
+    positions: confidence ranks enter the attention (authors' code). Without `attention` it is that
+    of VSE∞. initial_bias: of GPO.
+    """
+
+    def __init__(
+        self, region_width: int, width: int, heads: int = 16, dropout: float = 0.1,
+        attention: bool = True, positions: bool = False, initial_bias: float | None = None,
+    ):  # fmt: skip
+        super().__init__()
+        self.dropout, self.linear = nn.Dropout(dropout), nn.Linear(region_width, width)
+        self.hidden, self.norm = nn.Linear(region_width, width // 2), nn.BatchNorm1d(width // 2)
+        self.out = nn.Linear(width // 2, width)
+        self.position = nn.Linear(16, width) if positions else None
+        self.attention = None
+        if attention:
+            self.norm_before, self.norm_after = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+            self.feed_in, self.feed_out = nn.Linear(width, width), nn.Linear(width, width)
+        self.pool = GPO(initial_bias)
+
+    def forward(self, regions: Tensor, lengths: Tensor) -> Tensor:
+        """Regions (B, n, region_width), the first lengths[b] of them valid -> images (B, D)."""
+        mask = valid(lengths, regions.shape[1])  # (B, n)
+        x = self.dropout(regions)
+        # The norm sees valid regions only: in the authors' code its padding counts as well.
+        hidden = self.hidden(x)
+        normed = self.norm(hidden[mask]).relu()  # (valid regions, D / 2)
+        hidden = hidden.new_zeros(hidden.shape).masked_scatter(mask[..., None], normed)
+        x = self.linear(x) + self.out(hidden)  # (B, n, D)
+        if self.attention is not None:
+            x = self.attend(x, mask)
+        return self.pool(x, lengths)
+
+    def attend(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Self-attention and a feed-forward block, each with its skip connection: (B, n, D)."""
+        assert self.attention is not None
+        z = x
+        if self.position is not None:
+            ranks = sinusoid(torch.arange(x.shape[1], device=x.device), 16)
+            z = x + self.dropout(self.position(ranks))
+        z = self.norm_before(z)
+        x = x + self.attention(z, z, z, key_padding_mask=~mask, need_weights=False)[0]
+        return x + self.feed_out(self.feed_in(self.norm_after(x)).relu())
+
+
+# --- The whole model ---------------------------------------------------------------------------
+
+
+class Matcher(nn.Module):
+    """An image encoder and a text encoder into one space; the similarity is the cosine (eq. 1).
+
+    How they are built of a system and its settings: `variants.build`.
+    """
+
+    def __init__(self, images: nn.Module, texts: nn.Module, system: System, settings: Settings):
+        super().__init__()
+        self.images, self.texts = images, texts
+        self.system, self.settings = system, settings
+
+    def encode_images(self, regions: Tensor, counts: Tensor) -> Tensor:
+        """Unit vectors (B, D)."""
+        return F.normalize(self.images(regions, counts), dim=-1)
+
+    def encode_texts(self, text: GraphBatch | SequenceBatch) -> tuple[Tensor, Tensor | None]:
+        """Unit vectors of captions (B, D), and of entities (O, D) where there are any."""
+        captions, entities = self.texts(text)
+        entities = None if entities is None else F.normalize(entities, dim=-1)
+        return F.normalize(captions, dim=-1), entities
+
+    def loss(self, batch: Batch, mean_negatives: bool = False) -> Tensor:
+        """Eq. 13: L_HARD + λ_CON L_CON + λ_SPEC L_SPEC, those of them that the system has.
+
+        mean_negatives: averaged instead of hardest negatives in L_HARD.
+        """
+        system, losses = self.system, self.system.losses
+        images = self.encode_images(batch.regions, batch.counts)  # (B, D)
+        captions, entities = self.encode_texts(batch.text)  # (B, D), (O, D)
+        similarity = images @ captions.T  # (B, B)
+        concepts, positive = similarity, batch.same
+        total = similarity.new_zeros(())
+        if "HARD" in losses:
+            total = total + hardest(similarity, batch.same, system.margin, not mean_negatives)
+        if entities is not None and isinstance(batch.text, GraphBatch):
+            to_entities = images @ entities.T  # (B, O)
+            if "SPEC" in losses:
+                caption = batch.text.caption
+                of_entity = to_entities[caption, torch.arange(len(caption), device=caption.device)]
+                of_caption = similarity.diag()[caption]  # both (O,)
+                lambda_spec = 2.75 if system.authors_code else 3.0
+                total = total + lambda_spec * specificity(of_caption, of_entity, system.margin)
+            if system.entities and batch.contains is not None:
+                concepts = torch.cat([similarity, to_entities], dim=1)  # (B, B + O)
+                positive = torch.cat([batch.same, batch.contains], dim=1)
+        if "CON" in losses:
+            loss = contrastive(concepts, positive, self.settings.temperature)
+            total = total + self.settings.lambda_con * loss
+        return total
+
+
+# --- Inference ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Unit vectors: images (n, D), captions (m, D) with their image_of (m,), and entities (e, D)
+    with their caption_of (e,), or None where the system has none.
+    """
+
+    images: np.ndarray
+    captions: np.ndarray
+    image_of: np.ndarray
+    entities: np.ndarray | None
+    caption_of: np.ndarray | None
+
+    @property
+    def similarity(self) -> np.ndarray:
+        """Cosines (images, captions), eq. 1."""
+        return self.images @ self.captions.T
+
+
+@torch.no_grad()
+def encode(
+    model: Matcher, split: Split, texts: Texts, device: str = "cpu", size: int = 256,
+    first: bool = False,
+) -> Encoded:  # fmt: skip
+    """All images of a split and their captions, or the first of each, through a model.
+
+    The model is put in evaluation mode and stays there.
+    """
+    model.eval()
+    images = []
+    for start in range(0, len(split.features), size):
+        rows = np.arange(start, min(start + size, len(split.features)))
+        regions = torch.as_tensor(read_rows(split.features, rows), device=device)
+        counts = torch.full((len(rows),), regions.shape[1], device=device)
+        images.append(model.encode_images(regions, counts).cpu())
+    chosen = np.arange(len(texts))
+    if first:
+        chosen = np.unique(split.image_of, return_index=True)[1]
+    captions, entities, caption_of = [], [], []
+    for start in range(0, len(chosen), size):
+        text = texts.batch(chosen[start : start + size]).to(device)
+        caption, entity = model.encode_texts(text)
+        captions.append(caption.cpu())
+        if entity is not None and isinstance(text, GraphBatch):
+            entities.append(entity.cpu())
+            caption_of.append(start + text.caption.cpu())
+    return Encoded(
+        torch.cat(images).numpy(), torch.cat(captions).numpy(), split.image_of[chosen],
+        torch.cat(entities).numpy() if entities else None,
+        torch.cat(caption_of).numpy() if caption_of else None,
+    )  # fmt: skip

@@ -1,0 +1,431 @@
+"""Tables of paper 03: of its captions, and of the evidence, beside the paper's own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mmlib import scenegraph
+from mmlib.core.effects import crossed
+from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.ranking import KS
+from mmlib.core.tables import beside, mean_and_deviation, paper_tables
+from mmlib.papers.cora.data.collection import Captions
+from mmlib.papers.cora.data.world import FAMILY
+from mmlib.papers.cora.metrics import right_in_family
+from mmlib.papers.cora.systems import (
+    BAG,
+    BASELINES,
+    BERT,
+    CAPTIONS,
+    COMPARED,
+    COMPARISONS,
+    CORA,
+    ERRORS,
+    LITTLE_HARM,
+    ORACLES,
+    ORDER,
+    PAPER,
+    QUERY_TIME,
+    RATES,
+    SEQUENCE,
+    SPLITS,
+    SYSTEMS,
+    TABLE_1,
+    TABLE_3,
+    TWO_STEP,
+    WITH_BERT,
+    WITH_GRU,
+    budget,
+    original,
+    systems,
+)
+
+# Our names of printed rows.
+OUR_NAMES = {
+    "Ours (CORA, single model)": "CORA",
+    "Obj-Att & Obj-Obj (2-step), parsed graph": "CORA",
+    "Ours (CORA, ensemble of two seeds)": "CORA, ensemble of two",
+    "VSE": "VSE∞",
+    "L_HARD only": "HARD",
+    "L_CON only": "CON",
+    "L_HARD + L_CON": "HARD + CON",
+    "L_HARD + L_CON + L_SPEC": "CORA",
+    "Joint, parsed graph": "Joint",
+    "Obj-Att & Obj-Obj (2-step) + FC": "Two-step + FC",
+    "CORA (Bi-GRU)": "CORA, ensemble of two",
+    "CORA + reranking (Bi-GRU)": "CORA, ensemble of two, reranked",
+    **{f"n_obj_att={a}, n_obj_obj={o}": f"({a}, {o}) layers" for a in (1, 2) for o in (1, 2, 3)},
+    "n_obj_att=1, n_obj_obj=2": "CORA",
+}
+
+# --- Captions ----------------------------------------------------------------------------------
+
+
+def describe(collection: Captions) -> pd.DataFrame:
+    """Size of each split, and how much a caption and its parsed graph hold on average."""
+    rows = {}
+    for split in SPLITS:
+        captions, counts = collection.captions(split), []
+        for graph in collection.graphs[split]:
+            objects = scenegraph.objects(graph)
+            attributes = sum(len(scenegraph.attributes(graph, i)) for i in objects)
+            relations = len(scenegraph.relations(graph))
+            counts.append((len(objects), attributes, relations, 100 * graph.graph["fallback"]))
+        kinds = ("objects", "attributes", "relations", "fallback graphs in %")
+        rows[split] = {
+            "images": len(collection.images[split].captions),
+            "captions": len(captions),
+            "words a caption": np.mean([len(c.split()) for c in captions]),
+            **dict(zip(kinds, np.mean(counts, axis=0), strict=True)),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").round(2)
+
+
+# --- Figures of one system ---------------------------------------------------------------------
+
+
+def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
+    """Those of the systems that are in the record."""
+    return [name for name in names if evidence.has(dataset, name, "rank")]
+
+
+def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
+    """Which items of a collection are test captions, and which are test images."""
+    captions = int(np.isfinite(evidence.values(dataset, CAPTIONS, "objects")[0]).sum())
+    return slice(captions), slice(captions, None)
+
+
+def recalls(evidence: Evidence, dataset: str, system: str) -> pd.DataFrame:
+    """R@K and median ranks both ways and RSUM of each seed: columns system, metric, seed, value."""
+    captions, images = captions_and_images(evidence, dataset)
+    ranks = evidence.values(dataset, system, "rank")
+    of = {"i2t": ranks[:, images], "t2i": ranks[:, captions]}
+    values = {f"{way}_r{k}": 100 * (r <= k).mean(axis=1) for way, r in of.items() for k in KS}
+    values["rsum"] = sum(values.values())
+    values |= {f"{way}_medr": np.median(of[way], axis=1) for way in ("t2i", "i2t")}
+    table = pd.DataFrame(values).assign(seed=evidence.seeds_of(dataset))
+    return table.melt("seed", var_name="metric").assign(system=system)
+
+
+def each_training(evidence: Evidence, dataset: str, system: str) -> pd.Series:
+    """Seed -> RSUM of all trainings of a system, those in an ensemble of two of it among them."""
+    first = evidence.means(dataset, system, "RSUM")
+    mean = evidence.means(dataset, f"{system}, ensemble of two", "RSUM of members")
+    second = (2 * mean - first).dropna().rename(lambda seed: seed + 1000)  # see `train_and_score`
+    return pd.concat([first, second])
+
+
+def trained_again(evidence: Evidence, dataset: str) -> list[float]:
+    """By how much RSUM of one seed's trainings on two machines differs, where it does.
+
+    Both encoders without a BERT are recorded twice, beside those with one; on one machine their
+    figures are the same. Empty where those beside a BERT have a budget of their own.
+    """
+    quick, tier = dataset + WITH_BERT, evidence.header["tier"]
+    if budget(tier, quick) != budget(tier, dataset):
+        return []
+    differences: list[float] = []
+    for first, second in zip((SEQUENCE, CORA), WITH_GRU, strict=True):
+        if evidence.has(quick, second.system, "RSUM"):
+            again = evidence.means(quick, second.system, "RSUM")
+            difference = again - evidence.means(dataset, first.system, "RSUM")
+            differences += difference[difference.abs() > 1e-6].tolist()
+    return differences
+
+
+def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dict[str, Any]:
+    """The mean of changes of RSUM (seeds, items), with its interval over seeds and clusters."""
+    mean = crossed(changes, evidence.clusters(dataset))
+    return {"RSUM": mean.effect, "95 % low": mean.low, "high": mean.high}
+
+
+# --- Tables 1, 3 and 4 -------------------------------------------------------------------------
+
+
+def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """A row a system: R@K and median ranks both ways and RSUM, mean ± deviation over seeds.
+
+    Baselines come above the trained systems, oracles below. "↗" flags a system that still improved
+    on dev when its trainings ended, in more than a fifth of them.
+    """
+    rows = {}
+    for name in with_rows(evidence, dataset, ORDER):
+        by_metric = recalls(evidence, dataset, name).groupby("metric", sort=False).value
+        flag = " ↗" if evidence.unfinished(dataset, name) else ""
+        rows[name + flag] = by_metric.agg(mean_and_deviation)
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def printed(table: str) -> pd.DataFrame:
+    """A printed table by our names; of its rows with BERT and of equal ones only the first."""
+    content = paper_tables(PAPER)[table]
+    rows: dict[str, Any] = {}
+    for row in content["rows"]:
+        bert = " (BERT)" if "BERT" in row.get("section", "") and "BERT" not in row["name"] else ""
+        rows.setdefault(OUR_NAMES.get(row["name"], row["name"]) + bert, row["values"])
+    return pd.DataFrame.from_dict(rows, orient="index")[content["columns"]]
+
+
+def beside_paper(evidence: Evidence, dataset: str, table: str, below: Sequence[str] = ()) -> Any:
+    """A printed table with our rows of the same name beside it, and rows of ours `below`."""
+    paper = printed(table)
+    names = with_rows(evidence, dataset, dict.fromkeys([*paper.index, *below]))
+    ours = [recalls(evidence, dataset, name) for name in names]
+    nothing = pd.DataFrame({"system": [], "metric": [], "seed": [], "value": []})
+    return beside(pd.concat(ours) if ours else nothing, paper)
+
+
+def table(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
+    """Table 1 or 3, "table1" or "table3", beside ours, with baselines and oracles below."""
+    ours = [row.system for row in {"table1": TABLE_1, "table3": TABLE_3}[number]]
+    untrained = [row["system"] for row in (*BASELINES, *ORACLES)]
+    below = with_rows(evidence, dataset, [*ours, *untrained])
+    rows = dict.fromkeys([*printed(number).index, *below])
+    return beside_paper(evidence, dataset, number, below).loc[list(rows)]
+
+
+def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 4: RSUM before and after reranking (eq. 14), the paper's on MS-COCO 5K beside ours."""
+    rows = {}
+    paper = printed("table4").rsum
+    for name in with_rows(evidence, dataset, SYSTEMS):
+        for metric, row in (("RSUM", name), ("RSUM, reranked", f"{name}, reranked")):
+            if evidence.has(dataset, name, "RSUM, reranked"):
+                ours = evidence.means(dataset, name, metric)
+                rows[row] = {"paper": paper.get(row), "ours": ours.mean(), "sd": ours.std()}
+    return pd.DataFrame.from_dict(rows, orient="index").round(1).astype(object).fillna("–")
+
+
+def trained_out(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """RSUM on dev at the end of a training, and its rise over the last two epochs: means of seeds.
+
+    ↗: as in `results`.
+    """
+    rows = {}
+    for name in with_rows(evidence, dataset, ORDER):
+        if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
+            mean = evidence.curves(dataset, name, "dev_RSUM").mean(axis=0)
+            before = mean[max(len(mean) - 3, 0)]
+            rising = "↗" if evidence.unfinished(dataset, name) else ""
+            rows[name] = {"dev RSUM at the end": f"{mean[-1]:.0f}",
+                          "rise over the last two epochs": f"{mean[-1] - before:+.1f}",
+                          "improved at the end": rising}  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+# --- Differences -------------------------------------------------------------------------------
+
+# The fields of `System` in which two systems may differ.
+FIELDS = {
+    "text": ("text", "words", "steps", "attribute_layers", "object_layers", "connected", "form",
+             "attention", "residual", "short_cut", "shuffled"),
+    "image": ("regions", "pooling", "form"),  # the authors' form adds positions of regions
+    "losses": ("losses", "entities", "margin"),
+    "members": ("members",),
+}  # fmt: skip
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """In what two systems' columns differ; "" for oracles, which have none of these."""
+    return ", ".join(
+        kind for kind, fields in FIELDS.items() if any(a.get(f) != b.get(f) for f in fields)
+    )
+
+
+def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What each change gives, alone and together: RSUM of a system minus that of another one.
+
+    With 95 % intervals over seeds and clusters of images, and what differs: the encoder of the
+    text, that of the image, the losses, or how many trainings are averaged.
+    """
+    rows, columns = {}, systems(evidence.header["tier"], dataset)
+    for changed, base in COMPARISONS:
+        if len(with_rows(evidence, dataset, (changed, base))) == 2:
+            a, b = (evidence.values(dataset, name, "RSUM") for name in (changed, base))
+            rows[changed, base] = _with_interval(evidence, dataset, a - b)
+            rows[changed, base]["differ in"] = _differing(columns[changed], columns[base])
+    table = pd.DataFrame.from_dict(rows, orient="index").round(1)
+    table.index = pd.MultiIndex.from_tuples(table.index, names=("system", "minus"))
+    return table
+
+
+def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """RSUM that a BERT adds to the sequence and to CORA, by how it learns, and the difference.
+
+    "mean": of all ways, as C10 has it; "… − frozen BERT": what learning adds. Beside it CORA −
+    the sequence, both with that BERT. With 95 % intervals over seeds and clusters of images. A way
+    that is not in the record has no row.
+    """
+    a, b = (row.system for row in WITH_GRU)
+    rows = {}
+    for bert in BERT:
+        names = (a, f"{a}, {bert}", b, f"{b}, {bert}")
+        if len(with_rows(evidence, dataset, names)) == len(names):
+            a0, a1, b0, b1 = (evidence.values(dataset, name, "RSUM") for name in names)
+            rows[bert] = {
+                "added to the sequence": a1 - a0,
+                "added to CORA": b1 - b0,
+                "difference": (a1 - a0) - (b1 - b0),
+                "CORA − sequence": b1 - a1,
+            }
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    if len(rows) == len(BERT):
+        frozen, *learning = BERT
+        table.loc["mean"] = table.loc[list(BERT)].sum() / len(BERT)
+        for bert in learning:
+            table.loc[f"{bert} − {frozen}"] = table.loc[bert] - table.loc[frozen]
+    clusters = evidence.clusters(dataset)
+    return table.map(lambda values: crossed(values, clusters).told(0))
+
+
+# --- Families, attributes, parse errors, entities, times ---------------------------------------
+
+
+def _right(hits: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
+    """The mean of hits in percent, (seeds, captions) or (captions,), with its interval."""
+    mean = crossed(hits, clusters)
+    return {"right in %": mean.effect, "low": mean.low, "high": mean.high}
+
+
+def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """How often, in percent, a caption finds its image among those of its family.
+
+    They differ in structure alone; chance is 25. Beside it the difference from the bag of phrases,
+    which cannot know structure, paired. With 95 % intervals over seeds and images.
+    """
+    rows: dict[str, dict[str, float]] = {}
+    captions, _ = captions_and_images(evidence, dataset)
+    clusters = evidence.clusters(dataset)[captions]
+    hits = {
+        name: evidence.values(dataset, name, "in family")[:, captions]
+        for name in ORDER if evidence.has(dataset, name, "in family")
+    }  # fmt: skip
+    for name, hit in hits.items():
+        rows[name] = _right(hit, clusters)
+        if BAG.system in hits and name != BAG.system:
+            lead = crossed(hit - hits[BAG.system], clusters)
+            rows[name] |= {"minus the bag": lead.effect, "from": lead.low, "to": lead.high}
+    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
+def of_readers(scores: Mapping[str, np.ndarray], image_of: np.ndarray) -> pd.DataFrame:
+    """As `in_family`, of two scores (images, captions), and of the first less the second.
+
+    Over families alone, as nothing is trained.
+    """
+    captions = len(image_of)
+    hits = {name: right_in_family(s, image_of, FAMILY)[:captions] for name, s in scores.items()}
+    a, b = hits
+    hits[f"{a} − {b}"] = hits[a] - hits[b]
+    rows = {name: _right(hit, image_of // FAMILY) for name, hit in hits.items()}
+    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
+def by_attributes(evidence: Evidence, dataset: str, most: int = 3) -> pd.DataFrame:
+    """Sum of the t2i recalls of captions with 0, 1, ... attributes: where graphs are better.
+
+    Below, the lead of the bag over two others, with 95 % intervals.
+    """
+    captions, _ = captions_and_images(evidence, dataset)
+    count = np.minimum(evidence.values(dataset, CAPTIONS, "attributes")[0][captions], most)
+    columns = {n: f"{n} or more" if n == most else f"{n}" for n in np.unique(count).astype(int)}
+    rows = {"captions": {column: f"{np.sum(count == n)}" for n, column in columns.items()}}
+    hits = {}
+    for name in with_rows(evidence, dataset, COMPARED):
+        ranks = evidence.values(dataset, name, "rank")[:, captions]
+        hits[name] = 100.0 * np.sum([ranks <= k for k in KS], axis=0)
+        rows[name] = {c: f"{hits[name][:, count == n].mean():.0f}" for n, c in columns.items()}
+    clusters = evidence.clusters(dataset)[captions]
+    for rival in (TWO_STEP.system, CORA.system):
+        if {BAG.system, rival} <= hits.keys():
+            lead = hits[BAG.system] - hits[rival]
+            rows[f"{BAG.system} − {rival}"] = {
+                c: crossed(lead[:, count == n], clusters[count == n]).told(0)
+                for n, c in columns.items()
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Change of CORA's RSUM by kind of parse error and by the percentage of captions drawn for one.
+
+    Beside it what remains beyond the share of C8. With 95 % intervals over seeds and clusters of
+    images.
+    """
+    intact = evidence.values(dataset, CORA.system, "RSUM")
+    rows = {}
+    for kind in ERRORS:
+        for rate in RATES:
+            hurt = evidence.values(dataset, CORA.system, f"RSUM, {kind} {rate} %")
+            margin = crossed(hurt - LITTLE_HARM * intact, evidence.clusters(dataset))
+            rows[kind, rate] = _with_interval(evidence, dataset, hurt - intact)
+            rows[kind, rate][f"kept beyond {LITTLE_HARM:.0%}"] = margin.told(1)
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["error", "% of captions"])
+
+
+def entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Share with a right answer among the first K, beside what knows nothing of the image.
+
+    image → entity: of images, those with an entity that one of their captions names; entity →
+    image: of the entities of captions, those with an image one of whose captions names them.
+    """
+    entity: dict[tuple[str, str], dict[str, float]] = {}
+    image: dict[tuple[str, str], dict[str, float]] = {}
+    columns = [f"R@{k} in %" for k in KS]
+    for name in (CAPTIONS, *SYSTEMS):
+        if evidence.has(dataset, name, "entity rank"):
+            ranks = evidence.values(dataset, name, "entity rank")
+            ranks = ranks[np.isfinite(ranks)]
+            to_entity = [100 * (ranks <= k).mean() for k in KS]
+            metrics = (f"entity to image, R@{k}" for k in KS)
+            to_image = [np.nanmean(evidence.values(dataset, name, metric)) for metric in metrics]
+            chance = ("most frequent first", "random order")
+            first, second = chance if name == CAPTIONS else (name, name)
+            entity["image → entity", first] = dict(zip(columns, to_entity, strict=True))
+            image["entity → image", second] = dict(zip(columns, to_image, strict=True))
+    return pd.DataFrame.from_dict(entity | image, orient="index").round(1)
+
+
+def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Median milliseconds of each step of a query."""
+    steps = evidence.metrics(dataset, QUERY_TIME, EPOCHS)
+    medians = {step: np.median(evidence.curves(dataset, QUERY_TIME, step)) for step in steps}
+    return pd.DataFrame({"ms": 1000 * pd.Series(medians)}).round(2)
+
+
+# --- All ---------------------------------------------------------------------------------------
+
+
+def all_tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """All tables that need nothing but evidence, by file name."""
+    tables: dict[str, pd.DataFrame] = {}
+    for name in evidence.datasets:
+        tables[f"results_{name}"] = results(evidence, name)
+        if name != original(name):
+            kind = gains_of_bert if name.endswith(WITH_BERT) else leads
+            tables[f"{kind.__name__}_{name}"] = kind(evidence, name)
+            continue
+        tables |= {
+            f"trained_out_{name}": trained_out(evidence, name),
+            f"table1_{name}": table(evidence, name, "table1"),
+            f"table3_{name}": table(evidence, name, "table3"),
+            f"table4_{name}": reranking(evidence, name),
+            f"leads_{name}": leads(evidence, name),
+            f"attributes_{name}": by_attributes(evidence, name),
+            f"entities_{name}": entities(evidence, name),
+        }
+        if not (families := in_family(evidence, name)).empty:
+            tables[f"families_{name}"] = families
+        if evidence.has(name, QUERY_TIME, "parse", EPOCHS):
+            tables[f"times_{name}"] = times(evidence, name)
+        if has_parse_errors(evidence, name):
+            tables[f"parse_errors_{name}"] = parse_effects(evidence, name).round(1)
+    tables["table2"] = printed("table2")[["coco1k_rsum", "coco5k_rsum"]]
+    return tables
+
+
+def has_parse_errors(evidence: Evidence, dataset: str) -> bool:
+    """Whether graphs with parse errors were encoded."""
+    return evidence.has(dataset, CORA.system, f"RSUM, edge {RATES[0]} %")

@@ -1,0 +1,226 @@
+"""One training of paper 03 and what is measured of it: the work of one job."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
+from mmlib.core.jobs import Answer, History, Job, Run
+from mmlib.core.parallel import ahead
+from mmlib.core.ranking import KS, Ranks, metrics, rank_images_and_captions, ranks_of_scores
+from mmlib.features.bert import BertEncoder
+from mmlib.papers.cora.batches import Arrays, Batch, GraphSet, Split, Texts, batches
+from mmlib.papers.cora.method import Encoded, Matcher, encode
+from mmlib.papers.cora.metrics import (
+    FOLD,
+    best_beta,
+    different_entities,
+    entity_ranks,
+    fold_ranks,
+    hits_of_captions,
+    image_ranks,
+    mix,
+    per_item,
+    right_in_family,
+    weakest_entity,
+)
+from mmlib.papers.cora.systems import SPLITS, Settings, System
+from mmlib.papers.cora.variants import PhraseBERT, build
+
+# --- Training ----------------------------------------------------------------------------------
+
+
+def texts_of(system: System, arrays: Arrays, seed: int) -> dict[str, Texts]:
+    """split -> the texts that the system reads; shuffled by the seed where the system says so.
+
+    Raises ValueError where the data have no such texts, as gold graphs outside of the world.
+    """
+    chosen = {}
+    for i, name in enumerate(SPLITS):
+        texts = arrays.splits[name].texts
+        if system.reads not in texts:
+            raise ValueError(f"{system.system} reads {system.reads!r}; there is {', '.join(texts)}")
+        chosen[name] = texts[system.reads]
+        if system.shuffled:
+            chosen[name] = chosen[name].shuffled(np.random.default_rng([seed, i]))
+    return chosen
+
+
+def fresh(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> Matcher:
+    """The model that a training of this seed starts from."""
+    seed_everything(seed)
+    width, words = arrays.splits["train"].features.shape[2], torch.tensor(arrays.embeddings)
+    return build(system, settings, width, words, arrays.bert[0])
+
+
+def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]:
+    """Train one system with AdamW; the model is that of the best RSUM on dev (the authors' code).
+
+    Dev counts the first caption of each image, which is enough to choose an epoch by.
+    History: an epoch's train_loss, dev_RSUM, and dev_loss, which is 600 - dev_RSUM.
+    """
+    system, settings = System(**job.system), Settings(**job.settings)
+    texts, dev = texts_of(system, arrays, job.seed), arrays.splits["val"]
+    model = fresh(system, settings, arrays, job.seed).to(run.device)
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
+    )
+    # What is evaluated: the model, or a running mean of its weights.
+    evaluated, trained = model, nn.ModuleList([model])
+    if settings.ema:
+        decay = get_ema_multi_avg_fn(settings.ema)
+        mean = AveragedModel(model, multi_avg_fn=decay, use_buffers=True)
+        optimizer.register_step_post_hook(lambda *_: mean.update_parameters(model))
+        evaluated, trained = cast(Matcher, mean.module), nn.ModuleList([model, mean])
+    split = arrays.splits["train"]
+    drawn = training_batches(system, settings, split, texts["train"], job.seed, run.device)
+    shown = sum(min(len(group), settings.captions) for group in split.captions_of)
+    steps = settings.epochs * (shown // settings.batch + (shown % settings.batch > 1))
+    schedule = LambdaLR(optimizer, partial(learning_rate, steps=steps, settings=settings))
+
+    def epoch(number: int) -> Iterator[tuple[Batch, bool]]:
+        mean_negatives = number < settings.mean_negatives * settings.epochs
+        for bert in (module for module in model.modules() if isinstance(module, PhraseBERT)):
+            bert.frozen = number < settings.frozen_epochs * settings.epochs
+            bert.train(bert.training)
+        return ((batch, mean_negatives) for batch in ahead(drawn(number)))
+
+    def evaluate() -> dict[str, float]:
+        encoded = encode(evaluated, dev, texts["val"], run.device, first=True)
+        rsum = metrics(_ranks(encoded))["rsum"]
+        return {"dev_loss": 600 - rsum, "dev_RSUM": rsum}
+
+    step = Descent(lambda batch: model.loss(*batch), optimizer, schedule)
+    history = fit(trained, epoch, step, evaluate, epochs=settings.epochs, seed=job.seed, run=run)
+    return evaluated, history
+
+
+def training_batches(
+    system: System, settings: Settings, split: Split, texts: Texts, seed: int, device: str = "cpu"
+) -> Callable[[int], Iterator[Batch]]:
+    """epoch -> its training batches; see `batches.batches`."""
+    how = replace(settings, delimiters=settings.delimiters or system.bert)
+    match = "caption" if system.authors_code else "image"
+    return batches(split, texts, how, settings.batch, settings.captions, match, seed, device)
+
+
+def learning_rate(step: int, steps: int, settings: Settings) -> float:
+    """Share of the learning rate at a step: see `Settings.schedule`."""
+    warmup = round(settings.warmup_fraction * steps)
+    if settings.schedule == "cosine":
+        return warm_up_cosine(step, steps, warmup)
+    high = min(1.0, (step + 1) / warmup) if warmup else 1.0
+    return high * (0.1 if step >= settings.lr_decay_at * steps else 1.0)
+
+
+def parameter_groups(model: nn.Module, settings: Settings) -> list[dict[str, Any]]:
+    """For an optimiser: word vectors at `word_rate` times the rate of all others.
+
+    Of a BERT only what it is to learn, at rates of its own.
+    """
+    rate, modules = settings.learning_rate, list(model.modules())
+    berts = [m for m in modules if isinstance(m, BertEncoder)]
+    of_berts = {id(p) for bert in berts for p in bert.parameters()}
+    words = {id(m.weight): m.weight for m in modules
+             if isinstance(m, nn.Embedding) and id(m.weight) not in of_berts}  # fmt: skip
+    others = [p for p in model.parameters() if id(p) not in words and id(p) not in of_berts]
+    groups: list[dict[str, Any]] = [
+        {"params": others, "lr": rate},
+        {"params": [*words.values()], "lr": rate * settings.word_rate},
+    ]
+    return groups + [group for bert in berts for group in bert.parameter_groups(rate)]
+
+
+# --- One job -----------------------------------------------------------------------------------
+
+
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Train, and rank every test caption's image and every test image's captions.
+
+    Values by item, all captions and then all images (`per_item`): "rank" and "RSUM"; "RSUM, 1K"
+    where there are several thousand images, "in family" where there are families of them. A system
+    of several members is their ensemble (similarities averaged, Section 4.2) and also has "RSUM of
+    members" and, with entities, "RSUM, reranked" (eq. 14). One that records diagnostics has
+    "RSUM, edge 30 %" and so on, of parse errors (Section 9), "entity rank" of its images, and
+    "entity to image, R@1" and so on of its captions.
+    """
+    started = time.process_time()
+    system, test = System(**job.system), arrays.splits["test"]
+    members, dev, trainings = [], [], []
+    for number in range(system.members):
+        single, member = replace(job, seed=job.seed + 1000 * number), run.member(number)
+        model, history = train(single, arrays, member)
+        texts = texts_of(system, arrays, single.seed)
+        members.append(encode(model, test, texts["test"], run.device))
+        trainings.append((model, history))
+        if system.members > 1 or system.record_diagnostics:
+            dev.append(encode(model, arrays.splits["val"], texts["val"], run.device))
+        if number and member.checkpoint:
+            member.checkpoint.unlink(missing_ok=True)
+    values = _ranked(members, test)
+    if arrays.family > 1:
+        values["in family"] = right_in_family(_similarity(members), test.image_of, arrays.family)
+    if dev and dev[0].entities is not None:
+        values["RSUM, reranked"] = _reranked(members, dev)
+    model, history = trainings[0]
+    if system.record_diagnostics:
+        values |= _diagnostics(model, members[0], test, run.device)
+    return Answer({"test": values}, history, time.process_time() - started)
+
+
+def _similarity(members: list[Encoded]) -> np.ndarray:
+    return np.mean([member.similarity for member in members], axis=0)
+
+
+def _ranks(encoded: Encoded) -> Ranks:
+    return rank_images_and_captions(encoded.images, encoded.captions, encoded.image_of)
+
+
+def _ranked(members: list[Encoded], test: Split) -> dict[str, np.ndarray]:
+    """Ranks and RSUM of one model, or of an ensemble beside the mean of its members."""
+    each_alone = [per_item(_ranks(member)) for member in members]
+    values, first = each_alone[0], members[0]
+    if len(members) > 1:
+        values = per_item(ranks_of_scores(_similarity(members), test.image_of))
+        values["RSUM of members"] = np.mean([alone["RSUM"] for alone in each_alone], axis=0)
+    elif len(test.features) >= 2 * FOLD:
+        values["RSUM, 1K"] = fold_ranks(first.images, first.captions, first.image_of)
+    return values
+
+
+def _reranked(test: list[Encoded], dev: list[Encoded]) -> np.ndarray:
+    """RSUM of items under eq. 14. β is chosen on all captions of dev, as many as test has:
+    chosen on first captions alone, it came out too small and reranking harmed.
+    """
+    of_dev, of_test = (
+        (_similarity(members), np.mean([weakest_entity(member) for member in members], axis=0))
+        for members in (dev, test)
+    )
+    beta = best_beta(*of_dev, dev[0].image_of)
+    return per_item(ranks_of_scores(mix(*of_test, beta), test[0].image_of))["RSUM"]
+
+
+def _diagnostics(
+    model: Matcher, encoded: Encoded, test: Split, device: str
+) -> Mapping[str, np.ndarray]:
+    """RSUM of graphs with parse errors, and how images and entities find each other."""
+    values = {}
+    for name in (name for name in test.texts if name[-1].isdigit()):
+        ranks = _ranks(encode(model, test, test.texts[name], device))
+        values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
+    graphs = test.texts[model.system.reads]
+    if encoded.entities is not None and isinstance(graphs, GraphSet):
+        none = np.full(len(test.image_of), np.nan)  # captions do not take part
+        scores = encoded.images @ encoded.entities[different_entities(graphs)[0]].T
+        values["entity rank"] = np.concatenate([none, entity_ranks(scores, graphs, test)])
+        hit = image_ranks(scores, graphs, test)[:, None] <= np.array(KS)
+        values |= hits_of_captions(hit, graphs, len(test.features))
+    return values

@@ -1,0 +1,323 @@
+"""What is compared with CORA, and how a model of any system is built.
+
+The controls (a bag of phrases, a sequence), the ablations of Table 3 (Joint, FC), the authors' form
+of the graph encoder, our skip connections, and phrases and words that a BERT reads.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mmlib.features.bert import BertEncoder
+from mmlib.papers.cora.batches import GraphBatch, SequenceBatch
+from mmlib.papers.cora.method import (
+    ConceptEncoder,
+    GATv2,
+    GraphEncoder,
+    ImageEncoder,
+    Matcher,
+    PhraseGRU,
+    RelationContext,
+)
+from mmlib.papers.cora.pooling import GPO, INITIAL_BIAS, bidirectional, padded, sinusoid, valid
+from mmlib.papers.cora.systems import Settings, System
+
+CHUNKS = 4  # in which a BERT reads a batch
+TUNING = {"frozen": "frozen", "prompts": "ptuning", "tuned": "full"}  # of `System.words`
+
+# --- Other graph encoders ----------------------------------------------------------------------
+
+
+class AuthorsEncoder(GraphEncoder):
+    """The authors' code: an object's position in its caption is added before eq. 6."""
+
+    def __init__(self, *layers: Any, position: nn.Linear):
+        super().__init__(*layers)
+        self.position, self.position_norm = position, nn.LayerNorm(position.out_features)
+
+    def in_context(self, entities: Tensor, relations: Tensor, batch: GraphBatch) -> Tensor:
+        """Eq. 6 of entities (O, D) that know their positions, (O, D)."""
+        position = self.position(sinusoid(batch.position, self.position.in_features))
+        entities = self.position_norm(entities + self.dropout(position))
+        return super().in_context(entities, relations, batch)
+
+
+class SkipEncoder(GraphEncoder):
+    """Ours: around each object layer (residual), or around all layers, by a bag of all phrases."""
+
+    def __init__(self, *layers: Any, residual: bool, short_cut: bool):
+        super().__init__(*layers)
+        self.residual = residual
+        self.bag = PhrasePool(self.dropout.p) if short_cut else None
+
+    def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
+        """Captions (B, D) and entities (O, D)."""
+        nodes, relations = self.concepts(batch)
+        captions, entities = self.compose(nodes, relations, batch)
+        if self.bag is not None:
+            captions = captions + self.bag(torch.cat([nodes, relations]), batch)
+        return captions, entities
+
+    def exchange(self, hidden: Tensor, batch: GraphBatch) -> Tensor:
+        """Step two; what enters a layer is added to what comes out, (O, D)."""
+        edges = self.edges(batch)
+        for layer in self.objects:
+            heard = layer(self.dropout(hidden), *edges)
+            hidden = hidden + heard if self.residual else heard
+        return hidden
+
+
+class FullyConnectedEncoder(GraphEncoder):
+    """FC of Table 3: all objects of a caption are neighbours."""
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """All pairs of a caption's objects."""
+        return pairs_within(batch.caption)
+
+
+class JointEncoder(GraphEncoder):
+    """Joint of Table 3: one GAT over objects and attributes at once, and so no entities."""
+
+    def compose(self, nodes: Tensor, relations: Tensor, batch: GraphBatch) -> tuple[Tensor, None]:
+        """Captions (B, D) from the phrases of nodes (N, D) and relations (R, D)."""
+        nodes, relations = self.dropout(nodes.relu()), self.dropout(relations.relu())
+        n = len(batch.objects)
+        hidden = self.in_context(nodes[:n], relations, batch)  # (O, D)
+        hidden = self.exchange(torch.cat([hidden, nodes[n:]]), batch)  # (N, D)
+        return self.pool(*padded(hidden[:n], batch.caption, batch.captions)), None
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Those between objects, and between attribute and object both ways, with self-loops."""
+        nodes, (source, target) = batch.attribute_nodes, batch.object_edges()
+        return (
+            torch.cat([source, nodes, batch.owner, nodes]),
+            torch.cat([target, batch.owner, nodes, nodes]),
+        )
+
+
+class FullyConnectedJointEncoder(JointEncoder):
+    """Joint + FC of Table 3."""
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """All pairs of a caption's objects and attributes."""
+        return pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
+
+
+def pairs_within(group: Tensor) -> tuple[Tensor, Tensor]:
+    """Edges (source, target) between all nodes of a group (n,), and of each to itself."""
+    target, source = (group[:, None] == group).nonzero().T
+    return source, target
+
+
+ENCODERS = {
+    ("two", False): GraphEncoder, ("two", True): FullyConnectedEncoder,
+    ("one", False): JointEncoder, ("one", True): FullyConnectedJointEncoder,
+}  # fmt: skip
+
+# --- Without a graph ---------------------------------------------------------------------------
+
+
+class PhrasePool(nn.Module):
+    """All phrases of a caption as one set, pooled; who has or does what is not seen."""
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.dropout, self.pool = nn.Dropout(dropout), GPO()
+
+    def forward(self, phrases: Tensor, batch: GraphBatch) -> Tensor:
+        """Phrases (O + A + R, D) -> captions (B, D)."""
+        caption = torch.cat([
+            batch.caption, batch.caption[batch.owner], batch.caption[batch.subject]
+        ])  # fmt: skip
+        order = caption.argsort(stable=True)
+        phrases = self.dropout(phrases)[order]
+        return self.pool(*padded(phrases, caption[order], batch.captions))
+
+
+class BagEncoder(nn.Module):
+    """Control: a caption is the bag of its phrases.
+
+    Without their ReLU, as the words of a sequence have none: positive vectors start out parallel.
+    """
+
+    def __init__(self, concepts: ConceptEncoder, dropout: float):
+        super().__init__()
+        self.concepts, self.bag = concepts, PhrasePool(dropout)
+
+    def forward(self, batch: GraphBatch) -> tuple[Tensor, None]:
+        """Captions (B, D); there are no entities."""
+        return self.bag(torch.cat(self.concepts(batch)), batch), None
+
+
+class SequenceEncoder(nn.Module):
+    """VSE∞'s caption encoder: words through a Bi-GRU, its directions averaged, then GPO.
+
+    With a BERT, its token states through a linear layer, then GPO.
+    """
+
+    def __init__(self, words: nn.Embedding | BertEncoder, width: int, dropout: float):
+        super().__init__()
+        self.words: nn.Module
+        self.dropout, self.pool = nn.Dropout(dropout), GPO()
+        if isinstance(words, BertEncoder):
+            self.words, self.linear = TokenBERT(words), nn.Linear(words.width, width)
+        else:
+            self.words = words
+            self.gru = nn.GRU(words.embedding_dim, width, batch_first=True, bidirectional=True)
+
+    def forward(self, batch: SequenceBatch) -> tuple[Tensor, None]:
+        """Captions (B, D); there are no entities."""
+        if isinstance(self.words, TokenBERT):
+            states = self.linear(self.words(batch.tokens, batch.lengths))
+        else:
+            states = bidirectional(self.gru, self.words(batch.tokens), batch.lengths)
+        return self.pool(self.dropout(states), batch.lengths), None
+
+
+# --- Read by a BERT ----------------------------------------------------------------------------
+
+
+class Standardised(nn.Module):
+    """Each dimension less its mean and divided by its deviation, both of the first training batch.
+
+    A BERT's states share a large component, which harms systems that read phrases; word vectors,
+    which do too, are standardised in `data.arrays.word_vectors`.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    fitted: Tensor
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("deviation", torch.ones(width))
+        self.register_buffer("fitted", torch.tensor(False))
+
+    def forward(self, values: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Values (..., width), of which those that are `valid` (...) count; all where not given."""
+        if self.training and not self.fitted:
+            rows = (values if valid is None else values[valid]).detach()
+            self.mean.copy_(rows.mean(dim=0))
+            deviation = rows.std(dim=0, correction=0)
+            self.deviation.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
+            self.fitted.fill_(True)
+        return (values - self.mean) / self.deviation
+
+
+class PhraseBERT(nn.Module):
+    """A phrase is the mean of BERT's states over its tokens (Section 3.2; P-Tuning v2).
+
+    frozen: nothing of it learns for now, and its dropout is off.
+    """
+
+    def __init__(self, bert: BertEncoder):
+        super().__init__()
+        self.bert, self.standardised = bert, Standardised(bert.width)
+        self.width, self.frozen = bert.width, False
+
+    def train(self, mode: bool = True) -> "PhraseBERT":
+        """Set training mode; a BERT that is frozen stays in evaluation mode."""
+        super().train(mode)
+        self.bert.train(mode and not self.frozen)
+        return self
+
+    def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (U, L), lengths (U,) -> token states (U, L, width), of no meaning at padding.
+
+        Texts of like lengths go through BERT together, which halves the time: few are long.
+        """
+        order, chunks = lengths.argsort(stable=True), []
+        for rows in order.chunk(CHUNKS):
+            longest = int(lengths[rows[-1]])
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+                states = self.bert(ids[rows, :longest], valid(lengths[rows], longest).long())
+            chunks.append(F.pad(states, (0, 0, 0, ids.shape[1] - longest)))
+        return torch.cat(chunks)[order.argsort()]
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (U, L), lengths (U,) -> (U, width)."""
+        tokens = valid(lengths, ids.shape[1])
+        return self.standardised(self.bert.pool(self.states(ids, lengths), tokens))
+
+
+class TokenBERT(PhraseBERT):
+    """BERT's state of each token of a caption, as a sequence encoder reads it."""
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Ids (B, L), lengths (B,) -> (B, L, width)."""
+        return self.standardised(self.states(ids, lengths), valid(lengths, ids.shape[1]))
+
+
+# --- Building a model --------------------------------------------------------------------------
+
+
+def build(
+    system: System, settings: Settings, region_width: int, words: Tensor, bert: str | Path = ""
+) -> Matcher:
+    """A fresh model of a system; PyTorch's generator decides its weights.
+
+    region_width: of the image features; words (vocabulary, word_width): where word vectors start.
+    bert: the folder of one, for systems that read by it. Raises ValueError where it is missing,
+    for the authors' form of it, of which nothing is known, and for other changes at once.
+    """
+    if system.bert and (not bert or system.authors_code):
+        raise ValueError(f"{system.system}: {'the code has no BERT' if bert else 'no BERT'}")
+    images = ImageEncoder(
+        region_width, settings.width, settings.heads, settings.image_dropout,
+        attention=system.regions == "attention", positions=system.authors_code,
+        initial_bias=INITIAL_BIAS if system.pooling == "largest" else None,
+    )  # fmt: skip
+    reader: nn.Embedding | BertEncoder
+    if system.bert:
+        reader = BertEncoder.from_pretrained(bert, TUNING[system.words])
+    else:
+        reader = nn.Embedding.from_pretrained(words.clone(), freeze=False, padding_idx=0)
+    texts: nn.Module
+    if system.text == "sequence":
+        texts = SequenceEncoder(reader, settings.width, settings.graph_dropout)
+    elif system.text == "bag":
+        texts = BagEncoder(concept_encoder(system, settings, reader), settings.graph_dropout)
+    else:
+        texts = graph_encoder(system, settings, concept_encoder(system, settings, reader))
+    return Matcher(images, texts, system, settings)
+
+
+def concept_encoder(
+    system: System, settings: Settings, words: nn.Embedding | BertEncoder
+) -> ConceptEncoder:
+    """One phrase encoder for all phrases; in the authors' code three GRUs of one direction."""
+    phrases: list[PhraseGRU | PhraseBERT]
+    if isinstance(words, BertEncoder):
+        phrases = [PhraseBERT(words)]
+    else:
+        count = 3 if system.authors_code else 1
+        phrases = [PhraseGRU(words, bidirectional=count == 1) for _ in range(count)]
+    return ConceptEncoder(phrases, phrases[0].width, settings.width)
+
+
+def graph_encoder(system: System, settings: Settings, concepts: ConceptEncoder) -> GraphEncoder:
+    """A graph encoder of a system. Raises ValueError for changes that are not there together."""
+    s, joint = settings, system.steps == "one"
+
+    def layers(count: int, dropout: float) -> nn.ModuleList:
+        return nn.ModuleList(
+            [GATv2(s.width, s.heads, system.attention, dropout) for _ in range(count)]
+        )
+
+    attributes = layers(0 if joint else system.attribute_layers, 0.0)
+    context = RelationContext(s.width, system.form, s.graph_dropout)
+    objects = layers(2 if joint else system.object_layers, s.message_dropout)
+    encoder = (concepts, attributes, context, objects, s.graph_dropout)
+    skips = system.residual or system.short_cut
+    if sum([joint or system.connected, system.authors_code, skips]) > 1:
+        raise ValueError(f"{system.system}: Joint and FC, the authors' form and skips exclude "
+                         "each other")  # fmt: skip
+    if system.authors_code:
+        return AuthorsEncoder(*encoder, position=nn.Linear(16, s.width))
+    if skips:
+        return SkipEncoder(*encoder, residual=system.residual, short_cut=system.short_cut)
+    return ENCODERS[system.steps, system.connected](*encoder)

@@ -1,0 +1,71 @@
+"""Flickr8k: SICK's pairs, pairs of captions, and people's judgments of test images as the test."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.records import CaptionedImages
+from mmlib.data import flickr8k, judgments, sick
+from mmlib.papers.entailment.batches import SPLITS, People
+from mmlib.papers.entailment.data.photographs import Pairs, only_mme, study_of
+from mmlib.papers.entailment.data.study import Study, flat
+from mmlib.papers.entailment.systems import Budget
+
+NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them
+NOTE = """*Real photographs, captions and judgments.* Text pairs are SICK's, in both
+directions. Image-text pairs are SICK's that go back to Flickr8k captions, an image's own captions
+as positives, and other images' as negatives, of which some are true. The test is what at least
+three people said of test images and captions ("describes the image, possibly with minor mistakes",
+which is more generous than entailment); a fifth of the judged images, for calibration, is not in
+it. A BERT, where one lies in the data folder, stays frozen and reads each sentence by itself;
+*Single stream* and *w/o BERT* do without, so they are held to a pretrained encoder. If it is
+all-MiniLM-L6-v2, know that its own training saw captions of Flickr30K, which holds Flickr8k, and
+labels of entailment about them (SNLI): floors that read it are not without learning."""
+
+
+def load(budget: Budget, seed: int) -> Study:
+    """SICK's pairs and triples, caption pairs of training images; the crowd's judgments as test.
+
+    No judged pair and no judged image is in the training set (`judgments.assert_untouched`).
+    """
+    collections = {name: flickr8k.load(name) for name in SPLITS}
+    names = tuple(name for some in collections.values() for name in some.ids)
+    row_of = {name: row for row, name in enumerate(names)}
+    judged, origins = judgments.load(), sick.Origins()
+    triples = sick.triples(origins=origins)
+
+    def triples_of(split: str) -> Samples:
+        some = triples[(triples["split"] == split) & triples["clean"]]
+        return sick.triple_samples(some, origins.captions, row_of)
+
+    text = sick.text_text(("TRAIN",), leave_out=("val", "test"), origins=origins)
+    samples = {"train": joined([text, triples_of("train")]), "dev": only_mme(triples_of("val"))}
+    counts = {}
+    for name, side in zip(("calibration", "crowd"), judgments.parts(judged), strict=True):
+        few = NEGATIVES if name == "crowd" else NEGATIVES // 4
+        chosen, counts[name] = judgments.sampled(side, few, seed)
+        samples[name] = side.take(chosen).samples(row_of)
+    samples["SICK triples"] = only_mme(triples_of("test"))
+    premises = {judgments.merged(premise): premise for premise in judged.premise}
+    study = study_of(collections, Pairs(samples, counts, premises), budget, seed)
+    judgments.assert_untouched(study.arrays.train.samples, judged, names)
+    people = _people(judged, collections["test"])
+    return replace(study, arrays=replace(study.arrays, people=people))
+
+
+def _people(judged: judgments.Judged, test: CaptionedImages) -> People:
+    """Judgments of test images but those of calibration, and what is said of own captions."""
+    image = {name: i for i, name in enumerate(test.ids)}
+    texts, image_of = flat(test.captions, range(len(test.ids)))
+    number = {(int(i), text): c for c, (i, text) in enumerate(zip(image_of, texts, strict=True))}
+    rejected = np.full(len(image), np.nan)
+    for i in np.flatnonzero(~judged.cross):
+        rejected[image[judged.image[i]]] = 100.0 * (judged.no[i] > judged.yes[i])
+    rows = judgments.decided(judged)
+    rows = rows[~judged.calibration[rows]]  # the judge's threshold has seen the others
+    pairs = [
+        (image[judged.image[i]], number[image[judged.origin[i]], judged.hypothesis[i]])
+        for i in rows
+    ]
+    return People(np.array(pairs), judged.label[rows], rejected)

@@ -1,0 +1,224 @@
+"""What captions tell of a scene and what follows from them: the text side of world entailment.
+
+A premise is a few captions of one scene. They are written from a part of it (`partial_scene`), so
+how much they leave out is a dial. What follows from them is decided by logic.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+
+from mmlib.world.captions import WIDEN, Caption, _Writer
+from mmlib.world.graphs import CONCEPTS, CaptionGraph, Edge, Node
+from mmlib.world.logic import SUBJECT_DOES, closure, satisfies
+from mmlib.world.scenes import action_relations, check_scene, derive_relations
+from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, SIZES, STYLES, Scene
+
+_TRIES = 60
+FACTS = ("colour", "size", "pattern", "action")
+_UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
+
+
+# --- Parts of a scene ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PartialScene:
+    """A part of a scene, to write captions of: what is not in it, they cannot say.
+
+    scene: its things in the order of the whole scene, with "" (or None, of actions) for the facts
+    left out, and its relations. setting, style: whether these may be said.
+    """
+
+    scene: Scene
+    setting: bool = True
+    style: bool = True
+
+
+def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> PartialScene:
+    """The scene without a part of it: the whole at `partial` 0, one thing or more, bare, at 1.
+
+    Each thing is left out with probability partial / 2 (but one stays), each fact of a thing, the
+    relations of each two things, the setting and the style with probability `partial`. With the
+    same generator state, a larger `partial` leaves out the same and more.
+    """
+    n = len(scene.things)
+    stays, facts, pairs = rng.random(n), rng.random((n, len(FACTS))), rng.random((n, n))
+    setting, style = rng.random(2)
+    rows = [i for i in range(n) if stays[i] >= partial / 2] or [int(stays.argmax())]
+    entities = []
+    for i in rows:
+        untold = {
+            name: _UNTOLD[name] for name, u in zip(FACTS, facts[i], strict=True) if u < partial
+        }
+        entities.append(replace(scene.things[i], **untold))  # type: ignore[arg-type]
+    new = {i: k for k, i in enumerate(rows)}
+    relations = tuple(
+        (new[i], relation, new[j])
+        for i, relation, j in scene.relations
+        if i in new and j in new and pairs[min(i, j), max(i, j)] >= partial
+    )
+    less = replace(scene, things=tuple(entities), relations=relations)
+    return PartialScene(less, bool(setting >= partial), bool(style >= partial))
+
+
+def write_caption(
+    content: PartialScene, rng: np.random.Generator, detail: int = 3, widen: float = WIDEN
+) -> tuple[Caption, dict[int, int]] | None:
+    """A caption of a part of a scene, and which node stands for which thing: {thing: node}.
+
+    None where 60 tries say more than is in it. Details as for `mmlib.world.captions.caption`.
+    """
+    if not content.setting:
+        detail = min(detail, 2)  # higher ones end in a setting
+    for _ in range(_TRIES):
+        writer = _Writer(content.scene, rng, widen)
+        new = writer.caption(detail)
+        graph = new.graph
+        if (content.setting or not graph.setting) and (content.style or not graph.style):
+            return new, writer.node_of
+    return None
+
+
+def premise_captions(
+    scene: Scene, partial: float, rng: np.random.Generator
+) -> tuple[PartialScene, tuple[Caption, ...]]:
+    """A part of a scene and one (`partial` 1) to five (0) different captions of it."""
+    content = partial_scene(scene, partial, rng)
+    captions: dict[str, Caption] = {}
+    for detail in (3, 4, 2, 4, 3)[: 1 + round(4 * (1 - partial))]:
+        for _ in range(20):
+            new = write_caption(content, rng, detail)
+            if new and (key := new[0].text.lower().rstrip(".")) not in captions:
+                captions[key] = new[0]
+                break
+    return content, tuple(captions.values())
+
+
+def merged(captions: Sequence[Caption]) -> str:
+    """Captions as one text, each a sentence of its own."""
+    texts = [caption.text.rstrip(".") for caption in captions]
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts)
+
+
+# --- What follows ---------------------------------------------------------------------------------
+
+
+def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
+    """What captions of one scene say together: graphs that all hold wherever all captions do.
+
+    Within a caption, different nodes are different things. Across captions the text seldom says
+    which is which: "a dog" and "a brown animal" may be one thing or two. So nodes of different
+    captions are never made one (that would claim a brown dog), and two of them stand side by side
+    only where they must be different (that they are else would claim two animals): where no kind
+    has both concepts, or where they differ in a fact of which a thing has one, such as colour.
+    Each graph holds a largest set of nodes that all are different from each other, so there may be
+    several graphs; setting and style are the picture's, so every graph has them.
+    """
+    owner: list[int] = []
+    nodes: list[Node] = []
+    links: set[tuple[int, str, int]] = set()
+    for k, graph in enumerate(captions):
+        start = len(nodes)
+        implied = closure({(e.subject, e.relation, e.object) for e in graph.edges})
+        for i, node in enumerate(graph.nodes):
+            verbs = [SUBJECT_DOES[r] for s, r, _ in implied if s == i and r in SUBJECT_DOES]
+            does = {("action", verb) for verb in verbs}
+            nodes.append(Node(node.concept, node.facts | does))
+        owner += [k] * len(graph.nodes)
+        links |= {(start + i, relation, start + j) for i, relation, j in implied}
+    apart = nx.Graph()
+    apart.add_nodes_from(range(len(nodes)))
+    apart.add_edges_from(
+        (i, j)
+        for i, j in combinations(range(len(nodes)), 2)
+        if owner[i] == owner[j] or _different(nodes[i], nodes[j])
+    )
+    setting = next((graph.setting for graph in captions if graph.setting), None)
+    style = next((graph.style for graph in captions if graph.style), None)
+    graphs = []
+    for group in sorted(sorted(group) for group in nx.find_cliques(apart)):
+        at = {i: new for new, i in enumerate(group)}
+        edges = [Edge(at[i], r, at[j]) for i, r, j in sorted(links) if i in at and j in at]
+        graphs.append(CaptionGraph(tuple(nodes[i] for i in group), tuple(edges), setting, style))
+    return tuple(graphs) or (CaptionGraph((), (), setting, style),)
+
+
+def _different(a: Node, b: Node) -> bool:
+    """Whether no thing can be both."""
+    facts = dict(a.facts)
+    return not CONCEPTS[a.concept] & CONCEPTS[b.concept] or any(
+        facts.get(name, value) != value for name, value in b.facts
+    )
+
+
+# --- What does not --------------------------------------------------------------------------------
+
+
+def counter_scene(
+    scene: Scene, captions: Sequence[CaptionGraph], hypothesis: CaptionGraph
+) -> Scene | None:
+    """A scene in which all captions are true and the hypothesis is false: it does not follow.
+
+    scene: one that satisfies the captions. Tried are the scene itself, parts of it, and the
+    smallest of these with one fact, place or relation changed. None where none of them will do,
+    which does not say that the hypothesis follows.
+    """
+
+    def fits(candidate: Scene) -> bool:
+        return all(satisfies(candidate, graph) for graph in captions)
+
+    numbers = range(len(scene.things))
+    subsets = [rows for size in numbers for rows in combinations(numbers, size + 1)]
+    smaller = [less for rows in subsets if fits(less := _only(scene, rows))]
+    for less in reversed(smaller):  # the whole scene first
+        if not satisfies(less, hypothesis):
+            return less
+    for less in smaller[:3]:
+        for changed in _changes(less):
+            if not satisfies(changed, hypothesis) and fits(changed) and _possible(changed):
+                return changed
+    return None
+
+
+def _only(scene: Scene, keep: Sequence[int]) -> Scene:
+    """The scene with some of its things only."""
+    at = {i: new for new, i in enumerate(keep)}
+    relations = tuple((at[i], r, at[j]) for i, r, j in scene.relations if i in at and j in at)
+    return replace(scene, things=tuple(scene.things[i] for i in keep), relations=relations)
+
+
+def _changes(scene: Scene) -> Iterator[Scene]:
+    """The scene with one fact, place or relation of action changed."""
+    acting = action_relations(scene)
+    for setting in SETTINGS:
+        yield replace(scene, setting=setting)
+    for style in STYLES:
+        yield replace(scene, style=style)
+    for edge in acting:
+        fewer = derive_relations(scene.things, [e for e in acting if e != edge])
+        yield replace(scene, relations=fewer)
+    options = {
+        "colour": COLOURS, "pattern": PATTERNS, "size": SIZES, "action": (*ACTIONS, None),
+        "kind": KINDS, "x": (0.1, 0.3, 0.5, 0.7, 0.9), "y": (0.55, 0.7, 0.85, 0.95),
+    }  # fmt: skip
+    for i, entity in enumerate(scene.things):
+        for name, values in options.items():
+            for value in values:
+                new = replace(entity, **{name: value})  # type: ignore[arg-type]
+                entities = (*scene.things[:i], new, *scene.things[i + 1 :])
+                relations = scene.relations
+                if name not in ("colour", "pattern"):
+                    relations = derive_relations(entities, acting)
+                yield replace(scene, things=entities, relations=relations)
+
+
+def _possible(scene: Scene) -> bool:
+    try:
+        check_scene(scene)
+    except ValueError:
+        return False
+    return True

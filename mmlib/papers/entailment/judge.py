@@ -1,0 +1,255 @@
+"""One judge: its training, and what it says of pairs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from mmlib.core.engine import handed_over
+from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
+from mmlib.core.jobs import History, Job, Run
+from mmlib.features.encoders import mimetic
+from mmlib.papers.entailment.ablations import classifier
+from mmlib.papers.entailment.batches import Arrays, Encoded, Labelled, shuffled_batches
+from mmlib.papers.entailment.calibration import Calibration
+from mmlib.papers.entailment.inputs import ALL_INPUTS, READABLE
+from mmlib.papers.entailment.method import Batch, Classifier, joint_loss, log_odds, with_masked
+from mmlib.papers.entailment.systems import Judge, JudgeTraining, Settings
+
+BLOCK = 128  # samples that are scored together
+EPOCHS = 6  # shares of a training after which the dev loss is taken
+
+
+def plan_of(job: Job) -> JudgeTraining:
+    """The plan in a job's settings."""
+    plan = dict(job.settings["judge"])
+    return JudgeTraining(**{**plan, "classifier": Settings(**plan["classifier"])})
+
+
+def fresh_model(
+    settings: Settings, vocabulary: int, images: np.ndarray, states: Tensor | None = None
+) -> Classifier:
+    """A classifier with fresh weights for an image table."""
+    _, regions, width = images.shape
+    model = classifier(vocabulary, width, regions, settings, states)
+    if hasattr(model, "text"):
+        mimetic(model.text)
+    return model
+
+
+def fresh(judge: Judge, settings: Settings, arrays: Arrays) -> tuple[Classifier, frozenset[str]]:
+    """An untrained judge, and the names of its weights that came from `Arrays.starts`."""
+    states = None
+    if arrays.states is not None and judge.text == "own" and judge.model in ("both", "te"):
+        states = torch.from_numpy(np.array(arrays.states.states))
+    model = fresh_model(settings, len(arrays.words), arrays.images, states)
+    return model, load_pretrained(model, arrays.starts)
+
+
+def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> frozenset[str]:
+    """Copy pretrained weights to where a model has their names; the names of those copied.
+
+    Embeddings of words and positions may be of another number: the first ones are copied.
+    """
+    state, copied = model.state_dict(), set()
+    with torch.no_grad():
+        for name, value in weights.items():
+            target = state.get(name)
+            if target is None or target.shape[1:] != value.shape[1:]:
+                continue
+            if len(target) != len(value) and "_embeddings" not in name:
+                continue
+            n = min(len(target), len(value))
+            target[:n] = value[:n]
+            copied.add(name)
+    return frozenset(copied)
+
+
+# --- Training ------------------------------------------------------------------------------------
+
+
+def training_rows(pairs: Labelled, judge: Judge, seed: int = 0) -> np.ndarray:
+    """The rows of the training pairs that a judge learns from."""
+    kind, source = np.array(pairs.samples.kind), np.array(pairs.samples.source)
+    chosen = np.isin(kind, judge.kinds.split(", ")) & ~np.isin(source, judge.without.split(", "))
+    if judge.mme_share < 1:
+        drawn = np.random.default_rng([seed, 23]).random(len(pairs))
+        chosen &= (kind != "mme") | (drawn < judge.mme_share)
+    return np.flatnonzero(chosen)
+
+
+def epoch_batches(
+    lengths: np.ndarray, groups: list[np.ndarray], steps: int, size: int, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """The batches of one of the `EPOCHS` of a training: rows of its group, shuffled anew.
+
+    groups: one set of rows, or one a stage of a training that takes kinds one after another.
+    """
+    rows = groups[epoch * len(groups) // EPOCHS]
+    batches: list[np.ndarray] = []
+    turn = 0
+    while len(batches) < steps:
+        rng = np.random.default_rng([seed, epoch, turn])
+        batches += [rows[some] for some in shuffled_batches(lengths[rows], size, rng)]
+        turn += 1
+    return batches[:steps]
+
+
+def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, History]:
+    """Train a judge with AdamW; the model is that of the lowest dev loss.
+
+    History: an epoch's train_loss and dev_loss, which add the losses of all branches.
+    """
+    judge, plan = Judge(**job.system), plan_of(job)
+    settings, images = judge.settings(plan.classifier), images_of(judge, arrays)
+    seed_everything(job.seed)
+    model, pretrained = fresh(judge, settings, arrays)
+    rows = training_rows(arrays.train, judge, job.seed)
+    groups = [rows]
+    if judge.sequential:
+        kinds = np.array(arrays.train.samples.kind)[rows]
+        stages = [rows[kinds == kind] for kind in ("te", "ve", "mme")]
+        groups = [stage for stage in stages if len(stage)]  # a tier may lack a kind
+    model.to(run.device)
+    steps = max(1, round((plan.steps or 5 * len(arrays.train) // plan.batch) / EPOCHS))
+    encoded, dev = (arrays.encoded(pairs, settings) for pairs in (arrays.train, arrays.dev))
+    rates = {True: plan.learning_rate * plan.pretrained_rate, False: plan.learning_rate}
+    optimizer = torch.optim.AdamW(
+        [{"params": [p for n, p in model.named_parameters() if (n in pretrained) == was], "lr": lr}
+         for was, lr in rates.items()],
+        weight_decay=plan.weight_decay, fused=True,
+    )  # fmt: skip
+    shape = partial(warm_up_cosine, steps=EPOCHS * steps, warm_up=max(1, steps // 4))
+
+    def batches(epoch: int) -> Iterator[Batch]:
+        drawn = epoch_batches(encoded.pair_length, groups, steps, plan.batch, job.seed, epoch)
+        table = images if judge.clean else arrays.with_noise(job.seed, epoch)
+        return (encoded.batch(rows, table, run.device) for rows in drawn)
+
+    step = Descent(partial(step_loss, model), optimizer, LambdaLR(optimizer, shape))
+    history = fit(
+        model, batches, step, lambda: dev_loss(model, dev, images, run.device),
+        epochs=EPOCHS, seed=job.seed, run=run,
+    )  # fmt: skip
+    return model, history
+
+
+def images_of(judge: Judge, arrays: Arrays) -> np.ndarray:
+    """The image table of a judge's dev and test pairs."""
+    return arrays.clean if judge.clean and arrays.clean is not None else arrays.images
+
+
+def step_loss(model: Classifier, batch: Batch) -> Tensor:
+    """The joint loss of a batch, with masked copies of some of its positives where asked for."""
+    settings = model.settings
+    if settings.masked and "ve" in model.branches:
+        with torch.no_grad():
+            _, attention = model.image(batch.images)
+        batch = with_masked(batch, attention, settings.masking, settings.masked)
+    return joint_loss(model(batch), batch.labels, batch.counted)
+
+
+def _outputs(model: Classifier, pairs: Encoded, images: np.ndarray, device: str):
+    """Rows, batch and logits, in blocks of like length."""
+    order = np.argsort(pairs.pair_length, kind="stable")
+    model.eval()
+    for first in range(0, len(order), BLOCK):
+        rows = order[first : first + BLOCK]
+        batch = pairs.batch(rows, images, device)
+        with torch.no_grad():
+            yield rows, batch, model(batch)
+
+
+def dev_loss(
+    model: Classifier, pairs: Encoded, images: np.ndarray, device: str = "cpu"
+) -> dict[str, float]:
+    """The mean joint loss over pairs."""
+    total = 0.0
+    for _, batch, logits in _outputs(model, pairs, images, device):
+        total += float(joint_loss(logits, batch.labels, batch.counted)) * len(batch.labels)
+    return {"dev_loss": total / len(pairs)}
+
+
+# --- Scoring -------------------------------------------------------------------------------------
+
+
+def scores(
+    model: Classifier, pairs: Encoded, images: np.ndarray, device: str = "cpu"
+) -> dict[str, np.ndarray]:
+    """Log odds (n,) of entailment by branch."""
+    by_branch: dict[str, np.ndarray] = {}
+    for rows, _, logits in _outputs(model, pairs, images, device):
+        for branch, values in log_odds(logits).items():
+            by_branch.setdefault(branch, np.zeros(len(pairs)))[rows] = values
+    return by_branch
+
+
+def main_branch(branches: Mapping[str, Any]) -> str:
+    """The branch that answers for a judge: the merged one, or its only one."""
+    return "mm" if "mm" in branches else next(iter(branches))
+
+
+def calibrations(
+    model: Classifier, arrays: Arrays, by_branch: Mapping[str, np.ndarray]
+) -> dict[str, tuple[str, Calibration]]:
+    """Name of a margin -> the branch that it reads, and its calibration.
+
+    by_branch: log odds of the calibration pairs. "margin": by network and INPUTS together;
+    "alone": by the network; of several branches also "alone, TE" and "alone, VE".
+    """
+    main, pairs = main_branch(by_branch), arrays.calibration
+    maps = {
+        "alone" if branch == main else f"alone, {branch.upper()}": (
+            branch, Calibration.fit(pairs, odds, ())
+        )
+        for branch, odds in by_branch.items()
+    }  # fmt: skip
+    columns = READABLE.get(model.settings.model, ALL_INPUTS)
+    return maps | {"margin": (main, Calibration.fit(pairs, by_branch[main], columns))}
+
+
+def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
+    """A job's judge: trained now, or read where jobs of such a device left its weights."""
+
+    def make() -> Mapping[str, Tensor]:
+        # Checkpoint and after_epoch may be those of another job, which needs this one.
+        return train(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
+
+    weights, judge = handed_over(train, job, arrays, run, make), Judge(**job.system)
+    model, _ = fresh(judge, judge.settings(plan_of(job).classifier), arrays)
+    model.load_state_dict(weights)
+    return model.to(run.device).eval()
+
+
+@dataclass(frozen=True, eq=False)
+class Miner:
+    """A trained judge that is asked about pairs of an image and a flat caption of a split.
+
+    calibration: of network and inputs; alone: of the network.
+    """
+
+    model: Classifier
+    arrays: Arrays
+    calibration: Calibration
+    alone: Calibration
+    device: str = "cpu"
+
+    @classmethod
+    def of(cls, job: Job, arrays: Arrays, run: Run = Run()) -> "Miner":
+        """The judge of a job, calibrated."""
+        model = trained(job, arrays, run)
+        pairs = arrays.encoded(arrays.calibration, model.settings)
+        maps = calibrations(model, arrays, scores(model, pairs, arrays.images, run.device))
+        return cls(model, arrays, maps["margin"][1], maps["alone"][1], run.device)
+
+    def margin(self, split: str, pairs: np.ndarray) -> np.ndarray:
+        """Margins (n,) of pairs (n, 2); entailed where 0 or more."""
+        asked = self.arrays.pairs(split, pairs)
+        encoded = self.arrays.encoded(asked, self.model.settings)
+        by_branch = scores(self.model, encoded, self.arrays.images, self.device)
+        return self.calibration.margin(by_branch[main_branch(by_branch)], asked.given)

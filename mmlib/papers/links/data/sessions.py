@@ -1,0 +1,205 @@
+"""Documents from upload sessions: photos that one person put online together, with some captions.
+
+A Flickr photo id grows with the time of upload, and Flickr8k's file names begin with it. Photos
+with nearby ids that look or read alike were taken on one occasion far more often than not. Few of
+the official splits hold two of them, so `by_session` deals all images out anew, sessions whole.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
+
+from mmlib.core.records import CaptionedImages
+from mmlib.papers.links.data.assembly import (
+    Build,
+    CaptionSource,
+    Counts,
+    Group,
+    Splits,
+    image_vectors,
+    split_rngs,
+    take,
+)
+from mmlib.papers.links.data.documents import SPLITS, Corpus
+
+CLOSE, NEAR, FAR = 300, 10_000, 100_000  # id distances: sure, with one likeness, with both
+ALIKE = 0.99  # quantile of random pairs' cosines above which two photos are alike
+SMALLEST, LARGEST = 2, 6  # photos of a session; longer runs of ids are no album
+CAPTIONS = (0.2, 0.35, 0.25, 0.2)  # probability of 0, 1, 2 and 3 captions a photo
+SHARES = {"val": 0.2, "test": 0.5}  # of the sessions; training has the others
+TURNS = 3  # documents a val or test session: the same photos, other captions
+
+Origin = tuple[str, int]  # split, row
+
+
+def photo_number(image: str) -> int:
+    """The Flickr photo id that begins a file name. Raises ValueError where there is none."""
+    head = image.split("_")[0]
+    if not head.isdigit():
+        raise ValueError(f"{image!r} does not begin with a photo id: no session can be told")
+    return int(head)
+
+
+def sessions(
+    numbers: Sequence[int], pictures: np.ndarray, texts: np.ndarray | csr_matrix, seed: int = 0
+) -> list[np.ndarray]:
+    """Groups of 2 to 6 rows that were most likely taken on one occasion, each in order of id.
+
+    numbers: photo ids; pictures, texts: unit vectors of images and of their captions. Two photos
+    are linked whose ids are less than 300 apart, or 10,000 and one likeness, or 100,000 and both;
+    alike means above the 0.99 quantile of the cosines of random pairs. A session is a connected
+    component; a larger one is left out whole.
+    """
+    ids = np.asarray(numbers, dtype=np.int64)
+    size = len(ids)
+    a, b = np.random.default_rng(seed).integers(0, size, (2, 20_000))
+    a, b = a[a != b], b[a != b]
+    limits = [np.quantile(_cosines(v, a, b), ALIKE) for v in (pictures, texts)]
+    order = np.argsort(ids, kind="stable")
+    ends = np.searchsorted(ids[order], ids[order] + FAR)
+    pairs = [(i, j) for i in range(size) for j in range(i + 1, ends[i])]
+    first, second = order[np.array(pairs, dtype=np.int64).reshape(-1, 2)].T
+    apart = ids[second] - ids[first]
+    likenesses = sum(
+        (_cosines(v, first, second) > limit).astype(int)
+        for v, limit in zip((pictures, texts), limits, strict=True)
+    )
+    linked = (apart < CLOSE) | ((apart < NEAR) & (likenesses > 0)) | (likenesses == 2)
+    graph = csr_matrix((linked[linked], (first[linked], second[linked])), shape=(size, size))
+    label = connected_components(graph, directed=False)[1]
+    by_label = order[np.argsort(label[order], kind="stable")]
+    members = np.split(by_label, np.cumsum(np.bincount(label))[:-1])
+    return [rows for rows in members if SMALLEST <= len(rows) <= LARGEST]
+
+
+def _cosines(unit: np.ndarray | csr_matrix, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of pairs of rows, (pairs,)."""
+    if isinstance(unit, np.ndarray):
+        return np.einsum("ij,ij->i", unit[a], unit[b])
+    return np.asarray(unit[a].multiply(unit[b]).sum(axis=1)).ravel()
+
+
+def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np.ndarray]]]:
+    """All images dealt out anew, a session whole into one split, and the sessions' rows there.
+
+    Val and test hold nothing but sessions; training holds the other sessions and every image that
+    belongs to none. Of images with identical features the first stays. Nothing here reads a link.
+    """
+    origins: list[Origin] = [(s, r) for s in SPLITS for r in range(len(splits[s].ids))]
+    content: dict[bytes, Origin] = {}
+    for split, row in origins:
+        content.setdefault(np.asarray(splits[split].features[row]).tobytes(), (split, row))
+    origins = sorted(content.values(), key=lambda o: (photo_number(splits[o[0]].ids[o[1]]), o))
+    vectors = np.stack([np.asarray(splits[s].features[r]).mean(axis=0) for s, r in origins])
+    captions = [" ".join(splits[s].captions[r]) for s, r in origins]
+    pictures = normalize((vectors - vectors.mean(axis=0)).astype(np.float64))
+    texts = TfidfVectorizer(sublinear_tf=True, stop_words="english").fit_transform(captions)
+    groups = sessions([photo_number(splits[s].ids[r]) for s, r in origins], pictures, texts, seed)
+    order = np.random.default_rng(seed).permutation(len(groups))
+    val, test = (round(SHARES[split] * len(groups)) for split in ("val", "test"))
+    numbers = {"val": order[:val], "test": order[val : val + test], "train": order[val + test :]}
+    rows = {s: [int(r) for number in numbers[s] for r in groups[number]] for s in SHARES}
+    rows["train"] = sorted({*range(len(origins))} - {*rows["val"], *rows["test"]})
+    dealt = {s: _gather(splits, [origins[r] for r in rows[s]], s) for s in SPLITS}
+    new = {s: {row: i for i, row in enumerate(rows[s])} for s in SPLITS}
+    return dealt, {
+        s: [np.array([new[s][int(r)] for r in groups[number]]) for number in numbers[s]]
+        for s in SPLITS
+    }
+
+
+def _gather(splits: Splits, origins: Sequence[Origin], split: str) -> CaptionedImages:
+    """One split made of rows of several."""
+    scores = [s[r] for name, r in origins if (s := splits[name].label_scores) is not None]
+    return replace(
+        splits["train"],
+        split=split,
+        ids=tuple(splits[s].ids[r] for s, r in origins),
+        captions=tuple(splits[s].captions[r] for s, r in origins),
+        features=np.stack([splits[s].features[r] for s, r in origins]),
+        open_image=lambda row: splits[origins[row][0]].open_image(origins[row][1]),
+        label_scores=np.stack(scores) if len(scores) == len(origins) else None,
+    )
+
+
+def organic(
+    splits: Splits, n_docs: Counts | None = None, seed: int = 0, turns: int = TURNS
+) -> Corpus:
+    """Upload sessions of 2 to 6 photos with 0 to 3 captions each: n and m vary, links are uneven.
+
+    Val and test hold sessions only, the clusters, in `turns` rounds of other captions. A training
+    round holds the training sessions and, since these are few, groups of the same sizes of the
+    other images that look alike, regrouped each round. A document has at least two sentences; a
+    photo may have none or several. Links stand on the sentence side.
+    Raises ValueError where too few sessions are found or a leak is.
+    """
+    dealt, grouped = by_session(splits, seed)
+    build = Build("organic", dealt)
+    sizes = np.array([len(rows) for groups in grouped.values() for rows in groups])
+    for split in SPLITS:
+        if not grouped[split]:
+            raise ValueError(f"{split}: no upload session found")
+        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        captions = CaptionSource(dealt[split], choosing)
+        rounds = _rounds(split, dealt[split], grouped[split], sizes, grouping, turns)
+        for number, (turn, cluster, rows) in enumerate(take(rounds, n_docs, split)):
+            written = captions.draw(captions_each(rows, choosing), rows, len(rows) * len(CAPTIONS))
+            build.add((split, turn, cluster, number), rows, written, shuffling, least=2)
+    return build.corpus()
+
+
+def captions_each(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Each photo as often as it gets a caption, 0 to 3 times, drawn anew until 2 are given."""
+    while True:
+        times = rng.choice(len(CAPTIONS), len(rows), p=CAPTIONS)
+        if times.sum() >= 2:
+            return np.repeat(rows, times)
+
+
+def _rounds(
+    split: str,
+    images: CaptionedImages,
+    groups: Sequence[np.ndarray],
+    sizes: np.ndarray,
+    rng: np.random.Generator,
+    turns: int,
+) -> Iterator[Group]:
+    """Rounds of disjoint groups: sessions, in training with look-alikes of the other images."""
+    if split != "train":
+        for turn in range(turns):
+            for number, rows in enumerate(groups):
+                yield turn, f"{number:03d}", rows
+        return
+    vectors = image_vectors(images)
+    unit = normalize(vectors - vectors.mean(axis=0))
+    outside = np.setdiff1d(np.arange(len(unit)), np.concatenate(groups))
+    for turn in count():
+        regrouped = [*groups, *look_alikes(unit, outside, sizes, rng)]
+        for index in rng.permutation(len(regrouped)):
+            yield turn, "000", regrouped[index]
+
+
+def look_alikes(
+    unit: np.ndarray, rows: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Disjoint groups of `rows`: a random one and its nearest free ones, as many as drawn."""
+    free = np.zeros(len(unit), dtype=bool)
+    free[rows] = True
+    groups = []
+    for anchor in rng.permutation(rows):
+        size = int(rng.choice(sizes))
+        if not free[anchor] or free.sum() < size:
+            continue
+        free[anchor] = False
+        candidates = np.flatnonzero(free)
+        cosines = np.einsum("ij,j->i", unit[candidates], unit[anchor])
+        nearest = candidates[np.argsort(-cosines, kind="stable")[: size - 1]]
+        free[nearest] = False
+        groups.append(np.array([anchor, *nearest]))
+    return groups

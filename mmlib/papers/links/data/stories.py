@@ -1,0 +1,475 @@
+"""Documents over the picture world: stories whose sentences refer to each other, and how-tos.
+
+A story is an album of five pictures that share a setting, a style and their characters, with one
+sentence for each picture. Its sentences lean on those before ("then she sat down on it"), so that
+alone they leave the picture open. A how-to ("organic") has sentences with no, one or several
+pictures, and pictures with no, one or several sentences.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mmlib.world.habits import HABITAT, PALETTE, PATTERNED
+from mmlib.world.scenes import (
+    SPLITS,
+    compose,
+    into_split,
+    new_thing,
+    pick,
+    pick_weighted,
+    scene_key,
+)
+from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, STYLES, Scene, Thing
+from mmlib.world.stories import describe, with_article
+
+Link = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WorldDocument:
+    """A document: pictures (as scenes), sentences, and which sentence goes with which picture.
+
+    links: (sentence, image) positions. Every part of the graph that hangs together has at most as
+    many links as nodes, so that each link can be named by one of its ends, and each end names one.
+    """
+
+    scenes: tuple[Scene, ...]
+    sentences: tuple[str, ...]
+    links: tuple[Link, ...]
+    id: str
+
+
+def story(seed: int, split: str = "train") -> WorldDocument:
+    """The story of a seed: 5 scenes of the split, 5 sentences, sentence i with scene i."""
+    rng = _rng(seed, split, 4)
+    while True:
+        album = _Album(rng, split)
+        if album.tell():
+            links = tuple((i, i) for i in range(5))
+            name = f"world-story-{split}-{seed:06d}"
+            return WorldDocument(tuple(album.scenes), tuple(album.sentences), links, name)
+
+
+def organic(seed: int, split: str = "train") -> WorldDocument:
+    """The how-to of a seed: 2 to 10 scenes of the split, 3 to 12 sentences, any links."""
+    rng = _rng(seed, split, 5)
+    while True:
+        guide = _Guide(rng, split)
+        if guide.write():
+            name = f"world-organic-{split}-{seed:06d}"
+            return WorldDocument(
+                tuple(guide.scenes), tuple(guide.sentences), tuple(sorted(guide.links)), name
+            )
+
+
+def _rng(seed: int, split: str, purpose: int) -> np.random.Generator:
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
+    return np.random.default_rng([seed, SPLITS.index(split), purpose])
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+# --- Stories --------------------------------------------------------------------------------------
+
+# (what the hero does, what the companion does, (who, relation, whom), what is said). H, C: hero
+# and companion; toy, ride, seat, tree: props that a story keeps. {S} {O}: the hero as subject and
+# object; {C}: the companion; {T}: the two; {P}: the prop.
+_Event = tuple[str, str | None, tuple[str, str, str] | None, str]
+_EVENTS: tuple[_Event, ...] = (
+    ("walking", "walking", None,
+     "{S} went for a walk with {C}|{S} took {C} for a walk|{T} were walking along"),
+    ("running", "running", None, "{S} ran, and so did {C}|{T} were running along"),
+    ("jumping", "standing", None, "{S} jumped, but {C} just stood there"),
+    ("jumping", "jumping", None, "{S} jumped, and {C} did the same|{T} were jumping about"),
+    ("eating", "sitting", None, "{S} had a snack while {C} sat and waited"),
+    ("standing", "eating", None, "{S} fed {C}|{S} stood and watched while {C} was eating"),
+    ("sitting", "lying", None, "{S} sat down, and {C} lay down|{S} sat while {C} was resting"),
+    ("lying", "lying", None, "{S} lay down, and {C} did too|{T} were having a rest"),
+    ("lying", "jumping", None, "{S} was resting, but {C} jumped about"),
+    ("standing", "sitting", ("H", "holding", "toy"),
+     "{S} found {P} while {C} sat nearby|{S} showed {P} to {C}, but it just sat there"),
+    ("walking", "walking", ("H", "holding", "toy"),
+     "{S} carried {P}, and {C} walked along|{S} took {P} along on a walk with {C}"),
+    ("running", "running", ("H", "holding", "toy"), "{S} ran with {P}, and {C} ran too"),
+    ("sitting", "lying", ("H", "holding", "toy"), "{S} sat down with {P} while {C} lay still"),
+    ("standing", "running", ("C", "chasing", "toy"),
+     "{C} ran after {P} while {S} just stood there|{S} watched while {C} chased {P}"),
+    ("running", "running", ("H", "chasing", "C"), "{S} ran after {C}|{S} chased {C}"),
+    ("running", "running", ("C", "chasing", "H"), "{C} ran after {O}|{C} chased {O}"),
+    ("sitting", "running", ("H", "riding", "ride"),
+     "{S} rode {P}, and {C} ran along|{S} got on {P} while {C} was running"),
+    ("sitting", None, ("H", "riding", "ride"), "{S} rode {P} all alone|{S} went for a ride on {P}"),
+    ("sitting", "lying", ("H", "on", "seat"),
+     "{S} sat down on {P}, and {C} lay down|{S} rested on {P} while {C} was lying there"),
+    ("standing", "sitting", ("C", "on", "seat"),
+     "{C} was sitting on {P} while {S} just stood there"),
+    ("sitting", None, ("H", "under", "tree"), "{S} sat alone under {P}"),
+    ("sitting", "lying", ("H", "under", "tree"), "{S} sat under {P} while {C} was resting"),
+    ("walking", "sitting", ("C", "under", "tree"), "{C} sat under {P}, and {S} walked off"),
+)  # fmt: skip
+_OPENERS = ("then", "then", "later,", "after that,", "next,", "a little later,", "soon after,",
+            "this time")  # fmt: skip
+_PLACES = {
+    "beach": "at the beach", "park": "in the park", "street": "in the street",
+    "desert": "in the desert", "snow": "in the snow", "forest": "in the forest",
+    "field": "in the field", "mountain": "in the mountains",
+}  # fmt: skip
+_PROPS = {
+    "toy": ("ball", "kite", "balloon", "umbrella", "flower", "box"),
+    "ride": ("horse", "bicycle"),
+    "seat": ("bench", "chair", "box"),
+    "tree": ("tree",),
+}
+
+
+@dataclass
+class _Album:
+    """A story in the making."""
+
+    rng: np.random.Generator
+    split: str
+    scenes: list[Scene] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        rng = self.rng
+        self.setting, self.style = pick(rng, SETTINGS), pick(rng, STYLES)
+        habitat = HABITAT[self.setting]
+        self.hero = replace(new_thing(rng, pick(rng, GROUPS["person"])), size="medium")
+        kinds = [kind for kind in ("dog", "cat") if kind in habitat]
+        self.companion = new_thing(rng, pick(rng, kinds))
+        self.props = {
+            role: new_thing(rng, pick(rng, fitting))
+            for role, kinds in _PROPS.items()
+            if (fitting := [kind for kind in kinds if kind in habitat])
+        }
+        for role, action in (("ride", {"horse": "running", "bicycle": "moving"}), ("toy", _IDLE)):
+            if role in self.props:
+                prop = self.props[role]
+                self.props[role] = replace(prop, action=action.get(prop.kind))
+        fixtures = [k for k in (*GROUPS["building"], "tree", "bush", "car") if k in habitat]
+        self.backdrop: tuple[Thing, ...] = ()
+        if rng.random() < 0.6:
+            scene = compose(rng, self.setting, self.style, [new_thing(rng, pick(rng, fixtures))])
+            self.backdrop = scene.things if scene else ()
+        self.introduced: set[str] = set()
+        self.last: str | None = None  # the prop of the sentence before
+        self.opener = ""
+        self.look = int(rng.integers(2**31))  # one seed, so that faces and clouds stay
+
+    def tell(self) -> bool:
+        """Write the five; False where something cannot be placed."""
+        events = [event for event in _EVENTS if self.possible(event)]
+        order = self.rng.permutation(len(events))[:5]
+        return len(order) == 5 and all(self.add(events[i]) for i in order)
+
+    def possible(self, event: _Event) -> bool:
+        """Whether the story has what the event needs."""
+        if event[2] is None:
+            return True
+        who, relation, target = event[2]
+        if target not in ("H", "C") and target not in self.props:
+            return False
+        kind = self.props[target].kind if target in self.props else ""
+        if relation == "chasing" and target == "toy":
+            return kind == "ball"
+        if target == "seat" and who == "H":
+            return kind in ("bench", "chair")
+        return not (who == "C" and relation == "chasing" and self.companion.kind == "cat")
+
+    def add(self, event: _Event) -> bool:
+        """Add the event's scene and sentence; False where it cannot be placed or was there."""
+        doing, companion_doing, tie, texts = event
+        cast = [*self.backdrop, replace(self.hero, action=doing)]
+        at = {"H": len(self.backdrop)}
+        if companion_doing:
+            at["C"] = len(cast)
+            cast.append(replace(self.companion, action=companion_doing))
+        ties, prop = [], None
+        if tie:
+            who, relation, target = tie
+            if target in self.props:
+                prop, at[target] = target, len(cast)
+                action = "moving" if relation == "chasing" else self.props[target].action
+                cast.append(replace(self.props[target], action=action))
+            ties = [(at[who], relation, at[target])]
+        placed = compose(self.rng, self.setting, self.style, cast, ties, fixed=len(self.backdrop))
+        scene = placed and into_split(replace(placed, seed=self.look), self.split)
+        if not scene or scene_key(scene) in map(scene_key, self.scenes):
+            return False
+        text = self.write(pick(self.rng, texts.split("|")), prop)
+        if text in self.sentences:
+            return False
+        self.scenes.append(scene)
+        self.sentences.append(text)
+        return True
+
+    def write(self, text: str, prop: str | None) -> str:
+        """Fill in who and what, by pronoun or name as the story stands."""
+        rng, first = self.rng, not self.sentences
+        male = self.hero.kind in ("man", "boy")
+        hero, whom = ("he", "him") if male else ("she", "her")
+        pair = pick(rng, ("they", "the two of them", "both of them"))
+        pet = self.companion.kind
+        companion = pick(rng, ("it", "it", f"the {pet}", f"the {pet}", f"the same {pet}"))
+        if first:
+            hero = whom = describe(self.hero, self.style)
+        elif rng.random() < 0.25:
+            hero = f"the {self.hero.kind}"
+        if "C" not in self.introduced:
+            companion = describe(self.companion, self.style, article=False)
+            owned = "{S}" in text.split("{C}")[0] or not first  # "a boy ... his dog"
+            companion = (
+                f"{'his' if male else 'her'} {companion}" if owned else with_article(companion)
+            )
+            pair = f"{hero} and {companion}"
+        prop_name = self.name(prop, companion) if prop else ""
+        self.last = prop
+        if "{C}" in text or "{T}" in text:
+            self.introduced.add("C")
+        filled = text.format(S=hero, O=whom, C=companion, T=pair, P=prop_name)
+        if first:
+            return _sentence(f"{_PLACES[self.setting]}, {filled}")
+        self.opener = pick(rng, [opener for opener in _OPENERS if opener != self.opener])
+        return _sentence(f"{self.opener} {filled}" if rng.random() < 0.6 else filled)
+
+    def name(self, prop: str, companion: str) -> str:
+        """A prop: in full at first, then "it" or by its kind."""
+        kind = self.props[prop].kind
+        if prop not in self.introduced:
+            self.introduced.add(prop)
+            return describe(self.props[prop], self.style)
+        if self.last == prop and companion != "it":
+            return "it"
+        return pick(self.rng, (f"the {kind}", f"the same {kind}", f"that {kind}"))
+
+
+_IDLE = {"kite": "flying", "balloon": "floating"}
+
+
+# --- How-tos --------------------------------------------------------------------------------------
+
+_REMARKS = (
+    "Take your time with this part", "Do not worry if it does not look perfect at first",
+    "There are many ways to do this", "Some people prefer to skip this step",
+    "It helps to look at the whole thing from time to time", "Practice makes perfect",
+    "You can always go back and start again", "This is the hardest part for beginners",
+    "Ask a friend what they think", "I learned this from my grandmother",
+    "Before you begin, decide what you want to show", "You will need about ten minutes",
+    "Let me know in the comments how it went", "Feel free to try out your own ideas",
+    "It is a good idea to keep things simple", "Have fun and be creative",
+    "Remember that less is often more", "If you make a mistake, just carry on",
+    "Most of the work is done now", "I hope that you like it as much as I do",
+    "Patience is the most important thing here", "Good luck with your own version",
+    "Make sure that you have enough light", "My children love to help with this",
+    "It took me a few attempts to get this right", "You may want to take a short break now",
+    "There is no need to hurry", "Everybody finds a way of their own",
+)  # fmt: skip
+_MANY = (
+    "Any colour will do for the {}, as you can see here",
+    "You could also choose another colour for the {}, like this",
+    "Here are some other colours for the {}",
+)
+_DONE = ("Now it is finished", "That is all", "This is what it looks like in the end",
+         "Here is the result")  # fmt: skip
+_SPATIAL = {
+    "left of": "to the left of", "right of": "to the right of", "behind": "behind",
+    "in front of": "in front of", "near": "close to", "under": "under",
+}  # fmt: skip
+
+
+@dataclass
+class _Guide:
+    """A how-to in the making: it builds up one scene, thing by thing."""
+
+    rng: np.random.Generator
+    split: str
+    scenes: list[Scene] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.setting = pick(self.rng, SETTINGS)
+        self.style = pick(self.rng, ("photo", "sketch", "flat"))
+
+    def write(self) -> bool:
+        """Write it; False where it came out too large, too small or said a thing twice."""
+        finished = self.plan()
+        if finished is None:
+            return False
+        remarks = [pick(self.rng, _REMARKS) for _ in range(int(self.rng.integers(0, 4)))]
+        if remarks and self.rng.random() < 0.5:
+            self.say(remarks.pop())
+        for step in range(1, len(finished.things) + 1):
+            if not self.step(finished, step):
+                return False
+            if remarks and self.rng.random() < 0.5:
+                self.say(remarks.pop())
+        if self.rng.random() < 0.4:  # said of the last picture too
+            self.say(pick(self.rng, _DONE), self.links[-1][1] if self.rng.random() < 0.7 else None)
+        for remark in remarks:
+            self.say(remark)
+        if self.rng.random() < 0.45 and not self.stray(finished):
+            return False
+        keys = {repr(scene_key(scene)) for scene in self.scenes}
+        return (
+            2 <= len(self.scenes) <= 10
+            and 3 <= len(self.sentences) <= 12
+            and len(keys) == len(self.scenes)
+            and len(set(self.sentences)) == len(self.sentences)
+        )
+
+    def plan(self) -> Scene | None:
+        """The finished scene, its things in the order in which they are added."""
+        rng, habitat = self.rng, sorted(HABITAT[self.setting])
+        count = int(rng.integers(2, 6))
+        cast: list[Thing] = []
+        ties: list[tuple[int, str, int]] = []
+        while len(cast) < count:
+            kind = pick(rng, habitat)
+            if kind in _kinds(cast):
+                continue
+            at = len(cast)
+            idle = {"kite": "flying", "balloon": "floating", "bird": "standing"}
+            still = "standing" if GROUP_OF[kind] in ("person", "animal") else None
+            action = {"boat": "floating", "duck": "walking"}.get(kind, idle.get(kind, still))
+            cast.append(new_thing(rng, kind, action))
+            person = GROUP_OF[kind] == "person"
+            if person and len(cast) < count and rng.random() < 0.7:
+                toys = [k for k in _PROPS["toy"] if k in habitat and k not in _kinds(cast)]
+                if toys:
+                    toy = pick(rng, toys)
+                    cast.append(replace(new_thing(rng, toy), action=_IDLE.get(toy)))
+                    ties.append((at, "holding", at + 1))
+            elif kind in ("horse", "bicycle", "bench") and len(cast) < count:
+                rider = pick(rng, [k for k in GROUPS["person"] if k not in _kinds(cast)])
+                if kind == "horse":
+                    cast[at] = replace(cast[at], action="walking")
+                cast.append(new_thing(rng, rider, "sitting"))
+                ties.append((at + 1, "on" if kind == "bench" else "riding", at))
+        return compose(rng, self.setting, self.style, cast, ties)
+
+    def step(self, finished: Scene, step: int) -> bool:
+        """Add the step-th thing: a sentence, and perhaps its pictures and a second sentence."""
+        scene = self.show(finished, step)
+        if scene is None:
+            return False
+        rng, new = self.rng, scene.things[-1]
+        image = None
+        if rng.random() < 0.8 or step == len(finished.things):
+            image = self.add(scene)
+        self.say(self.instruction(scene, step == len(finished.things)), image)
+        if rng.random() < 0.25:
+            self.say(self.check(scene), image)
+        colours = [c for c in PALETTE[new.kind] if c != new.colour]
+        if rng.random() < 0.35 and len(colours) > 1:  # one sentence, several pictures
+            clothes = "'s clothes" if GROUP_OF[new.kind] == "person" else ""
+            at = self.say(pick(rng, _MANY).format(new.kind + clothes))
+            for colour in rng.permutation(colours)[: int(rng.integers(2, 4))]:
+                cast = (*scene.things[:-1], replace(new, colour=str(colour)))
+                recoloured = into_split(replace(scene, things=cast), self.split)
+                if recoloured is None:
+                    return False
+                self.links.append((at, self.add(recoloured)))
+        return True
+
+    def show(self, finished: Scene, step: int) -> Scene | None:
+        """The scene with its first `step` things."""
+        acts = tuple(
+            (i, r, j)
+            for i, r, j in finished.relations
+            if r in ACTION_RELATIONS and max(i, j) < step
+        )
+        return into_split(
+            replace(finished, things=finished.things[:step], relations=acts), self.split
+        )
+
+    def stray(self, finished: Scene) -> bool:
+        """A picture that no sentence is about: the finished scene in other patterns."""
+        acts = [(i, j) for i, r, j in finished.relations if r in ACTION_RELATIONS]
+        acting = {i for act in acts for i in act}
+        cast = tuple(
+            t
+            if i in acting
+            else replace(t, pattern=pick(self.rng, ("plain", *PATTERNED[t.kind])), facing=-t.facing)
+            for i, t in enumerate(finished.things)
+        )
+        scene = into_split(replace(finished, things=cast), self.split)
+        if scene is None:
+            return False
+        self.add(scene)
+        return True
+
+    def instruction(self, scene: Scene, last: bool) -> str:
+        """How to get from the scene without its last thing to the scene with it."""
+        rng, at = self.rng, len(scene.things) - 1
+        new = scene.things[at]
+        text = describe(new, self.style)
+        if at == 0:
+            begin = pick(rng, ("first, put", "start with", "begin by placing"))
+            return f"{begin} {text} {_PLACES[self.setting]}"
+        start = "finally, " if last else pick(rng, ("next, ", "then ", "now ", "after that, ", ""))
+        for i, relation, j in scene.relations:
+            if relation == "holding" and j == at:
+                return f"{start}give {self.name(scene, i)} {text}"
+            if relation in ("riding", "on") and i == at:
+                return f"{start}let {text} sit on {self.name(scene, j)}"
+        verb = pick(rng, ("add", "put", "place"))
+        location = self.where(scene)
+        return f"{start}{verb} {text} {location}" if location else f"{start}add {text}"
+
+    def where(self, scene: Scene, pronoun: bool = True) -> str:
+        """Where the last thing is, by one of the earlier ones; "" where nothing can be said."""
+        at = len(scene.things) - 1
+        options = {
+            f"{_SPATIAL[relation]} {self.name(scene, j, pronoun)}": 1.0
+            for i, relation, j in scene.relations
+            if i == at and relation in _SPATIAL
+        }
+        return pick_weighted(self.rng, options) if options else ""
+
+    def name(self, scene: Scene, i: int, pronoun: bool = True) -> str:
+        """An earlier thing: "the tent", or "it" if it was the last one before."""
+        kind = scene.things[i].kind
+        if pronoun and i == len(scene.things) - 2 and self.rng.random() < 0.6:
+            return {"man": "him", "boy": "him", "woman": "her", "girl": "her"}.get(kind, "it")
+        return f"the {kind}"
+
+    def check(self, scene: Scene) -> str:
+        """A second sentence about the thing just added."""
+        new, location = scene.things[-1], self.where(scene, pronoun=False)
+        options = [
+            f"make sure that the {new.kind} is {_LARGE[new.size]}",
+            f"the {new.kind} here is {_LARGE[new.size]}",
+        ]
+        if location:
+            options.append(f"the {new.kind} should be {location}")
+        if GROUP_OF[new.kind] != "person":
+            options += [
+                f"I chose {with_article(new.colour)} one",
+                f"I like it best in {new.colour}",
+            ]
+            options += [f"the {new.pattern} pattern suits it"] if new.pattern != "plain" else []
+        return pick(self.rng, options)
+
+    def add(self, scene: Scene) -> int:
+        self.scenes.append(scene)
+        return len(self.scenes) - 1
+
+    def say(self, text: str, image: int | None = None) -> int:
+        self.sentences.append(_sentence(text))
+        if image is not None:
+            self.links.append((len(self.sentences) - 1, image))
+        return len(self.sentences) - 1
+
+
+_LARGE = {"small": "rather small", "medium": "of medium size", "large": "large enough"}
+
+
+def _kinds(cast: Sequence[Thing]) -> list[str]:
+    return [member.kind for member in cast]

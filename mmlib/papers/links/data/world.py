@@ -1,0 +1,138 @@
+"""The documents of the picture world: built from captioned pictures, or written over scenes."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
+
+import numpy as np
+
+from mmlib.core.parallel import in_processes
+from mmlib.core.records import normalised
+from mmlib.papers.links.data import builders, stories
+from mmlib.papers.links.data.assembly import Build, Sentence, Splits, split_rngs
+from mmlib.papers.links.data.documents import SPLITS, Corpus, Study
+from mmlib.papers.links.data.stories import WorldDocument
+from mmlib.papers.links.systems import UNLABELLED
+from mmlib.world import SIZE, WorldImages, captioned_images, extract_features, picture
+from mmlib.world.schema import Scene
+
+NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
+scenes whose content is known, and sentences always say what is true of their scene. Image features
+come from a small network trained on other scenes of the same world, partly from where things are:
+the mean and the maximum over its regions, and what it believes about kinds, colours and setting.
+The pictures of an album share a setting, a style and their characters, and the sentences of a story
+refer to each other with pronouns and tell what changes. So cohesion is built in, and what holds
+here shows how a method behaves where the truth is known, not how well it would do on
+photographs."""
+
+IMAGES = {"train": 3300, "val": 240, "test": 1800}
+ALBUMS = {"train": 700, "val": 66, "test": 440}
+COUNTS = {
+    "coco": {"train": 8800, "val": 64, "test": 480},
+    "cohesive": {"train": 5280, "val": 80, "test": 640},
+}
+Written = Mapping[str, Sequence[WorldDocument]]
+
+
+def load(kinds: Sequence[str]) -> Study:
+    """These kinds of documents, drawn here."""
+    cores = os.cpu_count() or 1
+    study = Study({})
+    if {"coco", "cohesive", "stress", UNLABELLED} & set(kinds):
+        photos = {
+            split: pooled(captioned_images(split, count, workers=cores))
+            for split, count in IMAGES.items()
+        }
+        study = builders.from_photos(kinds, photos, COUNTS, stress_rounds=3, sentences=(30, 50))
+    for kind, write in (("story", stories.story), ("organic", stories.organic)):
+        if kind in kinds:
+            texts = {
+                split: list(in_processes(write, [(i, split) for i in range(count)], cores))
+                for split, count in ALBUMS.items()
+            }
+            pictures = {s: pooled(p) for s, p in picture_scenes(texts, workers=cores).items()}
+            study = study.with_corpora(**{kind: from_world(kind, texts, pictures)})
+    return study
+
+
+def pooled(images: WorldImages) -> WorldImages:
+    """One vector a picture: mean and maximum over its regions, and the logits of its labels.
+
+    The world's things are small: they fade in a mean, and its network names them place by place.
+    """
+    regions, scores = images.features, images.label_scores
+    assert scores is not None, "the world's own backbone gives label scores"
+    likely = np.clip(scores, 1e-3, 1 - 1e-3)
+    vectors = [regions.mean(axis=1), regions.max(axis=1), np.log(likely / (1 - likely))]
+    return replace(images, features=np.concatenate(vectors, axis=1)[:, None].astype(np.float32))
+
+
+def scene_id(scene: Scene) -> str:
+    """An image id that depends on the scene's content only."""
+    return "scene-" + blake2b(repr(scene).encode(), digest_size=8).hexdigest()
+
+
+def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImages]:
+    """Draw every scene of the documents once and run the world's backbone over it.
+
+    Returns one WorldImages per split; an image's captions are the sentences linked to it.
+    Give the result to `from_world` for each kind of document written over the same scenes.
+    Raises ValueError for a split without documents.
+    """
+    pictures = {}
+    for split in SPLITS:
+        scenes, captions = _scenes(documents.get(split, ()))
+        if not scenes:
+            raise ValueError(f"no {split} documents; give each of {', '.join(SPLITS)} some")
+        features, scores, names = extract_features(scenes, workers, f"{split} pictures")
+        pictures[split] = WorldImages(
+            name="world",
+            split=split,
+            ids=tuple(scene_id(scene) for scene in scenes),
+            captions=captions,
+            features=features,
+            open_image=partial(picture, scenes, SIZE),
+            label_scores=scores,
+            label_names=names,
+            scenes=tuple(scenes),
+        )
+    return pictures
+
+
+def _scenes(documents: Sequence[WorldDocument]) -> tuple[list, tuple[tuple[str, ...], ...]]:
+    """The distinct scenes, and for each the sentences linked to it."""
+    captions: dict[Scene, list[str]] = {}
+    for document in documents:
+        for scene in document.scenes:
+            captions.setdefault(scene, [])
+        for sentence, image in document.links:
+            captions[document.scenes[image]].append(document.sentences[sentence])
+    return list(captions), tuple(tuple(texts) for texts in captions.values())
+
+
+def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -> Corpus:
+    """A corpus of documents written over world scenes, each its own cluster, all in round 0.
+
+    kind: "story", "organic", "cohesive": the corpus's name. pictures: from `picture_scenes`, for
+    these documents or others over the same scenes.
+    The number that ends an id is the document's position in the given list. Documents in which two
+    sentences say the same are left out, with a warning. Raises ValueError for leaks.
+    """
+    build = Build(kind, pictures)
+    for split in SPLITS:
+        (shuffling,) = split_rngs(seed, split, 1)
+        row_of = {image: row for row, image in enumerate(pictures[split].ids)}
+        for number, document in enumerate(documents.get(split, ())):
+            shown = [row_of[scene_id(scene)] for scene in document.scenes]
+            writer = {sentence: shown[image] for sentence, image in sorted(document.links)[::-1]}
+            written: list[Sentence] = [
+                (text, writer.get(index, -1)) for index, text in enumerate(document.sentences)
+            ]
+            if len({normalised(text) for text in document.sentences}) < len(written):
+                build.dropped += 1
+                continue
+            position = (split, 0, f"{number:03d}", number)
+            build.add(position, shown, written, shuffling, document.links)
+    return build.corpus()

@@ -1,0 +1,184 @@
+"""The tables of paper 04: of its documents, and of the evidence."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import numpy as np
+import pandas as pd
+import statsmodels.api as sm
+from scipy.stats import spearmanr
+
+from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.tables import mean_and_deviation, paper_values
+from mmlib.papers.links.claims import auc, labelled, same_as
+from mmlib.papers.links.data.documents import Study
+from mmlib.papers.links.metrics import METRICS
+from mmlib.papers.links.systems import (
+    BASELINES,
+    DOCUMENTS,
+    PAPER,
+    PAPER_TABLES,
+    STEP_TIME,
+    SYSTEMS,
+    UNLABELLED,
+    UPPER_BOUNDS,
+    VARIANTS,
+)
+
+ROWS = [*(r["system"] for r in BASELINES), *SYSTEMS, *(r["system"] for r in UPPER_BOUNDS)]
+# The paper chose K on test; its row is compared with ours that did so, too.
+PRINTED = {"Obj Detect": "", "Obj Detect (best K on test)": "Obj Detect"}
+
+
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """All tables that need nothing but evidence, by name."""
+    sets = labelled(evidence)
+    return {
+        **{f"results_{name}": results(evidence, name) for name in sets},
+        "difficulty": difficulty(evidence, [name for name in sets if name != "coco"]),
+        "variants": variants(evidence),
+        "step_times": step_times(evidence),
+    }
+
+
+# --- Documents -------------------------------------------------------------------------------
+
+
+def describe(study: Study) -> pd.DataFrame:
+    """The counterpart of the paper's Table 1: a row a corpus."""
+    rows = {}
+    for name, corpus in {**study.corpora, UNLABELLED: study.unlabelled}.items():
+        if corpus is None:
+            continue
+        every = [*corpus.train, *corpus.val, *corpus.test]
+        sizes = [
+            np.median([len(getattr(d, side)) for d in every]) for side in ("sentences", "images")
+        ]
+        labels = corpus.test[0].labelled
+        density = np.mean([d.link_matrix().mean() for d in corpus.test]) if labels else np.nan
+        rows[name] = {
+            "train/val/test": f"{len(corpus.train)}/{len(corpus.val)}/{len(corpus.test)}",
+            "sentences/images (median)": "{:.0f}/{:.0f}".format(*sizes),
+            "images (unique)": len({image for d in every for image in d.images}),
+            "density": f"{100 * density:.0f}%" if labels else "unknown",
+            "clusters (test)": len({d.cluster for d in corpus.test}),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+# --- Results ---------------------------------------------------------------------------------
+
+
+def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """A row a system, a column pair (paper, ours) a metric: mean ± deviation over seeds, percent.
+
+    Baselines come before the trained systems, upper bounds after them. "↓" flags a system whose
+    dev curve still improved when training ended, in more than a fifth of the seeds.
+    """
+    printed = PAPER_TABLES.get(dataset)
+    paper = paper_values(PAPER, printed) if printed else pd.DataFrame(columns=list(METRICS))
+    rows = {}
+    for name in ROWS:
+        system = same_as(evidence, dataset, name)
+        if not evidence.has(dataset, system, "AUC"):
+            continue
+        row = {}
+        for metric in METRICS:
+            value = paper[metric].get(PRINTED.get(name, name)) if metric in paper else None
+            row[metric, "paper"] = "–" if pd.isna(value) else str(value)
+            row[metric, "ours"] = _over_seeds(evidence, dataset, system, metric)
+        rows[name + (" ↓" if evidence.unfinished(dataset, system) else "")] = row
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _over_seeds(evidence: Evidence, dataset: str, system: str, metric: str) -> str:
+    """Mean ± deviation over seeds of a metric's mean over documents."""
+    means = np.nanmean(evidence.values(dataset, system, metric), axis=1)
+    return mean_and_deviation(pd.Series(means))
+
+
+def variants(evidence: Evidence) -> pd.DataFrame:
+    """The variants beside what they vary: mean ± deviation over seeds of each metric."""
+    rows = {}
+    for dataset in labelled(evidence):
+        if not any(evidence.has(dataset, name, "AUC") for name in VARIANTS):
+            continue
+        for name in ("NoStruct", "DC", "AP", *VARIANTS):
+            if evidence.has(dataset, name, "AUC"):
+                row = {metric: _over_seeds(evidence, dataset, name, metric) for metric in METRICS}
+                rows[dataset, name] = row
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def step_times(evidence: Evidence) -> pd.DataFrame:
+    """Median milliseconds of a training step, a row a data set, a column a system."""
+    rows = {}
+    for dataset in labelled(evidence):
+        if evidence.has(dataset, STEP_TIME, "ms of DC", EPOCHS):
+            rows[dataset] = {
+                name: np.median(evidence.curves(dataset, STEP_TIME, f"ms of {name}"))
+                for name in ("DC", "AP")
+            }
+    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
+# --- What makes a document hard (Section 4.1) ------------------------------------------------
+
+
+def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Spread and content of the test documents, see `probes.difficulty_predictors`."""
+    names = evidence.metrics(dataset, DOCUMENTS)
+    return pd.DataFrame({name: evidence.values(dataset, DOCUMENTS, name)[0] for name in names})
+
+
+def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") -> pd.DataFrame:
+    """The paper's regressions of per-document AUC: a row a corpus and set of predictors.
+
+    A slope is the change of AUC, in points, with one standard deviation of the predictor.
+    """
+    rows, spreads = [], ["image spread", "text spread"]
+    for dataset in datasets:
+        predicting = predictors(evidence, dataset)
+        content = [name for name in predicting if name not in spreads]
+        y = auc(evidence, dataset, [system]).mean(axis=0)
+        scored = ~np.isnan(y)
+        for name, chosen in (("spread", spreads), ("spread + content", spreads + content)):
+            x = sm.add_constant(predicting.loc[scored, chosen].to_numpy())
+            if scored.sum() > x.shape[1]:
+                fitted = sm.OLS(y[scored], x).fit()
+                slopes = fitted.params[1:] * x[:, 1:].std(axis=0, ddof=1)
+                rows.append(
+                    {"documents": dataset, "predictors": name, "R² in %": 100 * fitted.rsquared,
+                     "adjusted R²": 100 * fitted.rsquared_adj, "F": fitted.fvalue,
+                     "p of F": f"{fitted.f_pvalue:.1g}",
+                     **{f"slope, {side}": slopes[i] for i, side in enumerate(spreads)}}
+                )  # fmt: skip
+    columns = ["documents", "predictors", "R² in %", "adjusted R²", "F", "p of F"]
+    columns += [f"slope, {side}" for side in spreads]
+    return pd.DataFrame(rows, columns=columns).set_index(columns[:2]).round(1)
+
+
+def agreement(evidence: Evidence, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    """Spearman's ρ of per-document AUC, means over seeds, between systems and halves of AP's seeds.
+
+    "DC–AP, one seed": the mean of single seeds' ρ, which is what one training each would show;
+    "AP–AP, one seed": that of neighbouring seeds.
+    """
+
+    def rho(x: np.ndarray, y: np.ndarray) -> float:
+        return float(spearmanr(x, y, nan_policy="omit").statistic)
+
+    rows = {}
+    for dataset in labelled(evidence):
+        row = {}
+        for a, b in pairs:
+            x, y = (auc(evidence, dataset, [system]) for system in (a, b))
+            row[f"{a}–{b}"] = rho(x.mean(axis=0), y.mean(axis=0))
+            if (a, b) == ("DC", "AP"):
+                row["DC–AP, one seed"] = fmean(map(rho, x, y))
+        ap = auc(evidence, dataset, ["AP"])  # (seeds, documents)
+        if len(ap) > 1:
+            row["AP–AP, one seed"] = fmean(map(rho, ap, np.roll(ap, -1, axis=0)))
+            row["AP, two halves of the seeds"] = rho(ap[::2].mean(axis=0), ap[1::2].mean(axis=0))
+        rows[dataset] = row
+    return pd.DataFrame.from_dict(rows, orient="index").round(2)

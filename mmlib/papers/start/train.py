@@ -1,0 +1,89 @@
+"""One training of notebook 00, and what is measured of it."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from mmlib.core import ranking
+from mmlib.core.fit import Descent, fit, seed_everything
+from mmlib.core.jobs import Answer, History, Job, Run
+from mmlib.features.encoders import Shape, Sizes
+from mmlib.papers.start.batches import ENDINGS, PLACES, Arrays, Captioned, batches
+from mmlib.papers.start.method import Search, batch_loss, ranks_of
+from mmlib.papers.start.systems import Settings
+
+
+def untrained(
+    arrays: Arrays, settings: Settings, seed: int, architecture: type[Search] = Search
+) -> Search:
+    """A model with random weights."""
+    seed_everything(seed)
+    _, regions, width = arrays.splits["train"].features.shape
+    shape = Shape(width=settings.width, heads=4, image_layers=1, words_layers=1, dropout=0.0)
+    return architecture(Sizes(arrays.vocabulary, width, regions, settings.words), shape)
+
+
+def dev_evaluation(model: Search, dev: Captioned, settings: Settings) -> dict[str, float]:
+    """The dev loss, of one caption a picture, and the dev R@10 in percent."""
+    first = np.unique(dev.image_of.cpu().numpy(), return_index=True)[1][: settings.batch]
+    recall = 100 * ranking.hits(ranks_of(model, dev), 10, "t2i").mean()
+    return {"dev_loss": float(batch_loss(model, dev, first)), "dev_R@10": float(recall)}
+
+
+def train(
+    arrays: Arrays,
+    settings: Settings,
+    seed: int,
+    run: Run = Run(),
+    architecture: type[Search] = Search,
+) -> tuple[Search, History]:
+    """A model trained from a seed, and its history, one entry an epoch."""
+    model = untrained(arrays, settings, seed, architecture).to(run.device)
+    training, dev = (arrays.splits[name].on(run.device) for name in ("train", "val"))
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    history = fit(
+        model,
+        lambda epoch: batches(training, settings, seed, epoch),
+        Descent(
+            lambda rows: batch_loss(model, training, rows),
+            optimizer,
+            ReduceLROnPlateau(optimizer, factor=0.2, patience=settings.patience),
+        ),
+        lambda: dev_evaluation(model, dev, settings),
+        epochs=settings.epochs,
+        seed=seed,
+        run=run,
+    )
+    return model, history
+
+
+def score(model: Search, arrays: Arrays, device: str = "cpu") -> dict[str, np.ndarray]:
+    """R@K of every test caption (captions,): 100 where its picture is among the first K, else 0."""
+    ranks = ranks_of(model, arrays.splits["test"].on(device))
+    values = {f"R@{k}": 100.0 * ranking.hits(ranks, k, "t2i") for k in ranking.KS}
+    for ending in ENDINGS:
+        ranks = ranks_of(model, arrays.splits[ending].on(device))
+        values[f"R@10, {ending}"] = 100.0 * ranking.hits(ranks, 10, "t2i")
+    return values
+
+
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Train, if the job's system is trained, and score every test caption."""
+    started = time.process_time()
+    settings = Settings(**job.settings)
+    settings = settings if job.system["trained"] else replace(settings, epochs=0)
+    model, history = train(arrays, settings, job.seed, run)
+    values = score(model, arrays, run.device)
+    return Answer({"test": values}, history, time.process_time() - started)
+
+
+def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Of each test caption: how many words and marks it has, and whether it is of a place."""
+    started = time.process_time()
+    test = arrays.splits["test"]
+    setting = np.array(arrays.places)[test.image_of]
+    values = {"words": test.lengths, **{place: setting == place for place in PLACES}}
+    return Answer({"test": values}, (), time.process_time() - started)

@@ -1,0 +1,201 @@
+"""Execute one notebook with papermill, in a process of its own.
+
+This module is also what that process runs, so it imports little.
+"""
+
+import json
+import logging
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+# For this jsonschema, which nbformat imports, would compile a grammar of addresses: a second.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+import nbformat  # noqa: E402
+from ipykernel.parentpoller import ParentPollerUnix  # noqa: E402
+from tqdm import tqdm  # noqa: E402
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+GRACE = 60.0  # seconds that the process gets past the time limit to say what it was doing
+_children: set[subprocess.Popen] = set()
+
+
+def execute(
+    notebook: Path, executed: Path, parameters: dict[str, Any], timeout: float
+) -> str | None:
+    """Execute `notebook` into the file `executed`, in a process of its own.
+
+    Args:
+        notebook: the notebook; its folder is the working directory.
+        executed: where the executed copy goes, also when a cell fails.
+        parameters: injected after the parameters cell; none are injected when empty.
+        timeout: seconds that the whole notebook may take.
+
+    Returns:
+        What went wrong, with the failing cell; None when every cell ran.
+    """
+    notebook, executed = notebook.resolve(), executed.resolve()
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    # A kernel that outlives its parent by a second may still write there.
+    with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
+        private = Path(folder)
+        job = {
+            "notebook": str(notebook),
+            "executed": str(executed),
+            "parameters": parameters,
+            "timeout": timeout,
+        }
+        (private / "job.json").write_text(json.dumps(job))
+        command = [sys.executable, "-P", "-m", "mmlib.suite.execution", folder]
+        # In a session of its own, so that Ctrl-C reaches this process alone, which calls `stop`.
+        with subprocess.Popen(
+            command, cwd=notebook.parent, env=_environment(private),
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        ) as child:  # fmt: skip
+            _children.add(child)
+            try:
+                status = child.wait(timeout + GRACE)
+            except subprocess.TimeoutExpired:
+                return f"the time limit of {timeout:g} s passed and the kernel had to be killed"
+            finally:
+                child.kill()
+                _children.discard(child)
+        outcome = private / "outcome.json"
+        if not outcome.exists():
+            return f"the process that ran the notebook ended with exit status {status}"
+        return json.loads(outcome.read_text())["problem"]
+
+
+def stop() -> None:
+    """End all notebooks that run now; their kernels end with their processes."""
+    for child in list(_children):
+        child.kill()
+
+
+def _environment(private: Path) -> dict[str, str]:
+    """The environment of a notebook: this interpreter's kernel, no start-up files of the user's."""
+    environment = os.environ | {
+        "IPYTHONDIR": str(private / "ipython"),
+        "JUPYTER_DATA_DIR": str(private / "jupyter"),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
+    environment.pop("JUPYTER_PATH", None)
+    for name in THREADS:  # notebooks start processes, which share the cores
+        environment.setdefault(name, "1")
+    return environment
+
+
+class _Progress:
+    """A line on stderr: the cell that runs, the time, and the last line that the cell printed.
+
+    A terminal gets one line, redrawn; anything else a new line at most every ten seconds.
+    """
+
+    def __init__(self, name: str, cells: int) -> None:
+        self.cell, self.index = nbformat.v4.new_code_cell(), 0
+        self.bar = tqdm(
+            total=cells,
+            initial=1,
+            desc=name,
+            bar_format="{desc}  cell {n}/{total}  {elapsed}{postfix}",
+            mininterval=0.2 if sys.stderr.isatty() else 10.0,
+            miniters=0,
+            dynamic_ncols=True,
+            leave=False,
+        )
+
+    def cell_starts(self, cell: Any, cell_index: int) -> None:
+        """Called by nbclient before each cell."""
+        self.cell, self.index, self.bar.n = cell, cell_index, cell_index + 1
+        self.bar.set_postfix_str(refresh=False)
+        self.bar.update(0)
+
+    def write(self, text: str) -> None:
+        """Called by papermill with what the notebook prints."""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if lines:
+            self.bar.set_postfix_str(lines[-1], refresh=False)
+            self.bar.update(0)
+
+    def flush(self) -> None:
+        """Part of what papermill asks of a file."""
+
+
+def _execute_here(job: dict[str, Any], private: Path) -> str | None:
+    """Execute in this process, with papermill; the child's side of `execute`."""
+    import papermill
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
+
+    notebook = Path(job["notebook"])
+    cells = len(nbformat.read(notebook, as_version=4).cells) + bool(job["parameters"])
+    progress = _Progress(notebook.stem, cells)
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it logs is reported below
+    deadline = time.monotonic() + job["timeout"]
+    kernel = {"connection_file": str(private / "kernel.json")}
+    if os.name != "nt":  # sockets in a folder of ours: no race for a port
+        kernel |= {"transport": "ipc", "ip": str(private / "k")}
+    try:
+        done = papermill.execute_notebook(
+            _literal(notebook),
+            _literal(Path(job["executed"])),
+            job["parameters"],
+            kernel_name="python3",
+            language="python",
+            cwd=str(notebook.parent),
+            progress_bar=False,
+            stdout_file=progress,
+            stderr_file=progress,
+            config=Config(KernelManager=kernel),
+            coalesce_streams=True,
+            iopub_timeout=60,
+            timeout_func=lambda cell: max(1, math.ceil(deadline - time.monotonic())),
+            on_cell_start=progress.cell_starts,
+        )
+    except PapermillExecutionError as error:
+        problem = f"failed: {error.ename}: {error.evalue}"
+        return _failure(error.cell_index, error.source, problem, "\n".join(error.traceback))
+    except CellTimeoutError:
+        problem = f"was running when the time limit of {job['timeout']:g} s passed"
+        return _failure(progress.index, progress.cell.source, problem)
+    except DeadKernelError:
+        return _failure(progress.index, progress.cell.source, "killed the kernel")
+    finally:
+        progress.bar.close()
+    for index, cell in enumerate(done.cells):  # papermill takes sys.exit() for success
+        if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None:
+            return f"the notebook ended before its cell {index + 1}, which did not run"
+    return None
+
+
+def _literal(path: Path) -> str:
+    """A path that papermill's str.format leaves as it is."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _failure(index: int, source: str, problem: str, traceback: str = "") -> str:
+    """The text that shows a failing cell: its number, its source, the end of the traceback."""
+    lines = [f"{n:4} | {line}" for n, line in enumerate(source.splitlines(), 1)]
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", traceback)
+    return "\n".join([f"cell {index + 1} {problem}", *lines[:40], *plain.splitlines()[-25:]])
+
+
+def _child(private: Path) -> None:
+    """Entry point of the process that `execute` starts; it ends with the one that started it."""
+    if os.name != "nt":
+        ParentPollerUnix(os.getppid()).start()
+    problem = _execute_here(json.loads((private / "job.json").read_text()), private)
+    (private / "outcome.json").write_text(json.dumps({"problem": problem}))
+
+
+if __name__ == "__main__":
+    _child(Path(sys.argv[1]))

@@ -1,0 +1,906 @@
+"""The coherence method against plain loops, hand-worked numbers, other libraries, and invariants.
+
+Sections and equations are those of "Cross-Modal Coherence for Text-to-Image Retrieval" (2022).
+"""
+
+import ast
+import math
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare, rankdata
+from torch.nn import functional as F
+
+from mmlib.papers.coherence import train
+from mmlib.papers.coherence.method import (
+    AttentionPooling,
+    CoherenceHead,
+    coherence_loss,
+    confidence,
+    gap,
+    hinge_cosine,
+    hinge_distance,
+    positive_weights,
+    refine,
+)
+from mmlib.papers.coherence.metrics import draw_pools, full_ranks, pool_metrics, pool_ranks
+from mmlib.papers.coherence.variants import ProductHead
+
+pytestmark = pytest.mark.usefixtures("double")
+
+
+few = settings(max_examples=25, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+near = partial(pytest.approx, rel=1e-9, abs=1e-10)
+same = partial(torch.allclose, rtol=1e-12, atol=1e-12)
+
+
+def units(seed, *shape):
+    """Random unit vectors."""
+    vectors = np.random.default_rng(seed).standard_normal(shape)
+    return torch.tensor(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
+
+
+def pairs(seed, count, width=4):
+    """(texts, images): unit vectors of a batch."""
+    both = units(seed, 2 * count, width)
+    return both[:count], both[count:]
+
+
+# --- Attention (the text encoder) ----------------------------------------------------------------
+
+
+def attention_loop(pool, states, lengths):
+    """One word at a time: k = tanh(A h + b), e = u k / sqrt(width), softmax over the text, sum."""
+    A, b = pool.project.weight.tolist(), pool.project.bias.tolist()
+    u, width = pool.query.tolist(), states.shape[2]
+    pooled, weights = [], []
+    for text, length in zip(states.tolist(), lengths.tolist(), strict=True):
+        scores = []
+        for h in text[:length]:
+            k = [math.tanh(sum(A[i][j] * h[j] for j in range(width)) + b[i]) for i in range(width)]
+            scores.append(sum(x * y for x, y in zip(u, k, strict=True)) / math.sqrt(width))
+        powers = [math.exp(score) for score in scores]
+        alpha = [p / sum(powers) for p in powers] + [0.0] * (len(text) - length)
+        weights.append(alpha)
+        pooled.append([sum(a * h[j] for a, h in zip(alpha, text, strict=True))
+                       for j in range(width)])  # fmt: skip
+    return pooled, weights
+
+
+def attention(width, seed=0):
+    torch.manual_seed(seed)
+    return AttentionPooling(width)
+
+
+LENGTHS = torch.tensor([3, 1, 5, 2])
+
+
+@few
+@given(seeds, st.integers(1, 7))
+def test_attention_is_the_loop_over_words(seed, width):
+    pool = attention(width, seed)
+    states = 2 * torch.randn(4, 5, width)
+    pooled, weights = pool(states, LENGTHS)
+    wanted, alpha = attention_loop(pool, states, LENGTHS)
+    np.testing.assert_allclose(pooled.detach(), wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(weights.detach(), alpha, rtol=1e-9, atol=1e-12)
+
+
+def test_attention_by_hand():
+    """Width 4: e = 2 tanh(h_0) / sqrt(4) = 0.6 and -0.8; what is summed are states, not keys."""
+    pool = attention(4)
+    with torch.no_grad():
+        pool.project.weight.copy_(torch.eye(4))
+        pool.project.bias.zero_()
+        pool.query.copy_(torch.tensor([2.0, 0, 0, 0]))
+    states = torch.zeros(1, 2, 4)
+    states[0, :, 0] = torch.atanh(torch.tensor([0.6, -0.8]))
+    states[0, :, 1] = torch.tensor([10.0, 20.0])
+    pooled, weights = pool(states, torch.tensor([2]))
+    first = 1 / (1 + math.exp(-1.4))  # 0.802184
+    assert weights[0].tolist() == near([first, 1 - first])
+    assert pooled[0, 1].item() == near(10 * first + 20 * (1 - first))
+    assert pooled[0, 0].item() == near(first * math.atanh(0.6) - (1 - first) * math.atanh(0.8))
+
+
+@pytest.mark.parametrize("garbage", [0.0, 50.0, -1e6])
+def test_padding_is_never_seen(garbage):
+    pool = attention(6)
+    states = torch.randn(4, 5, 6)
+    pooled, weights = pool(states, LENGTHS)
+    longer = torch.full((4, 9, 6), garbage)
+    for i, length in enumerate(LENGTHS):
+        longer[i, :length] = states[i, :length]
+    longer.requires_grad_()
+    again, wider = pool(longer, LENGTHS)
+    assert same(again, pooled)
+    assert same(wider[:, :5], weights)
+    assert not wider[:, 5:].any()
+    again.square().sum().backward()
+    for i, length in enumerate(LENGTHS):
+        assert longer.grad[i, :length].abs().amin(1).gt(0).all()
+        assert not longer.grad[i, length:].any()
+
+
+@pytest.mark.parametrize("garbage", [math.nan, math.inf])
+def test_padding_may_even_be_no_number(garbage):
+    pool = attention(6)
+    states = torch.randn(4, 5, 6)
+    for i, length in enumerate(LENGTHS):
+        states[i, length:] = garbage
+    pooled, weights = pool(states, LENGTHS)
+    again, same_weights = pool(states.nan_to_num(0, 0, 0), LENGTHS)
+    assert same(pooled, again)
+    assert same(weights, same_weights)
+
+
+def test_attention_has_the_papers_parameters():
+    """361,200 for 600-wide states: A, b and u. u starts from N(0, 1)."""
+    pool = attention(600)
+    assert sum(p.numel() for p in pool.parameters()) == 361_200
+    assert pool.query.shape == (600,)
+    assert pool.query.requires_grad
+    assert abs(pool.query.mean().item()) < 0.15
+    assert pool.query.std().item() == pytest.approx(1, abs=0.1)
+
+
+# --- The retrieval losses ------------------------------------------------------------------------
+
+
+def cosine(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def distance(a, b):
+    return math.sqrt(max(2 - 2 * cosine(a, b), 1e-12))
+
+
+def distance_loop(texts, images, margin):
+    """One anchor at a time; texts and images stacked, with the numbers of their pairs as labels."""
+    vectors = texts.tolist() + images.tolist()
+    labels = 2 * list(range(len(texts)))
+    terms = []
+    for a, anchor in enumerate(vectors):
+        near_to = [distance(anchor, v) for v in vectors]
+        positive = max(d for d, label in zip(near_to, labels, strict=True) if label == labels[a])
+        negative = min(d for d, label in zip(near_to, labels, strict=True) if label != labels[a])
+        terms.append(max(0.0, positive - negative + margin))
+    return sum(terms) / len(terms)
+
+
+def printed_terms(texts, images, margin):
+    """Section 6.1 as printed, min{0, trip}, with the hardest negative of the other modality."""
+    texts, images = texts.tolist(), images.tolist()
+    total = 0.0
+    for i, (text, image) in enumerate(zip(texts, images, strict=True)):
+        own = cosine(text, image)
+        wrong_image = max(cosine(text, v) for j, v in enumerate(images) if j != i)
+        wrong_text = max(cosine(v, image) for j, v in enumerate(texts) if j != i)
+        total += min(0.0, own - wrong_image - margin) + min(0.0, own - wrong_text - margin)
+    return total / len(texts)
+
+
+def lookalikes(own, wrong):
+    """Two pairs: cosine `own` within a pair, `wrong` between all vectors of different pairs."""
+    gram = np.full((4, 4), wrong)
+    gram[:2, :2] = gram[2:, 2:] = own
+    np.fill_diagonal(gram, 1.0)
+    vectors = torch.tensor(np.linalg.cholesky(gram))
+    return vectors[[0, 2]], vectors[[1, 3]]
+
+
+LOSSES = [hinge_distance, hinge_cosine]
+margins = st.sampled_from([0.3, 0.0, 0.15, 1.0])
+
+
+@few
+@given(seeds, st.integers(2, 7), st.integers(2, 5), margins)
+def test_hinge_on_distances_is_the_loop_over_anchors(seed, count, width, margin):
+    texts, images = pairs(seed, count, width)
+    loss = hinge_distance(texts, images, margin)
+    assert loss.shape == ()
+    assert loss.item() == near(distance_loop(texts, images, margin))
+
+
+@few
+@given(seeds, st.integers(2, 7), st.integers(2, 5), margins)
+def test_hinge_on_cosines_is_minus_the_printed_terms(seed, count, width, margin):
+    texts, images = pairs(seed, count, width)
+    loss = hinge_cosine(texts, images, margin)
+    assert loss.shape == ()
+    assert loss.item() == near(-printed_terms(texts, images, margin))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hinge_on_distances_is_pytorchs_triplet_loss_of_the_closest_negatives(seed):
+    texts, images = pairs(seed, 5)
+    anchors, partners = torch.cat([texts, images]), torch.cat([images, texts])
+    apart = torch.cdist(anchors, anchors)
+    apart[torch.eye(5).repeat(2, 2).bool()] = math.inf
+    wanted = F.triplet_margin_loss(anchors, partners, anchors[apart.argmin(1)], margin=0.3, eps=0.0)
+    assert hinge_distance(texts, images).item() == near(wanted.item())
+
+
+def test_margin_is_three_tenths_unless_told():
+    texts, images = pairs(1, 6)
+    for loss in LOSSES:
+        assert loss(texts, images).item() == loss(texts, images, 0.3).item()
+        assert loss(texts, images).item() != near(loss(texts, images, 0.2).item())
+
+
+def test_hinge_on_distances_by_hand():
+    """On the circle: distances are chords, 2 sin(angle / 2)."""
+    angles = torch.tensor([0.0, 90, 30, 70]).deg2rad()  # text 0, text 1, image 0, image 1
+    vectors = torch.stack([angles.cos(), angles.sin()], 1)
+
+    def chord(degrees):
+        return 2 * math.sin(math.radians(degrees / 2))
+
+    wanted = (
+        max(0, chord(30) - chord(70) + 0.3)  # text 0: image 0 at 30, image 1 at 70
+        + max(0, chord(20) - chord(60) + 0.3)  # text 1: image 1 at 20, image 0 at 60
+        + max(0, chord(30) - chord(40) + 0.3)  # image 0: text 0 at 30, IMAGE 1 at 40
+        + max(0, chord(20) - chord(40) + 0.3)  # image 1: text 1 at 20, IMAGE 0 at 40
+    ) / 4
+    assert wanted > 0
+    assert hinge_distance(vectors[:2], vectors[2:]).item() == near(wanted)
+
+
+def test_hinge_on_cosines_by_hand():
+    """Cosines (text, image): own 0.5 and 0.9, wrong 0.4 and 0.7; both directions are added."""
+    texts = torch.tensor([[1.0, 0, 0], [0, 1, 0]])
+    images = torch.tensor([[0.5, 0.7, 0.26**0.5], [0.4, 0.9, 0.03**0.5]])
+    # text 0: .4 - .5 + .3 = .2; image 0: .7 - .5 + .3 = .5; text 1: .7 - .9 + .3 = .1;
+    # image 1: .4 - .9 + .3 < 0
+    assert hinge_cosine(texts, images).item() == near(0.8 / 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "wrong", "difference"),
+    [(0.1, -0.347, 0.447), (0.3, -0.100, 0.400), (0.5, 0.155, 0.345), (0.7, 0.423, 0.277),
+     (0.8, 0.565, 0.235), (0.9, 0.721, 0.179)],
+)  # fmt: skip
+def test_a_margin_of_distance_asks_for_these_gaps_of_the_cosine(own, wrong, difference):
+    """The largest wrong cosine at which the loss is 0, found by halving; of cosines it is 0.3."""
+    for loss, gap_ in ((hinge_distance, difference), (hinge_cosine, 0.3)):
+        low, high = -0.5 * (1 + own) + 1e-6, own
+        assert loss(*lookalikes(own, low)) == 0 < loss(*lookalikes(own, high))
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if loss(*lookalikes(own, middle)) > 0 else (middle, high)
+        assert own - low == pytest.approx(gap_, abs=0.0006)
+        if loss is hinge_distance:
+            assert low == pytest.approx(wrong, abs=0.0006)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_negative_of_the_same_modality_counts(swap):
+    """Two texts (or two images) that look alike are each other's hardest negative."""
+    eye = torch.eye(5)
+    texts = torch.stack([eye[0], 0.9 * eye[0] + math.sqrt(0.19) * eye[2]])
+    images = torch.stack([0.6 * eye[0] + 0.8 * eye[3], eye[4]])
+    terms = [
+        math.sqrt(0.8) - math.sqrt(0.2) + 0.3,  # text 0: its partner at 0.6, text 1 at 0.9
+        math.sqrt(2.0) - math.sqrt(0.2) + 0.3,  # text 1: its partner at 0, text 0 at 0.9
+        math.sqrt(0.8) - math.sqrt(0.92) + 0.3,  # image 0: its partner at 0.6, text 1 at 0.54
+        0.3,  # image 1: all at 0
+    ]
+    sides = (images, texts) if swap else (texts, images)
+    assert hinge_distance(*sides).item() == near(sum(terms) / 4)
+    across = 0.0 + 0.24 + (0.54 + 0.3) + 0.3  # text 0: none; image 0; text 1; image 1
+    assert hinge_cosine(*sides).item() == near(across / 2)
+
+
+def test_texts_that_drift_together_are_pushed_apart_by_distances_only():
+    """No image moves and no cosine of text and image changes; only text with text does."""
+
+    def batch(alike):
+        texts = torch.zeros(2, 6)
+        texts[0, 0] = texts[1, 1] = 0.6
+        texts[0, 4] = 0.8
+        texts[1, 4], texts[1, 5] = 0.8 * alike, 0.8 * math.sqrt(1 - alike**2)
+        images = torch.eye(6)[:2]
+        return texts, images
+
+    far, close = batch(0.0), batch(0.99)
+    assert same(far[0] @ far[1].T, close[0] @ close[1].T)
+    assert hinge_cosine(*far).item() == near(hinge_cosine(*close).item())
+    assert hinge_distance(*close).item() > hinge_distance(*far).item() + 0.1
+    flipped = hinge_distance(*close[::-1]).item()
+    assert flipped == near(hinge_distance(*close).item())
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gradients_are_those_of_the_loss(loss):
+    """Against differences: each coordinate a little to both sides."""
+    vectors = torch.cat(pairs(5, 4)).requires_grad_()
+
+    def of(both):
+        return loss(*F.normalize(both, dim=1).split(4))
+
+    (slope,) = torch.autograd.grad(of(vectors), vectors)
+    assert slope.abs().max() > 0.05
+    for i, j in np.ndindex(8, 4):
+        step = torch.zeros(8, 4)
+        step[i, j] = 1e-6
+        difference = of(vectors.detach() + step) - of(vectors.detach() - step)
+        assert slope[i, j].item() == pytest.approx(difference.item() / 2e-6, abs=1e-7)
+
+
+def test_identical_partners_are_at_the_floor_of_the_distance():
+    """It is the root of 1e-12. Pairs are 30° from each other: a chord of 2 sin(15°)."""
+    vectors = torch.tensor([[1.0, 0.0], [math.cos(math.pi / 6), 0.5]])
+    wanted = 1e-6 - 2 * math.sin(math.pi / 12) + 0.6
+    loss = hinge_distance(vectors, vectors.clone(), 0.6)
+    assert loss.item() == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", ["partners", "texts", "all"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_identical_vectors_have_finite_gradients(loss, kind, dtype, exact):
+    """Random vectors, whose length is 1 but for rounding, and vectors whose length is 1."""
+    texts, images = (torch.eye(5), torch.eye(5).roll(1, 0)) if exact else pairs(6, 5)
+    texts, images = texts.to(dtype), images.to(dtype)
+    if kind == "partners":
+        images = texts.clone()
+    elif kind == "texts":
+        texts = texts[:1].repeat(5, 1)
+    else:
+        texts = images = texts[:1].repeat(5, 1)
+    texts, images = texts.clone().requires_grad_(), images.clone().requires_grad_()
+    value = loss(texts, images)
+    value.backward()
+    assert math.isfinite(value.item())
+    assert texts.grad.isfinite().all()
+    assert images.grad.isfinite().all()
+    if kind == "all":
+        assert value.item() == pytest.approx(0.6 if loss is hinge_cosine else 0.3, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_pair_without_rivals_costs_nothing(loss):
+    """The last batch of an epoch may hold a single pair: no negative, no violation."""
+    texts, images = (x.requires_grad_() for x in pairs(0, 1))
+    value = loss(texts, images)
+    value.backward()
+    assert value.item() == 0
+    assert not texts.grad.any()
+    assert not images.grad.any()
+
+
+def stepped(loss, texts, images, rate=0.05):
+    """Mean cosine of the pairs after some steps down the gradient."""
+    texts, images = texts.clone(), images.clone()
+    for _ in range(20):
+        texts.requires_grad_()
+        images.requires_grad_()
+        one, other = torch.autograd.grad(loss(texts, images), (texts, images))
+        texts = F.normalize((texts - rate * one).detach(), dim=1)
+        images = F.normalize((images - rate * other).detach(), dim=1)
+    return (texts * images).sum(1).mean().item()
+
+
+def test_the_printed_sign_pushes_pairs_apart():
+    texts, images = pairs(7, 6, 8)
+    before = (texts * images).sum(1).mean().item()
+    for loss in LOSSES:
+        assert stepped(loss, texts, images) > before + 0.02
+
+    def printed(a, b):
+        return -hinge_cosine(a, b)
+
+    assert stepped(printed, texts, images) < before - 0.02
+
+
+# --- The coherence head and its loss -------------------------------------------------------------
+
+# Positives of each relation among the training pairs of CITE++ and Clue, and the stored weights.
+CITE_COUNTS = (2824, 396, 1130, 665, 543, 2021, 1076)
+CITE_WEIGHTS = (0.2178, 7.6843, 2.0434, 4.1714, 5.3333, 0.7016, 2.1961)
+CLUE_WEIGHTS = (0.4847, 14.1175, 5.3787, 3.1220, 1.5580, 10.5181)
+CLUE_COUNTS = (4073, 400, 948, 1467, 2364, 525)
+
+
+def test_weights_by_hand():
+    labels = np.array([[1, 0, 1], [1, 0, 0], [1, 1, 1], [0, 0, 1]], dtype=bool)
+    weights = positive_weights(labels)
+    assert isinstance(weights, np.ndarray)
+    assert weights.tolist() == near([1 / 3, 3, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("counts", "pairs", "stored"),
+    [(CITE_COUNTS, 3439, CITE_WEIGHTS), (CLUE_COUNTS, 6047, CLUE_WEIGHTS)],
+)
+def test_weights_from_the_counts_are_the_stored_ones(counts, pairs, stored):
+    weights = positive_weights(np.arange(pairs)[:, None] < np.array(counts))
+    assert weights.round(4).tolist() == list(stored)
+
+
+def test_a_relation_that_always_holds_has_weight_zero():
+    assert positive_weights(np.array([[True, True], [True, False]])).tolist() == near([0, 1])
+
+
+def test_a_relation_without_positives_is_an_error():
+    with pytest.raises(ValueError, match=r"(?i)positive"):
+        positive_weights(np.array([[True, False], [False, False]]))
+
+
+def coherence_loop(logits, labels, weights):
+    """Minus the mean over batch and relations of p y log x + (1 - y) log(1 - x)."""
+    terms = []
+    for row, truth in zip(logits.tolist(), labels.tolist(), strict=True):
+        for logit, y, p in zip(row, truth, weights.tolist(), strict=True):
+            x = 1 / (1 + math.exp(-logit))
+            terms.append(-(p * math.log(x) if y else math.log(1 - x)))
+    return sum(terms) / len(terms)
+
+
+@few
+@given(seeds, st.integers(1, 6), st.integers(1, 7))
+def test_coherence_loss_is_the_loop(seed, count, relations):
+    rng = np.random.default_rng(seed)
+    logits = torch.tensor(3 * rng.standard_normal((count, relations)))
+    labels = torch.tensor(rng.random((count, relations)) < 0.4)
+    weights = torch.tensor(rng.uniform(0.1, 15, relations))
+    loss = coherence_loss(logits, labels, weights)
+    assert loss.shape == ()
+    assert loss.item() == near(coherence_loop(logits, labels, weights))
+    assert coherence_loss(logits, labels.to(logits.dtype), weights).item() == near(loss.item())
+
+
+def test_coherence_loss_by_hand():
+    """x = 0.8 and 0.25; the weight of 3 bears on the positive term alone."""
+    logits = torch.tensor([[math.log(4), -math.log(3)]])
+    weights = torch.tensor([3.0, 3.0])
+    for labels, wanted in (
+        ([1, 0], 3 * -math.log(0.8) - math.log(0.75)),
+        ([0, 1], -math.log(0.2) + 3 * -math.log(0.25)),
+        ([0, 0], -math.log(0.2) - math.log(0.75)),
+    ):
+        loss = coherence_loss(logits, torch.tensor([labels]).bool(), weights)
+        assert loss.item() == near(wanted / 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_coherence_loss_of_great_logits_is_finite(dtype):
+    logits = torch.tensor([[-400.0, 400.0]], dtype=dtype, requires_grad=True)
+    loss = coherence_loss(logits, torch.tensor([[True, False]]), torch.tensor([2.0, 2.0]).to(dtype))
+    loss.backward()
+    assert loss.item() == near(600)
+    assert logits.grad.tolist() == [near([-1, 0.5])]
+
+
+def head_of(width, relations, seed=0):
+    torch.manual_seed(seed)
+    return CoherenceHead(width, relations)
+
+
+def head_loop(head, texts, images):
+    """Logits of all combinations: V [text; image] + v."""
+    (layer,) = (m for m in head.modules() if isinstance(m, torch.nn.Linear))
+    V, v = layer.weight.tolist(), layer.bias.tolist()
+    return [
+        [
+            [sum(a * b for a, b in zip(row, text + image, strict=True)) + shift
+             for row, shift in zip(V, v, strict=True)]
+            for image in images.tolist()
+        ]
+        for text in texts.tolist()
+    ]  # fmt: skip
+
+
+def test_head_is_one_linear_layer_over_text_and_image():
+    head = head_of(3, 4)
+    texts, images = units(1, 5, 3), units(2, 5, 3)
+    loop = head_loop(head, texts, images)
+    assert head(texts, images).shape == (5, 4)
+    for i, logits in enumerate(head(texts, images).tolist()):
+        assert logits == near(loop[i][i])
+
+
+@pytest.mark.parametrize(("relations", "count"), [(6, 12_294), (7, 14_343), (1, 2_049)])
+def test_head_has_the_papers_parameters(relations, count):
+    head = head_of(1024, relations)
+    assert sum(p.numel() for p in head.parameters()) == count
+
+
+def test_all_pairs_is_the_head_on_every_combination():
+    head = head_of(4, 3)
+    texts, images = units(3, 5, 4), units(4, 7, 4)
+    every = head.all_pairs(texts, images)
+    assert every.shape == (5, 7, 3)
+    loop = head_loop(head, texts, images)
+    for i in range(5):
+        for j in range(7):
+            logits = head(texts[i : i + 1], images[j : j + 1])[0]
+            assert every[i, j].tolist() == near(logits.sigmoid().tolist())
+            wanted = [1 / (1 + math.exp(-x)) for x in loop[i][j]]
+            assert every[i, j].tolist() == near(wanted)
+
+
+def test_head_knows_no_interaction():
+    """What tells two images apart is the same for every text: a limit of what refining can do."""
+    head = head_of(4, 3)
+    texts, images = units(5, 6, 4), units(6, 8, 4)
+    logits = head.all_pairs(texts, images).logit()
+    differences = logits[:, 1:] - logits[:, :1]
+    assert differences.abs().min() > 0
+    assert (differences - differences[:1]).abs().max() < 1e-9
+    orders = logits.argsort(dim=1)
+    assert (orders == orders[:1]).all()
+    assert (logits[1:] - logits[:1]).abs().max() > 0.01  # texts do differ
+
+
+def test_head_on_the_product_is_a_loop_and_knows_only_agreement():
+    texts, images = units(3, 4, 5), units(4, 3, 5)
+    head = ProductHead(5, 2)
+    x = head.all_pairs(texts, images)
+    for i, text in enumerate(texts):
+        for j, image in enumerate(images):
+            each = [
+                sum(w[k] * text[k] * image[k] for k in range(5)) + b
+                for w, b in zip(head.linear.weight, head.linear.bias, strict=True)
+            ]
+            assert same(x[i, j], torch.stack(each).sigmoid())
+            assert same(head(text[None], image[None]).sigmoid()[0], x[i, j])
+    logits = x.logit()
+    swing = logits[:, 0] - logits[:, 1]
+    assert (swing - swing[0]).abs().max() > 1e-3  # unlike CAM's, it differs from text to text
+
+
+def test_both_sides_learn_from_the_head():
+    head = head_of(4, 3)
+    texts, images = units(7, 5, 4).requires_grad_(), units(8, 5, 4).requires_grad_()
+    labels = torch.tensor(np.random.default_rng(0).random((5, 3)) < 0.5)
+    coherence_loss(head(texts, images), labels, torch.ones(3)).backward()
+    assert texts.grad.abs().sum() > 0 < images.grad.abs().sum()
+
+
+# --- Confidence and refinement -------------------------------------------------------------------
+
+
+def confidence_loop(x, strength):
+    return sum(math.exp(strength * abs(value - 0.5)) for value in x)
+
+
+def gap_loop(row):
+    first, second = sorted(row, reverse=True)[:2]
+    return first - second
+
+
+def refine_loop(theta, eta, threshold):
+    return [
+        [t * e for t, e in zip(row, sure, strict=True)] if gap_loop(row) < threshold else list(row)
+        for row, sure in zip(theta.tolist(), eta.tolist(), strict=True)
+    ]
+
+
+def scores(seed, n, m, relations=3, strength=0.13):
+    """(cosines, confidences) of n texts and m images."""
+    rng = np.random.default_rng(seed)
+    theta = rng.uniform(-1, 1, (n, m))
+    eta = np.exp(strength * np.abs(rng.random((n, m, relations)) - 0.5)).sum(2)
+    return theta, eta
+
+
+def test_confidence_by_hand():
+    """exp(0.13 * 0.4) + exp(0.13 * 0.25)."""
+    assert confidence(np.array([0.9, 0.25]), 0.13).item() == pytest.approx(
+        1.0533757 + 1.0330339, abs=1e-6
+    )
+    assert confidence(np.array([[0.5], [0.0], [1.0]]), 0.13).tolist() == near(
+        [1, math.exp(0.065), math.exp(0.065)]
+    )
+
+
+@few
+@given(seeds, st.integers(1, 7), st.sampled_from([0.0, 0.12, 0.13, 1.0]))
+def test_confidence_is_the_sum_over_relations(seed, relations, strength):
+    x = np.random.default_rng(seed).random((3, 4, relations))
+    eta = confidence(x, strength)
+    assert eta.shape == (3, 4)
+    for i in range(3):
+        for j in range(4):
+            assert eta[i, j] == near(confidence_loop(x[i, j], strength))
+    assert (eta >= relations - 1e-12).all()
+    assert (eta <= relations * math.exp(strength / 2) + 1e-12).all()
+    np.testing.assert_allclose(confidence(1 - x, strength), eta)  # sure of yes, sure of no
+
+
+@pytest.mark.parametrize(("strength", "most"), [(0.13, 1.067), (0.12, 1.062)])
+def test_each_term_of_confidence_is_small(strength, most):
+    eta = confidence(np.linspace(0, 1, 101)[:, None], strength)
+    assert eta.min() == near(1)
+    assert eta.argmin() == 50
+    assert eta.max() == pytest.approx(most, abs=5e-4)
+    assert (np.diff(eta[50:]) > 0).all()
+
+
+@few
+@given(seeds, st.integers(1, 5), st.integers(2, 6))
+def test_gap_is_largest_minus_second_largest(seed, n, m):
+    theta = np.random.default_rng(seed).integers(-3, 4, (n, m)) / 4
+    before = theta.copy()
+    gaps = gap(theta)
+    assert gaps.shape == (n,)
+    assert gaps.tolist() == near([gap_loop(row) for row in theta.tolist()])
+    assert (theta == before).all()
+
+
+@few
+@given(seeds, st.integers(1, 6), st.integers(2, 6), st.sampled_from([0.05, 0.1, 0.3, 0.0, 5.0]))
+def test_refinement_is_the_loop(seed, n, m, threshold):
+    theta, eta = scores(seed, n, m)
+    before = theta.copy(), eta.copy()
+    refined = refine(theta, eta, threshold)
+    np.testing.assert_allclose(refined, refine_loop(theta, eta, threshold), rtol=1e-12)
+    assert (theta == before[0]).all()
+    assert (eta == before[1]).all()
+    assert not np.shares_memory(refined, theta)
+    sure = gap(theta) >= threshold
+    assert (refined[sure] == theta[sure]).all()
+    assert (refined[~sure] != theta[~sure]).all()
+    assert (np.sign(refined) == np.sign(theta)).all()
+    assert (np.abs(refined) >= np.abs(theta)).all()  # a negative one gets more negative
+
+
+def test_only_gaps_below_the_threshold_are_refined():
+    theta = np.array([[0.75, 0.5, 0.0], [0.75, 0.625, 0.0], [0.75, 0.5625, 0.0]])
+    eta = np.full((3, 3), 2.0)
+    refined = refine(theta, eta, 0.125)
+    assert (refined == theta).all()  # 0.25, 0.125 and 0.1875: equal to the threshold is not below
+    refined = refine(theta, eta, 0.1875)
+    assert (refined == theta * [[1], [2], [1]]).all()
+    assert (refine(theta, eta, 0.26) == 2 * theta).all()
+
+
+@few
+@given(seeds)
+def test_a_constant_factor_of_a_row_changes_no_ranking(seed):
+    theta, eta = scores(seed, 8, 8)
+    factor = 2.0 ** np.random.default_rng(seed).integers(-3, 4, (8, 1))
+    for threshold in (0.05, 0.3, 5.0):
+        wanted = full_ranks(theta, eta, threshold)
+        assert (full_ranks(theta, eta * factor, threshold) == wanted).all()
+    every = full_ranks(theta, np.full((8, 8), 3.0), 5.0)
+    assert (every == full_ranks(theta)).all()
+
+
+def test_sum_and_mean_over_relations_rank_alike():
+    rng = np.random.default_rng(0)
+    theta, x = rng.uniform(0.4, 0.5, (40, 40)), rng.random((40, 40, 4))
+    eta = confidence(x, 0.13)
+    ranks = full_ranks(theta, eta, 0.1)
+    assert (full_ranks(theta, eta / 4, 0.1) == ranks).all()
+    assert (ranks != full_ranks(theta)).mean() > 0.5
+
+
+@few
+@given(seeds, st.sampled_from([0.12, 0.13, 1.0]))
+def test_refinement_only_swaps_candidates_within_its_bound(seed, strength):
+    """Of two candidates, the better stays better where it leads by a factor exp(strength / 2)."""
+    rng = np.random.default_rng(seed)
+    theta = rng.uniform(0.1, 1, (6, 30))
+    eta = confidence(rng.random((6, 30, 3)), strength)
+    refined = refine(theta, eta, 5.0)
+    bound = math.exp(strength / 2)
+    swapped = 0
+    for row, new in zip(theta, refined, strict=True):
+        for j in range(30):
+            for k in range(30):
+                if row[j] > row[k] and new[j] < new[k]:
+                    swapped += 1
+                    assert row[j] < bound * row[k]
+    assert swapped
+
+
+# --- Pools ---------------------------------------------------------------------------------------
+
+
+def test_pools_are_distinct_rows_of_the_test_set():
+    pools = draw_pools(860)
+    assert pools.shape == (50, 500)
+    assert pools.dtype == np.int64
+    assert pools.min() >= 0
+    assert pools.max() <= 859
+    assert all(len(set(pool)) == 500 for pool in pools.tolist())
+    assert len({tuple(sorted(pool)) for pool in pools.tolist()}) == 50
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_same_seed_draws_the_same_pools(replace):
+    def draw(seed):
+        return draw_pools(100, size=20, count=4, seed=seed, replace=replace)
+
+    assert (draw(3) == draw(3)).all()
+    assert (draw(3) != draw(4)).any()
+    default = draw_pools(100, size=20, count=4, replace=replace)
+    assert (default == draw(0)).all()
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_every_row_and_every_place_is_as_likely(replace):
+    pools = draw_pools(30, size=10, count=3000, seed=1, replace=replace)
+    assert chisquare(np.bincount(pools.ravel(), minlength=30)).pvalue > 1e-4
+    assert chisquare(np.bincount(pools[:, 0], minlength=30)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("pairs_", "share"), [(1512, 0.28), (860, 0.44)])
+def test_replacement_gives_twins(pairs_, share):
+    """A draw has a twin unless the 499 others all miss it: 28 % of the draws of Clue, 44 CITE++."""
+    expected = 1 - (1 - 1 / pairs_) ** 499
+    assert expected == pytest.approx(share, abs=0.005)
+    pools = draw_pools(pairs_, count=200, seed=2, replace=True)
+    assert pools.shape == (200, 500)
+    twins = [
+        np.isin(pool, values[counts > 1]).mean()
+        for pool in pools
+        for values, counts in [np.unique(pool, return_counts=True)]
+    ]
+    assert np.mean(twins) == pytest.approx(expected, abs=0.01)
+    distinct = np.mean([len(set(pool)) for pool in pools.tolist()])
+    assert distinct == pytest.approx(pairs_ * (1 - (1 - 1 / pairs_) ** 500), abs=2)
+
+
+def test_a_pool_may_be_the_whole_test_set():
+    pools = draw_pools(12, size=12, count=3)
+    assert [sorted(pool) for pool in pools.tolist()] == [list(range(12))] * 3
+
+
+def test_more_rows_than_there_are_is_an_error_without_replacement():
+    with pytest.raises(ValueError, match=r"344.*500|500.*344"):
+        draw_pools(344)
+    assert draw_pools(344, count=2, replace=True).shape == (2, 500)
+
+
+def ranks_loop(theta, pool, eta=None, threshold=None):
+    """Ranks within one pool by scipy: of a row's negated scores, ties at their mean rank."""
+    within = np.array([[theta[i, j] for j in pool] for i in pool])
+    if eta is not None:
+        sure = np.array([[eta[i, j] for j in pool] for i in pool])
+        within = np.array(refine_loop(within, sure, threshold))
+    return [rankdata(-row)[k] for k, row in enumerate(within)]
+
+
+@few
+@given(seeds, st.integers(2, 12), st.booleans(), st.sampled_from([None, 0.0, 0.05, 0.3, 5.0]))
+def test_ranks_within_pools_are_scipys(seed, size, replace, threshold):
+    """Scores of few values, so that ties are common; pools with and without twins."""
+    rng = np.random.default_rng(seed)
+    theta = rng.integers(-4, 5, (12, 12)) / 8
+    eta = 1 + rng.integers(0, 3, (12, 12)) / 8
+    pools = draw_pools(12, size=size, count=3, seed=seed, replace=replace)
+    extra = () if threshold is None else (eta, threshold)
+    before = theta.copy(), eta.copy(), pools.copy()
+    ranks = pool_ranks(theta, pools, *extra)
+    assert ranks.shape == (3, size)
+    assert np.issubdtype(ranks.dtype, np.floating)
+    for pool, found in zip(pools, ranks, strict=True):
+        assert found.tolist() == ranks_loop(theta, pool, *extra)
+    for kept, now in zip(before, (theta, eta, pools), strict=True):
+        assert (kept == now).all()
+
+
+@few
+@given(seeds, st.integers(2, 9), st.sampled_from([None, 0.0, 0.05, 0.5]))
+def test_full_ranks_are_the_pool_of_all_pairs(seed, n, threshold):
+    rng = np.random.default_rng(seed)
+    theta = rng.integers(-4, 5, (n, n)) / 8
+    eta = 1 + rng.integers(0, 3, (n, n)) / 8
+    extra = () if threshold is None else (eta, threshold)
+    ranks = full_ranks(theta, *extra)
+    assert ranks.shape == (n,)
+    assert ranks.tolist() == ranks_loop(theta, range(n), *extra)
+    order = rng.permutation(n)
+    assert pool_ranks(theta, order[None], *extra)[0].tolist() == ranks[order].tolist()
+
+
+def test_ranks_by_hand():
+    theta = np.array(
+        [
+            [0.5, 0.7, 0.5, 0.5],  # one better, two equal: 1 + 1 + 1
+            [0.1, 0.9, 0.2, 0.3],  # first
+            [0.4, 0.4, 0.3, 0.2],  # two better
+            [0.8, 0.6, 0.0, 0.6],  # one better, one equal
+        ]
+    )
+    assert full_ranks(theta).tolist() == [3, 1, 3, 2.5]
+    pools = np.array([[0, 2, 3], [3, 1, 0]])
+    # Pool 0: text 0 meets images 0, 2, 3; rows are those of the pool, in its order.
+    assert pool_ranks(theta, pools).tolist() == [[2, 2, 2], [2.5, 1, 2.5]]
+
+
+def test_a_twin_in_the_pool_shares_the_rank():
+    theta = np.eye(4)
+    pools = np.array([[0, 1, 2, 3], [0, 0, 1, 2], [3, 3, 3, 1]])
+    assert pool_ranks(theta, pools).tolist() == [[1, 1, 1, 1], [1.5, 1.5, 1, 1], [2, 2, 2, 1]]
+
+
+def test_the_gap_is_that_of_the_pool():
+    """Of all pairs the rows' gaps are 0.01 and 0.4; of the pool's images they are 0.3 and 0.02."""
+    eta = np.ones((4, 4))
+    theta = np.array(
+        [
+            [0.50, 0.20, 0.49, 0.00],
+            [0.00, 0.50, 0.48, 0.90],
+            [0.00, 0.00, 0.90, 0.00],
+            [0.00, 0.00, 0.00, 0.90],
+        ]
+    )
+    eta[0, 1], eta[1, 2] = 3.0, 1.2
+    assert gap(theta)[:2].tolist() == near([0.01, 0.4])
+    # Text 0 without image 2 is no longer in doubt; if it were refined, image 1 would win.
+    assert pool_ranks(theta, np.array([[0, 1]]), eta, 0.05).tolist() == [[1, 1]]
+    assert full_ranks(theta, eta, 0.05)[0] == 2
+    # Text 1 without image 3 is in doubt, and image 2 overtakes its own.
+    assert pool_ranks(theta, np.array([[1, 2]]), eta, 0.05).tolist() == [[2, 1]]
+    assert full_ranks(theta, eta, 0.05)[1] == 2  # behind image 3 alone: the row is not refined
+    assert full_ranks(theta, eta, 0.41)[1] == 3
+
+
+def test_metrics_by_hand():
+    ranks = np.array([[1, 1.5, 5, 10], [11, 12, 2, 400], [1, 1, 1, 1]])
+    metrics = pool_metrics(ranks)
+    assert set(metrics) == {"MedR", "R@1", "R@5", "R@10"}
+    assert metrics["MedR"].tolist() == [3.25, 11.5, 1]
+    assert metrics["R@1"].tolist() == [25, 0, 100]
+    assert metrics["R@5"].tolist() == [75, 25, 100]
+    assert metrics["R@10"].tolist() == [100, 25, 100]
+
+
+def test_random_scores_give_the_chance_level():
+    """MedR 250.5, R@1 0.2, R@5 1, R@10 2 within five standard errors; new scores for each pool."""
+    rng, times = np.random.default_rng(0), 40
+    ranks = [
+        pool_ranks(rng.standard_normal((600, 600)), draw_pools(600, count=1, seed=seed))[0]
+        for seed in range(times)
+    ]
+    metrics = pool_metrics(np.array(ranks))
+    spread = 500 / (2 * math.sqrt(500))  # of the median of 500 uniform ranks
+    assert metrics["MedR"].mean() == pytest.approx(250.5, abs=5 * spread / math.sqrt(times))
+    assert metrics["MedR"].std() == pytest.approx(spread, rel=0.5)
+    for k, name in ((1, "R@1"), (5, "R@5"), (10, "R@10")):
+        error = 100 * math.sqrt(k / 500 * (1 - k / 500) / (500 * times))
+        assert metrics[name].mean() == pytest.approx(100 * k / 500, abs=5 * error)
+
+
+def test_twins_lower_the_recall_at_one_of_a_perfect_model():
+    """Drawing with replacement cuts R@1 by the share of draws that have a twin, 28 % on Clue."""
+    pools = draw_pools(1512, count=10, seed=3, replace=True)
+    metrics = pool_metrics(pool_ranks(np.eye(1512, dtype=np.float32), pools))
+    assert metrics["R@1"].mean() == pytest.approx(100 * (1 - 1 / 1512) ** 499, abs=2)
+    assert pool_metrics(pool_ranks(np.eye(1512), draw_pools(1512, count=2)))["R@1"].min() == 100
+
+
+def imported(path, root, seen):
+    """Top-level imports of a module of mmlib and of the modules of mmlib among them."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        names = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module, *(f"{node.module}.{name}" for name in names)]
+        for name in names:
+            if name in seen:
+                continue
+            seen.add(name)
+            inner = root.joinpath(*name.split(".")).with_suffix(".py")
+            if inner.is_file():
+                imported(inner, root, seen)
+    return seen
+
+
+def test_import_needs_none_of_the_heavy_libraries():
+    path = Path(train.__file__)
+    names = {name.split(".")[0] for name in imported(path, path.parents[3], set())}
+    assert "torch" in names
+    assert not names & {"spacy", "gensim", "papermill", "sklearn", "transformers", "nltk"}

@@ -1,0 +1,426 @@
+import re
+from itertools import chain, combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from mmlib.data.clue import LAST_HUMAN
+from mmlib.papers.coherence.data.cite_texts import cite_text
+from mmlib.papers.coherence.data.clue_texts import LIVELY, clue_text, has_event
+from mmlib.papers.coherence.data.schemes import HOW, SCHEMES, TELLING, draw_labels, draw_wordings
+from mmlib.papers.coherence.data.world import WorldPairs, related_pairs, with_features
+from mmlib.world import extract_features, words
+from mmlib.world.backbone import targets
+from mmlib.world.scenes import SPLITS, sample_scene, scene_key, split_seeds
+from mmlib.world.schema import KINDS
+
+BOTH = pytest.mark.parametrize("scheme", SCHEMES)
+KIND_OF = {
+    form: kind for kind in KINDS for forms in words.NOUNS[kind] for form in forms.split("/") if form
+}
+NOUN = re.compile(rf"\b({'|'.join(sorted(KIND_OF, key=len, reverse=True))})\b")
+VERB = {  # forms of the verbs of what goes on
+    form.split()[0]
+    for action in LIVELY
+    for forms in words.VERBS[action].values()
+    for verb in forms.split(", ")
+    for form in verb.split("|")
+    if form
+} - {"having", "has", "have", "going", "taking", "take", "takes", "go", "goes", "high"}
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return [sample_scene(seed) for seed in split_seeds("train", 3000, 77)]
+
+
+@pytest.fixture(scope="module")
+def clue():
+    """Texts that are always worded as their relations would have it."""
+    return related_pairs("train", 900, "clue", telling=1)
+
+
+@pytest.fixture(scope="module")
+def cite():
+    return related_pairs("train", 900, "cite", telling=1)
+
+
+def holding(pairs, row):
+    return {r for r, yes in zip(pairs.relations, pairs.labels[row], strict=True) if yes}
+
+
+def kinds_named(text):
+    return {KIND_OF[word] for word in NOUN.findall(text.lower())}
+
+
+def kinds_in(scene):
+    return {thing.kind for thing in scene.things}
+
+
+def probed(seen, labels, alpha):
+    """The ROC area of a linear guess at each label, on pairs that it was not fitted to."""
+    model = make_pipeline(StandardScaler(), Ridge(alpha))
+    likely = cross_val_predict(model, seen, labels.astype(float), cv=5)
+    return [roc_auc_score(real, guess) for real, guess in zip(labels.T, likely.T, strict=True)]
+
+
+# --- Labels ---
+
+
+@BOTH
+@pytest.mark.parametrize("signal", [0.0, 0.5, 1.0])
+def test_rates_and_correlations_are_the_real_ones_at_every_signal(scenes, scheme, signal):
+    kind = SCHEMES[scheme]
+    labels = draw_labels(scenes, scheme, seed=1, signal=signal)
+    rates = np.array(kind.rates)
+    slack = np.maximum(0.02, 3 * np.sqrt(rates * (1 - rates) / len(scenes)))
+    assert (abs(labels.mean(0) - rates) < slack).all(), labels.mean(0)
+    at = kind.relations.index(kind.gate)
+    opened = np.delete(labels, at, 1)[labels[:, at] == kind.opens]
+    # Q6 to Q8 of CITE cannot be reached better by normal latents
+    assert abs(np.corrcoef(opened.T) - np.array(kind.phi)).max() < 0.15
+
+
+@pytest.mark.parametrize("signal", [0.0, 1.0])
+def test_the_correlations_that_the_paper_speaks_of(scenes, signal):
+    labels = draw_labels(scenes, "clue", seed=1, signal=signal)
+    found = np.corrcoef(labels.T)
+    visible, story, meta, irrelevant = 0, 3, 4, 5  # the signs of all rows: .43, -.38, -.44, -.25
+    assert found[visible, meta] == pytest.approx(0.32, abs=0.06)
+    assert found[visible, story] == pytest.approx(-0.49, abs=0.06)
+    assert found[visible, irrelevant] == pytest.approx(-0.24, abs=0.06)
+    assert found[meta, irrelevant] == pytest.approx(-0.10, abs=0.06)
+
+
+@BOTH
+def test_scores_are_standardised_and_tell_the_labels_only_with_signal(scenes, scheme):
+    known = SCHEMES[scheme].scores(scenes)
+    assert abs(known.mean(0)).max() < 0.1
+    assert abs(known.std(0) - 1).max() < 0.1
+    areas = {
+        signal: [
+            roc_auc_score(labels, score)
+            for labels, score in zip(draw_labels(scenes, scheme, 1, signal).T, known.T, strict=True)
+        ]
+        for signal in (0.0, 0.5, 1.0)
+    }
+    positives = draw_labels(scenes, scheme, 1, 0.0).sum(0)
+    error = np.sqrt((len(scenes) + 1) / (12 * positives * (len(scenes) - positives)))
+    assert (abs(np.array(areas[0.0]) - 0.5) < 3.5 * error).all(), areas[0.0]
+    assert min(areas[0.5]) > 0.6
+    assert min(areas[1.0]) > 0.84
+
+
+@BOTH
+def test_without_signal_no_fact_of_the_scene_tells_a_label(scenes, scheme):
+    facts = np.hstack([*targets(scenes).values()]).astype(float)
+    facts = np.hstack(
+        [facts, [[len(scene.things)] for scene in scenes], SCHEMES[scheme].scores(scenes)]
+    )
+    for signal, low, high in ((0.0, 0.0, 0.565), (1.0, 0.75, 1.0)):
+        areas = probed(facts, draw_labels(scenes, scheme, 1, signal), 30)
+        assert low < min(areas), areas
+        assert max(areas) < high, areas
+
+
+def test_bad_arguments_are_named(scenes):
+    with pytest.raises(ValueError, match="signal"):
+        draw_labels(scenes[:2], "clue", signal=1.5)
+    with pytest.raises(ValueError, match="scheme 'snli' is not one of clue, cite"):
+        related_pairs("train", 2, "snli")
+    with pytest.raises(ValueError, match="split"):
+        related_pairs("dev", 2)
+    with pytest.raises(ValueError, match="n is 0"):
+        related_pairs("train", 0)
+    with pytest.raises(ValueError, match=r"telling -0\.1 is not between 0 and 1"):
+        related_pairs("train", 2, telling=-0.1)
+
+
+@BOTH
+def test_every_relation_is_explained(scheme):
+    assert tuple(HOW[scheme]) == SCHEMES[scheme].relations
+
+
+# --- The record ---
+
+
+@BOTH
+def test_a_larger_record_begins_with_the_smaller_one(scheme, request):
+    large = request.getfixturevalue(scheme)
+    small = related_pairs("train", 40, scheme, telling=1)
+    assert small.texts == large.texts[:40]
+    assert small.scenes == large.scenes[:40]
+    assert small.about == large.about[:40]
+    assert (small.labels == large.labels[:40]).all()
+    assert small.image_ids == large.image_ids[:40]
+
+
+def test_every_pair_has_a_picture_of_its_own_and_splits_share_none():
+    keys = {split: {scene_key(s) for s in related_pairs(split, 60).scenes} for split in SPLITS}
+    for split, mine in keys.items():
+        assert len(mine) >= 58  # simple scenes may recur, in pictures that differ
+        assert all(not mine & keys[other] for other in SPLITS if other != split)
+
+
+def test_signal_and_scheme_leave_the_scenes_alone(clue, cite):
+    weaker = related_pairs("train", 50, "clue", signal=0.2)
+    assert weaker.scenes == clue.scenes[:50] == cite.scenes[:50]
+    assert (weaker.labels != clue.labels[:50]).any()
+
+
+def test_taking_rows_keeps_texts_and_told_together(clue):
+    rows = [5, 2, 8]
+    taken = clue.take(rows, split="val")
+    assert isinstance(taken, WorldPairs)
+    assert taken.about == tuple(clue.about[i] for i in rows)
+    assert taken.texts == tuple(clue.texts[i] for i in rows)
+    assert [taken.scenes[i] for i in taken.image_of] == [clue.scenes[i] for i in rows]
+
+
+def test_features_are_those_of_the_pictures():
+    pairs = with_features(related_pairs("val", 5))
+    np.testing.assert_allclose(pairs.features, extract_features(pairs.scenes)[0], atol=1e-4)
+    np.testing.assert_allclose(
+        pairs.features[3], extract_features([pairs.scenes[3]])[0][0], atol=1e-4
+    )
+    assert pairs.open_image(3).size == (128, 128)
+    assert related_pairs("val", 5).features is None
+
+
+def test_workers_only_see(monkeypatch):  # that seeing does not depend on them is tested there
+    asked = []
+
+    def blind(scenes, workers, desc):
+        asked.append((workers, desc))
+        return np.zeros((len(scenes), 1, 1), np.float32), None, ()
+
+    monkeypatch.setattr("mmlib.papers.coherence.data.world.extract_features", blind)
+    pairs = related_pairs("val", 20)
+    one, two = (with_features(pairs, workers) for workers in (1, 2))
+    assert asked == [(1, "world val"), (2, "world val")]
+    assert one.texts == two.texts == pairs.texts
+    assert one.scenes == two.scenes == pairs.scenes
+    assert one.labels is two.labels is pairs.labels
+
+
+@pytest.mark.slow
+def test_the_features_carry_the_signal():
+    pairs = with_features(related_pairs("train", 500))
+    seen = np.hstack([pairs.features.mean(1), pairs.features.max(1)])
+    told = probed(seen, draw_labels(pairs.scenes, "clue", 0, 1.0), 1000)
+    assert min(told) > 0.6, told
+    assert min(told[3], told[4]) > 0.8, told  # Story by the setting, Meta by the style
+    silent = probed(seen, draw_labels(pairs.scenes, "clue", 0, 0.0), 1000)
+    assert max(silent) < 0.64, silent
+
+
+# --- Texts ---
+
+
+@BOTH
+def test_texts_are_of_the_right_length_and_name_no_label(scheme, request):
+    pairs = request.getfixturevalue(scheme)
+    for text in pairs.texts:
+        assert 4 <= len(text.split()) <= (25 if scheme == "clue" else 40)
+        assert "{" not in text
+        assert "  " not in text
+        assert text.strip() == text
+        for name in SCHEMES["clue"].relations:
+            assert not re.search(rf"\b{name}\b", text, re.I)
+    assert len(set(pairs.texts)) > 0.85 * len(pairs)
+
+
+def every_subset(names):
+    return chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
+
+
+def test_every_combination_of_relations_can_be_written(scenes):
+    rng = np.random.default_rng(0)
+    single = [scene for scene in scenes if len(scene.things) == 1][:4]
+    full = [scene for scene in scenes if len(scene.things) == 5][:4]
+    names = SCHEMES["clue"].relations
+    for holds in (*every_subset(names[:-1]), names[-1:]):
+        for scene, other in zip(single + full, full + single, strict=True):
+            told = other if "Irrelevant" in holds else scene
+            assert 4 <= len(clue_text(scene, told, frozenset(holds), rng).split()) <= 25
+    others = [("Q2", *rest) for rest in every_subset(SCHEMES["cite"].relations[1:])]
+    for holds in (*others, (), ("Q4",)):
+        for scene in single + full:
+            assert 4 <= len(cite_text(scene, frozenset(holds), rng).split()) <= 40
+
+
+def test_a_text_names_nothing_that_its_scene_lacks(clue):
+    for text, scene in zip(clue.texts, clue.about, strict=True):
+        assert kinds_named(text) <= kinds_in(scene), (text, scene)
+
+
+def test_irrelevant_texts_are_about_another_scene_and_no_others(clue):
+    for row, (scene, told) in enumerate(zip(clue.scenes, clue.about, strict=True)):
+        assert (told is not scene) == ("Irrelevant" in holding(clue, row))
+        if told is not scene:
+            assert scene_key(told) != scene_key(scene)
+            assert len(kinds_in(told) & kinds_in(scene)) <= 2
+
+
+def test_all_but_visible_texts_name_one_thing_of_the_scene(clue):
+    for row, text in enumerate(clue.texts):
+        if not holding(clue, row) & {"Visible", "Irrelevant"}:
+            assert len(kinds_named(text)) == 1, text
+
+
+def test_events_are_told_for_action_only(clue):
+    for row, text in enumerate(clue.texts):
+        said = set(re.findall(r"[\w-]+", text.lower().replace("sailing boat", "boat")))
+        holds = holding(clue, row)
+        if not holds & {"Visible", "Irrelevant"} or "Story" in holds:
+            continue
+        verbs = VERB | {"riding", "rides", "chasing", "chases", "pursuing", "carrying"}
+        if "Action" not in holds:
+            assert not said & (verbs - {"flying"}), clue.texts[row]
+        elif not has_event(clue.about[row]):
+            assert said & {"wind", "breeze", "sun", "insects", "day", "dust"}, clue.texts[row]
+
+
+def test_pictures_are_spoken_of_for_meta_only_and_whatever_the_style(clue):
+    speaks = re.compile(r"\b(picture|pictures|image|print|postcard|view|wallpaper)\b")
+    openings = {}
+    for row, text in enumerate(clue.texts):
+        assert bool(speaks.search(text)) == ("Meta" in holding(clue, row)), text
+        if "Meta" in holding(clue, row):
+            openings.setdefault(clue.scenes[row].style, set()).add(" ".join(text.split()[:3]))
+    shared = set.intersection(*openings.values())
+    assert len(shared) >= 4
+
+
+def test_a_step_orders_what_holds_for_the_result_and_what_does_not_before_it(cite):
+    orders = {"Q6": 0, "Q7": 0}
+    colour = re.compile(
+        r"(?:(?:paint|make) the ([\w ]+?) (\w+)|give the ([\w ]+?) a coat of (\w+) paint)\b"
+    )
+    side = re.compile(r"(?:^|\. )(?:\w+, |\w+ )?(?:Put|Place|Add|Set up|Arrange)\b[^.]*", re.I)
+    for row, text in enumerate(cite.texts):
+        holds, scene = holding(cite, row), cite.scenes[row]
+        if len(holds & {"Q6", "Q7"}) != 1:
+            continue
+        done = "Q7" in holds
+        name = "Q7" if done else "Q6"
+        for match in colour.finditer(text):
+            found = [part for part in match.groups() if part]
+            kind = KIND_OF.get(found[0])
+            mine = {thing.colour for thing in scene.things if thing.kind == kind}
+            if kind and len(mine) == 1 and found[1] in words.COLOUR_WORDS:
+                orders[name] += 1
+                assert (found[1] in mine) == done, (text, scene)
+        for order in side.findall(text):
+            for relation in ("left of", "right of"):
+                first, _, second = order.partition(relation)
+                kinds = [kinds_named(first), kinds_named(second)]
+                at = [[i for i, t in enumerate(scene.things) if {t.kind} == some] for some in kinds]
+                if second and all(len(some) == 1 for some in at):
+                    orders[name] += 1
+                    assert ((at[0][0], relation, at[1][0]) in scene.relations) == done, text
+    assert orders["Q6"] >= 5
+    assert orders["Q7"] >= 40
+
+
+def test_amounts_and_pointing_are_for_their_relations_only(cite):
+    for row, text in enumerate(cite.texts):
+        holds = holding(cite, row)
+        assert bool(re.search(r"\d", text)) == ("Q4" in holds)
+        pointing = re.search(r"shown|like this|you see|this way|like so|picture", text)
+        assert bool(pointing) == ("Q3" in holds)
+        something = re.search(r"something ([\w-]+)", text.lower())
+        assert bool(something) == ("Q5" in holds)
+        if something and something[1] in words.COLOUR_WORDS:
+            assert any(t.colour == something[1] for t in cite.scenes[row].things)
+
+
+# --- How far the text tells ---
+
+
+@BOTH
+def test_wordings_follow_the_labels_as_far_as_the_dial_says(scenes, scheme):
+    kind, labels = SCHEMES[scheme], draw_labels(scenes, scheme, 1)
+    at = kind.relations.index(kind.gate)
+    opened = labels[:, at] == kind.opens
+    agree = {}
+    for telling in (0.0, TELLING, 0.75, 1.0):
+        worded = draw_wordings(scenes, labels, scheme, 1, telling)
+        rates, slack = labels[opened].mean(0), 4 / np.sqrt(opened.sum())
+        others = draw_labels(scenes, scheme, 1001, 0.0)
+        assert (abs(others.mean(0) - labels.mean(0)) < slack).all()
+        by_chance = rates * others.mean(0) + (1 - rates) * (1 - others.mean(0))
+        told = np.array(kind.worded) ** ((1 - telling) / telling) if telling else 0 * rates
+        wanted = told + (1 - told) * by_chance
+        agree[telling] = (worded == labels)[opened].mean(0)
+        assert (abs(agree[telling] - wanted) < slack).all(), telling
+    assert (agree[1.0] == 1).all()
+    assert (draw_wordings(scenes, labels, scheme, 1, 1.0) == labels).all()
+
+
+def test_the_dial_changes_texts_alone():
+    full = related_pairs("train", 300, "clue", telling=1)
+    half = related_pairs("train", 300, "clue")
+    assert half.scenes == full.scenes
+    assert (half.labels == full.labels).all()
+    changed = np.array([a != b for a, b in zip(half.texts, full.texts, strict=True)])
+    assert 0.3 < changed.mean() < 1
+
+
+def test_what_is_worded_as_visible_and_is_not_is_true_of_another_scene():
+    pairs = related_pairs("train", 400, "clue")
+    elsewhere = [i for i, told in enumerate(pairs.about) if told is not pairs.scenes[i]]
+    for i in elsewhere:
+        assert not pairs.labels[i, 0]
+        assert kinds_named(pairs.texts[i]) <= kinds_in(pairs.about[i])
+    half = [i for i in elsewhere if not pairs.labels[i, 5]]
+    shared = [kinds_in(pairs.about[i]) & kinds_in(pairs.scenes[i]) for i in half]
+    assert len(half) > 20
+    assert np.mean([bool(some) for some in shared]) > 0.8
+
+
+@pytest.mark.slow
+def test_a_bag_of_words_reads_relations_off_as_off_the_real_texts():
+    """The default of the dial: average precisions on Clue's clean rows, and of CITE's texts."""
+    real = {"clue": (0.833, 0.360, 0.547, 0.625, 0.434, 0.054),
+            "cite": (0.877, 0.218, 0.647, 0.239, 0.095, 0.602, 0.243)}  # fmt: skip
+    for scheme, wanted in real.items():
+        train, test = (
+            related_pairs(split, n, scheme) for split, n in (("train", 2000), ("test", 1000))
+        )
+        bag = CountVectorizer(binary=True, token_pattern=r"\w+").fit(train.texts)
+        x, y = bag.transform(train.texts), bag.transform(test.texts)
+        for c, name in enumerate(train.relations):
+            probe = LogisticRegression(C=0.3, max_iter=500).fit(x, train.labels[:, c])
+            found = average_precision_score(test.labels[:, c], probe.decision_function(y))
+            assert found == pytest.approx(wanted[c], abs=0.1), (scheme, name)
+
+
+# --- The real sets ---
+
+
+@pytest.mark.real
+@BOTH
+def test_rates_and_correlations_are_those_of_the_real_files(real_data, scheme):
+    kind = SCHEMES[scheme]
+    if scheme == "clue":
+        real = pd.read_csv(real_data / "clue" / "conceptual_train_dis.csv")
+        real = real[real["index"] <= LAST_HUMAN][list(kind.relations)]
+    else:
+        real = pd.read_csv(real_data / "cite" / "data.csv", sep="|")
+        real = real[[f"{name.lower()}_resp" for name in kind.relations]]
+        real.columns = list(kind.relations)
+    real = real.astype(bool)
+    assert real.mean().to_numpy() == pytest.approx(np.array(kind.rates), abs=6e-4)
+    is_open = real[kind.gate] == kind.opens
+    opened = real[is_open].drop(columns=kind.gate).corr().to_numpy()
+    assert abs(opened - np.array(kind.phi)).max() < 0.0051
+    for name, rate in kind.closed.items():
+        assert real[~is_open][name].mean() == pytest.approx(rate, abs=6e-4)

@@ -1,0 +1,869 @@
+"""The entailment classifier against a plain NumPy reading of its weights, loops, and by hand.
+
+Sections and equations are those of "Revising Image-Text Retrieval via Multi-Modal Entailment".
+"""
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import erf, expit, softmax
+from torch import nn
+from torch.nn import functional as F
+
+from mmlib.core.tables import paper_values
+from mmlib.features import encoders, words
+from mmlib.features.encoders import CrossEncoder, ImageEncoder
+from mmlib.papers.entailment import method
+from mmlib.papers.entailment.ablations import SigmoidHead, classifier
+from mmlib.papers.entailment.method import (
+    Batch,
+    Gate,
+    Head,
+    joint_loss,
+    log_odds,
+    mask_regions,
+    with_masked,
+)
+from mmlib.papers.entailment.systems import Settings
+
+pytestmark = pytest.mark.usefixtures("double")
+
+
+few = settings(max_examples=25, deadline=None)
+many = settings(max_examples=100, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+near = partial(pytest.approx, rel=1e-9, abs=1e-10)
+close = partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-9)
+
+# --- A transformer read off its weights, one text at a time --------------------------------------
+
+
+def stir(module, seed=0):
+    """Random values everywhere, in positions, biases and norms too, so that nothing hides."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for value in module.parameters():
+            value.add_(0.4 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
+    return module.eval()
+
+
+def weights(module):
+    return {name: value.detach().double().numpy() for name, value in module.state_dict().items()}
+
+
+def linear(w, name, x):
+    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+
+def norm(w, name, x):
+    x = x - x.mean(-1, keepdims=True)
+    x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-12)
+    return x * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def attend(w, name, x, seen, heads):
+    """x (L, D) looks at `seen` (M, D) -> (L, D), and the weights of each head (L, M)."""
+    q, k, v = (
+        linear(w, f"{name}.self.{part}", source)
+        for part, source in (("query", x), ("key", seen), ("value", seen))
+    )
+    size = x.shape[1] // heads
+    parts, alphas = [], []
+    for h in range(heads):
+        own = slice(h * size, (h + 1) * size)
+        alphas.append(softmax(q[:, own] @ k[:, own].T / math.sqrt(size), axis=1))
+        parts.append(alphas[-1] @ v[:, own])
+    mixed = linear(w, f"{name}.output.dense", np.concatenate(parts, axis=1))
+    return norm(w, f"{name}.output.LayerNorm", x + mixed), alphas
+
+
+def layer(w, name, x, image=None, heads=2):
+    x, alphas = attend(w, f"{name}.attention", x, x, heads)
+    if image is not None:
+        x, _ = attend(w, f"{name}.crossattention", x, image, heads)
+    inner = linear(w, f"{name}.intermediate.dense", x)
+    inner = inner * (1 + erf(inner / math.sqrt(2))) / 2
+    return norm(w, f"{name}.output.LayerNorm", x + linear(w, f"{name}.output.dense", inner)), alphas
+
+
+def encode(w, name, inputs, kinds, layers):
+    """BERT over word vectors (L, D), and the attention of the last layer."""
+    table = f"{name}.embeddings"
+    x = inputs + w[f"{table}.position_embeddings.weight"][: len(inputs)]
+    x = norm(w, f"{table}.LayerNorm", x + w[f"{table}.token_type_embeddings.weight"][kinds])
+    for i in range(layers):
+        x, alphas = layer(w, f"{name}.encoder.layer.{i}", x)
+    return x, alphas
+
+
+def read(w, name, ids, kinds, layers):
+    return encode(w, name, w[f"{name}.embeddings.word_embeddings.weight"][ids], kinds, layers)[0]
+
+
+def look(w, name, image, layers):
+    """[CLS] and the regions (1 + R, D), and [CLS]'s attention to the regions by head."""
+    inputs = np.vstack([w[f"{name}first"], linear(w, f"{name}project", image)])
+    x, alphas = encode(w, f"{name}layers", inputs, np.zeros(len(inputs), int), layers)
+    return x, [alpha[0] for alpha in alphas]
+
+
+def mlp(w, name, state):
+    for i in (0, 2):
+        state = np.maximum(linear(w, f"{name}.layers.{i}", state), 0)
+    logits = linear(w, f"{name}.layers.4", state)
+    return logits if len(logits) == 2 else np.array([0, logits[0]])
+
+
+def classify(model, sample):
+    """Logits by branch of one sample without padding."""
+    w, s = weights(model), model.settings
+    pair, kinds = packed(sample)
+    if s.model == "single":
+        table = w["stream.layers.embeddings.word_embeddings.weight"]
+        inputs = np.vstack([table[pair], linear(w, "stream.project", sample["image"])])
+        kinds = kinds + [1] * len(sample["image"])
+        layers = s.words_layers + s.cross_layers
+        return {"mm": mlp(w, "heads.mm", encode(w, "stream.layers", inputs, kinds, layers)[0][0])}
+    states = {}
+    if s.model != "ve":
+        name, layers = ("text", s.text_layers) if s.text == "own" else ("words", s.words_layers)
+        states["te"] = read(w, name, pair, kinds, layers)[0]
+    if s.model != "te":
+        image, _ = look(w, "image.", sample["image"], s.image_layers)
+        words = [1, *sample["hypothesis"], 2]
+        x = read(w, "words", words, [0] * len(words), s.words_layers)
+        for i in range(s.cross_layers):
+            x, _ = layer(w, f"cross.layers.{i}", x, image)
+        states["ve"] = x[0]
+    if s.model == "both":
+        both = np.concatenate([states["te"], states["ve"]])
+        te, ve = (expit(linear(w, f"gate.{part}", both)) for part in ("te", "ve"))
+        states["mm"] = te * states["te"] + ve * states["ve"]
+    return {name: mlp(w, f"heads.{name}", state) for name, state in states.items()}
+
+
+# --- Toy samples ---------------------------------------------------------------------------------
+
+WORDS, INNER, REGIONS = 12, 5, 4
+TINY = Settings(
+    width=8, heads=2, text_layers=2, image_layers=3, words_layers=1, cross_layers=2, dropout=0.0,
+    max_premise=5, max_hypothesis=4,
+)  # fmt: skip
+LONGEST = TINY.max_premise + TINY.max_hypothesis + 3
+KINDS = ("te", "ve", "mme")
+DELTA = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
+
+
+def packed(sample):
+    """[CLS] premise [SEP] hypothesis [SEP], and 1 from the hypothesis on."""
+    first = [1, *sample["premise"], 2]
+    second = [*sample["hypothesis"], 2]
+    return first + second, [0] * len(first) + [1] * len(second)
+
+
+def sample(rng, kind, premise=None, hypothesis=None):
+    premise = premise if premise is not None else int(rng.integers(1, TINY.max_premise + 1))
+    hypothesis = hypothesis or int(rng.integers(1, TINY.max_hypothesis + 1))
+    return {
+        "kind": kind,
+        "label": int(rng.integers(2)),
+        "premise": [] if kind == "ve" else rng.integers(4, WORDS, premise).tolist(),
+        "hypothesis": rng.integers(4, WORDS, hypothesis).tolist(),
+        "image": np.zeros((REGIONS, INNER)) if kind == "te" else rng.normal(size=(REGIONS, INNER)),
+    }
+
+
+def some(seed=0, kinds=("mme", "te", "ve", "mme", "te", "ve")):
+    rng = np.random.default_rng(seed)
+    return [sample(rng, kind) for kind in kinds]
+
+
+def padded(rows, extra, garbage):
+    size = max(map(len, rows)) + extra
+    values = np.random.default_rng(garbage).integers(0, WORDS, (len(rows), size))
+    mask = np.zeros((len(rows), size), bool)
+    for i, row in enumerate(rows):
+        values[i, : len(row)] = row
+        mask[i, : len(row)] = True
+    return torch.tensor(values), torch.tensor(mask)
+
+
+def batch_of(samples, extra=0, garbage=0):
+    """Samples side by side; what stands in the padding is garbage on purpose."""
+    pairs, kinds = zip(*map(packed, samples), strict=True)
+    pair, pair_mask = padded(pairs, extra, garbage)
+    words, words_mask = padded([[1, *s["hypothesis"], 2] for s in samples], extra, garbage + 1)
+    return Batch(
+        pair=pair, pair_mask=pair_mask, pair_type=padded(kinds, extra, garbage)[0] % 2,
+        words=words, words_mask=words_mask,
+        images=torch.tensor(np.array([s["image"] for s in samples])),
+        labels=torch.tensor([s["label"] for s in samples]),
+        counted=torch.tensor([DELTA[s["kind"]] for s in samples]),
+    )  # fmt: skip
+
+
+def model_of(seed=0, **changes):
+    torch.manual_seed(seed)
+    return stir(classifier(WORDS, INNER, REGIONS, replace(TINY, **changes)), seed)
+
+
+def logits_of(model, batch):
+    with torch.no_grad():
+        return {name: value.numpy() for name, value in model(batch).items()}
+
+
+# --- Heads and gate ------------------------------------------------------------------------------
+
+
+@few
+@given(seeds, st.sampled_from([Head, SigmoidHead]))
+def test_head_has_two_hidden_layers(seed, kind):
+    head = stir(kind(5), seed)
+    states = np.random.default_rng(seed).normal(size=(4, 5))
+    wanted = [mlp({f"h.{k}": v for k, v in weights(head).items()}, "h", s) for s in states]
+    close(head(torch.tensor(states)).detach(), wanted)
+    assert [tuple(p.shape) for p in head.parameters() if p.ndim == 2] == [
+        (5, 5), (5, 5), (2 if kind is Head else 1, 5)
+    ]  # fmt: skip
+
+
+def test_head_by_hand():
+    """Width 2: ReLU((1, -1)) = (1, 0) twice, then (1 + 0.5, 3): not entailed first."""
+    head = Head(2)
+    with torch.no_grad():
+        for i in (0, 2):
+            head.layers[i].weight.copy_(torch.eye(2))
+            head.layers[i].bias.zero_()
+        head.layers[4].weight.copy_(torch.tensor([[1.0, 7], [3, 7]]))
+        head.layers[4].bias.copy_(torch.tensor([0.5, 0]))
+    assert head(torch.tensor([[1.0, -1]])).tolist() == [[1.5, 3.0]]
+
+
+def test_a_sigmoid_is_a_softmax_over_zero_and_its_logit():
+    head = stir(SigmoidHead(6))
+    states, labels = torch.randn(9, 6), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1])
+    raw, logits = head.layers(states)[:, 0], head(states)
+    assert logits.shape == (9, 2)
+    assert not logits[:, 0].any()
+    close(logits.softmax(1)[:, 1].detach(), raw.sigmoid().detach())
+    wanted = F.binary_cross_entropy_with_logits(raw, labels.double())
+    assert F.cross_entropy(logits, labels).item() == near(wanted.item())
+
+
+def test_a_gate_weighs_each_value():
+    """σ: the gates are computed apart and do not add up to 1."""
+    gate = Gate(2)
+    with torch.no_grad():
+        for part, bias in ((gate.te, [0.0, math.log(3)]), (gate.ve, [math.log(4), -math.log(4)])):
+            part.weight.zero_()
+            part.bias.copy_(torch.tensor(bias))
+    mixed, te, ve = gate(torch.tensor([[4.0, 2]]), torch.tensor([[10.0, -5]]))
+    assert te.tolist() == [near([0.5, 0.75])]
+    assert ve.tolist() == [near([0.8, 0.2])]
+    assert mixed.tolist() == [near([2 + 8, 1.5 - 1])]
+
+
+@few
+@given(seeds)
+def test_gate_is_equations_5_to_7(seed):
+    gate = stir(Gate(5), seed)
+    w, rng = weights(gate), np.random.default_rng(seed)
+    te, ve = rng.normal(size=(2, 3, 5))
+    mixed, open_te, open_ve = (
+        value.detach().numpy() for value in gate(*map(torch.tensor, (te, ve)))
+    )
+    assert open_te.shape == open_ve.shape == (3, 5)
+    for i in range(3):
+        both = [*te[i], *ve[i]]
+        for part, got in (("te", open_te), ("ve", open_ve)):
+            sums = [
+                sum(a * b for a, b in zip(row, both, strict=True)) + bias
+                for row, bias in zip(w[f"{part}.weight"], w[f"{part}.bias"], strict=True)
+            ]
+            assert got[i].tolist() == near([1 / (1 + math.exp(-value)) for value in sums])
+        for j in range(5):
+            assert mixed[i, j] == near(open_te[i, j] * te[i, j] + open_ve[i, j] * ve[i, j])
+
+
+def test_gate_has_four_parameters():
+    shapes = [tuple(p.shape) for p in Gate(6).parameters()]
+    assert sorted(shapes) == sorted([(6, 12), (6,)] * 2)
+
+
+# --- Encoders ------------------------------------------------------------------------------------
+
+
+def test_image_encoder_is_the_transformer_of_its_weights():
+    encoder = stir(ImageEncoder(INNER, REGIONS, TINY))
+    images = np.random.default_rng(0).normal(size=(3, REGIONS, INNER))
+    states, attention = encoder(torch.tensor(images))
+    assert states.shape == (3, 1 + REGIONS, TINY.width)
+    for i, image in enumerate(images):
+        wanted, alphas = look(weights(encoder), "", image, TINY.image_layers)
+        close(states[i].detach(), wanted)
+        close(attention[i].detach(), np.mean([alpha[1:] for alpha in alphas], axis=0))
+        rest = 1 - np.mean([alpha[0] for alpha in alphas])  # [CLS] attends to itself too
+        assert attention[i].sum().item() == near(rest)
+        assert 0 < rest < 1
+
+
+def test_cross_encoder_is_the_transformer_of_its_weights():
+    encoder = stir(CrossEncoder(TINY))
+    rng = np.random.default_rng(1)
+    words, image = rng.normal(size=(3, 6, TINY.width)), rng.normal(size=(3, 5, TINY.width))
+    lengths = [6, 2, 4]
+    mask = torch.arange(6) < torch.tensor(lengths)[:, None]
+    got = encoder(torch.tensor(words), mask, torch.tensor(image)).detach()
+    for i, length in enumerate(lengths):
+        x = words[i, :length]
+        for k in range(TINY.cross_layers):
+            x, _ = layer(weights(encoder), f"layers.{k}", x, image[i])
+        close(got[i, :length], x)
+
+
+def crossed(length=5):
+    """States of words and of an image with gradients, and the first word's state."""
+    encoder = stir(CrossEncoder(replace(TINY, cross_layers=1)))
+    torch.manual_seed(2)
+    words = torch.randn(2, 6, TINY.width, requires_grad=True)
+    image = torch.randn(2, 4, TINY.width, requires_grad=True)
+    out = encoder(words, torch.arange(6)[None].expand(2, 6) < length, image)
+    return words, image, out
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_words_see_the_words_before_and_after_them_and_the_image(place):
+    words, image, out = crossed(length=5)
+    out[0, place].square().sum().backward()
+    assert words.grad[0, :5].abs().amax(1).gt(1e-4).all()
+    assert image.grad[0].abs().amax(1).gt(1e-4).all()
+    assert not words.grad[0, 5:].any()  # padding
+    assert not words.grad[1].any()  # another sample
+    assert not image.grad[1].any()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
+def test_cross_encoder_works_in_any_precision(kind):
+    """Whatever the default type: the mask is of the words' own."""
+    encoder = stir(CrossEncoder(TINY))
+    words, image = torch.randn(2, 6, TINY.width), torch.randn(2, 4, TINY.width)
+    mask = torch.arange(6)[None].expand(2, 6) < 4
+    wanted = encoder(words, mask, image)
+    torch.set_default_dtype(torch.float32)
+    try:
+        got = encoder.to(kind)(words.to(kind), mask, image.to(kind))
+    finally:
+        torch.set_default_dtype(torch.float64)
+    assert got.dtype == kind
+    tolerance = 0.2 if kind == torch.bfloat16 else 1e-4
+    assert (got.double() - wanted)[:, :4].abs().max() < tolerance
+
+
+# --- The classifier ------------------------------------------------------------------------------
+
+FORMS = [
+    {"model": model, "text": text, "output": output}
+    for model, text in [("both", "own"), ("both", "shared"), ("te", "own"), ("ve", "own")]
+    for output in ("softmax", "sigmoid")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(form.values()))
+def test_classifier_is_the_reading_of_its_weights(form):
+    """One sample after another, without padding: so neither padding nor neighbours matter."""
+    model, samples = model_of(**form), some(1)
+    with torch.no_grad():
+        out = model(batch_of(samples, extra=1))
+    branches = {"both": {"te", "ve", "mm"}, "te": {"te"}, "ve": {"ve"}}[form["model"]]
+    assert set(out) == branches
+    for i, one in enumerate(samples):
+        logits = classify(model, one)
+        for name in branches:
+            close(out[name][i], logits[name])
+
+
+@pytest.mark.parametrize("output", ["softmax", "sigmoid"])
+def test_single_stream_is_the_reading_of_its_weights(output):
+    model, rng = model_of(model="single", output=output), np.random.default_rng(3)
+    samples = [sample(rng, "mme", TINY.max_premise, TINY.max_hypothesis) for _ in range(4)]
+    batch = batch_of(samples)
+    assert batch.pair.shape[1] == LONGEST
+    out = model(batch)
+    assert set(out) == {"mm"}
+    for i, one in enumerate(samples):
+        close(out["mm"][i].detach(), classify(model, one)["mm"])
+
+
+def test_padding_of_a_single_stream_never_matters():
+    model, samples = model_of(model="single"), some(4)
+    wanted = logits_of(model, batch_of(samples))
+    for extra, garbage in ((0, 1), (1, 2)):
+        for name, logits in logits_of(model, batch_of(samples, extra, garbage)).items():
+            close(logits, wanted[name])
+
+
+@pytest.mark.parametrize("form", [{}, {"text": "shared"}, {"model": "single"}], ids=str)
+def test_what_each_branch_reads(form):
+    """TE reads both texts, VE the image and the hypothesis, MM all."""
+    model, one = model_of(**form), some(5, ["mme"])
+    wanted, rng = logits_of(model, batch_of(one)), np.random.default_rng(9)
+    reads = {
+        "premise": ({"te", "mm"}, [4 + (word - 3) % 8 for word in one[0]["premise"]]),
+        "hypothesis": ({"te", "ve", "mm"}, [4 + (word - 3) % 8 for word in one[0]["hypothesis"]]),
+        "image": ({"ve", "mm"}, rng.normal(size=(REGIONS, INNER))),
+    }
+    for part, (readers, value) in reads.items():
+        got = logits_of(model, batch_of([one[0] | {part: value}]))
+        moved = {name for name in wanted if np.abs(got[name] - wanted[name]).max() > 1e-6}
+        assert moved == readers & set(wanted)
+
+
+def test_order_and_sides_of_a_pair_matter():
+    """ "A follows from B" is not "B follows from A", and the token types tell the sides apart."""
+    model, (one,) = model_of(), some(6, ["mme"])
+    one |= {"premise": [4, 5], "hypothesis": [6, 7]}
+    turned = one | {"premise": [6, 7], "hypothesis": [4, 5]}
+    batch = batch_of([one, turned])
+    logits = logits_of(model, batch)["te"]
+    assert np.abs(logits[0] - logits[1]).max() > 1e-3
+    flat = logits_of(model, replace(batch, pair_type=torch.zeros_like(batch.pair)))["te"]
+    assert np.abs(logits - flat).max() > 1e-3
+
+
+def test_indicators_are_those_of_equation_12():
+    assert method.INDICATORS == DELTA
+    assert method.BRANCHES == ("te", "ve", "mm")
+    ids = (words.PAD, words.CLS, words.SEP, words.UNKNOWN)
+    assert [words.SPECIAL[i] for i in ids] == ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+
+
+def names_of(model):
+    return {name.split(".")[0] for name, _ in model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    ("form", "parts"),
+    [
+        ({}, {"words", "image", "cross", "text", "gate", "heads"}),
+        ({"text": "shared"}, {"words", "image", "cross", "gate", "heads"}),
+        ({"model": "te"}, {"text", "heads"}),
+        ({"model": "ve"}, {"words", "image", "cross", "heads"}),
+        ({"model": "single"}, {"stream", "heads"}),
+    ],
+    ids=lambda value: str(sorted(value)),
+)
+def test_each_model_has_the_parts_it_needs_and_no_others(form, parts):
+    model = model_of(**form)
+    assert names_of(model) == parts
+    heads = {"te": {"te"}, "ve": {"ve"}, "single": {"mm"}}
+    assert set(model.heads) == heads.get(form.get("model"), {"te", "ve", "mm"})
+    assert all(isinstance(head, Head) for head in model.heads.values())
+
+
+def test_shared_text_layers_are_one_and_the_same():
+    """One set of parameters, moved by both branches; a text encoder of TE's own leaves VE's be."""
+    samples = batch_of(some(8))
+    for text, moved in (("shared", True), ("own", False)):
+        model = model_of(text=text)
+        model(samples)["te"].square().sum().backward()
+        assert any(p.grad is not None and p.grad.any() for p in model.words.parameters()) == moved
+        ids = [id(p) for p in model.parameters()]
+        assert len(ids) == len(set(ids))
+    shared, own = (sum(p.numel() for p in model_of(text=t).parameters()) for t in ("shared", "own"))
+    assert own - shared == sum(p.numel() for p in model_of().text.parameters())
+
+
+def test_only_first_changes_neither_the_first_state_nor_a_gradient():
+    whole = stir(encoders.small_bert(TINY, 2, WORDS, LONGEST))
+    short = deepcopy(whole)
+    encoders.only_first(short.encoder.layer[-1])
+    ids = torch.randint(4, WORDS, (5, 7), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(7) < torch.tensor([7, 1, 3, 6, 7])[:, None]
+    all_states, first = (
+        bert(input_ids=ids, attention_mask=mask.long()).last_hidden_state for bert in (whole, short)
+    )
+    assert first.shape == (5, 1, TINY.width)
+    close(first.detach(), all_states[:, :1].detach())
+    for states in (all_states, first):
+        states[:, 0].square().sum().backward()
+    for one, other in zip(whole.parameters(), short.parameters(), strict=True):
+        close(one.grad, other.grad)
+
+
+def test_sizes_by_default_are_berts_and_albefs():
+    with torch.device("meta"):
+        model = classifier(30522, 768, 576, Settings())
+    assert len(model.text.encoder.layer) == 12
+    assert len(model.image.layers.encoder.layer) == 12
+    assert (len(model.words.encoder.layer), len(model.cross.layers)) == (6, 6)
+    base = 30522 * 768 + 2 * 768 + 2 * 768  # words, token types, norm
+    a_layer = 4 * (768 * 768 + 768) + 2 * (768 * 3072) + 3072 + 768 + 4 * 768
+    positions = (120 + 30 + 3) * 768
+    assert sum(p.numel() for p in model.text.parameters()) == base + positions + 12 * a_layer
+    attention = 4 * (768 * 768 + 768) + 2 * 768
+    cross = sum(p.numel() for p in model.cross.parameters())
+    assert cross == 6 * (a_layer + attention)
+    assert {
+        m.num_attention_heads for m in model.modules() if hasattr(m, "num_attention_heads")
+    } == {12}
+
+
+@pytest.mark.parametrize("form", ["both", "single"])
+def test_dropout_is_where_and_as_strong_as_set(form):
+    torch.manual_seed(0)
+    model = classifier(WORDS, INNER, REGIONS, replace(TINY, dropout=0.3, model=form))
+    strengths = [m.p for m in model.modules() if isinstance(m, nn.Dropout)]
+    assert set(strengths) == {0.3}
+    batch = batch_of(some())
+    first, second = (model.train()(batch)["mm"] for _ in range(2))
+    assert not torch.equal(first, second)
+    first, second = (model.eval()(batch)["mm"] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"text": "shared"}, {"model": "te"}, {"model": "ve"}, {"model": "single"}], ids=str
+)
+def test_all_that_is_used_is_trained(form):
+    model, batch = model_of(**form), batch_of(some(10, ["mme", "mme", "te", "ve"]))
+    joint_loss(model(batch), batch.labels, batch.counted).backward()
+    still = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()}
+    # A key's bias moves all scores of a query alike; regions have no word embedding.
+    still = {name for name in still if not name.endswith("key.bias")}
+    assert still <= {"image.layers.embeddings.word_embeddings.weight"}
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"text": "shared"}, {"model": "te"}, {"model": "ve"}], ids=str
+)
+@pytest.mark.parametrize(
+    "kinds",
+    [("te", "ve", "mme", "te", "ve"), ("te", "te"), ("ve", "ve"), ("mme", "te"), ("mme", "ve")],
+)
+def test_branches_skipped_in_training_change_no_loss_and_no_gradient(form, kinds):
+    model, batch = model_of(**form), batch_of(some(3, kinds))
+    found = []
+    for training in (True, False):  # in evaluation every branch reads every sample
+        model.train(training).zero_grad()
+        loss = joint_loss(model(batch), batch.labels, batch.counted)
+        loss.backward()
+        grads = {n: p.grad for n, p in model.named_parameters()}
+        found.append((loss.item(), grads))
+    assert found[0][0] == near(found[1][0])
+    for name, grad in found[1][1].items():
+        if grad is not None and grad.any():
+            close(found[0][1][name], grad)
+        elif found[0][1][name] is not None:
+            assert not found[0][1][name].any()
+
+
+def test_a_branch_reads_only_what_counts_for_it_in_training():
+    model, batch = model_of().train(), batch_of(some(3, ("te", "ve", "mme", "te", "ve")))
+    seen = {}
+    for name in ("text", "image"):
+        getattr(model, name).register_forward_hook(
+            lambda _, args, out, name=name: seen.update({name: len(out[0])})
+        )
+    model(batch)
+    assert seen == {"text": 3, "image": 3}  # of five samples
+    seen.clear()
+    model.eval()(batch)
+    assert seen == {"text": 5, "image": 5}
+
+
+def test_a_mimetic_start_compares_words_and_takes_their_likes_away():
+    torch.manual_seed(0)
+    bert = encoders.small_bert(TINY, 2, WORDS, LONGEST)
+    encoders.mimetic(bert, gain=1.5, marks=0.5)
+    for one in bert.encoder.layer:
+        query, key, value = (
+            getattr(one.attention.self, n).weight for n in ("query", "key", "value")
+        )
+        eye = torch.eye(8)
+        close((query @ key.T).detach(), 1.5**2 * eye)
+        close((one.attention.output.dense.weight @ value).detach(), -eye)
+    marks = bert.embeddings.token_type_embeddings.weight
+    assert 0.25 < marks.std().item() < 0.9
+
+
+# --- Token states of a frozen encoder ------------------------------------------------------------
+
+TOKENS, STATE = 30, 6
+
+
+def frozen(**changes):
+    """A classifier over 30 token states, far from standardised, and its samples."""
+    rng = np.random.default_rng(4)
+    states = 2 + 3 * rng.normal(size=(TOKENS, STATE)).astype(np.float16)
+    torch.manual_seed(0)
+    settings_ = replace(TINY, **changes)
+    model = stir(classifier(WORDS, INNER, REGIONS, settings_, states=torch.from_numpy(states)))
+    samples = some(1)
+    for one in samples:  # TE counts tokens, VE words
+        one["tokens"] = rng.integers(4, 4 + TOKENS, 5 - len(one["hypothesis"])).tolist()
+        one["premise"] = [4 + TOKENS - 1, *one["premise"][1:]] if one["premise"] else []
+    return model, samples, states
+
+
+def token_batch(samples):
+    """`batch_of`, with tokens in the pair in place of the hypothesis' words."""
+    batch = batch_of(samples)
+    pairs = [packed({**one, "hypothesis": one["tokens"]}) for one in samples]
+    ids, kinds = ([row[k] for row in pairs] for k in (0, 1))
+    pair, mask = padded(ids, 0, 3)
+    return replace(batch, pair=pair, pair_mask=mask, pair_type=padded(kinds, 0, 0)[0] % 2)
+
+
+@pytest.mark.parametrize("model", ["both", "te"])
+def test_frozen_states_take_the_place_of_word_embeddings(model):
+    """Token by token: special ones are learnt, others are standardised states, projected."""
+    own, samples, states = frozen(model=model)
+    w, exact = weights(own), states.astype(np.float64)
+    mean, scale = exact.mean(axis=0), exact.std(axis=0, ddof=1) + 1e-3
+    found = logits_of(own, token_batch(samples))
+    for i, one in enumerate(samples):
+        ids, kinds = packed({**one, "hypothesis": one["tokens"]})
+        inputs = [
+            w["states.special.weight"][t] if t < 4
+            else linear(w, "states.project", (exact[t - 4] - mean) / scale)
+            for t in ids
+        ]  # fmt: skip
+        x, _ = encode(w, "text", np.array(inputs), kinds, TINY.text_layers)
+        np.testing.assert_allclose(found["te"][i], mlp(w, "heads.te", x[0]), rtol=1e-4, atol=1e-4)
+        if model == "both":
+            close(found["ve"][i], classify(own, {**one, "premise": []})["ve"])
+
+
+def test_frozen_states_are_neither_trained_nor_kept():
+    own, samples, states = frozen()
+    table = own.states.table
+    assert not {len(value) for value in own.state_dict().values()} & {TOKENS, TOKENS + 4}
+    batch = token_batch(samples)
+    joint_loss(own(batch), batch.labels, batch.counted).backward()
+    assert table.grad is None
+    assert not table.requires_grad
+    assert np.array_equal(table.numpy(), states)
+    for name in ("special.weight", "project.weight", "project.bias"):
+        assert own.states.get_parameter(name).grad.abs().sum() > 0
+    assert own.text.embeddings.word_embeddings.weight.grad is None  # words are not read
+    trained = {name for name, _ in own.named_parameters() if name.startswith("states")}
+    assert trained == {"states.special.weight", "states.project.weight", "states.project.bias"}
+    assert own.to("meta").states.table.is_meta  # they go where the model goes
+
+
+def test_words_beside_frozen_states_are_still_words():
+    """Where TE shares VE's layers or does not exist, states have no place."""
+    for changes in ({"text": "shared"}, {"model": "ve"}, {"model": "single"}):
+        own, *_ = frozen(**changes)
+        assert not any(name.startswith("states") for name in own.state_dict())
+        torch.manual_seed(0)
+        plain = stir(classifier(WORDS, INNER, REGIONS, replace(TINY, **changes)))
+        samples = some(2)
+        wanted = logits_of(plain, batch_of(samples))
+        for name, logits in logits_of(own, batch_of(samples)).items():
+            close(logits, wanted[name])
+
+
+def test_evidence_is_the_log_odds_of_entailed():
+    logits = torch.tensor([[0.0, 3.0], [5.0, 5.0], [2.0, 0]], requires_grad=True)
+    got = log_odds({"te": logits, "mm": logits.flip(1)})
+    assert got["te"].tolist() == [3, 0, -2]
+    assert got["mm"].tolist() == [-3, 0, 2]
+    assert isinstance(got["te"], np.ndarray)
+
+
+# --- The joint loss ------------------------------------------------------------------------------
+
+
+@st.composite
+def answers(draw, branches=("te", "ve", "mm")):
+    seed, kinds = draw(seeds), draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=6))
+    rng = np.random.default_rng(seed)
+    logits = {name: torch.tensor(rng.normal(size=(len(kinds), 2))) for name in branches}
+    labels = torch.tensor(rng.integers(0, 2, len(kinds)))
+    return logits, labels, torch.tensor([DELTA[kind] for kind in kinds])
+
+
+def loss_loop(logits, labels, counted):
+    total = 0.0
+    for name, values in logits.items():
+        column = ("te", "ve", "mm").index(name)
+        parts = [
+            -math.log(softmax(row)[label])
+            for row, label, delta in zip(
+                values.tolist(), labels.tolist(), counted.tolist(), strict=True
+            )
+            if delta[column]
+        ]
+        total += sum(parts) / len(parts) if parts else 0.0
+    return total
+
+
+@many
+@given(answers())
+def test_joint_loss_is_the_loop_with_indicators(answer):
+    assert joint_loss(answer[0], *answer[1:]).item() == near(loss_loop(*answer))
+
+
+@few
+@given(answers(("te",)), answers(("ve",)))
+def test_a_branch_alone_counts_its_own_samples_only(te, ve):
+    for answer in (te, ve):
+        assert joint_loss(answer[0], *answer[1:]).item() == near(loss_loop(*answer))
+
+
+def test_text_layers_are_shared_with_an_image_branch_only():
+    for model in ("te", "single"):
+        with pytest.raises(KeyError, match="shared"):
+            model_of(model=model, text="shared")
+
+
+def test_joint_loss_by_hand():
+    """p[y] = 0.75, 0.5 for TE; VE has 0.25 in one sample; MM none: ln(4/3)/2 + ln(2)/2 + ln 4."""
+    row = [0.0, math.log(3)]
+    logits = {
+        "te": torch.tensor([row, [2.0, 2.0], row]),
+        "ve": torch.tensor([row, row, row]),
+        "mm": torch.tensor([row, row, row]),
+    }
+    counted = torch.tensor([[1, 0, 0], [1, 0, 0], [0, 1, 0]])
+    loss = joint_loss(logits, torch.tensor([1, 0, 0]), counted)
+    assert loss.item() == near(math.log(4 / 3) / 2 + math.log(2) / 2 + math.log(4))
+
+
+def test_nothing_counted_is_a_loss_of_0():
+    logits = {"ve": torch.randn(2, 2, requires_grad=True)}
+    loss = joint_loss(logits, torch.tensor([1, 0]), torch.tensor([DELTA["te"]] * 2))
+    loss.backward()
+    assert loss.item() == 0
+    assert not logits["ve"].grad.any()
+
+
+def test_a_sample_moves_only_the_branches_of_its_kind():
+    samples = some(11, ["te", "ve", "mme"])
+    logits = {name: torch.randn(3, 2, requires_grad=True) for name in ("te", "ve", "mm")}
+    batch = batch_of(samples)
+    joint_loss(logits, batch.labels, batch.counted).backward()
+    moved = {name: value.grad.any(dim=1).tolist() for name, value in logits.items()}
+    assert moved == {"te": [1, 0, 1], "ve": [0, 1, 1], "mm": [0, 0, 1]}
+
+
+def test_training_on_text_pairs_leaves_the_image_side_where_it_was():
+    model, batch = model_of(), batch_of(some(12, ["te"] * 3))
+    joint_loss(model(batch), batch.labels, batch.counted).backward()
+    for name, p in model.named_parameters():
+        touched = p.grad is not None and bool(p.grad.any())
+        if not name.startswith(("text.", "heads.te.")):
+            assert not touched, name
+
+
+# --- Image masking (Sec. 3.3) --------------------------------------------------------------------
+
+
+def masked_loop(images, attention, count):
+    out = images.copy()
+    for image, row in zip(out, attention, strict=True):
+        for region in sorted(range(len(row)), key=lambda r: -row[r])[:count]:
+            image[region] = 0
+    return out
+
+
+@many
+@given(seeds, st.integers(1, 12), st.integers(0, 10))
+def test_the_most_attended_regions_are_masked(seed, regions, tenths):
+    rng = np.random.default_rng(seed)
+    images, attention = rng.normal(size=(3, regions, 4)), rng.random((3, regions))
+    count = tenths * regions // 10
+    got = mask_regions(torch.tensor(images), torch.tensor(attention), tenths / 10)
+    np.testing.assert_array_equal(got, masked_loop(images, attention, count))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "regions", "count"),
+    [(0.4, 5, 2), (0.29, 100, 29), (0.57, 100, 57), (0.1, 30, 3), (0.7, 10, 7), (0.4, 576, 230),
+     (0.4, 256, 102), (0.4, 36, 14), (0.4, 2, 0), (0.0, 5, 0), (1.0, 5, 5)],
+)  # fmt: skip
+def test_how_many_regions_are_masked(ratio, regions, count):
+    """⌊ρR⌋ of the decimal ratio: 0.29 · 100 is 28.999999999999996 in floating point."""
+    assert math.floor(Fraction(str(ratio)) * regions) == count
+    images = torch.ones(2, regions, 3)
+    attention = torch.rand(2, regions, generator=torch.Generator().manual_seed(0))
+    got = mask_regions(images, attention, ratio)
+    assert (got == 0).all(2).sum(1).tolist() == [count] * 2
+    assert (got == 1).all(2).sum(1).tolist() == [regions - count] * 2
+    assert images.all()
+
+
+def labelled(kinds, labels, seed=0):
+    samples = some(seed, kinds)
+    for one, label in zip(samples, labels, strict=True):
+        one["label"] = label
+    return batch_of(samples)
+
+
+@many
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 1)), min_size=1, max_size=8),
+    st.integers(0, 5), seeds,
+)  # fmt: skip
+def test_masked_copies_are_the_loop(rows, most, seed):
+    """After the batch as it was: its first positives with an image, masked, as negatives."""
+    batch = labelled(*zip(*rows, strict=True), seed)
+    before = {name: value.clone() for name, value in vars(batch).items()}
+    attention = torch.tensor(np.random.default_rng(seed).random((len(rows), REGIONS)))
+    got = with_masked(batch, attention, 0.5, most)
+    chosen = [i for i, (kind, label) in enumerate(rows) if label and kind != "te"][:most]
+    for name, value in before.items():
+        assert torch.equal(getattr(batch, name), value)  # the batch itself is left alone
+        assert torch.equal(getattr(got, name)[: len(rows)], value)
+        assert len(getattr(got, name)) == len(rows) + len(chosen)
+    for j, i in enumerate(chosen, start=len(rows)):
+        for name in ("pair", "pair_mask", "pair_type", "words", "words_mask"):
+            assert torch.equal(getattr(got, name)[j], getattr(batch, name)[i])
+        image = masked_loop(batch.images[[i]].numpy(), attention[[i]].numpy(), REGIONS // 2)
+        np.testing.assert_array_equal(got.images[j], image[0])
+        assert got.labels[j] == 0
+        assert got.counted[j].tolist() == [0, 1, int(rows[i][0] == "mme")]
+
+
+def test_at_most_four_copies_by_default_and_in_order():
+    ours, printed = Settings(), paper_values("entailment", "intext").value
+    assert ours.masking == printed["Image masking ratio"]
+    assert ours.masked == printed["Images masked per batch, at most"]
+    batch = labelled(["mme", "ve"] * 4, [1, 1, 0, 1, 1, 1, 1, 1])
+    got = with_masked(batch, torch.rand(8, REGIONS), ours.masking, ours.masked)
+    assert len(got.labels) == 12
+    assert torch.equal(got.words[8:], batch.words[[0, 1, 3, 4]])
+
+
+def test_masking_sends_no_gradient_through_the_attention():
+    model, batch = model_of(), labelled(["mme"] * 2, [1, 1])
+    with torch.no_grad():
+        _, attention = model.image(batch.images)
+    attention.requires_grad_()
+    images = batch.images.clone().requires_grad_()
+    got = with_masked(replace(batch, images=images), attention, 0.5, 4)
+    got.images[2:].square().sum().backward()
+    assert attention.grad is None
+    assert not got.labels.requires_grad
+    lost = images.grad.eq(0).all(2).sum(1)
+    assert lost.tolist() == [REGIONS // 2] * 2
+
+
+def test_a_masked_copy_trains_ve_and_mm_but_not_te():
+    batch = labelled(["mme"], [1])
+    got = with_masked(batch, torch.rand(1, REGIONS), 0.5, 4)
+    logits = {name: torch.randn(2, 2, requires_grad=True) for name in ("te", "ve", "mm")}
+    joint_loss(logits, got.labels, got.counted).backward()
+    assert not logits["te"].grad[1].any()
+    for name in ("ve", "mm"):
+        assert logits[name].grad[1, 0] < 0 < logits[name].grad[1, 1]  # towards "not entailed"
+        assert logits[name].grad[0, 1] < 0 < logits[name].grad[0, 0]

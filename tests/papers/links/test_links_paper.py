@@ -1,0 +1,240 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mmlib.papers.links.data.paper import links_of_labels, read_corpus
+
+DOCS = {
+    "train": [
+        [[["a", 1], ["b", -1], ["c", 1]], [["x", -1], ["y", -1], ["z", 0]], "na"],
+        [[["d", -1]], [["Été, “quoted”", 0], ["", -1]], "recipe-7"],
+    ],
+    "val": [[[["e", 0], ["f", 0]], [["one", -1]], "na"]],
+    "test": [[[["a", -1]], [["two", -1]], "na"]],
+}
+ROWS = {"a": 5, "b": 0, "c": 1, "d": 2, "e": 3, "f": 4}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(docs=DOCS, rows=ROWS, features=None):
+        if features is None:
+            features = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+        (tmp_path / "docs.json").write_text(json.dumps(docs), encoding="utf-8")
+        (tmp_path / "id2row.json").write_text(json.dumps(rows), encoding="utf-8")
+        np.save(tmp_path / "features.npy", features)
+        return tmp_path
+
+    return write
+
+
+def changed(edit):
+    docs = json.loads(json.dumps(DOCS))
+    edit(docs)
+    return docs
+
+
+def test_reads_the_authors_files(folder):
+    corpus = read_corpus(folder())
+    first = corpus.train[0]
+    assert np.argwhere(first.link_matrix()).tolist() == [[1, 0], [1, 2], [2, 0]]
+    assert first.sentences == ("x", "y", "z")
+    assert corpus.rows(first).tolist() == [5, 0, 1]
+    assert corpus.features.dtype == np.float32
+    assert corpus.train[1].sentences[1] == ""  # an empty sentence stays
+    assert len(corpus.val) == len(corpus.test) == 1
+    assert corpus.sources == {}
+
+
+def test_null_labels_say_that_nobody_knows(folder):
+    known = read_corpus(folder()).train
+    docs = {
+        split: [
+            [*([[node, None] for node, _ in side] for side in sides), name]
+            for *sides, name in documents
+        ]
+        for split, documents in DOCS.items()
+    }
+    assert read_corpus(folder(docs)).train == tuple(replace(d, links=None) for d in known)
+
+
+def test_number_ids_become_strings(folder):
+    def number(docs):
+        docs["train"][0][0][0][0] = 17
+        docs["train"][0][2] = 3
+
+    corpus = read_corpus(folder(changed(number), {**ROWS, "17": 0}))
+    assert corpus.train[0].images[0] == "17"
+    assert corpus.train[0].id == "3"
+
+
+def test_documents_without_a_side_are_left_out_and_counted(folder):
+    def empty(docs):
+        docs["train"].append([[], [["lonely", -1]], "no images"])
+        docs["train"].append([[["a", -1]], [], "no sentences"])
+        docs["test"].append([[], [], "nothing"])
+
+    with pytest.warns(UserWarning, match="left out .*: train 2, val 0, test 1"):
+        corpus = read_corpus(folder(changed(empty)))
+    assert (len(corpus.train), len(corpus.test)) == (2, 1)
+
+
+def set_label(split, document, side, node, value):
+    def edit(docs):
+        docs[split][document][side][node][1] = value
+
+    return edit
+
+
+def remove(key):
+    return lambda docs: docs.pop(key)
+
+
+def put(value, *path):
+    def edit(docs):
+        *lead, last = path
+        for step in lead:
+            docs = docs[step]
+        docs[last] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (remove("val"), r"docs\.json: must be an object with the lists 'train', 'val' and 'test'"),
+        (put({}, "val"), r"docs\.json: must be an object with the lists"),
+        (put([], "test"), r"docs\.json: 'test' has no document with an image and a sentence"),
+        (put([[], [], "na"], "val", 0), r"docs\.json: 'val' has no document with an image and a"),
+        (put([], "train", 1), r"train document 1: must be \[images, sentences, identifier\]"),
+        (put([[], []], "train", 0), r"train document 0: must be \[images, sentences, identifier\]"),
+        (put(["a"], "val", 0, 0, 1), r"val document 0 \('na'\): images must be a list of"),
+        (put("one", "val", 0, 1), r"val document 0 \('na'\): sentences must be a list of"),
+        (put(5, "val", 0, 1, 0, 0), r"val document 0 \('na'\): sentence 0 is 5; use a string"),
+        (put(None, "val", 0, 0, 0, 0), r"val document 0 \('na'\): image 0 has id None"),
+        (
+            set_label("train", 1, 1, 0, 1),
+            r"docs\.json: train document 1 \('recipe-7'\): sentence 0 has label 1, but there are 1 "
+            r"images; use 0 to 0, or -1",
+        ),
+        (set_label("train", 0, 0, 2, 3), r"train document 0 \('na'\): image 2 has label 3"),
+        (set_label("val", 0, 0, 1, -2), r"val document 0 \('na'\): image 1 has label -2"),
+        (set_label("val", 0, 0, 1, 0.5), r"image 1 has label 0\.5; use an integer, -1 or null"),
+        (set_label("val", 0, 0, 1, None), r"val document 0 \('na'\): null and integer labels"),
+        (
+            put([[["a", None]], [["two", None]], "wiki"], "test", 0),
+            r"test document 0 \('wiki'\) has null labels but train document 0 \('na'\) has",
+        ),
+        (put("ghost", "test", 0, 0, 0, 0), r"test document 0 \('na'\): image 'ghost' has no row"),
+    ],
+)
+def test_refused_documents(folder, edit, message):
+    with pytest.raises(ValueError, match=message):
+        read_corpus(folder(changed(edit)))
+
+
+@pytest.mark.parametrize("row", [6, -1, 1.0, "1", True, None])
+def test_refused_rows(folder, row):
+    with pytest.raises(ValueError, match=r"id2row\.json: image 'b' has row .* rows 0 to 5"):
+        read_corpus(folder(rows={**ROWS, "b": row}))
+
+
+def test_rows_must_be_a_mapping(folder):
+    with pytest.raises(ValueError, match=r"id2row\.json: must be an object"):
+        read_corpus(folder(rows=["a"]))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_refused_feature_values(folder, value):
+    features = np.ones((6, 3), dtype=np.float32)
+    features[4, 1] = value
+    with pytest.raises(ValueError, match=r"features\.npy: row 4 holds NaN or infinity"):
+        read_corpus(folder(features=features))
+
+
+@pytest.mark.parametrize("features", [np.ones(6), np.ones((6, 2, 2)), np.ones((6, 3), dtype=int)])
+def test_refused_feature_shapes(folder, features):
+    with pytest.raises(ValueError, match=r"features\.npy: shape .* needs 2-D floats"):
+        read_corpus(folder(features=features))
+
+
+def test_pickled_features_are_never_loaded(folder):
+    with pytest.raises(ValueError, match=r"features\.npy: not a plain \.npy array"):
+        read_corpus(folder(features=np.array([[{"a": 1}]], dtype=object)))
+
+
+def test_a_zip_of_arrays_is_not_taken_for_one(folder, tmp_path):
+    np.savez(tmp_path / "zip.npz", np.zeros((2, 3)))
+    path = folder()
+    (tmp_path / "zip.npz").rename(path / "features.npy")
+    with pytest.raises(ValueError, match=r"features\.npy: not a plain \.npy array"):
+        read_corpus(path)
+
+
+@pytest.mark.parametrize("name", ["docs.json", "id2row.json", "features.npy"])
+def test_missing_and_broken_files(folder, name):
+    path = folder() / name
+    path.write_text('{"train": [', encoding="utf-8")
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+        read_corpus(path.parent)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=f"{name}: missing"):
+        read_corpus(path.parent)
+
+
+# The label rules.
+
+
+def test_links_are_the_union_of_both_sides():
+    assert links_of_labels([-1, -1, 0], [1, -1, 1]) == ((1, 0), (1, 2), (2, 0))
+
+
+def test_a_link_named_twice_is_one_link():
+    assert links_of_labels([0], [0]) == ((0, 0),)
+
+
+def test_minus_one_is_no_link():
+    assert links_of_labels([-1, -1], [-1, -1, -1]) == ()
+
+
+def test_three_images_may_name_one_sentence():
+    assert links_of_labels([-1, -1], [1, 1, 1]) == ((1, 0), (1, 1), (1, 2))
+
+
+def test_null_labels_are_unknown_links():
+    assert links_of_labels([None, None], [None]) is None
+
+
+@pytest.mark.parametrize(
+    ("sentence_labels", "image_labels", "message"),
+    [
+        ([2], [-1, -1], "sentence 0 has label 2, but there are 2 images; use 0 to 1"),
+        ([-1], [0, 1], "image 1 has label 1, but there are 1 sentences"),
+        ([-2], [-1], "sentence 0 has label -2"),
+        ([0, None], [-1], "mixed"),
+        ([None, None], [-1], "mixed"),
+        ([0.0], [-1], "label 0.0"),
+        ([True], [-1], "label True"),
+        (["0"], [-1], "label '0'"),
+    ],
+)
+def test_refused_labels(sentence_labels, image_labels, message):
+    with pytest.raises(ValueError, match=message):
+        links_of_labels(sentence_labels, image_labels)
+
+
+@given(st.data())
+def test_every_label_shows_in_the_matrix_and_nothing_else(data):
+    n, m = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
+    sides = [st.lists(st.integers(-1, m - 1), min_size=n, max_size=n),
+             st.lists(st.integers(-1, n - 1), min_size=m, max_size=m)]  # fmt: skip
+    of_sentences, of_images = (data.draw(side) for side in sides)
+    links = links_of_labels(of_sentences, of_images)
+    for i in range(n):
+        for j in range(m):
+            assert ((i, j) in links) == (of_sentences[i] == j or of_images[j] == i)
