@@ -17,13 +17,17 @@ import nbformat
 from scipy import special, stats
 
 from mmlib.core import claims
+from mmlib.core.contract import ranges
 from mmlib.core.effects import Interval
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
+from mmlib.core.recordings import folder_of, paths_of
 from mmlib.suite import record
 from mmlib.suite.cli import TIERS
+from mmlib.suite.papers import PAPERS
+from mmlib.suite.papers import experiment as experiment_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TIER_NAMES = {"world": "picture world", "flickr8k": "Flickr8k", "paper": "the paper's data"}
@@ -94,17 +98,17 @@ class Source:
 
     notebook: str
     tier: str
-    told: Sequence[str]  # command, commit, what it took, seeds of other machines, at each look
+    cells: Sequence[str]  # command, what it took, recordings, what is missing, seeds at each look
 
 
 def collect(root: Path) -> tuple[list[Entry], list[Source]]:
     """Everything on record, judged anew, by notebook and tier. Raises DataError."""
     sizes = {}
     for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        paper = record.room(path.stem[:2], "experiment").PAPER
         for tier in TIERS:
-            if (file := root / "evidence" / tier / f"{paper}.parquet").exists():
-                sizes[path.stem, tier, root / "evidence"] = file.stat().st_size
+            files = paths_of(folder_of(root / "evidence", tier, PAPERS[path.stem[:2]]))
+            if files:
+                sizes[path.stem, tier, root / "evidence"] = sum(f.stat().st_size for f in files)
     largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
     done = in_processes(_of_tier, largest_first, min(len(sizes), os.cpu_count() or 1) or 1)
     found = dict(zip(largest_first, done, strict=True))
@@ -114,12 +118,13 @@ def collect(root: Path) -> tuple[list[Entry], list[Source]]:
 def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Source]:
     number = notebook[:2]
     found = record.read(number, tier, folder)
-    judged = [claims.judge(c, found, found.seeds) for c in record.room(number, "claims").CLAIMS]
+    experiment = experiment_of(number)
+    assessed = [claims.assess(claim, found, found.seeds) for claim in experiment.claims]
     looks = LOOKS.get((number, tier), (len(found.seeds),))
     entries = []
-    for one, row in zip(judged, claims.ledger(judged).to_dict("records"), strict=True):
+    for one, row in zip(assessed, claims.ledger(assessed).to_dict("records"), strict=True):
         seeds = [] if _once(one, found) else _seeds(one, found)
-        cells = _judged_cells(one, row, found, seeds)
+        cells = _cells_of(one, row, found, seeds)
         allowed = POCOCK[len(looks) if _hangs_on_seeds(one) else 1]
         entries.append(Entry(notebook, tier, len(seeds), one.verdict, cells, lost_at(one), allowed))
     groups: dict[int, list[str]] = {}
@@ -135,40 +140,37 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     minutes = found.header["cpu_seconds"] / 60
     took = f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
     read = ", ".join(map(str, looks))
-    told = (f"`{command}`", _commits(found.header), took, _elsewhere(found), read)
-    return entries, Source(notebook, tier, told)
+    lacking = "; ".join(record.incomplete(found, experiment)) or "nothing"
+    cells = (f"`{command}`", took, recorded_by(found), lacking, read)
+    return entries, Source(notebook, tier, cells)
+
+
+def recorded_by(found: Evidence) -> str:
+    """Which recording has which seeds of which data sets, and at which commit it was made."""
+    return "; ".join(f"{_commit(header)}: {_seeds_of(header)}" for header in found.recordings)
 
 
 def _commit(header: Mapping[str, Any]) -> str:
     """The commit that a header names, and the GPU where one trained.
 
-    What ran outside of a checkout has no commit; headers that name no device are of processors.
+    What ran outside of a checkout has no commit, and neither have seeds of several machines.
     """
-    gpu = header["machine"]["gpu"] if header.get("device", "cpu") != "cpu" else None
-    return f"`{(header.get('commit') or 'unknown')[:12]}`" + (f", GPU: {gpu}" if gpu else "")
+    gpu = header["machine"]["gpu"] if header["device"] != "cpu" else None
+    return f"`{(header['commit'] or 'unknown')[:12]}`" + (f", GPU: {gpu}" if gpu else "")
 
 
-def _commits(header: Mapping[str, Any]) -> str:
-    """The commit that began a record, and those at which `ci/recheck.py` found it the same."""
-    told = [_commit(header)]
-    for one in header.get("rechecked", ()):
-        part = "" if one["epochs"] == "all" else f" (epochs: {one['epochs']})"
-        told.append(f"the same at {_commit(one)}{part}")
-    return "; ".join(told)
+def _seeds_of(header: Mapping[str, Any]) -> str:
+    """The seeds of a recording by data set, those with the same seeds together."""
+    names: dict[str, list[str]] = {}
+    for dataset, systems in header["jobs"].items():
+        seeds = sorted(set().union(*systems.values()) - {NO_SEED})
+        names.setdefault(ranges(seeds) or "no seed", []).append(dataset)
+    if len(names) == 1:
+        return next(iter(names))
+    return ", ".join(f"{seeds} ({'; '.join(sets)})" for seeds, sets in names.items())
 
 
-def _elsewhere(found: Evidence) -> str:
-    """The seeds that another machine or commit added to a record."""
-    told = []
-    for one in found.header.get("added", ()):
-        own = [seed for seed in one["seeds"] if seed != NO_SEED]
-        seeds = f"{min(own)}–{max(own)}" if own else "without a seed"
-        names = "" if len(found.datasets) == len(one["data"]) else f" of {', '.join(one['data'])}"
-        told.append(f"{seeds}{names} ({_commit(one)})")
-    return "; ".join(told) or NONE
-
-
-def lost_at(one: claims.Judged) -> float:
+def lost_at(one: claims.Assessment) -> float:
     """The level of significance at which a decided claim would just lose its verdict; else 1.
 
     Two-sided, as the interval is: .05 is that of a 95 % interval that just decides.
@@ -190,21 +192,21 @@ def lost_at(one: claims.Judged) -> float:
     return min(levels) if one.verdict == "opposite" else max(levels)
 
 
-def _hangs_on_seeds(one: claims.Judged) -> bool:
+def _hangs_on_seeds(one: claims.Assessment) -> bool:
     """Whether other seeds change a claim's effect, so that reading it again is another look."""
     return one.pooled is not None and any(part.per_seed for part in one.pooled.parts.values())
 
 
-def _once(one: claims.Judged, found: Evidence) -> bool:
+def _once(one: claims.Assessment, found: Evidence) -> bool:
     """Whether half of the seeds give a claim's effect to the last bit: it needs no training."""
     seeds = _seeds(one, found)
     if one.pooled is None or len(seeds) < 2:
         return False
-    first = claims.judge(one.claim, found, seeds[: len(seeds) // 2]).pooled
+    first = claims.assess(one.claim, found, seeds[: len(seeds) // 2]).pooled
     return first is not None and (first.effect, first.se) == (one.pooled.effect, one.pooled.se)
 
 
-def _seeds(one: claims.Judged, found: Evidence) -> list[int]:
+def _seeds(one: claims.Assessment, found: Evidence) -> list[int]:
     """The seeds a claim rests on: of its parts' data sets, which their names begin with."""
     parts = one.pooled.parts if one.pooled else ()
     sets = {
@@ -215,8 +217,8 @@ def _seeds(one: claims.Judged, found: Evidence) -> list[int]:
     return sorted(set.intersection(*own)) if own else found.seeds
 
 
-def _judged_cells(
-    one: claims.Judged, row: Mapping[str, str], found: Evidence, seeds: Sequence[int]
+def _cells_of(
+    one: claims.Assessment, row: Mapping[str, str], found: Evidence, seeds: Sequence[int]
 ) -> dict[str, str]:
     """The cells of a claim of `mmlib.core.claims`; `row` is its row of `claims.ledger`.
 
@@ -253,7 +255,7 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
     there = {source.notebook[:2] for source in sources}
     blocks += [
         f"Of {number} nothing is recorded yet: `mmlib record {number} --tier world --seeds 20`."
-        for number in record.PAPERS
+        for number in PAPERS
         if number not in there
     ]
     limit = _limit([entry.level for entry in entries if entry.verdict != "not tested"])
@@ -261,14 +263,14 @@ def page(entries: Sequence[Entry], sources: Sequence[Source]) -> str:
         own = [entry for entry in entries if entry.verdict == verdict]
         if own:
             blocks += [f"## {verdict.capitalize()}", meaning, _table(verdict, own, limit)]
-    rows = [[title(s.notebook), TIER_NAMES[s.tier], *s.told] for s in sources]
-    columns = ["notebook", "data", "command", "commit", "cost", "other machines", "read with"]
-    told = (
-        "*The same at*: the code had changed, and one seed of each system gave the same figures "
-        "again, to the last bit (`ci/recheck.py`). *Other machines*: seeds that these added. *Read "
+    rows = [[title(s.notebook), TIER_NAMES[s.tier], *s.cells] for s in sources]
+    columns = ["notebook", "data", "command", "cost", "recordings", "missing", "read with"]
+    explained = (
+        "*Recordings*: the commit of each, and the seeds that it has; *unknown* are those that "
+        "several machines share. *Missing*: what a complete record has and this one lacks. *Read "
         "with*: seeds at each reading."
     )
-    blocks += [f"## {SOURCES}", told, table(columns, rows)]
+    blocks += [f"## {SOURCES}", explained, table(columns, rows)]
     blocks += ["## The rule", f"```text\n{claims.RULE}\n```"]
     return "\n\n".join(blocks) + "\n"
 

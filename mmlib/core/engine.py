@@ -186,17 +186,17 @@ def read_answer(path: Path, job: Job, data: Data) -> Answer:
         if table.schema.metadata[b"sha256"].decode() != _sha256(text):
             raise ValueError("another checksum")
         meta = json.loads(text)
-        history, seconds, frame = meta["history"], meta["seconds"], table.to_pandas()
+        values: dict[str, dict[str, np.ndarray]] = {}
+        groups = table.to_pandas().groupby(["split", "metric"], sort=False)
+        for (split, metric), rows in groups:
+            values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not a finished job ({error}); delete it") from None
     for name, wanted in _identity(job, data).items():
-        if meta.get(name) != wanted:
-            what = f"of another {name}, {meta.get(name)} instead of {wanted}"
+        if meta[name] != wanted:
+            what = f"of another {name}, {meta[name]} instead of {wanted}"
             raise DataError(f"{path}: {what}; delete it")
-    values: dict[str, dict[str, np.ndarray]] = {}
-    for (split, metric), rows in frame.groupby(["split", "metric"], sort=False):
-        values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
-    return Answer(values, history, seconds)
+    return Answer(values, meta["history"], meta["seconds"])
 
 
 def _identity(job: Job, data: Data) -> dict[str, Any]:

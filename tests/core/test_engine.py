@@ -15,23 +15,24 @@ import tiny_jobs
 import torch
 from tiny_jobs import DATA, Numbers, jobs
 
-from mmlib.core import experiment, source
-from mmlib.core.errors import DataError
-from mmlib.core.experiment import (
+from mmlib.core import engine, source
+from mmlib.core.engine import (
     SECONDS,
+    Resources,
     canonical,
     job_key,
     read_answer,
     run_jobs,
     tidy,
 )
-from mmlib.core.jobs import Answer
+from mmlib.core.errors import DataError
+from mmlib.core.jobs import Answer, Stage
 
 
 @pytest.fixture(autouse=True)
 def known_source(monkeypatch):
     """The tests' own module counts as one whose source does not change."""
-    monkeypatch.setattr(experiment, "source_hash", lambda *modules: "tiny")
+    monkeypatch.setattr(engine, "source_hash", lambda *modules: "tiny")
 
 
 def trained(folder):
@@ -39,9 +40,10 @@ def trained(folder):
     return (folder / "log").read_text().splitlines() if (folder / "log").exists() else []
 
 
-def run(folder, grid=None, data=DATA, **how):
+def run(folder, grid=None, data=DATA, workers=0, cluster="", **how):
     grid = grid or jobs()
-    return tidy(grid, run_jobs(tiny_jobs.train, grid, data, folder=folder, **how), data)
+    resources = Resources(workers=workers, cluster=cluster, folder=folder)
+    return tidy(grid, run_jobs(Stage(tiny_jobs.train, grid), data, resources, **how), data)
 
 
 # --- Keys ----------------------------------------------------------------------------------------
@@ -73,7 +75,7 @@ def test_the_version_of_pytorch_is_in_the_key_and_its_build_is_not(monkeypatch):
 
 
 def test_code_that_is_imported_is_in_the_key_and_other_code_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "source_hash", source.source_hash)
+    monkeypatch.setattr(engine, "source_hash", source.source_hash)
     monkeypatch.setattr(source, "PACKAGE", tmp_path)
 
     def model():
@@ -170,7 +172,7 @@ def test_the_first_failure_stops_the_rest_and_what_is_finished_stays(tmp_path, w
     with pytest.raises(ValueError, match="b broke off"):
         run(folder, grid, workers=workers)
     (folder / "stop").unlink()
-    half = experiment.job_key(tiny_jobs.train, grid[-1], DATA["odd"])
+    half = job_key(tiny_jobs.train, grid[-1], DATA["odd"])
     (folder / f".{half}.99.partial.pt").write_bytes(b"of a worker that was killed")
     done = trained(folder)
     assert set(done) < {f"odd a {seed}" for seed in range(8)}  # less than would have gone well
@@ -184,11 +186,14 @@ def test_the_first_failure_stops_the_rest_and_what_is_finished_stays(tmp_path, w
 
 
 def test_devices_are_dealt_out(monkeypatch):
-    assert experiment._devices("cpu", 3) == ["cpu"] * 3
+    def dealt(device, workers):
+        return engine._devices(Resources(device, workers), parallel=True)
+
+    assert dealt("cpu", 3) == ["cpu"] * 3
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert experiment._devices("cuda", 0) == ["cuda:0", "cuda:1"]
-    assert experiment._devices("cuda", 3) == ["cuda:0", "cuda:1", "cuda:0"]
-    assert experiment._devices("cuda:1", 0) == ["cuda:1"]
+    assert dealt("cuda", 0) == ["cuda:0", "cuda:1"]
+    assert dealt("cuda", 3) == ["cuda:0", "cuda:1", "cuda:0"]
+    assert dealt("cuda:1", 0) == ["cuda:1"]
 
 
 # --- Kept answers ----------------------------------------------------------------------------
@@ -214,13 +219,50 @@ def test_a_damaged_job_file_says_which_to_delete(tmp_path, damage):
 def test_answers_come_back_as_they_went(tmp_path):
     values = {"test": {"b": np.array([0.5, np.nan]), "a": np.array([1.0, 2.0])}, "val": {}}
     answer = Answer(values, [{"dev_loss": 0.1 + 0.2}], 3.25)
-    experiment.write_answer(tmp_path / "x.parquet", jobs()[0], answer)
-    found = read_answer(tmp_path / "x.parquet")
+    path, identity = tmp_path / "x.parquet", (jobs()[0], DATA["odd"])
+    engine.write_answer(path, *identity, answer)
+    found = read_answer(path, *identity)
     assert list(found.values["test"]) == ["b", "a"]
     assert np.array_equal(found.values["test"]["b"], values["test"]["b"], equal_nan=True)
     assert (found.history, found.seconds) == ([{"dev_loss": 0.1 + 0.2}], 3.25)
-    experiment.write_answer(tmp_path / "x.parquet", jobs()[0], Answer({}, [], 0.0))
-    assert read_answer(tmp_path / "x.parquet").values == {}
+    engine.write_answer(path, *identity, Answer({}, [], 0.0))
+    assert read_answer(path, *identity).values == {}
+
+
+def test_a_job_that_was_swapped_for_anothers_is_not_taken(tmp_path):
+    """Its file was once recorded as the seed whose name it had."""
+    run(tmp_path, jobs([0, 1], ["a"], ["odd"]), workers=1)
+    paths = [
+        tmp_path / f"{job_key(tiny_jobs.train, job, DATA['odd'])}.parquet"
+        for job in jobs([0, 1], ["a"], ["odd"])
+    ]
+    paths[0].write_bytes(paths[1].read_bytes())
+    with pytest.raises(DataError, match=rf"{paths[0].name}: of another job, .*delete it"):
+        run(tmp_path, jobs([0, 1], ["a"], ["odd"]), workers=1)
+    engine.write_answer(paths[0], jobs()[0], Numbers("other data"), Answer({}))
+    with pytest.raises(DataError, match=rf"{paths[0].name}: of another data, other data .*delete"):
+        run(tmp_path, jobs([0, 1], ["a"], ["odd"]), workers=1)
+
+
+def test_a_flipped_bit_in_a_kept_job_is_found_or_changes_nothing(tmp_path):
+    job, data = jobs()[0], DATA["odd"]
+    answer = Answer({"test": {"AUC": np.arange(5) + 0.125}}, [{"dev_loss": 0.5}], 3.0)
+    path = tmp_path / "x.parquet"
+    engine.write_answer(path, job, data, answer)
+    whole, damaged = path.read_bytes(), 0
+    rng = np.random.default_rng(0)
+    for position in rng.choice(len(whole), 300, replace=False):
+        flipped = bytearray(whole)
+        flipped[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        try:
+            found = read_answer(path, job, data)
+        except DataError:
+            damaged += 1
+            continue
+        assert np.array_equal(found.values["test"]["AUC"], answer.values["test"]["AUC"])
+        assert (found.history, found.seconds) == (answer.history, answer.seconds)
+    assert damaged > 100
 
 
 # --- The tidy table ----------------------------------------------------------------------------
@@ -228,7 +270,7 @@ def test_answers_come_back_as_they_went(tmp_path):
 
 def test_the_table_has_a_row_a_value_in_one_order_whatever_they_came_in(tmp_path):
     grid = jobs()
-    answers = run_jobs(tiny_jobs.train, grid, DATA, folder=tmp_path, workers=1)
+    answers = run_jobs(Stage(tiny_jobs.train, grid), DATA, Resources(workers=1, folder=tmp_path))
     table = tidy(grid, answers, DATA)
     for order in itertools.islice(itertools.permutations(range(8)), 1, 5000, 997):
         parts = [grid[i] for i in order], [answers[i] for i in order]

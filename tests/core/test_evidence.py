@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from tiny_jobs import DATA, jobs
 
-from mmlib.core import evidence
+from mmlib.core import evidence, recordings
+from mmlib.core.contract import ranges
+from mmlib.core.engine import tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence
-from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer
 
 
@@ -50,8 +51,8 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.curves("even", "a", "dev_loss")[1] == pytest.approx([1 / 2, 1 / 3, 1 / 4])
     assert found.has("odd", "a", "dev_loss", "epochs")
     assert not found.has("even", "c", "AUC")
-    assert found.has_job("odd", "d", 1)
-    assert not found.has_job("odd", "d", 0)
+    assert ("odd", "d", 1) in found.jobs
+    assert ("odd", "d", 0) not in found.jobs
     assert found.means("odd", "b", "AUC").to_dict() == {0: 102, 1: 112, 2: 122}
     assert found.means("odd", "c", "AUC").to_dict() == {1: 502}  # a closed form: for every seed
     assert found.means("odd", "e", "AUC").empty
@@ -113,35 +114,66 @@ def test_what_was_not_recorded_is_refused(found):
         found.clusters("moon")
 
 
-def test_a_round_trip_changes_nothing(found, tmp_path):
-    evidence.write(tmp_path, "tiny", found)
-    again = evidence.read(tmp_path, "tiny")
+def sound() -> Evidence:
+    """Evidence within the bounds of its metrics."""
+    grid = jobs(range(3))
+    answers = [
+        Answer({"test": {"AUC": 10.0 * j.seed + np.arange(DATA[j.dataset].items)}}, [{"dev_loss": 1.0}])
+        for j in grid
+    ]
+    head = evidence.header(
+        paper="tiny", tier="world", method_version=1, device="cpu", settings={"odd": {}, "even": {}},
+        data={"odd": "x", "even": "y"}, inputs={}, inapplicable={},
+    )  # fmt: skip
+    return Evidence(tidy(grid, answers, DATA), head)
+
+
+def test_a_round_trip_changes_nothing(tmp_path):
+    found = sound()
+    folder = recordings.folder_of(tmp_path, "world", "tiny")
+    path = recordings.write(folder, found.table, found.header)
+    again = recordings.read(folder)
     pd.testing.assert_frame_equal(again.table, found.table)
-    assert again.header == found.header
-    evidence.write(tmp_path / "twice", "tiny", again)
-    for name in ("tiny.parquet", "tiny.json"):
-        assert (tmp_path / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
+    assert found.header.items() <= again.recordings[0].items()
+    pd.testing.assert_frame_equal(pd.read_parquet(path), found.table)  # as anybody reads it
+    other = recordings.folder_of(tmp_path / "twice", "world", "tiny")
+    assert recordings.write(other, again.table, found.header).read_bytes() == path.read_bytes()
 
 
-def test_a_record_of_other_code_is_refused_with_the_reason(found, tmp_path, monkeypatch):
-    evidence.write(tmp_path, "tiny", found)
-    monkeypatch.setattr(evidence, "source_hash", lambda *modules: "x")
-    assert len(evidence.read(tmp_path, "tiny", "mmlib.core.fit").table)
-    monkeypatch.setattr(evidence, "source_hash", lambda *modules: "y")
-    with pytest.raises(DataError, match=r"other code \(commit .*\): mmlib.core.fit or what it"):
-        evidence.read(tmp_path, "tiny", "mmlib.core.fit")
-    assert len(evidence.read(tmp_path, "tiny").table)
+@pytest.mark.parametrize("by", ["seed", "dataset", "system"])
+def test_parts_are_read_as_one_in_the_same_order(tmp_path, by):
+    """As if all had been recorded at once, whatever stands in which file."""
+    found, folder = sound(), recordings.folder_of(tmp_path, "world", "tiny")
+    for _, rows in reversed([*found.table.groupby(by, observed=True)]):
+        names = set(rows.dataset)
+        of_names = {
+            key: {name: own for name, own in found.header[key].items() if name in names}
+            for key in ("settings", "data")
+        }
+        recordings.write(folder, recordings.trimmed(rows), {**found.header, **of_names})
+    again = recordings.read(folder)
+    pd.testing.assert_frame_equal(again.table, found.table)
+    assert again.header["settings"] == found.header["settings"]
+    assert len(again.recordings) == found.table[by].nunique()
 
 
-def test_an_interrupted_write_leaves_the_old_record(found, tmp_path, monkeypatch):
-    evidence.write(tmp_path, "tiny", found)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+def test_an_interrupted_write_leaves_the_old_record(tmp_path, monkeypatch):
+    found, folder = sound(), recordings.folder_of(tmp_path, "world", "tiny")
+    recordings.write(folder, found.table, found.header)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def half(table, path, **how):
-        path.write_bytes(b"PAR1")
+    def half(path, write):
+        path.with_name(f".{path.name}.partial").write_bytes(b"PAR1")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evidence.pq, "write_table", half)
+    monkeypatch.setattr(recordings, "write_atomic", half)
     with pytest.raises(KeyboardInterrupt):
-        evidence.write(tmp_path, "tiny", found)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        recordings.write(folder, found.table, found.header)
+    for path in folder.glob(".*.partial"):
+        path.unlink()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_ranges_of_seeds():
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
+    assert ranges([]) == ""

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from tiny_jobs import DATA, Numbers, jobs
 
-from mmlib.core import evidence as records
-from mmlib.core import regression
+from mmlib.core import recordings, regression
+from mmlib.core.engine import tidy
 from mmlib.core.evidence import NO_SEED, Evidence, evidence_dir, header
-from mmlib.core.experiment import tidy
 from mmlib.core.jobs import Answer
 from mmlib.core.regression import ROUNDING, check_paired, noise, spread
 from mmlib.suite import outcomes
 
 LEVELS = {"a": 50.0, "b": 60.0, "c": 60.1, "closed": 55.0}
-RECORDED = evidence_dir() / "world" / "links.parquet"
+RECORDED = evidence_dir() / "world" / "links"
 
 
 def made_up() -> Evidence:
@@ -77,13 +76,14 @@ def test_every_swap_of_systems_that_differ_turns_the_check_red():
     check_swaps(made_up(), ["even"])
 
 
-@pytest.mark.skipif(not RECORDED.is_file(), reason="no evidence of the world is recorded")
+@pytest.mark.skipif(not RECORDED.is_dir(), reason="no evidence of the world is recorded")
 def test_every_swap_in_the_record_turns_the_check_red(monkeypatch):
-    found = records.read(RECORDED.parent, "links")
-    told = {**found.header["machine"], "arithmetic": "one"}
-    evidence = Evidence(found.table, {**found.header, "machine": told})
-    monkeypatch.setattr(regression, "machine", lambda: told)
-    monkeypatch.setattr(regression.torch, "__version__", evidence.header["versions"]["torch"])
+    found = recordings.read(RECORDED)
+    first = found.recordings[0]
+    here = {**first["machine"], "arithmetic": "one"}
+    evidence = Evidence(found.table, {**found.header, **first, "machine": here})
+    monkeypatch.setattr(regression, "machine", lambda: here)
+    monkeypatch.setattr(regression.torch, "__version__", first["versions"]["torch"])
     check_swaps(evidence, [name for name in evidence.datasets if name != "unlabelled"])
 
 
@@ -133,15 +133,20 @@ def test_two_trainings_of_a_seed_lie_apart_by_less_than_the_noise_in_999_of_1000
     assert np.mean([abs(one[-1]) > noise(one[:6]) for one in draws]) < 0.004
 
 
-def test_a_seed_is_held_to_the_machine_that_recorded_it():
+def test_a_job_is_held_to_the_recording_that_has_it():
+    """Also where two machines recorded other systems of one seed."""
     evidence = made_up()
-    added = {**evidence.header, "data": {"even": "of another machine"}, "seeds": [3]}
-    record = Evidence(evidence.table, {**evidence.header, "added": [added]})
-    off = {seed: {("even", "a", seed, "AUC"): means(evidence, "even", "a")[seed] + 2 * ROUNDING}
-           for seed in (2, 3)}  # fmt: skip
+    data = {"even": "of another machine"}
+    everywhere = {name: list(range(10)) for name in "abc"} | {"closed": [NO_SEED]}
+    first = {**evidence.header, "jobs": {"even": {**everywhere, "a": [0, 1, 2, 4]}}}
+    second = {**evidence.header, "data": data, "jobs": {"even": {"a": [3]}}}
+    record = Evidence(evidence.table, evidence.header, [first, second])
+    off = {(name, seed): {("even", name, seed, "AUC"): own + 2 * ROUNDING}
+           for name, seed in (("a", 2), ("a", 3), ("b", 3))
+           for own in [means(evidence, "even", name)[seed]]}  # fmt: skip
     here, there = recorded_data(evidence), {"even": Numbers("of another machine")}
-    assert [red(off[seed], record, here) for seed in (2, 3)] == [[True], [False]]
-    assert [red(off[seed], record, there) for seed in (2, 3)] == [[False], [True]]
+    assert [red(off[job], record, here) for job in off] == [[True], [False], [True]]
+    assert [red(off[job], record, there)[0] for job in (("a", 2), ("a", 3))] == [False, True]
 
 
 def test_what_a_gpu_may_have_trained_is_held_to_the_seeds_spread(monkeypatch):

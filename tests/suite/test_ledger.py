@@ -1,6 +1,5 @@
 """The ledger: each claim stands under its verdict, with its figures and where they come from."""
 
-import json
 from types import SimpleNamespace
 from typing import get_args
 
@@ -12,11 +11,13 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from scipy import stats
 from scripts import ROOT, load
 
-from mmlib.core import evidence as records
-from mmlib.core.claims import Claim, Effect, judge
-from mmlib.papers.cora import experiment
+from mmlib.core import recordings
+from mmlib.core.claims import Claim, assess
+from mmlib.core.effects import Effect
+from mmlib.core.evidence import NO_SEED, evidence_dir
 from mmlib.papers.links.claims import CLAIMS
 from mmlib.suite import record
+from mmlib.suite.papers import PAPERS
 
 ledger = load("ci/ledger.py")
 
@@ -76,12 +77,11 @@ def test_each_data_set_tells_its_own_seeds(repository):
     own = made_up_cora.make("flickr8k", "flickr8k", seeds=6)
     found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=4))
     head = found.header | {
-        "source": records.source_hash(*experiment.MODULES), "cpu_seconds": 30, "machine": {},
-        "versions": {}, "commit": None, "rechecked": [
-            {"commit": "a" * 40, "epochs": "all"}, {"commit": "b" * 40, "epochs": 1},
-        ],
+        "machine": {}, "method_version": 1, "device": "cpu", "inputs": {}, "inapplicable": {},
+        "commit": None,
     }  # fmt: skip
-    records.write(repository / "evidence" / "flickr8k", "cora", records.Evidence(found.table, head))
+    table = found.table.assign(value=found.table.value.clip(0, 1800))  # made up too high
+    recordings.write(repository / "evidence" / "flickr8k" / "cora", table, head)
     nb = new_notebook(cells=[new_markdown_cell("# 03 · CORA")])
     nbformat.write(nb, repository / "notebooks" / "03_cora.ipynb")
     text = written(repository)
@@ -93,9 +93,8 @@ def test_each_data_set_tells_its_own_seeds(repository):
         "`mmlib record 03 --tier flickr8k --seeds 6 --datasets flickr8k`, "
         "`mmlib record 03 --tier flickr8k --seeds 4 --datasets flickr8k_long`"
     ) in text
-    assert "0.5 CPU minutes" in text
-    again = f"the same at `{'a' * 12}`; the same at `{'b' * 12}` (epochs: 1)"
-    assert f"| `unknown`; {again} |" in text
+    assert "| `unknown`: 0–5 (flickr8k), 0–3 (flickr8k_long) |" in text
+    assert "flickr8k_bert was not recorded" in text
 
 
 def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, **more):
@@ -104,7 +103,7 @@ def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, *
     claim = Claim(
         "X", "", "", "", "points", smallest, "", kind, every, effects=lambda *_: parts
     )  # fmt: skip
-    return judge(claim, None, [0, 1, 2])
+    return assess(claim, None, [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, *
 def test_what_no_seed_changes_was_measured_once(effects, seeds, once):
     claim = Claim("X", "", "", "", "points", 1.0, "", effects=effects)
     found = SimpleNamespace(datasets=[], seeds=seeds)
-    assert ledger._once(judge(claim, found, seeds), found) is once
+    assert ledger._once(assess(claim, found, seeds), found) is once
 
 
 @pytest.mark.parametrize(
@@ -168,16 +167,14 @@ def test_marks_stand_at_verdicts_that_a_correction_would_take():
 
 def test_looks_end_with_the_seeds_on_record():
     for (number, tier), looks in ledger.LOOKS.items():
-        paper = record.room(number, "experiment").PAPER
-        head = json.loads((ROOT / "evidence" / tier / f"{paper}.json").read_text())
-        assert looks[-1] == len(head["seeds"])
+        found = recordings.read(evidence_dir() / tier / PAPERS[number])
+        assert looks[-1] == len(found.seeds)
         assert list(looks) == sorted(set(looks))
 
 
-def test_evidence_of_other_code_is_refused(repository, monkeypatch):
-    made_up_evidence.write(repository / "evidence")
-    monkeypatch.setattr(records, "source_hash", lambda *modules: "other")
-    with pytest.raises(SystemExit, match="was recorded by other code"):
+def test_evidence_of_another_method_is_refused(repository, monkeypatch):
+    made_up_evidence.write(repository / "evidence", method_version=0)
+    with pytest.raises(SystemExit, match="was recorded by version 0 of the method"):
         ledger.main(["check"])
 
 
@@ -191,15 +188,18 @@ def test_check_fails_until_the_ledger_is_written(repository, capsys):
     assert ledger.main(["check"]) == 1
 
 
-def test_seeds_of_a_gpu_name_it():
-    machine = {"gpu": "NVIDIA H200"}
-    added = [
-        {"commit": "a", "seeds": [3], "data": {"f": 1}, "machine": machine},  # as older ones: a CPU
-        {"commit": "b", "seeds": [4, 5], "data": {"f": 1}, "machine": machine, "device": "cuda"},
-    ]
-    found = SimpleNamespace(header={"added": added}, datasets=["f"])
-    assert ledger._elsewhere(found) == "3–3 (`a`); 4–5 (`b`, GPU: NVIDIA H200)"
-    assert ledger._commits(added[1]) == "`b`, GPU: NVIDIA H200"  # a record that it began
+def test_each_recording_is_named_with_its_seeds_and_its_gpu():
+    gpu, none = {"gpu": "NVIDIA H200"}, {"gpu": None}
+    every = {"jobs": {"f": {"a": [0, 1, 3], "b": [NO_SEED]}, "g": {"a": [0, 1, 3]}}}
+    headers = [
+        {"commit": "a" * 40, "machine": gpu, "device": "cpu", **every},
+        {"commit": "b", "machine": gpu, "device": "cuda", "jobs": {"f": {"a": [4, 5]}}},
+        {"commit": None, "machine": none, "device": "cpu",
+         "jobs": {"f": {"a": [6]}, "g": {"b": [NO_SEED]}}},
+    ]  # fmt: skip
+    assert ledger.recorded_by(SimpleNamespace(recordings=headers)) == (
+        f"`{'a' * 12}`: 0–1, 3; `b`, GPU: NVIDIA H200: 4–5; `unknown`: 6 (f), no seed (g)"
+    )
 
 
 def test_a_bar_in_a_cell_does_not_end_it():
@@ -208,8 +208,9 @@ def test_a_bar_in_a_cell_does_not_end_it():
 
 def test_a_broken_record_is_named(repository):
     made_up_evidence.write(repository / "evidence")
-    (repository / "evidence" / "world" / "links.json").write_text("{")
-    with pytest.raises(SystemExit, match=r"links\.parquet: damaged"):
+    [path] = recordings.paths_of(repository / "evidence" / "world" / "links")
+    path.write_text("{")
+    with pytest.raises(SystemExit, match=rf"{path.name}: damaged"):
         ledger.main(["check"])
 
 

@@ -380,10 +380,11 @@ def test_a_job_in_two_files_names_both(tmp_path):
 
 
 def test_a_header_without_what_it_must_have_is_damaged(tmp_path):
-    make(tmp_path, range(1))
+    found = make(tmp_path, range(1))
+    only_file(tmp_path).unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recordings, "digest_of", lambda table: "0123456789abcdef")
-        forge(tmp_path)
+        recordings.write(tmp_path / "world" / "tiny", found.table, found.recordings[0])
     with pytest.raises(DataError, match="its values are not those of its header"):
         record.read("04", "world", tmp_path)
     tmp_path = tmp_path / "other"
