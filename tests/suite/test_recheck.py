@@ -72,7 +72,9 @@ def test_a_seed_of_each_system_is_drawn_by_its_name(old):
     assert recheck.sample(found) == chosen
     shares = [recheck.sample(found, share) for share in (0, 0.3, 0.6, 1)]
     assert shares[0] == {}
-    assert all(small.items() <= large.items() for small, large in zip(shares, shares[1:], strict=False))
+    assert all(
+        small.items() <= large.items() for small, large in zip(shares, shares[1:], strict=False)
+    )
 
 
 @pytest.mark.parametrize("what", ["metric == 'AUC'", "split == 'epochs'"])

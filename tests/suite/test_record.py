@@ -548,6 +548,8 @@ def test_a_recording_killed_twenty_times_ends_in_the_same_table(tmp_path):
     hit, kept = map(int, ran.stdout.split())
     assert hit >= 15  # the others came to an end first
     assert kept > 0
-    whole, killed = (recordings.read(tmp_path / name / "world" / "tiny") for name in ("whole", "killed"))
+    whole, killed = (
+        recordings.read(tmp_path / name / "world" / "tiny") for name in ("whole", "killed")
+    )
     pd.testing.assert_frame_equal(whole.table, killed.table)
     assert whole.recordings[0]["digest"] == killed.recordings[0]["digest"]
