@@ -181,7 +181,7 @@ def test_what_cannot_be_read_together_is_told_before_training(tmp_path, monkeypa
     done = trained(tmp_path)
     with pytest.raises(DataError, match=r"002-\w+\.parquet differs .* the input captions\.txt"):
         make(tmp_path, range(3))
-    with pytest.raises(DataError, match="the input captions.txt"):  # of even, which would stay
+    with pytest.raises(DataError, match=r"the input captions\.txt"):  # of even, which would stay
         make(tmp_path, range(1), ["odd"], replace=True)
     assert trained(tmp_path) == done
     assert len(make(tmp_path, range(1), replace=True).recordings) == 1
