@@ -1,6 +1,7 @@
 """The recheck: a sample is trained again, and other figures are found."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -72,9 +73,7 @@ def test_a_seed_of_each_system_is_drawn_by_its_name(old):
     assert recheck.sample(found) == chosen
     shares = [recheck.sample(found, share) for share in (0, 0.3, 0.6, 1)]
     assert shares[0] == {}
-    assert all(
-        small.items() <= large.items() for small, large in zip(shares, shares[1:], strict=False)
-    )
+    assert all(small.items() <= large.items() for small, large in pairwise(shares))
 
 
 @pytest.mark.parametrize("what", ["metric == 'AUC'", "split == 'epochs'"])

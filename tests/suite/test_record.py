@@ -59,7 +59,7 @@ def only_file(folder):
 
 
 def forge(folder, change=lambda table: table, check=False, **header):
-    """Put a file with other contents, and the name of its own hash, in the place of the only one."""
+    """Replace the only file by one of other contents, named by its own hash."""
     path = only_file(folder)
     old = recordings.read(path.parent)
     path.unlink()
