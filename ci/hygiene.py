@@ -8,6 +8,7 @@ Each takes names of notebooks; without, all of the folder notebooks/.
 """
 
 import argparse
+import ast
 import re
 import sys
 import tempfile
@@ -33,6 +34,7 @@ FORBIDDEN_TAGS = {
 CHECK_TAG = "nbval-check-output"
 WITHIN = "within tolerance"
 CODE_LINES, ALL_LINES = 15, 25  # a cell's lines of code, and with comments and blank lines
+IMPORT_LINES = 35  # of a cell of imports alone, which nobody reads line by line
 MEGABYTES = 3
 EXERCISES = 5  # a notebook has at least as many
 HEADING = re.compile(r"### Exercise (\d+)\. \S")
@@ -124,6 +126,14 @@ def _exercise_problems(cells: list[nbformat.NotebookNode]) -> list[str]:
     return found
 
 
+def _only_imports(source: str) -> bool:
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # magics
+        return False
+    return all(isinstance(line, ast.Import | ast.ImportFrom) for line in body)
+
+
 def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
     """Faults of one cell."""
     stray = [f"metadata {key}" for key in cell.metadata if key not in KEPT_METADATA]
@@ -131,7 +141,9 @@ def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
     if cell.cell_type == "code":
         lines = cell.source.splitlines()
         written = [line for line in lines if line.strip() and not line.strip().startswith("#")]
-        if len(written) > CODE_LINES or len(lines) > ALL_LINES:
+        imports = _only_imports(cell.source)
+        most, most_in_all = (IMPORT_LINES,) * 2 if imports else (CODE_LINES, ALL_LINES)
+        if len(written) > most or len(lines) > most_in_all:
             found.append(f"{len(written)} lines of code, {len(lines)} in all")
         if re.search(r"#\s*(NBVAL_|PYTEST_VALIDATE)", cell.source):
             found.append("a marker of nbval's in a comment: use the tag")
