@@ -105,6 +105,7 @@ def exchange_tags(nb):
         (cell(3, source=PARAMETERS.replace("seeds = 3\n", "")), "no parameter seeds"),
         (cell(5, source="print(tier, seeds, device, out)"), "parameter evidence is never read"),
         (text(5, lambda source: source + "\nx = 1" * 15), "cell 6: 16 lines of code"),
+        (cell(5, source="\n".join(["import re"] * 36)), "cell 6: 36 lines of code"),
         (gone(4), "no prose between the code cells 4 and 5"),
         (text(7, lambda source: "import os\n" + source), "imports belong at the top"),
         (tagged(5, "nbval-skip"), "cell 6: tag nbval-skip"),
