@@ -118,7 +118,9 @@ def sound() -> Evidence:
     """Evidence within the bounds of its metrics."""
     grid = jobs(range(3))
     answers = [
-        Answer({"test": {"AUC": 10.0 * j.seed + np.arange(DATA[j.dataset].items)}}, [{"dev_loss": 1.0}])
+        Answer(
+            {"test": {"AUC": 10.0 * j.seed + np.arange(DATA[j.dataset].items)}}, [{"dev_loss": 1.0}]
+        )
         for j in grid
     ]
     head = evidence.header(

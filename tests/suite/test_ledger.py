@@ -9,14 +9,13 @@ import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 from scipy import stats
-from scripts import ROOT, load
+from scripts import load
 
 from mmlib.core import recordings
 from mmlib.core.claims import Claim, assess
 from mmlib.core.effects import Effect
 from mmlib.core.evidence import NO_SEED, evidence_dir
 from mmlib.papers.links.claims import CLAIMS
-from mmlib.suite import record
 from mmlib.suite.papers import PAPERS
 
 ledger = load("ci/ledger.py")
