@@ -124,8 +124,8 @@ def sound() -> Evidence:
         for j in grid
     ]
     head = evidence.header(
-        paper="tiny", tier="world", method_version=1, device="cpu", settings={"odd": {}, "even": {}},
-        data={"odd": "x", "even": "y"}, inputs={}, inapplicable={},
+        paper="tiny", tier="world", method_version=1, device="cpu", inputs={}, inapplicable={},
+        settings={"odd": {}, "even": {}}, data={"odd": "x", "even": "y"},
     )  # fmt: skip
     return Evidence(tidy(grid, answers, DATA), head)
 
