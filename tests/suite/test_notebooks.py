@@ -177,7 +177,7 @@ from mmlib.core import evidence, regression
 head = {{"tier": "world", "paper": "tiny", "versions": {{"torch": "of another"}}, "data": {{}}}}
 head["machine"] = evidence.machine()
 means = pd.Series([{auc} - 1, {auc}, {auc} + 1])
-record = SimpleNamespace(header=head, means=lambda *_: means)
+record = SimpleNamespace(header=head, means=lambda *_: means, recording_of=lambda *_: head)
 check = regression.check_paired({{("coco", "AP", 1, "AUC"): 93.1}}, record, {{}})
 regression.print_check(check)
 """

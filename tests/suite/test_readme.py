@@ -212,7 +212,7 @@ def name_faults(page):
         if path and not (ROOT / text).exists():
             faults.append(text)
         name = re.fullmatch(r"(mmlib\.)?(\w+(?:\.\w+)*)(\(.*\))?", text)
-        if not name or text.endswith((".py", ".md", ".json", ".npy")):
+        if not name or text.endswith((".py", ".md", ".json", ".npy", ".csv")):
             continue
         first, _, rest = name[2].partition(".")
         places = ["mmlib"] if name[1] else PLACES.get(first, ())

@@ -59,7 +59,7 @@ def only_file(folder):
 
 
 def forge(folder, change=lambda table: table, check=False, **header):
-    """Put a file with other contents, named by its own hash, in the place of the only one."""
+    """Replace the only file by one of other contents, named by its own hash."""
     path = only_file(folder)
     old = recordings.read(path.parent)
     path.unlink()
@@ -174,14 +174,14 @@ def test_what_cannot_be_read_together_is_told_before_training(tmp_path, monkeypa
     data.mkdir()
     (data / "captions.txt").write_text("a dog")
     monkeypatch.setenv("MMLIB_DATA", str(data))
-    paper = replace(tiny_jobs.experiment(), inputs=lambda tier: ["*.txt"])
+    paper = replace(tiny_jobs.experiment(), inputs={"world": ["*.txt"]})
     monkeypatch.setattr(record, "experiment_of", lambda number: paper)
     make(tmp_path, range(2))
     (data / "captions.txt").write_text("a cat")
     done = trained(tmp_path)
     with pytest.raises(DataError, match=r"002-\w+\.parquet differs .* the input captions\.txt"):
         make(tmp_path, range(3))
-    with pytest.raises(DataError, match="the input captions"):  # of even, which would stay
+    with pytest.raises(DataError, match=r"the input captions\.txt"):  # of even, which would stay
         make(tmp_path, range(1), ["odd"], replace=True)
     assert trained(tmp_path) == done
     assert len(make(tmp_path, range(1), replace=True).recordings) == 1
@@ -548,7 +548,8 @@ def test_a_recording_killed_twenty_times_ends_in_the_same_table(tmp_path):
     hit, kept = map(int, ran.stdout.split())
     assert hit >= 15  # the others came to an end first
     assert kept > 0
-    folders = [tmp_path / name / "world" / "tiny" for name in ("whole", "killed")]
-    whole, killed = map(recordings.read, folders)
+    whole, killed = (
+        recordings.read(tmp_path / name / "world" / "tiny") for name in ("whole", "killed")
+    )
     pd.testing.assert_frame_equal(whole.table, killed.table)
     assert whole.recordings[0]["digest"] == killed.recordings[0]["digest"]

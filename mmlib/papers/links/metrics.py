@@ -24,7 +24,7 @@ def link_metrics(scores: np.ndarray, links: np.ndarray) -> dict[str, float] | No
     positives, negatives = int(true.sum()), int((~true).sum())
     if not positives or not negatives:
         return None
-    # By rank sums: scikit-learn's roc_auc_score takes thirty times as long on so small a matrix.
+    # By rank sums: scikit-learn's roc_auc_score is far slower on so small a matrix.
     above = rankdata(flat)[true].sum() - positives * (positives + 1) / 2
     order = np.argsort(-flat, kind="stable")
     return {

@@ -85,5 +85,5 @@ def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     started = time.process_time()
     test = arrays.splits["test"]
     setting = np.array(arrays.places)[test.image_of]
-    values = {"words": test.lengths, **{place: setting == place for place in PLACES}}
+    values = {"words": test.lengths, **{name: setting == name for name in PLACES}}
     return Answer({"test": values}, (), time.process_time() - started)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mmlib.core import evidence as records
-from mmlib.core.claims import judge, ledger
+from mmlib.core.claims import assess, ledger
 from mmlib.papers.coherence import claims, figures, systems, tables
 from mmlib.papers.coherence.claims import CLAIMS
 from mmlib.papers.coherence.systems import MAP, PAIRS
@@ -41,11 +41,11 @@ def test_there_are_twelve_claims_with_a_reason_each():
 
 
 def test_every_claim_is_tested_and_the_ledger_can_be_written(evidence):
-    judged = [judge(one, evidence, evidence.seeds) for one in CLAIMS]
-    untested = {one.claim.id: one.why for one in judged if one.verdict == "not tested"}
+    assessed = [assess(one, evidence, evidence.seeds) for one in CLAIMS]
+    untested = {one.claim.id: one.why for one in assessed if one.verdict == "not tested"}
     assert set(untested) <= {"K6b"}
-    assert len(ledger(judged)) == 12
-    json.dumps([one.record() for one in judged], allow_nan=False)
+    assert len(ledger(assessed)) == 12
+    json.dumps([one.record() for one in assessed], allow_nan=False)
 
 
 def test_no_collection_of_the_map_is_part_of_a_claim(evidence):
@@ -122,9 +122,9 @@ def test_what_was_not_run_is_not_tested(evidence):
 def test_one_seed_has_tables_and_no_intervals_over_seeds():
     one = made_up_coherence.make(seeds=1)
     assert "[" not in tables.from_evidence(one)["in_pools_CITE-like"].loc["CMCM over CMCA", "MedR"]
-    judged = {claim.id: judge(claim, one, one.seeds) for claim in CLAIMS}
-    assert judged["K8"].why == "one seed has no interval"
-    assert judged["K2"].verdict != "not tested"
+    assessed = {claim.id: assess(claim, one, one.seeds) for claim in CLAIMS}
+    assert assessed["K8"].why == "one seed has no interval"
+    assert assessed["K2"].verdict != "not tested"
 
 
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import tiny_coherence
 
+from mmlib.core.engine import Resources
 from mmlib.papers.coherence import experiment, figures, grid, systems, tables
 from mmlib.papers.coherence.systems import CMCA, CMCM
 from mmlib.suite import record
@@ -28,15 +29,16 @@ def small(monkeypatch):
     monkeypatch.setattr(experiment, "EXPERIMENT", toy)
 
 
-def test_evidence_is_recorded_added_to_and_judged(small, tmp_path):
-    how = {"workers": 1, "folder": tmp_path / "evidence", "jobs_folder": tmp_path / "jobs"}
-    first = record.record("01", "world", [0], **how)
-    both = record.record("01", "world", [0, 1], **how)
+def test_evidence_is_recorded_added_to_and_assessed(small, tmp_path):
+    resources = Resources(workers=1, folder=tmp_path / "jobs")
+    folder = tmp_path / "evidence"
+    first = record.record("01", "world", [0], resources=resources, folder=folder)
+    both = record.record("01", "world", [0, 1], resources=resources, folder=folder)
     assert both.seeds == [0, 1]
     for name in ("CMCA", "CMCM", "Random"):
         ranks = both.values("Clue-like", name, "rank", [0])
         assert ranks.tolist() == first.values("Clue-like", name, "rank", [0]).tolist()
-    text = record.write_judgement("01", "world", tmp_path / "out", tmp_path / "evidence")
+    text = record.write_judgement("01", "world", tmp_path / "out", folder)
     assert "K2 " in text.replace("\n", " ")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"verdicts.json", "ledger.csv", "results_Clue-like.csv", "overview.png"} <= names

@@ -7,7 +7,7 @@ import made_up_cora
 import numpy as np
 import pytest
 
-from mmlib.core.claims import judge, ledger, stability
+from mmlib.core.claims import assess, ledger, stability
 from mmlib.core.evidence import Evidence
 from mmlib.core.ranking import KS
 from mmlib.papers.cora import claims, systems, tables
@@ -50,7 +50,7 @@ def test_there_are_fourteen_claims_with_a_reason_each():
 
 
 def test_every_claim_but_berts_is_tested(evidence):
-    judged = [judge(one, evidence, evidence.seeds) for one in CLAIMS]
+    judged = [assess(one, evidence, evidence.seeds) for one in CLAIMS]
     assert {one.claim.id for one in judged if one.verdict == "not tested"} == {"C10"}
     assert len(ledger(judged)) == 14
     json.dumps([one.record() for one in judged], allow_nan=False)
@@ -271,13 +271,13 @@ def test_collections_may_have_seeds_of_their_own():
     own = made_up_cora.make("flickr8k", "flickr8k", seeds=6)
     found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=3))
     assert found.seeds == [0, 1, 2, 3, 4, 5]
-    judged = {one.claim.id: one for one in (judge(c, found, found.seeds) for c in CLAIMS)}
+    judged = {one.claim.id: one for one in (assess(c, found, found.seeds) for c in CLAIMS)}
     for name, seeds in {"C5": 3, "C5b": 3, "C1": 6, "C2b": 6}.items():
         pooled = judged[name].pooled
         assert {part.seeds for part in pooled.parts.values()} == {seeds}
         unstable = stability(judged[name].claim, found, found.seeds)
         assert np.isnan(unstable) == (seeds < 4)
-    alone = judge(judged["C2b"].claim, own, own.seeds)
+    alone = assess(judged["C2b"].claim, own, own.seeds)
     assert alone.record() == judged["C2b"].record()
     assert recalls(found, "flickr8k_long", "CORA").seed.max() == 2
 

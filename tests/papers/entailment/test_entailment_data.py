@@ -138,7 +138,9 @@ def test_no_test_image_of_flickr30k_trains_the_judge(monkeypatch):
     monkeypatch.setattr(paper.precomputed, "find", lambda name: Path("f30k"))
     monkeypatch.setattr(paper.precomputed, "load", load)
     monkeypatch.setattr(paper.snli_ve, "read", lambda split: told)
-    monkeypatch.setattr(paper, "study_of", lambda collections, pairs, *more: pairs.samples)
+    monkeypatch.setattr(
+        paper, "study_of", lambda collections, budget, seed, samples, *more: samples
+    )
     monkeypatch.setenv("MMLIB_DATA", "none")
     samples = paper.load(systems.budget("paper", "f30k"), 0)
     assert {*samples["train"].image} == {0, 1}

@@ -108,7 +108,7 @@ def test_every_sentence_belongs_to_one_photo_of_its_document(corpus):
 
 
 def test_further_rounds_show_the_same_sessions_with_other_captions(splits):
-    corpus = organic(splits, {"val": 10, "test": 90}, turns=3)
+    corpus = organic(splits, {"val": 10, "test": 90})
     by_cluster = {}
     for document in corpus.test:
         by_cluster.setdefault(document.cluster, []).append(document)

@@ -8,7 +8,7 @@ from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k, judgments, sick
 from mmlib.papers.entailment.batches import SPLITS, People
-from mmlib.papers.entailment.data.photographs import Pairs, only_mme, study_of
+from mmlib.papers.entailment.data.photographs import only_mme, study_of
 from mmlib.papers.entailment.data.study import Study, flat
 from mmlib.papers.entailment.systems import Budget
 
@@ -48,7 +48,7 @@ def load(budget: Budget, seed: int) -> Study:
         samples[name] = side.take(chosen).samples(row_of)
     samples["SICK triples"] = only_mme(triples_of("test"))
     premises = {judgments.merged(premise): premise for premise in judged.premise}
-    study = study_of(collections, Pairs(samples, counts, premises), budget, seed)
+    study = study_of(collections, budget, seed, samples, counts, premises)
     judgments.assert_untouched(study.arrays.train.samples, judged, names)
     people = _people(judged, collections["test"])
     return replace(study, arrays=replace(study.arrays, people=people))

@@ -5,7 +5,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.data import precomputed, sick, snli_ve
 from mmlib.papers.entailment.batches import SPLITS
-from mmlib.papers.entailment.data.photographs import Pairs, only_mme, study_of
+from mmlib.papers.entailment.data.photographs import only_mme, study_of
 from mmlib.papers.entailment.data.study import Study
 from mmlib.papers.entailment.systems import Budget
 
@@ -39,4 +39,4 @@ def load(budget: Budget, seed: int) -> Study:
     dev, test = only_mme(pairs("dev", "train", "val")), only_mme(pairs("test", *SPLITS))
     train = joined([*text, pairs("train", "train")])
     samples = {"train": train, "dev": dev, "calibration": dev, "SNLI-VE": test}
-    return study_of(collections, Pairs(samples), budget, seed)
+    return study_of(collections, budget, seed, samples, {}, {})

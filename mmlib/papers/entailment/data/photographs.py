@@ -3,7 +3,6 @@
 import hashlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -42,30 +41,20 @@ from mmlib.papers.entailment.systems import Budget
 SHARES = {"frozen": 2000, "judges": 1500}
 
 
-@dataclass
-class Pairs:
-    """Labelled pairs of a collection.
-
-    samples: by name. counts: of some, how many pairs each stands for. merged: premise -> the
-    captions that it was merged from.
-    """
-
-    samples: dict[str, Samples]
-    counts: Mapping[str, np.ndarray] = field(default_factory=dict)
-    merged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
 def only_mme(samples: Samples) -> Samples:
     """Those of an image and a text."""
     return samples.take(np.flatnonzero(np.array(samples.kind) == "mme"))
 
 
 def study_of(
-    collections: Mapping[str, CaptionedImages], pairs: Pairs, budget: Budget, seed: int
-) -> Study:
+    collections: Mapping[str, CaptionedImages], budget: Budget, seed: int,
+    samples: dict[str, Samples], counts: Mapping[str, np.ndarray],
+    merged: dict[str, tuple[str, ...]],
+) -> Study:  # fmt: skip
     """A study of photographs; pairs of captions are added to the labelled ones.
 
-    collections: split -> its images.
+    collections: split -> its images. samples: labelled pairs by name. counts: of some, how many
+    pairs each stands for. merged: premise -> the captions that it was merged from.
     """
     captions = tuple(tuple(c) for some in collections.values() for c in some.captions)
     ends = np.cumsum([0, *(len(some.ids) for some in collections.values())])
@@ -77,8 +66,7 @@ def study_of(
     images = standardised([some.features for some in collections.values()], scale)
     words = Words.of([text for some in captions[: ends[1]] for text in some], budget.min_count)
     premises = tuple(judgments.merged(some) for some in captions)
-    samples = dict(pairs.samples)
-    merged = {**pairs.merged, **dict(zip(premises, captions, strict=True))}
+    merged |= dict(zip(premises, captions, strict=True))
     for name, some in (("train", rows["judges"]), ("dev", rows["val"][::4])):
         of_captions, origins = caption_pairs(captions, some, seed + (name == "dev"))
         if name == "dev":
@@ -92,7 +80,7 @@ def study_of(
     stems = Weights(collections["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged, states)
     words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})
-    tests, inputs_scale = labelled(samples, encoders, pairs.counts, {})
+    tests, inputs_scale = labelled(samples, encoders, counts, {})
     train_pairs, dev, calibration = (tests.pop(name) for name in (*UNREAD, "calibration"))
     arrays = Arrays(
         images, {name: split_of(words, captions, rows[name]) for name in SPLITS}, premises,

@@ -128,12 +128,10 @@ def _gather(splits: Splits, origins: Sequence[Origin], split: str) -> CaptionedI
     )
 
 
-def organic(
-    splits: Splits, n_docs: Counts | None = None, seed: int = 0, turns: int = TURNS
-) -> Corpus:
+def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
     """Upload sessions of 2 to 6 photos with 0 to 3 captions each: n and m vary, links are uneven.
 
-    Val and test hold sessions only, the clusters, in `turns` rounds of other captions. A training
+    Val and test hold sessions only, the clusters, in three rounds of other captions. A training
     round holds the training sessions and, since these are few, groups of the same sizes of the
     other images that look alike, regrouped each round. A document has at least two sentences; a
     photo may have none or several. Links stand on the sentence side.
@@ -147,7 +145,7 @@ def organic(
             raise ValueError(f"{split}: no upload session found")
         grouping, choosing, shuffling = split_rngs(seed, split, 3)
         captions = CaptionSource(dealt[split], choosing)
-        rounds = _rounds(split, dealt[split], grouped[split], sizes, grouping, turns)
+        rounds = _rounds(split, dealt[split], grouped[split], sizes, grouping)
         for number, (turn, cluster, rows) in enumerate(take(rounds, n_docs, split)):
             written = captions.draw(captions_each(rows, choosing), rows, len(rows) * len(CAPTIONS))
             build.add((split, turn, cluster, number), rows, written, shuffling, least=2)
@@ -168,11 +166,10 @@ def _rounds(
     groups: Sequence[np.ndarray],
     sizes: np.ndarray,
     rng: np.random.Generator,
-    turns: int,
 ) -> Iterator[Group]:
     """Rounds of disjoint groups: sessions, in training with look-alikes of the other images."""
     if split != "train":
-        for turn in range(turns):
+        for turn in range(TURNS):
             for number, rows in enumerate(groups):
                 yield turn, f"{number:03d}", rows
         return

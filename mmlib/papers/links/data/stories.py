@@ -31,8 +31,8 @@ Link = tuple[int, int]
 class WorldDocument:
     """A document: pictures (as scenes), sentences, and which sentence goes with which picture.
 
-    links: (sentence, image) positions. Every part of the graph that hangs together has at most as
-    many links as nodes, so that each link can be named by one of its ends, and each end names one.
+    links: (sentence, image) positions. Every connected component has at most as many links as
+    nodes, so that the authors' labels, one a sentence and one an image, could express them.
     """
 
     scenes: tuple[Scene, ...]
