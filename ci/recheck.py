@@ -16,7 +16,7 @@ import argparse
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,15 @@ class EnoughEpochs(Exception):
     """The epochs that are compared are over."""
 
 
-def sample(found: Evidence, share: float = 1.0) -> dict[tuple[str, str], int]:
-    """(data set, system) -> the seed that is trained again, of this share of the systems."""
+def sample(found: Evidence, share: float = 1.0, draw: str = "") -> dict[tuple[str, str], int]:
+    """(data set, system) -> the seed that is trained again, of this share of the systems.
+
+    draw: any text; another one draws other seeds and, of a share, other systems.
+    """
     seeds: dict[tuple[str, str], list[int]] = {}
     for dataset, system, seed in found.jobs:
         seeds.setdefault((dataset, system), []).append(seed)
-    prefix = (found.header["paper"], found.header["tier"])
+    prefix = (draw, found.header["paper"], found.header["tier"])
     return {
         key: min(of_key, key=lambda seed: _hash(*prefix, *key, seed))
         for key, of_key in sorted(seeds.items())
@@ -68,16 +71,17 @@ def _hash(*parts: Any) -> float:
 
 
 def recheck(
-    experiment: Experiment[Any, Any], found: Evidence, epochs: int = 0, share: float = 1.0,
-    workers: int = 0, folder: Path | None = None,
+    experiment: Experiment[Any, Any], found: Evidence, chosen: Mapping[tuple[str, str], int],
+    epochs: int = 0, workers: int = 0, folder: Path | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """A row a system: dataset, system, seed, arithmetic, difference, verdict.
 
-    epochs: after which a training ends; 0 for all. folder: where answers are kept.
+    chosen: see `sample`. epochs: after which a training ends; 0 for all. folder: where answers are
+    kept.
     """
-    tier, chosen = found.header["tier"], sample(found, share)
+    tier = found.header["tier"]
     if not chosen:
-        return pd.DataFrame(columns=["verdict"])
+        return pd.DataFrame({"verdict": []}, dtype=str)
     names = list(dict.fromkeys(dataset for dataset, _ in chosen))
     data = experiment.load_arrays(experiment.load_study(tier, names), tier)
     seeds = sorted(set(chosen.values()) - {NO_SEED}) or [0]
@@ -187,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tier", choices=TIERS, default="world")
     parser.add_argument("--epochs", type=int, default=0, metavar="N", help="only the first N")
     parser.add_argument("--share", type=float, default=1.0, help="of the systems (default: 1)")
+    parser.add_argument("--draw", default="", metavar="TEXT", help="another one: other seeds")
     parser.add_argument("--workers", type=int, default=0, help="processes; 0: one a core")
     args = parser.parse_args(arguments)
     failed = 0
@@ -198,7 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ):
                 continue  # not every paper is recorded on every tier
             found = record.read(number, args.tier)
-            report = recheck(experiment, found, args.epochs, args.share, args.workers)
+            chosen = sample(found, args.share, args.draw)
+            report = recheck(experiment, found, chosen, args.epochs, args.workers)
             bad = ~report.verdict.isin(["equal", "within rounding", "within the spread"])
             print(f"\n{experiment.paper}, {args.tier}")
             print(report.to_string(index=False, float_format="{:.1e}".format))

@@ -1,7 +1,7 @@
 """What the suite knows of a paper: one typed `Experiment`, one instance a paper."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -43,4 +43,4 @@ class Experiment(Generic[Study, Arrays]):
     claims: Sequence[Claim]
     tables: Callable[[Evidence], Mapping[str, pd.DataFrame]]
     figures: Callable[[Evidence], Mapping[str, Figure]]
-    inputs: Callable[[str], Sequence[str]] = lambda tier: ()
+    inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Ranking, recall, and exact search in an index of image embeddings.
+"""Ranking, recall, and exact search.
 
 Ranks start at 1 and are counted, not sorted: the rank of a relevant item follows from how many
 items score higher and how many score the same. What comes first among equal scores is a rule:
@@ -14,7 +14,6 @@ can then move a rank, and two images with the same embedding always tie.
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -316,7 +315,7 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
 
     The field calls R@K a recall, but it is a hit rate: an image with five captions scores 100 as
     soon as one of them is in the top K. A reader who takes it for recall, or code that computes
-    the recall, gets other figures (at most 20 for I2T R@1 with five captions): see `true_recall`.
+    the recall, gets other figures (at most 20 for I2T R@1 with five captions).
     Figures of different gallery sizes cannot be compared either.
     """
     figures = {
@@ -331,156 +330,21 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
     return figures
 
 
-def true_recall(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
-    """Recall in the word's own sense, in percent: the share of an image's captions in the top K.
+# --- Search -----------------------------------------------------------------------------------
 
-    Keys: i2t_recall1, i2t_recall5, ...; the mean over images. An image with c captions reaches at
-    most 100 min(K, c) / c, so R@1 is at most 20 with five captions; the field's R@K (`metrics`) is
-    the share of images with at least one such caption. Papers that print one under the name of the
-    other cannot be compared. With one caption an image, and for captions as queries, both agree.
+
+def flat_index(vectors: np.ndarray) -> Any:
+    """A `faiss.IndexFlatIP` of vectors (n, D), float32: exact search by inner product.
+
+    `search(queries (q, D), k)` returns scores and rows, (q, k) each, best first. It uses PyTorch's
+    number of threads.
     """
-    own = np.bincount(ranks.image_of)
-    return {
-        f"i2t_recall{k}": 100
-        * float((np.bincount(ranks.image_of, ranks.own_ranks <= k) / own).mean())
-        for k in ks
-    }
-
-
-# --- The index --------------------------------------------------------------------------------
-
-
-class Index:
-    """Image embeddings to be searched by cosine; the answers are exact.
-
-    faiss scores every image from a float16 copy, made at the first search; the images that can
-    still be among the best k are scored exactly, from the embeddings as stored. So the answer is
-    that of a full sort, and equal scores come in row order.
-
-    embeddings (n, D), unit rows, float32 or float16, in memory or memory-mapped; ids: n names.
-    """
-
-    def __init__(self, embeddings: np.ndarray, ids: Sequence[str]) -> None:
-        if embeddings.ndim != 2 or 0 in embeddings.shape:
-            raise ValueError(
-                f"embeddings: {embeddings.shape} is not (images, width) with any images"
-            )
-        if embeddings.dtype not in (np.float32, np.float16):
-            raise ValueError(f"embeddings: {embeddings.dtype} is neither float32 nor float16")
-        if len(ids) != len(embeddings):
-            raise ValueError(f"{len(ids)} ids for {len(embeddings)} rows")
-        self.embeddings, self.ids = embeddings, ids
-        self._copy: Any = None
-
-    def __len__(self) -> int:
-        """How many images it holds."""
-        return len(self.embeddings)
-
-    @classmethod
-    def build(cls, embeddings: np.ndarray, ids: Sequence[str]) -> "Index":
-        """An index over embeddings (n, D), ready to be searched; ValueError as `prepare`."""
-        return cls(np.asarray(embeddings).astype(np.float32, copy=False), ids).prepare()
-
-    def prepare(self) -> "Index":
-        """Make the copy now, not at the first search; ValueError names a row not of length 1."""
-        if self._copy is None:
-            faiss, width = _faiss(), self.embeddings.shape[1]
-            kind = faiss.ScalarQuantizer.QT_fp16
-            copy = faiss.IndexScalarQuantizer(width, kind, faiss.METRIC_INNER_PRODUCT)
-            for rows in _slices(len(self), 16384):
-                copy.add(_unit(self.embeddings[rows], "embeddings", rows.start))
-            self._copy = copy
-        return self
-
-    def search(self, query: np.ndarray, k: int = 10) -> tuple[list, np.ndarray]:
-        """The k images of highest cosine, best first; equal ones in row order.
-
-        query: (D,) or (q, D), of length 1. Returns ids and scores (float64): k of them, or for
-        (q, D) a list of k ids a query and scores (q, k); all images where there are fewer than k.
-        Raises ValueError for other widths, queries not of length 1, k below 1.
-        """
-        queries = np.asarray(query)
-        if queries.ndim not in (1, 2) or queries.shape[-1] != self.embeddings.shape[1]:
-            raise ValueError(
-                f"queries are {queries.shape}, but images have width {self.embeddings.shape[1]}"
-            )
-        rows, scores = self._search(_unit(np.atleast_2d(queries), "query"), k)
-        ids = [[self.ids[row] for row in best] for best in rows]
-        return (ids[0], scores[0]) if queries.ndim == 1 else (ids, scores)
-
-    def _search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        if k < 1:
-            raise ValueError(f"k is {k}, but a search returns at least 1 image")
-        k = near = min(k, len(self))
-        rows, scores = np.empty((len(queries), k), dtype=np.int64), np.empty((len(queries), k))
-        copy, left = self.prepare()._copy, np.arange(len(queries))
-        while left.size:  # until no image that faiss leaves out can be among the best k
-            near = min(2 * near + 16, len(self))
-            unsure = []
-            for i, coarse, found in zip(left, *copy.search(queries[left], near), strict=True):
-                exact = self._exact(queries[i], found)
-                order = np.lexsort((found, -exact))[:k]
-                rows[i], scores[i] = found[order], exact[order]
-                if near < len(self) and coarse[-1] + self._error >= scores[i, -1]:
-                    unsure.append(i)
-            left = np.array(unsure, dtype=np.int64)
-        return rows, scores
-
-    @property
-    def _error(self) -> float:
-        """Bound on a coarse score's error: float16 drops 2⁻¹¹ of an entry, float32 2⁻²⁴ a step."""
-        return (1 + UNIT) ** 2 * (2.0**-11 + (2 * self.embeddings.shape[1] + 64) * 2.0**-24)
-
-    def _exact(self, query: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Exact cosines of one query with some rows, in blocks."""
-        query = _on_grid(query)
-        return np.concatenate(
-            [_on_grid(self.embeddings[rows[part]]) @ query for part in _slices(len(rows), 8192)]
-        )
-
-
-def _faiss() -> Any:
-    """The module, with PyTorch's number of threads; imported late, as few need it."""
     mac = sys.platform == "darwin"  # faiss and PyTorch each bring an OpenMP there, and clash
     if mac:
         os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
-    import faiss
+    import faiss  # imported late: few need it
 
     faiss.omp_set_num_threads(1 if mac else torch.get_num_threads())
-    return faiss
-
-
-def time_search(
-    sizes: Sequence[int] = (10, 100, 1_000, 10_000, 100_000, 1_000_000),
-    width: int = 1024,
-    repeats: int = 20,
-    seed: int = 0,
-    k: int = 10,
-) -> dict[int, float]:
-    """Median seconds of one search, for each number of random images; copies are made before.
-
-    The embeddings are float16, made in blocks: 10⁶ of width 1,024 take 2 GB, and their copy 2 GB.
-    Random directions are the hard case: no image stands out. Raises ValueError for no sizes.
-    """
-    if not sizes or min(sizes) < 1 or repeats < 1:
-        raise ValueError(f"sizes {list(sizes)}, repeats {repeats}: each must be at least 1")
-    rng = np.random.default_rng(seed)
-    images = np.empty((max(sizes), width), dtype=np.float16)
-    for rows in _slices(len(images), 16384):
-        images[rows] = _random_unit(rng, rows.stop - rows.start, width)
-    queries = _random_unit(rng, repeats + 1, width)
-    medians = {}
-    for size in sizes:
-        index = Index(images[:size], [str(row) for row in range(size)]).prepare()
-        times = []
-        for query in queries:
-            start = time.perf_counter()
-            index.search(query, k)
-            times.append(time.perf_counter() - start)
-        medians[size] = float(np.median(times[1:]))  # the first warms up
-    return medians
-
-
-def _random_unit(rng: np.random.Generator, count: int, width: int) -> np.ndarray:
-    vectors = rng.standard_normal((count, width), dtype=np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return index

@@ -125,8 +125,8 @@ def _header(
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     """The SHA-256 of each file below the data folder that the tier reads."""
     hashes = {}
-    for pattern in experiment.inputs(tier):
-        for path in sorted(data_dir().glob(pattern)):
+    for pattern in experiment.inputs.get(tier, ()):
+        for path in filter(Path.is_file, sorted(data_dir().glob(pattern))):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             hashes[path.relative_to(data_dir()).as_posix()] = digest

@@ -185,6 +185,17 @@ def test_correlations_jackknife_leaves_out_each_cluster_and_ranks_anew():
     assert not correlation(x, np.ones(30), member).finite
 
 
+def test_of_many_clusters_the_jackknife_leaves_out_forty_groups():
+    """Fewer groups would give an error of other size, and fewer degrees of freedom."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=300)
+    y, member = x + rng.normal(size=300), np.arange(300) // 3  # a hundred clusters
+    left = [stats.spearmanr(x[member % 40 != g], y[member % 40 != g]).statistic for g in range(40)]
+    found = correlation(x, y, member)
+    assert found.se == pytest.approx((39 * np.var(left)) ** 0.5)
+    assert found.df == 39
+
+
 def test_slope_is_of_scaled_predictors_with_the_error_of_a_cluster_bootstrap():
     x, z, y, member = related(np.random.default_rng(3))
     found = slope(np.column_stack([z, 10 * x]), y, 1, member)

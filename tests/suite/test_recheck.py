@@ -34,8 +34,9 @@ def old(tmp_path, monkeypatch):
 def again(folder, experiment=None, **how):
     found = recordings.read(folder / "world" / "tiny")
     return recheck.recheck(
-        experiment or tiny_jobs.experiment(), found, workers=1, folder=folder / "again", **how
-    )
+        experiment or tiny_jobs.experiment(), found, recheck.sample(found), workers=1,
+        folder=folder / "again", **how,
+    )  # fmt: skip
 
 
 def files(folder):
@@ -71,6 +72,8 @@ def test_a_seed_of_each_system_is_drawn_by_its_name(old):
     assert set(chosen) == {(name, system) for name in DATA for system in "ab"}
     assert set(chosen.values()) <= {0, 1, 2}
     assert recheck.sample(found) == chosen
+    others = [recheck.sample(found, 0.5, str(night)) for night in range(9)]
+    assert set().union(*others) == set(chosen)  # in time all are checked
     shares = [recheck.sample(found, share) for share in (0, 0.3, 0.6, 1)]
     assert shares[0] == {}
     assert all(small.items() <= large.items() for small, large in pairwise(shares))

@@ -174,7 +174,7 @@ def test_what_cannot_be_read_together_is_told_before_training(tmp_path, monkeypa
     data.mkdir()
     (data / "captions.txt").write_text("a dog")
     monkeypatch.setenv("MMLIB_DATA", str(data))
-    paper = replace(tiny_jobs.experiment(), inputs=lambda tier: ["*.txt"])
+    paper = replace(tiny_jobs.experiment(), inputs={"world": ["*.txt"]})
     monkeypatch.setattr(record, "experiment_of", lambda number: paper)
     make(tmp_path, range(2))
     (data / "captions.txt").write_text("a cat")

@@ -20,4 +20,13 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     tables=tables.from_evidence,
     figures=figures.from_evidence,
+    inputs={
+        "flickr8k": (
+            "flickr8k/captions.txt",
+            "flickr8k/Flickr8k_text/*",
+            "flickr8k/features/*",
+            "clue/*.csv",
+        ),
+        "paper": ("clue/**/*", "cite/**/*"),
+    },
 )

@@ -22,4 +22,19 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     claims=CLAIMS,
     tables=all_tables,
     figures=all_figures,
+    inputs={
+        "flickr8k": (
+            "flickr8k/captions.txt",
+            "flickr8k/Flickr8k_text/*",
+            "flickr8k/features/*",
+            "bert/*.safetensors",
+        ),
+        "paper": (
+            "region_features/**/*",
+            "f30k/**/*",
+            "coco/**/*",
+            "glove/*",
+            "bert/*.safetensors",
+        ),
+    },
 )

@@ -5,8 +5,6 @@ Sections 3.1 and 3.2. Each word looks for its own regions in every image, so not
 ahead of the query, and its time grows with the number of images.
 """
 
-import os
-import sys
 import time
 
 import numpy as np
@@ -15,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mmlib.core.jobs import Answer, Job, Run
+from mmlib.core.ranking import flat_index
 from mmlib.papers.cora.batches import Arrays
 from mmlib.papers.cora.data.texts import Reader
 from mmlib.papers.cora.systems import CORA, SIZES, Settings
@@ -83,15 +82,8 @@ def time_queries(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
 def time_search(size: int, width: int, seed: int, repeats: int = 10) -> list[float]:
     """Seconds of exact searches for the ten nearest of random images, after one that warms up."""
-    mac = sys.platform == "darwin"  # faiss and PyTorch each bring an OpenMP there, and clash
-    if mac:
-        os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
-    import faiss  # imported late: few need it
-
-    faiss.omp_set_num_threads(1 if mac else torch.get_num_threads())
     rng = np.random.default_rng(seed)
-    index = faiss.IndexFlatIP(width)
-    index.add(rng.standard_normal((size, width), dtype=np.float32))
+    index = flat_index(rng.standard_normal((size, width), dtype=np.float32))
     times = []
     for query in rng.standard_normal((repeats + 1, 1, width), dtype=np.float32):
         started = time.perf_counter()

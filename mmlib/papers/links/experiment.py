@@ -16,4 +16,8 @@ EXPERIMENT = Experiment(
     claims=claims.CLAIMS,
     tables=tables.tables,
     figures=figures.figures,
+    inputs={
+        "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*"),
+        "paper": ("links/**/*", "word2vec/*"),
+    },
 )
