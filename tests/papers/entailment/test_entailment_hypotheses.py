@@ -312,7 +312,7 @@ def test_an_edit_says_what_its_scene_lacks(scenes):
 
 
 def facts_of(told):
-    found = {("place", told.place), ("style", told.style)} - {("place", False), ("style", False)}
+    found = {("place", told.setting), ("style", told.style)} - {("place", False), ("style", False)}
     for thing in told.scene.things:
         at = thing.x, thing.y
         found |= {
