@@ -9,7 +9,8 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from mmlib.core.errors import DataError
-from mmlib.core.fit import fit, seed_everything, still_improving, warm_up_cosine
+from mmlib.core.fit import Descent, fit, seed_everything, still_improving, warm_up_cosine
+from mmlib.core.jobs import Run
 from mmlib.core.paths import write_atomic
 
 EPOCHS, STEPS = 5, 3
@@ -48,10 +49,13 @@ def run(checkpoint=None, seed=0, plateau=False, stop=(), **more):
         assert not torch.is_grad_enabled()
         return {"dev_loss": net(data[0]).square().mean(), "rate": optimizer.param_groups[0]["lr"]}
 
+    def loss(batch):
+        return (net(batch) - batch.sum(1, keepdim=True)).square().mean()
+
     history = fit(
-        net, batches, lambda batch: (net(batch) - batch.sum(1, keepdim=True)).square().mean(),
-        more.pop("evaluate", evaluate), epochs=EPOCHS, optimizer=optimizer, schedule=schedule,
-        seed=seed, checkpoint=checkpoint, after_epoch=lambda history: place("after"), **more,
+        net, batches, Descent(loss, optimizer, schedule), more.pop("evaluate", evaluate),
+        epochs=EPOCHS, seed=seed,
+        run=Run(checkpoint=checkpoint, after_epoch=lambda history: place("after")), **more,
     )  # fmt: skip
     return net, history
 
@@ -115,10 +119,12 @@ def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss_or_its_last(keep
     seed_everything(0)
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    step = Descent(
+        lambda batch: net(batch).sum(), optimizer, LambdaLR(optimizer, lambda step: 1.0)
+    )
     history = fit(
-        net, lambda epoch: [torch.ones(1, 2)], lambda batch: net(batch).sum(), fixed, epochs=5,
-        optimizer=optimizer, schedule=LambdaLR(optimizer, lambda step: 1.0), seed=0,
-        keep=keep, after_epoch=lambda history: note(net),
+        net, lambda epoch: [torch.ones(1, 2)], step, fixed, epochs=5, seed=0, keep=keep,
+        run=Run(after_epoch=lambda history: note(net)),
     )  # fmt: skip
     assert [h["dev_loss"] for h in history] == [0.5, 0.3, 0.4, 0.3, 0.6]
     same = [torch.equal(net.weight, state["weight"]) for state in seen]
@@ -131,10 +137,35 @@ def test_a_loss_that_is_no_number_ends_the_training_with_its_epoch():
         run(evaluate=lambda: {"dev_loss": math.nan})
 
 
-def test_half_precision_is_near_full_precision():
-    full, half = (run(bf16=bf16)[1] for bf16 in (False, True))
-    assert half != full
-    assert half[0]["train_loss"] == pytest.approx(full[0]["train_loss"], rel=0.05)
+def test_a_step_may_have_several_losses_and_no_dev_loss():
+    """As that of a training with extra batches: each loss is the mean over its own batches."""
+    net = nn.Linear(1, 1)
+
+    class Counting:
+        shown = 0
+        ended = ()
+
+        def __call__(self, batch):
+            self.shown += 1
+            name = "extra_loss" if batch > 1 else "train_loss"
+            return {name: torch.tensor(float(batch))}
+
+        def end_epoch(self, figures):
+            self.ended = (*self.ended, figures)
+
+        def state_dict(self):
+            return {"shown": self.shown}
+
+        def load_state_dict(self, state):
+            self.shown = state["shown"]
+
+    step = Counting()
+    history = fit(net, lambda epoch: [1, 2, 4], step, dict, epochs=2, seed=0, keep="last")
+    assert history == [{"train_loss": 1, "extra_loss": 3}] * 2
+    assert step.ended == tuple(history)
+    assert step.shown == 6
+    with pytest.raises(KeyError, match="dev_loss"):
+        fit(net, lambda epoch: [1], Counting(), dict, epochs=1, seed=0, keep="best")
 
 
 def test_the_rate_of_a_plateau_falls_and_that_of_a_cosine_ends_at_zero():

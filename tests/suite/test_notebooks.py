@@ -84,6 +84,18 @@ def exchange_tags(nb):
     nb.cells[11].metadata["tags"], nb.cells[10].metadata["tags"] = ["answer"], ["check"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "faults"),
+    [
+        (["import re"] * 35, []),
+        (["import re"] * 36, ["cell 1: 36 lines of code, 36 in all"]),
+        (["import re"] * 15 + ["x = 1"], ["cell 1: 16 lines of code, 16 in all"]),
+    ],
+)
+def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
+    assert hygiene._cell_problems(new_code_cell("\n".join(lines)), 1) == faults
+
+
 # Cells 3, 5 and 7 are code. The first exercise: question 8, blank 9, answer 10, check 11,
 # explanation 12; the last begins at 28.
 @pytest.mark.parametrize(
@@ -105,7 +117,6 @@ def exchange_tags(nb):
         (cell(3, source=PARAMETERS.replace("seeds = 3\n", "")), "no parameter seeds"),
         (cell(5, source="print(tier, seeds, device, out)"), "parameter evidence is never read"),
         (text(5, lambda source: source + "\nx = 1" * 15), "cell 6: 16 lines of code"),
-        (cell(5, source="\n".join(["import re"] * 36)), "cell 6: 36 lines of code"),
         (gone(4), "no prose between the code cells 4 and 5"),
         (text(7, lambda source: "import os\n" + source), "imports belong at the top"),
         (tagged(5, "nbval-skip"), "cell 6: tag nbval-skip"),
