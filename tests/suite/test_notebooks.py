@@ -9,7 +9,7 @@ from copy import deepcopy
 import nbformat
 import pytest
 from nbformat import from_dict
-from nbformat.v4 import new_markdown_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from scripts import ROOT, load
 from tiny_notebooks import (
     KERNELSPEC,
