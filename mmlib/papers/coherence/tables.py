@@ -20,7 +20,7 @@ from mmlib.papers.coherence.claims import (
     with_refinement,
 )
 from mmlib.papers.coherence.data import Pairs
-from mmlib.papers.coherence.data.schemes import HOW
+from mmlib.papers.coherence.data.schemes import SCHEMES
 from mmlib.papers.coherence.systems import (
     BASE,
     CITE_LIKE,
@@ -75,7 +75,7 @@ def describe(study: Mapping[str, Pairs]) -> pd.DataFrame:
 
 def how_realised(scheme: str = "clue") -> pd.DataFrame:
     """How the picture world's texts realise each relation, and what in the picture goes with it."""
-    return pd.DataFrame(pd.Series(HOW[scheme], name="how the world realises it"))
+    return pd.DataFrame(pd.Series(SCHEMES[scheme].how, name="how the world realises it"))
 
 
 def rates(pairs: Pairs, name: str) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from mmlib.data.clue import LAST_HUMAN
 from mmlib.papers.coherence.data.cite_texts import cite_text
 from mmlib.papers.coherence.data.clue_texts import LIVELY, clue_text, has_event
-from mmlib.papers.coherence.data.schemes import HOW, SCHEMES, TELLING, draw_labels, draw_wordings
+from mmlib.papers.coherence.data.schemes import SCHEMES, TELLING, draw_labels, draw_wordings
 from mmlib.papers.coherence.data.world import WorldPairs, related_pairs, with_features
 from mmlib.world import extract_features, words
 from mmlib.world.backbone import targets
@@ -145,7 +145,7 @@ def test_bad_arguments_are_named(scenes):
 
 @BOTH
 def test_every_relation_is_explained(scheme):
-    assert tuple(HOW[scheme]) == SCHEMES[scheme].relations
+    assert tuple(SCHEMES[scheme].how) == SCHEMES[scheme].relations
 
 
 # --- The record ---
