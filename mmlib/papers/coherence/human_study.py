@@ -1,10 +1,4 @@
-"""Statistics of a study in which people compare the pictures that two systems found: Table 6.
-
-Outcomes are a table of votes with the columns question (its number), rater and outcome (of
-`OUTCOMES`), which is what the vote says of the coherence-aware system.
-"""
-
-from collections.abc import Sequence
+"""The paper's study in which people compared the pictures that two systems found: Table 6."""
 
 import numpy as np
 import pandas as pd
@@ -12,53 +6,6 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from mmlib.core.tables import paper_values
-
-OUTCOMES = ("Better", "Worse", "BothGood", "BothBad")
-
-
-def majority(table: pd.DataFrame) -> pd.Series:
-    """Question -> what more than half of its raters said, else "NoMajority"."""
-    counts = pd.crosstab(table.question, table.outcome)
-    clear = 2 * counts.max(axis=1) > counts.sum(axis=1)
-    return counts.idxmax(axis=1).where(clear, "NoMajority")
-
-
-def table6(table: pd.DataFrame, relations: Sequence[Sequence[str]]) -> pd.DataFrame:
-    """Percent of questions by majority, a row a relation that holds of the text, and "all".
-
-    relations: of each question, by its number, those that hold of its text. A column NoMajority,
-    which the paper leaves out, and n; t and p of a one-sample t-test of +1 (Better), −1 (Worse), 0:
-    NaN where all say the same or there are fewer than two.
-    """
-    outcomes, rows = majority(table), {}
-    names = dict.fromkeys(c for i in outcomes.index for c in relations[i])
-    for name in ("all", *names):
-        chosen = outcomes[[name == "all" or name in relations[i] for i in outcomes.index]]
-        scores = (chosen == "Better").astype(float) - (chosen == "Worse").astype(float)
-        with np.errstate(all="ignore"):
-            varies = len(chosen) > 1 and scores.std() > 0
-            test = stats.ttest_1samp(scores, 0.0) if varies else (np.nan, np.nan)
-        shares = {o: 100 * (chosen == o).mean() for o in (*OUTCOMES, "NoMajority")}
-        rows[name] = {**shares, "n": len(chosen), "t": test[0], "p": test[1]}
-    return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def agreement(table: pd.DataFrame) -> float:
-    """Krippendorff's α of nominal outcomes: 1 is full agreement, 0 that of chance.
-
-    NaN where no question has several raters, or all outcomes are the same.
-    """
-    counts = pd.crosstab(table.question, table.outcome).to_numpy(float)
-    counts = counts[counts.sum(axis=1) > 1]  # questions with several raters
-    n, raters = counts.sum(), counts.sum(axis=1, keepdims=True)
-    if not n or np.count_nonzero(counts.sum(axis=0)) < 2:
-        return float("nan")
-    observed = (counts * (raters - counts) / (raters - 1)).sum() / n
-    totals = counts.sum(axis=0)
-    return float(1 - observed / ((totals * (n - totals)).sum() / (n * (n - 1))))
-
-
-# --- The paper's own numbers ---------------------------------------------------------------------
 
 
 def detectable_effect(n: int, power: float = 0.95, level: float = 0.05) -> float:

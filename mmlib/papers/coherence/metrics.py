@@ -8,23 +8,15 @@ from mmlib.papers.coherence.method import refine
 POOL = 500  # pairs in a pool
 
 
-def draw_pools(
-    pairs: int, size: int = POOL, count: int = POOLS, seed: int = 0, replace: bool = False
-) -> np.ndarray:
+def pools_of(pairs: int, size: int = POOL, count: int = POOLS, seed: int = 0) -> np.ndarray:
     """Pools of test pairs (count, size), drawn once and shared by all systems.
 
-    replace: with replacement, as the code behind Table 7 does: then a pool holds some pairs twice,
-    and each of these shares its rank with its twin. Raises ValueError where there are too few.
+    Without replacement, unlike in the code behind Table 7, where a pool holds some pairs twice.
+    Smaller test sets have smaller pools.
     """
-    if size > pairs and not replace:
-        raise ValueError(f"a pool of {size} cannot be drawn from {pairs} pairs: set a smaller size")
     rng = np.random.default_rng([seed, 501])
-    return np.array([rng.choice(pairs, size, replace=replace) for _ in range(count)])
-
-
-def pools_of(pairs: int) -> np.ndarray:
-    """The pools of a test set of so many pairs; smaller sets have smaller pools."""
-    return draw_pools(pairs, min(POOL, pairs))
+    size = min(size, pairs)
+    return np.array([rng.choice(pairs, size, replace=False) for _ in range(count)])
 
 
 def full_ranks(

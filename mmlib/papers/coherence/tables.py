@@ -9,7 +9,7 @@ import pandas as pd
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.core.related import RelatedPairs
-from mmlib.core.tables import paper_tables, paper_values
+from mmlib.core.tables import paper_values
 from mmlib.papers.coherence.batches import SPLITS
 from mmlib.papers.coherence.claims import (
     Term,
@@ -96,16 +96,6 @@ def correlations(pairs: RelatedPairs) -> pd.DataFrame:
     """Correlation of every two relations; empty where one of them never varies."""
     names = list(pairs.relations)
     return pd.DataFrame(pairs.labels.astype(float), columns=names).corr().round(2)
-
-
-def recorded(table: str) -> pd.DataFrame:
-    """Figures of Clue or CITE that were counted once, by `ci/count_clue_and_cite.py`.
-
-    Raises KeyError for a table that the paper printed, or that is none.
-    """
-    if not paper_tables("coherence")[table]["source"].startswith("recorded"):
-        raise KeyError(f"{table} is not recorded: it is the paper's")
-    return paper_values("coherence", table)
 
 
 # --- Levels and gains ----------------------------------------------------------------------------

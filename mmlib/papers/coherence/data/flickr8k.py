@@ -47,12 +47,6 @@ def fit_pipeline(pairs: RelatedPairs) -> Any:
     from sklearn.multioutput import MultiOutputClassifier
     from sklearn.pipeline import make_pipeline, make_union
 
-    for name, positive in zip(pairs.relations, pairs.labels.T, strict=True):
-        if positive.all() or not positive.any():
-            raise ValueError(
-                f"{pairs.name} {pairs.split}: {name} is {'always' if positive.any() else 'never'} "
-                f"positive in {len(pairs)} training pairs, so it cannot be learned"
-            )
     shared = {"preprocessor": normalised, "sublinear_tf": True}
     features = make_union(
         TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
@@ -63,7 +57,7 @@ def fit_pipeline(pairs: RelatedPairs) -> Any:
 
 
 def predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
-    """Probability (texts, relations) that each relation holds."""
+    """Probability (texts, relations) that each relation holds, each relation on its own."""
     return np.stack([of_class[:, 1] for of_class in pipeline.predict_proba(texts)], axis=1)
 
 
@@ -79,13 +73,9 @@ class RelationClassifier:
     pipeline: Any
     thresholds: np.ndarray
 
-    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
-        """(texts, relations) float64, each relation on its own."""
-        return predict(self.pipeline, texts)
-
     def labels(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) bool: at or above the threshold."""
-        return self.probabilities(texts) >= self.thresholds
+        return predict(self.pipeline, texts) >= self.thresholds
 
 
 def train_classifier(train: RelatedPairs) -> RelationClassifier:

@@ -197,10 +197,7 @@ def draw_labels(
     A relation holds where its latent lies above a threshold. The latents are a * s + b * e with
     a = signal * STRENGTH and a^2 + b^2 = 1: s are the scene's properties, e is noise, and both are
     mixed so that they have the labels' correlations. Thresholds give the real rates at any signal.
-    Raises ValueError for a signal outside 0 to 1.
     """
-    if not 0 <= signal <= 1:
-        raise ValueError(f"signal {signal} is not between 0 and 1")
     kind, a = SCHEMES[scheme], signal * STRENGTH
     b = (1 - a**2) ** 0.5
     noise = np.array(
@@ -222,10 +219,8 @@ def draw_wordings(
     A relation is worded as it is labelled with a probability that `telling` sets, and else as it is
     in labels drawn at the same rates without looking at the pair. That probability is 0 and 1 at
     the ends of the dial, and `Scheme.worded` at its default. Where the gate is closed, its own
-    probability decides on the whole text. Raises ValueError for a `telling` outside 0 to 1.
+    probability decides on the whole text.
     """
-    if not 0 <= telling <= 1:
-        raise ValueError(f"telling {telling} is not between 0 and 1")
     kind = SCHEMES[scheme]
     probability = np.array(kind.worded) ** ((1 - telling) / telling if telling else np.inf)
     drawn = [np.random.default_rng([seed, s.seed, 9]).random(len(kind.rates)) for s in scenes]

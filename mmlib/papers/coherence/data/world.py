@@ -77,12 +77,8 @@ def related_pairs(
 
     The same arguments give the same record. Splits share no scene; a larger n begins with the
     smaller one's pairs. Scenes do not depend on `signal`, `telling` or `scheme`, labels not on
-    `telling`. Raises ValueError for an unknown scheme or split, n below 1 or a dial outside 0 to 1.
+    `telling`. Raises ValueError for an unknown split.
     """
-    if n < 1:
-        raise ValueError(f"n is {n}, but a collection needs at least one pair")
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme {scheme!r} is not one of {', '.join(SCHEMES)}")
     seeds = np.reshape(split_seeds(split, n * _SEEDS, seed), (n, _SEEDS)).tolist()
     scenes = tuple(sample_scene(first) for first, *_ in seeds)
     labels = draw_labels(scenes, scheme, seed, signal)
