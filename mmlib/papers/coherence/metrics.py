@@ -20,31 +20,28 @@ def pools_of(pairs: int, size: int = POOL, count: int = POOLS, seed: int = 0) ->
 
 
 def full_ranks(
-    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float | None = None
+    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
 ) -> np.ndarray:
     """Rank (n,), from 1, of each text's own image: 1 + better ones + half of the equal ones.
 
     theta (n, n): text i with the image of pair j. With eta (n, n), rows with Δ below `threshold`
-    are refined first, all of them where it is None; that takes two pairs or more.
+    are refined first; that takes two pairs or more.
     """
     if eta is not None:
-        theta = refine(theta, eta, np.inf if threshold is None else threshold)
+        theta = refine(theta, eta, threshold)
     right = theta.diagonal()[:, None]
     return 1 + (theta > right).sum(axis=1) + ((theta == right).sum(axis=1) - 1) / 2
 
 
 def mean_log_rank(
-    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float | None = None
+    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
 ) -> float:
     """Mean log2 rank of the own image, `full_ranks` as one figure: 1 less is half the rank."""
     return float(np.log2(full_ranks(theta, eta, threshold)).mean())
 
 
 def pool_ranks(
-    theta: np.ndarray,
-    pools: np.ndarray,
-    eta: np.ndarray | None = None,
-    threshold: float | None = None,
+    theta: np.ndarray, pools: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
 ) -> np.ndarray:
     """`full_ranks` within each pool (count, size) of pairs: (count, size). Δ is the pool's own."""
     grids = (np.ix_(pool, pool) for pool in pools)
@@ -63,6 +60,14 @@ def pool_metrics(ranks: np.ndarray) -> dict[str, np.ndarray]:
         "MedR": np.median(ranks, axis=1),
         **{f"R@{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
     }
+
+
+def selected(aware: np.ndarray, agnostic: np.ndarray, most: int = 100) -> np.ndarray:
+    """Rows that the authors' code exports for raters: where the aware system's rank of the true
+    picture is strictly better than the other's, its best first. (There the relation holds, too.)
+    """
+    better = np.flatnonzero(aware < agnostic)
+    return better[np.argsort(aware[better], kind="stable")][:most]
 
 
 def average_precisions(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:

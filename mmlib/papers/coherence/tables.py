@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
@@ -181,6 +182,22 @@ def authors_script(dataset: str) -> pd.DataFrame:
     return script
 
 
+def human_study(n: int = 100) -> pd.DataFrame:
+    """t-tests of the paper's own Table 6, if each relation had n questions; it prints no n.
+
+    The paper states t > 14.1 everywhere. needed: how many questions with these shares that takes.
+    """
+    bound = paper_values("coherence", "human_evaluation_text").value["t statistic, lower bound"]
+    shares = paper_values("coherence", "table6")[["Better", "Worse"]].astype(float)
+    shares.loc["all pooled"] = shares.mean()
+    table = shares.rename(columns=str.lower).assign(n=n)
+    table.loc["all pooled", "n"] = n * (len(shares) - 1)
+    mean, square = (table.better - table.worse) / 100, (table.better + table.worse) / 100
+    table["t"] = mean / np.sqrt((square - mean**2) / (table.n - 1))
+    table["p"] = 2 * stats.t.sf(abs(table.t), table.n - 1)
+    return table.assign(needed=np.ceil(table.n * (bound / table.t) ** 2).astype(int))
+
+
 def in_pools(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What CMCM gains over CMCA by the paper's measures, with 95 % intervals over seeds.
 
@@ -305,7 +322,7 @@ def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
     table = pd.DataFrame(index=list(relations_of(dataset)), columns=list(columns), dtype=float)
     for name, (system, metric) in columns.items():
         if evidence.has(dataset, system, metric, "relations"):
-            table[name] = _of_relations(evidence, dataset, system, metric)
+            table[name] = evidence.values(dataset, system, metric, split="relations").mean(axis=0)
     table = table.round(2)
     if PRINTED[dataset] == "table5":
         printed = paper_values("coherence", "table8").loc[CMCM.system]
@@ -313,16 +330,11 @@ def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return table
 
 
-def _of_relations(evidence: Evidence, dataset: str, system: str, metric: str) -> np.ndarray:
-    """A figure of each relation (C,), the mean over seeds."""
-    return evidence.values(dataset, system, metric, split="relations").mean(axis=0)
-
-
 def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Average precision of linear probes of CMCA's and CMCM's vectors, means over seeds."""
     columns = {
-        (vectors, name): _of_relations(evidence, dataset, name, f"AP of {vectors}")
-        for vectors in ("z_S", "z_I", "both")
+        (of, name): evidence.values(dataset, name, f"AP of {of}", split="relations").mean(axis=0)
+        for of in ("z_S", "z_I", "both")
         for name in (CMCA.system, CMCM.system)
     }
     table = pd.DataFrame(columns, index=list(relations_of(dataset))).round(2)

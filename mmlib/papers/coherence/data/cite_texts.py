@@ -12,7 +12,6 @@ import numpy as np
 
 from mmlib.papers.coherence.data.clue_texts import (
     LIVELY,
-    article,
     fitting,
     is_living,
     noun,
@@ -23,7 +22,7 @@ from mmlib.world import words
 from mmlib.world.habits import HABITAT, PALETTE
 from mmlib.world.scenes import actions_in, pick, pick_weighted
 from mmlib.world.schema import GROUP_OF, Scene
-from mmlib.world.stories import describe
+from mmlib.world.stories import describe, with_article
 from mmlib.world.tables import table_beside
 
 _PHRASES: dict[str, Any] = table_beside(__file__)
@@ -97,7 +96,7 @@ class _Step:
             text = start.format(self.name(self.topic(), new=True), place(self.scene, rng))
         if not text:
             others = sorted(HABITAT[self.scene.setting] - {t.kind for t in self.scene.things})
-            new = article(noun(rng, pick(rng, others)))
+            new = with_article(noun(rng, pick(rng, others)))
             text = self.phrase("change").format(x=self.name(self.topic()), new=new)
         return self.opener() + text
 
@@ -246,7 +245,7 @@ class _Step:
             text = describe(item, self.scene.style, article=False).replace(item.kind, word)
         if again:
             return f"the other {text}"
-        return article(text) if new else f"the {text}"
+        return with_article(text) if new else f"the {text}"
 
     def look(self, i: int) -> str:
         """One property of a thing, as the style shows it."""

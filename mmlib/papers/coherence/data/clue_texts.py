@@ -174,8 +174,3 @@ def place_noun(scene: Scene) -> str:
 def noun(rng: np.random.Generator, kind: str) -> str:
     """One of the nouns for a kind, in the singular."""
     return pick(rng, words.NOUNS[kind]).split("/")[0]
-
-
-def article(text: str) -> str:
-    """ "a tent", "an old tent"."""
-    return f"{'an' if text[0] in 'aeiou' else 'a'} {text}"

@@ -102,7 +102,9 @@ class Scheme:
         rates = np.delete(self.open_rates, at)
         matrix = np.eye(len(rates))
         for i, j in zip(*np.triu_indices(len(rates), 1), strict=True):
-            matrix[i, j] = matrix[j, i] = _latent_correlation(rates[i], rates[j], self.phi[i][j])
+            matrix[i, j] = matrix[j, i] = _latent_correlation(
+                rates[i], rates[j], np.array(self.phi)[i, j]
+            )
         weight = np.outer(rates * (1 - rates), rates * (1 - rates))
         values, vectors = np.linalg.eigh(matrix * weight)
         matrix = (vectors * np.maximum(values, 1e-3)) @ vectors.T / weight
