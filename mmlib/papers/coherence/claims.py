@@ -29,6 +29,7 @@ from mmlib.papers.coherence.systems import (
     PAIRS,
     REFINED,
     SWEPT,
+    System,
     relations_of,
     single,
 )
@@ -93,8 +94,11 @@ def _gains(
     return _of_each(gain, "these systems were not trained")
 
 
-def _pair(better: Term, worse: Term) -> Callable[[Evidence, Seeds], Effects]:
-    return _gains(lambda evidence, dataset: over(better, worse))
+def _pair(
+    better: System, worse: System, by: str = "rank", worse_by: str = "rank"
+) -> Callable[[Evidence, Seeds], Effects]:
+    terms = over((better.system, by), (worse.system, worse_by))
+    return _gains(lambda evidence, dataset: terms)
 
 
 def _singles(evidence: Evidence, dataset: str) -> dict[Term, float]:
@@ -172,23 +176,22 @@ _gain = partial(
 CLAIMS = (
     _gain(
         "K1", "attention over words helps", "MedR 10.0 → 5.4 (CITE++), 19.8 → 19.3 (Clue)",
-        "log2 rank, Base − CMCA", effects=_pair((CMCA.system, "rank"), (BASE.system, "rank")),
+        "log2 rank, Base − CMCA", effects=_pair(CMCA, BASE),
     ),
     _gain(
         "K2", "learning the relations helps, unrefined",
-        "MedR 5.35 → 4.6, 19.3 → 19.05 (authors' script)", "log2 rank, CMCA − CMCM",
-        effects=_pair((CMCM.system, "rank"), (CMCA.system, "rank")),
+        "MedR 5.35 → 4.6, 19.3 → 19.05 (authors' script)",
+        "log2 rank, CMCA − CMCM", effects=_pair(CMCM, CMCA),
     ),
     _gain(
         "K2b", "learning the relations helps, refined",
-        "MedR 5.4 → 4.2 (CITE++), 19.3 → 18.7 (Clue)", "log2 rank, CMCA − refined CMCM",
-        effects=_pair((CMCM.system, REFINED), (CMCA.system, "rank")),
+        "MedR 5.4 → 4.2 (CITE++), 19.3 → 18.7 (Clue)",
+        "log2 rank, CMCA − refined CMCM", effects=_pair(CMCM, CMCA, by=REFINED),
     ),
     _gain(
         "K2c", "it helps without attention, too",
         "MedR 10.0 → 6.6, 19.8 → 20.6; 10.0 → 7.7, 19.85 → 19.5 (authors' script); no claim",
-        "log2 rank, Base − CMCM-NoAttn",
-        effects=_pair((NO_ATTENTION.system, "rank"), (BASE.system, "rank")),
+        "log2 rank, Base − CMCM-NoAttn", effects=_pair(NO_ATTENTION, BASE),
     ),
     _gain(
         "K3", "single relations help", "better on all of CITE++; on Clue Story and Meta are",
@@ -203,12 +206,12 @@ CLAIMS = (
     _gain(
         "K4b", "refinement hurts Irrelevant", "MedR 18.7 → 20.3 (Clue)",
         "log2 rank of CMCM_Irrelevant, refined − unrefined",
-        effects=_pair(("CMCM_Irrelevant", "rank"), ("CMCM_Irrelevant", REFINED)),
+        effects=_pair(single("Irrelevant"), single("Irrelevant"), worse_by=REFINED),
     ),
     _gain(
         "K5", "confidence alone is a weak ranker", "MedR 126 and 124; 250.5 by chance",
         "log2 rank of CMCM, by η alone − by θ", smallest=1.0, why="twice the rank",
-        effects=_pair((CMCM.system, "rank"), (CMCM.system, "rank by confidence")),
+        effects=_pair(CMCM, CMCM, worse_by="rank by confidence"),
     ),
     Claim(
         "K6", "the larger the gap, the more often right", "Fig. 3b",

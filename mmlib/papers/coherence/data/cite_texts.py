@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlib.papers.coherence.data.clue_texts import (
-    LIVELY,
-    fitting,
-    is_living,
-    noun,
-    place,
-    protagonist,
-)
+from mmlib.papers.coherence.data.clue_texts import LIVELY, fitting, is_living, place, protagonist
 from mmlib.world import words
 from mmlib.world.habits import HABITAT, PALETTE
 from mmlib.world.scenes import actions_in, pick, pick_weighted
@@ -76,7 +69,7 @@ class _Step:
 
     def aside(self) -> list[str]:
         """A step that cannot be seen; a kind of the scene is mentioned, but not in it."""
-        kind = noun(self.rng, protagonist(self.rng, self.scene))
+        kind = self.noun(protagonist(self.rng, self.scene))
         mention = self.phrase("later").format(kind=kind)
         sentences = [self.phrase("aside"), mention]
         return sentences if self.rng.random() < 0.6 else sentences[::-1]
@@ -96,7 +89,7 @@ class _Step:
             text = start.format(self.name(self.topic(), new=True), place(self.scene, rng))
         if not text:
             others = sorted(HABITAT[self.scene.setting] - {t.kind for t in self.scene.things})
-            new = with_article(noun(rng, pick(rng, others)))
+            new = with_article(self.noun(pick(rng, others)))
             text = self.phrase("change").format(x=self.name(self.topic()), new=new)
         return self.opener() + text
 
@@ -207,6 +200,10 @@ class _Step:
 
     # --- Words ---
 
+    def noun(self, kind: str) -> str:
+        """One of the nouns for a kind, in the singular."""
+        return pick(self.rng, words.NOUNS[kind]).split("/")[0]
+
     def phrase(self, kind: str) -> str:
         """One of the phrases of a kind."""
         return pick(self.rng, _PHRASES[kind])
@@ -238,7 +235,7 @@ class _Step:
         if i in self.nouns:
             return f"the {self.nouns[i]}"
         item = self.scene.things[i]
-        text = word = noun(self.rng, item.kind)
+        text = word = self.noun(item.kind)
         again = word in self.nouns.values()
         self.nouns[i] = word
         if looks and not self.brief and self.rng.random() < 0.6:

@@ -169,8 +169,3 @@ def place(scene: Scene, rng: np.random.Generator | None = None) -> str:
 def place_noun(scene: Scene) -> str:
     """The setting as a noun: "beach", "mountains"."""
     return words.PLACES[scene.setting]["any"].split(", ")[0].split(":")[1]
-
-
-def noun(rng: np.random.Generator, kind: str) -> str:
-    """One of the nouns for a kind, in the singular."""
-    return pick(rng, words.NOUNS[kind]).split("/")[0]

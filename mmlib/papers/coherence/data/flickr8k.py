@@ -4,14 +4,12 @@ Clue (Alikhani et al., ACL 2020) gives captions and labels by people, but its pi
 fetched from old addresses; Flickr8k has photographs and captions but no relations.
 
 The classifier has never seen an image, so that a label is a function of its text alone: the
-relation head can solve its task and ignore the image, its confidence η is then the same for every
-image of a row, and refinement cannot reorder anything. So such labels can show whether the model
-trains and runs on photographs, and whether a second task on the text changes retrieval, but not
-that the *relation of a text to its image* helps, as the paper claims. The labels are also shifted:
-Flickr8k's captions all describe what is seen, and "not Visible" there means no more than an unusual
-wording. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and "a dog on
+relation head can ignore the image, its confidence η is then the same for every image of a row, and
+refinement cannot reorder anything; `notes.yaml` says what such labels can show. They are also
+shifted: "not Visible" means no more than an unusual wording, since all captions describe what is
+seen. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and "a dog on
 the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 training captions are
-"digital art selected for the #", 79 of them Irrelevant, and new captions do not give it away.
+"digital art selected for the #", 79 of them Irrelevant.
 """
 
 from collections.abc import Iterator, Sequence

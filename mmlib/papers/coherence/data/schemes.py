@@ -22,8 +22,6 @@ STRENGTH = 0.9  # correlation of a relation's latent with the picture's properti
 TELLING = 0.5  # where a bag of words reads relations off texts as well as off the real sets' texts
 _TABLES = table_beside(__file__)
 
-# --- What the pictures' properties are ------------------------------------------------------------
-
 
 def _area(item: Thing) -> float:
     left, top, right, bottom = box(item)
@@ -44,9 +42,6 @@ PROPERTIES: dict[str, Callable[[Scene], float]] = {
     "crowd": lambda scene: len(scene.things),
     "gear": lambda scene: sum(item.kind in GROUPS["thing"] for item in scene.things),
 }
-
-
-# --- The schemes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +152,7 @@ def _latent_correlation(p: float, q: float, phi: float) -> float:
     return float(brentq(excess, -0.99, 0.99, xtol=1e-4))
 
 
-SCHEMES = {
-    "clue": Scheme(CLUE, **_TABLES["clue"]),
-    "cite": Scheme(CITE, **_TABLES["cite"]),
-}
+SCHEMES = {"clue": Scheme(CLUE, **_TABLES["clue"]), "cite": Scheme(CITE, **_TABLES["cite"])}
 
 
 # --- Drawing labels -------------------------------------------------------------------------------

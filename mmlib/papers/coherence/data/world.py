@@ -1,8 +1,7 @@
 """The picture world's collections: scenes, and texts that relate to them in different ways.
 
-A pair is a scene and one text. Which relations hold between them is drawn first, from what the
-picture shows and from chance, at the rates and correlations of the real sets (`schemes`); then a
-text is written (`clue_texts`, `cite_texts`). Two dials say how much can be known of a relation:
+A pair is a scene and one text. Which relations hold between them is drawn first (`schemes`), then
+a text is written (`clue_texts`, `cite_texts`). Two dials say how much can be known of a relation:
 `signal`, how much the picture counts in the draw (at 0 the labels know nothing of it), and
 `telling`, how often the text is worded as its relations would have it (at 1 always, at 0 no more
 than by chance).
