@@ -6,14 +6,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from mmlib.core.jobs import Answer, Job, Run
+from mmlib.papers.coherence import metrics
 from mmlib.papers.coherence.batches import Arrays, Split
-from mmlib.papers.coherence.metrics import (
-    full_ranks,
-    mean_log_rank,
-    pool_metrics,
-    pool_ranks,
-    pools_of,
-)
 from mmlib.papers.coherence.probes import PICTURES, WORDS, occurring, pictures_of, precisions
 
 PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
@@ -29,8 +23,8 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         theta = ridge(arrays)
     else:
         theta = np.random.default_rng([7, job.seed]).random((count, count))
-    values = {"test": {"rank": full_ranks(theta)},
-              "pools": pool_metrics(pool_ranks(theta, pools_of(count)))}  # fmt: skip
+    in_pools = metrics.pool_ranks(theta, metrics.pools_of(count))
+    values = {"test": {"rank": metrics.full_ranks(theta)}, "pools": metrics.pool_metrics(in_pools)}
     return Answer(values, seconds=time.process_time() - started)
 
 
@@ -52,7 +46,7 @@ def ridge(arrays: Arrays) -> np.ndarray:
         cho_solve(cho_factor(products + penalty * np.eye(len(products))), target)
         for penalty in PENALTIES
     ]
-    best = min(solutions, key=lambda w: mean_log_rank(cosines(arrays.splits["val"], w)))
+    best = min(solutions, key=lambda w: metrics.mean_log_rank(cosines(arrays.splits["val"], w)))
     return cosines(arrays.splits["test"], best)
 
 

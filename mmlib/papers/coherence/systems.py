@@ -82,6 +82,13 @@ SWEPT = tuple(
     replace(CMCM, system=f"CMCM, λ_cls {value:g}", lambda_cls=value, reports="ranks")
     for value in SWEEP
 )
+CONTRASTS = {  # systems that differ in one thing
+    "relations, with attention": (CMCM, CMCA),
+    "relations, without attention": (NO_ATTENTION, BASE),
+    "weights of rare relations": (CMCM, UNWEIGHTED),
+    "head on the product, not the sum": (PRODUCT, CMCM),
+    "attention": (CMCA, BASE),
+}
 BASELINES = ({"system": "Random", "baseline": "random"}, {"system": "Ridge", "baseline": "ridge"})
 REFINED = "rank, refined"  # how ranks under θ̄ are named
 OTHER_THRESHOLD = 0.1  # the paper's T; its code has the one of Settings

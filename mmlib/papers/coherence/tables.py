@@ -9,7 +9,6 @@ from scipy import stats
 
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
-from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_values
 from mmlib.papers.coherence.batches import SPLITS
 from mmlib.papers.coherence.claims import (
@@ -23,19 +22,17 @@ from mmlib.papers.coherence.claims import (
 from mmlib.papers.coherence.data import Pairs
 from mmlib.papers.coherence.data.schemes import SCHEMES
 from mmlib.papers.coherence.systems import (
-    BASE,
     CITE_LIKE,
     CLUE_LIKE,
     CMCA,
     CMCM,
+    CONTRASTS,
     DIALS,
-    NO_ATTENTION,
     OTHER_THRESHOLD,
     PAIRS,
     PRODUCT,
     REFINED,
     SYSTEMS,
-    UNWEIGHTED,
     relations_of,
     single,
     trained,
@@ -47,15 +44,6 @@ FUSED = {ORACLE: "CMCA + true relations", DEPLOYED: "CMCA + relations told by wo
 PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
            CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
 SCRIPT = {"table5": "figure5_clue_code", "table4": "figure5_cite_code"}
-CONTRASTS = {
-    "relations, with attention": (CMCM, CMCA),
-    "relations, without attention": (NO_ATTENTION, BASE),
-    "weights of rare relations": (CMCM, UNWEIGHTED),
-    "head on the product, not the sum": (PRODUCT, CMCM),
-    "attention": (CMCA, BASE),
-}
-
-# --- Pairs ---------------------------------------------------------------------------------------
 
 
 def describe(study: Mapping[str, Pairs]) -> pd.DataFrame:
@@ -91,15 +79,6 @@ def rates(pairs: Pairs, name: str) -> pd.DataFrame:
     table.insert(0, "paper", paper.reindex(table.index))
     positive = np.maximum(pairs.train.labels.sum(axis=0), 1)
     return table.assign(p_c=((len(pairs.train) - positive) / positive).round(2))
-
-
-def correlations(pairs: RelatedPairs) -> pd.DataFrame:
-    """Correlation of every two relations; empty where one of them never varies."""
-    names = list(pairs.relations)
-    return pd.DataFrame(pairs.labels.astype(float), columns=names).corr().round(2)
-
-
-# --- Levels and gains ----------------------------------------------------------------------------
 
 
 def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
@@ -152,25 +131,18 @@ def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     for name in (n for n in names if evidence.has(dataset, n, "MedR", "pools")):
         printed = paper.loc[name] if name in paper.index else {}
         medr = evidence.values(dataset, name, "MedR", split="pools")
-        deviations = {
-            ("MedR", "paper's ±"): printed.get("MedR_std", np.nan),
-            ("± of θ", "pools"): medr.std(axis=1, ddof=1).mean(),
-            ("± of θ", "seeds"): medr.mean(axis=1).std(ddof=1) if len(medr) > 1 else np.nan,
-        }
-        rows[name] = deviations | {
-            (metric, column): value
-            for metric in ("MedR", "R@1", "R@10")
-            for column, value in (
-                ("paper", printed.get(metric, np.nan)),
-                ("θ", evidence.means(dataset, name, metric, "pools").mean()),
-                ("θ̄", evidence.means(dataset, name, f"{metric}, refined", "pools").mean()),
-            )
-        }
-    order = [("MedR", c) for c in ("paper", "paper's ±", "θ", "θ̄")]
-    order += [("± of θ", "pools"), ("± of θ", "seeds")]
-    order += [(f"R@{k}", c) for k in (1, 10) for c in ("paper", "θ", "θ̄")]
-    table = pd.DataFrame.from_dict(rows, orient="index")[order]
-    table.columns = pd.MultiIndex.from_tuples(order)
+        of_seeds = medr.mean(axis=1)
+        row = {("MedR", "paper"): np.nan, ("MedR", "paper's ±"): printed.get("MedR_std", np.nan)}
+        for metric in ("MedR", "R@1", "R@10"):
+            row[metric, "paper"] = printed.get(metric, np.nan)
+            row[metric, "θ"] = evidence.means(dataset, name, metric, "pools").mean()
+            row[metric, "θ̄"] = evidence.means(dataset, name, f"{metric}, refined", "pools").mean()
+            if metric == "MedR":
+                row["± of θ", "pools"] = medr.std(axis=1, ddof=1).mean()
+                row["± of θ", "seeds"] = of_seeds.std(ddof=1) if len(medr) > 1 else np.nan
+        rows[name] = row
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table.round(1).astype(object).fillna("–")
 
 
@@ -301,9 +273,6 @@ def dials(evidence: Evidence) -> dict[str, dict[tuple[float, float], Effect]]:
         }
         for title, term in titles.items()
     }
-
-
-# --- Relations -----------------------------------------------------------------------------------
 
 
 def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:

@@ -193,12 +193,12 @@ def of_clue(real_data, clue_pairs):
 def test_clue_relations_can_be_told_from_text_but_irrelevant(clue_pairs, of_clue):
     train, test = clue_pairs
     _, clean = clue.clean_rows(test, train)
-    table = counting.average_precisions(of_clue, test.take(clean))
+    table = counting.average_precisions(of_clue.pipeline, test.take(clean))
     told = table.drop("Irrelevant")
     assert (told["low"] > told["chance"]).all()
     assert table.loc["Irrelevant", "low"] < table.loc["Irrelevant", "chance"]
     # On the authors' rows it seems to be told as well: captions come back from the training rows.
-    authors = counting.average_precisions(of_clue, test)
+    authors = counting.average_precisions(of_clue.pipeline, test)
     assert authors.loc["Irrelevant", "low"] > 2 * authors.loc["Irrelevant", "chance"]
     assert table.loc["Irrelevant", "AP"] < authors.loc["Irrelevant", "low"] / 2
 

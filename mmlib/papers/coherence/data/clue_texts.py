@@ -30,11 +30,6 @@ def fitting(write: Callable[[bool], str], longest: int = LONGEST) -> str:
     raise AssertionError(f"no text of {SHORTEST} to {longest} words: {text!r}")
 
 
-def has_event(scene: Scene) -> bool:
-    """Whether anything in the scene moves, or does more than being there."""
-    return any(actor.action in LIVELY for actor in scene.things)
-
-
 def clue_text(scene: Scene, about: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
     """A text about a scene for which exactly the relations in `holds` hold of `scene`."""
     return fitting(lambda brief: _Remark(scene, about, holds, rng, brief).text())
@@ -81,7 +76,7 @@ class _Remark:
     def caption(self, event: bool) -> tuple[str, str]:
         """What is in the scene as a noun phrase and as a sentence, true of no other scene."""
         rng = self.rng
-        lively = event and has_event(self.about)
+        lively = event and any(actor.action in LIVELY for actor in self.about.things)
         bare = sentence = ""
         for _ in range(_TRIES):
             writer = _Writer(self.about, rng)

@@ -30,9 +30,6 @@ from mmlib.papers.coherence.systems import relations_of
 FOLDS = 5
 
 
-# --- The classifier ---------------------------------------------------------------------------
-
-
 def fit_pipeline(pairs: RelatedPairs) -> Any:
     """Texts -> TF-IDF of words, pairs of words and 2 to 4 letters -> logistic regressions.
 
@@ -92,9 +89,6 @@ def train_classifier(train: RelatedPairs) -> RelationClassifier:
     return RelationClassifier(train.relations, pipeline, thresholds)
 
 
-# --- Cross-validation without leaks -----------------------------------------------------------
-
-
 def sharing_groups(pairs: RelatedPairs) -> np.ndarray:
     """(pairs,) group numbers; pairs that share an image or text, also by way of others, are one.
 
@@ -127,9 +121,6 @@ def held_out(pairs: RelatedPairs) -> np.ndarray:
         pipeline = fit_pipeline(pairs.take(rows))
         probabilities[held] = predict(pipeline, [pairs.texts[i] for i in held])
     return probabilities
-
-
-# --- Flickr8k ---------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)

@@ -61,7 +61,7 @@ class Scheme:
     rates: Sequence[float]
     gate: str
     opens: bool
-    closed: Mapping[str, float]
+    closed: Sequence[float]
     phi: Sequence[Sequence[float]]
     worded: Sequence[float]
     how: Mapping[str, str]
@@ -72,16 +72,11 @@ class Scheme:
         return self.relations.index(self.gate)
 
     @property
-    def closed_rates(self) -> np.ndarray:
-        """Each relation's rate where the gate is closed."""
-        return np.array([self.closed.get(name, 0.0) for name in self.relations])
-
-    @property
     def open_rates(self) -> np.ndarray:
         """Each relation's rate where the gate is open; the gate's own rate in its column."""
         of_gate = self.rates[self.gate_column]
         p = of_gate if self.opens else 1 - of_gate
-        rates = (np.array(self.rates) - (1 - p) * self.closed_rates) / p
+        rates = (np.array(self.rates) - (1 - p) * np.array(self.closed)) / p
         rates[self.gate_column] = of_gate
         return rates
 
@@ -155,9 +150,6 @@ def _latent_correlation(p: float, q: float, phi: float) -> float:
 SCHEMES = {"clue": Scheme(CLUE, **_TABLES["clue"]), "cite": Scheme(CITE, **_TABLES["cite"])}
 
 
-# --- Drawing labels -------------------------------------------------------------------------------
-
-
 @cache
 def _thresholds(kind: Scheme, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
     """The latents' thresholds where the gate is open (with the gate's own) and where closed.
@@ -179,7 +171,7 @@ def _thresholds(kind: Scheme, a: float, b: float) -> tuple[np.ndarray, np.ndarra
     is_open = above if kind.opens else 1 - above
     opened = [threshold(c, is_open, rate) for c, rate in enumerate(rates)]
     opened[at] = gate
-    closed = [threshold(c, 1 - is_open, rate) for c, rate in enumerate(kind.closed_rates)]
+    closed = [threshold(c, 1 - is_open, rate) for c, rate in enumerate(kind.closed)]
     return np.array(opened), np.array(closed)
 
 
