@@ -5,6 +5,7 @@ again where the files are.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,12 +44,11 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
 def clue_text(train: clue.CluePairs, test: clue.CluePairs) -> pd.DataFrame:
     """AP with its interval over images, and chance, on all test rows and on the clean ones."""
     pipeline = flickr8k.fit_pipeline(train)
-    classifier = flickr8k.RelationClassifier(train.relations, pipeline, np.zeros(6))
     clean, _ = clue.clean_rows(test, train)
     columns = ["AP", "low", "high", "chance"]
     return pd.concat(
         [
-            average_precisions(classifier, pairs)[columns].add_suffix(f", {name} rows")
+            average_precisions(pipeline, pairs)[columns].add_suffix(f", {name} rows")
             for name, pairs in {"all": test, "clean": test.take(clean)}.items()
         ],
         axis=1,
@@ -65,16 +65,14 @@ def cite_text(pairs: RelatedPairs) -> np.ndarray:
     return metrics.average_precisions(pairs.labels, scores).round(3)
 
 
-def average_precisions(
-    classifier: flickr8k.RelationClassifier, pairs: RelatedPairs
-) -> pd.DataFrame:
+def average_precisions(pipeline: Any, pairs: RelatedPairs) -> pd.DataFrame:
     """How well the relations of labelled pairs are read off their texts; a row a relation.
 
     Columns: AP (average precision), low, high (its 95 % interval by bootstrap over images), chance
     (the share of positives, which is the AP of guessing), positives. NaN for a relation that the
     pairs do not have. Source: paper, Table 8 (there from image and text).
     """
-    scores, truth = classifier.probabilities(pairs.texts), pairs.labels
+    scores, truth = flickr8k.predict(pipeline, pairs.texts), pairs.labels
     of_image = [np.flatnonzero(pairs.image_of == image) for image in np.unique(pairs.image_of)]
     rng, drawn = np.random.default_rng(0), []
     for _ in range(DRAWS):
@@ -85,4 +83,4 @@ def average_precisions(
     columns = {"AP": metrics.average_precisions(truth, scores), "low": ends.loc[0.025].to_numpy(),
                "high": ends.loc[0.975].to_numpy(), "chance": truth.mean(axis=0),
                "positives": truth.sum(axis=0)}  # fmt: skip
-    return pd.DataFrame(columns, index=list(classifier.relations))
+    return pd.DataFrame(columns, index=list(pairs.relations))

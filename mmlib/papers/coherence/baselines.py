@@ -6,14 +6,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from mmlib.core.jobs import Answer, Job, Run
+from mmlib.papers.coherence import metrics
 from mmlib.papers.coherence.batches import Arrays, Split
-from mmlib.papers.coherence.metrics import (
-    full_ranks,
-    mean_log_rank,
-    pool_metrics,
-    pool_ranks,
-    pools_of,
-)
 from mmlib.papers.coherence.probes import PICTURES, WORDS, occurring, pictures_of, precisions
 
 PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
@@ -25,15 +19,12 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     baseline "random": cosines drawn by the seed; "ridge": see `ridge`.
     """
     started, count = time.process_time(), len(arrays.splits["test"])
-    kind = job.system["baseline"]
-    if kind == "random":
-        theta = np.random.default_rng([7, job.seed]).random((count, count))
-    elif kind == "ridge":
+    if job.system["baseline"] == "ridge":
         theta = ridge(arrays)
     else:
-        raise ValueError(f"no baseline {kind!r}: use random or ridge")
-    values = {"test": {"rank": full_ranks(theta)},
-              "pools": pool_metrics(pool_ranks(theta, pools_of(count)))}  # fmt: skip
+        theta = np.random.default_rng([7, job.seed]).random((count, count))
+    in_pools = metrics.pool_ranks(theta, metrics.pools_of(count))
+    values = {"test": {"rank": metrics.full_ranks(theta)}, "pools": metrics.pool_metrics(in_pools)}
     return Answer(values, seconds=time.process_time() - started)
 
 
@@ -55,7 +46,7 @@ def ridge(arrays: Arrays) -> np.ndarray:
         cho_solve(cho_factor(products + penalty * np.eye(len(products))), target)
         for penalty in PENALTIES
     ]
-    best = min(solutions, key=lambda w: mean_log_rank(cosines(arrays.splits["val"], w)))
+    best = min(solutions, key=lambda w: metrics.mean_log_rank(cosines(arrays.splits["val"], w)))
     return cosines(arrays.splits["test"], best)
 
 
@@ -63,11 +54,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
 
-def describe_pairs(
-    job: Job | None,
-    arrays: Arrays,
-    run: Run = Run(),
-) -> Answer:
+def describe_pairs(job: Job | None, arrays: Arrays, run: Run = Run()) -> Answer:
     """What words and pictures say of each relation before any training.
 
     Split "relations": "rate" (of test pairs), and the average precision on test pairs of linear

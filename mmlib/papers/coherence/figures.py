@@ -18,7 +18,6 @@ from mmlib.papers.coherence.systems import CMCA, CMCM, SIGNALS, SWEPT, SYSTEMS, 
 from mmlib.papers.coherence.tables import dials, rankings
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
-SWEPT_NAMES = {system.lambda_cls: system.system for system in SWEPT}
 
 # --- Pairs ---------------------------------------------------------------------------------------
 
@@ -196,7 +195,8 @@ def map_figure(evidence: Evidence) -> Figure:
 
 def sweep_figure(evidence: Evidence, dataset: str) -> Figure:
     """Fig. 8: mean log2 rank over λ_cls, a dot a seed; beside it the authors' MedR (CITE++)."""
-    names = dict(sorted(({0.0: CMCA.system, 0.1: CMCM.system} | SWEPT_NAMES).items()))
+    systems = {0.0: CMCA} | {system.lambda_cls: system for system in (CMCM, *SWEPT)}
+    names = {value: systems[value].system for value in sorted(systems)}
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 2.8))
     levels = [
         np.log2(evidence.values(dataset, name, "rank")).mean(axis=1) for name in names.values()

@@ -8,51 +8,40 @@ from mmlib.papers.coherence.method import refine
 POOL = 500  # pairs in a pool
 
 
-def draw_pools(
-    pairs: int, size: int = POOL, count: int = POOLS, seed: int = 0, replace: bool = False
-) -> np.ndarray:
+def pools_of(pairs: int, size: int = POOL, count: int = POOLS, seed: int = 0) -> np.ndarray:
     """Pools of test pairs (count, size), drawn once and shared by all systems.
 
-    replace: with replacement, as the code behind Table 7 does: then a pool holds some pairs twice,
-    and each of these shares its rank with its twin. Raises ValueError where there are too few.
+    Without replacement, unlike in the code behind Table 7, where a pool holds some pairs twice.
+    Smaller test sets have smaller pools.
     """
-    if size > pairs and not replace:
-        raise ValueError(f"a pool of {size} cannot be drawn from {pairs} pairs: set a smaller size")
     rng = np.random.default_rng([seed, 501])
-    return np.array([rng.choice(pairs, size, replace=replace) for _ in range(count)])
-
-
-def pools_of(pairs: int) -> np.ndarray:
-    """The pools of a test set of so many pairs; smaller sets have smaller pools."""
-    return draw_pools(pairs, min(POOL, pairs))
+    size = min(size, pairs)
+    return np.array([rng.choice(pairs, size, replace=False) for _ in range(count)])
 
 
 def full_ranks(
-    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float | None = None
+    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
 ) -> np.ndarray:
     """Rank (n,), from 1, of each text's own image: 1 + better ones + half of the equal ones.
 
     theta (n, n): text i with the image of pair j. With eta (n, n), rows with Δ below `threshold`
-    are refined first, all of them where it is None; that takes two pairs or more.
+    are refined first; that takes two pairs or more.
     """
     if eta is not None:
-        theta = refine(theta, eta, np.inf if threshold is None else threshold)
+        theta = refine(theta, eta, threshold)
     right = theta.diagonal()[:, None]
     return 1 + (theta > right).sum(axis=1) + ((theta == right).sum(axis=1) - 1) / 2
 
 
 def mean_log_rank(
-    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float | None = None
+    theta: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
 ) -> float:
     """Mean log2 rank of the own image, `full_ranks` as one figure: 1 less is half the rank."""
     return float(np.log2(full_ranks(theta, eta, threshold)).mean())
 
 
 def pool_ranks(
-    theta: np.ndarray,
-    pools: np.ndarray,
-    eta: np.ndarray | None = None,
-    threshold: float | None = None,
+    theta: np.ndarray, pools: np.ndarray, eta: np.ndarray | None = None, threshold: float = np.inf
 ) -> np.ndarray:
     """`full_ranks` within each pool (count, size) of pairs: (count, size). Δ is the pool's own."""
     grids = (np.ix_(pool, pool) for pool in pools)
@@ -71,6 +60,14 @@ def pool_metrics(ranks: np.ndarray) -> dict[str, np.ndarray]:
         "MedR": np.median(ranks, axis=1),
         **{f"R@{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
     }
+
+
+def selected(aware: np.ndarray, agnostic: np.ndarray, most: int = 100) -> np.ndarray:
+    """Rows that the authors' code exports for raters: where the aware system's rank of the true
+    picture is strictly better than the other's, its best first. (There the relation holds, too.)
+    """
+    better = np.flatnonzero(aware < agnostic)
+    return better[np.argsort(aware[better], kind="stable")][:most]
 
 
 def average_precisions(labels: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -69,9 +69,6 @@ def pictures_of(split: Split) -> np.ndarray:
     return split.images[split.image_of]
 
 
-# --- Relations in the ranking, without a trained head --------------------------------------------
-
-
 def likelihood_ratios(arrays: Arrays, split: str) -> np.ndarray:
     """How much likelier each relation is given the picture: (2, pairs, C) log ratios.
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
-from mmlib.core.related import RelatedPairs
-from mmlib.core.tables import paper_tables, paper_values
+from mmlib.core.tables import paper_values
 from mmlib.papers.coherence.batches import SPLITS
 from mmlib.papers.coherence.claims import (
     Term,
@@ -20,21 +20,19 @@ from mmlib.papers.coherence.claims import (
     with_refinement,
 )
 from mmlib.papers.coherence.data import Pairs
-from mmlib.papers.coherence.data.schemes import HOW
+from mmlib.papers.coherence.data.schemes import SCHEMES
 from mmlib.papers.coherence.systems import (
-    BASE,
     CITE_LIKE,
     CLUE_LIKE,
     CMCA,
     CMCM,
+    CONTRASTS,
     DIALS,
-    NO_ATTENTION,
     OTHER_THRESHOLD,
     PAIRS,
     PRODUCT,
     REFINED,
     SYSTEMS,
-    UNWEIGHTED,
     relations_of,
     single,
     trained,
@@ -46,15 +44,6 @@ FUSED = {ORACLE: "CMCA + true relations", DEPLOYED: "CMCA + relations told by wo
 PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
            CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
 SCRIPT = {"table5": "figure5_clue_code", "table4": "figure5_cite_code"}
-CONTRASTS = {
-    "relations, with attention": (CMCM, CMCA),
-    "relations, without attention": (NO_ATTENTION, BASE),
-    "weights of rare relations": (CMCM, UNWEIGHTED),
-    "head on the product, not the sum": (PRODUCT, CMCM),
-    "attention": (CMCA, BASE),
-}
-
-# --- Pairs ---------------------------------------------------------------------------------------
 
 
 def describe(study: Mapping[str, Pairs]) -> pd.DataFrame:
@@ -75,7 +64,7 @@ def describe(study: Mapping[str, Pairs]) -> pd.DataFrame:
 
 def how_realised(scheme: str = "clue") -> pd.DataFrame:
     """How the picture world's texts realise each relation, and what in the picture goes with it."""
-    return pd.DataFrame(pd.Series(HOW[scheme], name="how the world realises it"))
+    return pd.DataFrame(pd.Series(SCHEMES[scheme].how, name="how the world realises it"))
 
 
 def rates(pairs: Pairs, name: str) -> pd.DataFrame:
@@ -90,25 +79,6 @@ def rates(pairs: Pairs, name: str) -> pd.DataFrame:
     table.insert(0, "paper", paper.reindex(table.index))
     positive = np.maximum(pairs.train.labels.sum(axis=0), 1)
     return table.assign(p_c=((len(pairs.train) - positive) / positive).round(2))
-
-
-def correlations(pairs: RelatedPairs) -> pd.DataFrame:
-    """Correlation of every two relations; empty where one of them never varies."""
-    names = list(pairs.relations)
-    return pd.DataFrame(pairs.labels.astype(float), columns=names).corr().round(2)
-
-
-def recorded(table: str) -> pd.DataFrame:
-    """Figures of Clue or CITE that were counted once, by `ci/count_clue_and_cite.py`.
-
-    Raises KeyError for a table that the paper printed, or that is none.
-    """
-    if not paper_tables("coherence")[table]["source"].startswith("recorded"):
-        raise KeyError(f"{table} is not recorded: it is the paper's")
-    return paper_values("coherence", table)
-
-
-# --- Levels and gains ----------------------------------------------------------------------------
 
 
 def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
@@ -161,25 +131,18 @@ def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     for name in (n for n in names if evidence.has(dataset, n, "MedR", "pools")):
         printed = paper.loc[name] if name in paper.index else {}
         medr = evidence.values(dataset, name, "MedR", split="pools")
-        deviations = {
-            ("MedR", "paper's ±"): printed.get("MedR_std", np.nan),
-            ("± of θ", "pools"): medr.std(axis=1, ddof=1).mean(),
-            ("± of θ", "seeds"): medr.mean(axis=1).std(ddof=1) if len(medr) > 1 else np.nan,
-        }
-        rows[name] = deviations | {
-            (metric, column): value
-            for metric in ("MedR", "R@1", "R@10")
-            for column, value in (
-                ("paper", printed.get(metric, np.nan)),
-                ("θ", evidence.means(dataset, name, metric, "pools").mean()),
-                ("θ̄", evidence.means(dataset, name, f"{metric}, refined", "pools").mean()),
-            )
-        }
-    order = [("MedR", c) for c in ("paper", "paper's ±", "θ", "θ̄")]
-    order += [("± of θ", "pools"), ("± of θ", "seeds")]
-    order += [(f"R@{k}", c) for k in (1, 10) for c in ("paper", "θ", "θ̄")]
-    table = pd.DataFrame.from_dict(rows, orient="index")[order]
-    table.columns = pd.MultiIndex.from_tuples(order)
+        of_seeds = medr.mean(axis=1)
+        row = {("MedR", "paper"): np.nan, ("MedR", "paper's ±"): printed.get("MedR_std", np.nan)}
+        for metric in ("MedR", "R@1", "R@10"):
+            row[metric, "paper"] = printed.get(metric, np.nan)
+            row[metric, "θ"] = evidence.means(dataset, name, metric, "pools").mean()
+            row[metric, "θ̄"] = evidence.means(dataset, name, f"{metric}, refined", "pools").mean()
+            if metric == "MedR":
+                row["± of θ", "pools"] = medr.std(axis=1, ddof=1).mean()
+                row["± of θ", "seeds"] = of_seeds.std(ddof=1) if len(medr) > 1 else np.nan
+        rows[name] = row
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table.round(1).astype(object).fillna("–")
 
 
@@ -189,6 +152,22 @@ def authors_script(dataset: str) -> pd.DataFrame:
     script = paper_values("coherence", SCRIPT[table])[["MedR_theta", "MedR_theta_bar"]]
     script.insert(0, "printed", paper_values("coherence", table)["MedR"])
     return script
+
+
+def human_study(n: int = 100) -> pd.DataFrame:
+    """t-tests of the paper's own Table 6, if each relation had n questions; it prints no n.
+
+    The paper states t > 14.1 everywhere. needed: how many questions with these shares that takes.
+    """
+    bound = paper_values("coherence", "human_evaluation_text").value["t statistic, lower bound"]
+    shares = paper_values("coherence", "table6")[["Better", "Worse"]].astype(float)
+    shares.loc["all pooled"] = shares.mean()
+    table = shares.rename(columns=str.lower).assign(n=n)
+    table.loc["all pooled", "n"] = n * (len(shares) - 1)
+    mean, square = (table.better - table.worse) / 100, (table.better + table.worse) / 100
+    table["t"] = mean / np.sqrt((square - mean**2) / (table.n - 1))
+    table["p"] = 2 * stats.t.sf(abs(table.t), table.n - 1)
+    return table.assign(needed=np.ceil(table.n * (bound / table.t) ** 2).astype(int))
 
 
 def in_pools(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -296,9 +275,6 @@ def dials(evidence: Evidence) -> dict[str, dict[tuple[float, float], Effect]]:
     }
 
 
-# --- Relations -----------------------------------------------------------------------------------
-
-
 def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 8 beside ours: average precision of each relation, and where it comes from.
 
@@ -315,7 +291,7 @@ def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
     table = pd.DataFrame(index=list(relations_of(dataset)), columns=list(columns), dtype=float)
     for name, (system, metric) in columns.items():
         if evidence.has(dataset, system, metric, "relations"):
-            table[name] = _of_relations(evidence, dataset, system, metric)
+            table[name] = evidence.values(dataset, system, metric, split="relations").mean(axis=0)
     table = table.round(2)
     if PRINTED[dataset] == "table5":
         printed = paper_values("coherence", "table8").loc[CMCM.system]
@@ -323,16 +299,11 @@ def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return table
 
 
-def _of_relations(evidence: Evidence, dataset: str, system: str, metric: str) -> np.ndarray:
-    """A figure of each relation (C,), the mean over seeds."""
-    return evidence.values(dataset, system, metric, split="relations").mean(axis=0)
-
-
 def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Average precision of linear probes of CMCA's and CMCM's vectors, means over seeds."""
     columns = {
-        (vectors, name): _of_relations(evidence, dataset, name, f"AP of {vectors}")
-        for vectors in ("z_S", "z_I", "both")
+        (of, name): evidence.values(dataset, name, f"AP of {of}", split="relations").mean(axis=0)
+        for of in ("z_S", "z_I", "both")
         for name in (CMCA.system, CMCM.system)
     }
     table = pd.DataFrame(columns, index=list(relations_of(dataset))).round(2)

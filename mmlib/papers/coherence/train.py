@@ -1,7 +1,7 @@
 """One training of paper 01, and what is measured of it."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from mmlib.papers.coherence.metrics import (
     pool_ranks,
     pools_of,
 )
-from mmlib.papers.coherence.probes import precisions, relations_in_ranking
+from mmlib.papers.coherence.probes import BySplit, precisions, relations_in_ranking
 from mmlib.papers.coherence.systems import OTHER_THRESHOLD, REFINED, Settings, System
 from mmlib.papers.coherence.variants import HEADS, LastStates
 
@@ -202,10 +202,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
 
 def refinements(
-    theta: Mapping[str, np.ndarray],
-    x: Mapping[str, np.ndarray],
-    settings: Settings,
-    pools: np.ndarray,
+    theta: BySplit, x: BySplit, settings: Settings, pools: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Ranks of test texts under θ̄, and MedR and recalls of the same pools.
 

@@ -28,7 +28,7 @@ from mmlib.papers.coherence.method import (
     positive_weights,
     refine,
 )
-from mmlib.papers.coherence.metrics import draw_pools, full_ranks, pool_metrics, pool_ranks
+from mmlib.papers.coherence.metrics import full_ranks, pool_metrics, pool_ranks, pools_of
 from mmlib.papers.coherence.variants import ProductHead
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -707,7 +707,7 @@ def test_refinement_only_swaps_candidates_within_its_bound(seed, strength):
 
 
 def test_pools_are_distinct_rows_of_the_test_set():
-    pools = draw_pools(860)
+    pools = pools_of(860)
     assert pools.shape == (50, 500)
     assert pools.dtype == np.int64
     assert pools.min() >= 0
@@ -716,50 +716,29 @@ def test_pools_are_distinct_rows_of_the_test_set():
     assert len({tuple(sorted(pool)) for pool in pools.tolist()}) == 50
 
 
-@pytest.mark.parametrize("replace", [False, True])
-def test_the_same_seed_draws_the_same_pools(replace):
+def test_the_same_seed_draws_the_same_pools():
     def draw(seed):
-        return draw_pools(100, size=20, count=4, seed=seed, replace=replace)
+        return pools_of(100, size=20, count=4, seed=seed)
 
     assert (draw(3) == draw(3)).all()
     assert (draw(3) != draw(4)).any()
-    default = draw_pools(100, size=20, count=4, replace=replace)
+    default = pools_of(100, size=20, count=4)
     assert (default == draw(0)).all()
 
 
-@pytest.mark.parametrize("replace", [False, True])
-def test_every_row_and_every_place_is_as_likely(replace):
-    pools = draw_pools(30, size=10, count=3000, seed=1, replace=replace)
+def test_every_row_and_every_place_is_as_likely():
+    pools = pools_of(30, size=10, count=3000, seed=1)
     assert chisquare(np.bincount(pools.ravel(), minlength=30)).pvalue > 1e-4
     assert chisquare(np.bincount(pools[:, 0], minlength=30)).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(("pairs_", "share"), [(1512, 0.28), (860, 0.44)])
-def test_replacement_gives_twins(pairs_, share):
-    """A draw has a twin unless the 499 others all miss it: 28 % of the draws of Clue, 44 CITE++."""
-    expected = 1 - (1 - 1 / pairs_) ** 499
-    assert expected == pytest.approx(share, abs=0.005)
-    pools = draw_pools(pairs_, count=200, seed=2, replace=True)
-    assert pools.shape == (200, 500)
-    twins = [
-        np.isin(pool, values[counts > 1]).mean()
-        for pool in pools
-        for values, counts in [np.unique(pool, return_counts=True)]
-    ]
-    assert np.mean(twins) == pytest.approx(expected, abs=0.01)
-    distinct = np.mean([len(set(pool)) for pool in pools.tolist()])
-    assert distinct == pytest.approx(pairs_ * (1 - (1 - 1 / pairs_) ** 500), abs=2)
-
-
 def test_a_pool_may_be_the_whole_test_set():
-    pools = draw_pools(12, size=12, count=3)
+    pools = pools_of(12, size=12, count=3)
     assert [sorted(pool) for pool in pools.tolist()] == [list(range(12))] * 3
 
 
-def test_more_rows_than_there_are_is_an_error_without_replacement():
-    with pytest.raises(ValueError, match=r"344.*500|500.*344"):
-        draw_pools(344)
-    assert draw_pools(344, count=2, replace=True).shape == (2, 500)
+def test_a_smaller_test_set_has_smaller_pools():
+    assert pools_of(344).shape == (50, 344)
 
 
 def ranks_loop(theta, pool, eta=None, threshold=None):
@@ -773,12 +752,12 @@ def ranks_loop(theta, pool, eta=None, threshold=None):
 
 @few
 @given(seeds, st.integers(2, 12), st.booleans(), st.sampled_from([None, 0.0, 0.05, 0.3, 5.0]))
-def test_ranks_within_pools_are_scipys(seed, size, replace, threshold):
+def test_ranks_within_pools_are_scipys(seed, size, twins, threshold):
     """Scores of few values, so that ties are common; pools with and without twins."""
     rng = np.random.default_rng(seed)
     theta = rng.integers(-4, 5, (12, 12)) / 8
     eta = 1 + rng.integers(0, 3, (12, 12)) / 8
-    pools = draw_pools(12, size=size, count=3, seed=seed, replace=replace)
+    pools = rng.integers(12, size=(3, size)) if twins else pools_of(12, size, 3, seed)
     extra = () if threshold is None else (eta, threshold)
     before = theta.copy(), eta.copy(), pools.copy()
     ranks = pool_ranks(theta, pools, *extra)
@@ -861,7 +840,7 @@ def test_random_scores_give_the_chance_level():
     """MedR 250.5, R@1 0.2, R@5 1, R@10 2 within five standard errors; new scores for each pool."""
     rng, times = np.random.default_rng(0), 40
     ranks = [
-        pool_ranks(rng.standard_normal((600, 600)), draw_pools(600, count=1, seed=seed))[0]
+        pool_ranks(rng.standard_normal((600, 600)), pools_of(600, count=1, seed=seed))[0]
         for seed in range(times)
     ]
     metrics = pool_metrics(np.array(ranks))
@@ -875,10 +854,10 @@ def test_random_scores_give_the_chance_level():
 
 def test_twins_lower_the_recall_at_one_of_a_perfect_model():
     """Drawing with replacement cuts R@1 by the share of draws that have a twin, 28 % on Clue."""
-    pools = draw_pools(1512, count=10, seed=3, replace=True)
+    pools = np.random.default_rng(3).integers(1512, size=(10, 500))
     metrics = pool_metrics(pool_ranks(np.eye(1512, dtype=np.float32), pools))
     assert metrics["R@1"].mean() == pytest.approx(100 * (1 - 1 / 1512) ** 499, abs=2)
-    assert pool_metrics(pool_ranks(np.eye(1512), draw_pools(1512, count=2)))["R@1"].min() == 100
+    assert pool_metrics(pool_ranks(np.eye(1512), pools_of(1512, count=2)))["R@1"].min() == 100
 
 
 def imported(path, root, seen):

@@ -1,6 +1,7 @@
 """The pairs of each tier, to look at and as arrays to train on."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -16,34 +17,9 @@ from mmlib.papers.coherence.batches import SPLITS, Arrays, Pictures, Split
 from mmlib.papers.coherence.data import flickr8k, paper, world
 from mmlib.papers.coherence.data.pairs import Pairs
 from mmlib.papers.coherence.systems import COLLECTIONS, Settings, budget
+from mmlib.world.tables import table_beside
 
-NOTES = {
-    "world": """*What this world was built to contain.* A pair is a drawn scene and one text.
-Which relations hold is drawn first, at the real sets' rates and near their correlations, from
-what the picture shows and from chance; then a text is written. Two dials: `signal` says how much
-the picture counts in the draw (what decides about a relation correlates with the picture by .9
-times `signal`), `telling` how often the text is worded as its relations would have it. At the
-default of `telling` a bag of words reads the relations off these texts about as well as a richer
-classifier (with pairs of words and of letters, from more texts) does off those of Clue's people and
-of CITE, which is not well; that is what a relation can add: it tells of the picture what the text
-does not. `signal` has no counterpart that we could measure: it stands at 1, the world's most. So
-knowing the relations *could* help to find a picture, because the world was made so; whether the
-method makes use of it is what is tested.""",
-    "flickr8k": """*Noisy labels.* The photographs and captions are Flickr8k's; the relations are
-not annotated but come from a classifier of Clue's captions, which has seen the text alone
-(`mmlib/papers/coherence/data/flickr8k.py`). Given a text, its picture can add nothing to such a
-label, and nearly all these captions describe what is visible. So this tier can show that the model
-trains and runs on photographs, and whether a second task on the text changes retrieval; it cannot
-show that relations between text and picture help. Irrelevant is left out: the classifier cannot
-tell it from chance on new captions. Training takes all five captions of an image, dev and test the
-first.""",
-    "paper": """The papers' own data, with the images that could be had. `clue` and `cite++` are the
-authors' splits, which share pictures or pairs between train and test; `clue clean` tests on the
-881 rows with people's captions and unseen pictures, `cite` is the public file without repeated
-pairs, split by recipe.""",
-}
-
-
+NOTES: dict[str, str] = table_beside(str(Path(__file__).with_name("notes")))
 Study = Mapping[str, Pairs]
 
 

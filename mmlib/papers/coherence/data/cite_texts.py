@@ -6,64 +6,20 @@ for the most part, so that it takes the picture to tell which.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from mmlib.papers.coherence.data.clue_texts import (
-    LIVELY,
-    article,
-    fitting,
-    is_living,
-    noun,
-    place,
-    protagonist,
-)
+from mmlib.papers.coherence.data.clue_texts import LIVELY, fitting, is_living, place, protagonist
 from mmlib.world import words
 from mmlib.world.habits import HABITAT, PALETTE
 from mmlib.world.scenes import actions_in, pick, pick_weighted
 from mmlib.world.schema import GROUP_OF, Scene
-from mmlib.world.stories import describe
+from mmlib.world.stories import describe, with_article
+from mmlib.world.tables import table_beside
 
-# fmt: off
-_PUT = "put, place, add, set up, arrange"
-_WHERE = {
-    "left of": "to the left of, left of", "right of": "to the right of, right of",
-    "behind": "behind", "in front of": "in front of", "near": "close to, next to, beside, near",
-    "under": "under, beneath", "on": "on, on top of",
-}
-_OPPOSITE = {"left of": "right of", "right of": "left of", "behind": "in front of",
-             "in front of": "behind"}
-_KEEP = ("let {x} go on {doing}", "keep {x} {doing}", "make sure that {x} is still {doing}",
-         "have {x} {doing} all the while")
-_HOLD = ("keep {x} just where it is as you work on it", "go on working on {x}",
-         "do not stop before you are done with {x}", "carry on with {x} at a steady pace",
-         "keep a hand on {x} as you go along")
-_TIES = {"riding": "ride", "chasing": "chase"}
-_LET = "let {x} {do}, have {x} {do}, get {x} to {do}"
-_PAINT = "paint {x} {colour}, make {x} {colour}, give {x} a coat of {colour} paint"
-_CHANGE = ("take {x} away", "remove {x}", "exchange {x} for {new}", "add {new} next to {x}",
-           "it is time to bring {new}", "make room for {new} near {x}")
-_OPENERS = ("", "", "", "then ", "now ", "next, ", "after that, ")
-_PLAN = ("you will need {a}", "it all depends on {a}", "think of {a} first",
-         "it is good to have {a}", "any size will do for {x}", "the main part of this is {x}")
-_POINT = ("as shown here", "just like this", "as you see here", "in exactly this way", "like so",
-          "the way it is shown", "as in the picture")
-_AMOUNTS = ("allow {n} minutes for this", "use {m} ml of paint", "leave {n} cm of space around it",
-            "this takes about {n} minutes", "use {n} nails of {k} cm", "wait for {n} minutes",
-            "it should weigh about {k} kg", "repeat this {k} times", "use {k} cups of water",
-            "mix {m} g of glue with {k} cups of water")
-_TOOLS = ("something {look} will help you with this", "use something {look} as a help",
-          "you will need something {look} as well", "it works best with something {look} at hand",
-          "something {look} comes in handy here")
-_ASIDE = ("read all the steps before you begin", "wash your hands well",
-          "ask a friend for advice", "wait until the paint has dried",
-          "clean the brushes and take a break", "cover the table with paper",
-          "let me know in the comments how it went", "look up the opening hours of the shop",
-          "order the parts in good time", "keep the receipt for later", "preheat the oven")
-_LATER = ("the {kind} comes later", "the {kind} has to wait until then",
-          "leave the {kind} for another day", "you can forget about the {kind} for now",
-          "this is not yet about the {kind}", "the {kind} will be the next step")
-# fmt: on
+_PHRASES: dict[str, Any] = table_beside(__file__)
+_WHERE, _OPPOSITE, _TIES = (_PHRASES[name] for name in ("where", "opposite", "ties"))
 
 
 def cite_text(scene: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
@@ -95,7 +51,7 @@ class _Step:
         if "Q4" in self.holds:
             n, m, k = 5 * self.number(2, 9), 50 * self.number(1, 9), self.number(2, 9)
             at = self.number(0 if len(sentences) > 1 else 1, len(sentences))
-            sentences.insert(at, pick(self.rng, _AMOUNTS).format(n=n, m=m, k=k))
+            sentences.insert(at, self.phrase("amounts").format(n=n, m=m, k=k))
         return " ".join(sentence[0].upper() + sentence[1:] + "." for sentence in sentences)
 
     def shown(self) -> list[str]:
@@ -106,16 +62,16 @@ class _Step:
         sentences = sentences or [self.plan()]
         if "Q3" in self.holds:
             at = int(self.rng.random() * len(sentences))
-            sentences[at] += f", {pick(self.rng, _POINT)}"
+            sentences[at] += f", {self.phrase('point')}"
         if self.tool is not None:
-            sentences.append(pick(self.rng, _TOOLS).format(look=self.look(self.tool)))
+            sentences.append(self.phrase("tools").format(look=self.look(self.tool)))
         return sentences
 
     def aside(self) -> list[str]:
         """A step that cannot be seen; a kind of the scene is mentioned, but not in it."""
-        kind = noun(self.rng, protagonist(self.rng, self.scene))
-        mention = pick(self.rng, _LATER).format(kind=kind)
-        sentences = [pick(self.rng, _ASIDE), mention]
+        kind = self.noun(protagonist(self.rng, self.scene))
+        mention = self.phrase("later").format(kind=kind)
+        sentences = [self.phrase("aside"), mention]
         return sentences if self.rng.random() < 0.6 else sentences[::-1]
 
     # --- Sentences ---
@@ -129,12 +85,12 @@ class _Step:
             for at in rng.choice(3, 3, replace=False, p=weights):
                 text = text or makers[at](done)
         if not text and done:
-            start = pick(rng, ("start with {} {}", "put {} {}", "place {} {}", "set up {} {}"))
+            start = self.phrase("start")
             text = start.format(self.name(self.topic(), new=True), place(self.scene, rng))
         if not text:
             others = sorted(HABITAT[self.scene.setting] - {t.kind for t in self.scene.things})
-            new = article(noun(rng, pick(rng, others)))
-            text = pick(rng, _CHANGE).format(x=self.name(self.topic()), new=new)
+            new = with_article(self.noun(pick(rng, others)))
+            text = self.phrase("change").format(x=self.name(self.topic()), new=new)
         return self.opener() + text
 
     def put(self, done: bool) -> str | None:
@@ -154,13 +110,12 @@ class _Step:
         if relation == "holding":
             return f"{pick(rng, ('give', 'hand'))} {first} {second}"
         if relation == "riding":
-            form = pick(rng, ("help {} onto {}", "put {} on {}", "have {} get on {}"))
-            return form.format(first, second)
+            return self.phrase("mount").format(first, second)
         verbs = {"sitting": "sit", "lying": "lie", "standing": "stand"}
         if relation == "on" and (verb := verbs.get(self.scene.things[i].action or "")):
             return f"{pick(rng, ('let', 'have'))} {first} {verb} on {second}"
-        preposition = pick(rng, _WHERE[relation].split(", "))
-        return f"{pick(rng, _PUT.split(', '))} {first} {preposition} {second}"
+        preposition = pick(rng, _WHERE[relation])
+        return f"{self.phrase('put')} {first} {preposition} {second}"
 
     def edges(self) -> dict[tuple[int, str, int], float]:
         """The relations of nameable things, by how much one would speak of them."""
@@ -183,7 +138,7 @@ class _Step:
         colour = self.scene.things[i].colour
         if not done:
             colour = pick(self.rng, [c for c in PALETTE[self.kind(i)] if c != colour])
-        return pick(self.rng, _PAINT.split(", ")).format(x=self.name(i, looks=False), colour=colour)
+        return self.phrase("paint").format(x=self.name(i, looks=False), colour=colour)
 
     def pose(self, done: bool) -> str | None:
         """To have somebody rest as in the picture, or do what nobody of the kind does there."""
@@ -209,33 +164,33 @@ class _Step:
             x, y = self.name(i), self.name(j, new=True)
             if rng.random() < 0.5:
                 do = f"{_TIES[relation]} {y}"
-                return self.opener() + pick(rng, _LET.split(", ")).format(x=x, do=do)
-            return pick(rng, _KEEP).format(x=x, doing=f"{relation} {y}")
+                return self.opener() + self.phrase("let").format(x=x, do=do)
+            return self.phrase("keep").format(x=x, doing=f"{relation} {y}")
         alive = [i for i in self.free if is_living(self.kind(i))]
         lively = [i for i in self.free if self.action(i) in LIVELY]
         if not alive and not lively:
-            return pick(rng, _HOLD).format(x=self.name(self.topic()))
+            return self.phrase("hold").format(x=self.name(self.topic()))
         i = pick(rng, lively or alive)
         action = self.action(i)
         if lively and rng.random() < 0.6:
             return self.opener() + self.let(i, action)
         swims = action == "floating" and is_living(self.kind(i))
-        return pick(rng, _KEEP).format(x=self.name(i), doing="swimming" if swims else action)
+        return self.phrase("keep").format(x=self.name(i), doing="swimming" if swims else action)
 
     def opener(self) -> str:
-        return "" if self.brief else pick(self.rng, _OPENERS)
+        return "" if self.brief else self.phrase("openers")
 
     def let(self, i: int, action: str) -> str:
         """An order to somebody to do something."""
         table, kind = words.VERBS[action], self.kind(i)
         forms = [form for key in (kind, GROUP_OF[kind]) for form in table.get(key, "").split(", ")]
         verbs = [last for form in forms if (last := "".join(form.split("|")[2:3]))]
-        return pick(self.rng, _LET.split(", ")).format(x=self.name(i), do=pick(self.rng, verbs))
+        return self.phrase("let").format(x=self.name(i), do=pick(self.rng, verbs))
 
     def plan(self) -> str:
         """What to think of, with no word on when."""
         i = self.topic()
-        plan = pick(self.rng, _PLAN)
+        plan = self.phrase("plan")
         if "{x}" in plan:
             return plan.format(x=self.name(i))
         names = [self.name(i, new=True)]
@@ -244,6 +199,14 @@ class _Step:
         return plan.format(a=" and ".join(names))
 
     # --- Words ---
+
+    def noun(self, kind: str) -> str:
+        """One of the nouns for a kind, in the singular."""
+        return pick(self.rng, words.NOUNS[kind]).split("/")[0]
+
+    def phrase(self, kind: str) -> str:
+        """One of the phrases of a kind."""
+        return pick(self.rng, _PHRASES[kind])
 
     def number(self, low: int, high: int) -> int:
         """From low to high, both included."""
@@ -272,14 +235,14 @@ class _Step:
         if i in self.nouns:
             return f"the {self.nouns[i]}"
         item = self.scene.things[i]
-        text = word = noun(self.rng, item.kind)
+        text = word = self.noun(item.kind)
         again = word in self.nouns.values()
         self.nouns[i] = word
         if looks and not self.brief and self.rng.random() < 0.6:
             text = describe(item, self.scene.style, article=False).replace(item.kind, word)
         if again:
             return f"the other {text}"
-        return article(text) if new else f"the {text}"
+        return with_article(text) if new else f"the {text}"
 
     def look(self, i: int) -> str:
         """One property of a thing, as the style shows it."""

@@ -12,11 +12,13 @@ from mmlib.world.logic import satisfies
 from mmlib.world.scenes import pick, pick_weighted
 from mmlib.world.schema import GROUP_OF, Scene
 from mmlib.world.stories import describe
+from mmlib.world.tables import table_beside
 
 SHORTEST, LONGEST = 4, 25  # words of a text
 LIVELY = {"walking", "running", "jumping", "flying", "floating", "moving", "eating"}
 _MOVING = {"flying", "carrying"}  # among the verbs of holding
 _TRIES = 60
+_PHRASES: dict[str, list[str]] = table_beside(__file__)
 
 
 def fitting(write: Callable[[bool], str], longest: int = LONGEST) -> str:
@@ -26,110 +28,6 @@ def fitting(write: Callable[[bool], str], longest: int = LONGEST) -> str:
         if SHORTEST <= len(text.split()) <= longest:
             return text
     raise AssertionError(f"no text of {SHORTEST} to {longest} words: {text!r}")
-
-
-def has_event(scene: Scene) -> bool:
-    """Whether anything in the scene moves, or does more than being there."""
-    return any(actor.action in LIVELY for actor in scene.things)
-
-
-# fmt: off
-# What goes on wherever nothing moves; no picture speaks against it.
-_WEATHER = (
-    "a light wind blowing around|a light wind blows around",
-    "a breeze sweeping past|a breeze sweeps past",
-    "the sun shining down on|the sun shines down on",
-    "the wind playing about|the wind plays about",
-    "insects buzzing around|insects buzz around",
-    "the day slowly passing over|the day slowly passes over",
-    "dust swirling around|dust swirls around",
-)
-_PICTURES = (
-    "a picture of", "an image of", "a stock image of", "a full-size picture of", "a print of",
-    "a framed picture of", "a postcard with", "a wide view of", "a picture book page with",
-    "a high-resolution image of", "a cover picture with", "a wallpaper image of",
-)
-_IN_PICTURES = (
-    "in this picture,", "stock image:", "picture of the week:", "on this postcard,",
-    "as the image tells us,", "cover picture:", "image from a series:", "in the picture,",
-)
-_CHEERS = (
-    "so cute:", "how lovely:", "simply wonderful:", "i love this:", "how sweet:", "so charming:",
-    "what a delight:", "just perfect:", "absolutely amazing:",
-)
-_SIGHS = (
-    ", and i love it", ", just wonderful", ", how sweet is that", ", which makes me smile",
-    ", truly delightful", ", what a joy", ", simply fantastic", ", so charming",
-)
-_JUDGED = (
-    "i have rarely met a nicer {kind}", "{the} is simply adorable", "{the} makes me so happy",
-    "what a wonderful {kind} this is", "nothing beats a lovely {kind} {where}",
-    "such a charming {kind}, truly amazing", "how lovely {the} is, just perfect",
-)
-# Background of anybody or anything: what goes before a sentence, what goes after it.
-_BEFORE = (
-    "after a long week at the office,", "the morning before the race,",
-    "on the last day of the holidays,", "two hours before the wedding,",
-    "years after the great storm,", "the day after the festival,", "a week before moving abroad,",
-    "long before the first visitors arrived,", "when school was finally over,",
-    "shortly after the end of the war,",
-)
-_AFTER = (
-    ", the day before the wedding", ", as in the years before the war",
-    ", a week after the festival", ", where the tale of the family began",
-    ", long after the last guests had left", ", two days before the flood",
-    ", as grandmother remembered it for the rest of her days",
-)
-_AFTER_LIVING = (
-    ", on the way to grandmother's", ", after a long week at the office",
-    ", just as the doctor advised", ", for the first time since last winter",
-    ", waiting for news from an old friend", ", a week after the move from the capital",
-    ", too tired from yesterday's party",
-)
-_LIFE = (  # of the living
-    "had waited for this since {since}", "has come all the way from {town}",
-    "grew up in {town}", "won a prize {when}", "is going to visit {who} tomorrow",
-    "is looking forward to supper with {who}", "moved here from {town} {when}",
-    "was named after {who}", "was on the way to {who}",
-)
-_SAD_LIFE = (  # nothing to cheer at
-    "did not sleep at all {when}", "got lost {when}", "had an argument with {who} {when}",
-)
-_ORIGIN = (  # of all else
-    "was a present from {who}", "has belonged to {who} since {since}",
-    "came here from {town} {when}", "became famous {when}", "once belonged to {who}",
-)
-_SAD_ORIGIN = (
-    "was sold to {who} {when}", "will soon be replaced by {who}",
-    "had been forgotten since {since}", "was almost lost in the storm {when}",
-)
-_WHEN = "last night, last summer, in the spring, years ago, last winter, during the holidays"
-_SINCE = "last night, last summer, the spring, last winter, the holidays, the early days"
-_TOWN = "the next village, the capital, a village far away, the north, the south, another country"
-_WHO = ("grandmother, an old friend, the neighbours, a famous painter, the mayor, an aunt, "
-        "the family next door, a cousin")
-_GOING_ON = (  # an event, but nothing that could be seen
-    "{the} is having the time of a lifetime", "{the} is spending the afternoon {where}",
-    "{the} is getting through the day {where}", "{the} is enjoying some free time {where}",
-)
-_PASSING = (
-    "life goes on around {the}", "time goes by around {the} {where}",
-    "the day takes its course around {the}",
-)
-_ABOUT = (  # pictures, without a word on what is in them; the latter ones not for people
-    "picture for a calendar about a {kind}", "cover picture for the tale of a {kind}",
-    "image for a book about a {kind} from {town}", "picture to go with a song about a {kind}",
-    "stock image for the {kind} club", "one of a hundred pictures about {kinds} and the {place}",
-    "cover picture for the {kind} magazine", "print for all friends of {kinds}",
-)
-_NAMES = (
-    "the tale of the {kind}", "the year of the {kind}", "the {kind} and the {place}",
-    "the {kind} from the {place}", "the return of the {kind}",
-    "days of {kinds} and the {place}", "songs of {kinds} and the {place}",
-    "the club of the {kinds}",
-    "a summer of {kinds}", "{kinds}, part one of three",
-)
-# fmt: on
 
 
 def clue_text(scene: Scene, about: Scene, holds: frozenset[str], rng: np.random.Generator) -> str:
@@ -153,28 +51,32 @@ class _Remark:
         text = self.seen() if shown else self.unseen()
         story = "Story" in self.holds and shown
         if story and self.rng.random() < 0.4 and "Meta" not in self.holds:
-            text = f"{pick(self.rng, _BEFORE)} {text}"
+            text = f"{self.phrase('before')} {text}"
         elif story:
-            text += pick(self.rng, _AFTER + self.living * _AFTER_LIVING)
+            text += pick(self.rng, _PHRASES["after"] + self.living * _PHRASES["after_living"])
         if "Subjective" in self.holds and (shown or self.holds & {"Story", "Action"}):
             before = self.rng.random() < 0.5 and ":" not in text
-            text = f"{pick(self.rng, _CHEERS)} {text}" if before else text + pick(self.rng, _SIGHS)
+            text = f"{self.phrase('cheers')} {text}" if before else text + self.phrase("sighs")
         return text
+
+    def phrase(self, kind: str) -> str:
+        """One of the phrases of a kind."""
+        return pick(self.rng, _PHRASES[kind])
 
     def seen(self) -> str:
         """What is in the scene, as a caption; an event for Action, else a state."""
         event, meta = "Action" in self.holds, "Meta" in self.holds
         bare, sentence = self.caption(event)
         if meta and self.rng.random() < 0.75:
-            return f"{pick(self.rng, _PICTURES)} {bare}"
+            return f"{self.phrase('pictures')} {bare}"
         if meta:
-            return f"{pick(self.rng, _IN_PICTURES)} {sentence if event else bare}"
+            return f"{self.phrase('in_pictures')} {sentence if event else bare}"
         return sentence if event else bare
 
     def caption(self, event: bool) -> tuple[str, str]:
         """What is in the scene as a noun phrase and as a sentence, true of no other scene."""
         rng = self.rng
-        lively = event and has_event(self.about)
+        lively = event and any(actor.action in LIVELY for actor in self.about.things)
         bare = sentence = ""
         for _ in range(_TRIES):
             writer = _Writer(self.about, rng)
@@ -197,7 +99,7 @@ class _Remark:
             name, doing = describe(shown, self.about.style), shown.action or place(self.about)
             bare, sentence = f"{name} {doing}", f"{name} is {doing}"
         if event and not lively:
-            going_on, goes_on = pick(rng, _WEATHER).split("|")
+            going_on, goes_on = self.phrase("weather").split("|")
             return f"{going_on} {bare}", f"{goes_on} {bare}"
         return bare, sentence
 
@@ -207,30 +109,30 @@ class _Remark:
         kind = protagonist(rng, self.about)
         living = is_living(kind)
         if "Story" in holds:
-            glad, sad = (_LIFE, _SAD_LIFE) if living else (_ORIGIN, _SAD_ORIGIN)
-            text = "{the} " + pick(rng, glad if "Subjective" in holds else glad + sad)
+            past = "life" if living else "origin"
+            sad = [] if "Subjective" in holds else _PHRASES[f"sad_{past}"]
+            text = "{the} " + pick(rng, _PHRASES[past] + sad)
             if "Action" in holds and living:
-                event = pick(rng, _GOING_ON).removeprefix("{the}")
+                event = self.phrase("going_on").removeprefix("{the}")
                 text += " and" + event.replace("is", "is now", 1)
             elif "Action" in holds:
-                text += f", while {pick(rng, _PASSING).replace('{the}', 'it')}"
+                text += f", while {self.phrase('passing').replace('{the}', 'it')}"
         elif "Action" in holds:
-            text = pick(rng, _GOING_ON if living else _PASSING)
+            text = self.phrase("going_on" if living else "passing")
         elif "Subjective" in holds:
-            text = pick(rng, _JUDGED)
+            text = self.phrase("judged")
         else:
-            options = _ABOUT if "Meta" in holds else _NAMES
+            options = _PHRASES["about" if "Meta" in holds else "names"]
             suited = len(options) // (2 if GROUP_OF[kind] == "person" else 1)
             text = pick(rng, options[:suited])
         singular, plural = pick(rng, words.NOUNS[kind]).split("/")
         filled = text.format(
             the=f"the {singular}", kind=singular, kinds=plural, place=place_noun(self.about),
-            where=place(self.about, rng), when=pick(rng, _WHEN.split(", ")),
-            since=pick(rng, _SINCE.split(", ")), town=pick(rng, _TOWN.split(", ")),
-            who=pick(rng, _WHO.split(", ")),
+            where=place(self.about, rng), when=self.phrase("when"), since=self.phrase("since"),
+            town=self.phrase("town"), who=self.phrase("who"),
         )  # fmt: skip
         if "Meta" in holds and holds & {"Story", "Action", "Subjective"}:
-            return f"{pick(rng, _IN_PICTURES)} {filled}"
+            return f"{self.phrase('in_pictures')} {filled}"
         return filled
 
 
@@ -262,13 +164,3 @@ def place(scene: Scene, rng: np.random.Generator | None = None) -> str:
 def place_noun(scene: Scene) -> str:
     """The setting as a noun: "beach", "mountains"."""
     return words.PLACES[scene.setting]["any"].split(", ")[0].split(":")[1]
-
-
-def noun(rng: np.random.Generator, kind: str) -> str:
-    """One of the nouns for a kind, in the singular."""
-    return pick(rng, words.NOUNS[kind]).split("/")[0]
-
-
-def article(text: str) -> str:
-    """ "a tent", "an old tent"."""
-    return f"{'an' if text[0] in 'aeiou' else 'a'} {text}"

@@ -4,14 +4,12 @@ Clue (Alikhani et al., ACL 2020) gives captions and labels by people, but its pi
 fetched from old addresses; Flickr8k has photographs and captions but no relations.
 
 The classifier has never seen an image, so that a label is a function of its text alone: the
-relation head can solve its task and ignore the image, its confidence η is then the same for every
-image of a row, and refinement cannot reorder anything. So such labels can show whether the model
-trains and runs on photographs, and whether a second task on the text changes retrieval, but not
-that the *relation of a text to its image* helps, as the paper claims. The labels are also shifted:
-Flickr8k's captions all describe what is seen, and "not Visible" there means no more than an unusual
-wording. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and "a dog on
+relation head can ignore the image, its confidence η is then the same for every image of a row, and
+refinement cannot reorder anything; `notes.yaml` says what such labels can show. They are also
+shifted: "not Visible" means no more than an unusual wording, since all captions describe what is
+seen. Clue's Meta captions nearly all tell where, when or how (95 % are marked so), and "a dog on
 the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 training captions are
-"digital art selected for the #", 79 of them Irrelevant, and new captions do not give it away.
+"digital art selected for the #", 79 of them Irrelevant.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,9 +30,6 @@ from mmlib.papers.coherence.systems import relations_of
 FOLDS = 5
 
 
-# --- The classifier ---------------------------------------------------------------------------
-
-
 def fit_pipeline(pairs: RelatedPairs) -> Any:
     """Texts -> TF-IDF of words, pairs of words and 2 to 4 letters -> logistic regressions.
 
@@ -47,12 +42,6 @@ def fit_pipeline(pairs: RelatedPairs) -> Any:
     from sklearn.multioutput import MultiOutputClassifier
     from sklearn.pipeline import make_pipeline, make_union
 
-    for name, positive in zip(pairs.relations, pairs.labels.T, strict=True):
-        if positive.all() or not positive.any():
-            raise ValueError(
-                f"{pairs.name} {pairs.split}: {name} is {'always' if positive.any() else 'never'} "
-                f"positive in {len(pairs)} training pairs, so it cannot be learned"
-            )
     shared = {"preprocessor": normalised, "sublinear_tf": True}
     features = make_union(
         TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), min_df=2, **shared),
@@ -63,7 +52,7 @@ def fit_pipeline(pairs: RelatedPairs) -> Any:
 
 
 def predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
-    """Probability (texts, relations) that each relation holds."""
+    """Probability (texts, relations) that each relation holds, each relation on its own."""
     return np.stack([of_class[:, 1] for of_class in pipeline.predict_proba(texts)], axis=1)
 
 
@@ -79,13 +68,9 @@ class RelationClassifier:
     pipeline: Any
     thresholds: np.ndarray
 
-    def probabilities(self, texts: Sequence[str]) -> np.ndarray:
-        """(texts, relations) float64, each relation on its own."""
-        return predict(self.pipeline, texts)
-
     def labels(self, texts: Sequence[str]) -> np.ndarray:
         """(texts, relations) bool: at or above the threshold."""
-        return self.probabilities(texts) >= self.thresholds
+        return predict(self.pipeline, texts) >= self.thresholds
 
 
 def train_classifier(train: RelatedPairs) -> RelationClassifier:
@@ -102,9 +87,6 @@ def train_classifier(train: RelatedPairs) -> RelationClassifier:
     counts = train.labels.sum(axis=0)
     thresholds = scores[len(scores) - counts, np.arange(len(counts))]
     return RelationClassifier(train.relations, pipeline, thresholds)
-
-
-# --- Cross-validation without leaks -----------------------------------------------------------
 
 
 def sharing_groups(pairs: RelatedPairs) -> np.ndarray:
@@ -139,9 +121,6 @@ def held_out(pairs: RelatedPairs) -> np.ndarray:
         pipeline = fit_pipeline(pairs.take(rows))
         probabilities[held] = predict(pipeline, [pairs.texts[i] for i in held])
     return probabilities
-
-
-# --- Flickr8k ---------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4)

@@ -1,8 +1,7 @@
 """The picture world's collections: scenes, and texts that relate to them in different ways.
 
-A pair is a scene and one text. Which relations hold between them is drawn first, from what the
-picture shows and from chance, at the rates and correlations of the real sets (`schemes`); then a
-text is written (`clue_texts`, `cite_texts`). Two dials say how much can be known of a relation:
+A pair is a scene and one text. Which relations hold between them is drawn first (`schemes`), then
+a text is written (`clue_texts`, `cite_texts`). Two dials say how much can be known of a relation:
 `signal`, how much the picture counts in the draw (at 0 the labels know nothing of it), and
 `telling`, how often the text is worded as its relations would have it (at 1 always, at 0 no more
 than by chance).
@@ -77,12 +76,8 @@ def related_pairs(
 
     The same arguments give the same record. Splits share no scene; a larger n begins with the
     smaller one's pairs. Scenes do not depend on `signal`, `telling` or `scheme`, labels not on
-    `telling`. Raises ValueError for an unknown scheme or split, n below 1 or a dial outside 0 to 1.
+    `telling`. Raises ValueError for an unknown split.
     """
-    if n < 1:
-        raise ValueError(f"n is {n}, but a collection needs at least one pair")
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme {scheme!r} is not one of {', '.join(SCHEMES)}")
     seeds = np.reshape(split_seeds(split, n * _SEEDS, seed), (n, _SEEDS)).tolist()
     scenes = tuple(sample_scene(first) for first, *_ in seeds)
     labels = draw_labels(scenes, scheme, seed, signal)
