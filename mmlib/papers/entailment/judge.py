@@ -25,12 +25,6 @@ BLOCK = 128  # samples that are scored together
 EPOCHS = 6  # shares of a training after which the dev loss is taken
 
 
-def plan_of(job: Job) -> JudgeTraining:
-    """The plan in a job's settings."""
-    plan = dict(job.settings["judge"])
-    return JudgeTraining(**{**plan, "classifier": Settings(**plan["classifier"])})
-
-
 def fresh_model(
     settings: Settings, vocabulary: int, images: np.ndarray, states: Tensor | None = None
 ) -> Classifier:
@@ -105,7 +99,7 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
 
     History: an epoch's train_loss and dev_loss, which add the losses of all branches.
     """
-    judge, plan = Judge(**job.system), plan_of(job)
+    judge, plan = Judge(**job.system), JudgeTraining.of(job.settings["judge"])
     settings, images = judge.settings(plan.classifier), images_of(judge, arrays)
     seed_everything(job.seed)
     model, pretrained = fresh(judge, settings, arrays)
@@ -221,7 +215,8 @@ def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
         return train(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
 
     weights, judge = handed_over(train, job, arrays, run, make), Judge(**job.system)
-    model, _ = fresh(judge, judge.settings(plan_of(job).classifier), arrays)
+    plan = JudgeTraining.of(job.settings["judge"])
+    model, _ = fresh(judge, judge.settings(plan.classifier), arrays)
     model.load_state_dict(weights)
     return model.to(run.device).eval()
 

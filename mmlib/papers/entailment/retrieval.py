@@ -18,7 +18,7 @@ from mmlib.core.engine import handed_over
 from mmlib.core.fit import fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import History, Job, Run
 from mmlib.core.ranking import metrics, ranks_of_scores
-from mmlib.features.encoders import DualEncoder, Shape
+from mmlib.features.encoders import DualEncoder
 from mmlib.papers.entailment.batches import Arrays, Split
 from mmlib.papers.entailment.judge import Miner
 from mmlib.papers.entailment.retrievers import AlignFuse, build
@@ -50,10 +50,7 @@ NO_PAIRS = Weak(np.zeros(0, dtype=int), np.zeros(0, dtype=int))
 
 def plan_of(job: Job) -> RetrieverTraining:
     """The plan in a job's settings."""
-    plan = dict(job.settings["retrieval"])
-    for stage in ("stage_a", "stage_b"):
-        plan[stage] = {family: Phase(**phase) for family, phase in plan[stage].items()}
-    return RetrieverTraining(**{**plan, "transformers": Shape(**plan["transformers"])})
+    return RetrieverTraining.of(job.settings["retrieval"])
 
 
 # --- Training ------------------------------------------------------------------------------------
