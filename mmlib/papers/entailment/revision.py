@@ -50,12 +50,14 @@ def candidates(similarity: np.ndarray, image_of: np.ndarray, top: int = 30) -> n
     pairs = []
     for start in range(0, len(similarity), BLOCK):
         scores = np.array(similarity[start : start + BLOCK])
-        images = np.arange(start, start + len(scores))[:, None]
-        scores[image_of == images] = -np.inf
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-        foreign = np.isfinite(np.take_along_axis(scores, best, axis=1))
-        images = np.broadcast_to(images, best.shape)
-        pairs.append(np.column_stack([images[foreign], best[foreign]]))
+        scores[image_of == np.arange(start, start + len(scores))[:, None]] = -np.inf
+        last = max(scores.shape[1] - top, 0)  # where the lowest of the best would stand
+        lowest = np.partition(scores, last, axis=1)[:, last, None]
+        images, captions = np.nonzero((scores >= lowest) & np.isfinite(scores))
+        order = np.lexsort((-scores[images, captions], images))  # equal ones as they came
+        images, captions = images[order], captions[order]
+        first = np.arange(len(order)) - np.searchsorted(images, images) < top
+        pairs.append(np.column_stack([images[first] + start, captions[first]]))
     return np.concatenate(pairs)
 
 

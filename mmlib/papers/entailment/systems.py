@@ -200,58 +200,10 @@ def start_of(family: Family, captions: str = "all") -> Variant:
     return Variant(name_of(family, "start") + ending, family, "start", captions=captions)
 
 
-def _variant(family: Family, use: Use, pairs: str, **changes: Any) -> Variant:
-    scored = use == "both" and pairs in ("miner", "all")
-    variant = Variant(name_of(family, use, pairs), family, use, pairs, scored_by_judge=scored)
-    return replace(variant, **changes)
-
-
 def variants(tier: str) -> list[Variant]:
     """The fine-tunings of a tier, and their starts."""
-    rows: list[Variant] = []
-    for family in FAMILIES:
-        if family != "triplet":
-            rows.append(start_of(family))
-        rows += [
-            Variant(name_of(family, "plain"), family, golden=False),
-            Variant(name_of(family, REFERENCE), family, scored_by_judge=True),
-        ]
-        uses: tuple[Use, ...] = ("exclusion", "weak", "both")
-        rows += [_variant(family, use, "miner") for use in uses[2 * (family == "triplet") :]]
-        if tier == "world":
-            rows += [_variant(family, use, "all") for use in uses]
-        if tier == "world" and family != "triplet":
-            rows += [_variant(family, "both", pairs) for pairs in ("candidates", "rare")]
-    rows.append(_variant("dual", "weak", "random"))
-    filled = name_of("dual", "both", "miner") + FILLED
-    rows.append(
-        _variant("dual", "both", "miner", system=filled, golden=False, scored_by_judge=False)
-    )
-    if tier == "world":
-        rows += [_variant("dual", "both", "near misses"), *_dials()]
-    return rows
-
-
-def _dials() -> list[Variant]:
-    """How dense false negatives are, and what λ does, on CLIP-like."""
-    reference = Variant(name_of("dual", REFERENCE), "dual")
-    exclusion, revised = (
-        _variant("dual", use, "all", scored_by_judge=False) for use in ("exclusion", "both")
-    )
-    rows = []
-    for captions in ("general", "rare"):
-        rows.append(start_of("dual", captions))
-        for row in (reference, exclusion, revised):
-            name = f"{row.system}, {captions} captions"
-            rows.append(replace(row, system=name, captions=captions))
-    settings: tuple[tuple[float, OptimizerState], ...] = (
-        (0.01, "shared"), (1.0, "shared"), (0.1, "separate"),
-    )  # fmt: skip
-    for ratio, state in settings:
-        for row in (reference, revised):
-            name = f"{row.system}, λ = {ratio:g}, {state}"
-            rows.append(replace(row, system=name, ratio=ratio, state=state))
-    return rows
+    rows = [{"system": name, **changes} for name, changes in TABLE["variants"].items()]
+    return [Variant(**row) for row in rows if row.pop("only", tier) == tier]
 
 
 # --- Budgets -----------------------------------------------------------------------------------

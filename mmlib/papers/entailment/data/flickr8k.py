@@ -8,8 +8,7 @@ from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k, judgments, sick
 from mmlib.papers.entailment.batches import SPLITS, People
-from mmlib.papers.entailment.data.photographs import only_mme, study_of
-from mmlib.papers.entailment.data.study import Study, flat
+from mmlib.papers.entailment.data.study import Study, flat, only_mme, study_of
 from mmlib.papers.entailment.systems import Budget
 
 NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them

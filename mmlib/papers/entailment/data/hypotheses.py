@@ -36,7 +36,7 @@ from mmlib.papers.entailment.data.premises import (
     premise_captions,
 )
 from mmlib.papers.entailment.systems import EDITS
-from mmlib.world import SIZE, WorldImages, extract_features, picture
+from mmlib.world import SIZE, WorldImages, picture
 from mmlib.world.captions import Caption
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Node
 from mmlib.world.logic import entails, satisfies
@@ -114,8 +114,7 @@ def _draw(
 class WorldEntailment:
     """Samples of the world with the truth behind them.
 
-    samples: what a classifier gets; `samples.image` are rows of `images`.
-    images: (pictures, regions, width) float32 features; None where not asked for.
+    samples: what a classifier gets; `samples.image` are rows of `scenes`.
     scenes: one a picture. captions: the premise's captions of each picture.
     scene_of: (n,) the picture that each sample is about, also where it does not see it.
     hypotheses: (n,) one a sample; its truth is that in the scene, whatever the sample's label.
@@ -123,7 +122,6 @@ class WorldEntailment:
     """
 
     samples: Samples
-    images: np.ndarray | None
     scenes: tuple[Scene, ...]
     captions: tuple[tuple[Caption, ...], ...]
     scene_of: np.ndarray
@@ -132,9 +130,8 @@ class WorldEntailment:
 
 
 def entailment_set(
-    split: str, n: int, seed: int = 0, partial: float = 0.5, workers: int = 1,
-    see_pictures: bool = True,
-) -> WorldEntailment:  # fmt: skip
+    split: str, n: int, seed: int = 0, partial: float = 0.5, workers: int = 1
+) -> WorldEntailment:
     """Samples about n pictures of a split ("train", "val", "test", "backbone").
 
     Half of each picture's samples are entailed; the forms "te", "ve" and "mme" take turns, so each
@@ -146,8 +143,8 @@ def entailment_set(
     begins with the smaller one's samples. Scenes do not depend on `partial`.
 
     seed: which list of the split's scenes, 0 to 999. partial: how much of the scene the captions
-    leave out, 0 to 1; see `partial_scene`. workers: processes. see_pictures: whether to draw them
-    and to extract features. Raises ValueError for an unknown split or an argument out of its range.
+    leave out, 0 to 1; see `partial_scene`. workers: processes. Raises ValueError for an unknown
+    split or an argument out of its range.
     """
     if n < 1 or not 0 <= partial <= 1:
         raise ValueError(f"n is {n}, at least 1; partial {partial}, between 0 and 1")
@@ -168,12 +165,8 @@ def entailment_set(
         source=("world",) * len(rows),
         group=tuple(ids[row] for row in scene_of),
     )
-    images = None
-    if see_pictures:
-        images = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
     drawn = tuple(hypothesis for *_, hypothesis in rows)
-    opened = bind(picture, scenes, SIZE)
-    return WorldEntailment(samples, images, scenes, captions, scene_of, drawn, opened)
+    return WorldEntailment(samples, scenes, captions, scene_of, drawn, bind(picture, scenes, SIZE))
 
 
 def _written(

@@ -17,7 +17,7 @@ from mmlib.data.caption_pairs import caption_pairs
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
-from mmlib.papers.entailment.batches import SPLITS, Arrays
+from mmlib.papers.entailment.batches import SPLITS, Arrays, samples_of
 from mmlib.papers.entailment.data.hypotheses import (
     WorldEntailment,
     entailment_set,
@@ -65,10 +65,11 @@ def load(budget: Budget, seed: int) -> Study:
     sets = [
         entailment_set(s, n, seed + 2, partial=PARTIAL, workers=cores) for s, n in EDITED.items()
     ]
+    clean = [some.features for some in drawn.values()]
+    clean += [world.extract_features(some.scenes, workers=cores)[0] for some in sets]
     # Goes on in other processes until it is read.
     truth = in_processes(false_negatives, [(images,) for images in drawn.values()], cores)
     collections: list[Any] = [*drawn.values(), *sets]
-    clean: list[Any] = [*(d.features for d in drawn.values()), *(s.images for s in sets)]
     blurred = [
         noisy(features, [scene.seed for scene in collection.scenes], NOISE)
         for features, collection in zip(clean, collections, strict=True)
@@ -149,11 +150,8 @@ class Pool:
         truth = self.fits[split][pairs[:, 0], pairs[:, 1]]
         texts, _ = flat(self.captions, self.rows[split])
         image = self.rows[split][pairs[:, 0]]
-        premise = tuple("" if kind == "ve" else self.premises[i] for i in image)
-        return Samples(
-            premise, tuple(texts[c] for c in pairs[:, 1]), image, truth.astype(np.int64),
-            (kind,) * len(pairs), ("candidate",) * len(pairs), tuple(map(str, image)),
-        )  # fmt: skip
+        asked = samples_of(image, [texts[c] for c in pairs[:, 1]], self.premises, "candidate", kind)
+        return replace(asked, label=truth.astype(np.int64))
 
     def samples(self, edited: Mapping[str, Samples], seed: int) -> dict[str, Samples]:
         """Training, dev, calibration and test pairs."""
