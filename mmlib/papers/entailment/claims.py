@@ -64,9 +64,8 @@ def pair_shares(
     test = test or main_test(evidence, dataset)
 
     def of(margins: np.ndarray) -> np.ndarray:
-        columns = (evidence.values(dataset, PAIRS, n, [0], test)[0] for n in ("label", "weight"))
-        label, weight = columns
-        return shares(metric, label, margins, weight)
+        columns = [evidence.values(dataset, PAIRS, n, [0], test)[0] for n in ("label", "weight")]
+        return shares(metric, columns[0], margins, columns[1])
 
     return evidence.derived(metric, of, dataset, system, how, seeds, test)
 
@@ -222,10 +221,8 @@ def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
         by_logic = gain(evidence, seeds, family, REVISED, "E@10")
         if by_judge is None or by_logic is None:
             continue
-        levels = [
-            evidence.values(dataset, name_of(family, REFERENCE), metric, seeds)
-            for metric in ("E@10, judge", "E@10")
-        ]
+        reference, metrics = name_of(family, REFERENCE), ("E@10, judge", "E@10")
+        levels = [evidence.values(dataset, reference, metric, seeds) for metric in metrics]
         # The judge was asked about some images: gains and levels of the same ones.
         asked = np.isfinite(levels).all(axis=(0, 1))
         means = [level[:, asked].mean() for level in levels]

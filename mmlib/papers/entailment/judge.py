@@ -1,6 +1,6 @@
 """One judge: its training, and what it says of pairs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -169,9 +169,6 @@ def dev_loss(
     return {"dev_loss": total / len(pairs)}
 
 
-# --- Scoring -------------------------------------------------------------------------------------
-
-
 def scores(
     model: Classifier, pairs: Encoded, images: np.ndarray, device: str = "cpu"
 ) -> dict[str, np.ndarray]:
@@ -207,14 +204,22 @@ def calibrations(
     return maps | {"margin": (main, Calibration.fit(pairs, by_branch[main], columns))}
 
 
+def weights_of(
+    training: Callable[..., tuple[Any, History]], job: Job, arrays: Arrays, run: Run = Run()
+) -> dict[str, Tensor]:
+    """Weights of a job's training: made now, or read where jobs of such a device left them."""
+
+    def make() -> dict[str, Tensor]:
+        # Checkpoint and after_epoch may be those of another job, which needs this one.
+        return training(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
+
+    return handed_over(training, job, arrays, run, make)
+
+
 def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     """A job's judge: trained now, or read where jobs of such a device left its weights."""
 
-    def make() -> Mapping[str, Tensor]:
-        # Checkpoint and after_epoch may be those of another job, which needs this one.
-        return train(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
-
-    weights, judge = handed_over(train, job, arrays, run, make), Judge(**job.system)
+    weights, judge = weights_of(train, job, arrays, run), Judge(**job.system)
     plan = JudgeTraining.of(job.settings["judge"])
     model, _ = fresh(judge, judge.settings(plan.classifier), arrays)
     model.load_state_dict(weights)

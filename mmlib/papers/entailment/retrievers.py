@@ -41,7 +41,7 @@ def hard_negatives(
     def draw(scores: Tensor, out: Tensor) -> Tensor:
         weights = scores.masked_fill(out, -torch.inf).softmax(dim=1)
         empty = out.all(dim=1)
-        weights = torch.where(empty[:, None], torch.ones_like(weights), weights)
+        weights = torch.where(empty[:, None], 1.0, weights)
         drawn = torch.multinomial(weights.cpu(), 1, generator=generator)[:, 0].to(scores.device)
         return drawn.masked_fill(empty, -1)
 
@@ -122,9 +122,8 @@ class AlignFuse(DualEncoder):
         words, mask, right = map(torch.cat, zip(*text_blocks, strict=True))
 
         def matched(image: Tensor, text: Tensor, longest: int) -> Tensor:
-            logits = self.match(
-                words[text, : longest + 1], mask[text, : longest + 1], states[image]
-            )
+            shown = slice(longest + 1)
+            logits = self.match(words[text, shown], mask[text, shown], states[image])
             return logits.softmax(dim=1)[:, 1]
 
         scores = (left @ right.T).cpu().numpy()

@@ -183,11 +183,8 @@ class RevisedStep:
 
     def state_dict(self) -> dict[str, Any]:
         """Of the optimisers, and how many steps were taken."""
-        optimizers = {
-            "golden": self.rates.golden.state_dict(),
-            "weak": self.rates.weak.state_dict(),
-        }
-        return optimizers | {"count": self.count}
+        optimizers = {"golden": self.rates.golden, "weak": self.rates.weak}
+        return {name: own.state_dict() for name, own in optimizers.items()} | {"count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Of the optimisers, and how many steps were taken."""

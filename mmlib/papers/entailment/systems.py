@@ -45,9 +45,6 @@ class Settings(Shape):
     max_hypothesis: int = 30
 
 
-# --- Judges: the rows of Table 3 ---------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class JudgeTraining:
     """How judges are trained; the defaults are the paper's (Section 3.7).
@@ -204,9 +201,6 @@ def variants(tier: str) -> list[Variant]:
     """The fine-tunings of a tier, and their starts."""
     rows = [{"system": name, **changes} for name, changes in TABLE["variants"].items()]
     return [Variant(**row) for row in rows if row.pop("only", tier) == tier]
-
-
-# --- Budgets -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

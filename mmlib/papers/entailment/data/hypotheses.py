@@ -78,14 +78,11 @@ def hypotheses(
     """
     drawn: list[Hypothesis | None] = []
     for _ in range(each):
-        for origin in ("own", "general", *EDITS):
-            drawn.append(_draw(origin, PartialScene(scene), scene, rng, anything))
+        origins = ("own", "general", *EDITS)
+        drawn += [_draw(origin, PartialScene(scene), scene, rng, anything) for origin in origins]
         if others:
             drawn.append(_Maker(scene, 1.0, rng, others).foreign("ve"))
     return tuple(dict.fromkeys(hypothesis for hypothesis in drawn if hypothesis))
-
-
-# --- Writing hypotheses ---------------------------------------------------------------------------
 
 
 def _draw(
@@ -105,9 +102,6 @@ def _draw(
         caption = draft.caption
     truth = satisfies(scene, caption.graph)
     return Hypothesis(caption.text, caption.graph, truth, origin, original)
-
-
-# --- The set --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +175,8 @@ def _written(
     samples: list[tuple[str, int, Hypothesis]] = []
     for k, form in enumerate(FORMS):
         maker.rng = np.random.default_rng([seed, scene.seed, 9, k])
-        for label, hypothesis in zip((1, 0), maker.pair(form), strict=True):
-            samples.append((form, label, hypothesis))
+        entailed, other = maker.pair(form)
+        samples += [(form, 1, entailed), (form, 0, other)]
     return scene, maker.captions, samples
 
 
@@ -253,10 +247,10 @@ class _Maker:
         """What is true of another scene, or entailed by captions of it."""
         scene = pick(self.rng, self.others)  # a scene or the seed of one
         there = self.beside(sample_scene(scene) if isinstance(scene, int) else scene)
-        foreign = there.true(form)
-        return foreign and replace(
-            foreign, edit="foreign", truth=satisfies(self.scene, foreign.graph)
-        )
+        if foreign := there.true(form):
+            truth = satisfies(self.scene, foreign.graph)
+            return replace(foreign, edit="foreign", truth=truth)
+        return None
 
     def beside(self, scene: Scene) -> "_Maker":
         """The same of a scene, which may be this one, in other captions."""
@@ -270,9 +264,9 @@ class _Maker:
                 return 1
             premises = [caption.graph for caption in self.captions]
             return None if counter_scene(self.scene, premises, graph) is None else 0
-        if self.scene.style == "black and white":
-            if satisfies(self.scene, _colourless(graph)) != hypothesis.truth:
-                return None
+        grey = self.scene.style == "black and white"
+        if grey and satisfies(self.scene, _colourless(graph)) != hypothesis.truth:
+            return None
         return int(hypothesis.truth)
 
 
@@ -281,11 +275,9 @@ def _plain(text: str) -> str:
 
 
 def _colourless(graph: CaptionGraph) -> CaptionGraph:
-    nodes = (
-        replace(node, facts=frozenset(fact for fact in node.facts if fact[0] != "colour"))
-        for node in graph.nodes
-    )
-    return replace(graph, nodes=tuple(nodes))
+    facts = [frozenset(fact for fact in node.facts if fact[0] != "colour") for node in graph.nodes]
+    bare = (replace(node, facts=own) for node, own in zip(graph.nodes, facts, strict=True))
+    return replace(graph, nodes=tuple(bare))
 
 
 def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarray:
@@ -298,9 +290,6 @@ def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarra
         rng = np.random.default_rng([seed, 10])
         blurred[row] += noise * rng.normal(size=blurred[row].shape).astype(np.float32)
     return blurred
-
-
-# --- Which captions fit which pictures ------------------------------------------------------------
 
 
 def false_negatives(images: WorldImages) -> np.ndarray:

@@ -101,18 +101,22 @@ def sentences_of(samples: Iterable[Samples], merged: Mapping[str, tuple[str, ...
     return {sentence for text in texts for sentence in merged.get(text, (text,))}
 
 
-def labelled(
-    samples: Mapping[str, Samples], encoders: Frozen, counts: Mapping[str, np.ndarray],
-    about: Mapping[str, tuple[str, ...]],
-) -> tuple[dict[str, Labelled], Scale]:  # fmt: skip
-    """Samples with INPUTS, which training and dev do without, and the scale of these."""
+def arrays_of(
+    samples: Mapping[str, Samples], encoders: Frozen, counts: Mapping[str, np.ndarray] = {},
+    about: Mapping[str, tuple[str, ...]] = {}, **rest: Any,
+) -> Arrays:  # fmt: skip
+    """All of a tier: labelled pairs by name, and INPUTS, which training and dev do without.
+
+    counts: of some, how many pairs each stands for. about: of some, the origins. rest: as `Arrays`.
+    """
     raw = {name: encoders.inputs(some) for name, some in samples.items() if name not in UNREAD}
     scale, pairs = Scale.of(raw["calibration"]), {}
     for name, some in samples.items():
         given = scale(raw[name]) if name in raw else np.zeros((len(some), 0), np.float32)
         counted = counts.get(name, np.ones(len(some)))
         pairs[name] = Labelled(some, given, counted, about.get(name, ()))
-    return pairs, scale
+    learnt: dict[str, Any] = {name: pairs.pop(name) for name in (*UNREAD, "calibration")}
+    return Arrays(**learnt, tests=pairs, frozen=encoders, scale=scale, **rest)
 
 
 def opener(collections: Sequence[Any], ends: np.ndarray) -> Callable[[int], Image.Image]:
@@ -173,19 +177,15 @@ def study_of(
     stems = Weights(collections["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged, states)
     words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})
-    tests, inputs_scale = labelled(samples, encoders, counts, {})
-    train_pairs, dev, calibration = (tests.pop(name) for name in (*UNREAD, "calibration"))
-    arrays = Arrays(
-        images, {name: split_of(words, captions, rows[name]) for name in SPLITS}, premises,
-        train_pairs, dev, calibration, tests, encoders, inputs_scale, words, states,
+    arrays = arrays_of(
+        samples, encoders, counts, images=images, premises=premises, words=words, states=states,
+        splits={name: split_of(words, captions, rows[name]) for name in SPLITS},
         region_scale=scale, starts=starts_of(start), retriever=start,
     )  # fmt: skip
     return Study(arrays, captions, rows, opener(list(collections.values()), ends))
 
 
-def _bert_states(
-    texts: list[str], merged: Mapping[str, tuple[str, ...]]
-) -> TokenStates | None:  # fmt: skip
+def _bert_states(texts: list[str], merged: Mapping[str, tuple[str, ...]]) -> TokenStates | None:
     """Token states by the BERT of the data folder, if there is one."""
     bert = data_dir() / "bert"
     if not bert.is_dir():
