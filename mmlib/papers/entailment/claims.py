@@ -1,14 +1,10 @@
 """The claims of paper 02: what tests them; `claims.yaml` says what the paper has, and what matters.
 
-Declared before the world's record was made, though not before earlier records of this notebook had
-been seen; and C2 was the mean of both branches until ten seeds had been read (then supported). C10
-counted Flickr8k's images of calibration, whose judgments are left out, as images that no foreign
-caption fits until its first record had been read (3.1 [2.3, 3.8], supported as well), and P1 held
-gains on a hundred images to levels on a thousand until ten seeds had (.9 [-1.0, 2.8], undecided as
-well). J1, J2, P1 and O1 to O3 are ours. Claims on the classifier are about its network alone, as
-the paper has it, with the threshold of best F0.5 on the calibration pairs; J1 and J2 are about
-network and inputs together. Retrained systems are held to "extra golden", which takes as many
-steps.
+Declared before the world's record was made, though not before earlier records of the notebook had
+been read; what was changed since (C2, C10, P1) is told there. J1, J2, P1 and O1 to O3 are ours.
+Claims on the classifier are about its network alone, as the paper has it, with the threshold of
+best F0.5 on the calibration pairs; J1 and J2 are about network and inputs together. Retrained
+systems are held to "extra golden", which takes as many steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +15,9 @@ from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed
 from mmlib.core.evidence import Evidence
 from mmlib.data.judgments import EVERY
+from mmlib.papers.entailment import systems
 from mmlib.papers.entailment.metrics import RANKED, shares
-from mmlib.papers.entailment.systems import (
-    EDITS,
-    FAMILIES,
-    ORIGINS,
-    PAIRS,
-    PAPER_RETRIEVERS,
-    REFERENCE,
-    RIVALS,
-    name_of,
-)
+from mmlib.papers.entailment.systems import FAMILIES, PAIRS, REFERENCE, name_of
 from mmlib.world.tables import table_beside
 
 F05 = "F0.5"
@@ -80,7 +68,7 @@ def judge_figure(
 def strongest(evidence: Evidence, dataset: str) -> str:
     """Of the recorded baselines the one with the highest average precision."""
     test = main_test(evidence, dataset)
-    rivals = [name for name in RIVALS if evidence.has(dataset, name, "margin", test)]
+    rivals = [name for name in systems.RIVALS if evidence.has(dataset, name, "margin", test)]
     return max(rivals, key=lambda n: judge_figure(evidence, dataset, n, RANKED[1]).mean())
 
 
@@ -141,8 +129,8 @@ def _errors(evidence: Evidence, seeds: Seeds) -> Effects:
     called = 100.0 * (evidence.values(dataset, "Full", "alone", seeds, "edits") >= 0)
     false = evidence.values(dataset, PAIRS, "label", [0], "edits")[0] == 0
     numbers = evidence.values(dataset, PAIRS, "kind", [0], "edits")[0].astype(int)
-    origins, clusters = np.array(ORIGINS)[numbers], evidence.clusters(dataset, "edits")
-    others = false & np.isin(origins, EDITS) & ~np.isin(origins, list(ERRORS))
+    origins, clusters = np.array(systems.ORIGINS)[numbers], evidence.clusters(dataset, "edits")
+    others = false & np.isin(origins, systems.EDITS) & ~np.isin(origins, list(ERRORS))
     effects = {}
     for edit, title in ERRORS.items():
         edited = false & (origins == edit)
@@ -207,7 +195,9 @@ def _weakest(evidence: Evidence, seeds: Seeds) -> Effects:
     if any(over_images(evidence, values - level[low]).low <= 0 for values in others):
         return "which retriever is the weakest is not clear"
     mean = np.mean([values for f, values in recalls.items() if f != low], axis=0)
-    return {f"{PAPER_RETRIEVERS[low]}-like − others": over_images(evidence, recalls[low] - mean)}
+    return {
+        f"{systems.PAPER_RETRIEVERS[low]}-like − others": over_images(evidence, recalls[low] - mean)
+    }
 
 
 def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -232,7 +222,7 @@ def _flattery(evidence: Evidence, seeds: Seeds) -> Effects:
 
 def _true_by_family(evidence: Evidence, seeds: Seeds) -> Effects:
     return {
-        f"{PAPER_RETRIEVERS[family]}'s place": over_images(evidence, values)
+        f"{systems.PAPER_RETRIEVERS[family]}'s place": over_images(evidence, values)
         for family in FAMILIES
         if (values := gain(evidence, seeds, family, ALL_TRUE, "mAP")) is not None
     } or TRUTH_UNKNOWN

@@ -14,11 +14,12 @@ from mmlib.core.engine import handed_over
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import History, Job, Run
 from mmlib.features.encoders import mimetic
+from mmlib.papers.entailment import method
 from mmlib.papers.entailment.ablations import classifier
 from mmlib.papers.entailment.batches import Arrays, Encoded, Labelled, shuffled_batches
 from mmlib.papers.entailment.calibration import Calibration
 from mmlib.papers.entailment.inputs import ALL_INPUTS, READABLE
-from mmlib.papers.entailment.method import Batch, Classifier, joint_loss, log_odds, with_masked
+from mmlib.papers.entailment.method import INDICATORS, Batch, Classifier, joint_loss, log_odds
 from mmlib.papers.entailment.systems import Judge, JudgeTraining, Settings
 
 BLOCK = 128  # samples that are scored together
@@ -56,11 +57,10 @@ def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> frozense
             target = state.get(name)
             if target is None or target.shape[1:] != value.shape[1:]:
                 continue
-            if len(target) != len(value) and "_embeddings" not in name:
-                continue
-            n = min(len(target), len(value))
-            target[:n] = value[:n]
-            copied.add(name)
+            if len(target) == len(value) or "_embeddings" in name:
+                n = min(len(target), len(value))
+                target[:n] = value[:n]
+                copied.add(name)
     return frozenset(copied)
 
 
@@ -107,8 +107,7 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
     groups = [rows]
     if judge.sequential:
         kinds = np.array(arrays.train.samples.kind)[rows]
-        stages = [rows[kinds == kind] for kind in ("te", "ve", "mme")]
-        groups = [stage for stage in stages if len(stage)]  # a tier may lack a kind
+        groups = [rows[kinds == kind] for kind in INDICATORS if kind in kinds]
     model.to(run.device)
     steps = max(1, round((plan.steps or 5 * len(arrays.train) // plan.batch) / EPOCHS))
     encoded, dev = (arrays.encoded(pairs, settings) for pairs in (arrays.train, arrays.dev))
@@ -144,7 +143,7 @@ def step_loss(model: Classifier, batch: Batch) -> Tensor:
     if settings.masked and "ve" in model.branches:
         with torch.no_grad():
             _, attention = model.image(batch.images)
-        batch = with_masked(batch, attention, settings.masking, settings.masked)
+        batch = method.with_masked(batch, attention, settings.masking, settings.masked)
     return joint_loss(model(batch), batch.labels, batch.counted)
 
 

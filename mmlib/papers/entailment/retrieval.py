@@ -19,6 +19,7 @@ from mmlib.core.fit import fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import History, Job, Run
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.features.encoders import DualEncoder
+from mmlib.papers.entailment import systems
 from mmlib.papers.entailment.batches import Arrays, Split
 from mmlib.papers.entailment.judge import Miner, weights_of
 from mmlib.papers.entailment.retrievers import AlignFuse, build
@@ -30,14 +31,7 @@ from mmlib.papers.entailment.revision import (
     candidates,
     extra_batch,
 )
-from mmlib.papers.entailment.systems import (
-    MINING,
-    OptimizerState,
-    Phase,
-    RetrieverTraining,
-    Variant,
-    start_of,
-)
+from mmlib.papers.entailment.systems import Phase, RetrieverTraining, Variant, start_of
 
 DRAWN = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
 TOP = 30  # candidates of each image
@@ -71,7 +65,7 @@ class Revision:
     golden: Weak | None = None
     excluded: Weak | None = None
     ratio: float = 0.1
-    state: OptimizerState = "shared"
+    state: systems.OptimizerState = "shared"
 
 
 def golden_batches(
@@ -234,7 +228,7 @@ def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.nd
         margin = miner_of(job, arrays, run).margin("train", pairs)
         return {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
 
-    mining = replace(job, system={"system": MINING})
+    mining = replace(job, system={"system": systems.MINING})
     tensors = handed_over(mined, mining, arrays, run, make)
     return tensors["pairs"].numpy(), tensors["margin"].numpy()
 

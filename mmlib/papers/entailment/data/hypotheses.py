@@ -19,22 +19,10 @@ from PIL import Image
 from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
-from mmlib.papers.entailment.data.edits import (
-    GENERAL,
-    Accept,
-    anything,
-    editable,
-    edited,
-    new_draft,
-)
-from mmlib.papers.entailment.data.premises import (
-    FACTS,
-    PartialScene,
-    counter_scene,
-    joint,
-    merged,
-    premise_captions,
-)
+from mmlib.papers.entailment.data import premises
+from mmlib.papers.entailment.data.edits import GENERAL, Accept, anything, editable, new_draft
+from mmlib.papers.entailment.data.edits import edited as edited_caption
+from mmlib.papers.entailment.data.premises import PartialScene, counter_scene, joint
 from mmlib.papers.entailment.systems import EDITS
 from mmlib.world import SIZE, WorldImages, picture
 from mmlib.world.captions import Caption
@@ -91,7 +79,7 @@ def _draw(
     """A hypothesis of a part of the scene: "own", "general" or an edit of an accepted one."""
     original = ""
     if origin in EDITS:
-        pair = edited(content, origin, rng, accept)
+        pair = edited_caption(content, origin, rng, accept)
         if pair is None:
             return None
         caption, original = pair
@@ -108,11 +96,10 @@ def _draw(
 class WorldEntailment:
     """Samples of the world with the truth behind them.
 
-    samples: what a classifier gets; `samples.image` are rows of `scenes`.
-    scenes: one a picture. captions: the premise's captions of each picture.
-    scene_of: (n,) the picture that each sample is about, also where it does not see it.
-    hypotheses: (n,) one a sample; its truth is that in the scene, whatever the sample's label.
-    open_image: row -> RGB picture.
+    samples: what a classifier gets; `samples.image` are rows of `scenes`, one a picture. captions:
+    the premise's captions of each picture. scene_of (n,): the picture that each sample is about,
+    also where it does not see it. hypotheses (n,): one a sample; its truth is that in the scene,
+    whatever the sample's label. open_image: row -> RGB picture.
     """
 
     samples: Samples
@@ -148,7 +135,7 @@ def entailment_set(
     scenes, captions, written = zip(*in_processes(_written, calls, workers), strict=True)
     rows = [(row, *sample) for row, some in enumerate(written) for sample in some]
     scene_of = np.array([row for row, *_ in rows])
-    texts = [merged(some) for some in captions]
+    texts = [premises.merged(some) for some in captions]
     ids = [f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes]
     samples = Samples(
         premise=tuple("" if form == "ve" else texts[row] for row, form, *_ in rows),
@@ -188,7 +175,7 @@ class _Maker:
         others: Sequence[Scene | int] = (),
     ):  # fmt: skip
         self.scene, self.partial, self.rng, self.others = scene, partial, rng, others
-        self.content, self.captions = premise_captions(scene, partial, rng)
+        self.content, self.captions = premises.premise_captions(scene, partial, rng)
         self.readings = joint([caption.graph for caption in self.captions])
         self.used = {_plain(caption.text) for caption in self.captions}
 
@@ -262,8 +249,8 @@ class _Maker:
         if form == "te":
             if self.follows(graph):
                 return 1
-            premises = [caption.graph for caption in self.captions]
-            return None if counter_scene(self.scene, premises, graph) is None else 0
+            told = [caption.graph for caption in self.captions]
+            return None if counter_scene(self.scene, told, graph) is None else 0
         grey = self.scene.style == "black and white"
         if grey and satisfies(self.scene, _colourless(graph)) != hypothesis.truth:
             return None
@@ -305,7 +292,9 @@ def false_negatives(images: WorldImages) -> np.ndarray:
         columns.setdefault(graph, []).append(column)
     entities = [(row, entity) for row, scene in enumerate(scenes) for entity in scene.things]
     row_of = np.array([row for row, _ in entities])
-    looks = {n: np.array([str(getattr(e, n)) for _, e in entities]) for n in ("kind", *FACTS)}
+    looks = {
+        n: np.array([str(getattr(e, n)) for _, e in entities]) for n in ("kind", *premises.FACTS)
+    }
 
     @cache
     def having(node: Node) -> np.ndarray:
