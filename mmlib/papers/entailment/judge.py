@@ -64,9 +64,6 @@ def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> frozense
     return frozenset(copied)
 
 
-# --- Training ------------------------------------------------------------------------------------
-
-
 def training_rows(pairs: Labelled, judge: Judge, seed: int = 0) -> np.ndarray:
     """The rows of the training pairs that a judge learns from."""
     kind, source = np.array(pairs.samples.kind), np.array(pairs.samples.source)

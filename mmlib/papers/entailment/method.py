@@ -177,11 +177,8 @@ def log_odds(logits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     return {name: (out[:, 1] - out[:, 0]).detach().cpu().numpy() for name, out in logits.items()}
 
 
-# --- Image masking (Sec. 3.3) --------------------------------------------------------------------
-
-
 def mask_regions(images: Tensor, attention: Tensor, ratio: float) -> Tensor:
-    """Images (B, R, W) whose ⌊ρR⌋ regions of highest attention (B, R) are 0, the mean region."""
+    """Sec. 3.3: images (B, R, W) whose ⌊ρR⌋ regions of highest attention (B, R) are 0, the mean."""
     count = int(ratio * images.shape[1] + 1e-9)
     top = attention.topk(count, dim=1).indices
     hidden = torch.zeros_like(attention, dtype=torch.bool).scatter(1, top, True)

@@ -48,9 +48,6 @@ def plan_of(job: Job) -> RetrieverTraining:
     return RetrieverTraining.of(job.settings["retrieval"])
 
 
-# --- Training ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Revision:
     """What the extra batches of a training hold, and at which rate.

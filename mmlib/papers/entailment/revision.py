@@ -84,13 +84,10 @@ class Allowed:
         return golden | (self.weak[nearest] == asked)
 
 
-# --- The extra batch at a smaller learning rate (Sec. 4.3) ---------------------------------------
-
-
 def extra_batch(
     images: np.ndarray, weak: Weak, size: int, rng: np.random.Generator, golden: Weak | None = None
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Images (n,) and captions (n,) of the extra batch that follows a regular one.
+    """Images (n,) and captions (n,) of the extra batch that follows a regular one (Sec. 4.3).
 
     images: of the regular batch. Each of them brings one of its weak positives, drawn at random;
     where it has none, one of its `golden` pairs. Random other golden pairs fill the batch; without

@@ -115,8 +115,6 @@ BASELINES, RANKINGS = (
 )
 RIVALS = tuple(row["system"] for row in BASELINES[1:6])  # what a judge has to beat
 
-# --- Retrievers --------------------------------------------------------------------------------
-
 FAMILIES: dict[Family, str] = {"dual": "CLIP-like", "triplet": "VSE-like", "align": "ALBEF-like"}
 PAPER_RETRIEVERS = {"dual": "CLIP", "triplet": "UNITER", "align": "ALBEF"}  # the paper's in place
 REFERENCE = "extra golden"

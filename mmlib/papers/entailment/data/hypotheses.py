@@ -125,10 +125,8 @@ def entailment_set(
 
     seed: which list of the split's scenes, 0 to 999. partial: how much of the scene the captions
     leave out, 0 to 1; see `partial_scene`. workers: processes. Raises ValueError for an unknown
-    split or an argument out of its range.
+    split.
     """
-    if n < 1 or not 0 <= partial <= 1:
-        raise ValueError(f"n is {n}, at least 1; partial {partial}, between 0 and 1")
     seeds = split_seeds(split, n * _SEEDS, seed)
     groups = [seeds[row * _SEEDS : (row + 1) * _SEEDS] for row in range(n)]
     calls = [(group, seed, partial) for group in groups]

@@ -8,9 +8,6 @@ from mmlib.papers.entailment.batches import SPLITS
 from mmlib.papers.entailment.data.study import Study, only_mme, study_of
 from mmlib.papers.entailment.systems import Budget
 
-NOTE = """SNLI-VE on Flickr30K's images, as far as its files are in the data folder. The
-paper's own test set was not published; tests are SNLI-VE's."""
-
 
 def load(budget: Budget, seed: int) -> Study:
     """SNLI-VE on Flickr30K's images (`f30k` in the data folder); SICK's pairs if they are there."""

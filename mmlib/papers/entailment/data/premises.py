@@ -101,9 +101,6 @@ def merged(captions: Sequence[Caption]) -> str:
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts)
 
 
-# --- What follows ---------------------------------------------------------------------------------
-
-
 def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
     """What captions of one scene say together: graphs that all hold wherever all captions do.
 

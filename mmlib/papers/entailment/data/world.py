@@ -32,14 +32,6 @@ EDITED = {"train": 500, "val": 80, "test": 300}  # scenes about which hypotheses
 ASKED, OF_EACH = 400, 20  # test images, and candidates of each, that judges are compared on
 NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `hypotheses`
 RETRIEVERS = PACKAGE / "world" / "retrievers.safetensors"
-NOTE = """*What this world was built to contain.* Scenes whose content is known, drawn as
-pictures; captions that are true and say a part. What holds in a scene is decided by logic, so every
-pair of a picture and a caption has a true label. False hypotheses are made by changing one fact, or
-are captions of other scenes. The image features are made noisy, and captions leave things out, so
-that neither source tells all. The judge's text branch starts from a small BERT that was trained to
-tell whether two captions are of one scene, on other scenes; its image branch from a retriever
-trained on other scenes. No label of entailment was in either. What holds here shows how a method
-behaves where the truth is known, not how well it would do on photographs."""
 
 
 def load(budget: Budget, seed: int) -> Study:
