@@ -21,11 +21,14 @@ class SigmoidHead(Head):
         return F.pad(self.layers(state), (1, 0))
 
 
+def _nothing(self: Classifier, *sizes: Any, **named: Any) -> None:
+    """In the place of what adds a part that a classifier does without."""
+
+
 class SharedText(Classifier):
     """TE by VE's text layers in place of a BERT of its own (w/o BERT)."""
 
-    def add_text_branch(self, *sizes: Any) -> None:
-        """Nothing is added."""
+    add_text_branch = _nothing
 
     def text_state(self, batch: Batch) -> Tensor:
         """h_te (B, D)."""
@@ -35,50 +38,37 @@ class SharedText(Classifier):
         return out.last_hidden_state[:, 0]
 
 
-class OneBranch(Classifier):
-    """Without a gate; a subclass leaves out a branch, too."""
-
-    def add_gate(self) -> None:
-        """Nothing is added."""
-
-
-class OnlyTE(OneBranch):
+class OnlyTE(Classifier):
     """The text branch alone."""
 
     branches = ("te",)
-
-    def add_image_branch(self, *sizes: Any) -> None:
-        """Nothing is added."""
+    add_image_branch = add_gate = _nothing
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """h_te (B, D)."""
         return {"te": self.where_counted(batch, (0, 2), self.text_state)}
 
 
-class OnlyVE(OneBranch):
+class OnlyVE(Classifier):
     """The image branch alone."""
 
     branches = ("ve",)
-
-    def add_text_branch(self, *sizes: Any) -> None:
-        """Nothing is added."""
+    add_text_branch = add_gate = _nothing
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """h_ve (B, D)."""
         return {"ve": self.where_counted(batch, (1, 2), self.image_state)}
 
 
-class Stream(OneBranch):
+class Stream(Classifier):
     """One transformer over words and regions, in OFA's place. Every sample counts for its loss."""
 
     branches = ("mm",)
+    add_text_branch = add_gate = _nothing
 
     def add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
         """The stream, which reads the image too."""
         self.stream = SingleStream(vocabulary, region_width, regions, self.longest, self.settings)
-
-    def add_text_branch(self, *sizes: Any) -> None:
-        """Nothing is added."""
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """[CLS]'s state (B, D) over both texts and the regions."""

@@ -1,7 +1,7 @@
 """What the jobs of paper 02 read: images, captions, labelled pairs; and batches of pairs."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -162,14 +162,20 @@ class Arrays:
 
     def pairs(self, split: str, pairs: np.ndarray) -> Labelled:
         """Pairs (n, 2) of an image of a split and a flat caption, to be judged; labels are 0."""
-        texts, n = self.splits[split].texts, len(pairs)
-        image = self.splits[split].rows[pairs[:, 0]]
-        kinds: tuple[Kind, ...] = ("mme",) * n  # type: ignore[assignment]
-        samples = Samples(
-            tuple(self.premises[i] for i in image), tuple(texts[c] for c in pairs[:, 1]),
-            image, np.zeros(n, dtype=np.int64), kinds, (split,) * n, tuple(map(str, image)),
-        )  # fmt: skip
-        return Labelled(samples, self.scale(self.frozen.inputs(samples)), np.ones(n))
+        texts, image = self.splits[split].texts, self.splits[split].rows[pairs[:, 0]]
+        samples = samples_of(image, [texts[c] for c in pairs[:, 1]], self.premises, split)
+        return Labelled(samples, self.scale(self.frozen.inputs(samples)), np.ones(len(pairs)))
+
+
+def samples_of(
+    image: np.ndarray, texts: Sequence[str], premises: Sequence[str], source: str,
+    kind: Kind = "mme",
+) -> Samples:  # fmt: skip
+    """Samples of images (n,) of the image table and n texts, grouped by image; labels are 0."""
+    premise = tuple("" if kind == "ve" else premises[i] for i in image)
+    labels, n = np.zeros(len(image), dtype=np.int64), len(image)
+    groups = tuple(map(str, image))
+    return Samples(premise, tuple(texts), image, labels, (kind,) * n, (source,) * n, groups)
 
 
 # --- Batches -------------------------------------------------------------------------------------

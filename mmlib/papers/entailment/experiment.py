@@ -22,20 +22,9 @@ EXPERIMENT = Experiment(
     tables=tables,
     figures=figures,
     inputs={
-        "flickr8k": (
-            "flickr8k/captions.txt",
-            "flickr8k/Flickr8k_text/*",
-            "flickr8k/features/*",
-            "sick/SICK.txt",
-            "bert/*.safetensors",
-        ),
-        "paper": (
-            "region_features/**/*",
-            "f30k/**/*",
-            "coco/**/*",
-            "snli_ve/**/*",
-            "sick/SICK.txt",
-            "bert/*.safetensors",
-        ),
+        "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*",
+                     "sick/SICK.txt", "bert/*.safetensors"),
+        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "snli_ve/**/*",
+                  "sick/SICK.txt", "bert/*.safetensors"),
     },
-)
+)  # fmt: skip

@@ -40,10 +40,11 @@ def fit_counts(fits: np.ndarray, image_of: np.ndarray) -> Figure:
     foreign = fits.astype(bool).copy()
     foreign[image_of, np.arange(len(image_of))] = False
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.2))
-    for axis, counts, title, unit in (
-        (axes[0], foreign.sum(axis=0), "other images that a caption fits", "captions"),
-        (axes[1], foreign.sum(axis=1), "foreign captions that fit an image", "images"),
+    titles = ("other images that a caption fits", "foreign captions that fit an image")
+    for side, (axis, title, unit) in enumerate(
+        zip(axes, titles, ("captions", "images"), strict=True)
     ):
+        counts = foreign.sum(axis=side)
         axis.hist(counts, 40, color=plots.COLOURS[0], alpha=0.75, log=True)
         axis.axvline(np.median(counts), color=plots.COLOURS[1])
         share = 100 * float((counts > 0).mean())
@@ -122,11 +123,8 @@ def ladder(
     live: variant -> metric -> gain of a training of this run, a diamond.
     """
     shown = (*relevance(evidence, dataset), "RSUM")
-    changes = [
-        change
-        for change in LADDER
-        if any(evidence.has(dataset, name_of(f, *change), "RSUM") for f in FAMILIES)
-    ]
+    recorded = evidence.systems(dataset)
+    changes = [c for c in LADDER if any(name_of(family, *c) in recorded for family in FAMILIES)]
     height = 1.0 + 0.33 * len(changes)
     figure, axes = plt.subplots(1, len(shown), figsize=(11, height), sharey=True)
     for axis, metric in zip(axes, shown, strict=True):

@@ -6,25 +6,9 @@ from typing import Any
 
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Job, Stage
+from mmlib.papers.entailment import systems, train
 from mmlib.papers.entailment.batches import Arrays
-from mmlib.papers.entailment.systems import (
-    BASELINES,
-    MINING,
-    PAIRS,
-    PAPER,
-    RANKINGS,
-    budget,
-    judges,
-    variants,
-)
-from mmlib.papers.entailment.train import (
-    describe_pairs,
-    mine,
-    rank_baseline,
-    score_baseline,
-    train_and_measure,
-    train_and_score,
-)
+from mmlib.papers.entailment.systems import PAPER, budget, judges, variants
 
 
 def job(tier: str, dataset: str, system: Any, seed: int) -> Job:
@@ -44,15 +28,15 @@ def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[
         random = [row for row in rows if row["baseline"] == "random"]
         return jobs([row for row in rows if row not in random], [NO_SEED]) + jobs(random)
 
-    rankings = [row for row in RANKINGS if row["baseline"] != "truth" or tier == "world"]
+    rankings = [row for row in systems.RANKINGS if row["baseline"] != "truth" or tier == "world"]
     starts = [row for row in variants(tier) if row.use == "start"]
     tuned = [row for row in variants(tier) if row.use != "start"]
     return [
-        Stage(describe_pairs, jobs([{"system": PAIRS}], [NO_SEED])),
-        Stage(score_baseline, baselines(BASELINES)),
-        Stage(rank_baseline, baselines(rankings)),
-        Stage(train_and_score, jobs(judges(tier))),
-        Stage(train_and_measure, jobs(starts)),
-        Stage(mine, jobs([{"system": MINING}])),
-        Stage(train_and_measure, jobs(tuned)),
+        Stage(train.describe_pairs, jobs([{"system": systems.PAIRS}], [NO_SEED])),
+        Stage(train.score_baseline, baselines(systems.BASELINES)),
+        Stage(train.rank_baseline, baselines(rankings)),
+        Stage(train.train_and_score, jobs(judges(tier))),
+        Stage(train.train_and_measure, jobs(starts)),
+        Stage(train.mine, jobs([{"system": systems.MINING}])),
+        Stage(train.train_and_measure, jobs(tuned)),
     ]

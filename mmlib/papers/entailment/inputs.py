@@ -88,29 +88,23 @@ def frozen(
     """
     retriever.eval()
     ids, lengths = padded([words.ids(text)[:MAX_WORDS] for text in texts])
-    image_vectors = [
-        retriever.image_states(some)[1] for some in torch.from_numpy(images).split(BLOCK)
-    ]
+    looked_at = [retriever.image_states(some)[1] for some in torch.from_numpy(images).split(BLOCK)]
     blocks = zip(*(torch.from_numpy(table).split(BLOCK) for table in (ids, lengths)), strict=True)
     tokens, vectors = [], []
     for block, length in blocks:
         block_states, _, unit = retriever.text_states(block[:, : length.max()], length)
-        tokens += [
-            row[1 : n + 1] for n, row in zip(length.tolist(), block_states.numpy(), strict=True)
-        ]
+        spoken = zip(length.tolist(), block_states.numpy(), strict=True)
+        tokens += [row[1 : n + 1] for n, row in spoken]
         vectors.append(unit)
-    text_vectors = torch.cat(vectors).numpy()
+    text_vectors, image_vectors = (torch.cat(some).numpy() for some in (vectors, looked_at))
+    sentences = text_vectors
     if states is None:
-        states, sentences = (
-            TokenStates(texts, np.concatenate(tokens), lengths, merged),
-            text_vectors,
-        )
+        states = TokenStates(texts, np.concatenate(tokens), lengths, merged)
     else:
         means = states.sentences()
         sentences = np.stack([means[text] for text in texts])
     row = {text: i for i, text in enumerate(texts)}
-    seen = torch.cat(image_vectors).numpy()
-    return Frozen(row, sentences, text_vectors, seen, weights, merged, states)
+    return Frozen(row, sentences, text_vectors, image_vectors, weights, merged, states)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """One judge: its training, and what it says of pairs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,21 +14,16 @@ from mmlib.core.engine import handed_over
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import History, Job, Run
 from mmlib.features.encoders import mimetic
+from mmlib.papers.entailment import method
 from mmlib.papers.entailment.ablations import classifier
 from mmlib.papers.entailment.batches import Arrays, Encoded, Labelled, shuffled_batches
 from mmlib.papers.entailment.calibration import Calibration
 from mmlib.papers.entailment.inputs import ALL_INPUTS, READABLE
-from mmlib.papers.entailment.method import Batch, Classifier, joint_loss, log_odds, with_masked
+from mmlib.papers.entailment.method import INDICATORS, Batch, Classifier, joint_loss, log_odds
 from mmlib.papers.entailment.systems import Judge, JudgeTraining, Settings
 
 BLOCK = 128  # samples that are scored together
 EPOCHS = 6  # shares of a training after which the dev loss is taken
-
-
-def plan_of(job: Job) -> JudgeTraining:
-    """The plan in a job's settings."""
-    plan = dict(job.settings["judge"])
-    return JudgeTraining(**{**plan, "classifier": Settings(**plan["classifier"])})
 
 
 def fresh_model(
@@ -62,15 +57,11 @@ def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> frozense
             target = state.get(name)
             if target is None or target.shape[1:] != value.shape[1:]:
                 continue
-            if len(target) != len(value) and "_embeddings" not in name:
-                continue
-            n = min(len(target), len(value))
-            target[:n] = value[:n]
-            copied.add(name)
+            if len(target) == len(value) or "_embeddings" in name:
+                n = min(len(target), len(value))
+                target[:n] = value[:n]
+                copied.add(name)
     return frozenset(copied)
-
-
-# --- Training ------------------------------------------------------------------------------------
 
 
 def training_rows(pairs: Labelled, judge: Judge, seed: int = 0) -> np.ndarray:
@@ -105,7 +96,7 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
 
     History: an epoch's train_loss and dev_loss, which add the losses of all branches.
     """
-    judge, plan = Judge(**job.system), plan_of(job)
+    judge, plan = Judge(**job.system), JudgeTraining.of(job.settings["judge"])
     settings, images = judge.settings(plan.classifier), images_of(judge, arrays)
     seed_everything(job.seed)
     model, pretrained = fresh(judge, settings, arrays)
@@ -113,8 +104,7 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
     groups = [rows]
     if judge.sequential:
         kinds = np.array(arrays.train.samples.kind)[rows]
-        stages = [rows[kinds == kind] for kind in ("te", "ve", "mme")]
-        groups = [stage for stage in stages if len(stage)]  # a tier may lack a kind
+        groups = [rows[kinds == kind] for kind in INDICATORS if kind in kinds]
     model.to(run.device)
     steps = max(1, round((plan.steps or 5 * len(arrays.train) // plan.batch) / EPOCHS))
     encoded, dev = (arrays.encoded(pairs, settings) for pairs in (arrays.train, arrays.dev))
@@ -150,7 +140,7 @@ def step_loss(model: Classifier, batch: Batch) -> Tensor:
     if settings.masked and "ve" in model.branches:
         with torch.no_grad():
             _, attention = model.image(batch.images)
-        batch = with_masked(batch, attention, settings.masking, settings.masked)
+        batch = method.with_masked(batch, attention, settings.masking, settings.masked)
     return joint_loss(model(batch), batch.labels, batch.counted)
 
 
@@ -173,9 +163,6 @@ def dev_loss(
     for _, batch, logits in _outputs(model, pairs, images, device):
         total += float(joint_loss(logits, batch.labels, batch.counted)) * len(batch.labels)
     return {"dev_loss": total / len(pairs)}
-
-
-# --- Scoring -------------------------------------------------------------------------------------
 
 
 def scores(
@@ -213,15 +200,24 @@ def calibrations(
     return maps | {"margin": (main, Calibration.fit(pairs, by_branch[main], columns))}
 
 
+def weights_of(
+    training: Callable[..., tuple[Any, History]], job: Job, arrays: Arrays, run: Run = Run()
+) -> dict[str, Tensor]:
+    """Weights of a job's training: made now, or read where jobs of such a device left them."""
+
+    def make() -> dict[str, Tensor]:
+        # Checkpoint and after_epoch may be those of another job, which needs this one.
+        return training(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
+
+    return handed_over(training, job, arrays, run, make)
+
+
 def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     """A job's judge: trained now, or read where jobs of such a device left its weights."""
 
-    def make() -> Mapping[str, Tensor]:
-        # Checkpoint and after_epoch may be those of another job, which needs this one.
-        return train(job, arrays, Run(run.device, folder=run.folder))[0].state_dict()
-
-    weights, judge = handed_over(train, job, arrays, run, make), Judge(**job.system)
-    model, _ = fresh(judge, judge.settings(plan_of(job).classifier), arrays)
+    weights, judge = weights_of(train, job, arrays, run), Judge(**job.system)
+    plan = JudgeTraining.of(job.settings["judge"])
+    model, _ = fresh(judge, judge.settings(plan.classifier), arrays)
     model.load_state_dict(weights)
     return model.to(run.device).eval()
 

@@ -98,9 +98,8 @@ class Classifier(nn.Module):
     ):  # fmt: skip
         super().__init__()
         self.settings = settings
-        self.longest = (
-            settings.max_premise + settings.max_hypothesis + 3
-        )  # [CLS] ... [SEP] ... [SEP]
+        special = 3  # [CLS] ... [SEP] ... [SEP]
+        self.longest = settings.max_premise + settings.max_hypothesis + special
         self.add_image_branch(vocabulary, region_width, regions)
         self.add_text_branch(vocabulary, states)
         self.add_gate()
@@ -139,10 +138,8 @@ class Classifier(nn.Module):
         tokens: dict[str, Tensor] = {"input_ids": batch.pair}
         if self.states is not None:
             tokens = {"inputs_embeds": self.states(batch.pair)}
-        out = self.text(
-            **tokens, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
-        )  # (B, L, D)
-        return out.last_hidden_state[:, 0]
+        shown = {"attention_mask": batch.pair_mask, "token_type_ids": batch.pair_type}
+        return self.text(**tokens, **shown).last_hidden_state[:, 0]  # of (B, L, D)
 
     def image_state(self, batch: Batch) -> Tensor:
         """h_ve (B, D), eq. 3: the state of the hypothesis' [CLS] after it attended to the image."""
@@ -180,11 +177,8 @@ def log_odds(logits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     return {name: (out[:, 1] - out[:, 0]).detach().cpu().numpy() for name, out in logits.items()}
 
 
-# --- Image masking (Sec. 3.3) --------------------------------------------------------------------
-
-
 def mask_regions(images: Tensor, attention: Tensor, ratio: float) -> Tensor:
-    """Images (B, R, W) whose ⌊ρR⌋ regions of highest attention (B, R) are 0, the mean region."""
+    """Sec. 3.3: images (B, R, W) whose ⌊ρR⌋ regions of highest attention (B, R) are 0, the mean."""
     count = int(ratio * images.shape[1] + 1e-9)
     top = attention.topk(count, dim=1).indices
     hidden = torch.zeros_like(attention, dtype=torch.bool).scatter(1, top, True)
@@ -206,6 +200,5 @@ def with_masked(batch: Batch, attention: Tensor, ratio: float, most: int) -> Bat
         "labels": torch.zeros_like(batch.labels[rows]),
         "counted": batch.counted[rows] * batch.counted.new_tensor([0, 1, 1]),
     }
-    return Batch(
-        **{name: torch.cat([column, copies[name]]) for name, column in vars(batch).items()}
-    )
+    columns = {name: torch.cat([column, copies[name]]) for name, column in vars(batch).items()}
+    return Batch(**columns)

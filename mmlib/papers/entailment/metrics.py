@@ -67,42 +67,43 @@ def _first(truth: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> np.nd
     return called
 
 
-class _Steps:
-    """Pairs by falling margin, equal ones together: weights of entailed and of other pairs."""
+def _steps(
+    truth: np.ndarray, margins: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pairs by falling margin, equal ones in one step.
 
-    def __init__(self, truth: np.ndarray, margins: np.ndarray, weights: np.ndarray):
-        _, self.group = np.unique(-np.asarray(margins), return_inverse=True)
-        self.group = self.group.ravel()
-        count = int(self.group.max()) + 1
-        self.yes = np.bincount(self.group, weights * truth, count)
-        self.no = np.bincount(self.group, weights * ~truth, count)
+    Returns the step of each pair, and the weight of entailed and of other pairs in each step.
+    """
+    _, step = np.unique(-np.asarray(margins), return_inverse=True)
+    step = step.ravel()
+    return step, np.bincount(step, weights * truth), np.bincount(step, weights * ~truth)
 
 
 def _area(truth: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:
     """The ROC area, equal margins counting half, and its derivative by each pair's weight."""
-    steps = _Steps(truth, margins, weights)
-    positive, negative = steps.yes.sum(), steps.no.sum()
-    above = (np.cumsum(steps.yes) - steps.yes / 2) / positive  # of a negative: entailed above it
-    below = 1 - (np.cumsum(steps.no) - steps.no / 2) / negative  # of a positive: others below it
-    area = float((steps.no * above).sum() / negative)
+    step, yes, no = _steps(truth, margins, weights)
+    positive, negative = yes.sum(), no.sum()
+    above = (np.cumsum(yes) - yes / 2) / positive  # of a negative: entailed above it
+    below = 1 - (np.cumsum(no) - no / 2) / negative  # of a positive: others below it
+    area = float((no * above).sum() / negative)
     per_yes, per_no = (below - area) / positive, (above - area) / negative
-    return area, np.where(truth, per_yes[steps.group], per_no[steps.group])
+    return area, np.where(truth, per_yes[step], per_no[step])
 
 
 def _average_precision(
     truth: np.ndarray, margins: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Average precision, equal margins sharing theirs, and its derivative by each weight."""
-    steps = _Steps(truth, margins, weights)
-    positive, hits = steps.yes.sum(), np.cumsum(steps.yes)
-    called = hits + np.cumsum(steps.no)
+    step, yes, no = _steps(truth, margins, weights)
+    positive, hits = yes.sum(), np.cumsum(yes)
+    called = hits + np.cumsum(no)
     precision = hits / called
-    value = float((steps.yes * precision).sum() / positive)
+    value = float((yes * precision).sum() / positive)
     # A pair counts in the precision at each entailed pair from its own rank on.
-    gained = np.cumsum((steps.yes / called)[::-1])[::-1]
-    lost = np.cumsum((steps.yes * hits / called**2)[::-1])[::-1]
+    gained = np.cumsum((yes / called)[::-1])[::-1]
+    lost = np.cumsum((yes * hits / called**2)[::-1])[::-1]
     of_yes, of_no = precision - value + gained - lost, -lost
-    return value, np.where(truth, of_yes[steps.group], of_no[steps.group]) / positive
+    return value, np.where(truth, of_yes[step], of_no[step]) / positive
 
 
 def _at_threshold(

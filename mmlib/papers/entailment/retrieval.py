@@ -18,9 +18,10 @@ from mmlib.core.engine import handed_over
 from mmlib.core.fit import fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import History, Job, Run
 from mmlib.core.ranking import metrics, ranks_of_scores
-from mmlib.features.encoders import DualEncoder, Shape
+from mmlib.features.encoders import DualEncoder
+from mmlib.papers.entailment import systems
 from mmlib.papers.entailment.batches import Arrays, Split
-from mmlib.papers.entailment.judge import Miner
+from mmlib.papers.entailment.judge import Miner, weights_of
 from mmlib.papers.entailment.retrievers import AlignFuse, build
 from mmlib.papers.entailment.revision import (
     Allowed,
@@ -30,14 +31,7 @@ from mmlib.papers.entailment.revision import (
     candidates,
     extra_batch,
 )
-from mmlib.papers.entailment.systems import (
-    MINING,
-    OptimizerState,
-    Phase,
-    RetrieverTraining,
-    Variant,
-    start_of,
-)
+from mmlib.papers.entailment.systems import Phase, RetrieverTraining, Variant, start_of
 
 DRAWN = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
 TOP = 30  # candidates of each image
@@ -45,18 +39,13 @@ DECAY = 0.02  # AdamW's, as in the paper
 WARM_UP = 10  # one of so many steps, in which the learning rate rises before it falls by a cosine
 RARE = 0.02  # a caption is rare that is true of at most this share of the training images
 SEVERAL = 2  # captions of each image on either end of the density dial
+adamw = partial(torch.optim.AdamW, weight_decay=DECAY, fused=True)  # of both kinds of batches
 NO_PAIRS = Weak(np.zeros(0, dtype=int), np.zeros(0, dtype=int))
 
 
 def plan_of(job: Job) -> RetrieverTraining:
     """The plan in a job's settings."""
-    plan = dict(job.settings["retrieval"])
-    for stage in ("stage_a", "stage_b"):
-        plan[stage] = {family: Phase(**phase) for family, phase in plan[stage].items()}
-    return RetrieverTraining(**{**plan, "transformers": Shape(**plan["transformers"])})
-
-
-# --- Training ------------------------------------------------------------------------------------
+    return RetrieverTraining.of(job.settings["retrieval"])
 
 
 @dataclass(frozen=True)
@@ -73,7 +62,7 @@ class Revision:
     golden: Weak | None = None
     excluded: Weak | None = None
     ratio: float = 0.1
-    state: OptimizerState = "shared"
+    state: systems.OptimizerState = "shared"
 
 
 def golden_batches(
@@ -98,11 +87,6 @@ def make_batch(
         allowed.block(images, captions),
     )  # fmt: skip
     return tuple(torch.from_numpy(column).to(device) for column in columns)
-
-
-def adamw(parameters: Any, rate: float) -> torch.optim.Optimizer:
-    """The optimiser of both kinds of batches."""
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY, fused=True)
 
 
 def train(
@@ -169,9 +153,6 @@ def _train_on(
     )  # fmt: skip
 
 
-# --- Stage A -------------------------------------------------------------------------------------
-
-
 def stage_a(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
     """Stage A of the family, captions and seed of a job: the retriever and its history.
 
@@ -197,13 +178,7 @@ def start_job(job: Job) -> Job:
 
 def started(job: Job, arrays: Arrays, run: Run = Run()) -> dict[str, Tensor]:
     """Weights after stage A: trained now, or read where jobs of such a device left them."""
-    first = start_job(job)
-
-    def make() -> dict[str, Tensor]:
-        # Checkpoint and after_epoch are those of stage B.
-        return stage_a(first, arrays, Run(run.device, folder=run.folder))[0].state_dict()
-
-    return handed_over(stage_a, first, arrays, run, make)
+    return weights_of(stage_a, start_job(job), arrays, run)
 
 
 def some_captions(split: Split, which: str) -> Split:
@@ -219,10 +194,9 @@ def some_captions(split: Split, which: str) -> Split:
     table = pd.DataFrame({"image": split.image_of, "often": split.fits.sum(axis=0)})
     table = table.sort_values("often", ascending=which == "rare", kind="stable")
     chosen = np.sort(table.groupby("image").head(SEVERAL).index)
-    return Split(
-        split.rows, split.ids[chosen], split.lengths[chosen],
-        tuple(split.texts[i] for i in chosen), split.image_of[chosen], split.fits[:, chosen],
-    )  # fmt: skip
+    texts = tuple(split.texts[i] for i in chosen)
+    columns = {name: getattr(split, name)[chosen] for name in ("ids", "lengths", "image_of")}
+    return replace(split, texts=texts, fits=split.fits[:, chosen], **columns)
 
 
 # --- Weak sets -----------------------------------------------------------------------------------
@@ -251,7 +225,7 @@ def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.nd
         margin = miner_of(job, arrays, run).margin("train", pairs)
         return {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
 
-    mining = replace(job, system={"system": MINING})
+    mining = replace(job, system={"system": systems.MINING})
     tensors = handed_over(mined, mining, arrays, run, make)
     return tensors["pairs"].numpy(), tensors["margin"].numpy()
 
@@ -292,9 +266,6 @@ def random_weak(weak: Weak, image_of: np.ndarray, seed: int = 0) -> Weak:
     while (golden := image_of[captions] == weak.image).any():
         captions[golden] = rng.integers(len(image_of), size=int(golden.sum()))
     return Weak(weak.image, captions)
-
-
-# --- Stage B -------------------------------------------------------------------------------------
 
 
 def revision_of(

@@ -14,15 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.features.encoders import (
-    BLOCK,
-    CrossEncoder,
-    DualEncoder,
-    Shape,
-    Sizes,
-    in_batch_softmax,
-    only_first,
-)
+from mmlib.features import encoders
+from mmlib.features.encoders import BLOCK, CrossEncoder, DualEncoder, Shape, Sizes
 from mmlib.papers.entailment.systems import RetrieverTraining
 
 MAX_WORDS = 40  # of a caption
@@ -41,7 +34,7 @@ def hard_negatives(
     def draw(scores: Tensor, out: Tensor) -> Tensor:
         weights = scores.masked_fill(out, -torch.inf).softmax(dim=1)
         empty = out.all(dim=1)
-        weights = torch.where(empty[:, None], torch.ones_like(weights), weights)
+        weights = torch.where(empty[:, None], 1.0, weights)
         drawn = torch.multinomial(weights.cpu(), 1, generator=generator)[:, 0].to(scores.device)
         return drawn.masked_fill(empty, -1)
 
@@ -87,7 +80,7 @@ class AlignFuse(DualEncoder):
     def __init__(self, sizes: Sizes, settings: Shape, top: Top = (16, 16), seed: int = 0):
         super().__init__(sizes, settings)
         self.cross = CrossEncoder(settings)
-        only_first(self.cross.layers[-1])
+        encoders.only_first(self.cross.layers[-1])
         self.matched = nn.Linear(settings.width, 2)
         self.top = top
         self.generator = torch.Generator().manual_seed(seed)
@@ -109,7 +102,7 @@ class AlignFuse(DualEncoder):
         labels = torch.zeros_like(text)
         labels[: len(rows)] = 1
         logits = self.match(words[text], mask[text], states[image])
-        return in_batch_softmax(scores, same) + F.cross_entropy(logits, labels)
+        return encoders.in_batch_softmax(scores, same) + F.cross_entropy(logits, labels)
 
     @torch.no_grad()
     def rank(self, images: Tensor, ids: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -122,9 +115,8 @@ class AlignFuse(DualEncoder):
         words, mask, right = map(torch.cat, zip(*text_blocks, strict=True))
 
         def matched(image: Tensor, text: Tensor, longest: int) -> Tensor:
-            logits = self.match(
-                words[text, : longest + 1], mask[text, : longest + 1], states[image]
-            )
+            shown = slice(longest + 1)
+            logits = self.match(words[text, shown], mask[text, shown], states[image])
             return logits.softmax(dim=1)[:, 1]
 
         scores = (left @ right.T).cpu().numpy()

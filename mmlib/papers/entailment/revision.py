@@ -50,12 +50,14 @@ def candidates(similarity: np.ndarray, image_of: np.ndarray, top: int = 30) -> n
     pairs = []
     for start in range(0, len(similarity), BLOCK):
         scores = np.array(similarity[start : start + BLOCK])
-        images = np.arange(start, start + len(scores))[:, None]
-        scores[image_of == images] = -np.inf
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-        foreign = np.isfinite(np.take_along_axis(scores, best, axis=1))
-        images = np.broadcast_to(images, best.shape)
-        pairs.append(np.column_stack([images[foreign], best[foreign]]))
+        scores[image_of == np.arange(start, start + len(scores))[:, None]] = -np.inf
+        last = max(scores.shape[1] - top, 0)  # where the lowest of the best would stand
+        lowest = np.partition(scores, last, axis=1)[:, last, None]
+        images, captions = np.nonzero((scores >= lowest) & np.isfinite(scores))
+        order = np.lexsort((-scores[images, captions], images))  # equal ones as they came
+        images, captions = images[order], captions[order]
+        first = np.arange(len(order)) - np.searchsorted(images, images) < top
+        pairs.append(np.column_stack([images[first] + start, captions[first]]))
     return np.concatenate(pairs)
 
 
@@ -82,13 +84,10 @@ class Allowed:
         return golden | (self.weak[nearest] == asked)
 
 
-# --- The extra batch at a smaller learning rate (Sec. 4.3) ---------------------------------------
-
-
 def extra_batch(
     images: np.ndarray, weak: Weak, size: int, rng: np.random.Generator, golden: Weak | None = None
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Images (n,) and captions (n,) of the extra batch that follows a regular one.
+    """Images (n,) and captions (n,) of the extra batch that follows a regular one (Sec. 4.3).
 
     images: of the regular batch. Each of them brings one of its weak positives, drawn at random;
     where it has none, one of its `golden` pairs. Random other golden pairs fill the batch; without
@@ -181,11 +180,8 @@ class RevisedStep:
 
     def state_dict(self) -> dict[str, Any]:
         """Of the optimisers, and how many steps were taken."""
-        optimizers = {
-            "golden": self.rates.golden.state_dict(),
-            "weak": self.rates.weak.state_dict(),
-        }
-        return optimizers | {"count": self.count}
+        optimizers = {"golden": self.rates.golden, "weak": self.rates.weak}
+        return {name: own.state_dict() for name, own in optimizers.items()} | {"count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Of the optimisers, and how many steps were taken."""

@@ -1,12 +1,19 @@
-"""What paper 02 compares: judges, ways of revising retrievers, baselines, and their budgets."""
+"""What paper 02 compares: judges, ways of revising retrievers, baselines, and their budgets.
+
+The rows and figures of `systems.yaml` as objects; what was tried before them is told there.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
+
+import yaml
 
 from mmlib.features.encoders import Shape
 
 PAPER = "entailment"
+TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 DATASETS = {"world": "world", "flickr8k": "flickr8k", "paper": "f30k"}
 # How a false hypothesis of the world differs from a true caption, and where hypotheses come from.
 EDITS = ("colour", "number", "relation", "swap", "actor", "object", "setting", "action")
@@ -38,9 +45,6 @@ class Settings(Shape):
     max_hypothesis: int = 30
 
 
-# --- Judges: the rows of Table 3 ---------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class JudgeTraining:
     """How judges are trained; the defaults are the paper's (Section 3.7).
@@ -55,6 +59,11 @@ class JudgeTraining:
     learning_rate: float = 2e-5
     weight_decay: float = 0.02
     pretrained_rate: float = 1.0
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any]) -> "JudgeTraining":
+        """The plan in a budget's table or in a job's settings."""
+        return cls(**{**plan, "classifier": Settings(**plan.get("classifier", {}))})
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,6 @@ class Judge:
         return replace(common, **choices, masked=self.masked if common.masked else 0)
 
 
-# Without SNLI-VE the paper's MME data would be CxC's and ECCV's: 65.9k of 595.4k (Table 2).
-WITHOUT_VE = 65.9 / 595.4
 # What Full does not learn from: pairs made of captions, whose labels are guesses; on photographs
 # there are no others.
 LEFT_OUT = {"world": "own caption, random caption, hard caption"}
@@ -98,58 +105,21 @@ def full(tier: str) -> Judge:
 
 def judges(tier: str) -> list[Judge]:
     """The rows that a tier trains."""
-    paper = full(tier)
-    only_ve = replace(paper, system="Only VE", model="ve", kinds="ve, mme")
-    rows = [
-        paper,
-        replace(paper, system="Only TE", model="te", kinds="te, mme"),
-        only_ve,
-        replace(paper, system="Single stream", model="single"),
-        replace(paper, system="w/o image masking", masked=0),
-        replace(paper, system="w/o VE data", kinds="te, mme", mme_share=WITHOUT_VE),
-        replace(paper, system="w/o TE data", kinds="ve, mme"),
-        replace(paper, system="w/o BERT", text="shared"),
-        replace(paper, system="Sigmoid", output="sigmoid"),
-        replace(paper, system="Separate", sequential=True),
-    ]
-    if tier == "world":
-        rows += [
-            replace(paper, system="w/o candidates", without=f"{paper.without}, candidate"),
-            replace(paper, system="With own captions", without="hard caption"),
-            replace(only_ve, system="Only VE, clean images", clean=True),
-        ]
-    elif tier == "flickr8k":
-        rows += [
-            replace(paper, system="w/o own captions", without="own caption"),
-            replace(paper, system="w/o hard captions", without="hard caption"),
-        ]
-    return rows
+    rows = TABLE["judges"]["all tiers"] | TABLE["judges"].get(tier, {})
+    return [replace(full(tier), system=name, **changes) for name, changes in rows.items()]
 
 
-BASELINES = (
-    {"system": "Random pairs", "baseline": "random"},
-    {"system": "Word overlap", "baseline": "overlap"},
-    {"system": "Frozen cosine, nearest caption", "baseline": "cosine, best"},
-    {"system": "Frozen cosine, mean of captions", "baseline": "cosine, mean"},
-    {"system": "Frozen image cosine", "baseline": "image cosine"},
-    {"system": "Frozen tokens (BERTScore)", "baseline": "tokens covered"},
-    {"system": "Inputs alone", "baseline": "regression"},
+BASELINES, RANKINGS = (
+    tuple({"system": name, "baseline": baseline} for name, baseline in TABLE[group].items())
+    for group in ("baselines", "rankings")
 )
 RIVALS = tuple(row["system"] for row in BASELINES[1:6])  # what a judge has to beat
-
-# --- Retrievers --------------------------------------------------------------------------------
 
 FAMILIES: dict[Family, str] = {"dual": "CLIP-like", "triplet": "VSE-like", "align": "ALBEF-like"}
 PAPER_RETRIEVERS = {"dual": "CLIP", "triplet": "UNITER", "align": "ALBEF"}  # the paper's in place
 REFERENCE = "extra golden"
 FILLED = ", filled with weak pairs"  # and not with golden ones
 SHORTEST, ORACLE = "Shortest captions", "Oracle"
-RANKINGS = (
-    {"system": "Random ranking", "baseline": "random"},
-    {"system": SHORTEST, "baseline": "shortest"},
-    {"system": "Frozen retriever", "baseline": "frozen"},
-    {"system": ORACLE, "baseline": "truth"},
-)
 
 
 @dataclass(frozen=True)
@@ -178,6 +148,16 @@ class RetrieverTraining:
     top_texts: int = 30
     top_images: int = 5
     ratio: float = 0.1
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any]) -> "RetrieverTraining":
+        """The plan in a budget's table or in a job's settings."""
+        stages = {name: _phases(plan[name]) for name in ("stage_a", "stage_b")}
+        return cls(**{**plan, **stages, "transformers": Shape(**plan["transformers"])})
+
+
+def _phases(table: Mapping[str, Any]) -> dict[str, Phase]:
+    return {family: Phase(**phase) for family, phase in table.items()}
 
 
 @dataclass(frozen=True)
@@ -215,61 +195,10 @@ def start_of(family: Family, captions: str = "all") -> Variant:
     return Variant(name_of(family, "start") + ending, family, "start", captions=captions)
 
 
-def _variant(family: Family, use: Use, pairs: str, **changes: Any) -> Variant:
-    scored = use == "both" and pairs in ("miner", "all")
-    variant = Variant(name_of(family, use, pairs), family, use, pairs, scored_by_judge=scored)
-    return replace(variant, **changes)
-
-
 def variants(tier: str) -> list[Variant]:
     """The fine-tunings of a tier, and their starts."""
-    rows: list[Variant] = []
-    for family in FAMILIES:
-        if family != "triplet":
-            rows.append(start_of(family))
-        rows += [
-            Variant(name_of(family, "plain"), family, golden=False),
-            Variant(name_of(family, REFERENCE), family, scored_by_judge=True),
-        ]
-        uses: tuple[Use, ...] = ("exclusion", "weak", "both")
-        rows += [_variant(family, use, "miner") for use in uses[2 * (family == "triplet") :]]
-        if tier == "world":
-            rows += [_variant(family, use, "all") for use in uses]
-        if tier == "world" and family != "triplet":
-            rows += [_variant(family, "both", pairs) for pairs in ("candidates", "rare")]
-    rows.append(_variant("dual", "weak", "random"))
-    filled = name_of("dual", "both", "miner") + FILLED
-    rows.append(
-        _variant("dual", "both", "miner", system=filled, golden=False, scored_by_judge=False)
-    )
-    if tier == "world":
-        rows += [_variant("dual", "both", "near misses"), *_dials()]
-    return rows
-
-
-def _dials() -> list[Variant]:
-    """How dense false negatives are, and what λ does, on CLIP-like."""
-    reference = Variant(name_of("dual", REFERENCE), "dual")
-    exclusion, revised = (
-        _variant("dual", use, "all", scored_by_judge=False) for use in ("exclusion", "both")
-    )
-    rows = []
-    for captions in ("general", "rare"):
-        rows.append(start_of("dual", captions))
-        for row in (reference, exclusion, revised):
-            name = f"{row.system}, {captions} captions"
-            rows.append(replace(row, system=name, captions=captions))
-    settings: tuple[tuple[float, OptimizerState], ...] = (
-        (0.01, "shared"), (1.0, "shared"), (0.1, "separate"),
-    )  # fmt: skip
-    for ratio, state in settings:
-        for row in (reference, revised):
-            name = f"{row.system}, λ = {ratio:g}, {state}"
-            rows.append(replace(row, system=name, ratio=ratio, state=state))
-    return rows
-
-
-# --- Budgets -----------------------------------------------------------------------------------
+    rows = [{"system": name, **changes} for name, changes in TABLE["variants"].items()]
+    return [Variant(**row) for row in rows if row.pop("only", tier) == tier]
 
 
 @dataclass(frozen=True)
@@ -287,55 +216,13 @@ class Budget:
     min_count: int = 1
 
 
-# Measured on dev in the world, one seed each; RSUM among 200 images, by the encoders.
-# - From random encoders a retriever learns nothing from 1,200 pictures (RSUM 78 after 6 epochs), so
-#   stage A takes those of the frozen retriever and draws the maps into the shared space anew. Of a
-#   plateau near 360, 18 steps at 5e-4 reach 135, 36 at 8e-4 308.
-# - With noise fixed, 8 epochs end at 350, below their second (360); with noise drawn anew, 6 end at
-#   358, 3 at 355. So stage B has 3, ALBEF-like, at twice the time a step, 2 (358).
-# - The miner's pairs out of the negatives and as weak positives: 355 where golden pairs fill the
-#   extra batches, 343 where weak ones do (extra golden 356).
-# On Flickr8k the text branch's dev loss is lowest after 1,200 of 2,400 steps (.356; after 600 of
-# 600, with the rate at 0, .432).
-_SMALL, _MIDDLE = (Shape(width, 4, 2, 1, 1, 1, dropout=0.0) for width in (64, 128))
 BUDGETS = {
-    "world": Budget(
-        JudgeTraining(
-            Settings(**asdict(_SMALL), max_premise=90, max_hypothesis=25),
-            steps=360, batch=32, learning_rate=1e-3, pretrained_rate=0.3,
-        ),
-        RetrieverTraining(
-            _SMALL,
-            stage_a={"dual": Phase(2, 64, 6e-4, 1), "align": Phase(2, 64, 6e-4, 1)},
-            stage_b={"dual": Phase(3, 64, 5e-4), "triplet": Phase(3, 64, 5e-4),
-                     "align": Phase(2, 64, 3e-4)},
-        ),
-        full("world"),
-    ),
-    "flickr8k": Budget(
-        JudgeTraining(
-            Settings(**asdict(_MIDDLE), max_premise=100, max_hypothesis=30),
-            steps=1200, batch=32, learning_rate=5e-4, pretrained_rate=0.3,
-        ),
-        RetrieverTraining(
-            _MIDDLE,
-            stage_a={"dual": Phase(2, 128, 6e-4, 2), "align": Phase(2, 128, 6e-4, 2)},
-            stage_b={"dual": Phase(3, 128, 5e-4), "triplet": Phase(3, 128, 5e-4),
-                     "align": Phase(2, 64, 3e-4)},
-            space=128,
-        ),
-        full("flickr8k"),
-        frozen={"dual": Phase(10, 128, 1e-3), "align": Phase(5, 64, 5e-4)},
-        min_count=3,
-    ),
+    dataset: Budget(
+        JudgeTraining.of(plan["judge"]), RetrieverTraining.of(plan["retrieval"]), full(tier),
+        _phases(plan.get("frozen", {})), plan.get("min_count", 1),
+    )
+    for tier, (dataset, plan) in zip(DATASETS, TABLE["budgets"].items(), strict=True)
 }  # fmt: skip
-_LARGE = replace(
-    BUDGETS["flickr8k"].retrieval, transformers=Shape(256, 4, 2, 2, 2, 1), space=256,
-    top_texts=128, top_images=128,
-)  # fmt: skip
-BUDGETS["f30k"] = replace(
-    BUDGETS["flickr8k"], judge=JudgeTraining(), retrieval=_LARGE, miner=full("paper")
-)
 
 
 def budget(tier: str, dataset: str) -> Budget:

@@ -7,29 +7,10 @@ import pandas as pd
 
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import beside, paper_values
-from mmlib.papers.entailment.claims import (
-    REVISED,
-    Change,
-    judge_figure,
-    main_test,
-    over_images,
-)
+from mmlib.papers.entailment import systems
+from mmlib.papers.entailment.claims import REVISED, Change, judge_figure, main_test, over_images
 from mmlib.papers.entailment.metrics import METRICS, recalls
-from mmlib.papers.entailment.systems import (
-    BASELINES,
-    FAMILIES,
-    FILLED,
-    MINING,
-    ORIGINS,
-    PAIRS,
-    PAPER,
-    PAPER_RETRIEVERS,
-    RANKINGS,
-    REFERENCE,
-    judges,
-    name_of,
-    variants,
-)
+from mmlib.papers.entailment.systems import FAMILIES, MINING, PAIRS, REFERENCE, name_of
 
 PRINTED = {  # our row of Table 3 -> the paper's
     "Only TE": "Only TE", "Only VE": "Only VE", "Single stream": "OFA", "Full": "Ours",
@@ -71,9 +52,9 @@ def judges_table(evidence: Evidence, dataset: str, test: str = "") -> pd.DataFra
     "↗" where the dev loss still fell when the training ended.
     """
     test = test or main_test(evidence, dataset)
-    paper = paper_values(PAPER, "table3")
+    paper = paper_values(systems.PAPER, "table3")
     rows = {}
-    for name in _names(BASELINES, judges(evidence.header["tier"])):
+    for name in _names(systems.BASELINES, systems.judges(evidence.header["tier"])):
         if not evidence.has(dataset, name, "margin", test):
             continue
         row: dict[tuple[str, str], Any] = {}
@@ -93,7 +74,7 @@ def errors_by_kind(evidence: Evidence, dataset: str) -> pd.DataFrame:
     called = evidence.values(dataset, "Full", "alone", None, "edits") >= 0
     label, kind = (evidence.values(dataset, PAIRS, n, [0], "edits")[0] for n in ("label", "kind"))
     rows: dict[str, dict[str, float]] = {}
-    for number, name in enumerate(ORIGINS):
+    for number, name in enumerate(systems.ORIGINS):
         for truth, title in ((1, "entailed"), (0, "not entailed")):
             some = (kind == number) & (label == truth)
             if some.any():
@@ -125,7 +106,7 @@ def mining_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def retrieval_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """A row a variant: RSUM and all other figures, means over seeds; "↗" where dev still rose."""
     rows = {}
-    for name in _names(RANKINGS, variants(evidence.header["tier"])):
+    for name in _names(systems.RANKINGS, systems.variants(evidence.header["tier"])):
         if evidence.has(dataset, name, "RSUM"):
             rows[_row_name(evidence, dataset, name)] = {
                 metric: evidence.means(dataset, name, metric).mean()
@@ -143,7 +124,7 @@ def beside_paper(evidence: Evidence, dataset: str) -> dict[str, pd.DataFrame]:
     rows = []
     for family in FAMILIES:
         for change, ending in IN_PAPER:
-            name, system = name_of(family, *change), PAPER_RETRIEVERS[family] + ending
+            name, system = name_of(family, *change), systems.PAPER_RETRIEVERS[family] + ending
             if not evidence.has(dataset, name, "hits"):
                 continue
             figures = recalls(evidence.values(dataset, name, "hits"))
@@ -158,7 +139,7 @@ def beside_paper(evidence: Evidence, dataset: str) -> dict[str, pd.DataFrame]:
             ]
     ours = pd.DataFrame(rows, columns=["system", "metric", "seed", "value"])
     printed = ("table4_flickr30k", "table4_mscoco", "table5")
-    return {table: beside(ours, paper_values(PAPER, table)) for table in printed}
+    return {table: beside(ours, paper_values(systems.PAPER, table)) for table in printed}
 
 
 def gains_table(
@@ -166,12 +147,12 @@ def gains_table(
 ) -> pd.DataFrame:
     """Effects with their intervals: title -> (system, system that it is held against)."""
     rows = {}
-    for title, systems in pairs.items():
+    for title, names in pairs.items():
         row = {}
         for metric in metrics:
-            if all(evidence.has(dataset, name, metric) for name in systems):
-                system, reference = (evidence.values(dataset, name, metric) for name in systems)
-                row[metric] = over_images(evidence, system - reference).told()
+            if all(evidence.has(dataset, name, metric) for name in names):
+                ours, reference = (evidence.values(dataset, name, metric) for name in names)
+                row[metric] = over_images(evidence, ours - reference).told()
         if row:
             rows[title] = row
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–")
@@ -189,7 +170,7 @@ def dials_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
             pairs[f"{use}{captions or ', all captions'}"] = (system, reference + captions)
     mined, true = name_of("dual", *REVISED), name_of("dual", "both", "all")
     lambdas = [name for name in evidence.systems(dataset) if name.startswith(f"{true}, λ")]
-    for name in (mined, f"{mined}{FILLED}", *lambdas):
+    for name in (mined, f"{mined}{systems.FILLED}", *lambdas):
         ending = name.removeprefix(true) if name in lambdas else ""
         pairs[name.removeprefix("CLIP-like, ")] = (name, reference + ending)
     return gains_table(evidence, dataset, pairs, ("mAP", "E@10", "RSUM"))

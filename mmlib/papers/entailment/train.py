@@ -15,8 +15,6 @@ from mmlib.papers.entailment.systems import ORIGINS, Judge, Variant
 
 GRADED = 100  # test images whose best texts the judge looks at
 
-# --- Judges --------------------------------------------------------------------------------------
-
 
 def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train a judge and score every test pair.
@@ -73,9 +71,6 @@ def describe_pairs(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         yes = np.bincount(people.pairs[people.labels == 1, 0], minlength=len(test)).astype(float)
         values["test"] = {"foreign true": people.each * yes, "own rejected": people.rejected}
     return Answer(values)
-
-
-# --- Retrievers ----------------------------------------------------------------------------------
 
 
 def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
@@ -145,9 +140,8 @@ def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     ValueError for another one.
     """
     began, name, split = time.process_time(), job.system["baseline"], arrays.splits["test"]
-    noise = np.random.default_rng([7, max(job.seed, 0)]).random(
-        (len(split), len(split.texts)), dtype=np.float32
-    )
+    rng, size = np.random.default_rng([7, max(job.seed, 0)]), (len(split), len(split.texts))
+    noise = rng.random(size, dtype=np.float32)
     if name == "random":
         scores = noise
     elif name == "shortest":

@@ -1,6 +1,9 @@
 """Images, captions and labelled pairs of each tier, to look at and as arrays to train on."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
 
 from mmlib.papers.entailment.batches import Arrays
 from mmlib.papers.entailment.data import flickr8k, paper, world
@@ -8,7 +11,7 @@ from mmlib.papers.entailment.data.study import Study
 from mmlib.papers.entailment.systems import DATASETS, budget
 
 TIERS = {"world": world, "flickr8k": flickr8k, "paper": paper}
-NOTES = {tier: module.NOTE for tier, module in TIERS.items()}
+NOTES = yaml.safe_load((Path(__file__).parent / "notes.yaml").read_text(encoding="utf-8"))
 
 
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> dict[str, Study]:

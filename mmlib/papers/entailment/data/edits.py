@@ -25,7 +25,12 @@ _TRIES = 12  # captions tried for one edit
 _WORDS = 4  # that an edit may put in place of others
 _DIRECTIONS = ("left of", "right of", "behind", "in front of")
 _GROUPS = {"actor": ("person", "animal"), "object": ("vehicle", "plant", "building", "thing")}
-Accept = Callable[[Caption], bool]
+Accept = Callable[[Caption], bool]  # which captions may be edited
+
+
+def anything(caption: Caption) -> bool:
+    """Accepts every caption."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -78,15 +83,9 @@ def new_draft(content: PartialScene, rng: np.random.Generator, general: bool) ->
     detail = pick(rng, (int(rng.random() < 0.7), 2, 3, 3, 4))
     if general:
         less = partial_scene(content.scene, 0.5, rng)
-        content = replace(
-            less, setting=content.setting and less.setting, style=content.style and less.style
-        )
+        said = content.setting and less.setting, content.style and less.style
+        content = PartialScene(less.scene, *said)
     return _draft(content, int(rng.integers(2**32)), detail, 0.6 if general else WIDEN)
-
-
-def anything(caption: Caption) -> bool:
-    """Accepts every caption."""
-    return True
 
 
 def edited(
@@ -108,10 +107,8 @@ def edited(
         if not before or not after:
             continue
         few = _new_words(before.caption, after.caption) <= _WORDS
-        if edit == "number":
-            minimal = _counted(after)
-        else:
-            minimal = few and _minimal(before.caption.graph, after.caption.graph, edit)
+        graphs = before.caption.graph, after.caption.graph
+        minimal = _counted(after) if edit == "number" else few and _minimal(*graphs, edit)
         if minimal and accept(before.caption):
             return after.caption, before.caption.text if few else ""
     return None
@@ -119,9 +116,8 @@ def edited(
 
 def _new_words(before: Caption, after: Caption) -> int:
     """How many words of the second are not in the first."""
-    old, new = (
-        Counter(c.text.lower().rstrip(".").replace(",", "").split()) for c in (before, after)
-    )
+    texts = (c.text.lower().rstrip(".").replace(",", "") for c in (before, after))
+    old, new = (Counter(text.split()) for text in texts)
     return (new - old).total()
 
 
@@ -172,15 +168,14 @@ def _change(
     values = options([scene.things[i] for i in alike])
     if not values:
         return None
-    facts = {fact: pick(rng, values)}
-    return replace(scene, things=_changed(scene, alike, **facts))
+    return _with_facts(scene, alike, **{fact: pick(rng, values)})
 
 
-def _changed(scene: Scene, rows: Sequence[int], **facts: str) -> tuple[Thing, ...]:
-    return tuple(
-        replace(thing, **facts) if i in rows else thing  # type: ignore[arg-type]
-        for i, thing in enumerate(scene.things)
-    )
+def _with_facts(scene: Scene, rows: Sequence[int], **facts: str) -> Scene:
+    entities = list(scene.things)
+    for i in rows:
+        entities[i] = replace(entities[i], **facts)  # type: ignore[arg-type]
+    return replace(scene, things=tuple(entities))
 
 
 def _bound(scene: Scene, relations: Sequence[str]) -> set[int]:
@@ -236,9 +231,8 @@ def _if_usual(scene: Scene | None) -> Scene | None:
     def usual(i: int, relation: str, j: int) -> bool:
         if relation == "under":
             return kinds[j] in ("tree", "umbrella") or (j, "on", i) in relations
-        if relation == "on" and (i, "riding", j) in relations:
-            return True
-        return relation not in PAIRS or kinds[j] in PAIRS[relation].get(kinds[i], ())
+        ridden = relation == "on" and (i, "riding", j) in relations
+        return ridden or relation not in PAIRS or kinds[j] in PAIRS[relation].get(kinds[i], ())
 
     return scene if all(usual(*edge) for edge in relations) else None
 
@@ -282,7 +276,7 @@ def _edit_relation(draft: Draft, rng: np.random.Generator) -> Scene | None:
             relations.append((i, relation, j))
     action = {"riding": "sitting", "chasing": "running"}.get(new)
     if action:
-        scene = replace(scene, things=_changed(scene, [i for i, _ in pairs], action=action))
+        scene = _with_facts(scene, [i for i, _ in pairs], action=action)
     return _if_usual(replace(scene, relations=tuple(relations)))
 
 
@@ -307,11 +301,8 @@ def _edit_number(draft: Draft, rng: np.random.Generator) -> Scene | None:
     if not free or len(scene.things) == 5:
         return None
     i, new = pick(rng, sorted(free)), len(scene.things)
-    copied = tuple(
-        (new if a == i else a, relation, new if b == i else b)
-        for a, relation, b in scene.relations
-        if i in (a, b)
-    )
+    at = {i: new}
+    copied = [(at.get(a, a), r, at.get(b, b)) for a, r, b in scene.relations if i in (a, b)]
     entities, relations = (*scene.things, scene.things[i]), (*scene.relations, *copied)
     return replace(scene, things=entities, relations=relations)
 
@@ -319,9 +310,7 @@ def _edit_number(draft: Draft, rng: np.random.Generator) -> Scene | None:
 def _counted(draft: Draft) -> bool:
     """Whether the added thing, the last, is spoken of as one of several."""
     added = len(draft.scene.things) - 1
-    return any(
-        thing == added and len(draft.alike(node)) > 1 for node, thing in draft.thing_of.items()
-    )
+    return any(row == added and len(draft.alike(node)) > 1 for node, row in draft.thing_of.items())
 
 
 _EDIT: dict[str, Edit] = {

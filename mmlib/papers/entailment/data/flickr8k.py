@@ -8,20 +8,10 @@ from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k, judgments, sick
 from mmlib.papers.entailment.batches import SPLITS, People
-from mmlib.papers.entailment.data.photographs import only_mme, study_of
-from mmlib.papers.entailment.data.study import Study, flat
+from mmlib.papers.entailment.data.study import Study, flat, only_mme, study_of
 from mmlib.papers.entailment.systems import Budget
 
 NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them
-NOTE = """*Real photographs, captions and judgments.* Text pairs are SICK's, in both
-directions. Image-text pairs are SICK's that go back to Flickr8k captions, an image's own captions
-as positives, and other images' as negatives, of which some are true. The test is what at least
-three people said of test images and captions ("describes the image, possibly with minor mistakes",
-which is more generous than entailment); a fifth of the judged images, for calibration, is not in
-it. A BERT, where one lies in the data folder, stays frozen and reads each sentence by itself;
-*Single stream* and *w/o BERT* do without, so they are held to a pretrained encoder. If it is
-all-MiniLM-L6-v2, know that its own training saw captions of Flickr30K, which holds Flickr8k, and
-labels of entailment about them (SNLI): floors that read it are not without learning."""
 
 
 def load(budget: Budget, seed: int) -> Study:

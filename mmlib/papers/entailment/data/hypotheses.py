@@ -19,24 +19,12 @@ from PIL import Image
 from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
-from mmlib.papers.entailment.data.edits import (
-    GENERAL,
-    Accept,
-    anything,
-    editable,
-    edited,
-    new_draft,
-)
-from mmlib.papers.entailment.data.premises import (
-    FACTS,
-    PartialScene,
-    counter_scene,
-    joint,
-    merged,
-    premise_captions,
-)
+from mmlib.papers.entailment.data import premises
+from mmlib.papers.entailment.data.edits import GENERAL, Accept, anything, editable, new_draft
+from mmlib.papers.entailment.data.edits import edited as edited_caption
+from mmlib.papers.entailment.data.premises import PartialScene, counter_scene, joint
 from mmlib.papers.entailment.systems import EDITS
-from mmlib.world import SIZE, WorldImages, extract_features, picture
+from mmlib.world import SIZE, WorldImages, picture
 from mmlib.world.captions import Caption
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Node
 from mmlib.world.logic import entails, satisfies
@@ -78,14 +66,11 @@ def hypotheses(
     """
     drawn: list[Hypothesis | None] = []
     for _ in range(each):
-        for origin in ("own", "general", *EDITS):
-            drawn.append(_draw(origin, PartialScene(scene), scene, rng, anything))
+        origins = ("own", "general", *EDITS)
+        drawn += [_draw(origin, PartialScene(scene), scene, rng, anything) for origin in origins]
         if others:
             drawn.append(_Maker(scene, 1.0, rng, others).foreign("ve"))
     return tuple(dict.fromkeys(hypothesis for hypothesis in drawn if hypothesis))
-
-
-# --- Writing hypotheses ---------------------------------------------------------------------------
 
 
 def _draw(
@@ -94,7 +79,7 @@ def _draw(
     """A hypothesis of a part of the scene: "own", "general" or an edit of an accepted one."""
     original = ""
     if origin in EDITS:
-        pair = edited(content, origin, rng, accept)
+        pair = edited_caption(content, origin, rng, accept)
         if pair is None:
             return None
         caption, original = pair
@@ -107,23 +92,17 @@ def _draw(
     return Hypothesis(caption.text, caption.graph, truth, origin, original)
 
 
-# --- The set --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class WorldEntailment:
     """Samples of the world with the truth behind them.
 
-    samples: what a classifier gets; `samples.image` are rows of `images`.
-    images: (pictures, regions, width) float32 features; None where not asked for.
-    scenes: one a picture. captions: the premise's captions of each picture.
-    scene_of: (n,) the picture that each sample is about, also where it does not see it.
-    hypotheses: (n,) one a sample; its truth is that in the scene, whatever the sample's label.
-    open_image: row -> RGB picture.
+    samples: what a classifier gets; `samples.image` are rows of `scenes`, one a picture. captions:
+    the premise's captions of each picture. scene_of (n,): the picture that each sample is about,
+    also where it does not see it. hypotheses (n,): one a sample; its truth is that in the scene,
+    whatever the sample's label. open_image: row -> RGB picture.
     """
 
     samples: Samples
-    images: np.ndarray | None
     scenes: tuple[Scene, ...]
     captions: tuple[tuple[Caption, ...], ...]
     scene_of: np.ndarray
@@ -132,9 +111,8 @@ class WorldEntailment:
 
 
 def entailment_set(
-    split: str, n: int, seed: int = 0, partial: float = 0.5, workers: int = 1,
-    see_pictures: bool = True,
-) -> WorldEntailment:  # fmt: skip
+    split: str, n: int, seed: int = 0, partial: float = 0.5, workers: int = 1
+) -> WorldEntailment:
     """Samples about n pictures of a split ("train", "val", "test", "backbone").
 
     Half of each picture's samples are entailed; the forms "te", "ve" and "mme" take turns, so each
@@ -146,18 +124,16 @@ def entailment_set(
     begins with the smaller one's samples. Scenes do not depend on `partial`.
 
     seed: which list of the split's scenes, 0 to 999. partial: how much of the scene the captions
-    leave out, 0 to 1; see `partial_scene`. workers: processes. see_pictures: whether to draw them
-    and to extract features. Raises ValueError for an unknown split or an argument out of its range.
+    leave out, 0 to 1; see `partial_scene`. workers: processes. Raises ValueError for an unknown
+    split.
     """
-    if n < 1 or not 0 <= partial <= 1:
-        raise ValueError(f"n is {n}, at least 1; partial {partial}, between 0 and 1")
     seeds = split_seeds(split, n * _SEEDS, seed)
     groups = [seeds[row * _SEEDS : (row + 1) * _SEEDS] for row in range(n)]
     calls = [(group, seed, partial) for group in groups]
     scenes, captions, written = zip(*in_processes(_written, calls, workers), strict=True)
     rows = [(row, *sample) for row, some in enumerate(written) for sample in some]
     scene_of = np.array([row for row, *_ in rows])
-    texts = [merged(some) for some in captions]
+    texts = [premises.merged(some) for some in captions]
     ids = [f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes]
     samples = Samples(
         premise=tuple("" if form == "ve" else texts[row] for row, form, *_ in rows),
@@ -168,12 +144,8 @@ def entailment_set(
         source=("world",) * len(rows),
         group=tuple(ids[row] for row in scene_of),
     )
-    images = None
-    if see_pictures:
-        images = extract_features(scenes, workers=workers, desc=f"world {split}")[0]
     drawn = tuple(hypothesis for *_, hypothesis in rows)
-    opened = bind(picture, scenes, SIZE)
-    return WorldEntailment(samples, images, scenes, captions, scene_of, drawn, opened)
+    return WorldEntailment(samples, scenes, captions, scene_of, drawn, bind(picture, scenes, SIZE))
 
 
 def _written(
@@ -188,8 +160,8 @@ def _written(
     samples: list[tuple[str, int, Hypothesis]] = []
     for k, form in enumerate(FORMS):
         maker.rng = np.random.default_rng([seed, scene.seed, 9, k])
-        for label, hypothesis in zip((1, 0), maker.pair(form), strict=True):
-            samples.append((form, label, hypothesis))
+        entailed, other = maker.pair(form)
+        samples += [(form, 1, entailed), (form, 0, other)]
     return scene, maker.captions, samples
 
 
@@ -201,7 +173,7 @@ class _Maker:
         others: Sequence[Scene | int] = (),
     ):  # fmt: skip
         self.scene, self.partial, self.rng, self.others = scene, partial, rng, others
-        self.content, self.captions = premise_captions(scene, partial, rng)
+        self.content, self.captions = premises.premise_captions(scene, partial, rng)
         self.readings = joint([caption.graph for caption in self.captions])
         self.used = {_plain(caption.text) for caption in self.captions}
 
@@ -260,10 +232,10 @@ class _Maker:
         """What is true of another scene, or entailed by captions of it."""
         scene = pick(self.rng, self.others)  # a scene or the seed of one
         there = self.beside(sample_scene(scene) if isinstance(scene, int) else scene)
-        foreign = there.true(form)
-        return foreign and replace(
-            foreign, edit="foreign", truth=satisfies(self.scene, foreign.graph)
-        )
+        if foreign := there.true(form):
+            truth = satisfies(self.scene, foreign.graph)
+            return replace(foreign, edit="foreign", truth=truth)
+        return None
 
     def beside(self, scene: Scene) -> "_Maker":
         """The same of a scene, which may be this one, in other captions."""
@@ -275,11 +247,11 @@ class _Maker:
         if form == "te":
             if self.follows(graph):
                 return 1
-            premises = [caption.graph for caption in self.captions]
-            return None if counter_scene(self.scene, premises, graph) is None else 0
-        if self.scene.style == "black and white":
-            if satisfies(self.scene, _colourless(graph)) != hypothesis.truth:
-                return None
+            told = [caption.graph for caption in self.captions]
+            return None if counter_scene(self.scene, told, graph) is None else 0
+        grey = self.scene.style == "black and white"
+        if grey and satisfies(self.scene, _colourless(graph)) != hypothesis.truth:
+            return None
         return int(hypothesis.truth)
 
 
@@ -288,11 +260,9 @@ def _plain(text: str) -> str:
 
 
 def _colourless(graph: CaptionGraph) -> CaptionGraph:
-    nodes = (
-        replace(node, facts=frozenset(fact for fact in node.facts if fact[0] != "colour"))
-        for node in graph.nodes
-    )
-    return replace(graph, nodes=tuple(nodes))
+    facts = [frozenset(fact for fact in node.facts if fact[0] != "colour") for node in graph.nodes]
+    bare = (replace(node, facts=own) for node, own in zip(graph.nodes, facts, strict=True))
+    return replace(graph, nodes=tuple(bare))
 
 
 def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarray:
@@ -305,9 +275,6 @@ def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarra
         rng = np.random.default_rng([seed, 10])
         blurred[row] += noise * rng.normal(size=blurred[row].shape).astype(np.float32)
     return blurred
-
-
-# --- Which captions fit which pictures ------------------------------------------------------------
 
 
 def false_negatives(images: WorldImages) -> np.ndarray:
@@ -323,7 +290,9 @@ def false_negatives(images: WorldImages) -> np.ndarray:
         columns.setdefault(graph, []).append(column)
     entities = [(row, entity) for row, scene in enumerate(scenes) for entity in scene.things]
     row_of = np.array([row for row, _ in entities])
-    looks = {n: np.array([str(getattr(e, n)) for _, e in entities]) for n in ("kind", *FACTS)}
+    looks = {
+        n: np.array([str(getattr(e, n)) for _, e in entities]) for n in ("kind", *premises.FACTS)
+    }
 
     @cache
     def having(node: Node) -> np.ndarray:

@@ -5,12 +5,8 @@ from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.data import precomputed, sick, snli_ve
 from mmlib.papers.entailment.batches import SPLITS
-from mmlib.papers.entailment.data.photographs import only_mme, study_of
-from mmlib.papers.entailment.data.study import Study
+from mmlib.papers.entailment.data.study import Study, only_mme, study_of
 from mmlib.papers.entailment.systems import Budget
-
-NOTE = """SNLI-VE on Flickr30K's images, as far as its files are in the data folder. The
-paper's own test set was not published; tests are SNLI-VE's."""
 
 
 def load(budget: Budget, seed: int) -> Study:

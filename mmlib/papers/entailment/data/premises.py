@@ -7,6 +7,7 @@ how much they leave out is a dial. What follows from them is decided by logic.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -20,9 +21,6 @@ from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, SIZE
 _TRIES = 60
 FACTS = ("colour", "size", "pattern", "action")
 _UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
-
-
-# --- Parts of a scene ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,9 @@ def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> Par
     rows = [i for i in range(n) if stays[i] >= partial / 2] or [int(stays.argmax())]
     entities = []
     for i in rows:
-        untold = {
-            name: _UNTOLD[name] for name, u in zip(FACTS, facts[i], strict=True) if u < partial
-        }
-        entities.append(replace(scene.things[i], **untold))  # type: ignore[arg-type]
+        left_out = [name for name, u in zip(FACTS, facts[i], strict=True) if u < partial]
+        untold: dict[str, Any] = {name: _UNTOLD[name] for name in left_out}
+        entities.append(replace(scene.things[i], **untold))
     new = {i: k for k, i in enumerate(rows)}
     relations = tuple(
         (new[i], relation, new[j])
@@ -104,9 +101,6 @@ def merged(captions: Sequence[Caption]) -> str:
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in texts)
 
 
-# --- What follows ---------------------------------------------------------------------------------
-
-
 def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
     """What captions of one scene say together: graphs that all hold wherever all captions do.
 
@@ -130,13 +124,10 @@ def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
             nodes.append(Node(node.concept, node.facts | does))
         owner += [k] * len(graph.nodes)
         links |= {(start + i, relation, start + j) for i, relation, j in implied}
-    apart = nx.Graph()
-    apart.add_nodes_from(range(len(nodes)))
-    apart.add_edges_from(
-        (i, j)
-        for i, j in combinations(range(len(nodes)), 2)
-        if owner[i] == owner[j] or _different(nodes[i], nodes[j])
-    )
+    apart = nx.empty_graph(len(nodes))
+    for i, j in combinations(range(len(nodes)), 2):
+        if owner[i] == owner[j] or _different(nodes[i], nodes[j]):
+            apart.add_edge(i, j)
     setting = next((graph.setting for graph in captions if graph.setting), None)
     style = next((graph.style for graph in captions if graph.style), None)
     graphs = []
@@ -153,9 +144,6 @@ def _different(a: Node, b: Node) -> bool:
     return not CONCEPTS[a.concept] & CONCEPTS[b.concept] or any(
         facts.get(name, value) != value for name, value in b.facts
     )
-
-
-# --- What does not --------------------------------------------------------------------------------
 
 
 def counter_scene(
@@ -210,9 +198,8 @@ def _changes(scene: Scene) -> Iterator[Scene]:
             for value in values:
                 new = replace(entity, **{name: value})  # type: ignore[arg-type]
                 entities = (*scene.things[:i], new, *scene.things[i + 1 :])
-                relations = scene.relations
-                if name not in ("colour", "pattern"):
-                    relations = derive_relations(entities, acting)
+                looks = name in ("colour", "pattern")
+                relations = scene.relations if looks else derive_relations(entities, acting)
                 yield replace(scene, things=entities, relations=relations)
 
 

@@ -17,26 +17,11 @@ from mmlib.data.caption_pairs import caption_pairs
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
-from mmlib.papers.entailment.batches import SPLITS, Arrays
-from mmlib.papers.entailment.data.hypotheses import (
-    WorldEntailment,
-    entailment_set,
-    false_negatives,
-    noisy,
-)
+from mmlib.papers.entailment.batches import SPLITS, samples_of
+from mmlib.papers.entailment.data import hypotheses, study
+from mmlib.papers.entailment.data.hypotheses import entailment_set, false_negatives, noisy
 from mmlib.papers.entailment.data.premises import merged as merged_captions
-from mmlib.papers.entailment.data.study import (
-    UNREAD,
-    Study,
-    flat,
-    labelled,
-    metadata_of,
-    opener,
-    read_retriever,
-    sentences_of,
-    split_of,
-    starts_of,
-)
+from mmlib.papers.entailment.data.study import Study, flat
 from mmlib.papers.entailment.inputs import Frozen, frozen
 from mmlib.papers.entailment.revision import candidates
 from mmlib.papers.entailment.systems import Budget
@@ -47,14 +32,6 @@ EDITED = {"train": 500, "val": 80, "test": 300}  # scenes about which hypotheses
 ASKED, OF_EACH = 400, 20  # test images, and candidates of each, that judges are compared on
 NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `hypotheses`
 RETRIEVERS = PACKAGE / "world" / "retrievers.safetensors"
-NOTE = """*What this world was built to contain.* Scenes whose content is known, drawn as
-pictures; captions that are true and say a part. What holds in a scene is decided by logic, so every
-pair of a picture and a caption has a true label. False hypotheses are made by changing one fact, or
-are captions of other scenes. The image features are made noisy, and captions leave things out, so
-that neither source tells all. The judge's text branch starts from a small BERT that was trained to
-tell whether two captions are of one scene, on other scenes; its image branch from a retriever
-trained on other scenes. No label of entailment was in either. What holds here shows how a method
-behaves where the truth is known, not how well it would do on photographs."""
 
 
 def load(budget: Budget, seed: int) -> Study:
@@ -62,13 +39,12 @@ def load(budget: Budget, seed: int) -> Study:
     cores, plan = os.cpu_count() or 1, budget.retrieval
     drawn = {s: world.captioned_images(s, n, seed, workers=cores) for s, n in IMAGES.items()}
     drawn["judges"] = world.captioned_images("train", sum(JUDGES.values()), seed + 1, workers=cores)
-    sets = [
-        entailment_set(s, n, seed + 2, partial=PARTIAL, workers=cores) for s, n in EDITED.items()
-    ]
+    sets = [entailment_set(s, n, seed + 2, PARTIAL, workers=cores) for s, n in EDITED.items()]
+    clean = [some.features for some in drawn.values()]
+    clean += [world.extract_features(some.scenes, workers=cores)[0] for some in sets]
     # Goes on in other processes until it is read.
     truth = in_processes(false_negatives, [(images,) for images in drawn.values()], cores)
     collections: list[Any] = [*drawn.values(), *sets]
-    clean: list[Any] = [*(d.features for d in drawn.values()), *(s.images for s in sets)]
     blurred = [
         noisy(features, [scene.seed for scene in collection.scenes], NOISE)
         for features, collection in zip(clean, collections, strict=True)
@@ -81,29 +57,27 @@ def load(budget: Budget, seed: int) -> Study:
     edited, about = _edited(sets, ends[len(drawn) :])
     merged = dict(zip(premises, captions, strict=True))
     merged |= {merged_captions(c): tuple(t.text for t in c) for some in sets for c in some.captions}
-    words = Words(json.loads(metadata_of(RETRIEVERS)["words"]))
+    words = Words(json.loads(study.metadata_of(RETRIEVERS)["words"]))
     weights = {n.removeprefix("align."): v.float() for n, v in load_file(RETRIEVERS).items()}
-    texts = sorted({t for c in captions for t in c} | sentences_of(edited.values(), merged))
-    retriever = read_retriever(weights, plan.transformers, plan.space, images, len(words))
+    texts = sorted({t for c in captions for t in c} | study.sentences_of(edited.values(), merged))
+    retriever = study.read_retriever(weights, plan.transformers, plan.space, images, len(words))
     stems = Weights(drawn["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged)
     fits = dict(zip(drawn, truth, strict=True))
     pool = Pool(captions, premises, rows, fits, encoders)
     samples = pool.samples(edited, seed)
     words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})
-    pairs, inputs_scale = labelled(samples, encoders, {}, about)
-    train, dev, calibration = (pairs.pop(name) for name in (*UNREAD, "calibration"))
-    arrays = Arrays(
-        images, {name: split_of(words, captions, rows[name], fits[name]) for name in SPLITS},
-        premises, train, dev, calibration, pairs, encoders, inputs_scale, words,
+    arrays = study.arrays_of(
+        samples, encoders, about=about, images=images, premises=premises, words=words,
+        splits={name: study.split_of(words, captions, rows[name], fits[name]) for name in SPLITS},
         clean=standardised(clean, scale), noise=(NOISE / scale[1]).astype(np.float32),
-        region_scale=scale, starts=starts_of(weights, world.BERT), retriever=weights,
+        region_scale=scale, starts=study.starts_of(weights, world.BERT), retriever=weights,
     )  # fmt: skip
-    return Study(arrays, captions, rows, opener(collections, ends))
+    return Study(arrays, captions, rows, study.opener(collections, ends))
 
 
 def _edited(
-    sets: Sequence[WorldEntailment], firsts: np.ndarray
+    sets: Sequence[hypotheses.WorldEntailment], firsts: np.ndarray
 ) -> tuple[dict[str, Samples], dict[str, tuple[str, ...]]]:
     """Hypotheses of "train", "val" and "test" in the image table, and the origin of each.
 
@@ -149,11 +123,8 @@ class Pool:
         truth = self.fits[split][pairs[:, 0], pairs[:, 1]]
         texts, _ = flat(self.captions, self.rows[split])
         image = self.rows[split][pairs[:, 0]]
-        premise = tuple("" if kind == "ve" else self.premises[i] for i in image)
-        return Samples(
-            premise, tuple(texts[c] for c in pairs[:, 1]), image, truth.astype(np.int64),
-            (kind,) * len(pairs), ("candidate",) * len(pairs), tuple(map(str, image)),
-        )  # fmt: skip
+        asked = samples_of(image, [texts[c] for c in pairs[:, 1]], self.premises, "candidate", kind)
+        return replace(asked, label=truth.astype(np.int64))
 
     def samples(self, edited: Mapping[str, Samples], seed: int) -> dict[str, Samples]:
         """Training, dev, calibration and test pairs."""
@@ -166,16 +137,15 @@ class Pool:
             rows = [_each(pairs, chosen & label, 3, rng) for label in (true, ~true)]
             return pairs[np.concatenate(rows)]
 
-        learnt = few(share == 0)
+        learnt, watched = (few(share == k) for k in range(2))
+        compared = _each(test, test[:, 0] < ASKED, OF_EACH, rng)
         of_captions, _ = caption_pairs(self.captions, self.rows["judges"][: ends[0]], seed)
         return {
             "train": joined([edited["train"], self.labelled("judges", learnt),
                              self.labelled("judges", learnt, "ve"), of_captions]),
-            "dev": joined([edited["val"], self.labelled("judges", few(share == 1))]),
+            "dev": joined([edited["val"], self.labelled("judges", watched)]),
             "calibration": self.labelled("judges", pairs[share == 2]),
-            "candidates": self.labelled(
-                "test", test[_each(test, test[:, 0] < ASKED, OF_EACH, rng)]
-            ),
+            "candidates": self.labelled("test", test[compared]),
             "edits": edited["test"],
         }  # fmt: skip
 
