@@ -32,8 +32,7 @@ from mmlib.papers.cora.systems import (
     SEQUENCE,
     SPLITS,
     SYSTEMS,
-    TABLE_1,
-    TABLE_3,
+    TABLES,
     TWO_STEP,
     WITH_BERT,
     WITH_GRU,
@@ -179,7 +178,7 @@ def beside_paper(evidence: Evidence, dataset: str, table: str, below: Sequence[s
 
 def table(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
     """Table 1 or 3, "table1" or "table3", beside ours, with baselines and oracles below."""
-    ours = [row.system for row in {"table1": TABLE_1, "table3": TABLE_3}[number]]
+    ours = TABLES[number]
     untrained = [row["system"] for row in (*BASELINES, *ORACLES)]
     below = with_rows(evidence, dataset, [*ours, *untrained])
     rows = dict.fromkeys([*printed(number).index, *below])
