@@ -170,7 +170,9 @@ WITH_BERTS = [
     ),
 ]  # fmt: skip
 # Do differences stay when training goes on? Too long for the whole grid.
-ENSEMBLES = [replace(row, system=f"{row.system}, ensemble of two", members=2) for row in (OURS, BAG)]
+ENSEMBLES = [
+    replace(row, system=f"{row.system}, ensemble of two", members=2) for row in (OURS, BAG)
+]
 TRAINED_LONGER = [_CORA, TWO_STEP, SEQUENCE, BAG, OURS, *ENSEMBLES]
 BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
 # All systems in the order of tables, and those that figures tell apart by colours.
