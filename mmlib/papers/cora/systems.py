@@ -135,11 +135,9 @@ class Settings(Augmentation):
     frozen_epochs: float = 0.0
 
 
-# --- What `systems.yaml` lists ------------------------------------------------------------------
-
 _TABLE = table_beside(__file__)
 TABLES = _TABLE["systems"]  # name of a table -> its systems
-_ROWS = {name: row for rows in TABLES.values() for name, row in rows.items()}
+_ROWS = {name: row for rows in (*TABLES.values(), _TABLE["others"]) for name, row in rows.items()}
 
 
 def _system(name: str) -> System:
@@ -149,37 +147,18 @@ def _system(name: str) -> System:
     return replace(base, **{"system": name, "record_diagnostics": False, **changes})
 
 
-SYSTEMS = {name: _system(name) for name in _ROWS}
+SYSTEMS = {name: _system(name) for names in TABLES.values() for name in names}
 CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD = (SYSTEMS[name] for name in (
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs",
 ))  # fmt: skip
 NEAR_MAX = [row for row in SYSTEMS.values() if row.pooling == "largest"]
-# Claim 10: both encoders with a GRU and with a BERT, on collections of their own and a budget that
-# a processor can afford. Elsewhere they are not trained.
-BERT: dict[str, Literal["frozen", "prompts", "tuned"]] = {
-    "frozen BERT": "frozen", "BERT, prompts": "prompts", "BERT, tuned": "tuned"
-}  # fmt: skip
-_CORA = replace(CORA, record_diagnostics=False)
-WITH_GRU = (replace(SEQUENCE, system="Sequence"), _CORA)
-WITH_BERTS = [
-    *WITH_GRU,
-    *(
-        replace(base, system=f"{base.system}, {name}", words=words)
-        for base in WITH_GRU for name, words in BERT.items()
-    ),
-]  # fmt: skip
-# Do differences stay when training goes on? Too long for the whole grid.
-ENSEMBLES = [
-    replace(row, system=f"{row.system}, ensemble of two", members=2) for row in (OURS, BAG)
-]
-TRAINED_LONGER = [_CORA, TWO_STEP, SEQUENCE, BAG, OURS, *ENSEMBLES]
+WITH_GRU = ("Sequence", "CORA")  # both encoders of claim 10; with each BERT: "CORA, frozen BERT"
+BERT = ("frozen BERT", "BERT, prompts", "BERT, tuned")
 BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
 # All systems in the order of tables, and those that figures tell apart by colours.
-ORDER = list(dict.fromkeys([
-    *(row["system"] for row in BASELINES), *SYSTEMS,
-    *(row.system for row in (*TRAINED_LONGER, *WITH_BERTS)), *(row["system"] for row in ORACLES),
-]))  # fmt: skip
+ORDER = [row["system"] for row in BASELINES] + list({**SYSTEMS, **_TABLE["others"]})
+ORDER += [row["system"] for row in ORACLES]
 COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
 COMPARISONS = [tuple(pair.split(" − ")) for pair in _TABLE["comparisons"]]
 BUDGETS = {name: Settings(**fields) for name, fields in _TABLE["budgets"].items()}
@@ -204,10 +183,10 @@ def budget(tier: str, dataset: str) -> Settings:
 
 def trained(dataset: str) -> list[System]:
     """What is trained on a collection: only the world has gold graphs."""
-    for ending, rows in ((WITH_BERT, WITH_BERTS), (LONGER, TRAINED_LONGER)):
-        if dataset.endswith(ending):
-            return rows
-    return [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
+    if dataset == original(dataset):
+        return [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
+    names = _TABLE["with BERT" if dataset.endswith(WITH_BERT) else "longer"]
+    return [replace(_system(name), record_diagnostics=False) for name in names]
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
