@@ -73,8 +73,8 @@ def family(collection: Captions, image: int, count: int = 4) -> Figure:
 
 
 def _pictures(
-    collection: Captions, titles: Sequence[str], images: Sequence[Sequence[int]],
-    right: Sequence[Sequence[bool]], labels: tuple[str, str],
+    collection: Captions, titles: Sequence[str], images: Sequence[np.ndarray] | np.ndarray,
+    right: Sequence[np.ndarray] | np.ndarray, labels: tuple[str, str],
 ) -> tuple[Figure, np.ndarray]:  # fmt: skip
     """Rows of test pictures with a title each, framed and labelled by whether they are right."""
     rows, columns = len(titles), len(images[0])
