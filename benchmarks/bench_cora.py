@@ -38,8 +38,7 @@ from mmlib.data import flickr8k
 from mmlib.features.text import Vocabulary, tokenize
 from mmlib.papers.cora.batches import GraphBatch, Split, make_batch
 from mmlib.papers.cora.data.texts import DELIMITERS, LIMITS, LONGEST, Reader
-from mmlib.papers.cora.method import GATv2, GraphEncoder, Matcher, PhraseGRU, mean_at
-from mmlib.papers.cora.pooling import padded
+from mmlib.papers.cora.method import GATv2, GraphEncoder, Matcher, PhraseGRU, mean_at, padded
 from mmlib.papers.cora.systems import CORA, Settings, System
 from mmlib.papers.cora.variants import build
 from mmlib.scenegraph import graph_of, parse

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from torch import Tensor
 
 from mmlib.core.files import file_fingerprint, read_rows
 from mmlib.papers.cora.systems import Augmentation
-
-# --- Graphs ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,21 +103,15 @@ class GraphSet:
         return len(self.first_object) - 1
 
     def batch(
-        self,
-        rows: np.ndarray,
-        how: Augmentation | None = None,
-        rng: np.random.Generator | None = None,
+        self, rows: np.ndarray, how: Augmentation | None = None, rng: Generator | None = None
     ) -> GraphBatch:
         """The graphs of these captions; augmented where `how` and `rng` are given.
 
         Dropping never leaves a caption without an object, masking never leaves a phrase without
         a word.
         """
-        o, caption = _ranges(self.first_object, rows)
-        a, caption_a = _ranges(self.first_attribute, rows)
+        o, caption, first, a, owner = self._objects(rows)
         r, caption_r = _ranges(self.first_relation, rows)
-        first = np.searchsorted(caption, np.arange(len(rows)))
-        owner = first[caption_a] + self.owner[a]
         subject, object_ = first[caption_r] + self.subject[r], first[caption_r] + self.object[r]
         if rng is not None and how is not None:
             keep_o = _keep(caption, len(rows), how.drop_objects, rng)
@@ -146,12 +139,19 @@ class GraphSet:
 
     def entities(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All objects of these captions: (which of `rows`, name, attributes padded with -1)."""
-        o, caption = _ranges(self.first_object, rows)
-        a, caption_a = _ranges(self.first_attribute, rows)
-        owner = np.searchsorted(caption, np.arange(len(rows)))[caption_a] + self.owner[a]
+        o, caption, _, a, owner = self._objects(rows)
         return caption, self.objects[o], _rows_of(self.attributes[a], owner, len(o))
 
-    def shuffled(self, rng: np.random.Generator) -> "GraphSet":
+    def _objects(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Objects of these captions, which of `rows` each is of, each caption's first of them;
+        their attributes, and the object of each.
+        """
+        o, caption = _ranges(self.first_object, rows)
+        a, caption_a = _ranges(self.first_attribute, rows)
+        first = np.searchsorted(caption, np.arange(len(rows)))
+        return o, caption, first, a, first[caption_a] + self.owner[a]
+
+    def shuffled(self, rng: Generator) -> "GraphSet":
         """Each attribute moved to a random other object of its caption, where there is one.
 
         The phrases of each caption, and so a bag of them, stay as they are.
@@ -162,7 +162,7 @@ class GraphSet:
         return replace(self, owner=np.where(count > 1, (self.owner + step) % count, self.owner))
 
     def _unique(
-        self, phrases: np.ndarray, how: Augmentation | None, rng: np.random.Generator | None
+        self, phrases: np.ndarray, how: Augmentation | None, rng: Generator | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Different phrases of a batch: ids (U, L), lengths (U,), and each phrase's row."""
         if rng is None or how is None:
@@ -177,7 +177,7 @@ class GraphSet:
 
 
 def mask_words(
-    ids: np.ndarray, lengths: np.ndarray, mask_id: int, how: Augmentation, rng: np.random.Generator
+    ids: np.ndarray, lengths: np.ndarray, mask_id: int, how: Augmentation, rng: Generator
 ) -> np.ndarray:
     """Mask words, but not delimiters, at random; one of each row is always left as it was.
 
@@ -203,7 +203,7 @@ def _ranges(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.arange(counts.sum()) + before[source], source
 
 
-def _keep(caption: np.ndarray, captions: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+def _keep(caption: np.ndarray, captions: int, rate: float, rng: Generator) -> np.ndarray:
     """Which objects stay when each is dropped with probability `rate`, never all of a caption."""
     draw = rng.random(len(caption))
     best = np.zeros(captions)
@@ -231,9 +231,6 @@ def same_entities(
     a, b = described[i], other_described[j]
     within = ((a[:, :, None] == b[:, None, :]).any(axis=2) | (a < 0)).all(axis=1)
     return i[within], j[within]
-
-
-# --- Sequences ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,10 +261,7 @@ class SequenceSet:
         return len(self.lengths)
 
     def batch(
-        self,
-        rows: np.ndarray,
-        how: Augmentation | None = None,
-        rng: np.random.Generator | None = None,
+        self, rows: np.ndarray, how: Augmentation | None = None, rng: Generator | None = None
     ) -> SequenceBatch:
         """These captions; words masked where `how` and `rng` are given."""
         ids, lengths = self.tokens[rows], self.lengths[rows]
@@ -275,7 +269,7 @@ class SequenceSet:
             ids = mask_words(ids, lengths, self.mask_id, how, rng)
         return SequenceBatch(torch.as_tensor(ids[:, : lengths.max()]), torch.as_tensor(lengths))
 
-    def shuffled(self, rng: np.random.Generator) -> "SequenceSet":
+    def shuffled(self, rng: Generator) -> "SequenceSet":
         """The words of each caption in random order; delimiters keep their places."""
         inner = _inner(self.tokens, self.lengths, self.delimiters)
         column, edge = np.arange(self.tokens.shape[1]), int(self.delimiters)
@@ -283,8 +277,6 @@ class SequenceSet:
         order = np.argsort(key, axis=1, kind="stable")
         return replace(self, tokens=np.take_along_axis(self.tokens, order, axis=1))
 
-
-# --- What jobs read ----------------------------------------------------------------------------
 
 Texts = GraphSet | SequenceSet
 
@@ -304,9 +296,8 @@ class Split:
     @property
     def captions_of(self) -> list[np.ndarray]:
         """The captions of each image."""
-        order = np.argsort(self.image_of, kind="stable")
-        ends = np.searchsorted(self.image_of[order], np.arange(1, len(self.features)))
-        return np.split(order, ends)
+        counts = np.bincount(self.image_of, minlength=len(self.features))
+        return np.split(np.argsort(self.image_of, kind="stable"), np.cumsum(counts)[:-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,9 +348,6 @@ class Arrays:
         return np.concatenate([image_of, np.arange(images)]) // self.family
 
 
-# --- Batches -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Images with a caption each. regions (B, n, d) of which counts (B,) are valid; same (B, B):
@@ -398,7 +386,7 @@ def batches(
 
 
 def make_batch(
-    split: Split, texts: Texts, rows: np.ndarray, how: Augmentation, rng: np.random.Generator,
+    split: Split, texts: Texts, rows: np.ndarray, how: Augmentation, rng: Generator,
     captions_of: Sequence[np.ndarray], match: str = "image", device: str = "cpu",
 ) -> Batch:  # fmt: skip
     """Captions `rows` with their images, regions dropped and texts augmented.
@@ -429,7 +417,7 @@ def make_batch(
 
 
 def drop_regions(
-    features: np.ndarray, rate: float, rng: np.random.Generator
+    features: np.ndarray, rate: float, rng: Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Leave out each region with probability `rate`, never all of an image.
 

@@ -23,18 +23,9 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     tables=all_tables,
     figures=all_figures,
     inputs={
-        "flickr8k": (
-            "flickr8k/captions.txt",
-            "flickr8k/Flickr8k_text/*",
-            "flickr8k/features/*",
-            "bert/*.safetensors",
-        ),
-        "paper": (
-            "region_features/**/*",
-            "f30k/**/*",
-            "coco/**/*",
-            "glove/*",
-            "bert/*.safetensors",
-        ),
+        "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*",
+                     "bert/*.safetensors"),
+        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "glove/*",
+                  "bert/*.safetensors"),
     },
-)
+)  # fmt: skip

@@ -13,7 +13,7 @@ from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import rank_images_and_captions
 from mmlib.papers.cora.batches import GraphSet
-from mmlib.papers.cora.data.collection import Captions
+from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.method import Encoded
 from mmlib.papers.cora.metrics import different_entities
@@ -32,8 +32,6 @@ from mmlib.papers.cora.tables import has_parse_errors, parse_effects, times, wit
 
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
 ON_DEV = "dev_RSUM", "RSUM on dev"
-
-# --- Captions ----------------------------------------------------------------------------------
 
 
 def graphs_beside_pictures(collection: Captions, rows: Sequence[int]) -> Figure:
@@ -74,39 +72,41 @@ def family(collection: Captions, image: int, count: int = 4) -> Figure:
     return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=count)
 
 
-# --- A trained model ---------------------------------------------------------------------------
+def _pictures(
+    collection: Captions, titles: Sequence[str], images: Sequence[np.ndarray] | np.ndarray,
+    right: Sequence[np.ndarray] | np.ndarray, labels: tuple[str, str],
+) -> tuple[Figure, np.ndarray]:  # fmt: skip
+    """Rows of test pictures with a title each, framed and labelled by whether they are right."""
+    rows, columns = len(titles), len(images[0])
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(1.6 * columns, 2.1 * rows), squeeze=False, layout="none"
+    )
+    figure.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.07, hspace=0.42, wspace=0.06)
+    for line, title in zip(axes, titles, strict=True):
+        line[0].set_title(title, loc="left", fontsize=9)
+    for axis, image, is_right in zip(axes.flat, np.ravel(images), np.ravel(right), strict=True):
+        axis.imshow(collection.images["test"].open_image(int(image)))
+        axis.set(xticks=[], yticks=[])
+        axis.set_xlabel(labels[0] if is_right else labels[1], fontsize=8)
+        axis.grid(visible=False)
+        for spine in axis.spines.values():
+            spine.set(visible=True, color=plots.TRUE if is_right else plots.FALSE, linewidth=3)
+    return figure, axes
 
 
 def retrieved(collection: Captions, encoded: Encoded, rows: Sequence[int], top: int = 5) -> Figure:
     """A row a caption: the images that rank best, the right one in green, and its rank."""
     ranks = rank_images_and_captions(encoded.images, encoded.captions, encoded.image_of)
-    figure, axes = _pictures(len(rows), top + 1)
-    for line, row in zip(axes, rows, strict=True):
-        target = int(encoded.image_of[row])
-        best = np.argsort(-(encoded.images @ encoded.captions[row]), kind="stable")[:top]
-        line[0].set_title(collection.captions("test")[row], loc="left", fontsize=9)
-        for axis, image in zip(line, [*map(int, best), target], strict=True):
-            _framed(axis, collection, image, image == target)
-            axis.set_xlabel("right" if image == target else "wrong", fontsize=8)
-        line[-1].set_xlabel(f"its own: rank {ranks.caption_ranks[row]}", fontsize=8)
+    captions, targets = collection.captions("test"), encoded.image_of[list(rows)]
+    cosines = [encoded.images @ encoded.captions[row] for row in rows]
+    best = [np.argsort(-scores, kind="stable")[:top] for scores in cosines]
+    images = np.column_stack([best, targets])
+    right = images == targets[:, None]
+    titles = [captions[row] for row in rows]
+    figure, axes = _pictures(collection, titles, images, right, ("right", "wrong"))
+    for axis, row in zip(axes[:, -1], rows, strict=True):
+        axis.set_xlabel(f"its own: rank {ranks.caption_ranks[row]}", fontsize=8)
     return figure
-
-
-def _pictures(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
-    """Room for rows of pictures with a title above and a line below each."""
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(1.6 * columns, 2.1 * rows), squeeze=False, layout="none"
-    )
-    figure.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.07, hspace=0.42, wspace=0.06)
-    return figure, axes
-
-
-def _framed(axis: plt.Axes, collection: Captions, image: int, right: bool) -> None:
-    axis.imshow(collection.images["test"].open_image(image))
-    axis.set(xticks=[], yticks=[])
-    axis.grid(visible=False)
-    for spine in axis.spines.values():
-        spine.set(visible=True, color=plots.TRUE if right else plots.FALSE, linewidth=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,18 +167,11 @@ def pictures_of_entities(
     """
     long = [k for k, text in enumerate(entities.texts) if len(text.split()) > 1]
     often = sorted(long, key=lambda k: -entities.named[:, k].sum())[:count]
-    figure, axes = _pictures(len(often), top)
-    for line, k in zip(axes, often, strict=True):
-        line[0].set_title(entities.texts[k], loc="left", fontsize=9)
-        best = np.argsort(-entities.scores[:, k], kind="stable")[:top]
-        for axis, image in zip(line, map(int, best), strict=True):
-            right = bool(entities.named[image, k])
-            _framed(axis, collection, image, right)
-            axis.set_xlabel("named" if right else "not named", fontsize=8)
+    best = [np.argsort(-entities.scores[:, k], kind="stable")[:top] for k in often]
+    right = [entities.named[images, k] for images, k in zip(best, often, strict=True)]
+    titles = [entities.texts[k] for k in often]
+    figure, _ = _pictures(collection, titles, best, right, ("named", "not named"))
     return figure
-
-
-# --- Evidence ----------------------------------------------------------------------------------
 
 
 def _panels(evidence: Evidence, width: float, height: float, extra: float = 0) -> Any:
@@ -248,14 +241,12 @@ def times_figure(evidence: Evidence, dataset: str) -> Figure:
     """Milliseconds of a query over the number of images, CORA's and a cross-attention model's."""
     ms = times(evidence, dataset).ms
     fixed = ms["parse"] + ms["encode"]
-    lines = {
-        "CORA: parse, encode, search": [fixed + ms[f"search {n}"] for n in SIZES],
-        "search alone": [ms[f"search {n}"] for n in SIZES],
-        "cross-attention (SCAN), without encoding": [ms[f"attend {n}"] for n in SIZES],
-    }
+    search = np.array([ms[f"search {n}"] for n in SIZES])
     figure, axis = plt.subplots(figsize=(8, 3))
-    for name, line in lines.items():
-        axis.plot(SIZES, line, "o-", label=name)
+    axis.plot(SIZES, fixed + search, "o-", label="CORA: parse, encode, search")
+    axis.plot(SIZES, search, "o-", label="search alone")
+    scan = [ms[f"attend {n}"] for n in SIZES]
+    axis.plot(SIZES, scan, "o-", label="cross-attention (SCAN), without encoding")
     axis.set(xscale="log", yscale="log", xlabel="images", ylabel="ms a query")
     axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure

@@ -1,6 +1,6 @@
 """The jobs of a record of paper 03."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from mmlib.core.evidence import NO_SEED
@@ -21,13 +21,12 @@ from mmlib.papers.cora.systems import (
 from mmlib.papers.cora.train import train_and_score
 
 
-def trainings(tier: str, datasets: Iterable[str], seeds: Iterable[int]) -> list[Job]:
+def trainings(tier: str, datasets: Collection[str], seeds: Iterable[int]) -> list[Job]:
     """A job for each collection, system and seed."""
-    collections = list(datasets)
     return [
         Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
         for seed in seeds
-        for dataset in collections
+        for dataset in datasets
         for system in trained(dataset)
     ]
 

@@ -3,7 +3,7 @@
 Pham, Huynh, Lim and Shrivastava, "Composing Object Relations and Attributes for Image-Text
 Matching", CVPR 2024. Section and equation numbers are the paper's. Where a layer of the authors'
 released code differs, both forms are here: "printed" and "authors". Controls, ablations and changes
-of ours are in `variants`, the losses in `losses`, and GPO in `pooling`.
+of ours are in `variants`.
 
 Shapes: B captions or images, O objects, A attributes, R relations, U different phrases of L words,
 N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.
@@ -19,9 +19,85 @@ from torch.nn import functional as F
 
 from mmlib.core.files import read_rows
 from mmlib.papers.cora.batches import Batch, GraphBatch, SequenceBatch, Split, Texts
-from mmlib.papers.cora.losses import contrastive, hardest, specificity
-from mmlib.papers.cora.pooling import GPO, padded, sinusoid, valid
 from mmlib.papers.cora.systems import Form, Settings, System
+
+INITIAL_BIAS = 3.0  # of `GPO`: the largest quarter of values starts with 56 % of the weight
+POOL_TEMPERATURE, RANK_WIDTH = (
+    0.1,
+    32,
+)  # of the softmax; of position encodings and of the Bi-GRU's states
+
+# --- Pooling: many vectors to one -------------------------------------------------------------
+
+
+def valid(lengths: Tensor, longest: int) -> Tensor:
+    """A mask (B, longest) of bool: row b is True at its first lengths[b] positions."""
+    return torch.arange(longest, device=lengths.device) < lengths[:, None]
+
+
+def sinusoid(positions: Tensor, width: int) -> Tensor:
+    """Sine and cosine in turn (Section 3.1 of GPO's paper): positions (n,) -> (n, width)."""
+    rates = 10000 ** (-torch.arange(0, width, 2, device=positions.device) / width)
+    angle = positions[:, None].float() * rates
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
+class GPO(nn.Module):
+    """Generalised pooling: a learned weighted mean of the values sorted per dimension.
+
+    The weights depend on the number of vectors only: a Bi-GRU reads their ranks. initial_bias
+    (ours): the weights of n vectors start as exp(-initial_bias · rank / n) instead of by chance; 0
+    would be mean pooling.
+    """
+
+    def __init__(self, initial_bias: float | None = None):
+        super().__init__()
+        self.initial_bias = initial_bias
+        self.gru = nn.GRU(RANK_WIDTH, RANK_WIDTH, batch_first=True, bidirectional=True)
+        self.score = nn.Linear(RANK_WIDTH, 1, bias=False)
+        if initial_bias is not None:
+            nn.init.zeros_(self.score.weight)
+
+    def weights(self, lengths: Tensor) -> Tensor:
+        """θ (B, longest): row b holds lengths[b] weights that sum to 1, then zeros."""
+        different, row = lengths.unique(return_inverse=True)
+        longest = int(different[-1])
+        ranks = sinusoid(torch.arange(longest, device=lengths.device), RANK_WIDTH)
+        states = bidirectional(self.gru, ranks.expand(len(different), -1, -1), different)
+        scores = self.score(states).squeeze(2)  # (different, longest)
+        if self.initial_bias is not None:
+            rank = torch.arange(longest, device=lengths.device) / different[:, None]
+            scores = scores - self.initial_bias * POOL_TEMPERATURE * rank
+        scores = scores.masked_fill(~valid(different, longest), -torch.inf)
+        return (scores / POOL_TEMPERATURE).softmax(dim=1)[row]
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, n, D) of which the first lengths[b] >= 1 are valid -> (B, D)."""
+        if (lengths < 1).any():
+            raise ValueError("pooling needs at least one vector a row")
+        theta = self.weights(lengths)  # (B, n)
+        features = features[:, : theta.shape[1]]
+        padding = ~valid(lengths, theta.shape[1])[..., None]
+        falling = features.masked_fill(padding, -torch.inf).sort(dim=1, descending=True).values
+        return (falling.masked_fill(padding, 0.0) * theta[..., None]).sum(dim=1)
+
+
+def bidirectional(gru: nn.GRU, inputs: Tensor, lengths: Tensor) -> Tensor:
+    """States (B, n, hidden) of a Bi-GRU over inputs (B, n, d), its directions averaged."""
+    packed = nn.utils.rnn.pack_padded_sequence(
+        inputs, lengths.cpu(), batch_first=True, enforce_sorted=False
+    )
+    states, _ = nn.utils.rnn.pad_packed_sequence(gru(packed)[0], batch_first=True)
+    return states.unflatten(2, (2, -1)).mean(dim=2)
+
+
+def padded(values: Tensor, group: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Flat rows (n, d) of sorted groups (n,) -> (groups, longest, d) and lengths (groups,)."""
+    lengths = torch.bincount(group, minlength=groups)
+    column = torch.arange(len(group), device=group.device) - (lengths.cumsum(0) - lengths)[group]
+    table = values.new_zeros(groups, int(lengths.max()), values.shape[1])
+    return table.index_put((group, column), values), lengths
+
 
 # --- Graph attention (Section 3.3) -------------------------------------------------------------
 
@@ -258,6 +334,48 @@ class ImageEncoder(nn.Module):
         z = self.norm_before(z)
         x = x + self.attention(z, z, z, key_padding_mask=~mask, need_weights=False)[0]
         return x + self.feed_out(self.feed_in(self.norm_after(x)).relu())
+
+
+# --- Losses (Section 3.4) ---------------------------------------------------------------------
+
+
+def hardest(similarity: Tensor, same: Tensor, margin: float, hard: bool = True) -> Tensor:
+    """L_HARD (eqs. 8, 9), a mean: hinge on the hardest negative caption and negative image.
+
+    similarity (N, N), images by captions, pairs on the diagonal. same (N, N): pairs of the same
+    image, which are no negatives. hard: False for the mean over all negatives instead.
+    """
+    positive, total = similarity.diag(), similarity.new_zeros(())
+    for scores, negatives in ((similarity, ~same), (similarity.T, ~same.T)):
+        hinge = (margin + scores - positive[:, None]).clamp(min=0) * negatives
+        mean = hinge.sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
+        total = total + (hinge.amax(dim=1) if hard else mean).mean()
+    return total
+
+
+def contrastive(similarity: Tensor, positive: Tensor, temperature: float) -> Tensor:
+    """L_CON (eqs. 10, 11) between N images and M concepts (captions and entities), both ways.
+
+    similarity (N, M), positive (N, M): the concept is in the image. As in the authors' code each
+    positive stands alone against the anchor's negatives; printed, its own term is missing from
+    the denominator, and the loss has no lower bound.
+    """
+
+    def side(logits: Tensor, positive: Tensor) -> Tensor:
+        negatives = logits.masked_fill(positive, -1e9).logsumexp(dim=1, keepdim=True)
+        terms = F.softplus(negatives - logits) * positive
+        return (terms.sum(dim=1) / positive.sum(dim=1)).mean()
+
+    logits = similarity / temperature
+    return side(logits, positive) + side(logits.T, positive.T)
+
+
+def specificity(captions: Tensor, entities: Tensor, margin: float) -> Tensor:
+    """L_SPEC (eq. 12), a mean: an image is nearer to its whole caption than to its entities.
+
+    captions, entities (O,): an image's similarity to its caption and to an entity of it.
+    """
+    return (margin + entities - captions).clamp(min=0).mean()
 
 
 # --- The whole model ---------------------------------------------------------------------------

@@ -60,9 +60,6 @@ def fold_ranks(images: np.ndarray, captions: np.ndarray, image_of: np.ndarray) -
     return rsum
 
 
-# --- Reranking (Section 4.2) -------------------------------------------------------------------
-
-
 def weakest_entity(encoded: Encoded) -> np.ndarray:
     """min_k s(v, e_k) over the entities of each caption (eq. 14): (images, captions)."""
     if encoded.entities is None or encoded.caption_of is None:
@@ -84,9 +81,6 @@ def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray)
     """The β of eq. 14 with the highest RSUM; of several equal ones the largest."""
     rsums = [metrics(ranks_of_scores(mix(similarity, weakest, b), image_of))["rsum"] for b in BETAS]
     return float(BETAS[len(BETAS) - 1 - int(np.argmax(rsums[::-1]))])
-
-
-# --- Entities (Section 4.4) --------------------------------------------------------------------
 
 
 def entity_ranks(scores: np.ndarray, graphs: GraphSet, split: Split) -> np.ndarray:

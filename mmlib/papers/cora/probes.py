@@ -3,6 +3,7 @@ where pooling starts, and what objects attend to; and what a reader finds in reg
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -17,8 +18,7 @@ from torch import Tensor, nn
 from mmlib import scenegraph
 from mmlib.core.evidence import Evidence
 from mmlib.papers.cora.batches import Arrays, Batch, GraphSet
-from mmlib.papers.cora.data.collection import Captions
-from mmlib.papers.cora.data.texts import LIMITS
+from mmlib.papers.cora.data.texts import LIMITS, Captions
 from mmlib.papers.cora.figures import COLOURS
 from mmlib.papers.cora.method import GATv2, GraphEncoder, Matcher
 from mmlib.papers.cora.systems import BAG, CORA, SEQUENCE, SYSTEMS, Settings, System
@@ -29,8 +29,6 @@ from mmlib.world.backbone import HEADS, LOCAL, load
 from mmlib.world.graphs import CONCEPTS
 
 PHRASES = ("object", "attribute", "relation")
-
-# --- Starts ------------------------------------------------------------------------------------
 
 
 def first_batch(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> Batch:
@@ -64,13 +62,12 @@ def gradients(model: Matcher, batch: Batch, mean_negatives: bool = True) -> dict
         outputs[module] = output
 
     concepts = getattr(model.texts, "concepts", None)
-    hooks = [m.register_forward_hook(retain) for m in (model.texts, concepts) if m is not None]
-    try:
+    with ExitStack() as hooks:
+        for module in (model.texts, concepts):
+            if module is not None:
+                hooks.enter_context(module.register_forward_hook(retain))
         model.loss(batch, mean_negatives).backward()
-    finally:
-        for hook in hooks:
-            hook.remove()
-        model.zero_grad()
+    model.zero_grad()
     lengths = {kind: float("nan") for kind in ("caption", *PHRASES)}
     lengths["caption"] = float(_relative(outputs[model.texts][0]).mean())
     if concepts is not None:
@@ -105,9 +102,6 @@ def starts(
             rows.append({"cosine": mean_cosine(captions), **gradients(model.train(), batch)})
         means[system.system] = pd.DataFrame(rows).mean()
     return pd.DataFrame.from_dict(means, orient="index")
-
-
-# --- Where pooling starts ----------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -180,9 +174,6 @@ def starts_figure(trainings: pd.DataFrame) -> Figure:
     return figure
 
 
-# --- Attention ---------------------------------------------------------------------------------
-
-
 @torch.no_grad()
 def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tuple]]:
     """Attention weights on one caption's graph, means over heads: (source, target, weight) of the
@@ -193,17 +184,15 @@ def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[str, list[tupl
         raise ValueError(f"{model.system.system} has no graph layers to look into")
     inputs: dict[nn.Module, tuple[Tensor, Tensor, Tensor]] = {}
 
-    def look(layer: nn.Module, given: Any) -> None:
-        inputs[layer] = given
+    def look(layer: nn.Module, tensors: Any) -> None:
+        inputs[layer] = tensors
 
     stacks = {"attributes": encoder.attributes, "objects": encoder.objects}
     layers: dict[str, GATv2] = {name: s[-1] for name, s in stacks.items() if len(s)}  # type: ignore[misc]
-    hooks = [layer.register_forward_pre_hook(look) for layer in layers.values()]
-    try:
+    with ExitStack() as hooks:
+        for layer in layers.values():
+            hooks.enter_context(layer.register_forward_pre_hook(look))
         encoder(graphs.batch(np.array([row])))
-    finally:
-        for hook in hooks:
-            hook.remove()
     weights = {}
     for name, layer in layers.items():
         nodes, source, target = inputs[layer]
@@ -234,9 +223,6 @@ def _weights_of(
     ]  # fmt: skip
     edges = [*weights.get("attributes", ()), *weights.get("objects", ())]
     return {(nodes[target], nodes[source]): weight for source, target, weight in edges}
-
-
-# --- What regions hold -------------------------------------------------------------------------
 
 
 def read_places(images: WorldImages) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from mmlib.core.effects import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import KS
 from mmlib.core.tables import beside, mean_and_deviation, paper_tables
-from mmlib.papers.cora.data.collection import Captions
+from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.metrics import right_in_family
 from mmlib.papers.cora.systems import (
@@ -32,8 +32,7 @@ from mmlib.papers.cora.systems import (
     SEQUENCE,
     SPLITS,
     SYSTEMS,
-    TABLE_1,
-    TABLE_3,
+    TABLES,
     TWO_STEP,
     WITH_BERT,
     WITH_GRU,
@@ -41,26 +40,12 @@ from mmlib.papers.cora.systems import (
     original,
     systems,
 )
+from mmlib.world.tables import table_beside
 
-# Our names of printed rows.
-OUR_NAMES = {
-    "Ours (CORA, single model)": "CORA",
-    "Obj-Att & Obj-Obj (2-step), parsed graph": "CORA",
-    "Ours (CORA, ensemble of two seeds)": "CORA, ensemble of two",
-    "VSE": "VSE∞",
-    "L_HARD only": "HARD",
-    "L_CON only": "CON",
-    "L_HARD + L_CON": "HARD + CON",
-    "L_HARD + L_CON + L_SPEC": "CORA",
-    "Joint, parsed graph": "Joint",
-    "Obj-Att & Obj-Obj (2-step) + FC": "Two-step + FC",
-    "CORA (Bi-GRU)": "CORA, ensemble of two",
-    "CORA + reranking (Bi-GRU)": "CORA, ensemble of two, reranked",
-    **{f"n_obj_att={a}, n_obj_obj={o}": f"({a}, {o}) layers" for a in (1, 2) for o in (1, 2, 3)},
-    "n_obj_att=1, n_obj_obj=2": "CORA",
-}
+_TABLE = table_beside(__file__)
+OUR_NAMES, FIELDS = _TABLE["names"], _TABLE["fields"]
 
-# --- Captions ----------------------------------------------------------------------------------
+RSUM, RIGHT = ("RSUM", "95 % low", "high"), ("right in %", "low", "high")  # with intervals
 
 
 def describe(collection: Captions) -> pd.DataFrame:
@@ -81,9 +66,6 @@ def describe(collection: Captions) -> pd.DataFrame:
             **dict(zip(kinds, np.mean(counts, axis=0), strict=True)),
         }
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
-
-
-# --- Figures of one system ---------------------------------------------------------------------
 
 
 def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
@@ -128,20 +110,17 @@ def trained_again(evidence: Evidence, dataset: str) -> list[float]:
         return []
     differences: list[float] = []
     for first, second in zip((SEQUENCE, CORA), WITH_GRU, strict=True):
-        if evidence.has(quick, second.system, "RSUM"):
-            again = evidence.means(quick, second.system, "RSUM")
+        if evidence.has(quick, second, "RSUM"):
+            again = evidence.means(quick, second, "RSUM")
             difference = again - evidence.means(dataset, first.system, "RSUM")
             differences += difference[difference.abs() > 1e-6].tolist()
     return differences
 
 
-def _with_interval(evidence: Evidence, dataset: str, changes: np.ndarray) -> dict[str, Any]:
-    """The mean of changes of RSUM (seeds, items), with its interval over seeds and clusters."""
-    mean = crossed(changes, evidence.clusters(dataset))
-    return {"RSUM": mean.effect, "95 % low": mean.low, "high": mean.high}
-
-
-# --- Tables 1, 3 and 4 -------------------------------------------------------------------------
+def _interval(values: np.ndarray, clusters: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Named mean of values (seeds, items) or (items,), and its interval over seeds and clusters."""
+    mean = crossed(values, clusters)
+    return dict(zip(names, (mean.effect, mean.low, mean.high), strict=True))
 
 
 def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -168,22 +147,15 @@ def printed(table: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")[content["columns"]]
 
 
-def beside_paper(evidence: Evidence, dataset: str, table: str, below: Sequence[str] = ()) -> Any:
-    """A printed table with our rows of the same name beside it, and rows of ours `below`."""
-    paper = printed(table)
-    names = with_rows(evidence, dataset, dict.fromkeys([*paper.index, *below]))
-    ours = [recalls(evidence, dataset, name) for name in names]
-    nothing = pd.DataFrame({"system": [], "metric": [], "seed": [], "value": []})
-    return beside(pd.concat(ours) if ours else nothing, paper)
-
-
 def table(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
     """Table 1 or 3, "table1" or "table3", beside ours, with baselines and oracles below."""
-    ours = [row.system for row in {"table1": TABLE_1, "table3": TABLE_3}[number]]
+    paper = printed(number)
     untrained = [row["system"] for row in (*BASELINES, *ORACLES)]
-    below = with_rows(evidence, dataset, [*ours, *untrained])
-    rows = dict.fromkeys([*printed(number).index, *below])
-    return beside_paper(evidence, dataset, number, below).loc[list(rows)]
+    names = with_rows(evidence, dataset, dict.fromkeys([*paper.index, *TABLES[number], *untrained]))
+    nothing = pd.DataFrame({"system": [], "metric": [], "seed": [], "value": []})
+    ours = [recalls(evidence, dataset, name) for name in names]
+    both = beside(pd.concat(ours) if ours else nothing, paper)
+    return both.loc[list(dict.fromkeys([*paper.index, *names]))]
 
 
 def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -215,18 +187,6 @@ def trained_out(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-# --- Differences -------------------------------------------------------------------------------
-
-# The fields of `System` in which two systems may differ.
-FIELDS = {
-    "text": ("text", "words", "steps", "attribute_layers", "object_layers", "connected", "form",
-             "attention", "residual", "short_cut", "shuffled"),
-    "image": ("regions", "pooling", "form"),  # the authors' form adds positions of regions
-    "losses": ("losses", "entities", "margin"),
-    "members": ("members",),
-}  # fmt: skip
-
-
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     """In what two systems' columns differ; "" for oracles, which have none of these."""
     return ", ".join(
@@ -240,11 +200,12 @@ def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
     With 95 % intervals over seeds and clusters of images, and what differs: the encoder of the
     text, that of the image, the losses, or how many trainings are averaged.
     """
-    rows, columns = {}, systems(evidence.header["tier"], dataset)
+    columns, clusters = systems(evidence.header["tier"], dataset), evidence.clusters(dataset)
+    rows = {}
     for changed, base in COMPARISONS:
         if len(with_rows(evidence, dataset, (changed, base))) == 2:
             a, b = (evidence.values(dataset, name, "RSUM") for name in (changed, base))
-            rows[changed, base] = _with_interval(evidence, dataset, a - b)
+            rows[changed, base] = _interval(a - b, clusters, RSUM)
             rows[changed, base]["differ in"] = _differing(columns[changed], columns[base])
     table = pd.DataFrame.from_dict(rows, orient="index").round(1)
     table.index = pd.MultiIndex.from_tuples(table.index, names=("system", "minus"))
@@ -258,8 +219,7 @@ def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
     the sequence, both with that BERT. With 95 % intervals over seeds and clusters of images. A way
     that is not in the record has no row.
     """
-    a, b = (row.system for row in WITH_GRU)
-    rows = {}
+    (a, b), rows = WITH_GRU, {}
     for bert in BERT:
         names = (a, f"{a}, {bert}", b, f"{b}, {bert}")
         if len(with_rows(evidence, dataset, names)) == len(names):
@@ -280,15 +240,6 @@ def gains_of_bert(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return table.map(lambda values: crossed(values, clusters).told(0))
 
 
-# --- Families, attributes, parse errors, entities, times ---------------------------------------
-
-
-def _right(hits: np.ndarray, clusters: np.ndarray) -> dict[str, float]:
-    """The mean of hits in percent, (seeds, captions) or (captions,), with its interval."""
-    mean = crossed(hits, clusters)
-    return {"right in %": mean.effect, "low": mean.low, "high": mean.high}
-
-
 def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """How often, in percent, a caption finds its image among those of its family.
 
@@ -303,10 +254,10 @@ def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
         for name in ORDER if evidence.has(dataset, name, "in family")
     }  # fmt: skip
     for name, hit in hits.items():
-        rows[name] = _right(hit, clusters)
+        rows[name] = _interval(hit, clusters, RIGHT)
         if BAG.system in hits and name != BAG.system:
-            lead = crossed(hit - hits[BAG.system], clusters)
-            rows[name] |= {"minus the bag": lead.effect, "from": lead.low, "to": lead.high}
+            lead = hit - hits[BAG.system]
+            rows[name] |= _interval(lead, clusters, ("minus the bag", "from", "to"))
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
@@ -319,7 +270,7 @@ def of_readers(scores: Mapping[str, np.ndarray], image_of: np.ndarray) -> pd.Dat
     hits = {name: right_in_family(s, image_of, FAMILY)[:captions] for name, s in scores.items()}
     a, b = hits
     hits[f"{a} − {b}"] = hits[a] - hits[b]
-    rows = {name: _right(hit, image_of // FAMILY) for name, hit in hits.items()}
+    rows = {name: _interval(hit, image_of // FAMILY, RIGHT) for name, hit in hits.items()}
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
@@ -354,14 +305,14 @@ def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
     Beside it what remains beyond the share of C8. With 95 % intervals over seeds and clusters of
     images.
     """
-    intact = evidence.values(dataset, CORA.system, "RSUM")
+    intact, clusters = evidence.values(dataset, CORA.system, "RSUM"), evidence.clusters(dataset)
     rows = {}
     for kind in ERRORS:
         for rate in RATES:
             hurt = evidence.values(dataset, CORA.system, f"RSUM, {kind} {rate} %")
-            margin = crossed(hurt - LITTLE_HARM * intact, evidence.clusters(dataset))
-            rows[kind, rate] = _with_interval(evidence, dataset, hurt - intact)
-            rows[kind, rate][f"kept beyond {LITTLE_HARM:.0%}"] = margin.told(1)
+            rows[kind, rate] = _interval(hurt - intact, clusters, RSUM)
+            beyond = crossed(hurt - LITTLE_HARM * intact, clusters).told(1)
+            rows[kind, rate][f"kept beyond {LITTLE_HARM:.0%}"] = beyond
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["error", "% of captions"])
 
 
@@ -371,21 +322,19 @@ def entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
     image → entity: of images, those with an entity that one of their captions names; entity →
     image: of the entities of captions, those with an image one of whose captions names them.
     """
-    entity: dict[tuple[str, str], dict[str, float]] = {}
-    image: dict[tuple[str, str], dict[str, float]] = {}
-    columns = [f"R@{k} in %" for k in KS]
-    for name in (CAPTIONS, *SYSTEMS):
-        if evidence.has(dataset, name, "entity rank"):
-            ranks = evidence.values(dataset, name, "entity rank")
-            ranks = ranks[np.isfinite(ranks)]
-            to_entity = [100 * (ranks <= k).mean() for k in KS]
-            metrics = (f"entity to image, R@{k}" for k in KS)
-            to_image = [np.nanmean(evidence.values(dataset, name, metric)) for metric in metrics]
-            chance = ("most frequent first", "random order")
-            first, second = chance if name == CAPTIONS else (name, name)
-            entity["image → entity", first] = dict(zip(columns, to_entity, strict=True))
-            image["entity → image", second] = dict(zip(columns, to_image, strict=True))
-    return pd.DataFrame.from_dict(entity | image, orient="index").round(1)
+    names = [n for n in (CAPTIONS, *SYSTEMS) if evidence.has(dataset, n, "entity rank")]
+    rows: dict[tuple[str, str], list[float]] = {}
+    for name in names:
+        ranks = evidence.values(dataset, name, "entity rank")
+        label = "most frequent first" if name == CAPTIONS else name
+        rows["image → entity", label] = [100 * (ranks[np.isfinite(ranks)] <= k).mean() for k in KS]
+    for name in names:
+        hits = [evidence.values(dataset, name, f"entity to image, R@{k}") for k in KS]
+        rows["entity → image", "random order" if name == CAPTIONS else name] = [
+            np.nanmean(hit) for hit in hits
+        ]
+    table = pd.DataFrame(rows, index=[f"R@{k} in %" for k in KS])
+    return table.T.round(1)
 
 
 def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -393,9 +342,6 @@ def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
     steps = evidence.metrics(dataset, QUERY_TIME, EPOCHS)
     medians = {step: np.median(evidence.curves(dataset, QUERY_TIME, step)) for step in steps}
     return pd.DataFrame({"ms": 1000 * pd.Series(medians)}).round(2)
-
-
-# --- All ---------------------------------------------------------------------------------------
 
 
 def all_tables(evidence: Evidence) -> dict[str, pd.DataFrame]:

@@ -35,8 +35,6 @@ from mmlib.papers.cora.metrics import (
 from mmlib.papers.cora.systems import SPLITS, Settings, System
 from mmlib.papers.cora.variants import PhraseBERT, build
 
-# --- Training ----------------------------------------------------------------------------------
-
 
 def texts_of(system: System, arrays: Arrays, seed: int) -> dict[str, Texts]:
     """split -> the texts that the system reads; shuffled by the seed where the system says so.
@@ -137,9 +135,6 @@ def parameter_groups(model: nn.Module, settings: Settings) -> list[dict[str, Any
         {"params": [*words.values()], "lr": rate * settings.word_rate},
     ]
     return groups + [group for bert in berts for group in bert.parameter_groups(rate)]
-
-
-# --- One job -----------------------------------------------------------------------------------
 
 
 def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:

@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora.batches import GraphBatch, SequenceBatch
 from mmlib.papers.cora.method import (
+    GPO,
+    INITIAL_BIAS,
     ConceptEncoder,
     GATv2,
     GraphEncoder,
@@ -21,14 +23,15 @@ from mmlib.papers.cora.method import (
     Matcher,
     PhraseGRU,
     RelationContext,
+    bidirectional,
+    padded,
+    sinusoid,
+    valid,
 )
-from mmlib.papers.cora.pooling import GPO, INITIAL_BIAS, bidirectional, padded, sinusoid, valid
 from mmlib.papers.cora.systems import Settings, System
 
 CHUNKS = 4  # in which a BERT reads a batch
 TUNING = {"frozen": "frozen", "prompts": "ptuning", "tuned": "full"}  # of `System.words`
-
-# --- Other graph encoders ----------------------------------------------------------------------
 
 
 class AuthorsEncoder(GraphEncoder):
@@ -79,7 +82,14 @@ class FullyConnectedEncoder(GraphEncoder):
 
 
 class JointEncoder(GraphEncoder):
-    """Joint of Table 3: one GAT over objects and attributes at once, and so no entities."""
+    """Joint of Table 3: one GAT over objects and attributes at once, and so no entities.
+
+    connected: with FC, all of a caption's objects and attributes are neighbours.
+    """
+
+    def __init__(self, *layers: Any, connected: bool):
+        super().__init__(*layers)
+        self.connected = connected
 
     def compose(self, nodes: Tensor, relations: Tensor, batch: GraphBatch) -> tuple[Tensor, None]:
         """Captions (B, D) from the phrases of nodes (N, D) and relations (R, D)."""
@@ -91,6 +101,8 @@ class JointEncoder(GraphEncoder):
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Those between objects, and between attribute and object both ways, with self-loops."""
+        if self.connected:
+            return pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
         nodes, (source, target) = batch.attribute_nodes, batch.object_edges()
         return (
             torch.cat([source, nodes, batch.owner, nodes]),
@@ -98,26 +110,10 @@ class JointEncoder(GraphEncoder):
         )
 
 
-class FullyConnectedJointEncoder(JointEncoder):
-    """Joint + FC of Table 3."""
-
-    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """All pairs of a caption's objects and attributes."""
-        return pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
-
-
 def pairs_within(group: Tensor) -> tuple[Tensor, Tensor]:
     """Edges (source, target) between all nodes of a group (n,), and of each to itself."""
     target, source = (group[:, None] == group).nonzero().T
     return source, target
-
-
-ENCODERS = {
-    ("two", False): GraphEncoder, ("two", True): FullyConnectedEncoder,
-    ("one", False): JointEncoder, ("one", True): FullyConnectedJointEncoder,
-}  # fmt: skip
-
-# --- Without a graph ---------------------------------------------------------------------------
 
 
 class PhrasePool(nn.Module):
@@ -175,9 +171,6 @@ class SequenceEncoder(nn.Module):
         else:
             states = bidirectional(self.gru, self.words(batch.tokens), batch.lengths)
         return self.pool(self.dropout(states), batch.lengths), None
-
-
-# --- Read by a BERT ----------------------------------------------------------------------------
 
 
 class Standardised(nn.Module):
@@ -252,9 +245,6 @@ class TokenBERT(PhraseBERT):
         return self.standardised(self.states(ids, lengths), valid(lengths, ids.shape[1]))
 
 
-# --- Building a model --------------------------------------------------------------------------
-
-
 def build(
     system: System, settings: Settings, region_width: int, words: Tensor, bert: str | Path = ""
 ) -> Matcher:
@@ -290,12 +280,12 @@ def concept_encoder(
     system: System, settings: Settings, words: nn.Embedding | BertEncoder
 ) -> ConceptEncoder:
     """One phrase encoder for all phrases; in the authors' code three GRUs of one direction."""
-    phrases: list[PhraseGRU | PhraseBERT]
     if isinstance(words, BertEncoder):
-        phrases = [PhraseBERT(words)]
+        phrases: list[PhraseGRU | PhraseBERT] = [PhraseBERT(words)]
+    elif system.authors_code:
+        phrases = [PhraseGRU(words, bidirectional=False) for _ in range(3)]
     else:
-        count = 3 if system.authors_code else 1
-        phrases = [PhraseGRU(words, bidirectional=count == 1) for _ in range(count)]
+        phrases = [PhraseGRU(words)]
     return ConceptEncoder(phrases, phrases[0].width, settings.width)
 
 
@@ -320,4 +310,6 @@ def graph_encoder(system: System, settings: Settings, concepts: ConceptEncoder) 
         return AuthorsEncoder(*encoder, position=nn.Linear(16, s.width))
     if skips:
         return SkipEncoder(*encoder, residual=system.residual, short_cut=system.short_cut)
-    return ENCODERS[system.steps, system.connected](*encoder)
+    if joint:
+        return JointEncoder(*encoder, connected=system.connected)
+    return (FullyConnectedEncoder if system.connected else GraphEncoder)(*encoder)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cora_oracles as loops
 import networkx as nx
@@ -37,7 +38,6 @@ from mmlib.papers.cora.method import GraphEncoder
 from mmlib.papers.cora.systems import Augmentation
 from mmlib.papers.cora.variants import (
     FullyConnectedEncoder,
-    FullyConnectedJointEncoder,
     JointEncoder,
 )
 
@@ -120,10 +120,10 @@ def test_edges_are_those_of_the_graphs(described, connected):
             if not isinstance(a, tuple) and not isinstance(b, tuple):
                 pairs |= both
     encoder = FullyConnectedEncoder if connected else GraphEncoder
-    of_joint = FullyConnectedJointEncoder if connected else JointEncoder
+    of_joint = SimpleNamespace(connected=connected)
     for got, wanted in (
         (encoder.edges(None, batch), pairs),
-        (of_joint.edges(None, batch), joint),
+        (JointEncoder.edges(of_joint, batch), joint),
         (batch.attribute_edges(back=True), stars),
         (batch.attribute_edges(), {(s, t) for s, t in stars if t < start}),
     ):

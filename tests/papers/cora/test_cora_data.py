@@ -14,7 +14,7 @@ from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.core.parallel import in_processes
 from mmlib.papers.cora import batches, data
-from mmlib.papers.cora.data import collection, load_arrays, load_study, prepare, world
+from mmlib.papers.cora.data import load_arrays, load_study, prepare, texts, world
 from mmlib.papers.cora.data.arrays import read_glove, word_vectors
 from mmlib.papers.cora.systems import ERRORS, RATES, budget
 
@@ -23,7 +23,7 @@ from mmlib.papers.cora.systems import ERRORS, RATES, budget
 def found():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world, "WORLD_IMAGES", {"train": 160, "val": 40, "test": 52})
-        patch.setattr(collection, "cache_dir", lambda: None)
+        patch.setattr(texts, "cache_dir", lambda: None)
         patch.setattr(os, "cpu_count", lambda: 1)
         yield load_study("world")["world"]
 
@@ -118,8 +118,8 @@ def test_what_only_the_record_reads_can_be_left_out(found, arrays):
     assert set(lean.splits["test"].texts) == {"graph", "sequence"}
     for name, split in lean.splits.items():
         assert np.array_equal(split.features, arrays.splits[name].features)
-        for reads, texts in split.texts.items():
-            assert np.array_equal(texts.tokens, arrays.splits[name].texts[reads].tokens)
+        for reads, encoded in split.texts.items():
+            assert np.array_equal(encoded.tokens, arrays.splits[name].texts[reads].tokens)
 
 
 def test_the_truth_of_more_structure_is_the_truth_of_fewer_pictures(found, arrays):

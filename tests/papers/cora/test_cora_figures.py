@@ -12,7 +12,7 @@ from mmlib import scenegraph
 from mmlib.core.ranking import rank_images_and_captions
 from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora import figures, probes, tables
-from mmlib.papers.cora.data import Captions, collection, load_study, prepare, world
+from mmlib.papers.cora.data import Captions, load_study, prepare, texts, world
 from mmlib.papers.cora.method import encode
 from mmlib.papers.cora.systems import BAG, CORA, QUERY_TIME, SPLITS, budget
 from mmlib.papers.cora.train import fresh
@@ -22,7 +22,7 @@ from mmlib.papers.cora.train import fresh
 def found():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world, "WORLD_IMAGES", {"train": 120, "val": 20, "test": 40})
-        patch.setattr(collection, "cache_dir", lambda: None)
+        patch.setattr(texts, "cache_dir", lambda: None)
         patch.setattr(os, "cpu_count", lambda: 1)
         yield load_study("world")["world"]
 

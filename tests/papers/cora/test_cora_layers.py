@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from tiny_cora import descriptions, stir, weights_of
 from torch import nn
 
-from mmlib.papers.cora import losses
-from mmlib.papers.cora.method import GATv2, RelationContext, neighbour_softmax
-from mmlib.papers.cora.pooling import GPO, INITIAL_BIAS, sinusoid
+from mmlib.papers.cora import method
+from mmlib.papers.cora.method import (
+    GPO,
+    INITIAL_BIAS,
+    GATv2,
+    RelationContext,
+    neighbour_softmax,
+    sinusoid,
+)
 
 pytestmark = pytest.mark.usefixtures("double")
 few = settings(max_examples=25, deadline=None)
@@ -180,10 +186,10 @@ SCORES = torch.tensor([[0.9, 0.6, 0.1], [0.3, 0.8, 0.7], [0.2, 0.5, 0.4]], dtype
 )
 def test_hardest_negatives_give_the_oracle(margin, total, mean, twins):
     same = torch.eye(3, dtype=torch.bool)
-    assert 3 * losses.hardest(SCORES, same, margin).item() == near(total)
-    assert losses.hardest(SCORES, same, margin).item() == pytest.approx(mean, abs=6e-7)
+    assert 3 * method.hardest(SCORES, same, margin).item() == near(total)
+    assert method.hardest(SCORES, same, margin).item() == pytest.approx(mean, abs=6e-7)
     same[0, 1] = same[1, 0] = True
-    assert losses.hardest(SCORES, same, margin).item() == pytest.approx(twins, abs=6e-7)
+    assert method.hardest(SCORES, same, margin).item() == pytest.approx(twins, abs=6e-7)
 
 
 def test_the_halves_of_the_triplet_loss():
@@ -204,7 +210,7 @@ COSINES = torch.tensor([[0.02, 0, 0.01], [0, 0.03, 0]], dtype=torch.float64)
 def test_the_contrastive_loss_gives_the_oracle(positive, sides):
     mates = torch.tensor(positive, dtype=torch.bool)
     assert loops.contrastive(COSINES, mates, 0.01) == pytest.approx(sides, abs=2e-6)
-    loss = losses.contrastive(COSINES, mates, 0.01).item()
+    loss = method.contrastive(COSINES, mates, 0.01).item()
     assert loss == pytest.approx(0.320435 if positive[1][2] == 0 else 0.353986, abs=2e-6)
 
 
@@ -213,8 +219,8 @@ def test_the_contrastive_loss_gives_the_oracle(positive, sides):
 )
 def test_specificity_gives_the_oracle(margin, total, mean):
     captions, entities = torch.tensor([0.5, 0.5, 0.6]), torch.tensor([0.3, 0.45, 0.1])
-    assert 3 * losses.specificity(captions, entities, margin).item() == near(total)
-    assert losses.specificity(captions, entities, margin).item() == pytest.approx(mean, abs=6e-7)
+    assert 3 * method.specificity(captions, entities, margin).item() == near(total)
+    assert method.specificity(captions, entities, margin).item() == pytest.approx(mean, abs=6e-7)
 
 
 # --- Layers against loops ------------------------------------------------------------------------
@@ -334,7 +340,7 @@ def test_hardest_negatives_are_the_loop(drawn, margin, hard):
     s, same = drawn
     images, captions = loops.hardest(s, same, margin, hard)
     args = torch.tensor(s), torch.tensor(same), margin, hard
-    assert losses.hardest(*args).item() == near(np.mean(images) + np.mean(captions))
+    assert method.hardest(*args).item() == near(np.mean(images) + np.mean(captions))
 
 
 @many
@@ -346,7 +352,7 @@ def test_the_contrastive_loss_is_the_loop(drawn, temperature, seed):
     extra = rng.random((n, m - n)) < 0.3
     extra[rng.integers(0, n, m - n), np.arange(m - n)] = True  # each concept is in some image
     positive = np.concatenate([same, extra], axis=1)
-    loss = losses.contrastive(torch.tensor(s), torch.tensor(positive), temperature).item()
+    loss = method.contrastive(torch.tensor(s), torch.tensor(positive), temperature).item()
     assert loss == near(sum(loops.contrastive(s, positive, temperature)))
 
 
@@ -359,26 +365,26 @@ def test_specificity_is_the_loop(drawn, margin, seed):
     own = rng.uniform(-1, 1, 7)
     hinges = loops.specificity(s, zip(rows, own, strict=True), margin)
     args = torch.tensor(s.diagonal()[rows]), torch.tensor(own), margin
-    assert losses.specificity(*args).item() == near(np.mean(hinges))
+    assert method.specificity(*args).item() == near(np.mean(hinges))
 
 
 def test_losses_are_zero_where_nothing_is_wrong():
     s = torch.tensor([[0.9, 0.4, 0.1], [0.5, 0.95, 0.2], [0.3, 0.2, 0.7]])
     same = torch.eye(3, dtype=torch.bool)
-    assert losses.hardest(s, same, 0.4).item() == 0
-    assert losses.hardest(s, same, 0.41).item() > 0
+    assert method.hardest(s, same, 0.4).item() == 0
+    assert method.hardest(s, same, 0.41).item() > 0
     captions, entities = torch.tensor([0.5, 0.5]), torch.tensor([0.1, -0.2])
-    assert losses.specificity(captions, entities, 0.4).item() == 0
-    assert losses.specificity(captions, entities, 0.41).item() > 0
+    assert method.specificity(captions, entities, 0.4).item() == 0
+    assert method.specificity(captions, entities, 0.41).item() > 0
 
 
 def test_a_second_caption_of_an_image_is_no_negative():
     """Rows 0 and 1 show one image, whose captions are both near it."""
     s = torch.tensor([[0.9, 0.95, 0.1], [0.9, 0.95, 0.2], [0.0, 0.1, 0.7]])
     same = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
-    assert losses.hardest(s, same, 0.2).item() == 0
-    assert losses.hardest(s, torch.eye(3, dtype=torch.bool), 0.2).item() > 0
+    assert method.hardest(s, same, 0.2).item() == 0
+    assert method.hardest(s, torch.eye(3, dtype=torch.bool), 0.2).item() > 0
     s.requires_grad_()
-    losses.contrastive(s, same, 0.1).backward()
+    method.contrastive(s, same, 0.1).backward()
     assert (s.grad[same] < 0).all()  # positives are drawn nearer
     assert (s.grad[~same] > 0).all()

@@ -28,8 +28,7 @@ from tiny_cora import (
 )
 from torch import nn
 
-from mmlib.papers.cora.method import ImageEncoder, PhraseGRU, RelationContext
-from mmlib.papers.cora.pooling import GPO, padded
+from mmlib.papers.cora.method import GPO, ImageEncoder, PhraseGRU, RelationContext, padded
 from mmlib.papers.cora.systems import GOLD, JOINT, SYSTEMS, TWO_STEP, Settings, System
 from mmlib.papers.cora.train import parameter_groups
 from mmlib.papers.cora.variants import build

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mmlib.core.paths import data_dir
 from mmlib.papers.cora.batches import Arrays
-from mmlib.papers.cora.data import flickr8k, paper, world
+from mmlib.papers.cora.data import photographs, world
 from mmlib.papers.cora.data.arrays import prepare
-from mmlib.papers.cora.data.collection import Captions
+from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.systems import BUDGETS, DATASETS, LONGER, WITH_BERT, budget, original
 from mmlib.world import BERT
 
@@ -31,7 +31,11 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     plain = list(dict.fromkeys(map(original, datasets)))
     if unknown := [name for name in plain if name not in DATASETS[tier]]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
-    study = _load(tier, plain, seed)
+    workers = os.cpu_count() or 1
+    if tier == "world":
+        study = world.load(seed, workers)
+    else:
+        study = photographs.load(tier, plain, workers)
     names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
     if _bert(tier).is_dir():
         names += [name + WITH_BERT for name in study]
@@ -45,13 +49,6 @@ def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
         name: prepare(collection, budget(tier, name), berts[name])
         for name, collection in study.items()
     }
-
-
-def _load(tier: str, names: Sequence[str], seed: int) -> dict[str, Captions]:
-    workers = os.cpu_count() or 1
-    if tier == "world":
-        return world.load(seed, workers)
-    return flickr8k.load(workers) if tier == "flickr8k" else paper.load(names, workers)
 
 
 def _bert(tier: str) -> Path:

@@ -14,8 +14,7 @@ from mmlib.core.paths import data_dir
 from mmlib.features.bert import BertEncoder
 from mmlib.features.text import Vocabulary, embedding_matrix, tokenize, train_word2vec
 from mmlib.papers.cora.batches import Arrays, Split, Texts
-from mmlib.papers.cora.data.collection import Captions
-from mmlib.papers.cora.data.texts import DELIMITERS, PieceReader, Reader
+from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
 from mmlib.papers.cora.data.world import FAMILY, truth
 from mmlib.papers.cora.systems import ERRORS, RATES, SPLITS, Settings
 from mmlib.world import WorldImages

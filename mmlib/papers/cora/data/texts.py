@@ -1,14 +1,18 @@
-"""Captions and their scene graphs to word ids."""
+"""Images with captions and scene graphs, as people read them, and texts as word ids."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
+from mmlib import scenegraph
+from mmlib.core.paths import cache_dir
+from mmlib.core.records import CaptionedImages
 from mmlib.features.text import Vocabulary, tokenize
 from mmlib.papers.cora.batches import GraphSet, SequenceSet
+from mmlib.papers.cora.systems import SPLITS
 from mmlib.scenegraph import attributes, objects, phrase, relations
 
 DELIMITERS = ("[CLS]", "[SEP]", "[MASK]")
@@ -16,6 +20,34 @@ LONGEST = 40  # words of a caption
 # Kept of each caption, object and caption. The authors' code keeps 13 relations a node and role.
 LIMITS = {"objects": 13, "attributes": 4, "relations": 26}
 WORDS = {"object": 6, "attribute": 3, "relation": 7}  # kept of each phrase (code)
+
+
+@dataclass(frozen=True, eq=False)
+class Captions:
+    """A collection: images with captions and graphs of the three splits, flat in file order.
+
+    gold: the graphs that the captions were written from, in the picture world only.
+    """
+
+    images: Mapping[str, CaptionedImages]
+    graphs: Mapping[str, Sequence[nx.MultiDiGraph]]
+    gold: Mapping[str, list[nx.MultiDiGraph]] | None = None
+
+    def captions(self, split: str) -> list[str]:
+        """All captions of a split."""
+        return [caption for group in self.images[split].captions for caption in group]
+
+    def image_of(self, split: str) -> np.ndarray:
+        """Row of the image of each caption."""
+        counts = list(map(len, self.images[split].captions))
+        return np.repeat(np.arange(len(counts)), counts)
+
+    def parsed(self, workers: int) -> "Captions":
+        """The same with the graphs that our parser finds; they are cached."""
+        cache = cache_dir()
+        folder = cache / "graphs" if cache else None
+        graphs = {s: scenegraph.parse(self.captions(s), folder, workers) for s in SPLITS}
+        return replace(self, graphs=graphs)
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,16 @@ from typing import Any
 import numpy as np
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.cora.data.collection import Captions
 from mmlib.papers.cora.data.gold_graphs import gold_graph
+from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.systems import SPLITS
 from mmlib.world import WorldImages, captioned_images
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.logic import satisfies
 from mmlib.world.schema import Scene
+from mmlib.world.tables import table_beside
 
-WORLD_NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
-scenes whose content is known; a caption always says what is true of its scene, in the words of a
-small grammar. Attributes, relations and who does what to whom are thus in the captions by
-construction, and every caption has a gold graph to hold the parser against. The image features come
-from a small network trained on other scenes of the same world, and so does the BERT of section 8.
-What holds here shows how a method behaves where the truth is known, not how well it would do on
-photographs."""
-
+WORLD_NOTE = table_beside(__file__)["note"]  # what this world was built to contain
 WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
 FAMILY = 4  # pictures that structure alone tells apart
 

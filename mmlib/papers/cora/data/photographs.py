@@ -1,4 +1,4 @@
-"""Tier paper: Flickr30K and MS-COCO with region features, as the authors' code reads them."""
+"""Tiers flickr8k and paper: photographs, with features of grids or of regions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,13 +6,19 @@ from pathlib import Path
 
 from mmlib import scenegraph
 from mmlib.core.errors import DataError
-from mmlib.data import precomputed
-from mmlib.papers.cora.data.collection import Captions
-from mmlib.papers.cora.systems import DATASETS
+from mmlib.data import flickr8k, precomputed
+from mmlib.papers.cora.data.texts import Captions
+from mmlib.papers.cora.systems import DATASETS, SPLITS
 
 
-def load(names: Sequence[str], workers: int) -> dict[str, Captions]:
-    """The named collections, or all that are there; DataError for one that is not."""
+def load(tier: str, names: Sequence[str], workers: int) -> dict[str, Captions]:
+    """Flickr8k, or the named ones of Flickr30K and MS-COCO as the authors' code reads them.
+
+    No names: all that are there. Raises DataError for one that is not.
+    """
+    if tier == "flickr8k":
+        images = {split: flickr8k.load(split) for split in SPLITS}
+        return {tier: Captions(images, {}).parsed(workers)}
     folders = {}
     for name in names or DATASETS["paper"]:
         try:
