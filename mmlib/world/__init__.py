@@ -42,11 +42,7 @@ class WorldImages(CaptionedImages):
 
 
 def captioned_images(
-    split: str,
-    n: int,
-    seed: int = 0,
-    workers: int = 1,
-    family: int = 1,
+    split: str, n: int, seed: int = 0, workers: int = 1, family: int = 1
 ) -> WorldImages:
     """n captioned pictures of a split ("train", "val", "test", "backbone").
 

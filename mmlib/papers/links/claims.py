@@ -197,5 +197,5 @@ EFFECTS = {
     "C11": _more, "C12": _faster,
 }  # fmt: skip
 CLAIMS = tuple(
-    Claim(id=name, effects=EFFECTS[name], **told) for name, told in table_beside(__file__).items()
+    Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
 )

@@ -66,7 +66,7 @@ class Settings:
 
 _TABLES = table_beside(__file__)
 SYSTEMS, VARIANTS = (
-    {name: System(name, **told) for name, told in _TABLES[group].items()}
+    {name: System(name, **row) for name, row in _TABLES[group].items()}
     for group in ("systems", "variants")
 )
 STRUCTURED = ("DC", "TK+½k", "AP", "AP+½k")  # TK at full k is left out: mostly it is DC
@@ -79,7 +79,7 @@ STEP_TIME, DOCUMENTS = "Step time", "Documents"  # no systems, but rows of a rec
 PAPER_TABLES: dict[str, str] = _TABLES["paper_tables"]
 UNLABELLED = "unlabelled"  # documents whose links nobody knows
 BUDGETS = {
-    tier: {dataset: Settings(**told) for dataset, told in budgets.items()}
+    tier: {dataset: Settings(**row) for dataset, row in budgets.items()}
     for tier, budgets in _TABLES["budgets"].items()
 }
 # Where dev prefers the hardest negative (after a start on averaged ones); elsewhere averaged ones.

@@ -65,5 +65,5 @@ def _photographs(evidence: Evidence, seeds: Sequence[int]) -> Effects:
 
 EFFECTS = {"S1": _trained, "S2": _short, "S3": _places, "S4": _stop, "S5": _photographs}
 CLAIMS = tuple(
-    Claim(id=name, effects=EFFECTS[name], **told) for name, told in table_beside(__file__).items()
+    Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
 )

@@ -18,17 +18,8 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import normalize
 
-from mmlib.papers.links.data.assembly import (
-    Build,
-    CaptionSource,
-    Counts,
-    Group,
-    Sentence,
-    Splits,
-    image_vectors,
-    split_rngs,
-    take,
-)
+from mmlib.papers.links.data import assembly
+from mmlib.papers.links.data.assembly import Build, CaptionSource, Counts, Splits
 from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
 from mmlib.papers.links.systems import UNLABELLED
 
@@ -86,10 +77,10 @@ def _random_documents(
     build = Build(kind, splits)
     shown = GROUP + image_only
     for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         captions = CaptionSource(splits[split], choosing)
         groups = _random_groups(split, captions.rows, shown + caption_only, grouping)
-        for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
+        for number, (turn, cluster, rows) in enumerate(assembly.take(groups, n_docs, split)):
             writers = np.concatenate([rows[:GROUP], rows[shown:]])
             sentences = captions.draw(writers, rows[:shown], len(writers))
             position = (split, turn, cluster, number)
@@ -99,7 +90,7 @@ def _random_documents(
 
 def _random_groups(
     split: str, rows: np.ndarray, size: int, rng: np.random.Generator
-) -> Iterator[Group]:
+) -> Iterator[assembly.Group]:
     """Endless rounds of disjoint groups of `size` random rows."""
     block = len(rows) if split == "train" else BLOCK
     if len(rows) < max(size, block):
@@ -123,15 +114,15 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     Raises ValueError when a split has too few images or captions, or a leak is found.
     """
     build = Build("cohesive", splits)
-    raw = {split: image_vectors(splits[split]) for split in SPLITS}
+    raw = {split: assembly.image_vectors(splits[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)
     vectors = {split: normalize(features - centre) for split, features in raw.items()}
     ceiling = _near_duplicate_ceiling(vectors["train"], seed)
     for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         captions = CaptionSource(splits[split], choosing)
         groups = _similar_rounds(split, captions, vectors[split], ceiling, grouping)
-        for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
+        for number, (turn, cluster, rows) in enumerate(assembly.take(groups, n_docs, split)):
             sentences = captions.draw(rows, rows, GROUP)
             build.add((split, turn, cluster, number), rows, sentences, shuffling, least=GROUP)
     return build.corpus()
@@ -150,7 +141,7 @@ def _similar_rounds(
     vectors: np.ndarray,
     ceiling: float,
     rng: np.random.Generator,
-) -> Iterator[Group]:
+) -> Iterator[assembly.Group]:
     """Rounds of groups of similar images: others each time in training, else the same."""
     groups = _similar_groups(captions.rows, vectors, ceiling, rng)
     if not groups:
@@ -233,7 +224,7 @@ def stress(
     return _among_others("stress", similar, splits, captions, per_source, seed, write).corpus()
 
 
-Sentences = tuple[list[Sentence], int]  # linked ones, and how many there are in all
+Sentences = tuple[list[assembly.Sentence], int]  # linked ones, and how many there are in all
 
 
 def _among_others(
@@ -248,7 +239,7 @@ def _among_others(
     build = Build(kind, splits)
     size = 1 + -(-most // (GROUP * per_source))
     for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         source = CaptionSource(splits[split], choosing)
         row_of = {image: row for row, image in enumerate(splits[split].ids)}
         for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):

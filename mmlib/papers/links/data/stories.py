@@ -11,17 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mmlib.world import scenes
 from mmlib.world.habits import HABITAT, PALETTE, PATTERNED
-from mmlib.world.scenes import (
-    SPLITS,
-    action_relations,
-    compose,
-    into_split,
-    new_thing,
-    pick,
-    pick_weighted,
-    scene_key,
-)
+from mmlib.world.scenes import compose, into_split, new_thing, pick
 from mmlib.world.schema import GROUP_OF, GROUPS, SETTINGS, STYLES, Scene, Thing
 from mmlib.world.stories import describe, with_article
 from mmlib.world.tables import table_beside
@@ -68,9 +60,9 @@ def organic(seed: int, split: str = "train") -> WorldDocument:
 
 
 def _rng(seed: int, split: str, purpose: int) -> np.random.Generator:
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
-    return np.random.default_rng([seed, SPLITS.index(split), purpose])
+    if split not in scenes.SPLITS:
+        raise ValueError(f"split {split!r} is not one of {', '.join(scenes.SPLITS)}")
+    return np.random.default_rng([seed, scenes.SPLITS.index(split), purpose])
 
 
 def _sentence(text: str) -> str:
@@ -157,7 +149,7 @@ class _Album:
             ties = [(at[who], relation, at[target])]
         placed = compose(self.rng, self.setting, self.style, cast, ties, fixed=len(self.backdrop))
         scene = placed and into_split(replace(placed, seed=self.look), self.split)
-        if not scene or scene_key(scene) in map(scene_key, self.scenes):
+        if not scene or scenes.scene_key(scene) in map(scenes.scene_key, self.scenes):
             return False
         text = self.write(pick(self.rng, texts.split("|")), prop)
         if text in self.sentences:
@@ -245,7 +237,7 @@ class _Guide:
             self.say(remark)
         if self.rng.random() < 0.45 and not self.stray(finished):
             return False
-        keys = {repr(scene_key(scene)) for scene in self.scenes}
+        keys = {repr(scenes.scene_key(scene)) for scene in self.scenes}
         return (
             2 <= len(self.scenes) <= 10
             and 3 <= len(self.sentences) <= 12
@@ -307,13 +299,15 @@ class _Guide:
 
     def show(self, finished: Scene, step: int) -> Scene | None:
         """The scene with its first `step` things."""
-        acts = tuple(edge for edge in action_relations(finished) if max(edge[0], edge[2]) < step)
+        acts = tuple(
+            edge for edge in scenes.action_relations(finished) if max(edge[0], edge[2]) < step
+        )
         begun = replace(finished, things=finished.things[:step], relations=acts)
         return into_split(begun, self.split)
 
     def stray(self, finished: Scene) -> bool:
         """A picture that no sentence is about: the finished scene in other patterns."""
-        acting = {k for i, _, j in action_relations(finished) for k in (i, j)}
+        acting = {k for i, _, j in scenes.action_relations(finished) for k in (i, j)}
         cast = tuple(
             t
             if i in acting
@@ -351,7 +345,7 @@ class _Guide:
             for i, relation, j in scene.relations
             if i == at and relation in _SPATIAL
         }
-        return pick_weighted(self.rng, options) if options else ""
+        return scenes.pick_weighted(self.rng, options) if options else ""
 
     def name(self, scene: Scene, i: int, pronoun: bool = True) -> str:
         """An earlier thing: "the tent", or "it" if it was the last one before."""
