@@ -24,7 +24,8 @@ from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
 from mmlib.papers.links.systems import UNLABELLED
 
 BLOCK = 30  # images of a val or test cluster where documents are random
-GROUP = 5  # images of a document where they are alike
+GROUP = 5  # linked pairs of a document
+DISTRACTORS = {"coco": 5, "mixed5": 0}  # images without a caption, and captions without an image
 TIGHTEST = 0.9  # share of the groups that stays
 NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
 
@@ -37,11 +38,9 @@ def from_photos(
 
     stress_rounds: of training documents that `stress` is made from; sentences: of an article.
     """
-    corpora: dict[str, Corpus] = {}
-    if "coco" in kinds:
-        corpora["coco"] = coco(photos, counts["coco"])
-    if "mixed5" in kinds:
-        corpora["mixed5"] = mixed5(photos, counts["mixed5"])
+    corpora = {
+        kind: random_documents(kind, photos, counts[kind]) for kind in DISTRACTORS if kind in kinds
+    }
     if not {"cohesive", "stress", UNLABELLED} & set(kinds):
         return Study(corpora)
     similar = cohesive(photos, counts["cohesive"])
@@ -56,30 +55,22 @@ def from_photos(
     return Study(corpora, *unlabelled_articles(few, photos, sentences))
 
 
-def coco(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
-    """The MSCOCO role: 5 linked pairs, 5 other images, 5 captions of others; 10 x 10, density 5 %.
+def random_documents(
+    kind: str, splits: Splits, n_docs: Counts | None = None, seed: int = 0
+) -> Corpus:
+    """5 linked pairs of random images, and as many distractors as the kind has.
 
-    Training rounds permute the whole split. Val and test images lie in fixed blocks of 30, the
-    clusters, and each round permutes inside them.
+    kind: "coco", the MSCOCO role, 10 x 10, density 5 %; or "mixed5", the control for `cohesive`,
+    5 x 5, density 20 %. Training rounds permute the whole split. Val and test images lie in fixed
+    blocks of 30, the clusters, and each round permutes inside them.
     Raises ValueError when a split has too few images or a leak is found.
     """
-    return _random_documents("coco", splits, n_docs, seed, image_only=5, caption_only=5)
-
-
-def mixed5(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
-    """The control for `cohesive`: 5 random linked pairs, no distractors; 5 x 5, density 20 %."""
-    return _random_documents("mixed5", splits, n_docs, seed, image_only=0, caption_only=0)
-
-
-def _random_documents(
-    kind: str, splits: Splits, n_docs: Counts | None, seed: int, image_only: int, caption_only: int
-) -> Corpus:
     build = Build(kind, splits)
-    shown = GROUP + image_only
+    shown = GROUP + DISTRACTORS[kind]
     for split in SPLITS:
         grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         captions = CaptionSource(splits[split], choosing)
-        groups = _random_groups(split, captions.rows, shown + caption_only, grouping)
+        groups = _random_groups(split, captions.rows, shown + DISTRACTORS[kind], grouping)
         for number, (turn, cluster, rows) in enumerate(assembly.take(groups, n_docs, split)):
             writers = np.concatenate([rows[:GROUP], rows[shown:]])
             sentences = captions.draw(writers, rows[:shown], len(writers))
@@ -168,7 +159,9 @@ def _similar_groups(
             continue
         free[anchor] = False
         cosines = np.where(free, _products(vectors, vectors[anchor]), -np.inf)
-        nearest = _largest(cosines, min(10 * GROUP, int(free.sum())))
+        most = min(10 * GROUP, int(free.sum()))
+        near = np.argpartition(-cosines, most - 1)[:most] if most else np.arange(0)
+        nearest = near[np.argsort(-cosines[near], kind="stable")]
         group = _apart(anchor, nearest, vectors, ceiling)
         if len(group) == GROUP:
             free[group] = False
@@ -176,12 +169,6 @@ def _similar_groups(
     spreads = np.array([_spread(vectors[group]) for group in groups])
     limit = np.quantile(spreads, TIGHTEST) if groups else 0.0
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
-
-
-def _largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest values, largest first."""
-    some = np.argpartition(-values, k - 1)[:k] if k else np.arange(0)
-    return some[np.argsort(-values[some], kind="stable")]
 
 
 def _apart(anchor: int, nearest: np.ndarray, vectors: np.ndarray, ceiling: float) -> list[int]:

@@ -17,22 +17,10 @@ from mmlib.papers.links.data.stories import WorldDocument
 from mmlib.papers.links.systems import UNLABELLED
 from mmlib.world import SIZE, WorldImages, captioned_images, extract_features, picture
 from mmlib.world.schema import Scene
+from mmlib.world.tables import table_beside
 
-NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
-scenes whose content is known, and sentences always say what is true of their scene. Image features
-come from a small network trained on other scenes of the same world, partly from where things are:
-the mean and the maximum over its regions, and what it believes about kinds, colours and setting.
-The pictures of an album share a setting, a style and their characters, and the sentences of a story
-refer to each other with pronouns and tell what changes. So cohesion is built in, and what holds
-here shows how a method behaves where the truth is known, not how well it would do on
-photographs."""
-
-IMAGES = {"train": 3300, "val": 240, "test": 1800}
-ALBUMS = {"train": 700, "val": 66, "test": 440}
-COUNTS = {
-    "coco": {"train": 8800, "val": 64, "test": 480},
-    "cohesive": {"train": 5280, "val": 80, "test": 640},
-}
+_TABLES = table_beside(__file__)
+NOTE, IMAGES, ALBUMS, COUNTS = (_TABLES[k] for k in ("note", "images", "albums", "documents"))
 Written = Mapping[str, Sequence[WorldDocument]]
 
 
