@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import blake2b
 
 import numpy as np
@@ -15,7 +14,7 @@ from mmlib.papers.links.data.assembly import Build, Sentence, Splits, split_rngs
 from mmlib.papers.links.data.documents import SPLITS, Corpus, Study
 from mmlib.papers.links.data.stories import WorldDocument
 from mmlib.papers.links.systems import UNLABELLED
-from mmlib.world import SIZE, WorldImages, captioned_images, extract_features, picture
+from mmlib.world import WorldImages, captioned_images, images_of
 from mmlib.world.schema import Scene
 from mmlib.world.tables import table_beside
 
@@ -74,18 +73,8 @@ def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImage
         scenes, captions = _scenes(documents.get(split, ()))
         if not scenes:
             raise ValueError(f"no {split} documents; give each of {', '.join(SPLITS)} some")
-        features, scores, names = extract_features(scenes, workers, f"{split} pictures")
-        pictures[split] = WorldImages(
-            name="world",
-            split=split,
-            ids=tuple(scene_id(scene) for scene in scenes),
-            captions=captions,
-            features=features,
-            open_image=partial(picture, scenes, SIZE),
-            label_scores=scores,
-            label_names=names,
-            scenes=tuple(scenes),
-        )
+        ids = [scene_id(scene) for scene in scenes]
+        pictures[split] = images_of(split, ids, scenes, captions, workers)
     return pictures
 
 
