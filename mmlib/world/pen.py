@@ -199,15 +199,9 @@ class Pen:
         self.poly(smooth(points), colour, patterned, outline)
 
     def oval(
-        self,
-        x: float,
-        y: float,
-        rx: float,
-        ry: float,
-        colour: RGB,
-        patterned: bool = False,
+        self, x: float, y: float, rx: float, ry: float, colour: RGB, patterned: bool = False,
         outline: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A filled ellipse about (x, y)."""
         if self.turned or (patterned and self.pattern != "plain"):
             self.poly([(x + rx * a, y + ry * b) for a, b in CIRCLE], colour, patterned, outline)

@@ -299,13 +299,9 @@ def into_split(scene: Scene, split: str) -> Scene | None:
 
 
 def compose(
-    rng: np.random.Generator,
-    setting: str,
-    style: str,
-    cast: Sequence[Thing],
-    ties: Sequence[tuple[int, str, int]] = (),
-    fixed: int = 0,
-) -> Scene | None:
+    rng: np.random.Generator, setting: str, style: str, cast: Sequence[Thing],
+    ties: Sequence[tuple[int, str, int]] = (), fixed: int = 0,
+) -> Scene | None:  # fmt: skip
     """A scene of these things, placed so that the `ties` hold; None where 60 tries fail.
 
     cast: things whose places are ignored, but for the first `fixed` ones, which keep theirs.

@@ -127,12 +127,9 @@ def _near_duplicate_ceiling(vectors: np.ndarray, seed: int, sample: int = 1000) 
 
 
 def _similar_rounds(
-    split: str,
-    captions: CaptionSource,
-    vectors: np.ndarray,
-    ceiling: float,
+    split: str, captions: CaptionSource, vectors: np.ndarray, ceiling: float,
     rng: np.random.Generator,
-) -> Iterator[assembly.Group]:
+) -> Iterator[assembly.Group]:  # fmt: skip
     """Rounds of groups of similar images: others each time in training, else the same."""
     groups = _similar_groups(captions.rows, vectors, ceiling, rng)
     if not groups:
@@ -280,12 +277,9 @@ def _group(document: Document, split: str) -> str:
 
 
 def unlabelled_articles(
-    similar: Corpus,
-    splits: Splits,
-    sentences: tuple[int, int] = (30, 90),
-    per_source: int = 3,
+    similar: Corpus, splits: Splits, sentences: tuple[int, int] = (30, 90), per_source: int = 3,
     seed: int = 0,
-) -> tuple[Corpus, Mapping[str, np.ndarray]]:
+) -> tuple[Corpus, Mapping[str, np.ndarray]]:  # fmt: skip
     """The WIKI role: 5 similar images and 30 to 90 sentences, links unknown.
 
     Each image has 0 to 5 of its captions in the document; the rest are captions of images of other

@@ -153,12 +153,9 @@ def captions_each(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _rounds(
-    split: str,
-    images: CaptionedImages,
-    groups: Sequence[np.ndarray],
-    sizes: np.ndarray,
+    split: str, images: CaptionedImages, groups: Sequence[np.ndarray], sizes: np.ndarray,
     rng: np.random.Generator,
-) -> Iterator[assembly.Group]:
+) -> Iterator[assembly.Group]:  # fmt: skip
     """Rounds of disjoint groups: sessions, in training with look-alikes of the other images."""
     if split != "train":
         for turn in range(TURNS):
