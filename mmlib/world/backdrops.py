@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import sin
 from random import Random
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -15,7 +16,7 @@ from mmlib.world.tables import table_beside
 _TABLES = table_beside(__file__)
 # setting -> (sky at the top, sky at the horizon, ground at the horizon, ground in front)
 LIGHT = {setting: colours(light) for setting, light in _TABLES.pop("light").items()}
-_LAYERS = {
+_LAYERS: dict[str, list[list[Any]]] = {
     setting: [[tuple(x) if isinstance(x, list) else x for x in layer] for layer in layers]
     for setting, layers in _TABLES.pop("layers").items()
 }

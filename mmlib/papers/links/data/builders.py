@@ -163,7 +163,9 @@ def _similar_groups(
         if len(group) == GROUP:
             free[group] = False
             groups.append(np.array(group))
-    spreads = np.array([_spread(vectors[group]) for group in groups])
+    # 1 - |mean|^2 of unit vectors: 0 where all are equal.
+    means = [vectors[group].mean(axis=0) for group in groups]
+    spreads = np.array([1.0 - float(np.square(mean).sum()) for mean in means])
     limit = np.quantile(spreads, TIGHTEST) if groups else 0.0
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
 
@@ -182,11 +184,6 @@ def _apart(anchor: int, nearest: np.ndarray, vectors: np.ndarray, ceiling: float
 def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """vectors @ vector without BLAS, whose threads cost more here than they give."""
     return np.einsum("ij,j->i", vectors, vector)
-
-
-def _spread(unit: np.ndarray) -> float:
-    """1 - |mean|^2 of unit vectors: 0 when all are equal."""
-    return 1.0 - float(np.square(unit.mean(axis=0)).sum())
 
 
 def stress(

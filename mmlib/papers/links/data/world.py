@@ -40,7 +40,8 @@ def load(kinds: Sequence[str]) -> Study:
                 for split, count in ALBUMS.items()
             }
             pictures = {s: pooled(p) for s, p in picture_scenes(texts, workers=cores).items()}
-            study = study.with_corpora(**{kind: from_world(kind, texts, pictures)})
+            corpora = {**study.corpora, kind: from_world(kind, texts, pictures)}
+            study = replace(study, corpora=corpora)
     return study
 
 
