@@ -38,31 +38,41 @@ class WorldDocument:
 
 def story(seed: int, split: str = "train") -> WorldDocument:
     """The story of a seed: 5 scenes of the split, 5 sentences, sentence i with scene i."""
-    rng = _rng(seed, split, 4)
-    while True:
-        album = _Album(rng, split)
-        if album.tell():
-            links = tuple((i, i) for i in range(5))
-            name = f"world-story-{split}-{seed:06d}"
-            return WorldDocument(tuple(album.scenes), tuple(album.sentences), links, name)
+    return _written("story", _Album, 4, seed, split)
 
 
 def organic(seed: int, split: str = "train") -> WorldDocument:
     """The how-to of a seed: 2 to 10 scenes of the split, 3 to 12 sentences, any links."""
-    rng = _rng(seed, split, 5)
-    while True:
-        guide = _Guide(rng, split)
-        if guide.write():
-            name = f"world-organic-{split}-{seed:06d}"
-            return WorldDocument(
-                tuple(guide.scenes), tuple(guide.sentences), tuple(sorted(guide.links)), name
-            )
+    return _written("organic", _Guide, 5, seed, split)
 
 
-def _rng(seed: int, split: str, purpose: int) -> np.random.Generator:
+def _written(
+    kind: str, draft_of: type["_Draft"], purpose: int, seed: int, split: str
+) -> WorldDocument:
+    """The first draft that can be finished; purpose: of the random numbers."""
     if split not in scenes.SPLITS:
         raise ValueError(f"split {split!r} is not one of {', '.join(scenes.SPLITS)}")
-    return np.random.default_rng([seed, scenes.SPLITS.index(split), purpose])
+    rng = np.random.default_rng([seed, scenes.SPLITS.index(split), purpose])
+    while True:
+        draft = draft_of(rng, split)
+        if draft.write():
+            links, name = tuple(sorted(draft.links)), f"world-{kind}-{split}-{seed:06d}"
+            return WorldDocument(tuple(draft.scenes), tuple(draft.sentences), links, name)
+
+
+@dataclass
+class _Draft:
+    """A document in the making."""
+
+    rng: np.random.Generator
+    split: str
+    scenes: list[Scene] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+
+    def write(self) -> bool:
+        """Write it; False where that fails."""
+        raise NotImplementedError
 
 
 def _sentence(text: str) -> str:
@@ -78,13 +88,8 @@ _PLACES, _PROPS = _WORDS["places"], _WORDS["props"]
 
 
 @dataclass
-class _Album:
+class _Album(_Draft):
     """A story in the making."""
-
-    rng: np.random.Generator
-    split: str
-    scenes: list[Scene] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rng = self.rng
@@ -111,7 +116,7 @@ class _Album:
         self.opener = ""
         self.look = int(rng.integers(2**31))  # one seed, so that faces and clouds stay
 
-    def tell(self) -> bool:
+    def write(self) -> bool:
         """Write the five; False where something cannot be placed."""
         events = [event for event in _EVENTS if self.possible(event)]
         order = self.rng.permutation(len(events))[:5]
@@ -151,14 +156,15 @@ class _Album:
         scene = placed and into_split(replace(placed, seed=self.look), self.split)
         if not scene or scenes.scene_key(scene) in map(scenes.scene_key, self.scenes):
             return False
-        text = self.write(pick(self.rng, texts.split("|")), prop)
+        text = self.worded(pick(self.rng, texts.split("|")), prop)
         if text in self.sentences:
             return False
+        self.links.append((len(self.scenes), len(self.scenes)))
         self.scenes.append(scene)
         self.sentences.append(text)
         return True
 
-    def write(self, text: str, prop: str | None) -> str:
+    def worded(self, text: str, prop: str | None) -> str:
         """Fill in who and what, by pronoun or name as the story stands."""
         rng, first = self.rng, not self.sentences
         male = self.hero.kind in ("man", "boy")
@@ -204,14 +210,8 @@ _SPATIAL, _LARGE = _WORDS["spatial"], _WORDS["large"]
 
 
 @dataclass
-class _Guide:
+class _Guide(_Draft):
     """A how-to in the making: it builds up one scene, thing by thing."""
-
-    rng: np.random.Generator
-    split: str
-    scenes: list[Scene] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.setting = pick(self.rng, SETTINGS)
