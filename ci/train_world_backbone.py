@@ -47,7 +47,10 @@ def digest(text: str, *sources: Path) -> str:
 def drawn(scenes: list[Scene], folder: Path, name: str) -> np.ndarray:
     """(n, 128, 128, 3) uint8 pictures, drawn once and kept; a half-drawn file is never taken."""
     world = PACKAGE / "world"
-    sources = [world / f"{name}.py" for name in ("drawing", "pen", "backdrops")]
+    sources = [
+        *(world / f"{name}.py" for name in ("drawing", "pen", "backdrops")),
+        *(world / f"{name}.yaml" for name in ("pen", "backdrops")),
+    ]
     figures = sorted(file for file in (world / "figures").glob("*.*") if file.is_file())
     key = digest("".join(map(repr, scenes)), *sources, *figures)
     path = folder / f"{name}-{len(scenes)}-{key}.npy"

@@ -9,7 +9,7 @@ how well it would do on photographs.
 import hashlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -42,11 +42,7 @@ class WorldImages(CaptionedImages):
 
 
 def captioned_images(
-    split: str,
-    n: int,
-    seed: int = 0,
-    workers: int = 1,
-    family: int = 1,
+    split: str, n: int, seed: int = 0, workers: int = 1, family: int = 1
 ) -> WorldImages:
     """n captioned pictures of a split ("train", "val", "test", "backbone").
 
@@ -69,23 +65,26 @@ def captioned_images(
     calls = [(scene_seed, split, seed, family) for scene_seed in seeds]
     pairs = [pair for pairs in in_processes(_written, calls, workers) for pair in pairs]
     scenes, gold = zip(*pairs, strict=True)
+    ids = tuple(
+        f"world-{split}-{scene_seed % 10**10:06d}" + (f"-{k}" if family > 1 else "")
+        for scene_seed in seeds
+        for k in range(family)
+    )
+    texts = tuple(tuple(caption.text for caption in some) for some in gold)
+    return replace(images_of(split, ids, scenes, texts, workers), gold=gold)
+
+
+def images_of(
+    split: str, ids: Sequence[str], scenes: Sequence[Scene], texts: Sequence[tuple[str, ...]],
+    workers: int = 1,
+) -> WorldImages:  # fmt: skip
+    """The record of these scenes, drawn and read here; texts: the captions of each."""
     features, scores, names = extract_features(scenes, workers=workers, desc=f"world {split}")
     return WorldImages(
-        name="world",
-        split=split,
-        ids=tuple(
-            f"world-{split}-{scene_seed % 10**10:06d}" + (f"-{k}" if family > 1 else "")
-            for scene_seed in seeds
-            for k in range(family)
-        ),
-        captions=tuple(tuple(caption.text for caption in some) for some in gold),
-        features=features,
-        open_image=partial(picture, scenes, SIZE),
-        label_scores=scores,
-        label_names=names,
-        scenes=scenes,
-        gold=gold,
-    )
+        name="world", split=split, ids=tuple(ids), captions=tuple(texts), features=features,
+        open_image=partial(picture, scenes, SIZE), label_scores=scores, label_names=names,
+        scenes=tuple(scenes),
+    )  # fmt: skip
 
 
 def _written(

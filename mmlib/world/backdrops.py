@@ -1,8 +1,10 @@
 """What lies behind the things: sky, ground and far-away details of the eight settings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import sin
 from random import Random
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -14,6 +16,10 @@ from mmlib.world.tables import table_beside
 _TABLES = table_beside(__file__)
 # setting -> (sky at the top, sky at the horizon, ground at the horizon, ground in front)
 LIGHT = {setting: colours(light) for setting, light in _TABLES.pop("light").items()}
+_LAYERS: dict[str, list[list[Any]]] = {
+    setting: [[tuple(x) if isinstance(x, list) else x for x in layer] for layer in layers]
+    for setting, layers in _TABLES.pop("layers").items()
+}
 COLOURS = {name: colours(table) for name, table in _TABLES.items()}
 
 
@@ -86,6 +92,11 @@ class Brush:
         """A random place between two heights."""
         return self.random.random(), self.random.uniform(top, bottom)
 
+    def places(self, count: int, top: float, bottom: float) -> Iterator[Point]:
+        """That many random places, each drawn when the one before has been used."""
+        for _ in range(count):
+            yield self.spot(top, bottom)
+
     def wavy(self, y: float, height: float, waves: float) -> list[Point]:
         """A wavy line across the picture."""
         phase = self.between(0, 6.28)
@@ -94,14 +105,13 @@ class Brush:
 
 def clouds(brush: Brush, count: int) -> None:
     """A few clouds in the upper sky."""
-    for _ in range(count):
-        x, y = brush.spot(0.05, 0.26)
+    for x, y in brush.places(count, 0.05, 0.26):
         r = brush.between(0.03, 0.05)
         for dx, dy in path("-1.5,.3 0,0 1.4,.25 .6,.5 -.8,.55"):
             brush.oval(x + dx * r, y + dy * r, 1.15 * r, 0.6 * r, (252, 252, 254), outline=False)
 
 
-def sun(brush: Brush, colour: RGB = (255, 240, 170)) -> None:
+def sun(brush: Brush, colour: RGB) -> None:
     """A sun somewhere high, on most days."""
     if brush.random.random() < 0.6:
         x, y = brush.between(0.08, 0.92), brush.between(0.07, 0.2)
@@ -110,7 +120,7 @@ def sun(brush: Brush, colour: RGB = (255, 240, 170)) -> None:
         brush.oval(x, y, 0.055, 0.055, colour)
 
 
-def hills(brush: Brush, base: float, height: float, colour: RGB, bumps: float = 1.5) -> None:
+def hills(brush: Brush, base: float, height: float, colour: RGB, bumps: float) -> None:
     """A rolling skyline."""
     coarse = brush.wavy(base - 0.6 * height, 0.27 * height, bumps)
     fine = brush.wavy(0, 0.13 * height, 1.7 * bumps)
@@ -136,10 +146,9 @@ def fir(brush: Brush, x: float, y: float, height: float, colour: RGB, snow: bool
             brush.poly([(x + height * a, y + height * b) for a, b in cap], (246, 250, 254))
 
 
-def tufts(brush: Brush, count: int, colour: RGB, top: float = 0.52) -> None:
+def tufts(brush: Brush, count: int, colour: RGB, top: float) -> None:
     """Grass here and there on the ground."""
-    for _ in range(count):
-        x, y = brush.spot(top, 1)
+    for x, y in brush.places(count, top, 1):
         h = 0.012 + 0.02 * (y - 0.4)
         for dx in (-0.6, 0.0, 0.6):
             brush.line([(x, y), (x + dx * h, y - h)], 0.005, colour)
@@ -147,21 +156,27 @@ def tufts(brush: Brush, count: int, colour: RGB, top: float = 0.52) -> None:
 
 def dots(brush: Brush, count: int, top: float, name: str, size: float) -> None:
     """Flowers, shells, leaves: small flat dots on the ground."""
-    for _ in range(count):
-        x, y = brush.spot(top, 0.99)
+    for x, y in brush.places(count, top, 0.99):
         brush.oval(x, y, size, 0.65 * size, brush.random.choice(COLOURS[name]))
 
 
 def ripples(brush: Brush, top: float, bottom: float, count: int, colour: RGB) -> None:
     """Short strokes on water, sand or snow."""
-    for _ in range(count):
-        x, y = brush.spot(top + 0.01, bottom - 0.01)
+    for x, y in brush.places(count, top + 0.01, bottom - 0.01):
         w = brush.between(0.02, 0.06)
         brush.line(around(x, y, w, "-1,0 -.3,-1 .3,0 1,-.7", 0.007), 0.006, colour)
 
 
-def shore(brush: Brush, y: float, land: Sequence[RGB], foam: RGB) -> None:
+def water(brush: Brush, setting: str, far: RGB, near: RGB, count: int, glints: RGB) -> None:
+    """A sea or lake with `count` ripples."""
+    top, bottom = WATER[setting]
+    brush.gradient(top, bottom, far, near)
+    ripples(brush, top, bottom, count, glints)
+
+
+def shore(brush: Brush, setting: str, foam: RGB) -> None:
     """The land from the water's edge to the front."""
+    y, land = WATER[setting][1], LIGHT[setting][2:]
     edge = brush.wavy(y, 0.011, 1.4)
     first = mix(land[0], land[1], 0.4) if brush.style in ("flat", "sketch") else land[0]
     brush.poly([(0, y + 0.02), *edge, (1, y + 0.02)], first, outline=False)
@@ -170,41 +185,43 @@ def shore(brush: Brush, y: float, land: Sequence[RGB], foam: RGB) -> None:
     brush.trace(edge)
 
 
-def beach(brush: Brush) -> None:
-    """Sea, sand, shells."""
-    sun(brush)
-    clouds(brush, 2)
-    top, bottom = WATER["beach"]
-    brush.gradient(top, bottom, (38, 112, 180), (92, 190, 208))
-    ripples(brush, top, bottom, 12, (206, 236, 242))
+def trees(
+    brush: Brush, kind: str, count: int, spots: Point, sizes: Point, colour: RGB,
+    shades: Point | None = None,
+) -> None:  # fmt: skip
+    """Plants of a kind of `PLANTS` between two heights of the picture, each of its size and shade.
+
+    spots, sizes, shades: (least, most).
+    """
+    for x, y in brush.places(count, *spots):
+        leaf = shade(colour, brush.between(*shades)) if shades else colour
+        PLANTS[kind](brush, x, y, brush.between(*sizes), leaf)
+
+
+def slope(brush: Brush, base: float, height: float, colour: RGB, front: RGB) -> None:
+    """A dune or a hill of snow, and the ground from it to the front."""
+    hills(brush, base, height, colour, 1)
+    brush.gradient(base - 0.004, 1.0, colour, front)
+
+
+def island(brush: Brush) -> None:
+    """A far island, on some days."""
     if brush.random.random() < 0.5:
-        island = around(brush.between(0.1, 0.9), top, 0.15, "-1,0 -.4,-.3 .2,-.2 .9,0")
-        brush.poly(island, (116, 150, 130))
-    shore(brush, bottom, LIGHT["beach"][2:], (248, 252, 252))
-    dots(brush, 9, 0.7, "shells", 0.008)
+        x, top = brush.between(0.1, 0.9), WATER["beach"][0]
+        brush.poly(around(x, top, 0.15, "-1,0 -.4,-.3 .2,-.2 .9,0"), (116, 150, 130))
 
 
-def park(brush: Brush) -> None:
-    """Lawn, path, trees far away."""
-    sun(brush)
-    clouds(brush, 2)
-    hills(brush, 0.47, 0.07, (128, 178, 122), 1)
-    for _ in range(6):
-        x, y = brush.spot(0.45, 0.475)
-        leaf = shade((74, 142, 74), brush.between(0.85, 1.2))
-        far_tree(brush, x, y, brush.between(0.1, 0.17), leaf)
+def footpath(brush: Brush) -> None:
+    """A path that winds towards the front."""
     x, bend = brush.between(0.15, 0.85), brush.between(-0.25, 0.25)
     middle, end = x + bend, x + 0.45 * bend
     left = [(end - 0.14, 1.0), (middle - 0.05, 0.7), (x - 0.02, HORIZON + 0.01)]
     right = [(x + 0.02, HORIZON + 0.01), (middle + 0.1, 0.7), (end + 0.26, 1.0)]
     brush.poly(left + right, (222, 204, 168))
-    tufts(brush, 14, (78, 142, 58))
-    dots(brush, 10, 0.55, "daisies", 0.007)
 
 
-def street(brush: Brush) -> None:
-    """Houses, a road with its marks, two pavements."""
-    clouds(brush, 1)
+def houses(brush: Brush) -> None:
+    """A row of houses with windows."""
     x = -brush.between(0, 0.1)
     while x < 1:
         w, h = brush.between(0.15, 0.25), brush.between(0.18, 0.36)
@@ -216,6 +233,10 @@ def street(brush: Brush) -> None:
                 wx, wy = x + w * column, 0.6 - h + 0.07 * row
                 brush.rect(wx - 0.016, wy, wx + 0.016, wy + 0.034, pane)
         x += w
+
+
+def road(brush: Brush) -> None:
+    """A road with its marks, between two pavements."""
     top, bottom = ROAD["street"]
     brush.gradient(0.56, top, (188, 184, 180), (172, 168, 164))
     brush.gradient(top, bottom, (98, 98, 104), (82, 82, 88))
@@ -232,45 +253,24 @@ def street(brush: Brush) -> None:
         brush.line([(x, bottom + 0.01), (1.15 * x - 0.075, 1.0)], 0.004, (150, 146, 142))
 
 
-def desert(brush: Brush) -> None:
-    """Dunes and a table mountain."""
-    sun(brush, (255, 246, 196))
+def mesa(brush: Brush) -> None:
+    """A table mountain, on most days."""
     if brush.random.random() < 0.7:
         x, rock = brush.between(0.1, 0.9), (206, 128, 88)
         w, h = brush.between(0.1, 0.2), brush.between(0.08, 0.15)
         brush.poly(around(x, 0.47, w, "-1,0 -.7,-.8 -.62,-1 .6,-1 .72,-.75 1,0", h), rock)
         brush.line(around(x, 0.47, w, "-.66,-.6 .7,-.6", h), 0.008, shade(rock, 0.85))
-    for base, colour in zip((0.56, 0.74, 1.02), COLOURS["dunes"], strict=True):
-        hills(brush, base, 0.11, colour, 1)
-        brush.gradient(base - 0.004, 1.0, colour, colour)
-    ripples(brush, 0.58, 0.99, 8, (206, 150, 88))
-    dots(brush, 5, 0.6, "pebbles", 0.012)
-
-
-def snow(brush: Brush) -> None:
-    """Firs and white hills."""
-    hills(brush, 0.48, 0.1, (214, 224, 238), 1)
-    for _ in range(7):
-        x, y = brush.spot(0.46, 0.51)
-        green = shade((62, 106, 96), brush.between(0.85, 1.15))
-        fir(brush, x, y, brush.between(0.11, 0.2), green, snow=True)
-    for base in (0.6, 0.84):
-        hills(brush, base, 0.06, (242, 246, 252), 1)
-        brush.gradient(base - 0.004, 1.0, (242, 246, 252), (248, 250, 254))
-    ripples(brush, 0.6, 0.99, 7, (206, 218, 236))
 
 
 def snowflakes(brush: Brush) -> None:
     """Falling snow, over the things too."""
-    for _ in range(26):
-        x, y = brush.spot(0, 1)
+    for x, y in brush.places(26, 0, 1):
         r = brush.between(0.003, 0.008)
         brush.oval(x, y, r, r, (255, 255, 255))
 
 
-def forest(brush: Brush) -> None:
-    """Trunks in three depths, undergrowth, fallen leaves."""
-    brush.gradient(0, HORIZON, (150, 186, 146), (208, 224, 180))
+def trunks(brush: Brush) -> None:
+    """Trunks and their leaves in three depths."""
     depths = zip((9, 8, 6), (0.45, 0.48, 0.52), COLOURS["trunks"], COLOURS["crowns"], strict=True)
     for row, (count, y, bark, leaf) in enumerate(depths):
         for i in range(count):
@@ -278,25 +278,12 @@ def forest(brush: Brush) -> None:
             w *= 1 + 0.55 * row
             trunk = [(x - w, y), (x - 0.7 * w, 0), (x + 0.7 * w, 0), (x + w, y)]
             brush.poly([*trunk, (x + 1.6 * w, y + 0.012), (x - 1.6 * w, y + 0.012)], bark)
-        for _ in range(6):
-            x, y = brush.spot(-0.02, 0.16 - 0.03 * row)
+        for x, y in brush.places(6, -0.02, 0.16 - 0.03 * row):
             brush.oval(x, y, brush.between(0.1, 0.18), brush.between(0.06, 0.1), leaf)
-    for _ in range(8):
-        x, y = brush.spot(0.47, 0.53)
-        fern = shade((92, 134, 68), brush.between(0.85, 1.2))
-        brush.oval(x, y, brush.between(0.03, 0.07), 0.025, fern)
-    dots(brush, 22, 0.58, "leaves", 0.011)
-    tufts(brush, 10, (132, 160, 84), 0.56)
 
 
-def field(brush: Brush) -> None:
+def crops(brush: Brush) -> None:
     """Crop rows that run to one point, and a fence."""
-    sun(brush)
-    clouds(brush, 3)
-    hills(brush, 0.47, 0.08, (146, 184, 112))
-    for _ in range(3):
-        x, y = brush.spot(0.45, 0.47)
-        far_tree(brush, x, y, brush.between(0.06, 0.1), (92, 140, 76))
     vanish, top = brush.between(0.3, 0.7), HORIZON + 0.03
     for i in range(-7, 8):
         far, near = vanish + 0.05 * i, vanish + 0.24 * i
@@ -308,13 +295,10 @@ def field(brush: Brush) -> None:
     for i in range(11):
         x = 0.1 * i + shift
         brush.rect(x - 0.006, 0.495, x + 0.006, 0.56, (142, 106, 72))
-    tufts(brush, 16, (172, 146, 56), 0.6)
 
 
-def mountain(brush: Brush) -> None:
-    """Peaks with snow, a lake, rocks."""
-    sun(brush)
-    clouds(brush, 1)
+def peaks(brush: Brush) -> None:
+    """Peaks with snow."""
     foot = HORIZON + 0.01
     for h in sorted((brush.between(0.2, 0.36) for _ in range(4)), reverse=True):
         x, w = brush.between(0, 1), brush.between(0.24, 0.34)
@@ -323,23 +307,30 @@ def mountain(brush: Brush) -> None:
         brush.poly(around(x, foot, w, "0,-1 .25,0 1,0", h), shade(rock, 0.84))
         cap = "-.32,-.68 0,-1 .32,-.68 .16,-.78 .03,-.63 -.13,-.78"
         brush.poly(around(x, foot, w, cap, h), (248, 250, 254))
-    top, bottom = WATER["mountain"]
-    brush.gradient(top, bottom, (74, 132, 176), (112, 172, 200))
-    ripples(brush, top, bottom, 8, (196, 224, 236))
-    for _ in range(5):
-        x, y = brush.spot(0.445, 0.46)
-        fir(brush, x, y, brush.between(0.06, 0.11), (60, 96, 76))
-    shore(brush, bottom, LIGHT["mountain"][2:], (196, 208, 170))
-    for _ in range(9):
-        x, y = brush.spot(0.64, 0.99)
+
+
+def stones(brush: Brush) -> None:
+    """Stones in front of the lake."""
+    for x, y in brush.places(9, 0.64, 0.99):
         stone = around(x, y, brush.between(0.012, 0.028), "-1,0 -.6,-.8 .4,-1 1,0")
         brush.poly(stone, shade((148, 146, 144), brush.between(0.8, 1.15)))
-    tufts(brush, 12, (102, 136, 72), 0.62)
 
 
-SETTINGS: dict[str, Callable[[Brush], None]] = {
-    "beach": beach, "park": park, "street": street, "desert": desert,
-    "snow": snow, "forest": forest, "field": field, "mountain": mountain,
+def fern(brush: Brush, x: float, y: float, width: float, colour: RGB) -> None:
+    """Low undergrowth."""
+    brush.oval(x, y, width, 0.025, colour)
+
+
+PLANTS: dict[str, Callable[[Brush, float, float, float, RGB], None]] = {
+    "round": far_tree, "fir": fir, "snowy fir": partial(fir, snow=True), "fern": fern,
+}  # fmt: skip
+# What a layer of `backdrops.yaml` can name.
+_PAINTERS: dict[str, Callable[..., None]] = {
+    painter.__name__: painter
+    for painter in (
+        Brush.gradient, sun, clouds, hills, tufts, dots, ripples, water, shore, trees, slope,
+        island, footpath, houses, road, mesa, trunks, crops, peaks, stones,
+    )
 }  # fmt: skip
 
 
@@ -349,5 +340,6 @@ def backdrop(setting: str, style: str, side: int, random: Random) -> Brush:
     sky, low, far, near = LIGHT[setting]
     brush.gradient(0, HORIZON, sky, low)
     brush.gradient(HORIZON, 1.0, far, near)
-    SETTINGS[setting](brush)
+    for painter, *values in _LAYERS[setting]:
+        _PAINTERS[painter](brush, *values)
     return brush

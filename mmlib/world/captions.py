@@ -143,9 +143,7 @@ class _Writer:
         end = self.end(last) if placed and not last.closed else ""
         if styled:
             return bare + end, False
-        form = pick_weighted(
-            self.rng, {"bare": 4, "finite": 4, "there": 2.5, "seen": 1, "who": 0.8}
-        )
+        form = pick_weighted(self.rng, words.FORMS)
         if form == "finite" and all(c.participle for c in clauses):
             return self.joint(clauses) + end, True
         if form == "there":
@@ -473,17 +471,13 @@ class _Writer:
 @lru_cache(256)
 def _weights(relations: tuple[tuple[int, str, int], ...]) -> dict[tuple[int, str, int], float]:
     """How much one would mention each relation; 0 where a closer one says it better."""
-    usual = {
-        "holding": 6, "riding": 6, "chasing": 6, "on": 4, "under": 3, "behind": 1.5,
-        "in front of": 1.5, "near": 0.7,
-    }  # fmt: skip
     close = {frozenset((i, j)) for i, r, j in relations if r in ("on", "under", *ACTION_RELATIONS)}
     weights = {}
     for i, relation, j in relations:
         loose = relation in ("near", "left of", "right of", "in front of")
         converse = relation == "under" and (j, "on", i) in relations
         better = converse or (loose and {i, j} in close)
-        weights[i, relation, j] = 0.0 if better else usual.get(relation, 0.4)
+        weights[i, relation, j] = 0.0 if better else words.MENTION.get(relation, 0.4)
     return weights
 
 

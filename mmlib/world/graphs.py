@@ -3,20 +3,15 @@
 from dataclasses import dataclass, field
 
 from mmlib.world.schema import GROUPS, KINDS
+from mmlib.world.tables import table_beside
 
 # A concept is a set of kinds; a narrower concept is a subset. Kinds are the narrowest.
 CONCEPTS: dict[str, frozenset[str]] = {
     **{kind: frozenset({kind}) for kind in KINDS},
-    **{group: frozenset(GROUPS[group]) for group in ("person", "animal", "vehicle", "plant")},
-    "adult": frozenset({"man", "woman"}),
-    "child": frozenset({"boy", "girl"}),
-    "farm animal": frozenset({"horse", "sheep", "cow"}),
-    "building": frozenset({"house", "tower", "barn"}),
-    "structure": frozenset(GROUPS["building"]),  # with the tent
-    "toy": frozenset({"ball", "kite", "balloon"}),
-    "seat": frozenset({"bench", "chair"}),
-    "object": frozenset({*GROUPS["vehicle"], *GROUPS["building"], *GROUPS["thing"]}),
-    "thing": frozenset(KINDS),  # something
+    **{
+        concept: frozenset(kind for name in names for kind in GROUPS.get(name, (name,)))
+        for concept, names in table_beside(__file__)["concepts"].items()
+    },
 }
 Fact = tuple[str, str]  # ("colour", "red"), ("size", "large"), ("pattern", ...), ("action", ...)
 

@@ -1,6 +1,6 @@
 """Drawing tools of the picture world: palette, patterns, and a pen with its own small canvas."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, radians, sin
@@ -8,31 +8,27 @@ from math import cos, radians, sin
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw
 
+from mmlib.world.tables import table_beside
+
 RGB = tuple[int, int, int]
 Point = tuple[float, float]
 
-PALETTE: dict[str, RGB] = {
-    "red": (212, 44, 42),
-    "orange": (242, 132, 28),
-    "yellow": (246, 212, 52),
-    "green": (52, 148, 62),
-    "blue": (42, 100, 208),
-    "purple": (128, 60, 172),
-    "pink": (244, 142, 184),
-    "brown": (126, 76, 40),
-    "black": (44, 44, 50),
-    "white": (244, 244, 240),
-}
-PAPER: RGB = (250, 248, 242)
-PENCIL: RGB = (62, 58, 64)
-DARK: RGB = (48, 44, 50)
-WOOD: RGB = (150, 104, 62)
 CIRCLE = [(cos(radians(a)), sin(radians(a))) for a in range(0, 360, 18)]
 
 
 def colours(table: Iterable[Sequence[int]]) -> tuple[RGB, ...]:
     """The colours that a table lists as red, green and blue."""
     return tuple((red, green, blue) for red, green, blue in table)
+
+
+def named_colours(table: Mapping[str, Sequence[int]]) -> dict[str, RGB]:
+    """The same with their names."""
+    return dict(zip(table, colours(table.values()), strict=True))
+
+
+_TABLE = table_beside(__file__)
+PALETTE = named_colours(_TABLE.pop("palette"))
+PAPER, PENCIL, DARK, WOOD = named_colours(_TABLE).values()
 
 
 def mix(a: RGB, b: RGB, share: float) -> RGB:
@@ -50,11 +46,6 @@ def shade(colour: RGB, factor: float) -> RGB:
     return (
         mix((0, 0, 0), colour, factor) if factor <= 1 else mix(colour, (255, 255, 255), factor - 1)
     )
-
-
-def luminance(colour: RGB) -> float:
-    """Perceived brightness, 0 to 255."""
-    return 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2]
 
 
 @lru_cache(maxsize=128)
@@ -144,7 +135,7 @@ class Pen:
         self.canvas = ImageDraw.Draw(self.layer)
         self.main, self.pattern, self.line_width = main, look.pattern, max(1, round(line))
         self.second = mix(main, (250, 250, 245), 0.82)
-        if luminance(main) > 170:
+        if 0.3 * main[0] + 0.59 * main[1] + 0.11 * main[2] > 170:  # as bright as it looks
             self.second = mix(main, (50, 46, 50), 0.72)
         self.period = max(2 * int(0.085 * min(1.0, 2 * half_width) * unit), 2 * int(3.5 * line), 4)
         self._chance, self._next = chance, 0
@@ -208,15 +199,9 @@ class Pen:
         self.poly(smooth(points), colour, patterned, outline)
 
     def oval(
-        self,
-        x: float,
-        y: float,
-        rx: float,
-        ry: float,
-        colour: RGB,
-        patterned: bool = False,
+        self, x: float, y: float, rx: float, ry: float, colour: RGB, patterned: bool = False,
         outline: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A filled ellipse about (x, y)."""
         if self.turned or (patterned and self.pattern != "plain"):
             self.poly([(x + rx * a, y + ry * b) for a, b in CIRCLE], colour, patterned, outline)

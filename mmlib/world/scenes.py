@@ -13,21 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from mmlib.world import habits
-from mmlib.world.schema import (
-    ACTION_RELATIONS,
-    GROUP_OF,
-    GROUPS,
-    HORIZON,
-    ROAD,
-    SETTINGS,
-    SHAPE,
-    WATER,
-    Scene,
-    Thing,
-    box,
-    height,
-)
+from mmlib.world import habits, schema
+from mmlib.world.schema import GROUP_OF, Scene, Thing, box, height
 
 T = TypeVar("T")
 SPLITS = ("train", "val", "test", "backbone")
@@ -53,7 +40,7 @@ def pick_weighted(rng: np.random.Generator, weights: dict[T, float]) -> T:
 
 def actions_in(kind: str, setting: str) -> tuple[str | None, ...]:
     """What something of this kind can be doing in this setting, by itself; (None,) if nothing."""
-    swims = setting in WATER or kind != "duck"
+    swims = setting in schema.WATER or kind != "duck"
     return tuple(a for a in habits.ABLE[kind] if swims or a != "floating") or (None,)
 
 
@@ -143,11 +130,11 @@ def new_thing(rng: np.random.Generator, kind: str, action: str | None = None) ->
 def _depths(kind: str, action: str | None, setting: str) -> tuple[float, float]:
     """Nearest and farthest ground point that make sense."""
     group = GROUP_OF[kind]
-    shore = WATER[setting][1] + 0.02 if setting in WATER else 0.52
+    shore = schema.WATER[setting][1] + 0.02 if setting in schema.WATER else 0.52
     if kind == "boat" or (kind == "duck" and action == "floating"):
-        return 0.52, WATER[setting][1] - 0.03
-    if setting in ROAD:
-        start, end = ROAD[setting]
+        return 0.52, schema.WATER[setting][1] - 0.03
+    if setting in schema.ROAD:
+        start, end = schema.ROAD[setting]
         if group == "vehicle" and kind != "bicycle":
             return start + 0.05, end - 0.03
         return (start - 0.06, start - 0.01) if group == "building" else (end + 0.02, 0.96)
@@ -161,9 +148,9 @@ def _depths(kind: str, action: str | None, setting: str) -> tuple[float, float]:
 def _stand(rng: np.random.Generator, thing: Thing, setting: str) -> Thing:
     """The thing at a random place that suits it, in the air if it flies or jumps."""
     low, high = _depths(thing.kind, thing.action, setting)
-    if setting in ROAD and GROUP_OF[thing.kind] not in ("vehicle", "building"):
+    if setting in schema.ROAD and GROUP_OF[thing.kind] not in ("vehicle", "building"):
         if rng.random() < 0.35:  # on the far pavement
-            low, high = ROAD[setting][0] - 0.06, ROAD[setting][0] - 0.01
+            low, high = schema.ROAD[setting][0] - 0.06, schema.ROAD[setting][0] - 0.01
     airborne = thing.action == "flying" or thing.kind == "balloon"
     if airborne:
         low, high = 0.62, 0.8
@@ -181,7 +168,7 @@ def _stand(rng: np.random.Generator, thing: Thing, setting: str) -> Thing:
 
 def _sky(rng: np.random.Generator, thing: Thing) -> float:
     """A lower edge in the sky for something in the air."""
-    lowest = max(HORIZON - 0.06, height(thing) + 0.05)
+    lowest = max(schema.HORIZON - 0.06, height(thing) + 0.05)
     highest = height(thing) + 0.03
     return highest + (lowest - highest) * rng.random()
 
@@ -234,7 +221,7 @@ def _hand(rng: np.random.Generator, holder: Thing, held: Thing) -> Thing:
     elif held.kind == "umbrella":
         edge, x = floor + min(0.38 * tall, 0.55 * size), holder.x + side * 0.1 * tall
     else:
-        reach = 0.22 * tall + size * SHAPE[held.kind][1] / 2
+        reach = 0.22 * tall + size * schema.SHAPE[held.kind][1] / 2
         edge = holder.y - holder.lift - 0.45 * tall * (0.6 if holder.action == "sitting" else 1)
         x = holder.x + side * reach
         edge += size / 2 if held.kind != "flower" else 0.0
@@ -312,13 +299,9 @@ def into_split(scene: Scene, split: str) -> Scene | None:
 
 
 def compose(
-    rng: np.random.Generator,
-    setting: str,
-    style: str,
-    cast: Sequence[Thing],
-    ties: Sequence[tuple[int, str, int]] = (),
-    fixed: int = 0,
-) -> Scene | None:
+    rng: np.random.Generator, setting: str, style: str, cast: Sequence[Thing],
+    ties: Sequence[tuple[int, str, int]] = (), fixed: int = 0,
+) -> Scene | None:  # fmt: skip
     """A scene of these things, placed so that the `ties` hold; None where 60 tries fail.
 
     cast: things whose places are ignored, but for the first `fixed` ones, which keep theirs.
@@ -334,7 +317,7 @@ def compose(
                 things[i] = _stand(rng, things[i], setting)
         if not _fits(things, 0.35):
             continue
-        relations = derive_relations(things, [t for t in ties if t[1] in ACTION_RELATIONS])
+        relations = derive_relations(things, [t for t in ties if t[1] in schema.ACTION_RELATIONS])
         if set(ties) <= set(relations):
             return Scene(tuple(things), relations, setting, style, int(rng.integers(2**31)))
     return None
@@ -342,7 +325,7 @@ def compose(
 
 def _sample(rng: np.random.Generator, seed: int) -> Scene:
     """A scene with its relations of action only; it may be empty where nothing fitted."""
-    setting, style = pick(rng, SETTINGS), pick_weighted(rng, habits.STYLE_WEIGHT)
+    setting, style = pick(rng, schema.SETTINGS), pick_weighted(rng, habits.STYLE_WEIGHT)
     number = pick_weighted(rng, habits.COUNT_WEIGHT)
     limit = pick(rng, (0.1, 0.3, 0.5))  # some scenes are open, some crowded
     things: list[Thing] = []
@@ -357,7 +340,7 @@ def _sample(rng: np.random.Generator, seed: int) -> Scene:
         for _ in range(6):
             new = _placed(rng, relation, kinds, setting)
             if _fits([*things, *new], limit):
-                if paired and relation in ACTION_RELATIONS:
+                if paired and relation in schema.ACTION_RELATIONS:
                     acting.append((len(things), relation, len(things) + 1))
                 things += new
                 break
@@ -377,7 +360,7 @@ def _placed(
 def _kind(rng: np.random.Generator, setting: str) -> str:
     while True:  # some settings have no plant or no building of ours
         group = pick_weighted(rng, habits.GROUP_WEIGHT)
-        kinds = [kind for kind in GROUPS[group] if kind in habits.HABITAT[setting]]
+        kinds = [kind for kind in schema.GROUPS[group] if kind in habits.HABITAT[setting]]
         if kinds:
             return pick_weighted(rng, {kind: habits.KIND_WEIGHT.get(kind, 1.0) for kind in kinds})
 
@@ -423,7 +406,7 @@ def check_scene(scene: Scene) -> None:
 
 def action_relations(scene: Scene) -> tuple[tuple[int, str, int], ...]:
     """The relations that were chosen, not derived."""
-    return tuple(edge for edge in scene.relations if edge[1] in ACTION_RELATIONS)
+    return tuple(edge for edge in scene.relations if edge[1] in schema.ACTION_RELATIONS)
 
 
 def scene_key(scene: Scene, shift: float = 0.0) -> tuple:

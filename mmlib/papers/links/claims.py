@@ -1,7 +1,7 @@
-"""The twelve claims of paper 04: what the paper says, what tests it, and what would matter.
+"""The claims of paper 04: what tests them; `claims.yaml` says what the paper has, and what matters.
 
-Declared before the recorded run. A smallest effect of interest of 1 point of AUC is the paper's
-own: it marks results within 1 % of each other as equal.
+A smallest effect of interest of 1 point of AUC is the paper's own: it marks results within 1 % of
+each other as equal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,8 @@ from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, correlation, crossed, difference, over_seeds, slope
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.links.systems import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED, UNLABELLED
+from mmlib.world.tables import table_beside
 
-POINT, POINT_WHY = 1.0, "the paper marks results within 1 % of each other as equal"
-UNIT = "AUC points"
 Effects = Mapping[str, Effect] | str
 Seeds = Sequence[int]
 TO_BEAT = ("NoStruct", "Obj Detect", "Co-occurrence")  # by a structured system
@@ -192,60 +191,11 @@ def _faster(evidence: Evidence, seeds: Seeds) -> Effects:
     return saved or "no step was timed"
 
 
-CLAIMS = (
-    Claim(
-        "C1", "matching whole sets beats the baselines", "98.9 > 89.5 (MSCOCO, DC and Obj Detect)",
-        "AUC of DC, TK+½k, AP, AP+½k − the strongest baseline", UNIT, POINT, POINT_WHY,
-        effects=_structure,
-    ),
-    Claim(
-        "C2", "NoStruct beats chance", "87.5 > 49.7 (MSCOCO)", "AUC of NoStruct − 50", UNIT, POINT,
-        POINT_WHY, effects=_no_structure,
-    ),
-    Claim(
-        "C3", "DC stands the stress test", "94.9 > 84.2", "AUC of DC − the strongest baseline",
-        UNIT, POINT, POINT_WHY, effects=_stress,
-    ),
-    Claim(
-        "C4", "half as many links hardly matter", "within 1.2 points in Table 2",
-        "AUC of ½k − full k, mean of TK and AP", UNIT, 1.2,
-        "the largest difference that Table 2 prints", kind="equivalent", effects=_half,
-    ),
-    Claim(
-        "C5", "AP leads on organic documents", "69.3 > 67.9 (TK), 63.5 (DC) on RQA",
-        "AUC of AP − mean of DC and TK", UNIT, POINT, POINT_WHY, effects=_organic,
-    ),
-    Claim(
-        "C6", "cohesion makes it harder", "98.7 > 82.6 > 68.5", "AUC of AP, less − more cohesive",
-        UNIT, POINT, POINT_WHY, every=True, effects=_cohesion,
-    ),
-    Claim(
-        "C7", "the objective and the links improve together", "Fig. 3",
-        "−ρ of dev loss and dev AUC over epochs (over seeds alone)", "ρ", 0.3, "a weak correlation",
-        effects=_together,
-    ),
-    Claim(
-        "C8", "the same documents are hard for all", "ρ ≥ .89 crowd-labelled, .64 RQA",
-        "ρ of AUC over documents, DC and AP, − 0.5 (over documents alone)", "ρ", 0.1,
-        "above .5 a correlation is called strong, and a tenth is the least one would name",
-        effects=_same_documents,
-    ),
-    Claim(
-        "C9", "less spread is harder", "R² 42, 23, 16 %; image above text",
-        "slope of AP's AUC on spread, mean of images' and texts' (over documents alone)",
-        "AUC points per SD", POINT, POINT_WHY, effects=_spread,
-    ),
-    Claim(
-        "C10", "hard negatives are better than averaged ones", "no figures",
-        "AUC of hard − averaged", UNIT, POINT, POINT_WHY, effects=_hard,
-    ),
-    Claim(
-        "C11", "more than 10 negatives hardly matter", "no figures", "AUC of AP, b = 20, 30 − 10",
-        UNIT, POINT, POINT_WHY, kind="equivalent", effects=_more,
-    ),
-    Claim(
-        "C12", "AP is often faster than DC", "no figures", "step time, DC − AP (over repetitions)",
-        "% of DC's step", 10.0, "a tenth of the time is the least that one would notice",
-        effects=_faster,
-    ),
-)  # fmt: skip
+EFFECTS = {
+    "C1": _structure, "C2": _no_structure, "C3": _stress, "C4": _half, "C5": _organic,
+    "C6": _cohesion, "C7": _together, "C8": _same_documents, "C9": _spread, "C10": _hard,
+    "C11": _more, "C12": _faster,
+}  # fmt: skip
+CLAIMS = tuple(
+    Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
+)

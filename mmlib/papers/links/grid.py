@@ -5,18 +5,9 @@ from dataclasses import asdict
 
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Job, Stage
-from mmlib.papers.links import baselines, probes
+from mmlib.papers.links import baselines, probes, systems
 from mmlib.papers.links.batches import Arrays
-from mmlib.papers.links.systems import (
-    BASELINES,
-    DOCUMENTS,
-    PAPER,
-    STEP_TIME,
-    UNLABELLED,
-    UPPER_BOUNDS,
-    budget,
-    trained_systems,
-)
+from mmlib.papers.links.systems import DOCUMENTS, PAPER, STEP_TIME, UNLABELLED, budget
 from mmlib.papers.links.train import train_and_score
 
 
@@ -42,7 +33,7 @@ def trainings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> li
         Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
         for seed in seeds
         for dataset, arrays in data.items()
-        for system in trained_systems(tier, dataset, arrays.square)
+        for system in systems.trained_systems(tier, dataset, arrays.square)
     ]
 
 
@@ -52,7 +43,7 @@ def scorings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> lis
         Job(PAPER, tier, dataset, row, seed)
         for dataset, arrays in data.items()
         if arrays.splits["test"].links is not None
-        for row in (*BASELINES, *UPPER_BOUNDS)
+        for row in (*systems.BASELINES, *systems.UPPER_BOUNDS)
         if not (row["baseline"] == "detection" and arrays.label_scores is None)
         and not (row["baseline"] == "recogniser" and arrays.truth is None)
         for seed in (seeds if row["baseline"] == "random" else [NO_SEED])

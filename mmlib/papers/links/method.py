@@ -228,13 +228,9 @@ def document_loss(
 
 
 def batch_loss(
-    model: LinkModel,
-    batch: Batch,
-    system: System,
-    settings: Settings,
-    negatives: Negatives,
+    model: LinkModel, batch: Batch, system: System, settings: Settings, negatives: Negatives,
     generator: torch.Generator | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The whole loss of a batch: cosines, document similarities, hinge."""
     cosines, rows, columns = model(batch)  # (D, D, N, M), (D, 1, N), (1, D, M)
     if system.similarity == "pair":

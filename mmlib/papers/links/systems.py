@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from mmlib.world.tables import table_beside
+
 PAPER = "links"
 Negatives = Literal["hard", "mean"]
 
@@ -62,81 +64,23 @@ class Settings:
 # --- Systems ---------------------------------------------------------------------------------
 
 
-def _by_name(*systems: System) -> dict[str, System]:
-    return {system.system: system for system in systems}
-
-
-SYSTEMS = _by_name(
-    System("NoStruct", "pair"),
-    System("DC", "DC"),
-    System("TK", "TK"),
-    System("TK+½k", "TK", half=True),
-    System("AP", "AP"),
-    System("AP+½k", "AP", half=True),
+_TABLES = table_beside(__file__)
+SYSTEMS, VARIANTS = (
+    {name: System(name, **row) for name, row in _TABLES[group].items()}
+    for group in ("systems", "variants")
 )
 STRUCTURED = ("DC", "TK+½k", "AP", "AP+½k")  # TK at full k is left out: mostly it is DC
-VARIANTS = _by_name(
-    replace(SYSTEMS["DC"], system="DC, hard negatives", negatives="hard"),
-    replace(SYSTEMS["AP"], system="AP, hard negatives", negatives="hard"),
-    replace(SYSTEMS["DC"], system="DC, averaged negatives", negatives="mean"),
-    replace(SYSTEMS["AP"], system="AP, averaged negatives", negatives="mean"),
-    replace(SYSTEMS["AP"], system="AP, b = 20", b=20),
-    replace(SYSTEMS["AP"], system="AP, b = 30", b=30),
-    replace(SYSTEMS["NoStruct"], system="NoStruct, plain cosine", doubled=False),
-    replace(SYSTEMS["AP"], system="AP, at most k", at_most=True),
-)
-BASELINES: tuple[dict[str, str], ...] = (
-    {"system": "Random", "baseline": "random"},
-    {"system": "Obj Detect", "baseline": "detection", "k_by": "val"},
-    {"system": "Obj Detect (best K on test)", "baseline": "detection", "k_by": "test"},
-    {"system": "Co-occurrence", "baseline": "cooccurrence"},
-)
-UPPER_BOUNDS: tuple[dict[str, str], ...] = (
-    {"system": "Supervised ridge", "baseline": "supervised"},
-    {"system": "Recogniser", "baseline": "recogniser"},
-)
+BASELINES: list[dict[str, str]] = _TABLES["baselines"]
+UPPER_BOUNDS: list[dict[str, str]] = _TABLES["upper_bounds"]
 STEP_TIME, DOCUMENTS = "Step time", "Documents"  # no systems, but rows of a record
 
 # --- Data sets and budgets -------------------------------------------------------------------
 
-# Which printed table a data set of ours is compared with.
-PAPER_TABLES = {
-    "coco": "table2_mscoco",
-    "cohesive": "table2_story_dii",
-    "story": "table2_story_sis",
-    "stress": "table2_dii_stress",
-    "organic": "table3_rqa",
-    "diy": "table3_diy",
-}
+PAPER_TABLES: dict[str, str] = _TABLES["paper_tables"]
 UNLABELLED = "unlabelled"  # documents whose links nobody knows
-
-# How each tier trains, the same for all systems of a data set. That of the tier "paper" is the
-# paper's own. The others were searched on dev, as the notebook's section on budgets says.
-_WORLD = Settings(
-    width=64, word_width=64, min_count=2, dropout=0.0, learning_rate=8e-3, schedule="cosine",
-    epochs=10, steps=80, draws=200, word_scale=3.0, warmup_fraction=0.3,
-)  # fmt: skip
-_FLICKR8K = replace(
-    _WORLD, width=128, word_width=100, min_count=5, learning_rate=5e-3, word_scale=1.0, steps=90,
-    feature_power=0.5,
-)  # fmt: skip
-BUDGETS: dict[str, dict[str, Settings]] = {
-    "world": {
-        "coco": replace(_WORLD, steps=120),
-        "cohesive": _WORLD,
-        "story": _WORLD,
-        "stress": replace(_WORLD, steps=100),
-        "organic": replace(_WORLD, steps=60),
-        UNLABELLED: replace(_WORLD, steps=20),
-    },
-    "flickr8k": {
-        "coco": replace(_FLICKR8K, steps=250),
-        "mixed5": _FLICKR8K,
-        "cohesive": _FLICKR8K,
-        "stress": replace(_FLICKR8K, steps=60),
-        "organic": _FLICKR8K,
-        UNLABELLED: replace(_FLICKR8K, steps=20),
-    },
+BUDGETS = {
+    tier: {dataset: Settings(**row) for dataset, row in budgets.items()}
+    for tier, budgets in _TABLES["budgets"].items()
 }
 # Where dev prefers the hardest negative (after a start on averaged ones); elsewhere averaged ones.
 HARD_NEGATIVES = {"world": ("story", "organic"), "flickr8k": ("cohesive",)}

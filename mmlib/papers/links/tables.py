@@ -10,22 +10,17 @@ from scipy.stats import spearmanr
 
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import mean_and_deviation, paper_values
+from mmlib.papers.links import systems
 from mmlib.papers.links.claims import auc, labelled, same_as
 from mmlib.papers.links.data.documents import Study
 from mmlib.papers.links.metrics import METRICS
-from mmlib.papers.links.systems import (
-    BASELINES,
-    DOCUMENTS,
-    PAPER,
-    PAPER_TABLES,
-    STEP_TIME,
-    SYSTEMS,
-    UNLABELLED,
-    UPPER_BOUNDS,
-    VARIANTS,
-)
+from mmlib.papers.links.systems import DOCUMENTS, PAPER, STEP_TIME, UNLABELLED
 
-ROWS = [*(r["system"] for r in BASELINES), *SYSTEMS, *(r["system"] for r in UPPER_BOUNDS)]
+ROWS = [
+    *(r["system"] for r in systems.BASELINES),
+    *systems.SYSTEMS,
+    *(r["system"] for r in systems.UPPER_BOUNDS),
+]
 # The paper chose K on test; its row is compared with ours that did so, too.
 PRINTED = {"Obj Detect": "", "Obj Detect (best K on test)": "Obj Detect"}
 
@@ -75,7 +70,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     Baselines come before the trained systems, upper bounds after them. "↓" flags a system whose
     dev curve still improved when training ended, in more than a fifth of the seeds.
     """
-    printed = PAPER_TABLES.get(dataset)
+    printed = systems.PAPER_TABLES.get(dataset)
     paper = paper_values(PAPER, printed) if printed else pd.DataFrame(columns=list(METRICS))
     rows = {}
     for name in ROWS:
@@ -101,9 +96,9 @@ def variants(evidence: Evidence) -> pd.DataFrame:
     """The variants beside what they vary: mean ± deviation over seeds of each metric."""
     rows = {}
     for dataset in labelled(evidence):
-        if not any(evidence.has(dataset, name, "AUC") for name in VARIANTS):
+        if not any(evidence.has(dataset, name, "AUC") for name in systems.VARIANTS):
             continue
-        for name in ("NoStruct", "DC", "AP", *VARIANTS):
+        for name in ("NoStruct", "DC", "AP", *systems.VARIANTS):
             if evidence.has(dataset, name, "AUC"):
                 row = {metric: _over_seeds(evidence, dataset, name, metric) for metric in METRICS}
                 rows[dataset, name] = row

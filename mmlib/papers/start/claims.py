@@ -9,6 +9,7 @@ from mmlib.core.effects import Effect, crossed, difference
 from mmlib.core.evidence import Evidence
 from mmlib.papers.start.batches import PLACES
 from mmlib.papers.start.systems import CAPTIONS
+from mmlib.world.tables import table_beside
 
 Effects = dict[str, Effect] | str
 SHORT, LONG = 8, 14  # words and marks: at most, at least
@@ -62,27 +63,7 @@ def _photographs(evidence: Evidence, seeds: Sequence[int]) -> Effects:
     return "this notebook has no photographs"
 
 
-UNIT, POINT = "points", 2.0
-POINT_WHY = "two captions in a hundred: of less, nobody who searches would take note"
-CLAIMS = (
-    Claim(
-        "S1", "training helps", "(ours)", "R@10, trained − untrained", UNIT, POINT, POINT_WHY,
-        effects=_trained,
-    ),
-    Claim(
-        "S2", "short captions find better", "(ours)", "R@10, short − long", UNIT, POINT, POINT_WHY,
-        effects=_short,
-    ),
-    Claim(
-        "S3", "beaches are found better", "(ours)", "R@10, beach − desert", UNIT, POINT, POINT_WHY,
-        effects=_places,
-    ),
-    Claim(
-        "S4", "a full stop hardly matters", "(ours)", "R@10, with a full stop − without", UNIT,
-        POINT, POINT_WHY, kind="equivalent", effects=_stop,
-    ),
-    Claim(
-        "S5", "training helps on photographs", "(ours)", "R@10", UNIT, POINT, POINT_WHY,
-        effects=_photographs,
-    ),
-)  # fmt: skip
+EFFECTS = {"S1": _trained, "S2": _short, "S3": _places, "S4": _stop, "S5": _photographs}
+CLAIMS = tuple(
+    Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
+)

@@ -34,12 +34,9 @@ def dev_evaluation(model: Search, dev: Captioned, settings: Settings) -> dict[st
 
 
 def train(
-    arrays: Arrays,
-    settings: Settings,
-    seed: int,
-    run: Run = Run(),
+    arrays: Arrays, settings: Settings, seed: int, run: Run = Run(),
     architecture: type[Search] = Search,
-) -> tuple[Search, History]:
+) -> tuple[Search, History]:  # fmt: skip
     """A model trained from a seed, and its history, one entry an epoch."""
     model = untrained(arrays, settings, seed, architecture).to(run.device)
     training, dev = (arrays.splits[name].on(run.device) for name in ("train", "val"))

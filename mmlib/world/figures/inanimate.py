@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from math import cos, radians, sin
 
-from mmlib.world.pen import RGB, Pen, Point, colours, mix, path, shade
+from mmlib.world.pen import RGB, Pen, Point, mix, named_colours, path, shade
 from mmlib.world.tables import table_beside
 
 _STROKES = table_beside(__file__)
-_NAMED = _STROKES.pop("colours")
-COLOURS = dict(zip(_NAMED, colours(_NAMED.values()), strict=True))
+COLOURS = named_colours(_STROKES.pop("colours"))
 DUST: RGB = (226, 224, 220)
 
 

@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,9 +8,15 @@ from PIL import Image
 
 from mmlib.core.records import CaptionedImages, normalised
 from mmlib.papers.links.data import builders
-from mmlib.papers.links.data.builders import coco, cohesive, mixed5, stress, unlabelled_articles
+from mmlib.papers.links.data.builders import (
+    cohesive,
+    random_documents,
+    stress,
+    unlabelled_articles,
+)
 from mmlib.papers.links.data.documents import SPLITS, cluster_numbers
 
+coco, mixed5 = (partial(random_documents, kind) for kind in ("coco", "mixed5"))
 THEMES = 12
 
 

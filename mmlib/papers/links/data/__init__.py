@@ -59,11 +59,9 @@ def word_vectors(corpus: Corpus, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def prepare(
-    corpus: Corpus,
-    settings: Settings,
-    vectors: Mapping[str, np.ndarray] | None = None,
+    corpus: Corpus, settings: Settings, vectors: Mapping[str, np.ndarray] | None = None,
     key: Mapping[str, np.ndarray] | None = None,
-) -> Arrays:
+) -> Arrays:  # fmt: skip
     """Tokenise a corpus and index it. The vocabulary sees training sentences only.
 
     vectors: word -> (word_width,) to start from; None starts from small random embeddings.

@@ -102,14 +102,9 @@ class Build:
         self.dropped = 0
 
     def add(
-        self,
-        position: tuple[str, int, str, int],
-        shown: Rows,
-        written: list[Sentence],
-        rng: np.random.Generator,
-        links: Collection[tuple[int, int]] | None = None,
-        least: int = 0,
-    ) -> None:
+        self, position: tuple[str, int, str, int], shown: Rows, written: list[Sentence],
+        rng: np.random.Generator, links: Collection[tuple[int, int]] | None = None, least: int = 0,
+    ) -> None:  # fmt: skip
         """Shuffle images and sentences independently, then write down the links.
 
         position: split, round, cluster, number. links: (sentence, image) indices; where None, each

@@ -18,22 +18,14 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import normalize
 
-from mmlib.papers.links.data.assembly import (
-    Build,
-    CaptionSource,
-    Counts,
-    Group,
-    Sentence,
-    Splits,
-    image_vectors,
-    split_rngs,
-    take,
-)
+from mmlib.papers.links.data import assembly
+from mmlib.papers.links.data.assembly import Build, CaptionSource, Counts, Splits
 from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
 from mmlib.papers.links.systems import UNLABELLED
 
 BLOCK = 30  # images of a val or test cluster where documents are random
-GROUP = 5  # images of a document where they are alike
+GROUP = 5  # linked pairs of a document
+DISTRACTORS = {"coco": 5, "mixed5": 0}  # images without a caption, and captions without an image
 TIGHTEST = 0.9  # share of the groups that stays
 NEAR_DUPLICATE = 0.99  # quantile of training images' nearest-neighbour cosines, the ceiling
 
@@ -46,11 +38,9 @@ def from_photos(
 
     stress_rounds: of training documents that `stress` is made from; sentences: of an article.
     """
-    corpora: dict[str, Corpus] = {}
-    if "coco" in kinds:
-        corpora["coco"] = coco(photos, counts["coco"])
-    if "mixed5" in kinds:
-        corpora["mixed5"] = mixed5(photos, counts["mixed5"])
+    corpora = {
+        kind: random_documents(kind, photos, counts[kind]) for kind in DISTRACTORS if kind in kinds
+    }
     if not {"cohesive", "stress", UNLABELLED} & set(kinds):
         return Study(corpora)
     similar = cohesive(photos, counts["cohesive"])
@@ -65,31 +55,23 @@ def from_photos(
     return Study(corpora, *unlabelled_articles(few, photos, sentences))
 
 
-def coco(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
-    """The MSCOCO role: 5 linked pairs, 5 other images, 5 captions of others; 10 x 10, density 5 %.
+def random_documents(
+    kind: str, splits: Splits, n_docs: Counts | None = None, seed: int = 0
+) -> Corpus:
+    """5 linked pairs of random images, and as many distractors as the kind has.
 
-    Training rounds permute the whole split. Val and test images lie in fixed blocks of 30, the
-    clusters, and each round permutes inside them.
+    kind: "coco", the MSCOCO role, 10 x 10, density 5 %; or "mixed5", the control for `cohesive`,
+    5 x 5, density 20 %. Training rounds permute the whole split. Val and test images lie in fixed
+    blocks of 30, the clusters, and each round permutes inside them.
     Raises ValueError when a split has too few images or a leak is found.
     """
-    return _random_documents("coco", splits, n_docs, seed, image_only=5, caption_only=5)
-
-
-def mixed5(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:
-    """The control for `cohesive`: 5 random linked pairs, no distractors; 5 x 5, density 20 %."""
-    return _random_documents("mixed5", splits, n_docs, seed, image_only=0, caption_only=0)
-
-
-def _random_documents(
-    kind: str, splits: Splits, n_docs: Counts | None, seed: int, image_only: int, caption_only: int
-) -> Corpus:
     build = Build(kind, splits)
-    shown = GROUP + image_only
+    shown = GROUP + DISTRACTORS[kind]
     for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         captions = CaptionSource(splits[split], choosing)
-        groups = _random_groups(split, captions.rows, shown + caption_only, grouping)
-        for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
+        groups = _random_groups(split, captions.rows, shown + DISTRACTORS[kind], grouping)
+        for number, (turn, cluster, rows) in enumerate(assembly.take(groups, n_docs, split)):
             writers = np.concatenate([rows[:GROUP], rows[shown:]])
             sentences = captions.draw(writers, rows[:shown], len(writers))
             position = (split, turn, cluster, number)
@@ -99,7 +81,7 @@ def _random_documents(
 
 def _random_groups(
     split: str, rows: np.ndarray, size: int, rng: np.random.Generator
-) -> Iterator[Group]:
+) -> Iterator[assembly.Group]:
     """Endless rounds of disjoint groups of `size` random rows."""
     block = len(rows) if split == "train" else BLOCK
     if len(rows) < max(size, block):
@@ -123,15 +105,15 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     Raises ValueError when a split has too few images or captions, or a leak is found.
     """
     build = Build("cohesive", splits)
-    raw = {split: image_vectors(splits[split]) for split in SPLITS}
+    raw = {split: assembly.image_vectors(splits[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)
     vectors = {split: normalize(features - centre) for split, features in raw.items()}
     ceiling = _near_duplicate_ceiling(vectors["train"], seed)
     for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         captions = CaptionSource(splits[split], choosing)
         groups = _similar_rounds(split, captions, vectors[split], ceiling, grouping)
-        for number, (turn, cluster, rows) in enumerate(take(groups, n_docs, split)):
+        for number, (turn, cluster, rows) in enumerate(assembly.take(groups, n_docs, split)):
             sentences = captions.draw(rows, rows, GROUP)
             build.add((split, turn, cluster, number), rows, sentences, shuffling, least=GROUP)
     return build.corpus()
@@ -145,12 +127,9 @@ def _near_duplicate_ceiling(vectors: np.ndarray, seed: int, sample: int = 1000) 
 
 
 def _similar_rounds(
-    split: str,
-    captions: CaptionSource,
-    vectors: np.ndarray,
-    ceiling: float,
+    split: str, captions: CaptionSource, vectors: np.ndarray, ceiling: float,
     rng: np.random.Generator,
-) -> Iterator[Group]:
+) -> Iterator[assembly.Group]:  # fmt: skip
     """Rounds of groups of similar images: others each time in training, else the same."""
     groups = _similar_groups(captions.rows, vectors, ceiling, rng)
     if not groups:
@@ -177,20 +156,18 @@ def _similar_groups(
             continue
         free[anchor] = False
         cosines = np.where(free, _products(vectors, vectors[anchor]), -np.inf)
-        nearest = _largest(cosines, min(10 * GROUP, int(free.sum())))
+        most = min(10 * GROUP, int(free.sum()))
+        near = np.argpartition(-cosines, most - 1)[:most] if most else np.arange(0)
+        nearest = near[np.argsort(-cosines[near], kind="stable")]
         group = _apart(anchor, nearest, vectors, ceiling)
         if len(group) == GROUP:
             free[group] = False
             groups.append(np.array(group))
-    spreads = np.array([_spread(vectors[group]) for group in groups])
+    # 1 - |mean|^2 of unit vectors: 0 where all are equal.
+    means = [vectors[group].mean(axis=0) for group in groups]
+    spreads = np.array([1.0 - float(np.square(mean).sum()) for mean in means])
     limit = np.quantile(spreads, TIGHTEST) if groups else 0.0
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
-
-
-def _largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest values, largest first."""
-    some = np.argpartition(-values, k - 1)[:k] if k else np.arange(0)
-    return some[np.argsort(-values[some], kind="stable")]
 
 
 def _apart(anchor: int, nearest: np.ndarray, vectors: np.ndarray, ceiling: float) -> list[int]:
@@ -207,11 +184,6 @@ def _apart(anchor: int, nearest: np.ndarray, vectors: np.ndarray, ceiling: float
 def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """vectors @ vector without BLAS, whose threads cost more here than they give."""
     return np.einsum("ij,j->i", vectors, vector)
-
-
-def _spread(unit: np.ndarray) -> float:
-    """1 - |mean|^2 of unit vectors: 0 when all are equal."""
-    return 1.0 - float(np.square(unit.mean(axis=0)).sum())
 
 
 def stress(
@@ -233,7 +205,7 @@ def stress(
     return _among_others("stress", similar, splits, captions, per_source, seed, write).corpus()
 
 
-Sentences = tuple[list[Sentence], int]  # linked ones, and how many there are in all
+Sentences = tuple[list[assembly.Sentence], int]  # linked ones, and how many there are in all
 
 
 def _among_others(
@@ -248,7 +220,7 @@ def _among_others(
     build = Build(kind, splits)
     size = 1 + -(-most // (GROUP * per_source))
     for split in SPLITS:
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         source = CaptionSource(splits[split], choosing)
         row_of = {image: row for row, image in enumerate(splits[split].ids)}
         for document, turn, cluster, others in _super_blocks(similar, split, size, grouping):
@@ -302,12 +274,9 @@ def _group(document: Document, split: str) -> str:
 
 
 def unlabelled_articles(
-    similar: Corpus,
-    splits: Splits,
-    sentences: tuple[int, int] = (30, 90),
-    per_source: int = 3,
+    similar: Corpus, splits: Splits, sentences: tuple[int, int] = (30, 90), per_source: int = 3,
     seed: int = 0,
-) -> tuple[Corpus, Mapping[str, np.ndarray]]:
+) -> tuple[Corpus, Mapping[str, np.ndarray]]:  # fmt: skip
     """The WIKI role: 5 similar images and 30 to 90 sentences, links unknown.
 
     Each image has 0 to 5 of its captions in the document; the rest are captions of images of other

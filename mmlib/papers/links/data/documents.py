@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image
@@ -108,7 +108,3 @@ class Study:
     corpora: Mapping[str, Corpus]
     unlabelled: Corpus | None = None
     key: Mapping[str, np.ndarray] | None = None
-
-    def with_corpora(self, **corpora: Corpus) -> "Study":
-        """The same with more documents."""
-        return replace(self, corpora={**self.corpora, **corpora})

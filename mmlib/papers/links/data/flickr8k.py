@@ -1,6 +1,7 @@
 """The documents of the tier flickr8k, built from its captioned photographs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mmlib.data import flickr8k
 from mmlib.papers.links.data import builders, sessions
@@ -22,5 +23,5 @@ def load(kinds: Sequence[str]) -> Study:
     study = builders.from_photos(kinds, photos, COUNTS, stress_rounds=5, sentences=(30, 90))
     if "organic" in kinds:
         organic = sessions.organic(photos, COUNTS["organic"])
-        study = study.with_corpora(organic=organic)
+        return replace(study, corpora={**study.corpora, "organic": organic})
     return study

@@ -7,7 +7,8 @@ Multi-image, Multi-sentence Documents" (EMNLP 2019). docs.json maps train, val a
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,112 +76,107 @@ def read_corpus(folder: Path) -> Corpus:
     without a sentence are left out, with a warning that counts them; empty sentences stay.
     Raises FileNotFoundError or ValueError, naming the file, the document and the mend.
     """
-    folder = Path(folder)
-    features = _read_features(folder / "features.npy")
-    row_of = _read_rows(folder / "id2row.json", len(features))
-    path = folder / "docs.json"
-    raw = _read_json(path)
-    if not isinstance(raw, dict) or any(not isinstance(raw.get(s), list) for s in SPLITS):
-        raise ValueError(f"{path}: must be an object with the lists 'train', 'val' and 'test'")
-    parsed = {split: _parse_split(path, split, raw[split], row_of) for split in SPLITS}
-    splits = {s: tuple(d for d in docs if d.images and d.sentences) for s, docs in parsed.items()}
-    corpus = Corpus(
-        folder.resolve().name, splits["train"], splits["val"], splits["test"], features, row_of
-    )
-    _check_one_labelling(corpus, path)
-    if empty := [split for split in SPLITS if not splits[split]]:
-        raise ValueError(f"{path}: {empty[0]!r} has no document with an image and a sentence")
-    dropped = {split: len(parsed[split]) - len(splits[split]) for split in SPLITS}
+    with _file(folder, "features.npy") as path:
+        features = _read_features(path)
+    with _file(folder, "id2row.json") as path:
+        row_of = _read_rows(path, len(features))
+    with _file(folder, "docs.json") as path:
+        raw = _read_json(path)
+        lists = isinstance(raw, dict) and all(isinstance(raw.get(s), list) for s in SPLITS)
+        _need(lists, "must be an object with the lists 'train', 'val' and 'test'")
+        parsed = {split: _read_documents(split, raw[split], row_of) for split in SPLITS}
+        whole = {s: tuple(d for d in parsed[s] if d.images and d.sentences) for s in SPLITS}
+        _check_one_labelling(whole)
+        for split in SPLITS:
+            _need(whole[split], f"{split!r} has no document with an image and a sentence")
+    dropped = {split: len(parsed[split]) - len(whole[split]) for split in SPLITS}
     if any(dropped.values()):
         counts = ", ".join(f"{split} {count}" for split, count in dropped.items())
-        warnings.warn(
-            f"{path}: left out documents without images or sentences: {counts}", stacklevel=2
-        )
-    return corpus
+        problem = f"{path}: left out documents without images or sentences: {counts}"
+        warnings.warn(problem, stacklevel=2)
+    name = Path(folder).resolve().name
+    return Corpus(name, whole["train"], whole["val"], whole["test"], features, row_of)
 
 
-def _must_exist(path: Path) -> None:
+@contextmanager
+def _file(folder: Path, name: str) -> Iterator[Path]:
+    """A file of the folder, which must be there; what is wrong with it is said with its path."""
+    path = Path(folder) / name
     if not path.is_file():
         needed = "a corpus needs docs.json, id2row.json, features.npy"
         raise FileNotFoundError(f"{path}: missing; {needed}")
+    try:
+        yield path
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _need(holds: object, problem: str) -> None:
+    if not holds:
+        raise ValueError(problem)
 
 
 def _read_json(path: Path) -> Any:
-    _must_exist(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({error}); write it again") from None
+        raise ValueError(f"not valid JSON ({error}); write it again") from None
 
 
 def _read_features(path: Path) -> np.ndarray:
-    _must_exist(path)
     try:
         features = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):
         features = None
     if not isinstance(features, np.ndarray):  # np.load opens a zip file, too
-        raise ValueError(f"{path}: not a plain .npy array; save it again with numpy.save")
-    if features.ndim != 2 or not np.issubdtype(features.dtype, np.floating):
-        raise ValueError(
-            f"{path}: shape {features.shape}, {features.dtype}; needs 2-D floats (images, width)"
-        )
-    bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
-    if len(bad):
-        raise ValueError(f"{path}: row {bad[0]} holds NaN or infinity; extract that image again")
+        raise ValueError("not a plain .npy array; save it again with numpy.save")
+    floats = features.ndim == 2 and np.issubdtype(features.dtype, np.floating)
+    found = f"shape {features.shape}, {features.dtype}"
+    _need(floats, f"{found}; needs 2-D floats (images, width)")
+    for row in np.flatnonzero(~np.isfinite(features).all(axis=1)):
+        raise ValueError(f"row {row} holds NaN or infinity; extract that image again")
     return features.astype(np.float32, copy=False)
 
 
 def _read_rows(path: Path, count: int) -> dict[str, int]:
     rows = _read_json(path)
-    if not isinstance(rows, dict):
-        raise ValueError(f"{path}: must be an object that maps image ids to rows")
+    _need(isinstance(rows, dict), "must be an object that maps image ids to rows")
     for image, row in rows.items():
-        if isinstance(row, bool) or not isinstance(row, int) or not 0 <= row < count:
-            raise ValueError(
-                f"{path}: image {image!r} has row {row!r}; features.npy has rows 0 to {count - 1}"
-            )
+        fits = type(row) is int and 0 <= row < count
+        _need(fits, f"image {image!r} has row {row!r}; features.npy has rows 0 to {count - 1}")
     return rows
 
 
-def _parse_split(path: Path, split: str, items: list, row_of: Mapping) -> list[Document]:
+def _read_documents(split: str, items: list, row_of: Mapping) -> list[Document]:
     documents = []
     for index, item in enumerate(items):
-        if not isinstance(item, list) or len(item) != 3:
-            raise ValueError(
-                f"{path}: {split} document {index}: must be [images, sentences, identifier]"
-            )
+        name = f"{split} document {index}"
+        triple = isinstance(item, list) and len(item) == 3
+        _need(triple, f"{name}: must be [images, sentences, identifier]")
         try:
-            documents.append(_parse_document(item, row_of))
+            documents.append(_read_document(item, row_of))
         except ValueError as error:
-            raise ValueError(f"{path}: {split} document {index} ({item[2]!r}): {error}") from None
+            raise ValueError(f"{name} ({item[2]!r}): {error}") from None
     return documents
 
 
-def _parse_document(item: list, row_of: Mapping) -> Document:
-    images, sentences, meta = item
+def _read_document(item: list, row_of: Mapping) -> Document:
+    images, sentences, name = item
     for side, nodes in (("images", images), ("sentences", sentences)):
-        if not isinstance(nodes, list) or any(
-            not isinstance(node, list) or len(node) != 2 for node in nodes
-        ):
-            raise ValueError(f"{side} must be a list of [value, label] pairs")
+        pairs = isinstance(nodes, list) and all(isinstance(n, list) and len(n) == 2 for n in nodes)
+        _need(pairs, f"{side} must be a list of [value, label] pairs")
     for number, (image, _) in enumerate(images):
-        if isinstance(image, bool) or not isinstance(image, str | int):
-            raise ValueError(f"image {number} has id {image!r}; use a string or an integer")
-        if str(image) not in row_of:
-            raise ValueError(
-                f"image {str(image)!r} has no row in id2row.json; "
-                "add its feature vector or drop the image"
-            )
+        known = type(image) in (str, int)
+        _need(known, f"image {number} has id {image!r}; use a string or an integer")
+        mend = "add its feature vector or drop the image"
+        _need(str(image) in row_of, f"image {str(image)!r} has no row in id2row.json; {mend}")
     for number, (text, _) in enumerate(sentences):
-        if not isinstance(text, str):
-            raise ValueError(f"sentence {number} is {text!r}; use a string")
-    sentence_labels, image_labels = ([label for _, label in side] for side in (sentences, images))
+        _need(isinstance(text, str), f"sentence {number} is {text!r}; use a string")
     return Document(
-        id=str(meta),
+        id=str(name),
         sentences=tuple(text for text, _ in sentences),
         images=tuple(str(image) for image, _ in images),
-        links=links_of_labels(sentence_labels, image_labels),
+        links=links_of_labels([label for _, label in sentences], [label for _, label in images]),
     )
 
 
@@ -198,8 +194,7 @@ def links_of_labels(
     labels = [*sentence_labels, *image_labels]
     if all(label is None for label in labels):
         return None
-    if None in labels:
-        raise ValueError("null and integer labels are mixed; use -1 for 'no link'")
+    _need(None not in labels, "null and integer labels are mixed; use -1 for 'no link'")
     links = {(i, j) for i, j in enumerate(sentence_labels) if j is not None and j >= 0}
     links |= {(i, j) for j, i in enumerate(image_labels) if i is not None and i >= 0}
     return tuple(sorted(links))
@@ -207,25 +202,19 @@ def links_of_labels(
 
 def _check_labels(side: str, labels: Sequence[int | None], others: str, count: int) -> None:
     for node, label in enumerate(labels):
-        if label is None:
-            continue
-        if isinstance(label, bool) or not isinstance(label, int):
-            raise ValueError(f"{side} {node} has label {label!r}; use an integer, -1 or null")
-        if not -1 <= label < count:
-            raise ValueError(
-                f"{side} {node} has label {label}, but there are {count} {others}; "
-                f"use 0 to {count - 1}, or -1 for 'no link'"
-            )
+        if label is not None:
+            problem = f"{side} {node} has label {label!r}"
+            _need(type(label) is int, f"{problem}; use an integer, -1 or null")
+            problem += f", but there are {count} {others}"
+            _need(-1 <= label < count, f"{problem}; use 0 to {count - 1}, or -1 for 'no link'")
 
 
-def _check_one_labelling(corpus: Corpus, path: Path) -> None:
+def _check_one_labelling(splits: Mapping[str, Sequence[Document]]) -> None:
     """One label decides for the authors' code whether a file is labelled: refuse a mixture."""
     first: dict[bool, str] = {}
-    for split in SPLITS:
-        for index, document in enumerate(corpus.split(split)):
+    for split, documents in splits.items():
+        for index, document in enumerate(documents):
             first.setdefault(document.labelled, f"{split} document {index} ({document.id!r})")
     if len(first) == 2:
-        raise ValueError(
-            f"{path}: {first[False]} has null labels but {first[True]} has integers; "
-            "label all documents (-1 for 'no link') or none"
-        )
+        problem = f"{first[False]} has null labels but {first[True]} has integers"
+        raise ValueError(f"{problem}; label all documents (-1 for 'no link') or none")

@@ -16,16 +16,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.links.data.assembly import (
-    Build,
-    CaptionSource,
-    Counts,
-    Group,
-    Splits,
-    image_vectors,
-    split_rngs,
-    take,
-)
+from mmlib.papers.links.data import assembly
+from mmlib.papers.links.data.assembly import Build, CaptionSource, Counts, Splits
 from mmlib.papers.links.data.documents import SPLITS, Corpus
 
 CLOSE, NEAR, FAR = 300, 10_000, 100_000  # id distances: sure, with one likeness, with both
@@ -143,10 +135,10 @@ def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corp
     for split in SPLITS:
         if not grouped[split]:
             raise ValueError(f"{split}: no upload session found")
-        grouping, choosing, shuffling = split_rngs(seed, split, 3)
+        grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         captions = CaptionSource(dealt[split], choosing)
         rounds = _rounds(split, dealt[split], grouped[split], sizes, grouping)
-        for number, (turn, cluster, rows) in enumerate(take(rounds, n_docs, split)):
+        for number, (turn, cluster, rows) in enumerate(assembly.take(rounds, n_docs, split)):
             written = captions.draw(captions_each(rows, choosing), rows, len(rows) * len(CAPTIONS))
             build.add((split, turn, cluster, number), rows, written, shuffling, least=2)
     return build.corpus()
@@ -161,19 +153,16 @@ def captions_each(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _rounds(
-    split: str,
-    images: CaptionedImages,
-    groups: Sequence[np.ndarray],
-    sizes: np.ndarray,
+    split: str, images: CaptionedImages, groups: Sequence[np.ndarray], sizes: np.ndarray,
     rng: np.random.Generator,
-) -> Iterator[Group]:
+) -> Iterator[assembly.Group]:  # fmt: skip
     """Rounds of disjoint groups: sessions, in training with look-alikes of the other images."""
     if split != "train":
         for turn in range(TURNS):
             for number, rows in enumerate(groups):
                 yield turn, f"{number:03d}", rows
         return
-    vectors = image_vectors(images)
+    vectors = assembly.image_vectors(images)
     unit = normalize(vectors - vectors.mean(axis=0))
     outside = np.setdiff1d(np.arange(len(unit)), np.concatenate(groups))
     for turn in count():

@@ -11,20 +11,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mmlib.world import scenes
 from mmlib.world.habits import HABITAT, PALETTE, PATTERNED
-from mmlib.world.scenes import (
-    SPLITS,
-    compose,
-    into_split,
-    new_thing,
-    pick,
-    pick_weighted,
-    scene_key,
-)
-from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, STYLES, Scene, Thing
+from mmlib.world.scenes import compose, into_split, new_thing, pick
+from mmlib.world.schema import GROUP_OF, GROUPS, SETTINGS, STYLES, Scene, Thing
 from mmlib.world.stories import describe, with_article
+from mmlib.world.tables import table_beside
 
 Link = tuple[int, int]
+_WORDS = table_beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -43,31 +38,41 @@ class WorldDocument:
 
 def story(seed: int, split: str = "train") -> WorldDocument:
     """The story of a seed: 5 scenes of the split, 5 sentences, sentence i with scene i."""
-    rng = _rng(seed, split, 4)
-    while True:
-        album = _Album(rng, split)
-        if album.tell():
-            links = tuple((i, i) for i in range(5))
-            name = f"world-story-{split}-{seed:06d}"
-            return WorldDocument(tuple(album.scenes), tuple(album.sentences), links, name)
+    return _written("story", _Album, 4, seed, split)
 
 
 def organic(seed: int, split: str = "train") -> WorldDocument:
     """The how-to of a seed: 2 to 10 scenes of the split, 3 to 12 sentences, any links."""
-    rng = _rng(seed, split, 5)
+    return _written("organic", _Guide, 5, seed, split)
+
+
+def _written(
+    kind: str, draft_of: type["_Draft"], purpose: int, seed: int, split: str
+) -> WorldDocument:
+    """The first draft that can be finished; purpose: of the random numbers."""
+    if split not in scenes.SPLITS:
+        raise ValueError(f"split {split!r} is not one of {', '.join(scenes.SPLITS)}")
+    rng = np.random.default_rng([seed, scenes.SPLITS.index(split), purpose])
     while True:
-        guide = _Guide(rng, split)
-        if guide.write():
-            name = f"world-organic-{split}-{seed:06d}"
-            return WorldDocument(
-                tuple(guide.scenes), tuple(guide.sentences), tuple(sorted(guide.links)), name
-            )
+        draft = draft_of(rng, split)
+        if draft.write():
+            links, name = tuple(sorted(draft.links)), f"world-{kind}-{split}-{seed:06d}"
+            return WorldDocument(tuple(draft.scenes), tuple(draft.sentences), links, name)
 
 
-def _rng(seed: int, split: str, purpose: int) -> np.random.Generator:
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
-    return np.random.default_rng([seed, SPLITS.index(split), purpose])
+@dataclass
+class _Draft:
+    """A document in the making."""
+
+    rng: np.random.Generator
+    split: str
+    scenes: list[Scene] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+
+    def write(self) -> bool:
+        """Write it; False where that fails."""
+        raise NotImplementedError
 
 
 def _sentence(text: str) -> str:
@@ -76,65 +81,15 @@ def _sentence(text: str) -> str:
 
 # --- Stories --------------------------------------------------------------------------------------
 
-# (what the hero does, what the companion does, (who, relation, whom), what is said). H, C: hero
-# and companion; toy, ride, seat, tree: props that a story keeps. {S} {O}: the hero as subject and
-# object; {C}: the companion; {T}: the two; {P}: the prop.
+# (what the hero does, what the companion does, (who, relation, whom), what is said)
 _Event = tuple[str, str | None, tuple[str, str, str] | None, str]
-_EVENTS: tuple[_Event, ...] = (
-    ("walking", "walking", None,
-     "{S} went for a walk with {C}|{S} took {C} for a walk|{T} were walking along"),
-    ("running", "running", None, "{S} ran, and so did {C}|{T} were running along"),
-    ("jumping", "standing", None, "{S} jumped, but {C} just stood there"),
-    ("jumping", "jumping", None, "{S} jumped, and {C} did the same|{T} were jumping about"),
-    ("eating", "sitting", None, "{S} had a snack while {C} sat and waited"),
-    ("standing", "eating", None, "{S} fed {C}|{S} stood and watched while {C} was eating"),
-    ("sitting", "lying", None, "{S} sat down, and {C} lay down|{S} sat while {C} was resting"),
-    ("lying", "lying", None, "{S} lay down, and {C} did too|{T} were having a rest"),
-    ("lying", "jumping", None, "{S} was resting, but {C} jumped about"),
-    ("standing", "sitting", ("H", "holding", "toy"),
-     "{S} found {P} while {C} sat nearby|{S} showed {P} to {C}, but it just sat there"),
-    ("walking", "walking", ("H", "holding", "toy"),
-     "{S} carried {P}, and {C} walked along|{S} took {P} along on a walk with {C}"),
-    ("running", "running", ("H", "holding", "toy"), "{S} ran with {P}, and {C} ran too"),
-    ("sitting", "lying", ("H", "holding", "toy"), "{S} sat down with {P} while {C} lay still"),
-    ("standing", "running", ("C", "chasing", "toy"),
-     "{C} ran after {P} while {S} just stood there|{S} watched while {C} chased {P}"),
-    ("running", "running", ("H", "chasing", "C"), "{S} ran after {C}|{S} chased {C}"),
-    ("running", "running", ("C", "chasing", "H"), "{C} ran after {O}|{C} chased {O}"),
-    ("sitting", "running", ("H", "riding", "ride"),
-     "{S} rode {P}, and {C} ran along|{S} got on {P} while {C} was running"),
-    ("sitting", None, ("H", "riding", "ride"), "{S} rode {P} all alone|{S} went for a ride on {P}"),
-    ("sitting", "lying", ("H", "on", "seat"),
-     "{S} sat down on {P}, and {C} lay down|{S} rested on {P} while {C} was lying there"),
-    ("standing", "sitting", ("C", "on", "seat"),
-     "{C} was sitting on {P} while {S} just stood there"),
-    ("sitting", None, ("H", "under", "tree"), "{S} sat alone under {P}"),
-    ("sitting", "lying", ("H", "under", "tree"), "{S} sat under {P} while {C} was resting"),
-    ("walking", "sitting", ("C", "under", "tree"), "{C} sat under {P}, and {S} walked off"),
-)  # fmt: skip
-_OPENERS = ("then", "then", "later,", "after that,", "next,", "a little later,", "soon after,",
-            "this time")  # fmt: skip
-_PLACES = {
-    "beach": "at the beach", "park": "in the park", "street": "in the street",
-    "desert": "in the desert", "snow": "in the snow", "forest": "in the forest",
-    "field": "in the field", "mountain": "in the mountains",
-}  # fmt: skip
-_PROPS = {
-    "toy": ("ball", "kite", "balloon", "umbrella", "flower", "box"),
-    "ride": ("horse", "bicycle"),
-    "seat": ("bench", "chair", "box"),
-    "tree": ("tree",),
-}
+_EVENTS: list[_Event] = _WORDS["events"]
+_PLACES, _PROPS = _WORDS["places"], _WORDS["props"]
 
 
 @dataclass
-class _Album:
+class _Album(_Draft):
     """A story in the making."""
-
-    rng: np.random.Generator
-    split: str
-    scenes: list[Scene] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rng = self.rng
@@ -148,10 +103,9 @@ class _Album:
             for role, kinds in _PROPS.items()
             if (fitting := [kind for kind in kinds if kind in habitat])
         }
-        for role, action in (("ride", {"horse": "running", "bicycle": "moving"}), ("toy", _IDLE)):
-            if role in self.props:
-                prop = self.props[role]
-                self.props[role] = replace(prop, action=action.get(prop.kind))
+        for role in {"ride", "toy"} & self.props.keys():
+            prop = self.props[role]
+            self.props[role] = replace(prop, action=_WORDS["idle"][role].get(prop.kind))
         fixtures = [k for k in (*GROUPS["building"], "tree", "bush", "car") if k in habitat]
         self.backdrop: tuple[Thing, ...] = ()
         if rng.random() < 0.6:
@@ -162,7 +116,7 @@ class _Album:
         self.opener = ""
         self.look = int(rng.integers(2**31))  # one seed, so that faces and clouds stay
 
-    def tell(self) -> bool:
+    def write(self) -> bool:
         """Write the five; False where something cannot be placed."""
         events = [event for event in _EVENTS if self.possible(event)]
         order = self.rng.permutation(len(events))[:5]
@@ -200,16 +154,17 @@ class _Album:
             ties = [(at[who], relation, at[target])]
         placed = compose(self.rng, self.setting, self.style, cast, ties, fixed=len(self.backdrop))
         scene = placed and into_split(replace(placed, seed=self.look), self.split)
-        if not scene or scene_key(scene) in map(scene_key, self.scenes):
+        if not scene or scenes.scene_key(scene) in map(scenes.scene_key, self.scenes):
             return False
-        text = self.write(pick(self.rng, texts.split("|")), prop)
+        text = self.worded(pick(self.rng, texts.split("|")), prop)
         if text in self.sentences:
             return False
+        self.links.append((len(self.scenes), len(self.scenes)))
         self.scenes.append(scene)
         self.sentences.append(text)
         return True
 
-    def write(self, text: str, prop: str | None) -> str:
+    def worded(self, text: str, prop: str | None) -> str:
         """Fill in who and what, by pronoun or name as the story stands."""
         rng, first = self.rng, not self.sentences
         male = self.hero.kind in ("man", "boy")
@@ -235,7 +190,7 @@ class _Album:
         filled = text.format(S=hero, O=whom, C=companion, T=pair, P=prop_name)
         if first:
             return _sentence(f"{_PLACES[self.setting]}, {filled}")
-        self.opener = pick(rng, [opener for opener in _OPENERS if opener != self.opener])
+        self.opener = pick(rng, [opener for opener in _WORDS["openers"] if opener != self.opener])
         return _sentence(f"{self.opener} {filled}" if rng.random() < 0.6 else filled)
 
     def name(self, prop: str, companion: str) -> str:
@@ -249,49 +204,14 @@ class _Album:
         return pick(self.rng, (f"the {kind}", f"the same {kind}", f"that {kind}"))
 
 
-_IDLE = {"kite": "flying", "balloon": "floating"}
-
-
 # --- How-tos --------------------------------------------------------------------------------------
 
-_REMARKS = (
-    "Take your time with this part", "Do not worry if it does not look perfect at first",
-    "There are many ways to do this", "Some people prefer to skip this step",
-    "It helps to look at the whole thing from time to time", "Practice makes perfect",
-    "You can always go back and start again", "This is the hardest part for beginners",
-    "Ask a friend what they think", "I learned this from my grandmother",
-    "Before you begin, decide what you want to show", "You will need about ten minutes",
-    "Let me know in the comments how it went", "Feel free to try out your own ideas",
-    "It is a good idea to keep things simple", "Have fun and be creative",
-    "Remember that less is often more", "If you make a mistake, just carry on",
-    "Most of the work is done now", "I hope that you like it as much as I do",
-    "Patience is the most important thing here", "Good luck with your own version",
-    "Make sure that you have enough light", "My children love to help with this",
-    "It took me a few attempts to get this right", "You may want to take a short break now",
-    "There is no need to hurry", "Everybody finds a way of their own",
-)  # fmt: skip
-_MANY = (
-    "Any colour will do for the {}, as you can see here",
-    "You could also choose another colour for the {}, like this",
-    "Here are some other colours for the {}",
-)
-_DONE = ("Now it is finished", "That is all", "This is what it looks like in the end",
-         "Here is the result")  # fmt: skip
-_SPATIAL = {
-    "left of": "to the left of", "right of": "to the right of", "behind": "behind",
-    "in front of": "in front of", "near": "close to", "under": "under",
-}  # fmt: skip
+_SPATIAL, _LARGE = _WORDS["spatial"], _WORDS["large"]
 
 
 @dataclass
-class _Guide:
+class _Guide(_Draft):
     """A how-to in the making: it builds up one scene, thing by thing."""
-
-    rng: np.random.Generator
-    split: str
-    scenes: list[Scene] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.setting = pick(self.rng, SETTINGS)
@@ -302,7 +222,7 @@ class _Guide:
         finished = self.plan()
         if finished is None:
             return False
-        remarks = [pick(self.rng, _REMARKS) for _ in range(int(self.rng.integers(0, 4)))]
+        remarks = [pick(self.rng, _WORDS["remarks"]) for _ in range(int(self.rng.integers(0, 4)))]
         if remarks and self.rng.random() < 0.5:
             self.say(remarks.pop())
         for step in range(1, len(finished.things) + 1):
@@ -311,12 +231,13 @@ class _Guide:
             if remarks and self.rng.random() < 0.5:
                 self.say(remarks.pop())
         if self.rng.random() < 0.4:  # said of the last picture too
-            self.say(pick(self.rng, _DONE), self.links[-1][1] if self.rng.random() < 0.7 else None)
+            done = pick(self.rng, _WORDS["done"])
+            self.say(done, self.links[-1][1] if self.rng.random() < 0.7 else None)
         for remark in remarks:
             self.say(remark)
         if self.rng.random() < 0.45 and not self.stray(finished):
             return False
-        keys = {repr(scene_key(scene)) for scene in self.scenes}
+        keys = {repr(scenes.scene_key(scene)) for scene in self.scenes}
         return (
             2 <= len(self.scenes) <= 10
             and 3 <= len(self.sentences) <= 12
@@ -335,16 +256,14 @@ class _Guide:
             if kind in _kinds(cast):
                 continue
             at = len(cast)
-            idle = {"kite": "flying", "balloon": "floating", "bird": "standing"}
             still = "standing" if GROUP_OF[kind] in ("person", "animal") else None
-            action = {"boat": "floating", "duck": "walking"}.get(kind, idle.get(kind, still))
-            cast.append(new_thing(rng, kind, action))
+            cast.append(new_thing(rng, kind, _WORDS["idle"]["any"].get(kind, still)))
             person = GROUP_OF[kind] == "person"
             if person and len(cast) < count and rng.random() < 0.7:
                 toys = [k for k in _PROPS["toy"] if k in habitat and k not in _kinds(cast)]
                 if toys:
                     toy = pick(rng, toys)
-                    cast.append(replace(new_thing(rng, toy), action=_IDLE.get(toy)))
+                    cast.append(replace(new_thing(rng, toy), action=_WORDS["idle"]["toy"].get(toy)))
                     ties.append((at, "holding", at + 1))
             elif kind in ("horse", "bicycle", "bench") and len(cast) < count:
                 rider = pick(rng, [k for k in GROUPS["person"] if k not in _kinds(cast)])
@@ -369,7 +288,7 @@ class _Guide:
         colours = [c for c in PALETTE[new.kind] if c != new.colour]
         if rng.random() < 0.35 and len(colours) > 1:  # one sentence, several pictures
             clothes = "'s clothes" if GROUP_OF[new.kind] == "person" else ""
-            at = self.say(pick(rng, _MANY).format(new.kind + clothes))
+            at = self.say(pick(rng, _WORDS["many"]).format(new.kind + clothes))
             for colour in rng.permutation(colours)[: int(rng.integers(2, 4))]:
                 cast = (*scene.things[:-1], replace(new, colour=str(colour)))
                 recoloured = into_split(replace(scene, things=cast), self.split)
@@ -381,18 +300,14 @@ class _Guide:
     def show(self, finished: Scene, step: int) -> Scene | None:
         """The scene with its first `step` things."""
         acts = tuple(
-            (i, r, j)
-            for i, r, j in finished.relations
-            if r in ACTION_RELATIONS and max(i, j) < step
+            edge for edge in scenes.action_relations(finished) if max(edge[0], edge[2]) < step
         )
-        return into_split(
-            replace(finished, things=finished.things[:step], relations=acts), self.split
-        )
+        begun = replace(finished, things=finished.things[:step], relations=acts)
+        return into_split(begun, self.split)
 
     def stray(self, finished: Scene) -> bool:
         """A picture that no sentence is about: the finished scene in other patterns."""
-        acts = [(i, j) for i, r, j in finished.relations if r in ACTION_RELATIONS]
-        acting = {i for act in acts for i in act}
+        acting = {k for i, _, j in scenes.action_relations(finished) for k in (i, j)}
         cast = tuple(
             t
             if i in acting
@@ -411,15 +326,14 @@ class _Guide:
         new = scene.things[at]
         text = describe(new, self.style)
         if at == 0:
-            begin = pick(rng, ("first, put", "start with", "begin by placing"))
-            return f"{begin} {text} {_PLACES[self.setting]}"
-        start = "finally, " if last else pick(rng, ("next, ", "then ", "now ", "after that, ", ""))
+            return f"{pick(rng, _WORDS['begin'])} {text} {_PLACES[self.setting]}"
+        start = "finally, " if last else pick(rng, _WORDS["next"])
         for i, relation, j in scene.relations:
             if relation == "holding" and j == at:
                 return f"{start}give {self.name(scene, i)} {text}"
             if relation in ("riding", "on") and i == at:
                 return f"{start}let {text} sit on {self.name(scene, j)}"
-        verb = pick(rng, ("add", "put", "place"))
+        verb = pick(rng, _WORDS["add"])
         location = self.where(scene)
         return f"{start}{verb} {text} {location}" if location else f"{start}add {text}"
 
@@ -431,13 +345,13 @@ class _Guide:
             for i, relation, j in scene.relations
             if i == at and relation in _SPATIAL
         }
-        return pick_weighted(self.rng, options) if options else ""
+        return scenes.pick_weighted(self.rng, options) if options else ""
 
     def name(self, scene: Scene, i: int, pronoun: bool = True) -> str:
         """An earlier thing: "the tent", or "it" if it was the last one before."""
         kind = scene.things[i].kind
         if pronoun and i == len(scene.things) - 2 and self.rng.random() < 0.6:
-            return {"man": "him", "boy": "him", "woman": "her", "girl": "her"}.get(kind, "it")
+            return _WORDS["pronouns"].get(kind, "it")
         return f"the {kind}"
 
     def check(self, scene: Scene) -> str:
@@ -466,9 +380,6 @@ class _Guide:
         if image is not None:
             self.links.append((len(self.sentences) - 1, image))
         return len(self.sentences) - 1
-
-
-_LARGE = {"small": "rather small", "medium": "of medium size", "large": "large enough"}
 
 
 def _kinds(cast: Sequence[Thing]) -> list[str]:

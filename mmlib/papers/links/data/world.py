@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import blake2b
 
 import numpy as np
@@ -15,24 +14,12 @@ from mmlib.papers.links.data.assembly import Build, Sentence, Splits, split_rngs
 from mmlib.papers.links.data.documents import SPLITS, Corpus, Study
 from mmlib.papers.links.data.stories import WorldDocument
 from mmlib.papers.links.systems import UNLABELLED
-from mmlib.world import SIZE, WorldImages, captioned_images, extract_features, picture
+from mmlib.world import WorldImages, captioned_images, images_of
 from mmlib.world.schema import Scene
+from mmlib.world.tables import table_beside
 
-NOTE = """*What this world was built to contain.* The pictures are drawn by `mmlib.world` from
-scenes whose content is known, and sentences always say what is true of their scene. Image features
-come from a small network trained on other scenes of the same world, partly from where things are:
-the mean and the maximum over its regions, and what it believes about kinds, colours and setting.
-The pictures of an album share a setting, a style and their characters, and the sentences of a story
-refer to each other with pronouns and tell what changes. So cohesion is built in, and what holds
-here shows how a method behaves where the truth is known, not how well it would do on
-photographs."""
-
-IMAGES = {"train": 3300, "val": 240, "test": 1800}
-ALBUMS = {"train": 700, "val": 66, "test": 440}
-COUNTS = {
-    "coco": {"train": 8800, "val": 64, "test": 480},
-    "cohesive": {"train": 5280, "val": 80, "test": 640},
-}
+_TABLES = table_beside(__file__)
+NOTE, IMAGES, ALBUMS, COUNTS = (_TABLES[k] for k in ("note", "images", "albums", "documents"))
 Written = Mapping[str, Sequence[WorldDocument]]
 
 
@@ -53,7 +40,8 @@ def load(kinds: Sequence[str]) -> Study:
                 for split, count in ALBUMS.items()
             }
             pictures = {s: pooled(p) for s, p in picture_scenes(texts, workers=cores).items()}
-            study = study.with_corpora(**{kind: from_world(kind, texts, pictures)})
+            corpora = {**study.corpora, kind: from_world(kind, texts, pictures)}
+            study = replace(study, corpora=corpora)
     return study
 
 
@@ -86,18 +74,8 @@ def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImage
         scenes, captions = _scenes(documents.get(split, ()))
         if not scenes:
             raise ValueError(f"no {split} documents; give each of {', '.join(SPLITS)} some")
-        features, scores, names = extract_features(scenes, workers, f"{split} pictures")
-        pictures[split] = WorldImages(
-            name="world",
-            split=split,
-            ids=tuple(scene_id(scene) for scene in scenes),
-            captions=captions,
-            features=features,
-            open_image=partial(picture, scenes, SIZE),
-            label_scores=scores,
-            label_names=names,
-            scenes=tuple(scenes),
-        )
+        ids = [scene_id(scene) for scene in scenes]
+        pictures[split] = images_of(split, ids, scenes, captions, workers)
     return pictures
 
 
