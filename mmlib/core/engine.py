@@ -56,8 +56,8 @@ class Resources:
 
 def job_key(function: Callable[..., Any], job: Job, data: Data) -> str:
     """Under which name a job is kept: its identity, its data, its code and PyTorch's version."""
-    parts = [asdict(job), data.fingerprint, source_hash(function.__module__)]
-    text = json.dumps([*parts, torch.__version__.split("+")[0]], sort_keys=True)
+    identity = [asdict(job), data.fingerprint, source_hash(function.__module__)]
+    text = json.dumps([*identity, torch.__version__.split("+")[0]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -154,8 +154,8 @@ def handed_over(
     folder = run.folder or job_folder(run.device)
     path = folder / f"{job_key(function, job, data)}.safetensors"
     if not path.exists():
-        made = {name: value.detach().cpu().contiguous() for name, value in make().items()}
-        write_atomic(path, lambda file: save_file(made, file))
+        tensors = {name: value.detach().cpu().contiguous() for name, value in make().items()}
+        write_atomic(path, lambda file: save_file(tensors, file))
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -194,8 +194,8 @@ def read_answer(path: Path, job: Job, data: Data) -> Answer:
         raise DataError(f"{path}: not a finished job ({error}); delete it") from None
     for name, wanted in _identity(job, data).items():
         if meta[name] != wanted:
-            what = f"of another {name}, {meta[name]} instead of {wanted}"
-            raise DataError(f"{path}: {what}; delete it")
+            difference = f"of another {name}, {meta[name]} instead of {wanted}"
+            raise DataError(f"{path}: {difference}; delete it")
     return Answer(values, meta["history"], meta["seconds"])
 
 
@@ -210,7 +210,7 @@ def _sha256(text: str) -> str:
 
 def _rows(answer: Answer) -> pd.DataFrame:
     """split, item, metric, value: a row a value, in the items' order."""
-    parts = [
+    frames = [
         pd.DataFrame({
             "split": split,
             "item": np.arange(len(values), dtype=np.int32),
@@ -221,7 +221,7 @@ def _rows(answer: Answer) -> pd.DataFrame:
         for metric, values in metrics.items()
     ]  # fmt: skip
     columns = ["split", "item", "metric", "value"]
-    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+    return pd.concat(frames) if frames else pd.DataFrame(columns=columns)
 
 
 # --- The tidy table ----------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
     metric, value (float32). The learning curves stand there too: split "epochs", the item being
     the epoch, counted from 1; and what each job took: split "job".
     """
-    parts = []
+    frames = []
     for job, answer in zip(jobs, answers, strict=True):
         rows = _rows(answer)
         clusters = {split: data[job.dataset].clusters(split) for split in answer.values}
@@ -258,8 +258,8 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
         }
         rows = pd.concat([rows, pd.DataFrame([spent]).astype({"value": np.float32})])
         row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
-        parts.append(rows.assign(**row, seed=job.seed))
-    return canonical(pd.concat(parts, ignore_index=True))
+        frames.append(rows.assign(**row, seed=job.seed))
+    return canonical(pd.concat(frames, ignore_index=True))
 
 
 def as_text(system: Mapping[str, Any]) -> dict[str, str]:
@@ -269,14 +269,14 @@ def as_text(system: Mapping[str, Any]) -> dict[str, str]:
 
 def canonical(table: pd.DataFrame) -> pd.DataFrame:
     """A tidy table with its columns, types and rows in one order, whatever they came in."""
-    known = [*KEYS, "seed", "item", "cluster", "metric", "value"]
-    own = sorted(set(table.columns) - set(known))
-    names = [*KEYS, *own, "metric"]
-    table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]]
+    common = [*KEYS, "seed", "item", "cluster", "metric", "value"]
+    described = sorted(set(table.columns) - set(common))
+    names = [*KEYS, *described, "metric"]
+    table = table[[*KEYS, *described, "seed", "item", "cluster", "metric", "value"]]
     table = table.reset_index(drop=True)  # joined tables may number their rows alike
     for name in names:  # a column that only some systems have is missing in the others
-        kept = table[name].astype(object)
-        table[name] = kept.map(str, na_action="ignore").astype("category")
+        cells = table[name].astype(object)
+        table[name] = cells.map(str, na_action="ignore").astype("category")
     for name in ("seed", "item", "cluster"):
         table[name] = table[name].astype(np.int32)
     table["value"] = table["value"].astype(np.float32)

@@ -65,7 +65,7 @@ class Evidence:
         rows: dict[tuple[str, str, str, str], list[np.ndarray]] = {}
         for key, run in zip(runs, np.split(np.arange(len(keys)), starts[1:]), strict=False):
             rows.setdefault(key, []).append(run)
-        return {key: np.concatenate(parts) for key, parts in rows.items()}
+        return {key: np.concatenate(pieces) for key, pieces in rows.items()}
 
     @cached_property
     def _cubes(self) -> dict[tuple[str, str, str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -246,14 +246,14 @@ class Evidence:
         return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
 
 
-def header(**more: Any) -> dict[str, Any]:
+def header(**extra: Any) -> dict[str, Any]:
     """How a recording is made: commit, versions and machine, and what the caller adds."""
     return {
         "commit": _commit(),
         "versions": {name: version(name).split("+")[0] for name in VERSIONS},
         "python": platform.python_version(),
         "machine": machine(),
-        **more,
+        **extra,
     }
 
 

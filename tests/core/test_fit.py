@@ -9,7 +9,8 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from mmlib.core.errors import DataError
-from mmlib.core.fit import fit, seed_everything, still_improving, warm_up_cosine
+from mmlib.core.fit import Descent, fit, seed_everything, still_improving, warm_up_cosine
+from mmlib.core.jobs import Run
 from mmlib.core.paths import write_atomic
 
 EPOCHS, STEPS = 5, 3
@@ -19,7 +20,7 @@ class Stopped(Exception):
     """Stands for the power cut."""
 
 
-def run(checkpoint=None, seed=0, plateau=False, stop=(), **more):
+def run(checkpoint=None, seed=0, plateau=False, stop=(), evaluate=None):
     """A network with dropout, trained on noise; `stop`: (place, epoch) where it breaks off."""
     seed_everything(seed)
     net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
@@ -42,16 +43,18 @@ def run(checkpoint=None, seed=0, plateau=False, stop=(), **more):
             yield batch
             place("batch")
 
-    def evaluate():
+    def measured():
         place("evaluate")
         assert not net.training
         assert not torch.is_grad_enabled()
         return {"dev_loss": net(data[0]).square().mean(), "rate": optimizer.param_groups[0]["lr"]}
 
+    def loss(batch):
+        return (net(batch) - batch.sum(1, keepdim=True)).square().mean()
+
     history = fit(
-        net, batches, lambda batch: (net(batch) - batch.sum(1, keepdim=True)).square().mean(),
-        more.pop("evaluate", evaluate), epochs=EPOCHS, optimizer=optimizer, schedule=schedule,
-        seed=seed, checkpoint=checkpoint, after_epoch=lambda history: place("after"), **more,
+        net, batches, Descent(loss, optimizer, schedule), evaluate or measured, epochs=EPOCHS,
+        seed=seed, run=Run(checkpoint=checkpoint, after_epoch=lambda history: place("after")),
     )  # fmt: skip
     return net, history
 
@@ -115,10 +118,10 @@ def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss_or_its_last(keep
     seed_everything(0)
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    step = Descent(lambda batch: net(batch).sum(), optimizer, LambdaLR(optimizer, lambda step: 1.0))
     history = fit(
-        net, lambda epoch: [torch.ones(1, 2)], lambda batch: net(batch).sum(), fixed, epochs=5,
-        optimizer=optimizer, schedule=LambdaLR(optimizer, lambda step: 1.0), seed=0,
-        keep=keep, after_epoch=lambda history: note(net),
+        net, lambda epoch: [torch.ones(1, 2)], step, fixed, epochs=5, seed=0, keep=keep,
+        run=Run(after_epoch=lambda history: note(net)),
     )  # fmt: skip
     assert [h["dev_loss"] for h in history] == [0.5, 0.3, 0.4, 0.3, 0.6]
     same = [torch.equal(net.weight, state["weight"]) for state in seen]
@@ -129,12 +132,6 @@ def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss_or_its_last(keep
 def test_a_loss_that_is_no_number_ends_the_training_with_its_epoch():
     with pytest.raises(FloatingPointError, match="epoch 1: not a number"):
         run(evaluate=lambda: {"dev_loss": math.nan})
-
-
-def test_half_precision_is_near_full_precision():
-    full, half = (run(bf16=bf16)[1] for bf16 in (False, True))
-    assert half != full
-    assert half[0]["train_loss"] == pytest.approx(full[0]["train_loss"], rel=0.05)
 
 
 def test_the_rate_of_a_plateau_falls_and_that_of_a_cosine_ends_at_zero():
