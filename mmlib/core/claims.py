@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from math import comb, isfinite, prod
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,24 +20,7 @@ DECIDED = ("supported", "opposite", "negligible")
 POWER = 0.8  # the share of runs that should decide
 MOST_SEEDS = 10_000  # what even this many seeds do not decide, seeds do not decide
 
-RULE = """The rule, fixed before the run. Every claim has a smallest effect of interest, d.
-A claim of the form "A > B" is
-- negligible when the whole 95 % interval of the effect lies between -d and d,
-- else supported when the whole interval lies above 0,
-- else opposite when the whole interval lies below 0,
-- else undecided: this run cannot tell.
-A claim of the form "A hardly differs from B" is
-- supported when the whole interval lies between -d and d,
-- opposite when the whole interval lies above d, or below -d,
-- else undecided.
-A claim tested in several parts (data sets, systems) is judged on their pooled effect. One that is
-declared as being about every part is opposite when any part is, supported when every part is,
-negligible when every part is, and else undecided. A claim for which a part has no effect to
-measure is not tested.
-An undecided claim comes with the effect that this run would have detected in four runs of five,
-and with the number of seeds that would decide an effect of size d as often. (Of "hardly differs":
-with the smallest d at which no difference at all would be supported so often, and the number of
-seeds that this takes at the claim's own d.)"""
+RULE = Path(__file__).with_name("rule.txt").read_text(encoding="utf-8").rstrip()
 
 
 @dataclass(frozen=True)

@@ -26,18 +26,11 @@ from mmlib.core.paths import PACKAGE
 EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
 NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
+# The columns of every table; the others say what a system is.
 COMMON = (
-    "paper",
-    "tier",
-    "dataset",
-    "split",
-    "system",
-    "seed",
-    "item",
-    "cluster",
-    "metric",
-    "value",
-)  # fmt: skip  the columns of every table; the others say what a system is
+    *("paper", "tier", "dataset", "split", "system"),
+    *("seed", "item", "cluster", "metric", "value"),
+)
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 

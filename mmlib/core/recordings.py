@@ -291,35 +291,18 @@ def _merged(recordings: Sequence[Recording]) -> pd.DataFrame:
             key = run[:3]
             start = blocks[key][1] if key in blocks else run.start
             blocks[key] = (number, start, run.stop)
-    order = [blocks[key] for key in sorted(blocks)]
     tables = [recording.table for recording in recordings]
-    names = {name for table in tables for name in table}
-    systems = sorted(names.difference(COMMON))
-    columns = [*COMMON[:5], *systems, *COMMON[5:]]
-
-    def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return np.concatenate([arrays[number][start:stop] for number, start, stop in order])
-
-    merged: dict[str, Any] = {}
-    for name in columns:
-        if name not in systems and tables[0][name].dtype != "category":
-            merged[name] = joined([table[name].to_numpy() for table in tables])
-            continue
-        columns_of = [table[name].cat if name in table else None for table in tables]
-        every = sorted(
-            set().union(*(column.categories for column in columns_of if column is not None))
-        )
-        codes = [
-            np.full(len(table), -1, dtype=np.int16)
-            if column is None
-            else _recoded(column.codes.to_numpy(), column.categories, every)
-            for table, column in zip(tables, columns_of, strict=True)
-        ]
-        merged[name] = pd.Categorical.from_codes(joined(codes), categories=every)
-    return pd.DataFrame(merged)
-
-
-def _recoded(codes: np.ndarray, names: Sequence[str], every: Sequence[str]) -> np.ndarray:
-    """Codes of some names as codes of all; -1 stays."""
-    number = {name: i for i, name in enumerate(every)}
-    return np.array([*(number[name] for name in names), -1], dtype=np.int16)[codes]
+    starts = np.cumsum([0, *map(len, tables)])
+    rows = [
+        np.arange(start, stop) + starts[number]
+        for number, start, stop in (blocks[key] for key in sorted(blocks))
+    ]
+    systems = sorted({name for table in tables for name in table}.difference(COMMON))
+    tables = [table.reindex(columns=[*COMMON[:5], *systems, *COMMON[5:]]) for table in tables]
+    for name in (*COMMON[:5], *systems, "metric"):  # one set of categories, sorted
+        columns = [table[name].astype("category").cat for table in tables]
+        names = sorted(set().union(*(column.categories for column in columns)))
+        for table, column in zip(tables, columns, strict=True):
+            table[name] = column.set_categories(names)
+    merged = pd.concat(tables, ignore_index=True)
+    return merged.iloc[np.concatenate(rows)].reset_index(drop=True)

@@ -14,7 +14,7 @@ import yaml
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-with Path(__file__).with_name("words.yaml").open(encoding="utf-8") as _file:
+with Path(__file__).with_suffix(".yaml").open(encoding="utf-8") as _file:
     _lists = yaml.safe_load(_file)
 BESIDE: dict[str, str] = _lists.pop("beside")
 WORDS: dict[str, frozenset[str]] = {name: frozenset(v.split()) for name, v in _lists.items()}

@@ -11,12 +11,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 from matplotlib import rc_context
 
-from mmlib.core import evidence, plots, recordings
+from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
 from mmlib.core.contract import gaps
 from mmlib.core.engine import Resources, as_text, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, evidence_dir
+from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Data, Job, Stage
@@ -104,7 +105,7 @@ def _header(
 ) -> dict[str, Any]:
     """How the recording is made that would have all jobs of these stages."""
     keys = [_key(job) for stage in stages for job in stage.jobs]
-    return evidence.header(
+    return header_of(
         paper=experiment.paper,
         tier=tier,
         method_version=experiment.version,
