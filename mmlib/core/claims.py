@@ -1,5 +1,6 @@
 """Claims of papers and verdicts that know their power, over the effects of `mmlib.core.effects`."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
@@ -178,11 +179,8 @@ def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
         return detectable, now if detectable <= claim.smallest else None
     if not enough(MOST_SEEDS):
         return detectable, None
-    low, most = 1, MOST_SEEDS  # low is never enough, most is
-    while most - low > 1:
-        middle = (low + most) // 2
-        low, most = (low, middle) if enough(middle) else (middle, most)
-    return detectable, most
+    counts = range(2, MOST_SEEDS + 1)
+    return detectable, counts[bisect_left(counts, True, key=enough)]
 
 
 def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:

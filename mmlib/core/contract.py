@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mmlib.core.evidence import COMMON, EPOCHS, NO_SEED
+from mmlib.core.evidence import NO_SEED, grouped
+from mmlib.core.jobs import COMMON, EPOCHS
 
 JOB = "job"  # the split of what a job took
 TYPES = {"seed": "int32", "item": "int32", "cluster": "int32", "value": "float32"}
@@ -162,12 +163,9 @@ NONE = np.zeros(0, dtype=int)
 
 def jobs_of(runs: list[Run]) -> dict[str, dict[str, list[int]]]:
     """Data set -> system -> its seeds, sorted."""
-    jobs: dict[str, dict[str, set[int]]] = {}
-    for run in runs:
-        jobs.setdefault(run.dataset, {}).setdefault(run.system, set()).add(run.seed)
     return {
         dataset: {system: sorted(seeds) for system, seeds in systems.items()}
-        for dataset, systems in jobs.items()
+        for dataset, systems in grouped(run[:3] for run in runs).items()
     }
 
 
@@ -191,7 +189,8 @@ def _check_items(table: pd.DataFrame, runs: list[Run]) -> None:
         if run.seed < NO_SEED:
             raise Damage(f"{run}: no such seed", run.start)
         checked.add(run[:5])
-    starts, sizes = (np.array(column, dtype=int) for column in _starts_and_sizes(runs))
+    starts = np.array([run.start for run in runs], dtype=int)
+    sizes = [run.stop - run.start for run in runs]
     first = np.array([int(run.split == EPOCHS) for run in runs], dtype=int)
     due = np.arange(len(table)) - np.repeat(starts - first, sizes)
     if len(wrong := np.flatnonzero(table["item"].to_numpy() != due)):
@@ -200,13 +199,10 @@ def _check_items(table: pd.DataFrame, runs: list[Run]) -> None:
         raise Damage(f"item {item} of {run}, where item {due[wrong[0]]} is due", int(wrong[0]))
 
 
-def _starts_and_sizes(runs: list[Run]) -> tuple[list[int], list[int]]:
-    return [run.start for run in runs], [run.stop - run.start for run in runs]
-
-
 def _check_systems(table: pd.DataFrame, runs: list[Run]) -> None:
     """The columns that say what a system is are the same in all of its rows."""
-    starts, sizes = _starts_and_sizes(runs)
+    starts = [run.start for run in runs]
+    sizes = [run.stop - run.start for run in runs]
     for name in table.columns.difference(COMMON):
         codes = table[name].cat.codes.to_numpy()
         if len(wrong := np.flatnonzero(codes != np.repeat(codes[starts], sizes))):
@@ -227,9 +223,7 @@ def gaps(
     jobs: (data set, system, seed) that are there. grid: data set -> the names of its systems.
     inapplicable: data set -> those of the grid that it had no use for when it was recorded.
     """
-    recorded: dict[str, dict[str, set[int]]] = {}
-    for dataset, system, seed in jobs:
-        recorded.setdefault(dataset, {}).setdefault(system, set()).add(seed)
+    recorded = grouped(jobs)
     for dataset in dict.fromkeys([*grid, *sorted(recorded)]):
         if dataset not in recorded:
             yield f"{dataset} was not recorded"

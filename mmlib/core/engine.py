@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 
 from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
-from mmlib.core.jobs import Answer, Data, Job, JobFunction, Run, Stage
+from mmlib.core.jobs import COMMON, EPOCHS, Answer, Data, Job, JobFunction, Run, Stage
 from mmlib.core.parallel import in_processes, on_cluster
 from mmlib.core.paths import cache_dir, write_atomic
 from mmlib.core.source import source_hash
@@ -227,7 +227,6 @@ def _rows(answer: Answer) -> pd.DataFrame:
 # --- The tidy table ----------------------------------------------------------------------------
 
 SECONDS = "CPU seconds"
-KEYS = ["paper", "tier", "dataset", "split", "system"]
 
 
 def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:
@@ -247,16 +246,11 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
         if answer.history:
             curve = pd.DataFrame(list(answer.history))
             curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
-            curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
+            curve = curve.melt("item", var_name="metric").assign(split=EPOCHS, cluster=0)
             rows = pd.concat([rows, curve.astype({"value": np.float32})])
-        spent = {
-            "split": "job",
-            "item": 0,
-            "cluster": 0,
-            "metric": SECONDS,
-            "value": answer.seconds,
-        }
-        rows = pd.concat([rows, pd.DataFrame([spent]).astype({"value": np.float32})])
+        spent = {"split": "job", "item": 0, "cluster": 0, "metric": SECONDS}
+        spent |= {"value": np.float32(answer.seconds)}
+        rows = pd.concat([rows, pd.DataFrame([spent])])
         row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
         frames.append(rows.assign(**row, seed=job.seed))
     return canonical(pd.concat(frames, ignore_index=True))
@@ -269,11 +263,9 @@ def as_text(system: Mapping[str, Any]) -> dict[str, str]:
 
 def canonical(table: pd.DataFrame) -> pd.DataFrame:
     """A tidy table with its columns, types and rows in one order, whatever they came in."""
-    common = [*KEYS, "seed", "item", "cluster", "metric", "value"]
-    described = sorted(set(table.columns) - set(common))
-    names = [*KEYS, *described, "metric"]
-    table = table[[*KEYS, *described, "seed", "item", "cluster", "metric", "value"]]
-    table = table.reset_index(drop=True)  # joined tables may number their rows alike
+    columns = [*COMMON[:5], *sorted(set(table.columns) - set(COMMON)), *COMMON[5:]]
+    names = [name for name in columns if name not in ("seed", "item", "cluster", "value")]
+    table = table[columns].reset_index(drop=True)  # joined tables may number their rows alike
     for name in names:  # a column that only some systems have is missing in the others
         cells = table[name].astype(object)
         table[name] = cells.map(str, na_action="ignore").astype("category")

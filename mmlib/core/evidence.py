@@ -8,7 +8,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -21,16 +21,11 @@ import torch
 
 from mmlib.core.errors import DataError
 from mmlib.core.fit import still_improving
+from mmlib.core.jobs import COMMON, EPOCHS
 from mmlib.core.paths import PACKAGE
 
-EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
 NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
-# The columns of every table; the others say what a system is.
-COMMON = (
-    *("paper", "tier", "dataset", "split", "system"),
-    *("seed", "item", "cluster", "metric", "value"),
-)
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 
@@ -90,14 +85,8 @@ class Evidence:
 
     @cached_property
     def _seeds(self) -> dict[str, list[int]]:
-        by_system: dict[str, dict[str, set[int]]] = {}
-        for dataset, system, seed in self.jobs:
-            if seed != NO_SEED:
-                by_system.setdefault(dataset, {}).setdefault(system, set()).add(seed)
-        return {
-            dataset: sorted(set.intersection(*seeds.values()))
-            for dataset, seeds in by_system.items()
-        }
+        seeded = grouped(job for job in self.jobs if job[2] != NO_SEED)
+        return {name: sorted(set.intersection(*seeds.values())) for name, seeds in seeded.items()}
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
@@ -237,6 +226,14 @@ class Evidence:
             return False
         curves = self.curves(dataset, system, "dev_loss")
         return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
+
+
+def grouped(jobs: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, set[int]]]:
+    """Jobs (data set, system, seed) as data set -> system -> its seeds."""
+    seeds: dict[str, dict[str, set[int]]] = {}
+    for dataset, system, seed in jobs:
+        seeds.setdefault(dataset, {}).setdefault(system, set()).add(seed)
+    return seeds
 
 
 def header(**extra: Any) -> dict[str, Any]:

@@ -12,12 +12,9 @@ from mmlib.core.claims import Assessment
 
 # Of Okabe and Ito, which readers with colour-blindness can tell apart.
 COLOURS = {
-    "supported": "#009E73",
-    "opposite": "#D55E00",
-    "negligible": "#0072B2",
-    "undecided": "#777777",
-    "not tested": "#777777",
-}
+    "supported": "#009E73", "opposite": "#D55E00", "negligible": "#0072B2",
+    **dict.fromkeys(("undecided", "not tested"), "#777777"),
+}  # fmt: skip
 WIDTH = 8.0  # inches
 LINE = 68  # characters of a title, which stands beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names

@@ -33,17 +33,16 @@ GRID = 2.0**26
 # --- Exact cosines ----------------------------------------------------------------------------
 
 
-def _unit(vectors: np.ndarray, name: str, first: int = 0) -> np.ndarray:
-    """The vectors (n, D) as float32; ValueError names the first that is not of length 1."""
-    vectors = np.asarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(vectors, axis=1)
-    wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT))  # so written that NaN is wrong, too
-    if wrong.size:
-        raise ValueError(
-            f"{name}, row {first + wrong[0]}: the vector's length is {lengths[wrong[0]]:.4g}, not "
-            "1 (divide each embedding by its length)"
-        )
-    return vectors
+def _check_unit(vectors: np.ndarray, name: str, block: int) -> None:
+    """ValueError names the first of the vectors (n, D) that is not of length 1."""
+    for rows in _slices(len(vectors), block):
+        lengths = np.linalg.norm(np.asarray(vectors[rows], dtype=np.float32), axis=1)
+        wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT))  # so written that NaN is wrong, too
+        if wrong.size:
+            raise ValueError(
+                f"{name}, row {rows.start + wrong[0]}: the vector's length is "
+                f"{lengths[wrong[0]]:.4g}, not 1 (divide each embedding by its length)"
+            )
 
 
 def _on_grid(vectors: np.ndarray) -> np.ndarray:
@@ -254,9 +253,8 @@ def rank_images_and_captions(
     if image_of.shape != captions.shape[:1]:
         raise ValueError(f"image_of is {image_of.shape} for {len(captions)} captions")
     _check_image_of(image_of, len(images))
-    for name, vectors in (("images", images), ("captions", captions)):
-        for rows in _slices(len(vectors), block):
-            _unit(vectors[rows], name, rows.start)
+    _check_unit(images, "images", block)
+    _check_unit(captions, "captions", block)
 
     def tile(rows: slice, columns: slice) -> np.ndarray:
         return (_on_grid(images[rows]) @ _on_grid(captions[columns]).T).astype(np.float32)

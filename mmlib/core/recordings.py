@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from mmlib.core.contract import Contract, Damage, Run, jobs_of
 from mmlib.core.engine import SECONDS
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import COMMON, Evidence
+from mmlib.core.evidence import Evidence
+from mmlib.core.jobs import COMMON
 from mmlib.core.paths import write_atomic
 
 NAME = re.compile(r"(\d{3,})-([0-9a-f]{16})\.parquet")
@@ -267,15 +268,11 @@ def _other_systems(earlier: Recording, later: Recording) -> str:
     for key in columns[0].keys() & columns[1].keys():
         if columns[0][key] != columns[1][key]:
             return f"what {key[1]} on {key[0]} is"
-    jobs = [_jobs(recording.header["jobs"]) for recording in (earlier, later)]
+    jobs = [{run[:3] for run in recording.runs} for recording in (earlier, later)]
     if shared := sorted(jobs[0] & jobs[1]):
         dataset, system, seed = shared[0]
         return f"the values of {system}, seed {seed}, on {dataset}, which both have"
     return ""
-
-
-def _jobs(jobs: Mapping[str, Mapping[str, Sequence[int]]]) -> set[tuple[str, str, int]]:
-    return {(d, system, s) for d, by in jobs.items() for system, seeds in by.items() for s in seeds}
 
 
 def _merged(recordings: Sequence[Recording]) -> pd.DataFrame:

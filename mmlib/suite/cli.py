@@ -86,7 +86,6 @@ TYPES = {
 
 
 def _run(args: argparse.Namespace) -> int:
-    """`mmlib run`."""
     from mmlib.suite import outcomes, runner
 
     if args.device and not args.cluster:
@@ -110,7 +109,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _record(args: argparse.Namespace) -> int:
-    """`mmlib record`."""
     from mmlib.core.device import pick_device
     from mmlib.core.engine import Resources
     from mmlib.suite import record
@@ -131,7 +129,6 @@ def _record(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace) -> int:
-    """`mmlib judge`."""
     from mmlib.suite import record
 
     out = args.out or Path("runs") / "judge" / args.tier / args.number
@@ -140,7 +137,6 @@ def _judge(args: argparse.Namespace) -> int:
 
 
 def _score(args: argparse.Namespace) -> int:
-    """`mmlib score`."""
     from mmlib.suite import score
 
     model = score.SMALL if args.model == "small" else Path(args.model)
@@ -158,7 +154,6 @@ def _score(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    """`mmlib report`."""
     from mmlib.suite import report
 
     print(report.write(args.folder, args.out))
@@ -166,7 +161,6 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _course(args: argparse.Namespace) -> int:
-    """`mmlib course`."""
     from mmlib.suite import course
 
     notebooks = _select(_notebook_folder(args.notebooks), args.numbers)
