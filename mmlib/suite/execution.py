@@ -41,7 +41,7 @@ def execute(
     # A kernel that outlives its parent by a second may still write there.
     with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
         private = Path(folder)
-        job = {"notebook": str(notebook), "executed": str(executed)}
+        job: dict[str, Any] = {"notebook": str(notebook), "executed": str(executed)}
         job |= {"parameters": parameters, "timeout": timeout}
         (private / "job.json").write_text(json.dumps(job))
         command = [sys.executable, "-P", "-m", "mmlib.suite.execution", folder]
