@@ -1,9 +1,11 @@
 """Claims of papers and verdicts that know their power, over the effects of `mmlib.core.effects`."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from math import comb, isfinite, prod
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,24 +21,7 @@ DECIDED = ("supported", "opposite", "negligible")
 POWER = 0.8  # the share of runs that should decide
 MOST_SEEDS = 10_000  # what even this many seeds do not decide, seeds do not decide
 
-RULE = """The rule, fixed before the run. Every claim has a smallest effect of interest, d.
-A claim of the form "A > B" is
-- negligible when the whole 95 % interval of the effect lies between -d and d,
-- else supported when the whole interval lies above 0,
-- else opposite when the whole interval lies below 0,
-- else undecided: this run cannot tell.
-A claim of the form "A hardly differs from B" is
-- supported when the whole interval lies between -d and d,
-- opposite when the whole interval lies above d, or below -d,
-- else undecided.
-A claim tested in several parts (data sets, systems) is judged on their pooled effect. One that is
-declared as being about every part is opposite when any part is, supported when every part is,
-negligible when every part is, and else undecided. A claim for which a part has no effect to
-measure is not tested.
-An undecided claim comes with the effect that this run would have detected in four runs of five,
-and with the number of seeds that would decide an effect of size d as often. (Of "hardly differs":
-with the smallest d at which no difference at all would be supported so often, and the number of
-seeds that this takes at the claim's own d.)"""
+RULE = Path(__file__).with_name("rule.txt").read_text(encoding="utf-8").rstrip()
 
 
 @dataclass(frozen=True)
@@ -96,27 +81,27 @@ class Assessment:
 
     def record(self) -> dict[str, Any]:
         """All of it as a JSON-able dict: numbers to six digits, None for what is no number."""
-        told = {k: v for k, v in vars(self.claim).items() if k not in ("effects", "why")}
-        one, deciding = self._deciding()
-        numbers = {key: getattr(one, key, None) for key in SHOWN}
+        declared = {k: v for k, v in vars(self.claim).items() if k not in ("effects", "why")}
+        shown, deciding = self._deciding()
+        numbers = {key: getattr(shown, key, None) for key in SHOWN}
         numbers["tau"] = getattr(self.pooled, "tau", None)
-        parts = {
+        by_part = {
             name: {k: _plain(v) for k, v in {**asdict(p), "low": p.low, "high": p.high}.items()}
             | {"verdict": self.part_verdicts[name]}
             for name, p in (self.pooled.parts.items() if self.pooled else ())
         }
         return {
-            **told, "smallest_why": self.claim.why, "verdict": self.verdict, "why": self.why,
+            **declared, "smallest_why": self.claim.why, "verdict": self.verdict, "why": self.why,
             **{key: _plain(value) for key, value in numbers.items()},
             "detectable": _plain(self.detectable), "seeds_needed": self.seeds_needed,
-            "deciding": deciding, "parts": parts,
+            "deciding": deciding, "parts": by_part,
         }  # fmt: skip
 
     def _deciding(self) -> tuple[Interval | None, str]:
         """The effect that a record shows: the pooled one, or, of "every", the lowest part."""
         if self.pooled is None or not self.claim.every or len(self.pooled.parts) < 2:
             return self.pooled, ""
-        name = min(self.pooled.parts, key=lambda part: self.pooled.parts[part].low)  # type: ignore[union-attr]
+        name = min(self.pooled.parts, key=lambda name: self.pooled.parts[name].low)  # type: ignore[union-attr]
         return self.pooled.parts[name], name
 
 
@@ -134,21 +119,23 @@ def _decide(
     claim: Claim, evidence: Any, seeds: Sequence[int]
 ) -> tuple[Verdict, Pooled | None, dict[str, Verdict], str]:
     """The verdict of `RULE`, the pooled effect, the parts' verdicts, and why it is not tested."""
-    parts = claim.effects(evidence, seeds)
-    if isinstance(parts, str) or not parts:
-        why = parts if isinstance(parts, str) and parts else "this run has nothing to compare"
+    effects = claim.effects(evidence, seeds)
+    if isinstance(effects, str) or not effects:
+        why = effects if isinstance(effects, str) and effects else "this run has nothing to compare"
         return "not tested", None, {}, why
-    lost = [name for name, part in parts.items() if not part.finite]
+    lost = [name for name, effect in effects.items() if not effect.finite]
     if lost:
         return "not tested", None, {}, f"there is no number for {', '.join(lost)}"
-    pooled = pool(parts)
-    each = {name: verdict(part, claim.smallest, claim.kind) for name, part in parts.items()}
+    pooled = pool(effects)
+    verdicts = {
+        name: verdict(effect, claim.smallest, claim.kind) for name, effect in effects.items()
+    }
     if not claim.every:
-        return verdict(pooled, claim.smallest, claim.kind), pooled, each, ""
-    found = set(each.values())
-    if "opposite" in found:
-        return "opposite", pooled, each, ""
-    return found.pop() if len(found) == 1 else "undecided", pooled, each, ""
+        return verdict(pooled, claim.smallest, claim.kind), pooled, verdicts, ""
+    distinct = set(verdicts.values())
+    if "opposite" in distinct:
+        return "opposite", pooled, verdicts, ""
+    return distinct.pop() if len(distinct) == 1 else "undecided", pooled, verdicts, ""
 
 
 def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") -> float:
@@ -158,13 +145,15 @@ def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") 
     noncentral t distribution (for "equivalent" a lower bound, from both one-sided tests).
     """
 
-    def missed(one: Interval) -> float:
-        if one.se == 0:
+    def missed(estimate: Interval) -> float:
+        if estimate.se == 0:
             return 0.0
-        return float(special.nctdtr(one.df, smallest / one.se, special.stdtrit(one.df, LEVEL)))
+        return float(
+            special.nctdtr(estimate.df, smallest / estimate.se, special.stdtrit(estimate.df, LEVEL))
+        )
 
     sides = 1 if kind == "greater" else 2
-    return prod(max(1 - sides * missed(one), 0.0) for one in effects)
+    return prod(max(1 - sides * missed(estimate), 0.0) for estimate in effects)
 
 
 def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
@@ -177,7 +166,7 @@ def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
     def enough(seeds: int) -> bool:
         return power(deciding(seeds), claim.smallest, claim.kind) >= POWER
 
-    high = unit = max(one.se for one in deciding())
+    high = unit = max(estimate.se for estimate in deciding())
     while unit and power(deciding(), high, claim.kind) < POWER:
         high *= 2
 
@@ -185,59 +174,56 @@ def _prospects(claim: Claim, pooled: Pooled) -> tuple[float, int | None]:
         return power(deciding(), size, claim.kind) - POWER
 
     detectable = float(optimize.brentq(lacking, 0, high, rtol=1e-6)) if unit else 0.0
-    if all(part.per_seed == 0 for part in pooled.parts.values()):  # seeds change nothing
-        now = max(part.seeds for part in pooled.parts.values())
+    if all(effect.per_seed == 0 for effect in pooled.parts.values()):  # seeds change nothing
+        now = max(effect.seeds for effect in pooled.parts.values())
         return detectable, now if detectable <= claim.smallest else None
     if not enough(MOST_SEEDS):
         return detectable, None
-    low, most = 1, MOST_SEEDS  # low is never enough, most is
-    while most - low > 1:
-        middle = (low + most) // 2
-        low, most = (low, middle) if enough(middle) else (middle, most)
-    return detectable, most
+    counts = range(2, MOST_SEEDS + 1)
+    return detectable, counts[bisect_left(counts, True, key=enough)]
 
 
 def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
     """The verdict of `RULE` on a claim, from the evidence of these seeds, and its power."""
-    found, pooled, each, why = _decide(claim, evidence, seeds)
+    decided, pooled, verdicts, why = _decide(claim, evidence, seeds)
     if pooled is None:
-        return Assessment(claim, found, None, each, why)
+        return Assessment(claim, decided, None, verdicts, why)
     detectable, needed = _prospects(claim, pooled)
     if len(seeds) == 1:
         needed = None  # one seed does not tell how much seeds differ
     # A part's data set may have fewer seeds than others.
     fewest = min((p.seeds for p in pooled.parts.values() if p.per_seed), default=len(seeds))
-    reason = _reason(claim, found, each, needed, fewest)
-    return Assessment(claim, found, pooled, each, reason, detectable, needed)
+    reason = _reason(claim, decided, verdicts, needed, fewest)
+    return Assessment(claim, decided, pooled, verdicts, reason, detectable, needed)
 
 
 def _reason(
-    claim: Claim, found: Verdict, each: Mapping[str, Verdict], needed: int | None, seeds: int
+    claim: Claim, decided: Verdict, verdicts: Mapping[str, Verdict], needed: int | None, seeds: int
 ) -> str:
     """Why the verdict is what it is, in a sentence or two."""
-    told = []
-    if len(each) > 1:
-        counts = pd.Series(list(each.values())).value_counts()
+    sentences = []
+    if len(verdicts) > 1:
+        counts = pd.Series(list(verdicts.values())).value_counts()
         by = "judged part by part" if claim.every else "judged on the pooled effect"
-        told.append(
-            f"{by}; of {len(each)} parts " + ", ".join(f"{n} {v}" for v, n in counts.items())
+        sentences.append(
+            f"{by}; of {len(verdicts)} parts " + ", ".join(f"{n} {v}" for v, n in counts.items())
         )
-    if found == "undecided":
+    if decided == "undecided":
         size = f"an effect of {claim.smallest:g} {claim.unit}"
         size = "a true zero effect" if claim.kind == "equivalent" else size
         if seeds == 1:
-            told.append("one seed does not tell how much seeds differ")
+            sentences.append("one seed does not tell how much seeds differ")
         elif needed is None:
-            told.append(
+            sentences.append(
                 f"more seeds alone would not decide {size}: the items or the parts are too few"
             )
         elif needed <= seeds:
-            told.append(
+            sentences.append(
                 f"these seeds would mostly decide {size}, so the effect is a borderline one"
             )
         else:
-            told.append(f"{needed} seeds would decide {size} in four runs of five")
-    return "; ".join(told)
+            sentences.append(f"{needed} seeds would decide {size} in four runs of five")
+    return "; ".join(sentences)
 
 
 def stability(
@@ -252,8 +238,8 @@ def stability(
     """
     if len(seeds) < 4:
         return float("nan")
-    whole, pooled, *_ = _decide(claim, evidence, seeds)
-    if pooled and any(part.per_seed and part.seeds < 4 for part in pooled.parts.values()):
+    full, pooled, *_ = _decide(claim, evidence, seeds)
+    if pooled and any(effect.per_seed and effect.seeds < 4 for effect in pooled.parts.values()):
         return float("nan")
     half = len(seeds) // 2
     places: Iterable[tuple[int, ...]] = combinations(range(len(seeds)), half)
@@ -261,13 +247,13 @@ def stability(
         rng = np.random.default_rng(rng_seed)
         drawn = np.argsort(rng.random((draws, len(seeds))), axis=1)[:, :half]
         places = map(tuple, np.sort(drawn, axis=1).tolist())
-    known: dict[tuple[int, ...], bool] = {}
-    other = []
+    changes: dict[tuple[int, ...], bool] = {}
+    changed = []
     for chosen in places:
-        if chosen not in known:
-            known[chosen] = _decide(claim, evidence, [seeds[i] for i in chosen])[0] != whole
-        other.append(known[chosen])
-    return float(np.mean(other))
+        if chosen not in changes:
+            changes[chosen] = _decide(claim, evidence, [seeds[i] for i in chosen])[0] != full
+        changed.append(changes[chosen])
+    return float(np.mean(changed))
 
 
 def effect_text(claim: Mapping[str, Any]) -> str:
@@ -281,9 +267,14 @@ def effect_text(claim: Mapping[str, Any]) -> str:
 def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
     """A row a part of each claim that was tested: its effect and its own verdict."""
     rows = [
-        (one.claim.id, part, effect_text({**known, "unit": one.claim.unit}), known["verdict"])
-        for one in assessed
-        for part, known in one.record()["parts"].items()
+        (
+            assessment.claim.id,
+            name,
+            effect_text({**record, "unit": assessment.claim.unit}),
+            record["verdict"],
+        )
+        for assessment in assessed
+        for name, record in assessment.record()["parts"].items()
     ]
     table = pd.DataFrame(rows, columns=["id", "part", "effect, 95 % interval", "verdict"])
     return table.set_index(["id", "part"])
@@ -292,13 +283,13 @@ def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
 def ledger(assessed: Iterable[Assessment | Mapping[str, Any]]) -> pd.DataFrame:
     """A row a claim, from assessments or their records; "–" where there is nothing."""
     rows = []
-    for one in assessed:
-        r = one.record() if isinstance(one, Assessment) else one
+    for assessment in assessed:
+        r = assessment.record() if isinstance(assessment, Assessment) else assessment
         unit, open_ = r["unit"], r["verdict"] == "undecided"
-        told = effect_text(r) if r["parts"] else "–"
+        shown = effect_text(r) if r["parts"] else "–"
         rows.append({
             "id": r["id"], "claim": r["claim"], "paper": r["paper"], "tested by": r["contrast"],
-            "effect, 95 % interval": f"{r['deciding']}: {told}" if r.get("deciding") else told,
+            "effect, 95 % interval": f"{r['deciding']}: {shown}" if r.get("deciding") else shown,
             "sd between parts": f"{r['tau']:.2g}" if len(r["parts"]) > 1 else "–",
             "smallest of interest": f"{r['smallest']:g} {unit}",
             "verdict": r["verdict"],

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mmlib.core.evidence import COMMON, EPOCHS, NO_SEED
+from mmlib.core.evidence import NO_SEED, grouped
+from mmlib.core.jobs import COMMON, EPOCHS
 
 JOB = "job"  # the split of what a job took
 TYPES = {"seed": "int32", "item": "int32", "cluster": "int32", "value": "float32"}
@@ -18,8 +19,8 @@ RUN = ["dataset", "system", "seed", "split", "metric"]  # the items of these sta
 class Damage(ValueError):
     """What is wrong with a table, and the number of the row, from 0, where there is one."""
 
-    def __init__(self, what: str, row: int | None = None) -> None:
-        super().__init__(what if row is None else f"row {row}: {what}")
+    def __init__(self, problem: str, row: int | None = None) -> None:
+        super().__init__(problem if row is None else f"row {row}: {problem}")
 
 
 class Bounds(NamedTuple):
@@ -53,7 +54,9 @@ BOUNDS = {
 
 def bounds_of(metric: str) -> Bounds:
     """The bounds of a metric, by its name; NaN as the upper one is the number of items."""
-    return next((found for pattern, found in BOUNDS.items() if pattern.fullmatch(metric)), Bounds())
+    return next(
+        (bounds for pattern, bounds in BOUNDS.items() if pattern.fullmatch(metric)), Bounds()
+    )
 
 
 class Run(NamedTuple):
@@ -118,13 +121,13 @@ class Contract:
         for run in runs:
             if run.split == EPOCHS:
                 continue
-            these = cluster[run.start : run.stop]
-            first = self._clusters.setdefault((run.dataset, run.split), these)
-            if len(these) != len(first):
-                what = f"{len(these)} items of {run}, but {len(first)} of other systems"
-                raise Damage(what, run.start)
-            if not np.array_equal(these, first):
-                row = run.start + int(np.flatnonzero(these != first)[0])
+            clusters = cluster[run.start : run.stop]
+            first = self._clusters.setdefault((run.dataset, run.split), clusters)
+            if len(clusters) != len(first):
+                problem = f"{len(clusters)} items of {run}, but {len(first)} of other systems"
+                raise Damage(problem, run.start)
+            if not np.array_equal(clusters, first):
+                row = run.start + int(np.flatnonzero(clusters != first)[0])
                 raise Damage(f"another cluster for {run} than for other systems", row)
 
     def _check_values(self, values: np.ndarray, runs: list[Run]) -> None:
@@ -135,14 +138,14 @@ class Contract:
         lows, highs = (extreme.reduceat(values, starts) for extreme in (np.fmin, np.fmax))
         has_nan = np.logical_or.reduceat(np.isnan(values), starts)
         for run, low, high, skips in zip(runs, lows, highs, has_nan, strict=True):
-            bounds, these = bounds_of(run.metric), values[run.start : run.stop]
-            top = len(these) if np.isnan(bounds.high) else bounds.high
+            bounds, measured = bounds_of(run.metric), values[run.start : run.stop]
+            top = len(measured) if np.isnan(bounds.high) else bounds.high
             if not (bounds.low <= low and high <= top) or np.isinf([low, high]).any():
                 if not np.isnan(low):  # else all items are skipped
-                    bad = ~np.isnan(these) & ~((bounds.low <= these) & (these <= top))
-                    row = int(np.flatnonzero(bad | np.isinf(these))[0])
-                    raise Damage(f"{run} is {these[row]:g}", run.start + row)
-            self._check_skipped(run, np.flatnonzero(np.isnan(these)) if skips else NONE)
+                    bad = ~np.isnan(measured) & ~((bounds.low <= measured) & (measured <= top))
+                    row = int(np.flatnonzero(bad | np.isinf(measured))[0])
+                    raise Damage(f"{run} is {measured[row]:g}", run.start + row)
+            self._check_skipped(run, np.flatnonzero(np.isnan(measured)) if skips else NONE)
 
     def _check_skipped(self, run: Run, items: np.ndarray) -> None:
         key = run.dataset, run.split, run.metric
@@ -151,8 +154,8 @@ class Contract:
             raise Damage(f"{run} is not a number", run.start + int(items[0]))
         if not np.array_equal(items, first):
             item = int(np.setxor1d(items, first)[0])
-            what = f"item {item} of {run} is a number, or not, unlike that of other systems"
-            raise Damage(what, run.start + item)
+            problem = f"item {item} of {run} is a number, or not, unlike that of other systems"
+            raise Damage(problem, run.start + item)
 
 
 NONE = np.zeros(0, dtype=int)
@@ -160,12 +163,9 @@ NONE = np.zeros(0, dtype=int)
 
 def jobs_of(runs: list[Run]) -> dict[str, dict[str, list[int]]]:
     """Data set -> system -> its seeds, sorted."""
-    jobs: dict[str, dict[str, set[int]]] = {}
-    for run in runs:
-        jobs.setdefault(run.dataset, {}).setdefault(run.system, set()).add(run.seed)
     return {
         dataset: {system: sorted(seeds) for system, seeds in systems.items()}
-        for dataset, systems in jobs.items()
+        for dataset, systems in grouped(run[:3] for run in runs).items()
     }
 
 
@@ -182,14 +182,15 @@ def _check_columns(table: pd.DataFrame) -> None:
 
 def _check_items(table: pd.DataFrame, runs: list[Run]) -> None:
     """Every run stands once, and has its items from 0 (epochs from 1), one after another."""
-    seen = set()
+    checked = set()
     for run in runs:
-        if run[:5] in seen:
+        if run[:5] in checked:
             raise Damage(f"{run} is there twice", run.start)
         if run.seed < NO_SEED:
             raise Damage(f"{run}: no such seed", run.start)
-        seen.add(run[:5])
-    starts, sizes = (np.array(part, dtype=int) for part in _starts_and_sizes(runs))
+        checked.add(run[:5])
+    starts = np.array([run.start for run in runs], dtype=int)
+    sizes = [run.stop - run.start for run in runs]
     first = np.array([int(run.split == EPOCHS) for run in runs], dtype=int)
     due = np.arange(len(table)) - np.repeat(starts - first, sizes)
     if len(wrong := np.flatnonzero(table["item"].to_numpy() != due)):
@@ -198,13 +199,10 @@ def _check_items(table: pd.DataFrame, runs: list[Run]) -> None:
         raise Damage(f"item {item} of {run}, where item {due[wrong[0]]} is due", int(wrong[0]))
 
 
-def _starts_and_sizes(runs: list[Run]) -> tuple[list[int], list[int]]:
-    return [run.start for run in runs], [run.stop - run.start for run in runs]
-
-
 def _check_systems(table: pd.DataFrame, runs: list[Run]) -> None:
     """The columns that say what a system is are the same in all of its rows."""
-    starts, sizes = _starts_and_sizes(runs)
+    starts = [run.start for run in runs]
+    sizes = [run.stop - run.start for run in runs]
     for name in table.columns.difference(COMMON):
         codes = table[name].cat.codes.to_numpy()
         if len(wrong := np.flatnonzero(codes != np.repeat(codes[starts], sizes))):
@@ -225,9 +223,7 @@ def gaps(
     jobs: (data set, system, seed) that are there. grid: data set -> the names of its systems.
     inapplicable: data set -> those of the grid that it had no use for when it was recorded.
     """
-    recorded: dict[str, dict[str, set[int]]] = {}
-    for dataset, system, seed in jobs:
-        recorded.setdefault(dataset, {}).setdefault(system, set()).add(seed)
+    recorded = grouped(jobs)
     for dataset in dict.fromkeys([*grid, *sorted(recorded)]):
         if dataset not in recorded:
             yield f"{dataset} was not recorded"

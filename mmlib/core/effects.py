@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 from scipy import special
 from scipy.stats import rankdata, spearmanr
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.meta_analysis import combine_effects
 
 LEVEL = 0.975  # each tail of a 95 % interval keeps 2.5 %
 MOST_GROUPS = 40  # of clusters, for the jackknife
@@ -65,10 +63,10 @@ class Effect(Interval):
         """
         if self.per_seed <= 0 or seeds == self.seeds:
             return replace(self, seeds=seeds)
-        rest = max(self.se**2 - self.per_seed / self.seeds, 0.0)
+        remaining = max(self.se**2 - self.per_seed / self.seeds, 0.0)
         then = self.per_seed / seeds
-        variance = rest + then
-        inverse = (rest / variance) ** 2 / self.rest_df
+        variance = remaining + then
+        inverse = (remaining / variance) ** 2 / self.rest_df
         inverse += (then / variance) ** 2 / max(seeds - 1, 1)
         df = max(1 / inverse, 1.0)
         return replace(self, se=variance**0.5, df=df, seeds=seeds)
@@ -110,16 +108,16 @@ def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
     ms_seeds = count * float(of_seeds @ of_seeds) / (seeds - 1)
     ms_rest = float(((table - of_items - of_seeds[:, None]) ** 2).sum())
     ms_rest /= (seeds - 1) * (count - 1)
-    both = max(ms_seeds + ms_items - ms_rest, ms_seeds, ms_items)
-    parts = (
+    combined = max(ms_seeds + ms_items - ms_rest, ms_seeds, ms_items)
+    shares = (
         ms_seeds**2 / (seeds - 1)
         + ms_items**2 / (count - 1)
         + ms_rest**2 / ((seeds - 1) * (count - 1))
     )
-    df = max(both**2 / parts, 1.0) if parts else 1.0
+    df = max(combined**2 / shares, 1.0) if shares else 1.0
     # Both the seeds themselves and their interplay with clusters average out over seeds.
-    per_seed = min(max(ms_seeds, ms_rest), both) / count
-    return Effect(mean, (both / (seeds * count)) ** 0.5, df, per_seed, seeds, count - 1.0)
+    per_seed = min(max(ms_seeds, ms_rest), combined) / count
+    return Effect(mean, (combined / (seeds * count)) ** 0.5, df, per_seed, seeds, count - 1.0)
 
 
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
@@ -162,10 +160,10 @@ def correlation(x: np.ndarray, y: np.ndarray, clusters: Iterable, minus: float =
     groups = min(count, MOST_GROUPS)
     group = member % groups
     a, b = _ranks_without(x, group, groups), _ranks_without(y, group, groups)
-    both, of_a, of_b = (np.einsum("ng,ng->g", *pair) for pair in ((a, b), (a, a), (b, b)))
+    products, of_a, of_b = (np.einsum("ng,ng->g", *pair) for pair in ((a, b), (a, a), (b, b)))
     if not (np.ptp(x) > 0 and np.ptp(y) > 0 and of_a.all() and of_b.all()):
         return Effect(np.nan, np.nan, groups - 1.0)
-    se = ((groups - 1) * (both / np.sqrt(of_a * of_b)).var()) ** 0.5
+    se = ((groups - 1) * (products / np.sqrt(of_a * of_b)).var()) ** 0.5
     return Effect(float(spearmanr(x, y).statistic) - minus, float(se), groups - 1.0)
 
 
@@ -182,6 +180,8 @@ def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: I
     if not np.isfinite(table).all() or not np.isfinite(response).all() or not spread.all():
         return Effect(np.nan, np.nan, count - 1.0)
     scaled = np.column_stack([np.ones(len(table)), (table - table.mean(0)) / spread])
+    from statsmodels.regression.linear_model import OLS  # late: it takes a second
+
     fit = OLS(response, scaled).fit(cov_type="cluster", cov_kwds={"groups": member}, use_t=True)
     return Effect(float(fit.params[1 + column]), float(fit.bse[1 + column]), count - 1.0)
 
@@ -189,10 +189,12 @@ def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: I
 def difference(a: Effect, b: Effect) -> Effect:
     """a - b of two independent effects, with Welch's degrees of freedom."""
     variance = a.se**2 + b.se**2
-    parts = a.se**4 / a.df + b.se**4 / b.df
-    seeds = min((one.seeds for one in (a, b) if one.per_seed > 0), default=min(a.seeds, b.seeds))
+    shares = a.se**4 / a.df + b.se**4 / b.df
+    seeds = min(
+        (effect.seeds for effect in (a, b) if effect.per_seed > 0), default=min(a.seeds, b.seeds)
+    )
     per_seed = seeds * (a.per_seed / a.seeds + b.per_seed / b.seeds)  # their ratio of seeds stays
-    df = variance**2 / parts if parts else np.inf
+    df = variance**2 / shares if shares else np.inf
     rest_df = min(a.rest_df, b.rest_df)
     return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds, rest_df)
 
@@ -212,8 +214,8 @@ class Pooled(Interval):
 def _weigh(parts: Mapping[str, Effect], tau: float) -> Pooled:
     """The mean of parts, each weighted by 1 / (its variance + tau ** 2)."""
     if len(parts) == 1:
-        [one] = parts.values()
-        return Pooled(one.effect, one.se, one.df, 0.0, parts)
+        [only] = parts.values()
+        return Pooled(only.effect, only.se, only.df, 0.0, parts)
     variances, effects = _variances(parts)
     weights = 1 / (variances + tau**2)
     total = float(weights.sum())
@@ -242,8 +244,10 @@ def pool(effects: Mapping[str, Effect]) -> Pooled:
         raise ValueError("there is nothing to pool")
     if len(effects) == 1:
         return _weigh(effects, 0.0)
-    if not all(part.finite for part in effects.values()):
+    if not all(effect.finite for effect in effects.values()):
         return Pooled(np.nan, np.nan, np.inf, np.nan, effects)
+    from statsmodels.stats.meta_analysis import combine_effects  # late: it takes a second
+
     variances, values = _variances(effects)
     with np.errstate(all="ignore"):
         tau2 = combine_effects(values, variances, method_re="pm", maxiter=200).tau2

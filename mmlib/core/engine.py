@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 
 from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
-from mmlib.core.jobs import Answer, Data, Job, JobFunction, Run, Stage
+from mmlib.core.jobs import COMMON, EPOCHS, Answer, Data, Job, JobFunction, Run, Stage
 from mmlib.core.parallel import in_processes, on_cluster
 from mmlib.core.paths import cache_dir, write_atomic
 from mmlib.core.source import source_hash
@@ -155,8 +155,8 @@ def handed_over(
     folder = run.folder or job_folder(run.device)
     path = folder / f"{job_key(function, job, data)}.safetensors"
     if not path.exists():
-        made = {name: value.detach().cpu().contiguous() for name, value in make().items()}
-        write_atomic(path, lambda file: save_file(made, file))
+        tensors = {name: value.detach().cpu().contiguous() for name, value in make().items()}
+        write_atomic(path, lambda file: save_file(tensors, file))
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -195,8 +195,8 @@ def read_answer(path: Path, job: Job, data: Data) -> Answer:
         raise DataError(f"{path}: not a finished job ({error}); delete it") from None
     for name, wanted in _identity(job, data).items():
         if meta[name] != wanted:
-            what = f"of another {name}, {meta[name]} instead of {wanted}"
-            raise DataError(f"{path}: {what}; delete it")
+            difference = f"of another {name}, {meta[name]} instead of {wanted}"
+            raise DataError(f"{path}: {difference}; delete it")
     return Answer(values, meta["history"], meta["seconds"])
 
 
@@ -211,7 +211,7 @@ def _sha256(text: str) -> str:
 
 def _rows(answer: Answer) -> pd.DataFrame:
     """split, item, metric, value: a row a value, in the items' order."""
-    parts = [
+    frames = [
         pd.DataFrame({
             "split": split,
             "item": np.arange(len(values), dtype=np.int32),
@@ -222,13 +222,12 @@ def _rows(answer: Answer) -> pd.DataFrame:
         for metric, values in metrics.items()
     ]  # fmt: skip
     columns = ["split", "item", "metric", "value"]
-    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+    return pd.concat(frames) if frames else pd.DataFrame(columns=columns)
 
 
 # --- The tidy table ----------------------------------------------------------------------------
 
 SECONDS = "CPU seconds"
-KEYS = ["paper", "tier", "dataset", "split", "system"]
 
 
 def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:
@@ -238,7 +237,7 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
     metric, value (float32). The learning curves stand there too: split "epochs", the item being
     the epoch, counted from 1; and what each job took: split "job".
     """
-    parts = []
+    frames = []
     for job, answer in zip(jobs, answers, strict=True):
         rows = _rows(answer)
         clusters = {split: data[job.dataset].clusters(split) for split in answer.values}
@@ -248,19 +247,14 @@ def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data
         if answer.history:
             curve = pd.DataFrame(list(answer.history))
             curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
-            curve = curve.melt("item", var_name="metric").assign(split="epochs", cluster=0)
+            curve = curve.melt("item", var_name="metric").assign(split=EPOCHS, cluster=0)
             rows = pd.concat([rows, curve.astype({"value": np.float32})])
-        spent = {
-            "split": "job",
-            "item": 0,
-            "cluster": 0,
-            "metric": SECONDS,
-            "value": answer.seconds,
-        }
-        rows = pd.concat([rows, pd.DataFrame([spent]).astype({"value": np.float32})])
+        spent = {"split": "job", "item": 0, "cluster": 0, "metric": SECONDS}
+        spent |= {"value": np.float32(answer.seconds)}
+        rows = pd.concat([rows, pd.DataFrame([spent])])
         row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
-        parts.append(rows.assign(**row, seed=job.seed))
-    return canonical(pd.concat(parts, ignore_index=True))
+        frames.append(rows.assign(**row, seed=job.seed))
+    return canonical(pd.concat(frames, ignore_index=True))
 
 
 def as_text(system: Mapping[str, Any]) -> dict[str, str]:
@@ -270,14 +264,12 @@ def as_text(system: Mapping[str, Any]) -> dict[str, str]:
 
 def canonical(table: pd.DataFrame) -> pd.DataFrame:
     """A tidy table with its columns, types and rows in one order, whatever they came in."""
-    known = [*KEYS, "seed", "item", "cluster", "metric", "value"]
-    own = sorted(set(table.columns) - set(known))
-    names = [*KEYS, *own, "metric"]
-    table = table[[*KEYS, *own, "seed", "item", "cluster", "metric", "value"]]
-    table = table.reset_index(drop=True)  # joined tables may number their rows alike
+    columns = [*COMMON[:5], *sorted(set(table.columns) - set(COMMON)), *COMMON[5:]]
+    names = [name for name in columns if name not in ("seed", "item", "cluster", "value")]
+    table = table[columns].reset_index(drop=True)  # joined tables may number their rows alike
     for name in names:  # a column that only some systems have is missing in the others
-        kept = table[name].astype(object)
-        table[name] = kept.map(str, na_action="ignore").astype("category")
+        cells = table[name].astype(object)
+        table[name] = cells.map(str, na_action="ignore").astype("category")
     for name in ("seed", "item", "cluster"):
         table[name] = table[name].astype(np.int32)
     table["value"] = table["value"].astype(np.float32)

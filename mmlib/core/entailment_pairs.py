@@ -47,13 +47,13 @@ class Samples:
         return _samples(columns, self.image[rows], self.label[rows])
 
 
-def joined(parts: Sequence[Samples]) -> Samples:
+def joined(pieces: Sequence[Samples]) -> Samples:
     """Several records after one another. Raises ValueError for none."""
-    if not parts:
+    if not pieces:
         raise ValueError("there is nothing to join")
-    columns = {name: [v for part in parts for v in getattr(part, name)] for name in TEXTS}
+    columns = {name: [v for piece in pieces for v in getattr(piece, name)] for name in TEXTS}
     image, label = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("image", "label")
+        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("image", "label")
     )
     return _samples(columns, image, label)
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -21,23 +21,11 @@ import torch
 
 from mmlib.core.errors import DataError
 from mmlib.core.fit import still_improving
+from mmlib.core.jobs import COMMON, EPOCHS
 from mmlib.core.paths import PACKAGE
 
-EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
 NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
-COMMON = (
-    "paper",
-    "tier",
-    "dataset",
-    "split",
-    "system",
-    "seed",
-    "item",
-    "cluster",
-    "metric",
-    "value",
-)  # fmt: skip  the columns of every table; the others say what a system is
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 
@@ -65,7 +53,7 @@ class Evidence:
         rows: dict[tuple[str, str, str, str], list[np.ndarray]] = {}
         for key, run in zip(runs, np.split(np.arange(len(keys)), starts[1:]), strict=False):
             rows.setdefault(key, []).append(run)
-        return {key: np.concatenate(parts) for key, parts in rows.items()}
+        return {key: np.concatenate(pieces) for key, pieces in rows.items()}
 
     @cached_property
     def _cubes(self) -> dict[tuple[str, str, str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -97,14 +85,8 @@ class Evidence:
 
     @cached_property
     def _seeds(self) -> dict[str, list[int]]:
-        by_system: dict[str, dict[str, set[int]]] = {}
-        for dataset, system, seed in self.jobs:
-            if seed != NO_SEED:
-                by_system.setdefault(dataset, {}).setdefault(system, set()).add(seed)
-        return {
-            dataset: sorted(set.intersection(*seeds.values()))
-            for dataset, seeds in by_system.items()
-        }
+        seeded = grouped(job for job in self.jobs if job[2] != NO_SEED)
+        return {name: sorted(set.intersection(*seeds.values())) for name, seeds in seeded.items()}
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
@@ -246,14 +228,22 @@ class Evidence:
         return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
 
 
-def header(**more: Any) -> dict[str, Any]:
+def grouped(jobs: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, set[int]]]:
+    """Jobs (data set, system, seed) as data set -> system -> its seeds."""
+    seeds: dict[str, dict[str, set[int]]] = {}
+    for dataset, system, seed in jobs:
+        seeds.setdefault(dataset, {}).setdefault(system, set()).add(seed)
+    return seeds
+
+
+def header(**extra: Any) -> dict[str, Any]:
     """How a recording is made: commit, versions and machine, and what the caller adds."""
     return {
         "commit": _commit(),
         "versions": {name: version(name).split("+")[0] for name in VERSIONS},
         "python": platform.python_version(),
         "machine": machine(),
-        **more,
+        **extra,
     }
 
 

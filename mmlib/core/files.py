@@ -30,7 +30,7 @@ def read_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     A memory-mapped file forgets at once what was read: its pages would count as memory of this
     process, in the end as much as the file is large.
     """
-    found = np.asarray(array[rows], dtype=np.float32)
+    values = np.asarray(array[rows], dtype=np.float32)
     if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
         array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
-    return found
+    return values

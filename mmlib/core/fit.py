@@ -126,9 +126,9 @@ def fit(
                 losses.setdefault(name, []).append(loss)
         model.eval()
         with torch.no_grad():
-            found = {name: float(value) for name, value in evaluate().items()}
+            measured = {name: float(value) for name, value in evaluate().items()}
         # Read once an epoch, not a step: reading waits for a GPU.
-        figures = {name: _mean(each) for name, each in losses.items()} | found
+        figures = {name: _mean(values) for name, values in losses.items()} | measured
         if not all(map(math.isfinite, figures.values())):
             raise FloatingPointError(f"epoch {epoch + 1}: not a number among {figures}")
         step.end_epoch(figures)

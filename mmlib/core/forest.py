@@ -12,12 +12,9 @@ from mmlib.core.claims import Assessment
 
 # Of Okabe and Ito, which readers with colour-blindness can tell apart.
 COLOURS = {
-    "supported": "#009E73",
-    "opposite": "#D55E00",
-    "negligible": "#0072B2",
-    "undecided": "#777777",
-    "not tested": "#777777",
-}
+    "supported": "#009E73", "opposite": "#D55E00", "negligible": "#0072B2",
+    **dict.fromkeys(("undecided", "not tested"), "#777777"),
+}  # fmt: skip
 WIDTH = 8.0  # inches
 LINE = 68  # characters of a title, which stands beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names
@@ -60,23 +57,23 @@ def _lines(record: Mapping[str, Any]) -> float:
 
 def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
     """One claim: its parts from above, then the pooled effect."""
-    parts = record["parts"] if len(record["parts"]) > 1 else {}
-    step = 0.5 if len(parts) > MANY else 1.0
+    by_name = record["parts"] if len(record["parts"]) > 1 else {}
+    step = 0.5 if len(by_name) > MANY else 1.0
     ticks: dict[float, str] = {}
-    for i, (name, effect) in enumerate(parts.items()):
+    for i, (name, effect) in enumerate(by_name.items()):
         colour = COLOURS[effect["verdict"]]
         axis.plot([effect["low"], effect["high"]], [i * step] * 2, color=colour, linewidth=1.2)
         axis.plot(effect["effect"], i * step, "o", color=colour, markersize=3 if step < 1 else 4)
         if step == 1:
             ticks[i * step] = name
-    y = len(parts) * step + (0.2 if parts else 0)
+    y = len(by_name) * step + (0.2 if by_name else 0)
     colour = COLOURS[record["verdict"]]
-    if parts and record["every"]:  # each part counts, and none is pooled
+    if by_name and record["every"]:  # each part counts, and none is pooled
         y -= step
     else:
         corners = [record["low"], record["effect"], record["high"], record["effect"]]
         axis.fill(corners, [y, y - 0.32, y, y + 0.32], color=colour, linewidth=1.5, zorder=3)
-        ticks[y] = "pooled" if parts else next(iter(record["parts"]))
+        ticks[y] = "pooled" if by_name else next(iter(record["parts"]))
     axis.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
     axis.set_ylim(y + 0.6, -0.6)
     axis.axvline(0, color="#333333", linewidth=0.8)

@@ -7,6 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
+# The columns of every tidy table; the others say what a system is.
+COMMON = (
+    *("paper", "tier", "dataset", "split", "system"),
+    *("seed", "item", "cluster", "metric", "value"),
+)
 History = list[dict[str, float]]
 
 

@@ -95,11 +95,11 @@ def on_cluster(
             if not doing:
                 return
             try:
-                found = wait(doing, timeout=5, return_when="FIRST_COMPLETED").done
+                finished = wait(doing, timeout=5, return_when="FIRST_COMPLETED").done
             except TimeoutError:  # time to see whether workers have come
                 continue
-            doing -= found
-            for future in found:
+            doing -= finished
+            for future in finished:
                 yield future.result()
 
 

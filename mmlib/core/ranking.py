@@ -33,17 +33,16 @@ GRID = 2.0**26
 # --- Exact cosines ----------------------------------------------------------------------------
 
 
-def _unit(vectors: np.ndarray, what: str, first: int = 0) -> np.ndarray:
-    """The vectors (n, D) as float32; ValueError names the first that is not of length 1."""
-    vectors = np.asarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(vectors, axis=1)
-    wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT))  # so written that NaN is wrong, too
-    if wrong.size:
-        raise ValueError(
-            f"{what}, row {first + wrong[0]}: the vector's length is {lengths[wrong[0]]:.4g}, not "
-            "1 (divide each embedding by its length)"
-        )
-    return vectors
+def _check_unit(vectors: np.ndarray, name: str, block: int) -> None:
+    """ValueError names the first of the vectors (n, D) that is not of length 1."""
+    for rows in _slices(len(vectors), block):
+        lengths = np.linalg.norm(np.asarray(vectors[rows], dtype=np.float32), axis=1)
+        wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT))  # so written that NaN is wrong, too
+        if wrong.size:
+            raise ValueError(
+                f"{name}, row {rows.start + wrong[0]}: the vector's length is "
+                f"{lengths[wrong[0]]:.4g}, not 1 (divide each embedding by its length)"
+            )
 
 
 def _on_grid(vectors: np.ndarray) -> np.ndarray:
@@ -63,11 +62,11 @@ def _slices(length: int, block: int) -> Iterator[slice]:
 class _Pairs:
     """Counts, over tiles of a score matrix, what each relevant pair (query, item) has above it."""
 
-    def __init__(self, queries: np.ndarray, own: np.ndarray, ties: Ties) -> None:
+    def __init__(self, queries: np.ndarray, scores: np.ndarray, ties: Ties) -> None:
         if ties not in ("pessimistic", "optimistic"):
             raise ValueError(f"ties {ties!r} is not known: use pessimistic or optimistic")
-        self.queries, self.own, self.ties = queries, own, ties
-        self.above = np.zeros(len(own), dtype=np.int64)  # higher; if pessimistic, or the same
+        self.queries, self.own, self.ties = queries, scores, ties
+        self.above = np.zeros(len(scores), dtype=np.int64)  # higher; if pessimistic, or the same
         # The c-th group holds the c-th pair of every query, so that a tile is compared at once.
         order = np.argsort(queries, kind="stable")
         nth = _places(queries[order])
@@ -79,10 +78,10 @@ class _Pairs:
         for group in self.groups:
             first, last = np.searchsorted(self.queries[group], (rows.start, rows.stop))
             pairs = group[first:last]
-            here = self.queries[pairs] - rows.start
-            part = tile if len(here) == len(tile) else tile[here]
-            own = self.own[pairs, None]
-            is_above = part >= own if self.ties == "pessimistic" else part > own
+            rows_of = self.queries[pairs] - rows.start
+            compared = tile if len(rows_of) == len(tile) else tile[rows_of]
+            scores = self.own[pairs, None]
+            is_above = compared >= scores if self.ties == "pessimistic" else compared > scores
             self.above[pairs] += np.count_nonzero(is_above, axis=1)
 
     def ranks(self) -> np.ndarray:
@@ -95,10 +94,10 @@ class _Pairs:
         fresh[1:] = np.diff(self.queries[order]) != 0
         fresh[1:] |= self.own[order][1:] != self.own[order][:-1]
         run = np.cumsum(fresh) - 1
-        place, size = np.empty_like(self.above), np.empty_like(self.above)
-        place[order] = _places(run) + 1
+        position, size = np.empty_like(self.above), np.empty_like(self.above)
+        position[order] = _places(run) + 1
         size[order] = np.bincount(run)[run]
-        return self.above + place - (size if self.ties == "pessimistic" else 0)
+        return self.above + position - (size if self.ties == "pessimistic" else 0)
 
 
 def _places(ordered: np.ndarray) -> np.ndarray:
@@ -165,11 +164,11 @@ def average_precision(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> 
 def _as_pairs(relevant: Sequence[Sequence[int]], count: int) -> tuple[np.ndarray, np.ndarray]:
     if len(relevant) != count:
         raise ValueError(f"{len(relevant)} sets of relevant items for {count} queries")
-    sizes = [len(own) for own in relevant]
+    sizes = [len(answers) for answers in relevant]
     if not sizes or 0 in sizes:
         query = sizes.index(0) if sizes else 0
         raise ValueError(f"query {query} has no relevant item (leave such queries out)")
-    items = np.concatenate([np.asarray(list(own), dtype=np.int64) for own in relevant])
+    items = np.concatenate([np.asarray(list(answers), dtype=np.int64) for answers in relevant])
     return np.repeat(np.arange(count), sizes), items
 
 
@@ -187,8 +186,8 @@ def _check_index(index: np.ndarray, size: int, name: str) -> None:
 def _refuse_nan(tile: np.ndarray, row: int, column: int) -> None:
     bad = np.argwhere(np.isnan(tile))
     if len(bad):
-        place = f"row {row + bad[0][0]}, column {column + bad[0][1]}"
-        raise ValueError(f"the score in {place} is not a number (NaN): nothing can be ranked")
+        where_nan = f"row {row + bad[0][0]}, column {column + bad[0][1]}"
+        raise ValueError(f"the score in {where_nan} is not a number (NaN): nothing can be ranked")
 
 
 # --- Images and captions ----------------------------------------------------------------------
@@ -227,8 +226,10 @@ def ranks_of_scores(
     if scores.ndim != 2 or image_of.shape != scores.shape[1:]:
         raise ValueError(f"scores {scores.shape} with image_of {image_of.shape}: not (n, m), (m,)")
     _check_image_of(image_of, len(scores))
-    own = scores[image_of, np.arange(len(image_of))]
-    return _both_ways(lambda rows, columns: scores[rows, columns], own, image_of, ties, block)
+    true_scores = scores[image_of, np.arange(len(image_of))]
+    return _both_ways(
+        lambda rows, columns: scores[rows, columns], true_scores, image_of, ties, block
+    )
 
 
 def rank_images_and_captions(
@@ -252,20 +253,19 @@ def rank_images_and_captions(
     if image_of.shape != captions.shape[:1]:
         raise ValueError(f"image_of is {image_of.shape} for {len(captions)} captions")
     _check_image_of(image_of, len(images))
-    for what, vectors in (("images", images), ("captions", captions)):
-        for rows in _slices(len(vectors), block):
-            _unit(vectors[rows], what, rows.start)
+    _check_unit(images, "images", block)
+    _check_unit(captions, "captions", block)
 
     def tile(rows: slice, columns: slice) -> np.ndarray:
         return (_on_grid(images[rows]) @ _on_grid(captions[columns]).T).astype(np.float32)
 
-    own = np.concatenate(
+    true_scores = np.concatenate(
         [
-            np.einsum("cd,cd->c", _on_grid(images[image_of[part]]), _on_grid(captions[part]))
-            for part in _slices(len(captions), block)
+            np.einsum("cd,cd->c", _on_grid(images[image_of[chunk]]), _on_grid(captions[chunk]))
+            for chunk in _slices(len(captions), block)
         ]
     )
-    return _both_ways(tile, own.astype(np.float32), image_of, "pessimistic", block)
+    return _both_ways(tile, true_scores.astype(np.float32), image_of, "pessimistic", block)
 
 
 def _check_image_of(image_of: np.ndarray, images: int) -> None:
@@ -275,18 +275,20 @@ def _check_image_of(image_of: np.ndarray, images: int) -> None:
         raise ValueError(f"image {lonely[0] if images else 0} has no caption (leave it out)")
 
 
-def _both_ways(tile: Tile, own: np.ndarray, image_of: np.ndarray, ties: Ties, block: int) -> Ranks:
+def _both_ways(
+    tile: Tile, true_scores: np.ndarray, image_of: np.ndarray, ties: Ties, block: int
+) -> Ranks:
     """Ranks from tiles (rows, columns) of the score matrix and the scores (m,) of true pairs."""
     image_of = image_of.astype(np.int64)
     images, captions = int(image_of.max()) + 1, len(image_of)
-    by_image = _Pairs(image_of, own, ties)
-    by_caption = _Pairs(np.arange(captions), own, ties)
+    by_image = _Pairs(image_of, true_scores, ties)
+    by_caption = _Pairs(np.arange(captions), true_scores, ties)
     for rows in _slices(images, block):
         for columns in _slices(captions, 4 * block):
-            part = tile(rows, columns)
-            _refuse_nan(part, rows.start, columns.start)
-            by_image.count(part, rows)
-            by_caption.count(part.T, columns)
+            scores = tile(rows, columns)
+            _refuse_nan(scores, rows.start, columns.start)
+            by_image.count(scores, rows)
+            by_caption.count(scores.T, columns)
     own_ranks = by_image.ranks()
     by_rank = own_ranks[np.lexsort((own_ranks, image_of))]
     image_ranks = by_rank[np.flatnonzero(np.diff(np.sort(image_of), prepend=-1))]

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from mmlib.core.contract import Contract, Damage, Run, jobs_of
 from mmlib.core.engine import SECONDS
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import COMMON, Evidence
+from mmlib.core.evidence import Evidence
+from mmlib.core.jobs import COMMON
 from mmlib.core.paths import write_atomic
 
 NAME = re.compile(r"(\d{3,})-([0-9a-f]{16})\.parquet")
@@ -137,11 +138,11 @@ def read(folder: Path) -> Evidence:
     ]
     _check_agreement(recordings)
     table = _merged(recordings)
-    each = [one.header for one in recordings]
-    settings = {name: how for header in each for name, how in header["settings"].items()}
-    first = {name: each[0][name] for name in ("paper", "tier", "method_version", "machine")}
+    headers = [recording.header for recording in recordings]
+    settings = {name: how for header in headers for name, how in header["settings"].items()}
+    first = {name: headers[0][name] for name in ("paper", "tier", "method_version", "machine")}
     header = {**first, "settings": settings, "cpu_seconds": seconds_of(table)}
-    return Evidence(table, header, each)
+    return Evidence(table, header, headers)
 
 
 def headers(folder: Path) -> list[dict[str, Any]]:
@@ -176,9 +177,9 @@ def _checked(
 def _content(path: Path) -> bytes:
     """The bytes of a file whose name has their hash."""
     name, content = NAME.fullmatch(path.name), path.read_bytes()
-    if not name or name[2] != (found := _hash(content)):
-        what = "its name has not its hash" if not name else f"its content has the hash {found}"
-        raise DataError(f"{path}: damaged or renamed, {what}; {MEND}")
+    if not name or name[2] != (actual := _hash(content)):
+        problem = "its name has not its hash" if not name else f"its content has the hash {actual}"
+        raise DataError(f"{path}: damaged or renamed, {problem}; {MEND}")
     return content
 
 
@@ -229,49 +230,49 @@ def _check_agreement(recordings: Sequence[Recording]) -> None:
     """Raises DataError for two recordings that cannot be of one experiment."""
     for i, later in enumerate(recordings):
         for earlier in recordings[:i]:
-            if what := disagreement(earlier.header, later.header) or _other_systems(earlier, later):
+            if difference := disagreement(earlier.header, later.header) or _other_systems(
+                earlier, later
+            ):
                 raise DataError(
-                    f"{earlier.path} and {later.path.name}: differ in {what}; record anew "
+                    f"{earlier.path} and {later.path.name}: differ in {difference}; record anew "
                     "(--replace), or move one of them away"
                 )
 
 
-def disagreement(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
     """In what two headers differ that must be the same; empty where they agree.
 
     Machines of other arithmetic compute features with other rounding, and the fingerprints of their
     data may differ. `same_data` of a header names fingerprints that differ in rounding alone.
     """
-    if one["method_version"] != other["method_version"]:
+    if earlier["method_version"] != later["method_version"]:
         return "the version of the method"
-    for name in one["inputs"].keys() & other["inputs"].keys():
-        if one["inputs"][name] != other["inputs"][name]:
+    for name in earlier["inputs"].keys() & later["inputs"].keys():
+        if earlier["inputs"][name] != later["inputs"][name]:
             return f"the input {name}"
-    alike = one["machine"].get("arithmetic") == other["machine"].get("arithmetic") is not None
-    for name in one["settings"].keys() & other["settings"].keys():
-        if one["settings"][name] != other["settings"][name]:
+    alike = earlier["machine"].get("arithmetic") == later["machine"].get("arithmetic") is not None
+    for name in earlier["settings"].keys() & later["settings"].keys():
+        if earlier["settings"][name] != later["settings"][name]:
             return f"the settings of {name}"
-        prints = [{h["data"][name], *h.get("same_data", {}).get(name, ())} for h in (one, other)]
+        prints = [
+            {h["data"][name], *h.get("same_data", {}).get(name, ())} for h in (earlier, later)
+        ]
         if alike and not prints[0] & prints[1]:
             return f"the data of {name}"
     return ""
 
 
-def _other_systems(one: Recording, other: Recording) -> str:
+def _other_systems(earlier: Recording, later: Recording) -> str:
     """Systems that differ in a column, or jobs that both have; empty where there are none."""
-    columns = [Evidence(recording.table, {}).columns() for recording in (one, other)]
+    columns = [Evidence(recording.table, {}).columns() for recording in (earlier, later)]
     for key in columns[0].keys() & columns[1].keys():
         if columns[0][key] != columns[1][key]:
             return f"what {key[1]} on {key[0]} is"
-    jobs = [_jobs(recording.header["jobs"]) for recording in (one, other)]
-    if both := sorted(jobs[0] & jobs[1]):
-        dataset, system, seed = both[0]
+    jobs = [{run[:3] for run in recording.runs} for recording in (earlier, later)]
+    if shared := sorted(jobs[0] & jobs[1]):
+        dataset, system, seed = shared[0]
         return f"the values of {system}, seed {seed}, on {dataset}, which both have"
     return ""
-
-
-def _jobs(jobs: Mapping[str, Mapping[str, Sequence[int]]]) -> set[tuple[str, str, int]]:
-    return {(d, system, s) for d, by in jobs.items() for system, seeds in by.items() for s in seeds}
 
 
 def _merged(recordings: Sequence[Recording]) -> pd.DataFrame:
@@ -287,33 +288,18 @@ def _merged(recordings: Sequence[Recording]) -> pd.DataFrame:
             key = run[:3]
             start = blocks[key][1] if key in blocks else run.start
             blocks[key] = (number, start, run.stop)
-    order = [blocks[key] for key in sorted(blocks)]
     tables = [recording.table for recording in recordings]
-    names = {name for table in tables for name in table}
-    systems = sorted(names.difference(COMMON))
-    columns = [*COMMON[:5], *systems, *COMMON[5:]]
-
-    def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return np.concatenate([arrays[number][start:stop] for number, start, stop in order])
-
-    merged: dict[str, Any] = {}
-    for name in columns:
-        if name not in systems and tables[0][name].dtype != "category":
-            merged[name] = joined([table[name].to_numpy() for table in tables])
-            continue
-        parts = [table[name].cat if name in table else None for table in tables]
-        every = sorted(set().union(*(part.categories for part in parts if part is not None)))
-        codes = [
-            np.full(len(table), -1, dtype=np.int16)
-            if part is None
-            else _recoded(part.codes.to_numpy(), part.categories, every)
-            for table, part in zip(tables, parts, strict=True)
-        ]
-        merged[name] = pd.Categorical.from_codes(joined(codes), categories=every)
-    return pd.DataFrame(merged)
-
-
-def _recoded(codes: np.ndarray, names: Sequence[str], every: Sequence[str]) -> np.ndarray:
-    """Codes of some names as codes of all; -1 stays."""
-    number = {name: i for i, name in enumerate(every)}
-    return np.array([*(number[name] for name in names), -1], dtype=np.int16)[codes]
+    starts = np.cumsum([0, *map(len, tables)])
+    rows = [
+        np.arange(start, stop) + starts[number]
+        for number, start, stop in (blocks[key] for key in sorted(blocks))
+    ]
+    systems = sorted({name for table in tables for name in table}.difference(COMMON))
+    tables = [table.reindex(columns=[*COMMON[:5], *systems, *COMMON[5:]]) for table in tables]
+    for name in (*COMMON[:5], *systems, "metric"):  # one set of categories, sorted
+        columns = [table[name].astype("category").cat for table in tables]
+        names = sorted(set().union(*(column.categories for column in columns)))
+        for table, column in zip(tables, columns, strict=True):
+            table[name] = column.set_categories(names)
+    merged = pd.concat(tables, ignore_index=True)
+    return merged.iloc[np.concatenate(rows)].reset_index(drop=True)

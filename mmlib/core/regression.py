@@ -74,10 +74,10 @@ def noise(differences: Sequence[float]) -> float:
 
 def is_same(recording: Mapping[str, Any], dataset: str, fingerprint: str | None) -> bool:
     """Whether this machine, with such data, computes as the one of a recording (its header) did."""
-    here = machine()
+    current = machine()
     return (
-        recording["machine"].get("gpu") is here["gpu"] is None  # either may have trained on it
-        and recording["machine"].get("arithmetic") == here["arithmetic"]
+        recording["machine"].get("gpu") is current["gpu"] is None  # either may have trained on it
+        and recording["machine"].get("arithmetic") == current["arithmetic"]
         and recording["versions"]["torch"] == torch.__version__.split("+")[0]
         and torch.get_num_threads() == 1  # more of them add in another order
         and fingerprint == recording["data"].get(dataset)

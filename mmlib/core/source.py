@@ -16,23 +16,23 @@ def imported_modules(module: str) -> frozenset[str]:
 
     Imports inside functions count too. Raises ValueError for a name that is no module of mmlib.
     """
-    found: set[str] = set()
+    imported: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in imported:
             continue
         path = _file(name)
         if path is None:
             raise ValueError(f"{name} is no module of mmlib")
-        found.add(name)
+        imported.add(name)
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
                 waiting += [a.name for a in node.names if a.name.split(".")[0] == "mmlib"]
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mmlib":
-                own = [f"{node.module}.{a.name}" for a in node.names]
-                waiting += [str(node.module), *(name for name in own if _file(name))]
-    return frozenset(found)
+                modules = [f"{node.module}.{a.name}" for a in node.names]
+                waiting += [str(node.module), *(name for name in modules if _file(name))]
+    return frozenset(imported)
 
 
 @lru_cache
@@ -71,10 +71,10 @@ def _code(path: Path) -> str:
 
 def _file(module: str) -> Path | None:
     """The source file of a module of mmlib; None where the name is no module."""
-    package, *parts = module.split(".")
+    package, *names = module.split(".")
     if package != "mmlib":
         return None
-    path = PACKAGE.joinpath(*parts)
+    path = PACKAGE.joinpath(*names)
     for file in (path / "__init__.py", path.with_suffix(".py")):
         if file.is_file():
             return file

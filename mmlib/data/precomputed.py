@@ -38,7 +38,6 @@ from mmlib.features.store import ids_file, open_array, open_features, open_rgb
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5
 PART = 5000  # files in a folder of CORA's layout
-AGAIN = "get this file again"
 Graph = dict[str, Any]
 
 
@@ -124,11 +123,11 @@ def inspect(folder: Path, split: str) -> str:
         block = np.asarray(array[start : start + 50])
         broken = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
         if broken.size:
-            raise error_at(texts.ims, None, f"row {start + broken[0]} is not finite", AGAIN)
+            raise _damaged(texts.ims, f"row {start + broken[0]} is not finite")
         same = (block == np.repeat(block[::step], step, axis=0)).reshape(len(block), -1).all(axis=1)
         if not same.all():
-            problem = f"row {start + np.argmin(same)} differs from the first row of its image"
-            raise error_at(texts.ims, None, problem, AGAIN)
+            row = start + np.argmin(same)
+            raise _damaged(texts.ims, f"row {row} differs from the first row of its image")
     shape = " x ".join(map(str, array.shape[1:]))
     return (
         f"{folder.name} {split} {len(ids)} images, {len(texts.captions)} captions, {shape}"
@@ -142,6 +141,10 @@ def _written(split: str) -> str:
     return FILE_SPLITS[split]
 
 
+def _damaged(path: Path, problem: str, row: int | None = None) -> DataError:
+    return error_at(path, row, problem, "get this file again")
+
+
 def _inspect_graphs(texts: "_Texts") -> str:
     """Read every scene graph; returns what was counted, "" where there are none."""
     from mmlib.scenegraph.graph import from_authors
@@ -152,7 +155,7 @@ def _inspect_graphs(texts: "_Texts") -> str:
         try:
             from_authors(graph)
         except ValueError as error:
-            raise error_at(texts.graph_file, None, f'graph "{number}": {error}', AGAIN) from error
+            raise _damaged(texts.graph_file, f'graph "{number}": {error}') from error
     return f", scene graphs ({texts.reworded} captions differ from {texts.caps_file.name})"
 
 
@@ -197,8 +200,7 @@ class _Texts:
         if once and len(set(self.ids)) == captions and not self._repeat(array):
             return 1, 1
         if captions % CAPTIONS_EACH:
-            problem = f"{captions} captions, which is not five an image"
-            raise error_at(self.caps_file, None, problem, AGAIN)
+            raise _damaged(self.caps_file, f"{captions} captions, which is not five an image")
         return CAPTIONS_EACH, CAPTIONS_EACH * len(array) // captions
 
     def _repeat(self, array: "np.ndarray | _FileRows") -> bool:
@@ -211,7 +213,7 @@ class _Texts:
         if same.any() and not same.all():
             odd = CAPTIONS_EACH * int(np.argmin(same))
             problem = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
-            raise error_at(self.ims, None, problem, AGAIN)
+            raise _damaged(self.ims, problem)
         return bool(same.all())
 
     def image_ids(self, captions_each: int) -> tuple[tuple[str, ...], list[str] | None]:
@@ -221,14 +223,14 @@ class _Texts:
             for row, name in enumerate(self.ids):
                 if name != self.ids[row - row % step]:
                     problem = f"{name} stands among the five rows of {self.ids[row - row % step]}"
-                    raise error_at(self.ids_file, row + 1, problem, AGAIN)
+                    raise _damaged(self.ids_file, problem, row + 1)
         files = self._file_names()
         names = self.ids[::step] if files is None else [files[i] for i in self.ids[::step]]
         first: dict[str, int] = {}
         for row, name in enumerate(names):
             if first.setdefault(name, row) != row:
                 problem = f"image {name} stands in line {first[name] * step + 1} too"
-                raise error_at(self.ids_file, row * step + 1, problem, AGAIN)
+                raise _damaged(self.ids_file, problem, row * step + 1)
         return tuple(names), None if files is None else names
 
     def _file_names(self) -> dict[str, str] | None:
@@ -253,7 +255,7 @@ def read_lines(path: Path) -> list[str]:
         try:
             line = raw.decode("utf-8-sig" if row == 1 else "utf-8").strip()
         except UnicodeDecodeError as error:
-            raise error_at(path, row, f"not UTF-8: {error}", AGAIN) from error
+            raise _damaged(path, f"not UTF-8: {error}", row) from error
         if not line:
             raise error_at(path, row, "is empty", "restore the line")
         lines.append(line)
@@ -264,9 +266,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise error_at(path, None, f"not JSON: {error}", AGAIN) from error
+        raise _damaged(path, f"not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise error_at(path, None, "not a JSON object", AGAIN)
+        raise _damaged(path, "not a JSON object")
     return content
 
 
@@ -285,16 +287,13 @@ def read_graphs(path: Path, captions: int) -> dict[int, Graph]:
     ):
         if keys:
             first = min(keys, key=lambda key: (len(key), key))
-            problem = f'graph "{first}" {problem} (so {len(keys)} of {captions})'
-            raise error_at(path, None, problem, AGAIN)
+            raise _damaged(path, f'graph "{first}" {problem} (so {len(keys)} of {captions})')
     return {number: entries[str(number)] for number in range(captions)}
 
 
 def _is_graph(entry: object) -> bool:
-    kinds = {"caption": str, "entities": list, "relations": list}
-    return isinstance(entry, dict) and all(
-        isinstance(entry.get(key), kind) for key, kind in kinds.items()
-    )
+    types = {"caption": str, "entities": list, "relations": list}
+    return isinstance(entry, dict) and all(isinstance(entry.get(k), types[k]) for k in types)
 
 
 class _FileRows:
@@ -326,17 +325,16 @@ class _FileRows:
             raise error_at(path, None, problem, f"unpack part{row // PART} again")
         array = open_array(path)
         if array.ndim != 2:
-            raise error_at(path, None, f"holds {array.shape}, not (regions, width)", AGAIN)
+            raise _damaged(path, f"holds {array.shape}, not (regions, width)")
         return np.array(array)
 
     def read(self, name: str, path: Path) -> np.ndarray:
         """One file, checked against the first."""
         values = self._read(int(path.stem))
         if values.shape != self.shape[1:]:
-            problem = f"holds {values.shape}, but the first file {self.shape[1:]}"
-            raise error_at(path, None, problem, AGAIN)
+            raise _damaged(path, f"holds {values.shape}, but the first file {self.shape[1:]}")
         if not np.isfinite(values).all():
-            raise error_at(path, None, "is not finite", AGAIN)
+            raise _damaged(path, "is not finite")
         return values
 
 

@@ -19,19 +19,6 @@ from mmlib.scenegraph.graph import (
 from mmlib.scenegraph.score import score
 
 __all__ = [
-    "Graphs",
-    "add_attribute",
-    "add_relation",
-    "attributes",
-    "corrupt",
-    "draw",
-    "from_authors",
-    "graph_of",
-    "objects",
-    "pack",
-    "parse",
-    "phrase",
-    "relations",
-    "score",
-    "to_authors",
-]
+    "Graphs", "add_attribute", "add_relation", "attributes", "corrupt", "draw", "from_authors",
+    "graph_of", "objects", "pack", "parse", "phrase", "relations", "score", "to_authors",
+]  # fmt: skip

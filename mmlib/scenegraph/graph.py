@@ -31,6 +31,7 @@ from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
 from mmlib.scenegraph.parser import load_english, pipeline_version
 from mmlib.scenegraph.rules import RULES, entry_of
+from mmlib.scenegraph.trees import WORDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -39,15 +40,6 @@ Entry = dict[str, Any]  # one caption's value in the authors' `scene_graph` JSON
 NO_LABEL = "with"  # stands for an empty relation label; the authors draw a word at random
 LONGEST = 100_000  # characters of a text; the parser needs about 1 GB for 100,000 words
 CHUNK = 1000  # texts parsed, and written to the cache, together
-# fmt: off
-FUNCTION_WORDS = frozenset(
-    "a an the this that these those some any no every each all both i me my we us our you your he "
-    "him his she her it its they them their who what which there here is are was were be been am "
-    "being do does did have has had will would can could should may might must and or but nor if "
-    "so as at by for from in into of off on onto out over to up with without than then too very "
-    "not just only how when where why while it's i'm that's oh".split()
-)
-# fmt: on
 
 
 # --- The authors' JSON ------------------------------------------------------------------------
@@ -128,7 +120,7 @@ def add_relation(
 def fallback_label(text: str) -> str:
     """A caption's words without function words; the whole text if none are left."""
     words = re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text.lower())
-    content = [word for word in words if word not in FUNCTION_WORDS]
+    content = [word for word in words if word not in WORDS["function_words"]]
     return " ".join(content) or " ".join(text.lower().split()) or "(nothing)"
 
 

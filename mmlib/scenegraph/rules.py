@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mmlib.scenegraph.trees import (
-    BE,
-    CLOTHES,
     IN_LABEL,
     OBLIQUE,
     RECIPROCAL,
     SUBJECT,
+    WORDS,
     Tree,
     tree_of,
 )
@@ -27,46 +26,7 @@ if TYPE_CHECKING:
 
 RULES = 2  # raise it with every change of a rule: cached graphs of other rules are not read
 
-# --- Words -----------------------------------------------------------------------------------
-
-# fmt: off
-# Looks happy, gets wet: what is said of the subject is the adjective.
-LINKING = frozenset(
-    "look looks looked looking seem seems seemed seeming appear appears appeared appearing "
-    "get gets got getting become becomes became becoming feel feels feeling stay stays staying "
-    "remain remains remaining turn turns turning go goes".split()
-)
-PARTICLES = frozenset("up down out off on over away back along around about through in by".split())
-NOT_ADVERBS = frozenset(
-    "also too then now just only even so as when where while how why than both".split()
-)
-NOT_ATTRIBUTES = frozenset(
-    "several many few other some any all both various more most such same own certain".split()
-)
-# "a pair of shoes" is one object, with "red" of "a pair of red shoes" as its attribute.
-QUANTITIES = frozenset(
-    "pair pairs couple group groups crowd crowds bunch bunches trio lot lots number team row rows "
-    "container containers "
-    "line lines herd flock pack swarm cup cups glass glasses bottle bottles bowl bowls plate "
-    "plates mug can cans jar bucket basket baskets bag bags box boxes tray pot slice slices piece "
-    "pieces loaf stack stacks pile piles heap set sets handful bouquet cluster patch body sheet "
-    "type kind sort variety bundle bale crew gang party gathering class".split()
-)
-# "a group of men and women": one object, whose members are of two sorts
-COLLECTIVES = frozenset(
-    "pair couple group groups crowd crowds bunch trio team row line gathering number mix".split()
-)
-# Participles after which "by" tells the place.
-POSED = frozenset("parked seated located stopped situated perched placed pitched docked".split())
-WEARING = frozenset("wearing wears wear".split())
-RELATIVE = frozenset("who that which whom whose".split())
-# Pronouns that stand for something one can see; the others make no node.
-SOMEONE = frozenset(
-    "someone somebody something everyone everybody one ones another others other".split()
-)
-# Helps a boy to climb: the boy climbs.
-CONTROL = ("help", "ask", "tell", "teach", "let", "allow", "want", "encourag", "forc", "urg")
-# fmt: on
+CONTROL = tuple(WORDS["control"])
 ARGUMENT = SUBJECT | OBLIQUE | {"obj", "iobj", "obl:agent", "root", "conj", "appos", "nmod:poss"}
 CLAUSE = frozenset(
     "root acl acl:relcl advcl advcl:relcl xcomp ccomp conj parataxis csubj dep list appos "
@@ -159,7 +119,7 @@ class _Reader:
             return False
         if pos in ("NOUN", "PROPN"):
             return role != "obl:unmarked" or self.pos[self.head[i]] not in ("ADJ", "ADV")
-        if word in SOMEONE:
+        if word in WORDS["someone"]:
             return True
         if role not in ARGUMENT or self.children(i, "cop", "nsubj"):
             return False
@@ -194,7 +154,7 @@ class _Reader:
     def contents(self, i: int) -> str:
         """ " of shoes" after "pair"; its noun is no object then, but another name of the pair."""
         text, last = "", i
-        while last >= 0 and self.words[last] in QUANTITIES:
+        while last >= 0 and self.words[last] in WORDS["quantities"]:
             nouns = [k for k in self.children(last, *OBLIQUE) if k in self.labels]
             last = next((k for k in nouns if self.preposition(k) == "of"), -1)
             if last >= 0:
@@ -218,7 +178,7 @@ class _Reader:
     def is_bare(self, i: int, quantity: int) -> bool:
         """Whether i is "women" of "a group of men and women"."""
         plain = not self.children(i, "det", "amod", "nummod")
-        return plain and self.words[quantity] in COLLECTIVES
+        return plain and self.words[quantity] in WORDS["collectives"]
 
     def drop(self, i: int, noun: int) -> None:
         """Make no node of noun i, which names the object of another noun."""
@@ -248,7 +208,7 @@ class _Reader:
         i = self.referent(i)
         if i in self.labels:
             return self.group(i)
-        if self.pos[i] in ("PRON", "DET", "SCONJ") and self.words[i] in RELATIVE:
+        if self.pos[i] in ("PRON", "DET", "SCONJ") and self.words[i] in WORDS["relative"]:
             for h in self.tree.above(i):
                 if self.role[h] in ("acl:relcl", "acl", "advcl:relcl") and self.head[h] >= 0:
                     return self.sharing(self.head[h], h)
@@ -290,7 +250,8 @@ class _Reader:
         wearing = self.words[modifier] == "wearing"
         worn = self.children(modifier, "obj") if wearing else [modifier]
         return any(
-            self.words[k] in CLOTHES and any(self.words[d] in ("a", "an") for d in self.kids[k])
+            self.words[k] in WORDS["clothes"]
+            and any(self.words[d] in ("a", "an") for d in self.kids[k])
             for k in worn
         )
 
@@ -305,7 +266,7 @@ class _Reader:
             return noun
         if self.role[first] == "nmod" and self.preposition(first) == "in":
             return above if above in self.labels else noun
-        if self.role[first] == "obj" and self.words[above] in WEARING:
+        if self.role[first] == "obj" and self.words[above] in WORDS["wearing"]:
             if self.role[above] == "acl" and self.head[above] in self.labels:
                 return self.head[above]
         return noun
@@ -351,7 +312,7 @@ class _Reader:
     # --- Attributes and relations ---
 
     def attribute(self, i: int, text: str, adverbs: Iterable[str] = ()) -> None:
-        if text in NOT_ATTRIBUTES:
+        if text in WORDS["not_attributes"]:
             return
         adverbs = list(adverbs)
         self.attributes.setdefault(i, {}).setdefault(" ".join((text, *adverbs)), (text, adverbs))
@@ -405,9 +366,12 @@ class _Reader:
         adverbs = []
         for k in self.kids[i]:
             late = self.role[k] == "xcomp" and self.pos[k] == "ADJ" and not self.kids[k]
-            if self.role[k] != "advmod" and not (late and self.words[i] not in LINKING):
+            if self.role[k] != "advmod" and not (late and self.words[i] not in WORDS["linking"]):
                 continue
-            if self.pos[k] not in ("ADV", "ADJ", "ADP", "PART") or self.words[k] in NOT_ADVERBS:
+            if (
+                self.pos[k] not in ("ADV", "ADJ", "ADP", "PART")
+                or self.words[k] in WORDS["not_adverbs"]
+            ):
                 continue
             if not self.is_particle(k):
                 adverbs.append(self.joined_words([k, *self.children(k, "advmod")]))
@@ -416,7 +380,7 @@ class _Reader:
     def is_particle(self, i: int) -> bool:
         if self.role[i] == "compound:prt":
             return True
-        return self.role[i] == "advmod" and self.words[i] in PARTICLES and self.head[i] < i
+        return self.role[i] == "advmod" and self.words[i] in WORDS["particles"] and self.head[i] < i
 
     # --- Clauses ---
 
@@ -471,7 +435,11 @@ class _Reader:
     def adjective(self, i: int) -> None:
         """A predicative adjective: "is happy", "looks happy", "full of fruit"."""
         verb = self.head[i]
-        if self.role[i] == "xcomp" and self.words[verb] not in LINKING and not self.kids[i]:
+        if (
+            self.role[i] == "xcomp"
+            and self.words[verb] not in WORDS["linking"]
+            and not self.kids[i]
+        ):
             return  # an adverb of its verb: "standing still"
         if self.role[i] == "conj" and self.role[verb] in ("amod", "advmod", "nummod"):
             return
@@ -522,7 +490,7 @@ class _Reader:
 
     def is_agent(self, verb: int, i: int) -> bool:
         """Whether "by" names who does it: "held by a boy", but not "parked by a tree"."""
-        if self.preposition(i) != "by" or self.words[verb] in POSED:
+        if self.preposition(i) != "by" or self.words[verb] in WORDS["posed"]:
             return False
         if self.role[i] == "obl:agent":
             return True
@@ -534,7 +502,7 @@ class _Reader:
         explicit = self.children(i, *SUBJECT)
         if not explicit or self.children(i, "obj"):
             return False
-        if any(self.words[k] in RELATIVE for k in explicit):
+        if any(self.words[k] in WORDS["relative"] for k in explicit):
             return False
         for noun in self.sharing(self.head[i], i):
             self.relate(subjects, words, [noun])
@@ -543,11 +511,11 @@ class _Reader:
     def links(self, i: int) -> bool:
         """Whether the verb only links an adjective to its subject."""
         adjectives = (self.pos[k] == "ADJ" for k in self.children(i, "xcomp"))
-        return self.words[i] in LINKING and any(adjectives)
+        return self.words[i] in WORDS["linking"] and any(adjectives)
 
     def verb_words(self, i: int) -> list[str]:
         """The verb and its particles; none for a form of "be"."""
-        if self.words[i] in BE:
+        if self.words[i] in WORDS["be"]:
             return []
         particles = [k for k in self.kids[i] if self.is_particle(k)]
         return [self.words[k] for k in sorted((i, *particles))]

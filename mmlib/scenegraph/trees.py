@@ -5,55 +5,21 @@ several words ("in front of"), words with hyphens are one, and all conjuncts han
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import yaml
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-# fmt: off
-BE = frozenset("be is are was were been being am 's 're".split())
-# In the middle of, on the other side of: one preposition.
-PLACES = frozenset(
-    "front top side middle center centre left right back rear edge bottom end foot base corner "
-    "midst".split()
-)
-BEFORE_PLACES = frozenset(
-    "in on at to from along by near off around down up into onto over across above below under "
-    "behind through toward towards past".split()
-)
-# Next to, left of: one preposition, though its first word is an adverb, adjective or noun.
-BESIDE = {
-    "next": "to", "close": "to", "near": "to", "adjacent": "to", "opposite": "to", "left": "of",
-    "right": "of", "ahead": "of", "outside": "of", "inside": "of", "far": "from", "away": "from",
-    "across": "from", "along": "with", "alongside": "of",
-}
-SHOWING = frozenset("see sees show shows showing showed depicts depicting".split())
-PICTURES = frozenset(
-    "photo photograph picture image drawing sketch painting cartoon illustration".split()
-)
-PEOPLE = frozenset(
-    "man men woman women boy boys girl girls person people child children kid kids baby babies "
-    "toddler toddlers lady ladies gentleman gentlemen guy guys fellow fellows lad lads adult "
-    "adults youngster youngsters individual individuals grown-up grown-ups schoolboy schoolboys "
-    "schoolgirl schoolgirls someone somebody player players rider riders worker workers teenager "
-    "teenagers male males female females runner runners skier climber cyclist surfer dancer "
-    "dancers mother father son daughter brother sister couple crowd team group spectators fans "
-    "bride groom".split()
-)
-CLOTHES = frozenset(
-    "shirt shirts t-shirt t-shirts tshirt sweater sweaters jersey jerseys pullover pullovers "
-    "dress dresses gown gowns frock frocks skirt skirts jacket jackets coat coats suit suits hat "
-    "hats cap caps helmet helmets jeans pants trousers shorts uniform uniforms outfit outfits "
-    "costume costumes sunglasses glasses goggles scarf scarves vest vests hoodie sweatshirt "
-    "swimsuit swimsuits bikini bikinis trunks shoes boots sandals sneakers socks gloves apron "
-    "robe robes tie ties blouse blouses top tops kilt wetsuit overalls pajamas bandana headband "
-    "leotard tutu mask backpack".split()
-)
+with Path(__file__).with_suffix(".yaml").open(encoding="utf-8") as _file:
+    _lists = yaml.safe_load(_file)
+BESIDE: dict[str, str] = _lists.pop("beside")
+WORDS: dict[str, frozenset[str]] = {name: frozenset(v.split()) for name, v in _lists.items()}
 RECIPROCAL = frozenset(("each other", "one another"))
 HYPHENS = frozenset("-‐‑–")
-# fmt: on
 SUBJECT = frozenset("nsubj nsubj:pass nsubj:outer".split())
 OBLIQUE = frozenset("obl nmod".split())
 IN_LABEL = frozenset("compound flat flat:foreign nmod:desc goeswith".split())
@@ -193,7 +159,7 @@ def _join_prepositions(tree: Tree) -> None:
         if after not in ("of", "to", "from", "with"):
             continue
         start = k + 1
-        if words[k] in PLACES and after == "of":
+        if words[k] in WORDS["places"] and after == "of":
             start = _preposition_before(tree, k)
         if start > k and BESIDE.get(words[k]) == after:
             start = k - (k > 0 and words[k - 1] == "not")
@@ -211,11 +177,14 @@ def _join_prepositions(tree: Tree) -> None:
 def _preposition_before(tree: Tree, k: int) -> int:
     """Where the preposition of "on the other side" starts; k + 1 if there is none."""
     j = k - 1
-    while j >= max(0, k - 3) and tree.words[j] not in BEFORE_PLACES:
-        if tree.pos[j] not in ("DET", "ADJ", "PRON", "NUM") and tree.words[j] not in PLACES:
+    while j >= max(0, k - 3) and tree.words[j] not in WORDS["before_places"]:
+        if (
+            tree.pos[j] not in ("DET", "ADJ", "PRON", "NUM")
+            and tree.words[j] not in WORDS["places"]
+        ):
             return k + 1
         j -= 1
-    return j if j >= 0 and tree.words[j] in BEFORE_PLACES else k + 1
+    return j if j >= 0 and tree.words[j] in WORDS["before_places"] else k + 1
 
 
 def _noun_after(tree: Tree, p: int) -> int:
@@ -295,13 +264,13 @@ def _turn_inversions(tree: Tree) -> None:
 
 def _mend_showing(tree: Tree) -> None:
     """ "We see a lorry next to a cactus": the phrase says where the lorry is, not who sees it."""
-    for verb in [i for i, word in enumerate(tree.words) if word in SHOWING]:
+    for verb in [i for i, word in enumerate(tree.words) if word in WORDS["showing"]]:
         shown = tree.children(verb, "obj")
         shown += [c for k in shown for c in tree.children(k, "conj")]
         for k in tree.children(verb, "obl"):
             if before := [i for i in shown if i < k]:
                 tree.head[k], tree.role[k] = max(before), "nmod"
-    for picture in [i for i, word in enumerate(tree.words) if word in PICTURES]:
+    for picture in [i for i, word in enumerate(tree.words) if word in WORDS["pictures"]]:
         shown = [k for k in tree.children(picture, "nmod") if k > picture][:1]
         for k in tree.children(picture, "nmod", "obl", "acl"):  # "photo of a man next to a duck"
             if shown and k > shown[0]:
@@ -316,7 +285,9 @@ def _mend_clothes(tree: Tree) -> None:
     """
     head, role = tree.head, tree.role
     for i in [
-        i for i, word in enumerate(tree.words) if word in CLOTHES and role[i] not in IN_LABEL
+        i
+        for i, word in enumerate(tree.words)
+        if word in WORDS["clothes"] and role[i] not in IN_LABEL
     ]:
         case = tree.children(i, "case")
         verb = head[i] if role[i] == "obj" and tree.words[head[i]] == "wearing" else -1
@@ -334,14 +305,16 @@ def _mend_clothes(tree: Tree) -> None:
             if moved not in tree.above(person) and not tree.words[head[moved]].startswith("dress"):
                 head[moved], role[moved] = person, "nmod" if case else "acl"
         for k in tree.children(i, "conj"):  # "in a red shirt and a dog"
-            if tree.words[k] not in CLOTHES and tree.children(k, "det", "nummod"):
+            if tree.words[k] not in WORDS["clothes"] and tree.children(k, "det", "nummod"):
                 if k not in tree.above(person):
                     head[k] = tree.first_conjunct(person)
 
 
 def _person_before(tree: Tree, i: int) -> int:
     """The nearest person before token i, or -1."""
-    people = [k for k in range(i) if tree.words[k] in PEOPLE and tree.role[k] not in IN_LABEL]
+    people = [
+        k for k in range(i) if tree.words[k] in WORDS["people"] and tree.role[k] not in IN_LABEL
+    ]
     return people[-1] if people else -1
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.data import (
@@ -28,6 +29,9 @@ from mmlib.data.pair_pictures import unreadable
 from mmlib.data.tables import Fields, Row
 from mmlib.features.store import open_features
 from mmlib.papers.links.data.paper import read_corpus
+
+with Path(__file__).with_suffix(".yaml").open(encoding="utf-8") as _file:
+    NOTES: dict[str, list[str]] = yaml.safe_load(_file)
 
 
 @dataclass
@@ -58,6 +62,10 @@ class Report:
             if not mend and target.exists() and path.is_relative_to(target):
                 mend = f"move {target} away, then {get}"
         self.problems.append(Problem(path, row, problem, mend or f"get it again: {get}"))
+
+    def note(self, **figures: object) -> None:
+        """Add the notes of `check.yaml` on this data set, filled with what its reader reports."""
+        self.notes += [template.format_map(figures) for template in NOTES[self.name]]
 
     @contextmanager
     def refusals(self, path: Path, prefix: str = "", mend: str = "") -> Iterator[None]:
@@ -240,22 +248,11 @@ def _clue(report: Report) -> None:
 def _clue_figures(report: Report) -> None:
     """The rates of Table 2 of paper 01, its vocabulary, and what its two files share."""
     tables = clue.report(report.folder)
-    leaks, words, rates = tables["leaks"], tables["words"], tables["rates"]
     for split in clue.SPLITS:
-        shown = ", ".join(f"{name} {rate:.2f}" for name, rate in rates.loc[split].items())
+        rates = tables["rates"].loc[split].items()
+        shown = ", ".join(f"{name} {rate:.2f}" for name, rate in rates)
         report.notes.append(f"positive in percent, {split}: {shown}")
-    report.notes += [
-        f"vocabulary of the training captions: {words['vocabulary']}, which is {words['types']} "
-        "types, with the empty token, and the entry for unknown words",
-        f"{leaks['image in train']} of {leaks['test rows']} test rows show an image of the "
-        f"training file: {leaks['human rows, image in train']} of {leaks['human rows']} with human "
-        f"captions, {leaks['machine rows, image in train']} of {leaks['machine rows']} others "
-        "(published so)",
-        f"{leaks['caption in train']} test rows repeat a training caption, "
-        f"{leaks['image and caption in train']} image and caption, "
-        f"{leaks['image or caption in train']} either; {leaks['clean rows, caption not in train']} "
-        "rows with human captions share nothing (published so)",
-    ]
+    report.note(words=tables["words"], leaks=tables["leaks"])
 
 
 def _cite(report: Report) -> None:
@@ -264,15 +261,8 @@ def _cite(report: Report) -> None:
     report.counts.append(f"{len(records)} recipe steps")
     if report.usable:
         tables = cite.report(report.folder)
-        words, repeats = tables["words"], tables["repeats"]
         rates = ", ".join(f"{name} {rate:.3f}" for name, rate in tables["rates"].items())
-        report.notes += [
-            f"share of Yes: {rates}",
-            f"vocabulary: {words['types']} types with the empty token",
-            f"{repeats['distinct pairs']} distinct pairs of image and text; "
-            f"{repeats['rows of pairs that repeat']} rows belong to pairs that repeat, of "
-            f"{repeats['recipes']} recipes (published so)",
-        ]
+        report.note(rates=rates, words=tables["words"], repeats=tables["repeats"])
     report.notes.append("the images are not part of this data set")
 
 
@@ -297,14 +287,7 @@ def _sick_origins(report: Report) -> None:
         report.notes.append(f"not compared with Flickr8k's captions, which are not in {flickr}")
         return
     sizes = "/".join(str(counts[f"triples in {split}"]) for split in flickr8k.SPLITS)
-    report.notes += [
-        f"{counts['originals equal to a caption']} of {counts['originals from Flickr']} original "
-        f"sentences are captions of Flickr8k, of {counts['images of originals in test']} test "
-        "images among others",
-        f"{counts['triples']} triples of image, captions and sentence, {sizes}; "
-        f"{counts['clean triples in train']} of the training ones name no image of another split, "
-        f"{counts['train triples from TEST']} come from SICK's own TEST",
-    ]
+    report.note(counts=counts, sizes=sizes)
 
 
 def _snli_ve(report: Report) -> None:

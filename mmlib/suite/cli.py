@@ -5,15 +5,20 @@ import ast
 import math
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import yaml
 
 from mmlib import __version__
 from mmlib.core.paths import notebooks_dir, write_atomic
 
-TIERS = ("world", "flickr8k", "paper")
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Command: TypeAlias = Callable[[argparse.Namespace], int]
+with Path(__file__).with_name("commands.yaml").open(encoding="utf-8") as _file:
+    SPECIFICATIONS: dict[str, dict[str, Any]] = yaml.safe_load(_file)
+TIERS: list[str] = SPECIFICATIONS["run"]["arguments"]["--tier"]["choices"]
 
 
 class UsageError(ValueError):
@@ -45,15 +50,8 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for register, function in (
-        (_register_run, _run),
-        (_register_record, _record),
-        (_register_judge, _judge),
-        (_register_score, _score),
-        (_register_report, _report),
-        (_register_course, _course),
-    ):
-        register(commands).set_defaults(run=function)
+    for run in (_run, _record, _judge, _score, _report, _course):
+        add_command(commands, run.__name__[1:], run)
     data = commands.add_parser("data", help="list, get, check data sets; extract features")
     if with_data:
         from mmlib.suite import data_cli
@@ -62,91 +60,32 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     return parser
 
 
-def _register_run(commands: Commands) -> argparse.ArgumentParser:
-    run = commands.add_parser("run", help="execute notebooks and check their figures")
-    add = run.add_argument
-    add("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
-    add("--tier", choices=TIERS, default="world", help="the data (default: world)")
-    seeds = "training seeds: of 00's own models; of 01 to 04 only with --set evidence=compute"
-    add("--seeds", type=int, metavar="N", help=seeds)
-    add("--device", help="where to compute: auto, cpu, cuda, cuda:1")
-    folder = "folder of the results (default: runs/TIER; runs/latest then links to it)"
-    add("--out", type=Path, metavar="DIR", help=folder)
-    setting = "any other parameter; VALUE is a Python literal, else text"
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help=setting)
-    jobs = "notebooks that run at a time (default: 1)"
-    add("--jobs", type=int, default=1, metavar="N", help=jobs)
-    add("--timeout", type=float, metavar="S", help="limit a notebook, in seconds")
-    add("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
-    add("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
-    return run
+def add_command(commands: Commands, name: str, run: Command, choices: Any = None) -> None:
+    """Add a command of `commands.yaml`, which `run` does; choices: for what it calls "name"."""
+    command = SPECIFICATIONS[name]
+    texts = {key: text for key, text in command.items() if key != "arguments"}
+    parser = commands.add_parser(name.split()[-1], **texts)
+    for argument, options in command.get("arguments", {}).items():
+        options = {**options, "type": TYPES.get(options.get("type"))}
+        if argument == "name" and choices:
+            options["choices"] = choices
+        parser.add_argument(argument, **{k: v for k, v in options.items() if v is not None})
+    parser.set_defaults(run=run)
 
 
-def _register_record(commands: Commands) -> argparse.ArgumentParser:
-    record = commands.add_parser("record", help="make a paper's evidence, for hours if it must")
-    _add_paper(record)
-    add = record.add_argument
-    add("--seeds", type=int, default=20, metavar="N", help="0 to N-1 (default: 20)")
-    add("--datasets", nargs="+", default=(), metavar="NAME", help="only these")
-    add("--device", default="cpu", help="auto, cpu, cuda, cuda:1 (default: cpu)")
-    add("--workers", type=int, default=0, help="processes; 0: one a core or GPU")
-    add("--cluster", default="", metavar="ADDRESS", help="of a Dask scheduler")
-    add("--replace", action="store_true", help="what is of other code, data or settings")
-    return record
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
 
 
-def _register_judge(commands: Commands) -> argparse.ArgumentParser:
-    judge = commands.add_parser("judge", help="tables, figures and verdicts, from evidence alone")
-    _add_paper(judge)
-    folder = "default: runs/judge/TIER/NUMBER, from here"
-    judge.add_argument("--out", type=Path, metavar="DIR", help=folder)
-    return judge
-
-
-def _register_score(commands: Commands) -> argparse.ArgumentParser:
-    score = commands.add_parser("score", help="score your own pairs of pictures and captions")
-    add = score.add_argument
-    add("model", help="a file of kept weights; small: the picture world's judge")
-    add("pairs", type=Path, metavar="PAIRS.csv", help="image,caption[,caption...]")
-    prior = "share of pairs that fit (default: as in calibration)"
-    add("--prior", type=float, default=0.0, help=prior)
-    add("--out", type=Path, metavar="FILE", help="CSV; default: printed")
-    return score
-
-
-def _register_report(commands: Commands) -> argparse.ArgumentParser:
-    report = commands.add_parser("report", help="write a finished run as a web site")
-    report.add_argument("folder", type=Path, metavar="RUN", help="such as runs/latest")
-    report.add_argument("--out", type=Path, metavar="DIR", help="default: the folder report in RUN")
-    return report
-
-
-def _register_course(commands: Commands) -> argparse.ArgumentParser:
-    course = commands.add_parser(
-        "course",
-        help="write the notebooks for students or for teachers",
-        description="DIR gets the notebooks. Their results go to runs/lab/ beside DIR, or where "
-        "the parameter out says.",
-    )
-    add = course.add_argument
-    add("version", choices=("student", "answers"), help="without answers, or without blanks")
-    add("out", type=Path, metavar="DIR", help="a new folder, or an earlier call's")
-    add("numbers", nargs="*", metavar="NUMBER", help="01 04 ...; default: all")
-    add("--notebooks", type=Path, metavar="DIR", help="folder of the notebooks")
-    return course
-
-
-def _add_paper(command: argparse.ArgumentParser) -> None:
-    """What `record` and `judge` have in common."""
-    add = command.add_argument
-    number = "of the paper's notebook, such as 04"
-    add("number", metavar="NUMBER", help=number, type=lambda number: number.zfill(2))
-    add("--tier", choices=TIERS, default="world", help="the data (default: world)")
-    add("--evidence", type=Path, metavar="DIR", help="default: evidence/")
+TYPES = {
+    "int": int, "float": float, "path": Path, "positive": _positive,
+    "number": lambda number: number.zfill(2),
+}  # fmt: skip
 
 
 def _run(args: argparse.Namespace) -> int:
-    """`mmlib run`."""
     from mmlib.suite import outcomes, runner
 
     if args.device and not args.cluster:
@@ -170,7 +109,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _record(args: argparse.Namespace) -> int:
-    """`mmlib record`."""
     from mmlib.core.device import pick_device
     from mmlib.core.engine import Resources
     from mmlib.suite import record
@@ -191,7 +129,6 @@ def _record(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace) -> int:
-    """`mmlib judge`."""
     from mmlib.suite import record
 
     out = args.out or Path("runs") / "judge" / args.tier / args.number
@@ -200,7 +137,6 @@ def _judge(args: argparse.Namespace) -> int:
 
 
 def _score(args: argparse.Namespace) -> int:
-    """`mmlib score`."""
     from mmlib.suite import score
 
     model = score.SMALL if args.model == "small" else Path(args.model)
@@ -218,7 +154,6 @@ def _score(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    """`mmlib report`."""
     from mmlib.suite import report
 
     print(report.write(args.folder, args.out))
@@ -226,7 +161,6 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _course(args: argparse.Namespace) -> int:
-    """`mmlib course`."""
     from mmlib.suite import course
 
     notebooks = _select(_notebook_folder(args.notebooks), args.numbers)

@@ -26,11 +26,8 @@ from mmlib.core.paths import write_atomic
 
 Version = Literal["student", "answers"]
 FORM = (
-    "exercise (markdown)",
-    "blank (code)",
-    "answer (code)",
-    "check (code)",
-    "answer (markdown)",
+    *("exercise (markdown)", "blank (code)", "answer (code)"),
+    *("check (code)", "answer (markdown)"),
 )
 TAGS = {role.split()[0] for role in FORM}
 REMOVED: dict[Version, dict[str, set[str]]] = {  # as nbconvert's TagRemovePreprocessor takes it
@@ -68,19 +65,12 @@ class CourseError(ValueError):
 def number(
     exercise: int, answer: Any, truth: Any, within: float, wrong: Mapping[Any, str] = {}
 ) -> None:
-    """Check a number, or several.
+    """Check a number, or a list, tuple or array of them, as `truth` is.
 
-    Args:
-        exercise: the exercise's number.
-        answer: the student's; where `truth` holds several numbers, a list, tuple or array.
-        truth: the right number, or a list, tuple or array of them.
-        within: how far a right answer may be off, in the unit of `truth`.
-        wrong: typical wrong answers, of the form of `truth`, and why each is wrong.
-
-    Raises:
-        NoAnswer: `answer` is `...` or None, or holds one.
-        WrongAnswer: it is not right.
-        ValueError: `truth` is not finite, so no answer could be right.
+    within: how far a right answer may be off, in the unit of `truth`. wrong: typical wrong answers,
+    of the form of `truth`, and why each is wrong.
+    Raises NoAnswer for `...` or None, also within a list, WrongAnswer, and ValueError where `truth`
+    is not finite, so that no answer could be right.
     """
     _need_answer(exercise, answer)
     right = _numbers(truth)
@@ -108,15 +98,8 @@ def number(
 def choice(exercise: int, answer: Any, right: str, wrong: Mapping[str, str]) -> None:
     """Check a choice among words; case and spaces around do not matter.
 
-    Args:
-        exercise: the exercise's number.
-        answer: the student's.
-        right: the right option.
-        wrong: the other options, and why it is not that one.
-
-    Raises:
-        NoAnswer: `answer` is `...` or None.
-        WrongAnswer: it is another option, or none of them.
+    right: the right option; wrong: the other options, and why it is not that one.
+    Raises NoAnswer for `...` or None, WrongAnswer for another option, or none of them.
     """
     _need_answer(exercise, answer)
     options = {option.casefold(): option for option in (right, *wrong)}
@@ -140,20 +123,11 @@ def function(
     """Check a function by calling it, and one that is right, on the same cases.
 
     Numbers, arrays and tensors may be `within` of each other, also inside lists and dicts;
-    anything else must be equal.
-
-    Args:
-        exercise: the exercise's number.
-        answer: the student's function; it gets copies of the arguments.
-        oracle: a right one.
-        cases: the arguments of each call.
-        within: how far a number may be off.
-        wrong: reasons, each with a function that makes the typical mistake.
-
-    Raises:
-        NoAnswer: `answer` is `...` or None, or returns that in every case.
-        WrongAnswer: it is no function, fails, or returns something else in some case.
-        ValueError: there are no cases, so any function would pass.
+    anything else must be equal. answer: gets copies of the arguments. oracle: a right function.
+    cases: the arguments of each call. wrong: reasons, each with a function that makes the typical
+    mistake.
+    Raises NoAnswer for `...` or None, or a function that returns that in every case, WrongAnswer
+    for what is no function, fails, or returns something else, ValueError without cases.
     """
     _need_answer(exercise, answer)
     cases = list(cases)
@@ -221,13 +195,11 @@ def _same(mine: Any, truth: Any, within: float) -> bool:
         return bool(np.allclose(numbers, right, rtol=0, atol=within, equal_nan=True))
     mine, truth = (x.tolist() if hasattr(x, "tolist") else x for x in (mine, truth))
     if isinstance(truth, Mapping):
-        if not isinstance(mine, Mapping) or mine.keys() != truth.keys():
-            return False
-        return all(_same(mine[key], truth[key], within) for key in truth)
+        alike = isinstance(mine, Mapping) and mine.keys() == truth.keys()
+        return alike and all(_same(mine[key], truth[key], within) for key in truth)
     if isinstance(truth, list | tuple):
-        if not isinstance(mine, list | tuple) or len(mine) != len(truth):
-            return False
-        return all(_same(*pair, within) for pair in zip(mine, truth, strict=True))
+        alike = isinstance(mine, list | tuple) and len(mine) == len(truth)
+        return alike and all(_same(*pair, within) for pair in zip(mine, truth, strict=True))
     return np.array_equal(mine, truth)
 
 
@@ -244,11 +216,8 @@ def _try(exercise: int, answer: Callable, case: tuple) -> Any:
 
 def _form(numbers: np.ndarray) -> str:
     """What an answer must look like."""
-    if numbers.ndim == 0:
-        return "a number"
-    if numbers.ndim == 1:
-        return f"a list of {len(numbers)} numbers"
-    return f"an array of numbers of the shape {numbers.shape}"
+    shaped = f"an array of numbers of the shape {numbers.shape}"
+    return {0: "a number", 1: f"a list of {numbers.size} numbers"}.get(numbers.ndim, shaped)
 
 
 def _arguments(case: tuple) -> str:
@@ -309,19 +278,10 @@ def write(version: Version, out: Path, notebooks: Sequence[Path]) -> list[Path]:
     In the students' version the answers and the outputs of checks are gone, in the teacher's the
     blanks. Every other cell keeps its id and its recorded output; a link to a notebook that the
     folder lacks becomes plain text. A folder that an earlier call filled may be filled again, also
-    from newer notebooks.
-
-    Args:
-        version: "student" or "answers".
-        out: the folder; hidden files in it are not looked at.
-        notebooks: the notebooks with all parts.
-
-    Returns:
-        The notebooks written.
-
-    Raises:
-        CourseError: a notebook cannot be read or has an incomplete exercise, or `out` holds the
-            other version or a file that is not of an earlier call. Nothing is written then.
+    from newer notebooks; hidden files in it are not looked at.
+    Returns the notebooks written. Raises CourseError where a notebook cannot be read or has an
+    incomplete exercise, or `out` holds the other version or a file that is not of an earlier call;
+    nothing is written then.
     """
     earlier = _earlier(out, version)
     names = {*earlier, *(path.name for path in notebooks)}
@@ -380,7 +340,7 @@ def _refuse_foreign(out: Path, *ours: Mapping[str, str]) -> None:
     """
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out)
-        if path.is_dir() or any(part.startswith(".") for part in name.parts):
+        if path.is_dir() or any(folder.startswith(".") for folder in name.parts):
             continue
         if _hash(path.read_bytes()) not in [hashes.get(name.as_posix()) for hashes in ours]:
             raise CourseError(

@@ -6,11 +6,10 @@ from pathlib import Path
 from mmlib.core.errors import DataError
 from mmlib.core.paths import data_dir
 from mmlib.data import registry
+from mmlib.suite.cli import add_command
 
 SHOWN = 50
-# As in features.regions and features.backbones, which bring PyTorch: seconds for a mere `list`.
-DETECTOR = "fasterrcnn"
-BACKBONES = ("densenet169", "resnet50")
+DETECTOR = "fasterrcnn"  # as in features.regions, which brings PyTorch: seconds for a mere `list`
 PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
@@ -22,64 +21,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     """
     parser.description = "Data sets are read from the folder named by MMLIB_DATA, else from data/."
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    listing = commands.add_parser("list", help="the data sets, and which of them are present")
-    listing.set_defaults(run=run_list)
-
-    get = commands.add_parser("get", help="download and unpack a data set")
-    get.add_argument("name", choices=registry.DATA_SETS, metavar="NAME")
-    get.set_defaults(run=run_get)
-
-    checking = commands.add_parser("check", help="say whether a data set is complete and readable")
-    checking.add_argument("name", choices=registry.DATA_SETS, metavar="NAME")
-    checking.add_argument("--folder", type=Path, help="where it lies, if not in the data folder")
-    checking.add_argument("--all", action="store_true", help=f"show more than {SHOWN} problems")
-    checking.set_defaults(run=run_check)
-
-    features = commands.add_parser("features", help="extract image features with a backbone")
-    features.add_argument("name", help="flickr8k, flickr30k, mscoco, or a folder of images")
-    features.add_argument(
-        "--backbone",
-        choices=(*BACKBONES, DETECTOR),
-        default="densenet169",
-        help="default: densenet169",
-    )
-    features.add_argument(
-        "--regions",
-        choices=("grid", "global"),
-        help=f"a 4 x 4 grid (default) or one vector; {DETECTOR} finds 36 regions of its own",
-    )
-    features.add_argument("--weights", help="a state dict, or `random`; default: torchvision's own")
-    features.add_argument("--labels", action="store_true", help="write class probabilities too")
-    features.add_argument(
-        "--out",
-        type=Path,
-        help="the .npy file; default: features/ beside the images (NAME_ims.npy for SCAN's layout)",
-    )
-    features.add_argument(
-        "--dtype",
-        choices=("float16", "float32"),
-        help=f"default: float16 of a grid, float32 of {DETECTOR}",
-    )
-    features.add_argument(
-        "--batch", type=_positive, help=f"default: 32 for a grid, 4 for {DETECTOR}"
-    )
-    features.add_argument(
-        "--side",
-        type=_positive,
-        default=800,
-        help=f"shorter side of the images that {DETECTOR} sees (default: 800)",
-    )
-    features.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps")
-    features.add_argument("--seed", type=int, default=0, help="of random weights")
-    features.add_argument("--skip-bad", action="store_true", help="leave out undecodable images")
-    features.set_defaults(run=run_features)
-
-
-def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
+    add_command(commands, "data list", run_list)
+    add_command(commands, "data get", run_get, registry.DATA_SETS)
+    add_command(commands, "data check", run_check, registry.DATA_SETS)
+    add_command(commands, "data features", run_features)
 
 
 def run_list(args: argparse.Namespace) -> int:

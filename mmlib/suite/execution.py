@@ -30,28 +30,19 @@ _children: set[subprocess.Popen] = set()
 def execute(
     notebook: Path, executed: Path, parameters: dict[str, Any], timeout: float
 ) -> str | None:
-    """Execute `notebook` into the file `executed`, in a process of its own.
+    """Execute `notebook`, in its folder, into the file `executed`, in a process of its own.
 
-    Args:
-        notebook: the notebook; its folder is the working directory.
-        executed: where the executed copy goes, also when a cell fails.
-        parameters: injected after the parameters cell; none are injected when empty.
-        timeout: seconds that the whole notebook may take.
-
-    Returns:
-        What went wrong, with the failing cell; None when every cell ran.
+    executed: is also written when a cell fails. parameters: injected after the parameters cell;
+    none are injected when empty. timeout: seconds that the whole notebook may take.
+    Returns what went wrong, with the failing cell; None when every cell ran.
     """
     notebook, executed = notebook.resolve(), executed.resolve()
     executed.parent.mkdir(parents=True, exist_ok=True)
     # A kernel that outlives its parent by a second may still write there.
     with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
         private = Path(folder)
-        job = {
-            "notebook": str(notebook),
-            "executed": str(executed),
-            "parameters": parameters,
-            "timeout": timeout,
-        }
+        job: dict[str, Any] = {"notebook": str(notebook), "executed": str(executed)}
+        job |= {"parameters": parameters, "timeout": timeout}
         (private / "job.json").write_text(json.dumps(job))
         command = [sys.executable, "-P", "-m", "mmlib.suite.execution", folder]
         # In a session of its own, so that Ctrl-C reaches this process alone, which calls `stop`.
@@ -189,13 +180,9 @@ def _failure(index: int, source: str, problem: str, traceback: str = "") -> str:
     return "\n".join([f"cell {index + 1} {problem}", *lines[:40], *plain.splitlines()[-25:]])
 
 
-def _child(private: Path) -> None:
-    """Entry point of the process that `execute` starts; it ends with the one that started it."""
+if __name__ == "__main__":  # the process that `execute` starts; it ends with its parent
+    _private = Path(sys.argv[1])
     if os.name != "nt":
         ParentPollerUnix(os.getppid()).start()
-    problem = _execute_here(json.loads((private / "job.json").read_text()), private)
-    (private / "outcome.json").write_text(json.dumps({"problem": problem}))
-
-
-if __name__ == "__main__":
-    _child(Path(sys.argv[1]))
+    _problem = _execute_here(json.loads((_private / "job.json").read_text()), _private)
+    (_private / "outcome.json").write_text(json.dumps({"problem": _problem}))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import jsonschema
+import yaml
 
 from mmlib.core.claims import Verdict, effect_text
 
@@ -17,34 +18,8 @@ VERDICTS = get_args(Verdict)
 RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
 
 
-def _with(**properties: dict) -> dict[str, Any]:
-    """JSON Schema of an object that has all of these."""
-    return {"type": "object", "required": [*properties], "properties": properties}
-
-
-_TEXT, _NUMBER, _ANY = {"type": "string"}, {"type": ["number", "null"]}, dict[str, Any]()
-_LIST, _DICT = {"type": "array"}, {"type": "object"}
-_SOME = _LIST | {"minItems": 1}
-_CLAIM = _with(
-    id=_TEXT, claim=_TEXT, verdict={"enum": [*VERDICTS]}, effect=_NUMBER, low=_NUMBER,
-    high=_NUMBER, unit=_TEXT, why=_TEXT,
-)  # fmt: skip
-_FIGURE = _with(figure=_TEXT, value=_ANY, expected=_ANY, tolerance=_ANY, within=_ANY)
-_ENTRY = _with(
-    notebook=_TEXT, executed=_TEXT, out=_TEXT, ok={"type": "boolean"}, seconds=_NUMBER,
-    problems=_LIST, claims=_LIST | {"items": _CLAIM}, checks=_DICT,
-)  # fmt: skip
-FORMS = {
-    "summary.json": _with(mmlib=_TEXT, parameters=_DICT, notebooks=_SOME | {"items": _ENTRY}),
-    "results.json": _SOME,
-    "claims.json": _SOME | {"items": _CLAIM},
-    "checks.json": _with(comparable={"type": "boolean"}, why=_TEXT, figures=_LIST)
-    | {
-        "if": {"properties": {"comparable": {"const": True}}},
-        "then": {"properties": {"figures": _SOME | {"items": _FIGURE}}},
-        "else": {"properties": {"why": {"minLength": 1}}},
-    },
-}
+with Path(__file__).with_suffix(".yaml").open(encoding="utf-8") as _file:
+    FORMS: dict[str, Any] = yaml.safe_load(_file)
 
 
 @dataclass

@@ -11,12 +11,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 from matplotlib import rc_context
 
-from mmlib.core import evidence, plots, recordings
+from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
 from mmlib.core.contract import gaps
 from mmlib.core.engine import Resources, as_text, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, evidence_dir
+from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Data, Job, Stage
@@ -62,7 +63,7 @@ def record(
             header["replaces"] = _replaced(old, header)
         _must_fit(folder, old, header)
         answers: list[tuple[Job, Answer]] = []
-        whole = False
+        finished = False
         try:
             for stage in stages:
                 run_jobs(
@@ -71,9 +72,9 @@ def record(
                     on_answer=lambda job, answer: answers.append((job, answer)),
                     label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
                 )  # fmt: skip
-            whole = True
+            finished = True
         finally:
-            if answers and (whole or not replace):
+            if answers and (finished or not replace):
                 jobs, values = zip(*answers, strict=True)
                 recordings.write(folder, tidy(jobs, values, data), header)
         recordings.set_aside(folder)
@@ -104,7 +105,7 @@ def _header(
 ) -> dict[str, Any]:
     """How the recording is made that would have all jobs of these stages."""
     keys = [_key(job) for stage in stages for job in stage.jobs]
-    return evidence.header(
+    return header_of(
         paper=experiment.paper,
         tier=tier,
         method_version=experiment.version,
@@ -153,10 +154,10 @@ def _must_fit(folder: Path, old: Sequence[Mapping[str, Any]], new: Mapping[str, 
         stays = recordings.restricted(
             header, [name for name in header["jobs"] if name not in replaced_sets]
         )
-        if stays["jobs"] and (what := recordings.disagreement(stays, new)):
+        if stays["jobs"] and (difference := recordings.disagreement(stays, new)):
             raise DataError(
-                f"{folder / header['file']} differs from what would be recorded now in {what}: "
-                "record anew (--replace), or elsewhere (--evidence DIR)"
+                f"{folder / header['file']} differs from what would be recorded now in "
+                f"{difference}: record anew (--replace), or elsewhere (--evidence DIR)"
             )
 
 
@@ -175,34 +176,34 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
 
 def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
     """The evidence of a folder. Raises DataError where it is not what would be recorded now."""
-    found = recordings.read(folder)
-    tier, version = found.header["tier"], found.header["method_version"]
+    evidence = recordings.read(folder)
+    tier, version = evidence.header["tier"], evidence.header["method_version"]
     anew = "record anew (--replace)"
     if version != experiment.version:
         raise DataError(
             f"{folder}: was recorded by version {version} of the method, and this is version "
             f"{experiment.version}; {anew}"
         )
-    for dataset, settings in found.header["settings"].items():
+    for dataset, settings in evidence.header["settings"].items():
         if settings != asdict(experiment.budget(tier, dataset)):
             raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
-    now = {dataset: experiment.systems(tier, dataset) for dataset in found.datasets}
-    for (dataset, system), columns in found.columns().items():
+    now = {dataset: experiment.systems(tier, dataset) for dataset in evidence.datasets}
+    for (dataset, system), columns in evidence.columns().items():
         if columns != as_text(now[dataset].get(system, {})):
             raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
-    return found
+    return evidence
 
 
-def incomplete(found: Evidence, experiment: Experiment[Any, Any]) -> list[str]:
+def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str]:
     """What a complete record of the tier would have and this one lacks, in sentences."""
-    tier = found.header["tier"]
-    names = [*experiment.datasets(tier), *found.datasets]
+    tier = evidence.header["tier"]
+    names = [*experiment.datasets(tier), *evidence.datasets]
     inapplicable: dict[str, set[str]] = {}
-    for header in found.recordings:
+    for header in evidence.recordings:
         for dataset, systems in header["inapplicable"].items():
             inapplicable[dataset] = inapplicable.get(dataset, set(systems)).intersection(systems)
     grid = {name: list(experiment.systems(tier, name)) for name in names}
-    return list(gaps(found.jobs, grid, inapplicable))
+    return list(gaps(evidence.jobs, grid, inapplicable))
 
 
 def assess_paper(number: str, tier: str) -> list[Assessment]:
@@ -210,8 +211,8 @@ def assess_paper(number: str, tier: str) -> list[Assessment]:
     return _assess(number, read(number, tier))
 
 
-def _assess(number: str, found: Evidence) -> list[Assessment]:
-    return [assess(claim, found, found.seeds) for claim in experiment_of(number).claims]
+def _assess(number: str, evidence: Evidence) -> list[Assessment]:
+    return [assess(claim, evidence, evidence.seeds) for claim in experiment_of(number).claims]
 
 
 ONE_SEED = "one seed, so the intervals tell nothing of what another training would give"
@@ -224,13 +225,13 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     PNG file a figure. What the evidence lacks is the first thing that the text and verdicts.json
     say.
     """
-    found, experiment = read(number, tier, folder), experiment_of(number)
-    lacking = incomplete(found, experiment)
-    assessed = _assess(number, found)
+    evidence, experiment = read(number, tier, folder), experiment_of(number)
+    lacking = incomplete(evidence, experiment)
+    assessed = _assess(number, evidence)
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
-        tables = dict(experiment.tables(found))
-        figures = {**experiment.figures(found), "claims": forest(assessed)}
+        tables = dict(experiment.tables(evidence))
+        figures = {**experiment.figures(evidence), "claims": forest(assessed)}
         for name, figure in figures.items():
             plots.write(figure, out / f"{name}.png")
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
@@ -239,6 +240,6 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     records = [assessment.record() for assessment in assessed]
     write_json(out / "verdicts.json", {"incomplete": lacking, "claims": records})
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()
-    seeds = f"{len(found.seeds)} seeds" if len(found.seeds) > 1 else ONE_SEED
+    seeds = f"{len(evidence.seeds)} seeds" if len(evidence.seeds) > 1 else ONE_SEED
     warning = "".join(f"INCOMPLETE: {sentence}\n" for sentence in lacking)
     return f"{warning}{shown}\n\n{seeds}; all of it is in {out}"

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -154,22 +153,18 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
 def run_notebook(
     notebook: Path, out_dir: Path, parameters: dict[str, Any], timeout: float
 ) -> NotebookReport:
-    """Run one notebook and check what it leaves.
+    """Run one notebook and check what it leaves. Raises ParameterError, see `check_parameters`.
 
-    Args:
-        notebook: path of the notebook.
-        out_dir: gets `<stem>.ipynb`, executed, and the folder `<stem>/` of results.
-        parameters: values to inject; `out` is set here.
-        timeout: seconds that the whole notebook may take.
-
-    Raises:
-        ParameterError: see `check_parameters`.
+    out_dir: gets `<stem>.ipynb`, executed, and the folder `<stem>/` of results. parameters: values
+    to inject; `out` is set here. timeout: seconds that the whole notebook may take.
     """
     out = (out_dir / notebook.stem).resolve()
     parameters = parameters | {"out": str(out)}
     check_parameters(notebook, parameters)
     report = NotebookReport(notebook.stem, out_dir.resolve() / notebook.name, out)
-    _remove_results(report)
+    old = [report.executed, *(out / name for name in RESULTS), *(out / "figures").glob("*.png")]
+    for path in old:  # the results of an earlier run must not pass for new
+        path.unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     problem = execute(notebook, report.executed, parameters, timeout)
@@ -179,13 +174,6 @@ def run_notebook(
     else:
         read_results(report)
     return report
-
-
-def _remove_results(report: NotebookReport) -> None:
-    """Remove the results of an earlier run, which must not pass for new."""
-    old = [report.executed, *(report.out / name for name in RESULTS)]
-    for path in [*old, *(report.out / "figures").glob("*.png")]:
-        path.unlink(missing_ok=True)
 
 
 def run_notebooks(
@@ -234,7 +222,7 @@ def run_notebooks(
         "parameters": parameters,
         "notebooks": [asdict(r) | {"ok": r.ok} for r in reports],
     }
-    text = json.dumps(summary, indent=1, default=partial(_relative, folder=out_dir))
+    text = json.dumps(summary, indent=1, default=lambda path: path.relative_to(out_dir).as_posix())
     write_atomic(out_dir / "summary.json", lambda path: path.write_text(text))
     return reports
 
@@ -252,10 +240,6 @@ def _side_by_side(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookRe
                 stop()
                 time.sleep(0.1)
             raise
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
 
 
 def link_latest(out_dir: Path) -> None:

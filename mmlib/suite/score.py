@@ -28,6 +28,7 @@ from mmlib.core.entailment_pairs import Samples
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.data.overlap import Weights
+from mmlib.data.tables import error_at
 from mmlib.features.encoders import Shape
 from mmlib.features.store import UNREADABLE
 from mmlib.features.words import Words
@@ -69,31 +70,31 @@ def read_csv(path: Path | str) -> list[Row]:
                 begin = reader.line_num + 1
     except csv.Error as error:
         mend = "close the quotes, and double those within a text"
-        raise DataError(Problem(path, begin, f"cannot be read: {error}", mend)) from None
+        raise error_at(path, begin, f"cannot be read: {error}", mend) from None
     except UnicodeDecodeError:
-        raise DataError(Problem(path, begin, "is not UTF-8", "save the file as UTF-8")) from None
+        raise error_at(path, begin, "is not UTF-8", "save the file as UTF-8") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
     header = lines[0][1] if lines else []
     if header[:2] != ["image", "caption"] or {*header[2:]} - {"caption"}:
         fault = "is not image,caption or image,caption,caption and so on"
-        raise DataError(Problem(path, 1, fault, "name the columns there, and leave out others"))
+        raise error_at(path, 1, fault, "name the columns there, and leave out others")
     for number, fields in lines[1:]:
         if not any(fields):
             continue
         if len(fields) > len(header):
             fault = f"has {len(fields)} fields, where line 1 names {len(header)}"
             mend = "put a text with commas in quotes, or name one more column caption"
-            raise DataError(Problem(path, number, fault, mend))
+            raise error_at(path, number, fault, mend)
         image, caption, *others = [*fields, "", ""]
         if not caption:
-            raise DataError(Problem(path, number, "has no caption", "write image,caption"))
+            raise error_at(path, number, "has no caption", "write image,caption")
         if not (path.parent / image).is_file():
-            raise DataError(Problem(path, number, f"there is no picture {image}", "mend its name"))
+            raise error_at(path, number, f"there is no picture {image}", "mend its name")
         unreadable = Problem(path, number, f"{image} is no picture", "mend or leave it out")
         rows.append(Row(path.parent / image, caption, tuple(filter(None, others)), unreadable))
     if not rows:
-        raise DataError(Problem(path, None, "has no pairs", "write one a line"))
+        raise error_at(path, None, "has no pairs", "write one a line")
     return rows
 
 

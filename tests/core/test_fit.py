@@ -20,7 +20,7 @@ class Stopped(Exception):
     """Stands for the power cut."""
 
 
-def run(checkpoint=None, seed=0, plateau=False, stop=(), **more):
+def run(checkpoint=None, seed=0, plateau=False, stop=(), evaluate=None):
     """A network with dropout, trained on noise; `stop`: (place, epoch) where it breaks off."""
     seed_everything(seed)
     net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
@@ -43,7 +43,7 @@ def run(checkpoint=None, seed=0, plateau=False, stop=(), **more):
             yield batch
             place("batch")
 
-    def evaluate():
+    def measured():
         place("evaluate")
         assert not net.training
         assert not torch.is_grad_enabled()
@@ -53,9 +53,8 @@ def run(checkpoint=None, seed=0, plateau=False, stop=(), **more):
         return (net(batch) - batch.sum(1, keepdim=True)).square().mean()
 
     history = fit(
-        net, batches, Descent(loss, optimizer, schedule), more.pop("evaluate", evaluate),
-        epochs=EPOCHS, seed=seed,
-        run=Run(checkpoint=checkpoint, after_epoch=lambda history: place("after")), **more,
+        net, batches, Descent(loss, optimizer, schedule), evaluate or measured, epochs=EPOCHS,
+        seed=seed, run=Run(checkpoint=checkpoint, after_epoch=lambda history: place("after")),
     )  # fmt: skip
     return net, history
 
@@ -119,9 +118,7 @@ def test_the_model_ends_with_the_weights_of_the_lowest_dev_loss_or_its_last(keep
     seed_everything(0)
     net = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    step = Descent(
-        lambda batch: net(batch).sum(), optimizer, LambdaLR(optimizer, lambda step: 1.0)
-    )
+    step = Descent(lambda batch: net(batch).sum(), optimizer, LambdaLR(optimizer, lambda step: 1.0))
     history = fit(
         net, lambda epoch: [torch.ones(1, 2)], step, fixed, epochs=5, seed=0, keep=keep,
         run=Run(after_epoch=lambda history: note(net)),

@@ -6,6 +6,7 @@ from test_flickr8k import NAMES, edit_line, make
 
 from mmlib.data import flickr8k, registry
 from mmlib.suite import cli, data_cli
+from mmlib.suite.cli import SPECIFICATIONS
 
 
 @pytest.fixture
@@ -98,7 +99,8 @@ def test_an_unusable_device_is_told_in_one_line(data, capsys):
 def test_features(data, capsys):
     from mmlib.features import backbones
 
-    assert set(data_cli.BACKBONES) == set(backbones.BACKBONES)
+    choices = SPECIFICATIONS["data features"]["arguments"]["--backbone"]["choices"]
+    assert choices == [*backbones.BACKBONES, data_cli.DETECTOR]
     folder = make(data / "flickr8k")
     words = ("features", "flickr8k", "--backbone", "resnet50", "--weights", "random")
     words += ("--regions", "global", "--device", "cpu", "--labels")

@@ -5,8 +5,9 @@ from statistics import fmean
 
 import numpy as np
 import pandas as pd
-import statsmodels.api as sm
 from scipy.stats import spearmanr
+from statsmodels.regression.linear_model import OLS
+from statsmodels.tools.tools import add_constant
 
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import mean_and_deviation, paper_values
@@ -138,9 +139,9 @@ def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") 
         y = auc(evidence, dataset, [system]).mean(axis=0)
         scored = ~np.isnan(y)
         for name, chosen in (("spread", spreads), ("spread + content", spreads + content)):
-            x = sm.add_constant(predicting.loc[scored, chosen].to_numpy())
+            x = add_constant(predicting.loc[scored, chosen].to_numpy())
             if scored.sum() > x.shape[1]:
-                fitted = sm.OLS(y[scored], x).fit()
+                fitted = OLS(y[scored], x).fit()
                 slopes = fitted.params[1:] * x[:, 1:].std(axis=0, ddof=1)
                 rows.append(
                     {"documents": dataset, "predictors": name, "R² in %": 100 * fitted.rsquared,
