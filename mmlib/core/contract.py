@@ -43,7 +43,7 @@ BOUNDS = {
         r"(E|P)@\d+, (judge|people)|mAP, people|own rejected": Bounds(0, 100, True),
         r"AP\b.*": Bounds(0, 1, True),
         r"(dev_)?(R|E|P)@\d+.*|mAP|dev_AUC": Bounds(0, 100),
-        r"(dev_)?RSUM.*": Bounds(0, 1800),
+        r"(dev_)?RSUM.*": Bounds(0, 1e4),  # of an image with 30 captions
         r"rank.*": Bounds(1, np.nan),
         r"(dev_)?MedR.*": Bounds(1, inf),
         r"rate|label": Bounds(0, 1),

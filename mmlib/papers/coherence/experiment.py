@@ -18,8 +18,8 @@ EXPERIMENT = Experiment(
     systems=systems,
     stages=stages,
     claims=CLAIMS,
-    tables=tables.from_evidence,
-    figures=figures.from_evidence,
+    tables=tables.tables,
+    figures=figures.figures,
     inputs={
         "flickr8k": (
             "flickr8k/captions.txt",

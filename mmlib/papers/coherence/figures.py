@@ -14,7 +14,15 @@ from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_values
 from mmlib.papers.coherence.claims import at_defaults
 from mmlib.papers.coherence.method import confidence
-from mmlib.papers.coherence.systems import CMCA, CMCM, SIGNALS, SWEPT, SYSTEMS, TELLINGS, trained
+from mmlib.papers.coherence.systems import (
+    CMCA,
+    CMCM,
+    SIGNALS,
+    SWEPT,
+    SYSTEMS,
+    TELLINGS,
+    trained_systems,
+)
 from mmlib.papers.coherence.tables import dials, rankings
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
@@ -123,7 +131,7 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
             if name != "Random"
         }
         best_first = dict(sorted(levels.items(), key=lambda item: item[1].mean()))
-        systems = {system.system for system in trained(dataset)}
+        systems = {system.system for system in trained_systems(dataset)}
         diamonds = {name: value for (of, name), value in (live or {}).items() if of == dataset}
         plots.ranked_systems(axis, best_first, evidence.clusters(dataset), systems, diamonds)
         axis.set(xlabel="mean log2 rank (lower is better)", title=dataset)
@@ -214,7 +222,7 @@ def sweep_figure(evidence: Evidence, dataset: str) -> Figure:
     return figure
 
 
-def from_evidence(evidence: Evidence) -> dict[str, Figure]:
+def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by name."""
     figures = {"overview": overview(evidence), "curves": curves(evidence)}
     for name in at_defaults(evidence):

@@ -9,7 +9,7 @@ from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Job, Stage
 from mmlib.papers.coherence.baselines import describe_pairs, score
 from mmlib.papers.coherence.batches import Arrays
-from mmlib.papers.coherence.systems import BASELINES, MAP, PAIRS, budget, trained
+from mmlib.papers.coherence.systems import BASELINES, MAP, PAIRS, budget, trained_systems
 from mmlib.papers.coherence.train import train_and_score
 
 PAPER = "coherence"
@@ -21,7 +21,7 @@ def trainings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> li
         Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
         for seed in seeds
         for dataset, arrays in data.items()
-        for system in trained(dataset)
+        for system in trained_systems(dataset)
         if arrays.splits["train"].labels[:, system.columns(arrays.relations)].any(axis=0).all()
     ]
 

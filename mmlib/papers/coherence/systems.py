@@ -103,7 +103,7 @@ def single(relation: str, weighted: bool = True) -> System:
     )
 
 
-def trained(dataset: str) -> list[System]:
+def trained_systems(dataset: str) -> list[System]:
     """What is trained on a collection: on the map two systems, on the first one all."""
     if dataset in MAP:
         return [CMCA, replace(CMCM, reports="ranks")]
@@ -115,7 +115,7 @@ def trained(dataset: str) -> list[System]:
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be in the record of a collection."""
-    rows = (*map(asdict, trained(dataset)), *BASELINES, {"system": PAIRS})
+    rows = (*map(asdict, trained_systems(dataset)), *BASELINES, {"system": PAIRS})
     return {row["system"]: row for row in rows}
 
 

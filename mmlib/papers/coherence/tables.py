@@ -35,7 +35,7 @@ from mmlib.papers.coherence.systems import (
     SYSTEMS,
     relations_of,
     single,
-    trained,
+    trained_systems,
 )
 
 CMCA_RANK = (CMCA.system, "rank")
@@ -84,7 +84,7 @@ def rates(pairs: Pairs, name: str) -> pd.DataFrame:
 def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
     """Our name of each way to rank -> (system, metric): baselines, systems, fusions."""
     terms = {name: (name, "rank") for name in ("Random", "Ridge")}
-    terms |= {system.system: (system.system, "rank") for system in trained(dataset)}
+    terms |= {system.system: (system.system, "rank") for system in trained_systems(dataset)}
     terms |= {FUSED[metric]: (CMCA.system, metric) for metric in (DEPLOYED, ORACLE)}
     return {name: term for name, term in terms.items() if evidence.has(dataset, *term)}
 
@@ -316,7 +316,7 @@ OF_COLLECTIONS = (
 )  # fmt: skip
 
 
-def from_evidence(evidence: Evidence) -> dict[str, pd.DataFrame]:
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name."""
     return {
         f"{table.__name__}_{name}": table(evidence, name)

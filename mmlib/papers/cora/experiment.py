@@ -4,10 +4,10 @@ from mmlib.core.experiment import Experiment
 from mmlib.papers.cora.batches import Arrays
 from mmlib.papers.cora.claims import CLAIMS
 from mmlib.papers.cora.data import Study, load_arrays, load_study
-from mmlib.papers.cora.figures import all_figures
+from mmlib.papers.cora.figures import figures
 from mmlib.papers.cora.grid import stages
 from mmlib.papers.cora.systems import PAPER, budget, datasets, systems
-from mmlib.papers.cora.tables import all_tables
+from mmlib.papers.cora.tables import tables
 
 EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     number="03",
@@ -20,8 +20,8 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     systems=systems,
     stages=stages,
     claims=CLAIMS,
-    tables=all_tables,
-    figures=all_figures,
+    tables=tables,
+    figures=figures,
     inputs={
         "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*",
                      "bert/*.safetensors"),

@@ -252,7 +252,7 @@ def times_figure(evidence: Evidence, dataset: str) -> Figure:
     return figure
 
 
-def all_figures(evidence: Evidence) -> dict[str, Figure]:
+def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by file name."""
     figures = {"overview": overview(evidence), "curves": curves(evidence)}
     for name in (name for name in evidence.datasets if name == original(name)):

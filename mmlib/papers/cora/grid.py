@@ -16,7 +16,7 @@ from mmlib.papers.cora.systems import (
     QUERY_TIME,
     budget,
     original,
-    trained,
+    trained_systems,
 )
 from mmlib.papers.cora.train import train_and_score
 
@@ -27,7 +27,7 @@ def trainings(tier: str, datasets: Collection[str], seeds: Iterable[int]) -> lis
         Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
         for seed in seeds
         for dataset in datasets
-        for system in trained(dataset)
+        for system in trained_systems(dataset)
     ]
 
 

@@ -1,7 +1,6 @@
 """The metrics of paper 03: ranks and RSUM by item, reranking (eq. 14), and ranks of entities."""
 
 import numpy as np
-import pandas as pd
 
 from mmlib.core.ranking import (
     KS,
@@ -112,7 +111,9 @@ def images_with_entities(graphs: GraphSet, split: Split) -> tuple[np.ndarray, np
 
 def _grouped(values: np.ndarray, keys: np.ndarray) -> list[list[int]]:
     """The values of each key, for all keys in order."""
-    return pd.Series(values).groupby(keys).agg(list).tolist()
+    order = np.argsort(keys, kind="stable")
+    ends = np.flatnonzero(np.diff(keys[order])) + 1
+    return [group.tolist() for group in np.split(values[order], ends)]
 
 
 def hits_of_captions(hit: np.ndarray, graphs: GraphSet, images: int) -> dict[str, np.ndarray]:

@@ -181,7 +181,7 @@ def budget(tier: str, dataset: str) -> Settings:
     return BUDGETS.get(dataset, BUDGETS.get(original(dataset), Settings()))
 
 
-def trained(dataset: str) -> list[System]:
+def trained_systems(dataset: str) -> list[System]:
     """What is trained on a collection: only the world has gold graphs."""
     if dataset == original(dataset):
         return [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
@@ -192,6 +192,6 @@ def trained(dataset: str) -> list[System]:
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be in a collection's record."""
     untrained = (*BASELINES, *ORACLES, {"system": QUERY_TIME})
-    rows = [*map(asdict, trained(dataset)), {"system": CAPTIONS}]
+    rows = [*map(asdict, trained_systems(dataset)), {"system": CAPTIONS}]
     rows += untrained if dataset == original(dataset) else ()
     return {row["system"]: row for row in rows}

@@ -344,7 +344,7 @@ def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame({"ms": 1000 * pd.Series(medians)}).round(2)
 
 
-def all_tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by file name."""
     tables: dict[str, pd.DataFrame] = {}
     for name in evidence.datasets:

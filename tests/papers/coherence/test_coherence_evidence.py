@@ -121,14 +121,14 @@ def test_what_was_not_run_is_not_tested(evidence):
 
 def test_one_seed_has_tables_and_no_intervals_over_seeds():
     one = made_up_coherence.make(seeds=1)
-    assert "[" not in tables.from_evidence(one)["in_pools_CITE-like"].loc["CMCM over CMCA", "MedR"]
+    assert "[" not in tables.tables(one)["in_pools_CITE-like"].loc["CMCM over CMCA", "MedR"]
     assessed = {claim.id: assess(claim, one, one.seeds) for claim in CLAIMS}
     assert assessed["K8"].why == "one seed has no interval"
     assert assessed["K2"].verdict != "not tested"
 
 
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):
-    made, drawn = tables.from_evidence(evidence), figures.from_evidence(evidence)
+    made, drawn = tables.tables(evidence), figures.figures(evidence)
     kinds = "results main_table in_pools refinement predicted probes contrasts singles".split()
     kinds.append("by_relation")
     names = ("Clue-like", "CITE-like")
@@ -172,10 +172,10 @@ def test_trainings_that_still_improve_are_flagged(evidence):
 
 def test_the_grid_has_each_system_where_it_belongs():
     assert len(systems.MAP) == 11
-    assert len(systems.trained("Clue-like")) == 21
-    assert len(systems.trained("CITE-like")) == 13
-    assert len(systems.trained("flickr8k")) == 11
-    assert [one.system for one in systems.trained(MAP[0])] == ["CMCA", "CMCM"]
+    assert len(systems.trained_systems("Clue-like")) == 21
+    assert len(systems.trained_systems("CITE-like")) == 13
+    assert len(systems.trained_systems("flickr8k")) == 11
+    assert [one.system for one in systems.trained_systems(MAP[0])] == ["CMCA", "CMCM"]
     for tier, dataset in (("world", "Clue-like"), ("world", MAP[0]), ("paper", "cite")):
         own = systems.systems(tier, dataset)
         assert {"Random", "Ridge", PAIRS} < set(own)

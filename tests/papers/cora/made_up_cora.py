@@ -24,7 +24,7 @@ LEVELS = {
 def make(tier="world", dataset="world", images=40, seeds=4):
     """Evidence with every system of a collection and every metric; five captions an image."""
     image_of = np.repeat(np.arange(images), 5)
-    trained = {one.system for one in systems.trained(dataset)}
+    trained = {one.system for one in systems.trained_systems(dataset)}
 
     class Data:
         fingerprint = "made up"

@@ -15,11 +15,11 @@ from mmlib.papers.cora import systems
 from mmlib.papers.cora.data.texts import PieceReader
 from mmlib.papers.cora.grid import stages
 from mmlib.papers.cora.method import encode
-from mmlib.papers.cora.systems import SYSTEMS, System, budget, trained
+from mmlib.papers.cora.systems import SYSTEMS, System, budget, trained_systems
 from mmlib.papers.cora.train import texts_of, train, train_and_score
 from mmlib.papers.cora.variants import PhraseBERT, Standardised, TokenBERT, build
 
-NAMED = {one.system: one for one in trained("flickr8k_bert")}
+NAMED = {one.system: one for one in trained_systems("flickr8k_bert")}
 READ = [name for name, one in NAMED.items() if one.bert]
 HOW = replace(toys.HOW, epochs=1)
 

@@ -12,10 +12,10 @@ from mmlib.core.evidence import Evidence
 from mmlib.core.ranking import KS
 from mmlib.papers.cora import claims, systems, tables
 from mmlib.papers.cora.claims import CLAIMS
-from mmlib.papers.cora.figures import all_figures
+from mmlib.papers.cora.figures import figures
 from mmlib.papers.cora.grid import trainings
 from mmlib.papers.cora.systems import CAPTIONS, QUERY_TIME, SYSTEMS, Settings, System
-from mmlib.papers.cora.tables import all_tables, recalls
+from mmlib.papers.cora.tables import recalls
 
 
 @pytest.fixture(scope="module")
@@ -206,8 +206,8 @@ def test_no_printed_row_is_lost_and_ours_stand_beside_theirs(evidence, number, r
 
 
 def test_all_tables_and_figures_come_of_evidence_alone(evidence):
-    shown = all_tables(evidence)
-    assert set(all_figures(evidence)) == {"overview", "curves", "parse_errors_world", "times_world"}
+    shown = tables.tables(evidence)
+    assert set(figures(evidence)) == {"overview", "curves", "parse_errors_world", "times_world"}
     kinds = (
         "results trained_out table1 table3 table4 leads attributes entities families times "
         "parse_errors"
@@ -262,8 +262,8 @@ def test_gaps_to_controls_are_those_of_the_longest_trainings():
     gap = means.pop("Two-step, caption losses") - max(means.values())
     assert effect.effect == pytest.approx(gap)
     assert {name.split(":")[0] for name in effects(found, "C2b")} == {"flickr8k"}
-    shown = all_tables(found)
-    assert len(shown["results_flickr8k_long"]) == len(systems.trained("flickr8k_long"))
+    shown = tables.tables(found)
+    assert len(shown["results_flickr8k_long"]) == len(systems.trained_systems("flickr8k_long"))
     ensemble = "Two-step, residual path and short cut, ensemble of two"
     pairs = {
         (ensemble, control) for control in ("Bag of phrases", "Bag of phrases, ensemble of two")

@@ -15,7 +15,7 @@ from mmlib.world.logic import satisfies
 from mmlib.world.schema import Scene
 from mmlib.world.tables import table_beside
 
-WORLD_NOTE = table_beside(__file__)["note"]  # what this world was built to contain
+NOTE = table_beside(__file__)["note"]  # what this world was built to contain
 WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
 FAMILY = 4  # pictures that structure alone tells apart
 
