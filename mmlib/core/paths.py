@@ -1,8 +1,11 @@
-"""Where things are: one place that reads the environment and knows the folders."""
+"""Where things are: one place that reads the environment and knows the folders and files."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -36,3 +39,11 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def table_beside(module: str) -> Any:
+    """What the YAML file of a module's name holds; `module` is the module's `__file__`.
+
+    Such a file counts as code of its module (`core.source`).
+    """
+    return yaml.safe_load(Path(module).with_suffix(".yaml").read_text(encoding="utf-8"))

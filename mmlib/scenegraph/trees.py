@@ -5,17 +5,16 @@ several words ("in front of"), words with hyphens are one, and all conjuncts han
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import yaml
+
+from mmlib.core.paths import table_beside
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-with Path(__file__).with_suffix(".yaml").open(encoding="utf-8") as _file:
-    _lists = yaml.safe_load(_file)
+_lists = table_beside(__file__)
 BESIDE: dict[str, str] = _lists.pop("beside")
 WORDS: dict[str, frozenset[str]] = {name: frozenset(v.split()) for name, v in _lists.items()}
 RECIPROCAL = frozenset(("each other", "one another"))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import table_beside
 from mmlib.data import (
     cite,
     clue,
@@ -30,8 +30,7 @@ from mmlib.data.tables import Fields, Row
 from mmlib.features.store import open_features
 from mmlib.papers.links.data.paper import read_corpus
 
-with Path(__file__).with_suffix(".yaml").open(encoding="utf-8") as _file:
-    NOTES: dict[str, list[str]] = yaml.safe_load(_file)
+NOTES: dict[str, list[str]] = table_beside(__file__)
 
 
 @dataclass

@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from mmlib import __version__
-from mmlib.core.paths import notebooks_dir, write_atomic
+from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
-with Path(__file__).with_name("commands.yaml").open(encoding="utf-8") as _file:
-    SPECIFICATIONS: dict[str, dict[str, Any]] = yaml.safe_load(_file)
+SPECIFICATIONS: dict[str, dict[str, Any]] = table_beside(__file__)
 TIERS: list[str] = SPECIFICATIONS["run"]["arguments"]["--tier"]["choices"]
 
 
@@ -61,7 +58,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
 
 
 def add_command(commands: Commands, name: str, run: Command, choices: Any = None) -> None:
-    """Add a command of `commands.yaml`, which `run` does; choices: for what it calls "name"."""
+    """Add a command of `cli.yaml`, which `run` does; choices: for what it calls "name"."""
     command = SPECIFICATIONS[name]
     texts = {key: text for key, text in command.items() if key != "arguments"}
     parser = commands.add_parser(name.split()[-1], **texts)

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import jsonschema
-import yaml
 
 from mmlib.core.claims import Verdict, effect_text
+from mmlib.core.paths import table_beside
 
 VERDICTS = get_args(Verdict)
 RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
 
 
-with Path(__file__).with_suffix(".yaml").open(encoding="utf-8") as _file:
-    FORMS: dict[str, Any] = yaml.safe_load(_file)
+FORMS: dict[str, Any] = table_beside(__file__)
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
+from mmlib.core.paths import table_beside
 from mmlib.world.pen import PAPER, PENCIL, RGB, Point, around, colours, mix, path, shade
 from mmlib.world.schema import HORIZON, ROAD, WATER
-from mmlib.world.tables import table_beside
 
 _TABLES = table_beside(__file__)
 # setting -> (sky at the top, sky at the horizon, ground at the horizon, ground in front)

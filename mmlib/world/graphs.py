@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from mmlib.core.paths import table_beside
 from mmlib.world.schema import GROUPS, KINDS
-from mmlib.world.tables import table_beside
 
 # A concept is a set of kinds; a narrower concept is a subset. Kinds are the narrowest.
 CONCEPTS: dict[str, frozenset[str]] = {

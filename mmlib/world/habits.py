@@ -1,7 +1,7 @@
 """What goes with what in the picture world, as `habits.yaml` beside this file lists it."""
 
+from mmlib.core.paths import table_beside
 from mmlib.world.schema import GROUPS
-from mmlib.world.tables import table_beside
 
 _HABITS = table_beside(__file__)
 

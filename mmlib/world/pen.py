@@ -8,7 +8,7 @@ from math import cos, radians, sin
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw
 
-from mmlib.world.tables import table_beside
+from mmlib.core.paths import table_beside
 
 RGB = tuple[int, int, int]
 Point = tuple[float, float]

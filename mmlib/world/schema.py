@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mmlib.world.tables import table_beside
+from mmlib.core.paths import table_beside
 
 _TABLES = table_beside(__file__)
 GROUPS: dict[str, tuple[str, ...]] = {

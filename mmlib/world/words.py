@@ -1,6 +1,6 @@
 """The words of the picture world's captions, as `words.yaml` beside this file lists them."""
 
-from mmlib.world.tables import table_beside
+from mmlib.core.paths import table_beside
 
 _WORDS = table_beside(__file__)
 

@@ -13,13 +13,13 @@ degree of freedom. Pooled, all but K4 would be undecided in the world with twent
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
 from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
+from mmlib.core.paths import table_beside
 from mmlib.papers.coherence.systems import (
     BASE,
     CMCA,
@@ -168,68 +168,20 @@ def _predictions(evidence: Evidence, seeds: Seeds) -> Effects:
     return _of_each(_predicted, "no head was scored")(evidence, seeds)
 
 
-_gain = partial(
-    Claim, unit="log2 ranks", smallest=0.1, every=True,
-    why="7 % of the rank, between the paper's gains on Clue and on CITE++",
-)  # fmt: skip
-
-CLAIMS = (
-    _gain(
-        "K1", "attention over words helps", "MedR 10.0 → 5.4 (CITE++), 19.8 → 19.3 (Clue)",
-        "log2 rank, Base − CMCA", effects=_pair(CMCA, BASE),
-    ),
-    _gain(
-        "K2", "learning the relations helps, unrefined",
-        "MedR 5.35 → 4.6, 19.3 → 19.05 (authors' script)",
-        "log2 rank, CMCA − CMCM", effects=_pair(CMCM, CMCA),
-    ),
-    _gain(
-        "K2b", "learning the relations helps, refined",
-        "MedR 5.4 → 4.2 (CITE++), 19.3 → 18.7 (Clue)",
-        "log2 rank, CMCA − refined CMCM", effects=_pair(CMCM, CMCA, by=REFINED),
-    ),
-    _gain(
-        "K2c", "it helps without attention, too",
-        "MedR 10.0 → 6.6, 19.8 → 20.6; 10.0 → 7.7, 19.85 → 19.5 (authors' script); no claim",
-        "log2 rank, Base − CMCM-NoAttn", effects=_pair(NO_ATTENTION, BASE),
-    ),
-    _gain(
-        "K3", "single relations help", "better on all of CITE++; on Clue Story and Meta are",
-        "log2 rank, CMCA − refined CMCM_c, mean over relations", effects=_gains(_singles),
-    ),
-    _gain(
-        "K4", "selective refinement improves almost all systems",
-        "8 of 9 systems on CITE++, 5 of 8 on Clue",
-        "log2 rank, unrefined − refined, mean over all that refine, ours too",
-        effects=_gains(_refined),
-    ),
-    _gain(
-        "K4b", "refinement hurts Irrelevant", "MedR 18.7 → 20.3 (Clue)",
-        "log2 rank of CMCM_Irrelevant, refined − unrefined",
-        effects=_pair(single("Irrelevant"), single("Irrelevant"), worse_by=REFINED),
-    ),
-    _gain(
-        "K5", "confidence alone is a weak ranker", "MedR 126 and 124; 250.5 by chance",
-        "log2 rank of CMCM, by η alone − by θ", smallest=1.0, why="twice the rank",
-        effects=_pair(CMCM, CMCM, worse_by="rank by confidence"),
-    ),
-    Claim(
-        "K6", "the larger the gap, the more often right", "Fig. 3b",
-        "right at rank 1, larger Δ − smaller Δ, halves of the texts", "points", 2.0,
-        "one text in fifty", every=True, effects=_of_gaps(_wide_gaps, "no gaps were recorded"),
-    ),
-    Claim(
-        "K6b", "beyond a gap of .2 always", "0 wrong", "wrong among texts with Δ ≥ .2", "percent",
-        2.0, "one text in fifty", kind="equivalent", effects=_of_gaps(_wrong_beyond, FEW_GAPS),
-    ),
-    _gain(
-        "K7", "λ_cls = .1 is a better weight than others", "MedR 4.5 against 4.75 to 8.8 (CITE++)",
-        "log2 rank of CMCM, mean of λ = .01, .4, 2 − λ = .1", effects=_gains(_swept),
-    ),
-    Claim(
-        "K8", "the relations can be predicted", ".82 to .28, chance .66 to .06",
-        "average precision of CMCM − chance, mean over relations (over seeds alone)", "AP", 0.05,
-        "a third of the least lead over chance that the paper prints (Visible, .82 − .66)",
-        every=True, effects=_predictions,
-    ),
-)  # fmt: skip
+EFFECTS = {
+    "K1": _pair(CMCA, BASE),
+    "K2": _pair(CMCM, CMCA),
+    "K2b": _pair(CMCM, CMCA, by=REFINED),
+    "K2c": _pair(NO_ATTENTION, BASE),
+    "K3": _gains(_singles),
+    "K4": _gains(_refined),
+    "K4b": _pair(single("Irrelevant"), single("Irrelevant"), worse_by=REFINED),
+    "K5": _pair(CMCM, CMCM, worse_by="rank by confidence"),
+    "K6": _of_gaps(_wide_gaps, "no gaps were recorded"),
+    "K6b": _of_gaps(_wrong_beyond, FEW_GAPS),
+    "K7": _gains(_swept),
+    "K8": _predictions,
+}
+CLAIMS = tuple(
+    Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
+)

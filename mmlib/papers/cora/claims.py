@@ -10,6 +10,7 @@ import numpy as np
 from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.paths import table_beside
 from mmlib.papers.cora.systems import (
     BAG,
     BERT,
@@ -27,7 +28,6 @@ from mmlib.papers.cora.systems import (
     original,
 )
 from mmlib.papers.cora.tables import captions_and_images, with_rows
-from mmlib.world.tables import table_beside
 
 UNIT, RICH = "RSUM", 100
 DEFAULTS: dict[str, Any] = {

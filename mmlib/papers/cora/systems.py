@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from mmlib.world.tables import table_beside
+from mmlib.core.paths import table_beside
 
 PAPER = "cora"
 SPLITS = ("train", "val", "test")

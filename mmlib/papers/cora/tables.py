@@ -9,6 +9,7 @@ import pandas as pd
 from mmlib import scenegraph
 from mmlib.core.effects import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.tables import beside, mean_and_deviation, paper_tables
 from mmlib.papers.cora.data.texts import Captions
@@ -40,7 +41,6 @@ from mmlib.papers.cora.systems import (
     original,
     systems,
 )
-from mmlib.world.tables import table_beside
 
 _TABLE = table_beside(__file__)
 OUR_NAMES, FIELDS = _TABLE["names"], _TABLE["fields"]

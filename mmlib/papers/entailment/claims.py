@@ -14,11 +14,11 @@ import numpy as np
 from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed
 from mmlib.core.evidence import Evidence
+from mmlib.core.paths import table_beside
 from mmlib.data.judgments import EVERY
 from mmlib.papers.entailment import systems
 from mmlib.papers.entailment.metrics import RANKED, shares
 from mmlib.papers.entailment.systems import FAMILIES, PAIRS, REFERENCE, name_of
-from mmlib.world.tables import table_beside
 
 F05 = "F0.5"
 Effects = Mapping[str, Effect] | str

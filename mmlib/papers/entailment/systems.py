@@ -5,15 +5,13 @@ The rows and figures of `systems.yaml` as objects; what was tried before them is
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
+from mmlib.core.paths import table_beside
 from mmlib.features.encoders import Shape
 
 PAPER = "entailment"
-TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TABLE = table_beside(__file__)
 DATASETS = {"world": "world", "flickr8k": "flickr8k", "paper": "f30k"}
 # How a false hypothesis of the world differs from a true caption, and where hypotheses come from.
 EDITS = ("colour", "number", "relation", "swap", "actor", "object", "setting", "action")

@@ -12,8 +12,8 @@ from scipy import stats
 from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, correlation, crossed, difference, over_seeds, slope
 from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.paths import table_beside
 from mmlib.papers.links.systems import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED, UNLABELLED
-from mmlib.world.tables import table_beside
 
 Effects = Mapping[str, Effect] | str
 Seeds = Sequence[int]

@@ -7,9 +7,9 @@ import numpy as np
 from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed, difference
 from mmlib.core.evidence import Evidence
+from mmlib.core.paths import table_beside
 from mmlib.papers.start.batches import PLACES
 from mmlib.papers.start.systems import CAPTIONS
-from mmlib.world.tables import table_beside
 
 Effects = dict[str, Effect] | str
 SHORT, LONG = 8, 14  # words and marks: at most, at least

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import cos, radians, sin
 
+from mmlib.core.paths import table_beside
 from mmlib.world.pen import DARK, RGB, Pen, Point, colours, mix, path, shade, step
-from mmlib.world.tables import table_beside
 
 PALE: RGB = (240, 236, 220)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import cos, radians, sin
 
+from mmlib.core.paths import table_beside
 from mmlib.world.pen import RGB, Pen, Point, mix, named_colours, path, shade
-from mmlib.world.tables import table_beside
 
 _STROKES = table_beside(__file__)
 COLOURS = named_colours(_STROKES.pop("colours"))

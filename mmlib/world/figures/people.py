@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import cos, radians, sin
 
+from mmlib.core.paths import table_beside
 from mmlib.world.pen import DARK, RGB, WOOD, Pen, Point, around, colours, mix, shade, step
-from mmlib.world.tables import table_beside
 
 _LOOKS = table_beside(__file__)
 SKINS, HAIRS, TROUSERS = (colours(_LOOKS[name]) for name in ("skins", "hairs", "trousers"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mmlib.core.paths import table_beside
 from mmlib.core.related import RelatedPairs
 from mmlib.features.text import (
     Vocabulary,
@@ -17,7 +18,6 @@ from mmlib.papers.coherence.batches import SPLITS, Arrays, Pictures, Split
 from mmlib.papers.coherence.data import flickr8k, paper, world
 from mmlib.papers.coherence.data.pairs import Pairs
 from mmlib.papers.coherence.systems import COLLECTIONS, Settings, budget
-from mmlib.world.tables import table_beside
 
 NOTES: dict[str, str] = table_beside(str(Path(__file__).with_name("notes")))
 Study = Mapping[str, Pairs]

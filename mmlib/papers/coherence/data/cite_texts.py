@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from mmlib.core.paths import table_beside
 from mmlib.papers.coherence.data.clue_texts import LIVELY, fitting, is_living, place, protagonist
 from mmlib.world import words
 from mmlib.world.habits import HABITAT, PALETTE
 from mmlib.world.scenes import actions_in, pick, pick_weighted
 from mmlib.world.schema import GROUP_OF, Scene
 from mmlib.world.stories import describe, with_article
-from mmlib.world.tables import table_beside
 
 _PHRASES: dict[str, Any] = table_beside(__file__)
 _WHERE, _OPPOSITE, _TIES = (_PHRASES[name] for name in ("where", "opposite", "ties"))

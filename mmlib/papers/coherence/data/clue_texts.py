@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmlib.core.paths import table_beside
 from mmlib.world import words
 from mmlib.world.captions import _Writer
 from mmlib.world.graphs import CaptionGraph
@@ -12,7 +13,6 @@ from mmlib.world.logic import satisfies
 from mmlib.world.scenes import pick, pick_weighted
 from mmlib.world.schema import GROUP_OF, Scene
 from mmlib.world.stories import describe
-from mmlib.world.tables import table_beside
 
 SHORTEST, LONGEST = 4, 25  # words of a text
 LIVELY = {"walking", "running", "jumping", "flying", "floating", "moving", "eating"}

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 
+from mmlib.core.paths import table_beside
 from mmlib.papers.coherence.systems import CITE, CLUE
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import GROUPS, Scene, Thing, box
-from mmlib.world.tables import table_beside
 
 STRENGTH = 0.9  # correlation of a relation's latent with the picture's properties at signal 1
 TELLING = 0.5  # where a bag of words reads relations off texts as well as off the real sets' texts

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mmlib.core.paths import table_beside
 from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora.data.gold_graphs import gold_graph
 from mmlib.papers.cora.data.texts import Captions
@@ -13,7 +14,6 @@ from mmlib.world import WorldImages, captioned_images
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.logic import satisfies
 from mmlib.world.schema import Scene
-from mmlib.world.tables import table_beside
 
 NOTE = table_beside(__file__)["note"]  # what this world was built to contain
 WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}

@@ -3,15 +3,14 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
+from mmlib.core.paths import table_beside
 from mmlib.papers.entailment.batches import Arrays
 from mmlib.papers.entailment.data import flickr8k, paper, world
 from mmlib.papers.entailment.data.study import Study
 from mmlib.papers.entailment.systems import DATASETS, budget
 
 TIERS = {"world": world, "flickr8k": flickr8k, "paper": paper}
-NOTES = yaml.safe_load((Path(__file__).parent / "notes.yaml").read_text(encoding="utf-8"))
+NOTES = table_beside(str(Path(__file__).with_name("notes")))
 
 
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> dict[str, Study]:

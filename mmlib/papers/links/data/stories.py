@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mmlib.core.paths import table_beside
 from mmlib.world import scenes
 from mmlib.world.habits import HABITAT, PALETTE, PATTERNED
 from mmlib.world.scenes import compose, into_split, new_thing, pick
 from mmlib.world.schema import GROUP_OF, GROUPS, SETTINGS, STYLES, Scene, Thing
 from mmlib.world.stories import describe, with_article
-from mmlib.world.tables import table_beside
 
 Link = tuple[int, int]
 _WORDS = table_beside(__file__)

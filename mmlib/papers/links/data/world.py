@@ -8,6 +8,7 @@ from hashlib import blake2b
 import numpy as np
 
 from mmlib.core.parallel import in_processes
+from mmlib.core.paths import table_beside
 from mmlib.core.records import normalised
 from mmlib.papers.links.data import builders, stories
 from mmlib.papers.links.data.assembly import Build, Sentence, Splits, split_rngs
@@ -16,7 +17,6 @@ from mmlib.papers.links.data.stories import WorldDocument
 from mmlib.papers.links.systems import UNLABELLED
 from mmlib.world import WorldImages, captioned_images, images_of
 from mmlib.world.schema import Scene
-from mmlib.world.tables import table_beside
 
 _TABLES = table_beside(__file__)
 NOTE, IMAGES, ALBUMS, COUNTS = (_TABLES[k] for k in ("note", "images", "albums", "documents"))
