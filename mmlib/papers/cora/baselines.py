@@ -29,7 +29,7 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Rank the test set without any training; values as of `train.train_and_score`.
 
     baseline "random": scores drawn by the seed; "ridge": see `ridge`, reads naming the texts;
-    "truth": the scores of an oracle, reads naming which.
+    "truth": the scores of an oracle, reads naming which. Raises ValueError for another.
     """
     started, test = time.process_time(), arrays.splits["test"]
     kind, reads = job.system["baseline"], job.system.get("reads", "")
@@ -37,9 +37,11 @@ def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         scores = arrays.truth[reads]
     elif kind == "ridge":
         scores = ridge(arrays, reads)
-    else:
+    elif kind == "random":
         shape = len(test.features), len(test.image_of)
         scores = np.random.default_rng([7, job.seed]).random(shape, dtype=np.float32)
+    else:
+        raise ValueError(f"no baseline {kind!r}")
     values = per_item(ranks_of_scores(scores, test.image_of))
     if arrays.family > 1:
         values["in family"] = right_in_family(scores, test.image_of, arrays.family)
