@@ -314,7 +314,7 @@ def compare_steps(model: Matcher, split: Split, repetitions: int) -> None:
         layers.zero_grad(set_to_none=True)
         mine, peer = (tensor_peak_mib(work) for work in works)
         print(
-            f"| {name} | {ours:.0f} | {mine:.1f} | {theirs:.0f} | {peer:.1f} "
+            f"| {name} | {ours:.1f} | {mine:.1f} | {theirs:.1f} | {peer:.1f} "
             f"| {theirs / ours:.2f} | {peer / mine:.2f} |",
             flush=True,
         )

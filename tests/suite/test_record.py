@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -233,6 +233,7 @@ def test_a_replacement_that_was_stopped_leaves_the_old_record(tmp_path, monkeypa
     use(monkeypatch, {name: Settings(epochs=4) for name in DATA})
     train, calls = tiny_jobs.train, []
 
+    @wraps(train)  # a kept job is of a function by its name
     def stopped(*arguments):
         calls.append(arguments)
         if len(calls) > after:

@@ -15,7 +15,7 @@ from mmlib.suite import record
 def small(monkeypatch):
     """Paper 01 with two systems on toy pairs, four epochs each."""
     for module in (systems, grid, figures, tables):
-        monkeypatch.setattr(module, "trained", lambda dataset: [CMCA, CMCM])
+        monkeypatch.setattr(module, "trained_systems", lambda dataset: [CMCA, CMCM])
     for module in (systems, tables):
         monkeypatch.setattr(module, "relations_of", lambda dataset: tiny_coherence.RELATIONS)
     monkeypatch.setattr(grid, "budget", lambda *_: tiny_coherence.HOW)
