@@ -22,10 +22,8 @@ from mmlib.papers.cora.batches import Batch, GraphBatch, SequenceBatch, Split, T
 from mmlib.papers.cora.systems import Form, Settings, System
 
 INITIAL_BIAS = 3.0  # of `GPO`: the largest quarter of values starts with 56 % of the weight
-POOL_TEMPERATURE, RANK_WIDTH = (
-    0.1,
-    32,
-)  # of the softmax; of position encodings and of the Bi-GRU's states
+POOL_TEMPERATURE = 0.1  # of the softmax
+RANK_WIDTH = 32  # of position encodings, and of the Bi-GRU's states
 
 # --- Pooling: many vectors to one -------------------------------------------------------------
 
