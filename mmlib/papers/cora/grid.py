@@ -11,6 +11,7 @@ from mmlib.papers.cora.speed import time_queries
 from mmlib.papers.cora.systems import (
     BASELINES,
     CAPTIONS,
+    CONTROLLED_TIER,
     ORACLES,
     PAPER,
     QUERY_TIME,
@@ -33,6 +34,9 @@ def trainings(tier: str, datasets: Collection[str], seeds: Iterable[int]) -> lis
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
     """All jobs of a record. Baselines, oracles and times are those of the plain collections."""
+    if tier == CONTROLLED_TIER:
+        oracles = [Job(PAPER, tier, dataset, ORACLES[-1], NO_SEED) for dataset in data]
+        return [Stage(score, oracles), Stage(train_and_score, trainings(tier, data, seeds))]
     plain = {name: arrays for name, arrays in data.items() if name == original(name)}
     scorings = [
         Job(PAPER, tier, dataset, row, seed)

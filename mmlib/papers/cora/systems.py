@@ -9,6 +9,7 @@ from mmlib.core.paths import table_beside
 PAPER = "cora"
 SPLITS = ("train", "val", "test")
 DATASETS = {"world": ("world",), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
+CONTROLLED_TIER = "controlled"
 # How collections end that a BERT reads, or whose main systems are trained longer.
 WITH_BERT, LONGER = "_bert", "_long"
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
@@ -162,6 +163,8 @@ ORDER += [row["system"] for row in ORACLES]
 COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.system)
 COMPARISONS = [tuple(pair.split(" − ")) for pair in _TABLE["comparisons"]]
 BUDGETS = {name: Settings(**fields) for name, fields in _TABLE["budgets"].items()}
+CONTROLLED: dict[str, dict[str, Any]] = _TABLE["controlled"]  # collection -> its dials
+DATASETS[CONTROLLED_TIER] = tuple(CONTROLLED)
 
 
 def original(dataset: str) -> str:
@@ -172,26 +175,38 @@ def original(dataset: str) -> str:
 def datasets(tier: str) -> list[str]:
     """The collections of a complete record: all of a tier, trained longer, and read by a BERT."""
     plain = DATASETS[tier]
+    if tier == CONTROLLED_TIER:
+        return list(plain)
     longer = [name + LONGER for name in plain if name + LONGER in BUDGETS]
     return [*plain, *longer, *(name + WITH_BERT for name in plain)]
 
 
 def budget(tier: str, dataset: str) -> Settings:
     """The settings of a collection, the same for all systems; the paper's where none are ours."""
+    if dataset in CONTROLLED:
+        controlled = BUDGETS[CONTROLLED_TIER]
+        longer = CONTROLLED[dataset].get("longer", 1)
+        return replace(controlled, epochs=longer * controlled.epochs)
     return BUDGETS.get(dataset, BUDGETS.get(original(dataset), Settings()))
 
 
 def trained_systems(dataset: str) -> list[System]:
     """What is trained on a collection: only the world has gold graphs."""
-    if dataset == original(dataset):
+    if dataset in CONTROLLED:
+        names = _TABLE["on controlled"]
+    elif dataset == original(dataset):
         return [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
-    names = _TABLE["with BERT" if dataset.endswith(WITH_BERT) else "longer"]
+    else:
+        names = _TABLE["with BERT" if dataset.endswith(WITH_BERT) else "longer"]
     return [replace(_system(name), record_diagnostics=False) for name in names]
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be in a collection's record."""
-    untrained = (*BASELINES, *ORACLES, {"system": QUERY_TIME})
-    rows = [*map(asdict, trained_systems(dataset)), {"system": CAPTIONS}]
-    rows += untrained if dataset == original(dataset) else ()
+    rows = [*map(asdict, trained_systems(dataset))]
+    if dataset in CONTROLLED:
+        rows.append(ORACLES[-1])
+    else:
+        rows.append({"system": CAPTIONS})
+        rows += (*BASELINES, *ORACLES, {"system": QUERY_TIME}) * (dataset == original(dataset))
     return {row["system"]: row for row in rows}

@@ -6,10 +6,18 @@ from pathlib import Path
 
 from mmlib.core.paths import data_dir
 from mmlib.papers.cora.batches import Arrays
-from mmlib.papers.cora.data import photographs, world
+from mmlib.papers.cora.data import controlled, photographs, world
 from mmlib.papers.cora.data.arrays import prepare
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.systems import BUDGETS, DATASETS, LONGER, WITH_BERT, budget, original
+from mmlib.papers.cora.systems import (
+    BUDGETS,
+    CONTROLLED_TIER,
+    DATASETS,
+    LONGER,
+    WITH_BERT,
+    budget,
+    original,
+)
 from mmlib.world import BERT
 
 Study = Mapping[str, Captions]
@@ -18,7 +26,7 @@ Study = Mapping[str, Captions]
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     """The collections of a tier: all that are there, or those that are named.
 
-    world: drawn here. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` and `coco`
+    world: drawn here. controlled: made here, without drawing. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` and `coco`
     in a layout of `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where
     there are any; the test images of MS-COCO are all 5,000 where "testall" is there.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
@@ -31,6 +39,8 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     plain = list(dict.fromkeys(map(original, datasets)))
     if unknown := [name for name in plain if name not in DATASETS[tier]]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
+    if tier == CONTROLLED_TIER:
+        return {name: controlled.load(controlled.recorded(name), seed) for name in plain or DATASETS[tier]}
     workers = os.cpu_count() or 1
     if tier == "world":
         study = world.load(seed, workers)
@@ -44,6 +54,8 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
 
 def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
     """All collections as arrays, each prepared as its budget says."""
+    if tier == CONTROLLED_TIER:
+        return {name: controlled.arrays(collection) for name, collection in study.items()}
     berts = {name: _bert(tier) if name.endswith(WITH_BERT) else None for name in study}
     return {
         name: prepare(collection, budget(tier, name), berts[name])

@@ -1,5 +1,6 @@
 """Tier world: drawn pictures whose scenes, and so the gold graphs and the truth, are known."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,12 +50,16 @@ def truth(images: CaptionedImages) -> dict[str, np.ndarray]:
         alone = replace(graphs[j], edges=())
         entities[i, j] = satisfies(images.scenes[i], alone)
         graph[i, j] = entities[i, j] and satisfies(images.scenes[i], graphs[j])
-    noise = np.random.default_rng(0).random(words.shape)
-    oracles = {"words": words, "entities": entities, "graph": graph}
-    return {
-        name: (holds * (1 - np.log(holds.mean(axis=0))) + 1e-3 * noise).astype(np.float32)
-        for name, holds in oracles.items()
-    }
+    return oracle_scores({"words": words, "entities": entities, "graph": graph})
+
+
+def oracle_scores(holds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Scores of what holds of which image, (images, captions): see `truth`."""
+    scores = {}
+    for name, true in holds.items():
+        noise = np.random.default_rng(0).random(true.shape)
+        scores[name] = (true * (1 - np.log(true.mean(axis=0))) + 1e-3 * noise).astype(np.float32)
+    return scores
 
 
 def _facts_of_scene(scene: Scene) -> frozenset[object]:

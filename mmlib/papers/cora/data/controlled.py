@@ -1,0 +1,242 @@
+"""Tier controlled: made-up regions, and families of pictures that only structure tells apart.
+
+Nothing is drawn. A region is the sum of a vector of a thing's kind and one of its colour, and noise.
+The four pictures of a family have the same things and the same colours; which thing has which
+colour differs. A caption names some of the things with their colours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+from PIL import Image
+
+from mmlib import scenegraph
+from mmlib.core.paths import table_beside
+from mmlib.core.records import CaptionedImages
+from mmlib.features.text import Vocabulary, tokenize
+from mmlib.papers.cora.batches import Arrays, Split
+from mmlib.papers.cora.data.texts import DELIMITERS, Captions, Reader
+from mmlib.papers.cora.data.world import FAMILY, oracle_scores
+from mmlib.papers.cora.systems import CONTROLLED, SPLITS
+
+_WORDS = table_beside(__file__)
+WIDTH, WORD_WIDTH = 32, 64  # of regions and of word vectors
+REGIONS, CAPTIONS = 8, 5  # of each picture
+FAMILIES = {"val": 50, "test": 100}
+PARTS = 3  # of kinds and of colours, where some pairs stay unseen
+
+Fact = tuple[str, ...]  # (kind,), (colour, kind) or (kind, relation, kind)
+
+
+@dataclass(frozen=True)
+class Dials:
+    """What decides how hard a controlled collection is.
+
+    kinds, colours: how many there are (or, of structure "relations", kinds and relations).
+    families: training pictures by four. things: in a picture, at least 4, of which a caption
+    names so many. told: the share of the named things whose colour the caption gives.
+    structure: a family differs in which thing has which "colours", or in who is the subject of two
+    "relations" and who the object. noise: deviation of what is added to each region, beside
+    kinds and colours with deviation 1. mixing: how far regions leak into each other, 0 not at all.
+    unseen: a third of the pairs of kind and colour is in no training picture, and the second half
+    of the test pictures shows nothing but such pairs.
+    Raises ValueError for what no family could be made of.
+    """
+
+    kinds: int = 40
+    colours: int = 12
+    families: int = 400
+    things: int = 4
+    named: int = 2
+    told: float = 1.0
+    structure: Literal["colours", "relations"] = "colours"
+    noise: float = 0.3
+    mixing: float = 0.0
+    unseen: bool = False
+
+    def __post_init__(self) -> None:
+        parts = PARTS if self.unseen else 1
+        problems = {
+            "kinds": not self.things * parts <= self.kinds <= len(_WORDS["kinds"]),
+            "colours": not self.things * parts <= self.colours <= len(_WORDS["colours"]),
+            "things": not FAMILY <= self.things <= REGIONS,
+            "named": not 1 <= self.named <= self.things,
+            "told": not 0 <= self.told <= 1,
+            "families": self.families < 1,
+            "noise": not self.noise >= 0,
+            "mixing": not self.mixing >= 0,
+            "structure": self.structure == "relations" and (self.things, self.named) != (4, 4),
+        }
+        if wrong := [name for name, is_wrong in problems.items() if is_wrong]:
+            raise ValueError(f"no family can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
+
+
+def recorded(name: str) -> Dials:
+    """The dials of a collection that is recorded. Raises KeyError for another name."""
+    return Dials(**{dial: value for dial, value in CONTROLLED[name].items() if dial != "longer"})
+
+
+@dataclass(frozen=True)
+class ControlledImages(CaptionedImages):
+    """Made-up pictures; facts: what each shows; said: the facts of each of its captions."""
+
+    facts: tuple[frozenset[Fact], ...] = ()
+    said: tuple[tuple[frozenset[Fact], ...], ...] = ()
+
+
+def load(dials: Dials, seed: int = 0) -> Captions:
+    """A collection, with the graphs that its captions were written from."""
+    vectors = np.random.default_rng([seed, len(SPLITS)])
+    looks = 2 * dials.colours if dials.structure == "relations" else dials.colours
+    appearance = (
+        vectors.normal(size=(dials.kinds, WIDTH)), vectors.normal(size=(looks, WIDTH))
+    )  # fmt: skip
+    images, graphs = {}, {}
+    for i, split in enumerate(SPLITS):
+        maker = _Maker(dials, appearance, np.random.default_rng([seed, i]))
+        images[split], graphs[split] = maker.split(split)
+    return Captions(images, graphs)
+
+
+def arrays(collection: Captions, seed: int = 0) -> Arrays:
+    """A controlled collection as arrays; word vectors are random, so that words share nothing."""
+    tokens = [tokenize(caption) for caption in collection.captions("train")]
+    words = Vocabulary.from_sentences(tokens, min_count=1).words
+    vocabulary = (*words[:2], *DELIMITERS, *words[2:])
+    rng = np.random.default_rng([seed, len(SPLITS) + 1])
+    reader = Reader(vocabulary, delimiters=False)
+    splits = {
+        name: Split(
+            images.features,
+            collection.image_of(name),
+            {"graph": reader.graphs(collection.graphs[name]),
+             "sequence": reader.sequences(collection.captions(name))},
+        )
+        for name, images in collection.images.items()
+    }  # fmt: skip
+    embeddings = rng.normal(size=(len(vocabulary), WORD_WIDTH)).astype(np.float32)
+    return Arrays(splits, embeddings, vocabulary, truth(collection), family=FAMILY)
+
+
+def truth(collection: Captions) -> dict[str, np.ndarray]:
+    """Scores of the oracle (test images, captions) that knows what is true of which picture."""
+    images = collection.images["test"]
+    assert isinstance(images, ControlledImages)
+    said = [facts for group in images.said for facts in group]
+    holds = np.array([[facts <= shown for facts in said] for shown in images.facts])
+    return oracle_scores({"graph": holds})
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the pictures of a split, family by family."""
+
+    dials: Dials
+    appearance: tuple[np.ndarray, np.ndarray]
+    rng: Generator
+
+    def split(self, name: str) -> tuple[ControlledImages, list[Any]]:
+        """The pictures of a split with their captions, and the captions' graphs."""
+        count = FAMILIES.get(name, self.dials.families)
+        features, facts, entries = [], [], []
+        for family in range(count):
+            kinds, looks = self.family(name == "test" and family >= count // 2)
+            for siblings in looks:
+                features.append(self.regions(kinds, siblings))
+                shown = self.facts(kinds, siblings)
+                things = {(name,) for fact in shown for name in _things(fact)}
+                facts.append(frozenset({*shown, *things}))
+                entries.append([self.caption(shown) for _ in range(CAPTIONS)])
+        images = ControlledImages(
+            "controlled", name,
+            ids=tuple(f"{name} {i}" for i in range(len(features))),
+            captions=tuple(tuple(entry["caption"] for entry in group) for group in entries),
+            features=np.array(features, dtype=np.float32),
+            open_image=_no_picture,
+            facts=tuple(facts),
+            said=tuple(tuple(entry["facts"] for entry in group) for group in entries),
+        )  # fmt: skip
+        return images, [scenegraph.from_authors(entry) for group in entries for entry in group]
+
+    def family(self, unseen: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The kinds (things,) of a family, and how they look in each picture, (FAMILY, things)."""
+        dials, rng = self.dials, self.rng
+        kinds, colours = np.arange(dials.kinds), np.arange(dials.colours)
+        if dials.unseen:  # kinds of one part, colours of the same or of one of the others
+            part = rng.integers(PARTS)
+            kinds = kinds[kinds % PARTS == part]
+            colours = colours[(colours % PARTS == part) == unseen]
+        kinds = rng.choice(kinds, dials.things, replace=False)
+        if dials.structure == "relations":  # who of each of two pairs is the subject
+            relation = rng.choice(colours, 2, replace=False)
+            first = np.array([[t % 2, t // 2] for t in range(FAMILY)])
+            looks = 2 * relation[:, None] + np.stack([first, 1 - first], axis=2)
+            return kinds, looks.reshape(FAMILY, -1)
+        colours = rng.choice(colours, dials.things, replace=False)
+        return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
+
+    def regions(self, kinds: np.ndarray, looks: np.ndarray) -> np.ndarray:
+        """The regions (REGIONS, WIDTH) of a picture in random order; some show nothing."""
+        rng, things = self.rng, len(kinds)
+        regions = 0.5 * rng.normal(size=(REGIONS, WIDTH))
+        regions[:things] = self.appearance[0][kinds] + self.appearance[1][looks]
+        leak = np.eye(REGIONS) + self.dials.mixing * rng.random((REGIONS, REGIONS))
+        regions = leak / np.linalg.norm(leak, axis=1, keepdims=True) @ regions
+        noise = self.dials.noise * rng.normal(size=regions.shape)
+        return regions[rng.permutation(REGIONS)] + noise
+
+    def facts(self, kinds: np.ndarray, looks: np.ndarray) -> list[Fact]:
+        """What a picture shows: a fact a thing, or a fact a relation."""
+        names = [_WORDS["kinds"][kind] for kind in kinds]
+        if self.dials.structure == "colours":
+            return [(_WORDS["colours"][c], name) for c, name in zip(looks, names, strict=True)]
+        told = []
+        for a in range(0, len(kinds), 2):
+            subject, object_ = (a, a + 1) if looks[a] % 2 == 0 else (a + 1, a)
+            told.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
+        return told
+
+    def caption(self, shown: Sequence[Fact]) -> dict[str, Any]:
+        """A caption in the authors' form of a scene graph, and the "facts" that it tells."""
+        dials, rng = self.dials, self.rng
+        related = dials.structure == "relations"
+        count = len(shown) if related else dials.named
+        chosen = [shown[i] for i in rng.permutation(len(shown))[:count]]
+        whole = rng.random(count) < dials.told
+        facts = [f if related or all_ else f[1:] for f, all_ in zip(chosen, whole, strict=True)]
+        things = iter(range(2 * count))
+        entities: list[dict[str, Any]] = []
+        relations: list[list[Any]] = []
+        for fact in facts:
+            names = _things(fact)
+            looks = [] if related or len(fact) == 1 else [["", fact[0], []]]
+            ids = list(islice(things, len(names)))
+            entities += [
+                {"id": i, "name": n, "attributes": looks} for i, n in zip(ids, names, strict=True)
+            ]
+            if related:
+                relations.append([*ids, [fact[1]], ""])
+        return {
+            "caption": " and ".join(_sentence(fact) for fact in facts),
+            "entities": entities, "relations": relations,
+            "facts": frozenset(facts),
+        }  # fmt: skip
+
+
+def _things(fact: Fact) -> tuple[str, ...]:
+    """The kinds of the things that a fact is about."""
+    return fact[::2] if len(fact) == 3 else fact[-1:]
+
+
+def _sentence(fact: Fact) -> str:
+    """A fact in words: "a ball", "a red ball", "a ball pushing a cup"."""
+    words = (*fact[:2], "a", fact[2]) if len(fact) == 3 else fact
+    return " ".join(("an" if words[0] == "orange" else "a", *words))
+
+
+def _no_picture(row: int) -> Image.Image:
+    raise ValueError("controlled pictures are not drawn: they are regions alone")
