@@ -30,7 +30,8 @@ from mmlib.suite.papers import PAPERS
 from mmlib.suite.papers import experiment as experiment_of
 
 ROOT = Path(__file__).resolve().parent.parent
-TIER_NAMES = {"world": "picture world", "flickr8k": "Flickr8k", "paper": "the paper's data"}
+TIER_NAMES = {"world": "picture world", "flickr8k": "Flickr8k", "paper": "the paper's data",
+              "controlled": "controlled world"}  # fmt: skip
 GROUPS = {
     "supported": "The whole interval speaks for the claim.",
     "opposite": "The whole interval speaks against the claim.",
@@ -119,7 +120,7 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     number = notebook[:2]
     found = record.read(number, tier, folder)
     experiment = experiment_of(number)
-    assessed = [claims.assess(claim, found, found.seeds) for claim in experiment.claims]
+    assessed = [claims.assess(claim, found, found.seeds) for claim in experiment.claims_of(tier)]
     looks = LOOKS.get((number, tier), (len(found.seeds),))
     entries = []
     for one, row in zip(assessed, claims.ledger(assessed).to_dict("records"), strict=True):

@@ -31,6 +31,7 @@ class Claim:
     claim: the paper's words in short; paper: its figures; contrast: the effect that tests it, in
     `unit`; smallest: the smallest effect of interest, and why; kind: "greater" for "A > B",
     "equivalent" for "A hardly differs from B"; every: it is about every part, so each counts;
+    tiers: the data that it is about;
     effects: (evidence, seeds) -> the effect of each part, or the reason why it is not tested.
     """
 
@@ -43,6 +44,7 @@ class Claim:
     why: str
     kind: Kind = "greater"
     every: bool = False
+    tiers: Sequence[str] = ("world", "flickr8k", "paper")
     effects: Callable[[Evidence, Sequence[int]], Mapping[str, Effect] | str] = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Assessment:
 
     def record(self) -> dict[str, Any]:
         """All of it as a JSON-able dict: numbers to six digits, None for what is no number."""
-        declared = {k: v for k, v in vars(self.claim).items() if k not in ("effects", "why")}
+        declared = {k: v for k, v in vars(self.claim).items() if k not in ("effects", "why", "tiers")}
         shown, deciding = self._deciding()
         numbers = {key: getattr(shown, key, None) for key in SHOWN}
         numbers["tau"] = getattr(self.pooled, "tau", None)

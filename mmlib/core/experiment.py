@@ -44,3 +44,7 @@ class Experiment(Generic[Study, Arrays]):
     tables: Callable[[Evidence], Mapping[str, pd.DataFrame]]
     figures: Callable[[Evidence], Mapping[str, Figure]]
     inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def claims_of(self, tier: str) -> list[Claim]:
+        """The claims that are about a tier's data."""
+        return [claim for claim in self.claims if tier in claim.tiers]

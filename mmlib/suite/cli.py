@@ -15,7 +15,7 @@ from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 SPECIFICATIONS: dict[str, dict[str, Any]] = table_beside(__file__)
-TIERS: list[str] = SPECIFICATIONS["run"]["arguments"]["--tier"]["choices"]
+TIERS: list[str] = SPECIFICATIONS["record"]["arguments"]["--tier"]["choices"]
 
 
 class UsageError(ValueError):

@@ -212,7 +212,8 @@ def assess_paper(number: str, tier: str) -> list[Assessment]:
 
 
 def _assess(number: str, evidence: Evidence) -> list[Assessment]:
-    return [assess(claim, evidence, evidence.seeds) for claim in experiment_of(number).claims]
+    claims = experiment_of(number).claims_of(evidence.header["tier"])
+    return [assess(claim, evidence, evidence.seeds) for claim in claims]
 
 
 ONE_SEED = "one seed, so the intervals tell nothing of what another training would give"
