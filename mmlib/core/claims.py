@@ -83,7 +83,8 @@ class Assessment:
 
     def record(self) -> dict[str, Any]:
         """All of it as a JSON-able dict: numbers to six digits, None for what is no number."""
-        declared = {k: v for k, v in vars(self.claim).items() if k not in ("effects", "why", "tiers")}
+        left = ("effects", "why", "tiers")
+        declared = {k: v for k, v in vars(self.claim).items() if k not in left}
         shown, deciding = self._deciding()
         numbers = {key: getattr(shown, key, None) for key in SHOWN}
         numbers["tau"] = getattr(self.pooled, "tau", None)

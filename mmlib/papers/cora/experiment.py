@@ -2,7 +2,7 @@
 
 from mmlib.core.experiment import Experiment
 from mmlib.papers.cora.batches import Arrays
-from mmlib.papers.cora.claims import CLAIMS
+from mmlib.papers.cora.claims import ALL_CLAIMS
 from mmlib.papers.cora.data import Study, load_arrays, load_study
 from mmlib.papers.cora.figures import figures
 from mmlib.papers.cora.grid import stages
@@ -19,7 +19,7 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     budget=budget,
     systems=systems,
     stages=stages,
-    claims=CLAIMS,
+    claims=ALL_CLAIMS,
     tables=tables,
     figures=figures,
     inputs={

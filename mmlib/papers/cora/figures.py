@@ -1,7 +1,7 @@
 """Figures of paper 03: of captions, of a trained model, and of the evidence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,24 +13,37 @@ from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import rank_images_and_captions
 from mmlib.papers.cora.batches import GraphSet
+from mmlib.papers.cora.data.controlled import Dials, recorded
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.method import Encoded
 from mmlib.papers.cora.metrics import different_entities
 from mmlib.papers.cora.systems import (
+    BAG,
     COMPARED,
+    CONTROLLED_TIER,
+    CORA,
+    ON_CONTROLLED,
     ORACLES,
     ORDER,
     QUERY_TIME,
     RATES,
+    SEQUENCE,
     SIZES,
     SYSTEMS,
     WITH_BERT,
     original,
 )
-from mmlib.papers.cora.tables import has_parse_errors, parse_effects, times, with_rows
+from mmlib.papers.cora.tables import (
+    has_parse_errors,
+    in_families,
+    parse_effects,
+    times,
+    with_rows,
+)
 
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
+MORE_COLOURS = dict(zip([*dict.fromkeys((*COMPARED, *ON_CONTROLLED))], plots.COLOURS, strict=True))
 ON_DEV = "dev_RSUM", "RSUM on dev"
 
 
@@ -252,8 +265,91 @@ def times_figure(evidence: Evidence, dataset: str) -> Figure:
     return figure
 
 
+CHANCE = 100 / FAMILY
+CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
+
+
+def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
+    """How often captions find their picture in its family, a bar a system, in percent."""
+    figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2), dpi=110)
+    names = list(bars)[::-1]
+    colours = [MORE_COLOURS[name] for name in names]
+    drawn = axis.barh(names, [bars[name] for name in names], color=colours)
+    axis.bar_label(drawn, fmt="%.0f", padding=3)
+    _chance(axis.axvline)
+    axis.set(xlim=(0, 105), xlabel="captions that find their picture in its family in %",
+             title=title)  # fmt: skip
+    axis.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+def _chance(line: Any) -> None:
+    line(CHANCE, color="#333333", linestyle="--", linewidth=1, label="chance")
+
+
+def binding_by_pictures(evidence: Evidence) -> Figure:
+    """In family over training pictures, a panel a vocabulary, a line a system with its interval."""
+    panels: dict[tuple[int, int], dict[int, str]] = {}
+    for dataset in evidence.datasets:
+        if dataset.endswith(" families"):
+            dials = recorded(dataset)
+            panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(3.4 * len(panels) + 3, 3.6), sharey=True, squeeze=False, dpi=110
+    )
+    for axis, ((kinds, colours), by_pictures) in zip(axes[0], panels.items(), strict=True):
+        pictures = sorted(by_pictures)
+        for name in ON_CONTROLLED:
+            colour = MORE_COLOURS[name]
+            means = {
+                n: in_families(evidence, by_pictures[n], name) for n in pictures
+                if evidence.has(by_pictures[n], name, "in family")
+            }  # fmt: skip
+            line = [mean.effect for mean in means.values()]
+            band = [[getattr(mean, end) for mean in means.values()] for end in ("low", "high")]
+            axis.plot([*means], line, "o-", color=colour, label=name)
+            axis.fill_between([*means], *band, color=colour, alpha=0.15)
+        _chance(axis.axhline)
+        title = f"{kinds} kinds × {colours} colours"
+        axis.set(xscale="log", xlabel="training pictures", title=title, ylim=(0, 103),
+                 xticks=pictures, xticklabels=pictures)  # fmt: skip
+        axis.minorticks_off()
+    axes[0, 0].set_ylabel("right in family in %")
+    axes[0, -1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def binding_by_regions(evidence: Evidence) -> Figure:
+    """In family over noise and mixing of regions, a heat map a system."""
+    cells: dict[tuple[float, float], str] = {}
+    for dataset in evidence.datasets:
+        dials = recorded(dataset)
+        if replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR:
+            cells[dials.noise, dials.mixing] = dataset
+    noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
+    names = (CORA.system, SEQUENCE.system, BAG.system)
+    figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2), dpi=110)
+    for axis, name in zip(axes, names, strict=True):
+        table = np.full((len(noises), len(mixings)), np.nan)
+        for (noise, mixing), dataset in cells.items():
+            share = in_families(evidence, dataset, name).effect
+            row, column = noises.index(noise), mixings.index(mixing)
+            table[row, column] = share
+            axis.text(column, row, f"{share:.0f}", ha="center", va="center",
+                      color="white" if share < 60 else "black")  # fmt: skip
+        axis.imshow(table, vmin=CHANCE, vmax=100, cmap="cividis", interpolation="none")
+        axis.set(title=name, xlabel="mixing of regions", ylabel="noise on regions",
+                 xticks=range(len(mixings)), xticklabels=mixings,
+                 yticks=range(len(noises)), yticklabels=noises)  # fmt: skip
+        axis.grid(visible=False)
+    figure.suptitle(f"Right in family in %; chance is {CHANCE:.0f}", fontsize=10)
+    return figure
+
+
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by file name."""
+    if evidence.header["tier"] == CONTROLLED_TIER:
+        return {"binding": binding_by_pictures(evidence), "regions": binding_by_regions(evidence)}
     figures = {"overview": overview(evidence), "curves": curves(evidence)}
     for name in (name for name in evidence.datasets if name == original(name)):
         if evidence.has(name, QUERY_TIME, "parse", EPOCHS):

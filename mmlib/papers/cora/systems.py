@@ -164,6 +164,8 @@ COMPARED = (CORA.system, OURS.system, BAG.system, TWO_STEP.system, SEQUENCE.syst
 COMPARISONS = [tuple(pair.split(" − ")) for pair in _TABLE["comparisons"]]
 BUDGETS = {name: Settings(**fields) for name, fields in _TABLE["budgets"].items()}
 CONTROLLED: dict[str, dict[str, Any]] = _TABLE["controlled"]  # collection -> its dials
+ON_CONTROLLED: list[str] = _TABLE["on controlled"]
+UNSEEN = "unseen pairs"
 DATASETS[CONTROLLED_TIER] = tuple(CONTROLLED)
 
 
@@ -193,7 +195,7 @@ def budget(tier: str, dataset: str) -> Settings:
 def trained_systems(dataset: str) -> list[System]:
     """What is trained on a collection: only the world has gold graphs."""
     if dataset in CONTROLLED:
-        names = _TABLE["on controlled"]
+        names = ON_CONTROLLED
     elif dataset == original(dataset):
         return [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
     else:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from mmlib import scenegraph
-from mmlib.core.effects import crossed
+from mmlib.core.effects import Effect, crossed
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
@@ -22,6 +22,7 @@ from mmlib.papers.cora.systems import (
     CAPTIONS,
     COMPARED,
     COMPARISONS,
+    CONTROLLED_TIER,
     CORA,
     ERRORS,
     LITTLE_HARM,
@@ -35,6 +36,7 @@ from mmlib.papers.cora.systems import (
     SYSTEMS,
     TABLES,
     TWO_STEP,
+    UNSEEN,
     WITH_BERT,
     WITH_GRU,
     budget,
@@ -261,6 +263,50 @@ def in_family(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
+def right(
+    evidence: Evidence, dataset: str, system: str, seeds: Sequence[int] | None = None,
+    unseen: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """Whether captions found their picture in its family, 100 or 0: (seeds, captions).
+
+    unseen: of the second half alone, which `data.controlled.Dials` explains.
+    """
+    values = evidence.values(dataset, system, "in family", seeds)
+    values = values[:, np.isfinite(values[0])]  # pictures have none
+    return values[:, values.shape[1] // 2 :] if unseen else values
+
+
+def families_of(evidence: Evidence, dataset: str, unseen: bool = False) -> np.ndarray:
+    """The family of each caption of `right`, (captions,)."""
+    system = ORACLES[-1]["system"]
+    captions = np.isfinite(evidence.values(dataset, system, "in family")[0])
+    families = evidence.clusters(dataset)[captions]
+    return families[len(families) // 2 :] if unseen else families
+
+
+def binding(evidence: Evidence) -> pd.DataFrame:
+    """How often captions find their picture in its family, in percent, chance 25: a row a
+    controlled collection, a column a system, means with 95 % intervals over seeds and families.
+
+    "unseen pairs, alone" is the second half of its test pictures, which shows no other pairs.
+    """
+    rows: dict[str, dict[str, str]] = {}
+    for dataset in evidence.datasets:
+        for unseen in (False, True) if dataset == UNSEEN else (False,):
+            row = rows.setdefault(dataset + ", alone" * unseen, {})
+            for name in ORDER:
+                if evidence.has(dataset, name, "in family"):
+                    share = in_families(evidence, dataset, name, unseen)
+                    row[name] = f"{share.effect:.0f} [{share.low:.0f}, {share.high:.0f}]"
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def in_families(evidence: Evidence, dataset: str, system: str, unseen: bool = False) -> Effect:
+    """The mean of `right`, with its interval over seeds and families."""
+    values = right(evidence, dataset, system, None, unseen)
+    return crossed(values, families_of(evidence, dataset, unseen))
+
+
 def of_readers(scores: Mapping[str, np.ndarray], image_of: np.ndarray) -> pd.DataFrame:
     """As `in_family`, of two scores (images, captions), and of the first less the second.
 
@@ -346,6 +392,8 @@ def times(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by file name."""
+    if evidence.header["tier"] == CONTROLLED_TIER:
+        return {"binding": binding(evidence)}
     tables: dict[str, pd.DataFrame] = {}
     for name in evidence.datasets:
         tables[f"results_{name}"] = results(evidence, name)

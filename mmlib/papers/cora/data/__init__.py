@@ -26,9 +26,10 @@ Study = Mapping[str, Captions]
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     """The collections of a tier: all that are there, or those that are named.
 
-    world: drawn here. controlled: made here, without drawing. flickr8k: its photographs' features. paper: `<MMLIB_DATA>/f30k` and `coco`
-    in a layout of `mmlib.data.precomputed`, with the graphs of their `scene_graph` folder where
-    there are any; the test images of MS-COCO are all 5,000 where "testall" is there.
+    world: drawn here. controlled: made here, without drawing. flickr8k: its photographs' features.
+    paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of `mmlib.data.precomputed`, with the graphs
+    of their `scene_graph` folder where there are any; the test images of MS-COCO are all 5,000
+    where "testall" is there.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
     own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
     "flickr8k_long" comes with "flickr8k", for longer trainings.
@@ -40,7 +41,10 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     if unknown := [name for name in plain if name not in DATASETS[tier]]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
     if tier == CONTROLLED_TIER:
-        return {name: controlled.load(controlled.recorded(name), seed) for name in plain or DATASETS[tier]}
+        return {
+            name: controlled.load(controlled.recorded(name), seed)
+            for name in plain or DATASETS[tier]
+        }
     workers = os.cpu_count() or 1
     if tier == "world":
         study = world.load(seed, workers)

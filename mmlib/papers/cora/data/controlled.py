@@ -1,8 +1,8 @@
 """Tier controlled: made-up regions, and families of pictures that only structure tells apart.
 
-Nothing is drawn. A region is the sum of a vector of a thing's kind and one of its colour, and noise.
-The four pictures of a family have the same things and the same colours; which thing has which
-colour differs. A caption names some of the things with their colours.
+Nothing is drawn. A region is the sum of a vector of a thing's kind and one of its colour, and of
+noise. The four pictures of a family have the same things and the same colours; which thing has
+which colour differs. A caption names some of the things with their colours.
 """
 
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ class Dials:
     """What decides how hard a controlled collection is.
 
     kinds, colours: how many there are (or, of structure "relations", kinds and relations).
-    families: training pictures by four. things: in a picture, at least 4, of which a caption
-    names so many. told: the share of the named things whose colour the caption gives.
+    families: training pictures by four. objects: in a picture, at least 4, of which a caption
+    names `named`. described: the share of these whose colour the caption gives.
     structure: a family differs in which thing has which "colours", or in who is the subject of two
     "relations" and who the object. noise: deviation of what is added to each region, beside
     kinds and colours with deviation 1. mixing: how far regions leak into each other, 0 not at all.
@@ -50,9 +50,9 @@ class Dials:
     kinds: int = 40
     colours: int = 12
     families: int = 400
-    things: int = 4
+    objects: int = 4
     named: int = 2
-    told: float = 1.0
+    described: float = 1.0
     structure: Literal["colours", "relations"] = "colours"
     noise: float = 0.3
     mixing: float = 0.0
@@ -61,15 +61,15 @@ class Dials:
     def __post_init__(self) -> None:
         parts = PARTS if self.unseen else 1
         problems = {
-            "kinds": not self.things * parts <= self.kinds <= len(_WORDS["kinds"]),
-            "colours": not self.things * parts <= self.colours <= len(_WORDS["colours"]),
-            "things": not FAMILY <= self.things <= REGIONS,
-            "named": not 1 <= self.named <= self.things,
-            "told": not 0 <= self.told <= 1,
+            "kinds": not self.objects * parts <= self.kinds <= len(_WORDS["kinds"]),
+            "colours": not self.objects * parts <= self.colours <= len(_WORDS["colours"]),
+            "objects": not FAMILY <= self.objects <= REGIONS,
+            "named": not 1 <= self.named <= self.objects,
+            "described": not 0 <= self.described <= 1,
             "families": self.families < 1,
             "noise": not self.noise >= 0,
             "mixing": not self.mixing >= 0,
-            "structure": self.structure == "relations" and (self.things, self.named) != (4, 4),
+            "structure": self.structure == "relations" and (self.objects, self.named) != (4, 4),
         }
         if wrong := [name for name, is_wrong in problems.items() if is_wrong]:
             raise ValueError(f"no family can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
@@ -170,13 +170,13 @@ class _Maker:
             part = rng.integers(PARTS)
             kinds = kinds[kinds % PARTS == part]
             colours = colours[(colours % PARTS == part) == unseen]
-        kinds = rng.choice(kinds, dials.things, replace=False)
+        kinds = rng.choice(kinds, dials.objects, replace=False)
         if dials.structure == "relations":  # who of each of two pairs is the subject
             relation = rng.choice(colours, 2, replace=False)
             first = np.array([[t % 2, t // 2] for t in range(FAMILY)])
             looks = 2 * relation[:, None] + np.stack([first, 1 - first], axis=2)
             return kinds, looks.reshape(FAMILY, -1)
-        colours = rng.choice(colours, dials.things, replace=False)
+        colours = rng.choice(colours, dials.objects, replace=False)
         return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
 
     def regions(self, kinds: np.ndarray, looks: np.ndarray) -> np.ndarray:
@@ -194,11 +194,11 @@ class _Maker:
         names = [_WORDS["kinds"][kind] for kind in kinds]
         if self.dials.structure == "colours":
             return [(_WORDS["colours"][c], name) for c, name in zip(looks, names, strict=True)]
-        told = []
+        pairs = []
         for a in range(0, len(kinds), 2):
             subject, object_ = (a, a + 1) if looks[a] % 2 == 0 else (a + 1, a)
-            told.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
-        return told
+            pairs.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
+        return pairs
 
     def caption(self, shown: Sequence[Fact]) -> dict[str, Any]:
         """A caption in the authors' form of a scene graph, and the "facts" that it tells."""
@@ -206,7 +206,7 @@ class _Maker:
         related = dials.structure == "relations"
         count = len(shown) if related else dials.named
         chosen = [shown[i] for i in rng.permutation(len(shown))[:count]]
-        whole = rng.random(count) < dials.told
+        whole = rng.random(count) < dials.described
         facts = [f if related or all_ else f[1:] for f, all_ in zip(chosen, whole, strict=True)]
         things = iter(range(2 * count))
         entities: list[dict[str, Any]] = []

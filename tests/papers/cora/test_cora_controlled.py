@@ -1,0 +1,166 @@
+"""Controlled collections: what their families share, what captions say, and what is recorded."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny_cora
+
+from mmlib.core.engine import Resources
+from mmlib.papers.cora import grid
+from mmlib.papers.cora.claims import ALL_CLAIMS, CLAIMS
+from mmlib.papers.cora.data import controlled
+from mmlib.papers.cora.data.controlled import Dials
+from mmlib.papers.cora.data.world import FAMILY
+from mmlib.papers.cora.experiment import EXPERIMENT
+from mmlib.papers.cora.metrics import right_in_family
+from mmlib.papers.cora.systems import CONTROLLED, datasets, trained_systems
+from mmlib.scenegraph import attributes, objects, phrase, relations
+from mmlib.suite import record
+
+SMALL = Dials(kinds=12, colours=12, families=6)
+
+
+def families(images):
+    for start in range(0, len(images.facts), FAMILY):
+        yield images.facts[start : start + FAMILY]
+
+
+def words_of(facts):
+    return sorted(word for fact in facts if len(fact) > 1 for word in fact)
+
+
+@pytest.mark.parametrize("dials", [SMALL, replace(SMALL, named=4, structure="relations")])
+def test_the_pictures_of_a_family_differ_in_structure_alone(dials):
+    images = controlled.load(dials).images["test"]
+    for family in families(images):
+        assert len(set(family)) == FAMILY
+        assert len({tuple(words_of(facts)) for facts in family}) == 1
+
+
+@pytest.mark.parametrize(
+    ("dials", "right"),
+    [(SMALL, 100), (replace(SMALL, named=4, structure="relations"), 100),
+     (replace(SMALL, described=0.0), 25)],
+)  # fmt: skip
+def test_a_reader_who_knows_all_finds_what_captions_tell(dials, right):
+    arrays = controlled.arrays(controlled.load(dials))
+    hits = right_in_family(arrays.truth["graph"], arrays.splits["test"].image_of, FAMILY)
+    assert np.nanmean(hits) == pytest.approx(right, abs=5)
+    if right == 100:
+        assert np.nanmin(hits) == 100
+
+
+def test_captions_say_what_their_picture_shows_and_graphs_say_the_same():
+    collection = controlled.load(replace(SMALL, described=0.5))
+    images, graphs = collection.images["train"], iter(collection.graphs["train"])
+    for facts, said, captions in zip(images.facts, images.said, images.captions, strict=True):
+        for one, caption in zip(said, captions, strict=True):
+            assert one <= facts
+            graph = next(graphs)
+            told = [
+                (*(phrase(graph, node) for node in attributes(graph, i)), phrase(graph, i))
+                for i in objects(graph)
+            ]
+            assert set(told) == one
+            spoken = [tuple(part.split()[1:]) for part in caption.split(" and ")]
+            assert spoken == told
+
+
+def test_relations_have_their_direction_in_the_graph_and_in_the_caption():
+    collection = controlled.load(replace(SMALL, named=4, structure="relations"))
+    for caption, graph in zip(collection.captions("val"), collection.graphs["val"], strict=True):
+        drawn = [f"a {phrase(graph, a)} {data['label']} a {phrase(graph, b)}"
+                 for a, b, data in relations(graph)]  # fmt: skip
+        assert " and ".join(drawn) == caption
+
+
+def test_without_noise_a_region_is_its_kind_and_its_look():
+    images = controlled.load(replace(SMALL, noise=0.0, colours=6, families=60)).images["train"]
+    seen = {}
+    for facts, regions in zip(images.facts, images.features, strict=True):
+        rows = {np.round(row, 3).tobytes() for row in regions}
+        for fact in (fact for fact in facts if len(fact) == 2):
+            seen[fact] = seen.get(fact, rows) & rows
+    assert all(len(common) == 1 for common in seen.values())
+    assert len(set().union(*seen.values())) == len(seen)
+
+
+def test_noise_and_mixing_change_regions_alone():
+    clear, dim = (
+        controlled.load(replace(SMALL, noise=noise, mixing=mixing)).images["test"]
+        for noise, mixing in ((0.3, 0.0), (1.0, 0.5))
+    )
+    assert clear.captions == dim.captions
+    assert not np.allclose(clear.features, dim.features)
+
+
+def test_unseen_pairs_are_in_no_training_picture():
+    images = controlled.load(replace(SMALL, families=60, unseen=True)).images
+
+    def pairs(facts):
+        return {fact for shown in facts for fact in shown if len(fact) == 2}
+
+    half = len(images["test"].facts) // 2
+    seen = pairs(images["train"].facts)
+    assert not seen & pairs(images["test"].facts[half:])
+    assert pairs(images["val"].facts) | pairs(images["test"].facts[:half]) <= seen
+    assert {kind for _, kind in pairs(images["test"].facts[half:])} <= {kind for _, kind in seen}
+
+
+def test_test_pictures_do_not_hang_on_how_many_train():
+    few, many = (controlled.load(replace(SMALL, families=n)).images["test"] for n in (2, 6))
+    assert few.captions == many.captions
+    assert np.array_equal(few.features, many.features)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kinds": 3}, {"kinds": 41}, {"colours": 13}, {"objects": 3}, {"objects": 9}, {"named": 5},
+     {"named": 0}, {"described": 1.1}, {"families": 0}, {"noise": -0.1}, {"noise": np.nan},
+     {"mixing": -1}, {"structure": "relations", "named": 2}, {"unseen": True, "kinds": 11}],
+)  # fmt: skip
+def test_dials_of_which_no_family_can_be_made(change):
+    with pytest.raises(ValueError, match=next(iter(change if len(change) == 1 else ["no family"]))):
+        replace(SMALL, **change)
+
+
+def test_every_recorded_collection_can_be_made():
+    for name in CONTROLLED:
+        assert controlled.recorded(name).families >= 100
+    assert list(CONTROLLED) == datasets("controlled")
+
+
+def test_claims_know_their_tier():
+    assert {claim.id for claim in EXPERIMENT.claims_of("world")} == {claim.id for claim in CLAIMS}
+    controlled_alone = {claim.id for claim in EXPERIMENT.claims_of("controlled")}
+    assert controlled_alone == {c.id for c in ALL_CLAIMS} - {c.id for c in CLAIMS}
+    assert all(claim[0] == "B" for claim in controlled_alone)
+
+
+def test_a_record_is_made_and_judged(monkeypatch, tmp_path):
+    """A tiny collection under the names of some, one epoch, three systems."""
+    names = ("40 × 12, 400 families", "40 × 12, 1000 families", "noise 1, mixing 0")
+    few = ("CORA", "Sequence, CORA's rest", "Bag of phrases")
+
+    def budget(tier, dataset):
+        return replace(tiny_cora.HOW, epochs=1)
+
+    monkeypatch.setattr(grid, "budget", budget)
+    chosen = [system for system in trained_systems(names[0]) if system.system in few]
+    monkeypatch.setattr(grid, "trained_systems", lambda dataset: chosen)
+    monkeypatch.setattr(controlled, "FAMILIES", {"val": 2, "test": 3})
+    arrays = controlled.arrays(controlled.load(SMALL))
+    tiny = replace(
+        EXPERIMENT,
+        load_study=lambda tier, datasets: {},
+        load_arrays=lambda study, tier: dict.fromkeys(names, arrays),
+        budget=budget,
+    )
+    monkeypatch.setattr(record, "experiment_of", lambda number: tiny)
+    how = {"resources": Resources(workers=1, folder=tmp_path / "jobs"), "folder": tmp_path / "e"}
+    record.record("03", "controlled", [0, 1], **how)
+    text = record.write_judgement("03", "controlled", tmp_path / "out", tmp_path / "e")
+    assert "B1" in text
+    assert "C1 " not in text
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"binding.csv", "regions.png"}
