@@ -13,7 +13,7 @@ from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import rank_images_and_captions
 from mmlib.papers.cora.batches import GraphSet
-from mmlib.papers.cora.data.controlled import Dials, recorded
+from mmlib.papers.cora.data.controlled import CAPTIONS, ControlledImages, Dials, recorded
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.method import Encoded
@@ -269,11 +269,44 @@ CHANCE = 100 / FAMILY
 CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
 
 
+def controlled_family(
+    images: ControlledImages, caption: int, scores: Mapping[str, np.ndarray]
+) -> Figure:
+    """The family that a caption is about: what each picture shows, and below it each model's score.
+
+    caption: its row; scores: model -> (images, captions). The picture that it is about is framed;
+    of each model the highest score is bold.
+    """
+    image = caption // CAPTIONS
+    rows = range(image // FAMILY * FAMILY, (image // FAMILY + 1) * FAMILY)
+    figure, axes = plt.subplots(1, FAMILY, figsize=(9, 1.6 + 0.22 * len(scores)), dpi=110)
+    kinds = sorted(kind for _, kind in (f for f in images.facts[image] if len(f) == 2))
+    best = {name: int(table[rows, caption].argmax()) for name, table in scores.items()}
+    for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
+        colour_of = {fact[1]: fact[0] for fact in images.facts[row] if len(fact) == 2}
+        for y, kind in enumerate(kinds):
+            colour = "gold" if colour_of[kind] == "golden" else colour_of[kind]
+            axis.scatter(0.08, -y, s=80, marker="s", color=colour, edgecolor="#555555")
+            axis.text(0.2, -y, f"{colour_of[kind]} {kind}", va="center", fontsize=9)
+        for y, (name, table) in enumerate(scores.items(), len(kinds) + 1):
+            weight = "bold" if best[name] == number else "normal"
+            axis.text(0, -y, f"{name}: {table[row, caption]:.2f}", va="center", fontsize=8,
+                      weight=weight)  # fmt: skip
+        axis.set(xlim=(-0.05, 1), ylim=(-len(kinds) - len(scores) - 0.5, 0.7), xticks=[], yticks=[])
+        axis.grid(visible=False)
+        axis.spines[:].set(visible=True, color="#cccccc")
+        if row == image:
+            axis.spines[:].set(color=plots.TRUE, linewidth=3)
+    text = images.captions[image][caption % CAPTIONS]
+    figure.suptitle(f'Which picture is "{text}"?  The right one is framed.', fontsize=10)
+    return figure
+
+
 def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
     """How often captions find their picture in its family, a bar a system, in percent."""
     figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2), dpi=110)
     names = list(bars)[::-1]
-    colours = [MORE_COLOURS[name] for name in names]
+    colours = [MORE_COLOURS.get(name, "#999999") for name in names]
     drawn = axis.barh(names, [bars[name] for name in names], color=colours)
     axis.bar_label(drawn, fmt="%.0f", padding=3)
     _chance(axis.axvline)
