@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from mmlib.core.related import RelatedPairs
 from mmlib.data.tables import error_at
-from mmlib.features.store import UNREADABLE, open_rgb
+from mmlib.features.store import UNREADABLE, open_rgb, rgb
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 Pairs = TypeVar("Pairs", bound=RelatedPairs)
@@ -98,7 +98,7 @@ def _decoding_error(path: Path) -> str | None:
     try:
         with Image.open(path) as picture:
             picture.draft("RGB", (1, 1))  # a small version of a JPEG: all of the data, less work
-            picture.load()
+            rgb(picture)
     except UNREADABLE as error:
         return str(error).replace(str(path), path.name)
     return None

@@ -10,12 +10,13 @@ and Mimno, EMNLP 2019).
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from mmlib.core.errors import DataError, Problem
 
@@ -23,14 +24,34 @@ UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 
 
 def open_rgb(path: Path) -> Image.Image:
-    """Decode one picture completely; raises DataError that names the file."""
+    """Decode one picture completely, as `rgb` does; raises DataError that names the file."""
     try:
         with Image.open(path) as picture:
-            return picture.convert("RGB")
+            return rgb(picture)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such image (get the data set again)") from error
     except UNREADABLE as error:
         raise DataError(f"{path}: cannot be decoded: {error} (get this image again)") from error
+
+
+def rgb(picture: Image.Image) -> Image.Image:
+    """An opened picture as it is meant to be seen: upright, 8 bits a channel, on white.
+
+    EXIF may say how to turn it. Grey of 16 bits is divided by 257, where Pillow clips it. Raises
+    ValueError for numbers of unknown range (32 bits, floats), and what decoding raises.
+    """
+    picture.load()
+    with suppress(Exception):  # a damaged note: the picture stays as it lies
+        ImageOps.exif_transpose(picture, in_place=True)
+    if picture.mode[0] in "IF":
+        if not picture.mode.startswith("I;16") and picture.format != "PPM":
+            raise ValueError("its numbers have no known range; save it with 8 bits a channel")
+        grey, clear = np.asarray(picture), picture.info.get("transparency", -1)
+        picture = Image.fromarray(np.where(grey == clear, 255, grey // 257).astype(np.uint8))
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("RGB")
 
 
 @dataclass(frozen=True)
