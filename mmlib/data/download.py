@@ -1,5 +1,7 @@
 """Downloads by pooch, which resume and try mirrors, and unpacking that stays in its folder."""
 
+import errno
+import lzma
 import os
 import shutil
 import zipfile
@@ -14,6 +16,7 @@ import requests
 from tqdm.auto import tqdm
 
 CHUNK = 1 << 16
+MOST = 100  # times its own size that an archive may unpack to; texts come to about 10
 pooch.get_logger().setLevel("WARNING")  # else it prints the checksum of what has none
 
 
@@ -105,7 +108,8 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
     Nothing appears at `folder` until all of it is unpacked, and nothing is written outside:
     absolute names and `..` lose these parts and links become files.
 
-    Raises ArchiveError (damaged, another archive), FileExistsError (`folder` is not empty).
+    Raises ArchiveError (damaged, encrypted, another archive, or of more than MOST times its size
+    when unpacked), OSError (too little room), FileExistsError (`folder` is not empty).
     """
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty (move it away, then unpack again)")
@@ -125,10 +129,36 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
 
 
 def _extract(archive: Path, scratch: Path) -> None:
+    again = "delete it and get it again"
     try:
         with zipfile.ZipFile(archive) as zipped:
-            members = tqdm(zipped.namelist(), desc=f"unpack {archive.name}", disable=None)
+            entries = zipped.infolist()
+            _check_size(archive, scratch, sum(entry.file_size for entry in entries))
+            members = tqdm(entries, desc=f"unpack {archive.name}", disable=None)
             zipped.extractall(scratch, members)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        mend = "delete it and get it again"
-        raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({mend})") from error
+    except RuntimeError as error:  # zipfile's: encrypted, or a compression that it does not know
+        mend = f"unpack it by another program, or {again}"
+        raise ArchiveError(f"{archive}: cannot be unpacked here: {error} ({mend})") from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
+        raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({again})") from error
+    except OSError as error:
+        if error.errno:  # the system's: of the disk, not of what was read
+            raise
+        raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({again})") from error
+
+
+def _check_size(archive: Path, scratch: Path, size: int) -> None:
+    """Refuse an archive that is a bomb, by the sizes that it names, or larger than the disk.
+
+    zipfile writes no more of an entry than its size, so that a wrong one is a damaged archive.
+    """
+    own, free = archive.stat().st_size, shutil.disk_usage(scratch).free
+    if size > MOST * own:
+        raise ArchiveError(
+            f"{archive}: {own:,} bytes that would unpack to {size:,}, over {MOST} times as many "
+            "(delete it; is it the right archive?)"
+        )
+    if size > free:
+        raise OSError(
+            errno.ENOSPC, f"unpacks to {size:,} bytes, but {free:,} are free (make room)", archive
+        )

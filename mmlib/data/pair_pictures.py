@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
+from mmlib.core.files import listed
 from mmlib.core.related import RelatedPairs
 from mmlib.data.tables import error_at
 from mmlib.features.store import UNREADABLE, open_rgb, rgb
@@ -44,7 +45,7 @@ def picture_files(folders: Iterable[Path]) -> dict[str, Path]:
     """The pictures below those folders that exist, by file name; the first of a name counts."""
     files: dict[str, Path] = {}
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
+        for path in listed(folder, "**/*"):
             if path.suffix.lower() in SUFFIXES:
                 files.setdefault(path.name, path)
     return files

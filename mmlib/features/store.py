@@ -105,7 +105,7 @@ def open_features(path: Path) -> FeatureStore:
     """
     array = open_array(path)
     meta_path = path.with_suffix(".json")
-    meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {}
+    meta = json.loads(meta_path.read_bytes()) if meta_path.is_file() else {}
     return FeatureStore(path, array, _read_ids(path, len(array)), meta)
 
 
@@ -150,7 +150,7 @@ def _read_ids(path: Path, rows: int) -> dict[str, int]:
 
 
 def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    ids = listing.read_text(encoding="utf-8").splitlines()
+    ids = listing.read_text(encoding="utf-8-sig").splitlines()
     row_of: dict[str, int] = {}
     for row, name in enumerate(ids):
         if row_of.setdefault(name, row) != row:
@@ -162,7 +162,7 @@ def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
 
 def _ids_in_mapping(listing: Path, path: Path, rows: int) -> dict[str, int]:
     try:
-        row_of = json.loads(listing.read_text(encoding="utf-8"))
+        row_of = json.loads(listing.read_bytes())
     except ValueError as error:
         raise DataError(f"{listing}: not JSON: {error} (get it again)") from error
     if not isinstance(row_of, dict):

@@ -155,7 +155,7 @@ def test_a_list_begins_with_a_mark_or_is_not_utf_8(kaggle):
     listing.write_bytes(b"\xef\xbb\xbf" + NAMES[4].encode())
     assert flickr8k.load("val", kaggle).ids == (NAMES[4],)
     listing.write_bytes(b"caf\xe9.jpg\n")
-    with pytest.raises(DataError, match=rf"{listing.name}: not UTF-8"):
+    with pytest.raises(DataError, match=rf"{listing.name}, line 1: not UTF-8"):
         flickr8k.load("val", kaggle)
 
 
