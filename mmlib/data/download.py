@@ -1,6 +1,5 @@
 """Downloads by pooch, which resume and try mirrors, and unpacking that stays in its folder."""
 
-import errno
 import lzma
 import os
 import shutil
@@ -25,7 +24,7 @@ class DownloadError(OSError):
 
 
 class ArchiveError(ValueError):
-    """An archive that is damaged or another; the message names the mend."""
+    """An archive that cannot be unpacked; the message names the mend."""
 
 
 def download(
@@ -108,8 +107,8 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
     Nothing appears at `folder` until all of it is unpacked, and nothing is written outside:
     absolute names and `..` lose these parts and links become files.
 
-    Raises ArchiveError (damaged, encrypted, another archive, or of more than MOST times its size
-    when unpacked), OSError (too little room), FileExistsError (`folder` is not empty).
+    Raises ArchiveError (damaged, encrypted, another archive, more than MOST times its own size, or
+    than there is room for), FileExistsError (`folder` is not empty).
     """
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty (move it away, then unpack again)")
@@ -134,15 +133,14 @@ def _extract(archive: Path, scratch: Path) -> None:
         with zipfile.ZipFile(archive) as zipped:
             entries = zipped.infolist()
             _check_size(archive, scratch, sum(entry.file_size for entry in entries))
-            members = tqdm(entries, desc=f"unpack {archive.name}", disable=None)
-            zipped.extractall(scratch, members)
+            zipped.extractall(scratch, tqdm(entries, desc=f"unpack {archive.name}", disable=None))
+    except ArchiveError:
+        raise
     except RuntimeError as error:  # zipfile's: encrypted, or a compression that it does not know
         mend = f"unpack it by another program, or {again}"
         raise ArchiveError(f"{archive}: cannot be unpacked here: {error} ({mend})") from error
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
-        raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({again})") from error
-    except OSError as error:
-        if error.errno:  # the system's: of the disk, not of what was read
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno:  # the disk's, not the archive's
             raise
         raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({again})") from error
 
@@ -150,15 +148,16 @@ def _extract(archive: Path, scratch: Path) -> None:
 def _check_size(archive: Path, scratch: Path, size: int) -> None:
     """Refuse an archive that is a bomb, by the sizes that it names, or larger than the disk.
 
-    zipfile writes no more of an entry than its size, so that a wrong one is a damaged archive.
+    zipfile writes no more of an entry than the size that is named.
     """
     own, free = archive.stat().st_size, shutil.disk_usage(scratch).free
     if size > MOST * own:
         raise ArchiveError(
-            f"{archive}: {own:,} bytes that would unpack to {size:,}, over {MOST} times as many "
-            "(delete it; is it the right archive?)"
+            f"{archive}: has {own:,} bytes and would unpack to {size:,}, more than {MOST} times as "
+            "many (delete it; is it the right archive?)"
         )
     if size > free:
-        raise OSError(
-            errno.ENOSPC, f"unpacks to {size:,} bytes, but {free:,} are free (make room)", archive
+        raise ArchiveError(
+            f"{archive}: would unpack to {size:,} bytes, but {free:,} are free in {scratch.parent} "
+            "(make room, then run the same command again)"
         )
