@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from test_flickr8k import NAMES, edit_line, make
+from test_precomputed import write_scan
 
 from mmlib.core.errors import DataError
 from mmlib.data import cite, clue, flickr8k, pair_pictures, sick
@@ -35,6 +36,17 @@ def test_a_sound_copy_is_usable(small, tmp_path):
     ]  # fmt: skip
     assert "1 images are in no split" in report.notes[0]
     assert check("flickr8k", make(tmp_path / "original", original=True)).usable
+
+
+def test_hidden_files_are_no_part_of_a_data_set(small, tmp_path):
+    for name in (f"Images/._{NAMES[0]}", "features/._ids.txt", "features/._a.npy"):
+        (small / name).write_bytes(b"\0\5\x16\7 Mac OS X")
+    report = check("flickr8k", small)
+    assert lines(report) == []
+    assert report.counts[0] == "8 images"
+    regions = write_scan(tmp_path / "f30k_precomp")
+    (regions / "._test_caps.txt").write_bytes(b"Mac OS X")
+    assert not check("region_features", tmp_path).notes
 
 
 def test_truncated_image_and_broken_caption_line_are_both_named(small):
