@@ -110,15 +110,16 @@ def extract_features(
     features: (scenes, regions, width) float32. Those of many scenes are cached in a file.
     """
     cache = _cache(scenes) if len(scenes) > 3 * _CHUNK else None
+    # What other code has drawn goes once this has.
+    others = set(cache.parent.parent.glob("*")) - {cache.parent} if cache else set()
 
     def draw() -> dict[str, np.ndarray]:
         chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
         jobs = in_processes(_extract, [(chunk,) for chunk in chunks], workers)
         parts = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
         regions, likely = zip(*parts, strict=True)
-        for folder in cache.parent.parent.glob("*") if cache else ():  # what other code has drawn
-            if folder != cache.parent:
-                shutil.rmtree(folder, ignore_errors=True)
+        for folder in others:
+            shutil.rmtree(folder, ignore_errors=True)
         return {"features": np.concatenate(regions), "scores": np.concatenate(likely)}
 
     arrays = cached(cache, draw)
