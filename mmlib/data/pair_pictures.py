@@ -10,9 +10,10 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
+from mmlib.core.files import listed
 from mmlib.core.related import RelatedPairs
 from mmlib.data.tables import error_at
-from mmlib.features.store import UNREADABLE, open_rgb
+from mmlib.features.store import UNREADABLE, open_rgb, rgb
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 Pairs = TypeVar("Pairs", bound=RelatedPairs)
@@ -44,7 +45,7 @@ def picture_files(folders: Iterable[Path]) -> dict[str, Path]:
     """The pictures below those folders that exist, by file name; the first of a name counts."""
     files: dict[str, Path] = {}
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
+        for path in listed(folder, "**/*"):
             if path.suffix.lower() in SUFFIXES:
                 files.setdefault(path.name, path)
     return files
@@ -98,7 +99,7 @@ def _decoding_error(path: Path) -> str | None:
     try:
         with Image.open(path) as picture:
             picture.draft("RGB", (1, 1))  # a small version of a JPEG: all of the data, less work
-            picture.load()
+            rgb(picture)
     except UNREADABLE as error:
         return str(error).replace(str(path), path.name)
     return None

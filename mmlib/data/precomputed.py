@@ -27,7 +27,8 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import listed, text_lines
 from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
@@ -251,20 +252,20 @@ def read_lines(path: Path) -> list[str]:
     if not path.is_file():
         raise error_at(path, None, "is missing", "get the files of this split again")
     lines = []
-    for row, raw in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
-        try:
-            line = raw.decode("utf-8-sig" if row == 1 else "utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise _damaged(path, f"not UTF-8: {error}", row) from error
-        if not line:
+    for row, line in text_lines(path, "get this file again"):
+        if isinstance(line, Problem):
+            raise DataError(line)
+        if not line.strip():
             raise error_at(path, row, "is empty", "restore the line")
-        lines.append(line)
+        lines.append(line.strip())
+    if not lines:
+        raise _damaged(path, "is empty")
     return lines
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_bytes())
     except ValueError as error:
         raise _damaged(path, f"not JSON: {error}") from error
     if not isinstance(content, dict):
@@ -383,7 +384,7 @@ def _regions(array: np.ndarray) -> np.ndarray:
 
 def _split_file(folder: Path, written: str) -> Path:
     """The `dataset_*.json` in a folder."""
-    files = sorted(folder.glob("dataset_*.json"))
+    files = listed(folder, "dataset_*.json")
     if not files:
         raise DataError(
             f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
@@ -397,7 +398,7 @@ def _split_file(folder: Path, written: str) -> Path:
 def _karpathy(path: Path, split: str) -> Precomputed:
     name, images = karpathy.read_split(path, split)
     ids = tuple(image.name for image in images)
-    files = sorted((path.parent / "features").glob("*_ims.npy"))
+    files = listed(path.parent / "features", "*_ims.npy")
     if len(files) != 1:
         raise DataError(
             f"{path.parent / 'features'}: {len(files)} files *_ims.npy "

@@ -209,7 +209,7 @@ class Work:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         else:
-            noted = json.loads(self.state.read_text())
+            noted = json.loads(self.state.read_bytes())
             if changed := _differences(noted["settings"], settings):
                 raise DataError(
                     f"{folder}: an unfinished run with other settings: {changed} "

@@ -10,12 +10,13 @@ and Mimno, EMNLP 2019).
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from mmlib.core.errors import DataError, Problem
 
@@ -23,14 +24,34 @@ UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 
 
 def open_rgb(path: Path) -> Image.Image:
-    """Decode one picture completely; raises DataError that names the file."""
+    """Decode one picture completely, as `rgb` does; raises DataError that names the file."""
     try:
         with Image.open(path) as picture:
-            return picture.convert("RGB")
+            return rgb(picture)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such image (get the data set again)") from error
     except UNREADABLE as error:
         raise DataError(f"{path}: cannot be decoded: {error} (get this image again)") from error
+
+
+def rgb(picture: Image.Image) -> Image.Image:
+    """An opened picture as it is meant to be seen: upright, 8 bits a channel, on white.
+
+    EXIF may say how to turn it. Grey of 16 bits is divided by 257, where Pillow clips it. Raises
+    ValueError for numbers of unknown range (32 bits, floats), and what decoding raises.
+    """
+    picture.load()
+    with suppress(Exception):  # a damaged note: the picture stays as it lies
+        ImageOps.exif_transpose(picture, in_place=True)
+    if picture.mode[0] in "IF":
+        if not picture.mode.startswith("I;16") and picture.format != "PPM":
+            raise ValueError("its numbers have no known range; save it with 8 bits a channel")
+        grey, clear = np.asarray(picture), picture.info.get("transparency", -1)
+        picture = Image.fromarray(np.where(grey == clear, 255, grey // 257).astype(np.uint8))
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("RGB")
 
 
 @dataclass(frozen=True)
@@ -84,7 +105,7 @@ def open_features(path: Path) -> FeatureStore:
     """
     array = open_array(path)
     meta_path = path.with_suffix(".json")
-    meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {}
+    meta = json.loads(meta_path.read_bytes()) if meta_path.is_file() else {}
     return FeatureStore(path, array, _read_ids(path, len(array)), meta)
 
 
@@ -129,7 +150,7 @@ def _read_ids(path: Path, rows: int) -> dict[str, int]:
 
 
 def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    ids = listing.read_text(encoding="utf-8").splitlines()
+    ids = listing.read_text(encoding="utf-8-sig").splitlines()
     row_of: dict[str, int] = {}
     for row, name in enumerate(ids):
         if row_of.setdefault(name, row) != row:
@@ -141,7 +162,7 @@ def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
 
 def _ids_in_mapping(listing: Path, path: Path, rows: int) -> dict[str, int]:
     try:
-        row_of = json.loads(listing.read_text(encoding="utf-8"))
+        row_of = json.loads(listing.read_bytes())
     except ValueError as error:
         raise DataError(f"{listing}: not JSON: {error} (get it again)") from error
     if not isinstance(row_of, dict):

@@ -109,7 +109,9 @@ def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarra
     """Vectors of `words` from a file in word2vec's binary (.bin) or text format, by gensim."""
     from gensim.models import KeyedVectors
 
-    table = KeyedVectors.load_word2vec_format(str(path), binary=path.suffix == ".bin")
+    binary = path.suffix == ".bin"
+    encoding = "utf8" if binary else "utf-8-sig"  # a text may begin with a byte order mark
+    table = KeyedVectors.load_word2vec_format(str(path), binary=binary, encoding=encoding)
     return {word: table[word].copy() for word in words if word in table}
 
 

@@ -7,10 +7,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
-from mmlib.core.paths import write_atomic
+from mmlib.core.files import cached
 from mmlib.features.text import UNKNOWN as NO_WORD
 from mmlib.features.text import Vocabulary, tokenize
 
@@ -104,13 +103,14 @@ class TokenStates:
         size = weights.stat().st_size if weights.is_file() else 0
         digest = hashlib.sha256("\n".join([str(size), str(most), *texts]).encode())
         path = cache / f"states-{digest.hexdigest()[:24]}.safetensors"
-        if not path.exists():
+
+        def read() -> dict[str, np.ndarray]:
             encoder = BertEncoder.from_pretrained(folder, "frozen")
             states, lengths = encoder.token_states_all(texts, most + 2, progress="token states")
             inner = [row[1 : n - 1] for row, n in zip(states, lengths, strict=True)]
-            tensors = {"states": np.concatenate(inner), "lengths": lengths - 2}
-            write_atomic(path, lambda p: save_file(tensors, p))
-        tensors = load_file(path)
+            return {"states": np.concatenate(inner), "lengths": lengths - 2}
+
+        tensors = cached(path, read)
         return cls(texts, tensors["states"], tensors["lengths"], merged)
 
     def ids(self, text: str) -> list[int]:

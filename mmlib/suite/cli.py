@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import io
 import math
 import signal
 import sys
@@ -24,6 +25,9 @@ class UsageError(ValueError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0 done, 1 something failed, 2 wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale such as C has no ± and no umlauts
+            stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = _parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down

@@ -320,7 +320,7 @@ def _earlier(out: Path, version: Version) -> dict[str, str]:
     if out.exists() and not out.is_dir():
         raise CourseError(f"{out} is not a folder; name another one")
     try:
-        record = json.loads((out / RECORD).read_text())
+        record = json.loads((out / RECORD).read_bytes())
         earlier_version, files = record["version"], dict(record["files"])
     except FileNotFoundError:
         return {}

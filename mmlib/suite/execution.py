@@ -43,7 +43,7 @@ def execute(
         private = Path(folder)
         job: dict[str, Any] = {"notebook": str(notebook), "executed": str(executed)}
         job |= {"parameters": parameters, "timeout": timeout}
-        (private / "job.json").write_text(json.dumps(job))
+        (private / "job.json").write_text(json.dumps(job), encoding="utf-8")
         command = [sys.executable, "-P", "-m", "mmlib.suite.execution", folder]
         # In a session of its own, so that Ctrl-C reaches this process alone, which calls `stop`.
         with subprocess.Popen(
@@ -61,7 +61,7 @@ def execute(
         outcome = private / "outcome.json"
         if not outcome.exists():
             return f"the process that ran the notebook ended with exit status {status}"
-        return json.loads(outcome.read_text())["problem"]
+        return json.loads(outcome.read_bytes())["problem"]
 
 
 def stop() -> None:
@@ -184,5 +184,5 @@ if __name__ == "__main__":  # the process that `execute` starts; it ends with it
     _private = Path(sys.argv[1])
     if os.name != "nt":
         ParentPollerUnix(os.getppid()).start()
-    _problem = _execute_here(json.loads((_private / "job.json").read_text()), _private)
-    (_private / "outcome.json").write_text(json.dumps({"problem": _problem}))
+    _problem = _execute_here(json.loads((_private / "job.json").read_bytes()), _private)
+    (_private / "outcome.json").write_text(json.dumps({"problem": _problem}), encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import jsonschema
 
 from mmlib.core.claims import Verdict, effect_text
+from mmlib.core.files import listed
 from mmlib.core.paths import table_beside
 
 VERDICTS = get_args(Verdict)
@@ -50,17 +51,17 @@ def read_results(report: NotebookReport) -> None:
     if not table.exists():
         report.problems.append(f"results.csv is missing in {report.out}")
     else:
-        with table.open(newline="") as file:
+        with table.open(encoding="utf-8", newline="") as file:
             if sum(1 for _ in csv.reader(file)) < 2:
                 report.problems.append("results.csv holds no result")
-    if not any((report.out / "figures").glob("*.png")):
+    if not listed(report.out / "figures", "*.png"):
         report.problems.append(f"no figure (*.png) in {report.out / 'figures'}")
 
 
 def _read_json(report: NotebookReport, name: str) -> Any:
     """The content of a result file, or None with a problem noted."""
     try:
-        content = json.loads((report.out / name).read_text())
+        content = json.loads((report.out / name).read_bytes())
     except FileNotFoundError:
         report.problems.append(f"{name} is missing in {report.out}")
     except ValueError as error:

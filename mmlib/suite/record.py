@@ -19,6 +19,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, evidence_dir
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
+from mmlib.core.files import listed
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Data, Job, Stage
 from mmlib.core.parallel import connect
@@ -127,7 +128,7 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     """The SHA-256 of each file below the data folder that the tier reads."""
     hashes = {}
     for pattern in experiment.inputs.get(tier, ()):
-        for path in filter(Path.is_file, sorted(data_dir().glob(pattern))):
+        for path in filter(Path.is_file, listed(data_dir(), pattern)):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             hashes[path.relative_to(data_dir()).as_posix()] = digest

@@ -24,6 +24,7 @@ from nbformat.v4 import new_notebook
 
 from mmlib.core.claims import effect_text
 from mmlib.core.errors import DataError
+from mmlib.core.files import listed
 from mmlib.core.paths import PACKAGE
 from mmlib.suite import record
 from mmlib.suite.outcomes import RESULTS, clock, figures_line, form_fault, verdict_counts
@@ -61,7 +62,7 @@ class Notebook:
     @property
     def figures(self) -> list[Path]:
         """Its saved figures."""
-        return sorted((self.folder / "figures").glob("*.png"))
+        return listed(self.folder / "figures", "*.png")
 
     @property
     def results(self) -> list[Path]:

@@ -223,7 +223,7 @@ def run_notebooks(
         "notebooks": [asdict(r) | {"ok": r.ok} for r in reports],
     }
     text = json.dumps(summary, indent=1, default=lambda path: path.relative_to(out_dir).as_posix())
-    write_atomic(out_dir / "summary.json", lambda path: path.write_text(text))
+    write_atomic(out_dir / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
     return reports
 
 

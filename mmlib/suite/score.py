@@ -30,7 +30,7 @@ from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.data.overlap import Weights
 from mmlib.data.tables import error_at
 from mmlib.features.encoders import Shape
-from mmlib.features.store import UNREADABLE
+from mmlib.features.store import UNREADABLE, rgb
 from mmlib.features.words import Words
 from mmlib.papers.entailment.batches import Arrays, encode
 from mmlib.papers.entailment.calibration import Calibration
@@ -231,7 +231,7 @@ class Scorer:
                 continue
             try:
                 with Image.open(row.image) as file:
-                    small = file.convert("RGB").resize((backbone.SIZE,) * 2, BILINEAR)
+                    small = rgb(file).resize((backbone.SIZE,) * 2, BILINEAR)
             except UNREADABLE as error:
                 fault = row.unreadable or f"{row.image}: no picture"
                 raise DataError(f"{fault}: {error}") from None

@@ -343,6 +343,8 @@ def write_karpathy(folder, name="coco", images=None):
 def test_karpathy(tmp_path, monkeypatch):
     folder = write_karpathy(tmp_path / "k")
     write_photographs(folder / "images", NAMES)
+    for hidden in ("._dataset_coco.json", "features/._own_ims.npy"):
+        (folder / hidden).write_bytes(b"of macOS")
     train = load(folder, "train")
     assert train.graphs is None
     data = train.images

@@ -1,3 +1,4 @@
+import io
 import json
 import subprocess
 import sys
@@ -271,3 +272,14 @@ def test_a_paper_may_be_named_without_its_leading_zero(monkeypatch, tmp_path):
     monkeypatch.setattr(record, "write_judgement", lambda *args: asked.append(args[0]) or "")
     assert cli.main(["judge", "4", "--out", str(tmp_path)]) == 0
     assert asked == ["04"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_any_locale_can_print(monkeypatch, tmp_path, encoding):
+    printed = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", printed)
+    monkeypatch.setattr(record, "write_judgement", lambda *args: "0.3 \u00b1 0.1 \u2013 \u03bb")
+    assert cli.main(["judge", "04", "--out", str(tmp_path)]) == 0
+    printed.flush()
+    told = printed.buffer.getvalue().decode(encoding)
+    assert told == f"0.3 {'±' if encoding == 'latin-1' else chr(92) + 'xb1'} 0.1 \\u2013 \\u03bb\n"

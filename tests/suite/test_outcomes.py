@@ -52,7 +52,7 @@ def test_missing_result_is_named(report, name):
 
 
 def test_missing_picture_is_named(report):
-    (report.out / "figures" / "one.png").unlink()
+    (report.out / "figures" / "one.png").rename(report.out / "figures" / "._one.png")
     assert problems(report)[0].startswith("no figure (*.png)")
 
 

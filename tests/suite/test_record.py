@@ -173,9 +173,12 @@ def test_what_cannot_be_read_together_is_told_before_training(tmp_path, monkeypa
     data = tmp_path / "data"
     data.mkdir()
     (data / "captions.txt").write_text("a dog")
+    (data / "._captions.txt").write_text("of macOS")
     monkeypatch.setenv("MMLIB_DATA", str(data))
     paper = replace(tiny_jobs.experiment(), inputs={"world": ["*.txt"]})
     monkeypatch.setattr(record, "experiment_of", lambda number: paper)
+    make(tmp_path, range(2))
+    (data / "._captions.txt").write_text("of macOS, later")
     make(tmp_path, range(2))
     (data / "captions.txt").write_text("a cat")
     done = trained(tmp_path)

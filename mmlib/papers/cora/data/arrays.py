@@ -50,9 +50,10 @@ def read_glove(path: Path, words: Collection[str]) -> dict[str, np.ndarray]:
     from gensim.models import KeyedVectors  # imported late: not needed where there is none
 
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             bare = len(file.readline().split()) > 2
-        table = KeyedVectors.load_word2vec_format(str(path), no_header=bare)
+        # The encoding passes over a byte order mark, which would be part of the first word.
+        table = KeyedVectors.load_word2vec_format(str(path), no_header=bare, encoding="utf-8-sig")
     except (ValueError, EOFError) as error:
         problem = f"no table of word vectors as text: {error}"
         raise DataError(Problem(path, None, problem, "unzip it, or get it again")) from None

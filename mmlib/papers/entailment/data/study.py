@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from mmlib.core.engine import job_folder
 from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.files import cached
 from mmlib.core.fit import seed_everything
-from mmlib.core.paths import data_dir, write_atomic
+from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.core.source import source_hash
 from mmlib.data import judgments
@@ -202,7 +203,8 @@ def _frozen_retriever(
     identity = "\n".join([*split.texts, str(budget.retrieval), str(budget.frozen), code])
     digest = hashlib.sha256(identity.encode() + np.ascontiguousarray(images[split.rows]).tobytes())
     path = job_folder() / f"frozen-{digest.hexdigest()[:24]}.safetensors"
-    if not path.exists():
+
+    def start() -> dict[str, np.ndarray]:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # more of them add in another order
         seed_everything(0)
@@ -213,5 +215,6 @@ def _frozen_retriever(
             train(model, split, budget.frozen[family], 0, lambda epoch: images)
             weights = {n: v.detach().contiguous() for n, v in model.state_dict().items()}
         torch.set_num_threads(threads)
-        write_atomic(path, lambda p: save_file(weights, p))
-    return load_file(path)
+        return {name: tensor.numpy() for name, tensor in weights.items()}
+
+    return {name: torch.from_numpy(array) for name, array in cached(path, start).items()}
