@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell
 from tiny_jobs import in_threads
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
@@ -233,75 +232,9 @@ def test_broken_child_is_reported(tmp_path, monkeypatch):
     assert problem == "the process that ran the notebook ended with exit status 1"
 
 
-# Parameters
-
-
-def test_unknown_parameter_is_an_error(tmp_path):
-    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
-    with pytest.raises(runner.ParameterError, match=r"a.ipynb knows no parameter epochs; it has"):
-        runner.check_parameters(notebook, {"epochs": 3})
-
-
 def test_results_never_take_the_place_of_the_notebook(tmp_path):
     path = write_notebook(tmp_path / "a.ipynb", SETTINGS)
     before = path.read_bytes()
     with pytest.raises(runner.ParameterError, match="name another folder"):
         runner.run_notebooks([path], tmp_path, {}, TIME_LIMIT)
     assert path.read_bytes() == before
-
-
-def test_unread_parameter_is_an_error(tmp_path):
-    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS, parameters=PARAMETERS + "b = 10\n")
-    with pytest.raises(runner.ParameterError, match="never reads the parameter b"):
-        runner.check_parameters(notebook, {"b": 20})
-    assert runner.check_parameters(notebook, {"seeds": 5})["seeds"] == 5
-
-
-def test_what_is_no_notebook_is_named(tmp_path):
-    path = tmp_path / "a.ipynb"
-    path.write_text("{\n")
-    with pytest.raises(runner.ParameterError, match=r"a\.ipynb: no notebook .*; get it again"):
-        runner.check_parameters(path, {})
-
-
-def test_value_that_is_no_plain_data_is_an_error(tmp_path):
-    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
-    with pytest.raises(runner.ParameterError, match="not plain data"):
-        runner.check_parameters(notebook, {"seeds": {1, 2}})
-
-
-@pytest.mark.parametrize(
-    "line", ["b = seeds + 1", "b: int = 3", "b += 1", "import os", "a = b = 3"]
-)
-def test_parameters_cell_holds_plain_lines(tmp_path, line):
-    notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS, parameters=PARAMETERS + line)
-    with pytest.raises(runner.ParameterError, match="write only `name = literal`"):
-        runner.check_parameters(notebook, {})
-
-
-@pytest.mark.parametrize(
-    ("cells", "read"),
-    [
-        (["print(b)"], True),
-        (["x = f'{b}'"], True),
-        (["b += 1"], True),
-        (["b = b + 1"], True),
-        (["def f():\n    return b"], True),
-        (["x = [a for a in range(3) if a < b]"], True),
-        (["class A:\n    size = b"], True),
-        (["%time g(b)"], True),
-        (["%%time\nprint(b)"], True),
-        (["!echo {b}"], True),
-        (["%matplotlib inline"], False),
-        (["def f(b):\n    return b"], False),
-        (["b = 3", "print(b)"], False),
-        (["b, c = 3, 4\nprint(b)"], False),
-        (["[b for b in range(3)]"], False),
-        (["# b", "'b'", "x.b", "f(b=1)"], False),
-        (["for in Python"], True),  # left for the kernel to say
-    ],
-)
-def test_which_parameters_are_read(cells, read):
-    parameters = new_code_cell("b = 10", metadata={"tags": ["parameters"]})
-    sources = [new_code_cell(source) for source in cells]
-    assert runner.unread_parameters([parameters, *sources], {"b"}) == (set() if read else {"b"})
