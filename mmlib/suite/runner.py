@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mmlib import __version__
+from mmlib.core.locks import alone
 from mmlib.core.paths import write_atomic
 from mmlib.suite.execution import execute, stop
 from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
@@ -64,7 +65,7 @@ def run_notebooks(
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
     cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
     have the same names there. Raises ParameterError, also where `out_dir` is the folder of a
-    notebook, and DataError where no scheduler answers.
+    notebook, and DataError where no scheduler answers, or another run writes into `out_dir`.
     """
     out_dir = out_dir.resolve()
     for notebook in notebooks:
@@ -73,21 +74,31 @@ def run_notebooks(
             raise ParameterError(
                 f"the results would take the place of {notebook}: name another folder for them"
             )
-    out_dir.mkdir(parents=True, exist_ok=True)
-    (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
-    calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
-    if cluster:
-        from mmlib.core.parallel import on_cluster
+    busy = f"{out_dir}: another run writes there; wait for its end, or give this one another --out"
+    with alone(out_dir / ".lock", busy):  # else their results would be mixed
+        (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
+        calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
+        reports = []
+        for report in _finished(calls, cluster, at_a_time):
+            for problem in report.problems:
+                print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
+            reports.append(report)
+        reports.sort(key=lambda report: [path.stem for path in notebooks].index(report.notebook))
+        _write_summary(reports, out_dir, parameters)
+    return reports
 
-        finished = on_cluster(run_notebook, calls, cluster)
-    else:
-        finished = _side_by_side(calls, at_a_time)
-    reports = []
-    for report in finished:
-        for problem in report.problems:
-            print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
-        reports.append(report)
-    reports.sort(key=lambda report: [path.stem for path in notebooks].index(report.notebook))
+
+def _finished(calls: Sequence[tuple], cluster: str, at_a_time: int) -> Iterator[NotebookReport]:
+    if not cluster:
+        return _side_by_side(calls, at_a_time)
+    from mmlib.core.parallel import on_cluster
+
+    return on_cluster(run_notebook, calls, cluster)
+
+
+def _write_summary(
+    reports: Sequence[NotebookReport], out_dir: Path, parameters: dict[str, Any]
+) -> None:
     summary = {
         "ok": all(r.ok for r in reports),
         "mmlib": __version__,
@@ -99,7 +110,6 @@ def run_notebooks(
     }
     text = json.dumps(summary, indent=1, default=lambda path: path.relative_to(out_dir).as_posix())
     write_atomic(out_dir / "summary.json", lambda path: path.write_text(text))
-    return reports
 
 
 def _side_by_side(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:

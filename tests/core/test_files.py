@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mmlib.core.files import file_fingerprint, read_rows
+from mmlib.core.paths import write_atomic
 
 
 @pytest.fixture
@@ -63,3 +64,11 @@ def test_rows_of_any_array_are_float32():
     found = read_rows(np.arange(6, dtype=np.float16).reshape(3, 2), np.array([2, 0]))
     assert found.tolist() == [[4, 5], [0, 1]]
     assert found.dtype == np.float32
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_names_the_file_that_it_had_no_room_for(tmp_path):
+    path = tmp_path / "summary.json"
+    with pytest.raises(OSError, match=rf"No space left on device: '{path}'"):
+        write_atomic(path, lambda _: Path("/dev/full").write_text("{}"))
+    assert not list(tmp_path.iterdir())

@@ -473,7 +473,9 @@ def test_a_system_that_left_the_grid_leaves_the_record(tmp_path, monkeypatch):
 
 def test_one_recording_at_a_time(tmp_path):
     folder = tmp_path / "world" / "tiny"
-    with record.alone(folder), pytest.raises(DataError, match="another recording is being made"):
+    lock = folder.parent / ".tiny.lock"
+    told = f"another recording is being made there.* delete {lock}"
+    with record.alone(lock, ""), pytest.raises(DataError, match=told):
         make(tmp_path)
     make(tmp_path)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
@@ -13,7 +14,9 @@ import pytest
 from tiny_jobs import in_threads
 from tiny_notebooks import PARAMETERS, RESULTS, SETTINGS, judgement, write_notebook
 
+from mmlib.core.errors import DataError
 from mmlib.suite import cli, execution, runner
+from mmlib.suite.outcomes import NotebookReport
 
 WHERE = """\
 import os, sys
@@ -210,6 +213,67 @@ def _gone(pid: int) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def test_one_run_in_a_folder_at_a_time(tmp_path, monkeypatch):
+    """Two once mixed their results, and one told the other's claims."""
+    path = write_notebook(tmp_path / "notebooks" / "a.ipynb", SETTINGS)
+    out, told = tmp_path / "runs", []
+
+    def run_notebook(*call):
+        with pytest.raises(DataError) as refused:
+            runner.run_notebooks([path], out, {}, TIME_LIMIT)
+        told.append(str(refused.value))
+        return NotebookReport("a", out / "a.ipynb", out / "a")
+
+    monkeypatch.setattr(runner, "run_notebook", run_notebook)
+    assert runner.run_notebooks([path], out, {}, TIME_LIMIT)[0].ok
+    assert told[0].startswith(f"{out}: another run writes there; wait for its end, or give this o")
+    assert json.loads((out / "summary.json").read_text())["ok"]
+
+
+def test_a_process_whose_parent_is_gone_already_ends(tmp_path):
+    """Killed early, `mmlib run` once left a notebook running."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    notebook = write_notebook(tmp_path / "a.ipynb", "import time\ntime.sleep(300)")
+    job = {"notebook": str(notebook), "executed": str(tmp_path / "b.ipynb"), "parameters": {}}
+    job |= {"timeout": 300, "parent": gone.pid}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    command = [sys.executable, "-m", "mmlib.suite.execution", str(tmp_path)]
+    assert subprocess.run(command, timeout=120).returncode == 1
+
+
+def test_paths_in_the_environment_are_seen_from_where_the_command_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MMLIB_DATA", "mine")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([".", "/lib"]))
+    environment = execution._environment(tmp_path)
+    assert environment["MMLIB_DATA"] == str(tmp_path / "mine")
+    assert environment["PYTHONPATH"] == os.pathsep.join([str(tmp_path), "/lib"])
+    monkeypatch.setenv("MMLIB_DATA", "~/mine")
+    assert execution._environment(tmp_path)["MMLIB_DATA"] == str(Path.home() / "mine")
+    monkeypatch.delenv("MMLIB_DATA")
+    assert "MMLIB_DATA" not in execution._environment(tmp_path)
+
+
+def test_the_folder_of_temporary_files_may_be_long(tmp_path):
+    """The path of a socket may not."""
+    private = tmp_path / ("folder" * 20)
+    private.mkdir()
+    notebook = write_notebook(tmp_path / "a.ipynb", "1 + 1")
+    job = {"notebook": notebook, "executed": tmp_path / "b.ipynb", "parameters": {}, "timeout": 600}
+    assert execution._execute_here(job, private) is None
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_one_line_and_no_half_notebook(tmp_path):
+    executed = tmp_path / "b.ipynb"
+    executed.symlink_to("/dev/full")
+    job = {"notebook": write_notebook(tmp_path / "a.ipynb", "1"), "executed": executed}
+    problem = execution._execute_here(job | {"parameters": {}, "timeout": 600}, tmp_path)
+    assert problem == f"{executed}: No space left on device"
+    assert not executed.is_symlink()
 
 
 def test_results_of_an_earlier_run_do_not_count(tmp_path, monkeypatch):
