@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import nbformat
-
 from mmlib.papers.coherence import systems as coherence
 from mmlib.papers.links import systems as links
 
@@ -119,6 +117,8 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
     that is not plain data, and for one that `check_values` refuses or that is of another type than
     its default.
     """
+    import nbformat  # late: it takes seconds, and a notebook does without
+
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except Exception as error:  # nbformat raises many kinds

@@ -399,6 +399,35 @@ def test_a_header_without_what_it_must_have_is_damaged(tmp_path):
         record.read("04", "world", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("settings", None, "settings null"),
+        ("settings", [], r"settings \[\]"),
+        ("settings", {"odd": None}, r'settings {"odd": null}'),
+        ("jobs", {"odd": {"a": [0.5]}}, r'jobs {"odd": {"a": \[0.5\]}}'),
+        ("jobs", {"odd": {"a": 3}}, "jobs {"),
+        ("jobs", {"coco": {"a": [0]}}, "jobs of data sets without settings"),
+        ("data", {}, "other data sets in data than in settings"),
+        ("inapplicable", {"odd": [], "even": "a"}, "inapplicable {"),
+        ("method_version", "1", 'method_version "1"'),
+        ("machine", None, "machine null"),
+        ("replaces", [1], r"replaces \[1\]"),
+        ("inputs", None, "inputs null"),
+    ],
+)
+def test_a_header_of_another_form_is_damaged(tmp_path, name, value, said):
+    make(tmp_path, range(1))
+    path = only_file(tmp_path)
+    table = recordings.pq.read_table(path)
+    head = json.loads(table.schema.metadata[b"mmlib"]) | {name: value}
+    recordings.pq.write_table(table.replace_schema_metadata({"mmlib": json.dumps(head)}), path)
+    path = path.rename(path.with_name(f"001-{recordings._hash(path.read_bytes())}.parquet"))
+    for read in (recordings.read, recordings.headers):
+        with pytest.raises(DataError, match=rf"{path.name}: damaged, its header has {said}.*; get"):
+            read(path.parent)
+
+
 def test_no_record_says_so(tmp_path):
     with pytest.raises(DataError, match="no evidence is recorded"):
         record.read("04", "world", tmp_path)

@@ -221,10 +221,12 @@ def test_one_run_in_a_folder_at_a_time(tmp_path, monkeypatch):
     out, told = tmp_path / "runs", []
 
     def run_notebook(*call):
+        report = NotebookReport("a", out / "a.ipynb", out / "a")
+        monkeypatch.setattr(runner, "run_notebook", lambda *_: report)  # no third run
         with pytest.raises(DataError) as refused:
             runner.run_notebooks([path], out, {}, TIME_LIMIT)
         told.append(str(refused.value))
-        return NotebookReport("a", out / "a.ipynb", out / "a")
+        return report
 
     monkeypatch.setattr(runner, "run_notebook", run_notebook)
     assert runner.run_notebooks([path], out, {}, TIME_LIMIT)[0].ok
