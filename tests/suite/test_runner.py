@@ -193,7 +193,7 @@ def test_kernels_end_with_the_command(tmp_path, how):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     pids = [tmp_path / "runs" / "world" / name / "pid" for name in ("01_slow", "02_slow")]
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600  # on a busy machine it takes minutes until both run
     while not all(pid.exists() and pid.read_text() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.2)
     run.send_signal(how)
@@ -205,8 +205,8 @@ def test_kernels_end_with_the_command(tmp_path, how):
 
 
 def _gone(pid: int) -> bool:
-    """Whether a process has ended, or ends within a few seconds."""
-    for _ in range(50):
+    """Whether a process has ended, or ends long before its notebook would."""
+    for _ in range(600):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
