@@ -22,11 +22,17 @@ import nbformat  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from mmlib.core.parallel import end_with  # noqa: E402
-from mmlib.core.paths import data_dir  # noqa: E402
+from mmlib.core.paths import data_dir, write_atomic  # noqa: E402
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE = 60.0  # seconds that the process gets past the time limit to say what it was doing
 SOCKET_BYTES = 103  # of the path of a socket that all systems take; Linux takes 107
+# A kernel asks who its parent is when it has started; one that died before is not noticed.
+PROFILE = """\
+import os
+from mmlib.core.parallel import end_with
+end_with(int(os.environ["JPY_PARENT_PID"]))
+"""
 _children: set[subprocess.Popen] = set()
 
 
@@ -46,7 +52,7 @@ def execute(
         private = Path(folder)
         job: dict[str, Any] = {"notebook": str(notebook), "executed": str(executed)}
         job |= {"parameters": parameters, "timeout": timeout, "parent": os.getpid()}
-        (private / "job.json").write_text(json.dumps(job))
+        write_atomic(private / "job.json", lambda file: file.write_text(json.dumps(job)))
         command = [sys.executable, "-P", "-m", "mmlib.suite.execution", folder]
         # In a session of its own, so that Ctrl-C reaches this process alone, which calls `stop`.
         with subprocess.Popen(
@@ -74,7 +80,12 @@ def stop() -> None:
 
 
 def _environment(private: Path) -> dict[str, str]:
-    """The environment of a notebook: this interpreter's kernel, no start-up files of the user's."""
+    """The environment of a notebook: this interpreter's kernel, no start-up files of the user's.
+
+    The kernel's profile, which this writes, lets it end with its parent.
+    """
+    profile = private / "ipython" / "profile_default" / "ipython_kernel_config.py"
+    write_atomic(profile, lambda file: file.write_text(PROFILE))
     environment = os.environ | {
         "IPYTHONDIR": str(private / "ipython"),
         "JUPYTER_DATA_DIR": str(private / "jupyter"),
@@ -198,10 +209,11 @@ def _main(private: Path) -> None:
     job = json.loads((private / "job.json").read_text())
     end_with(job["parent"])
     problem = _execute_here(job, private)
+    text = json.dumps({"problem": problem})
     try:
-        (private / "outcome.json").write_text(json.dumps({"problem": problem}))
-    except OSError as error:
-        sys.exit(f"{private}: {error.strerror or error}")
+        write_atomic(private / "outcome.json", lambda file: file.write_text(text))
+    except OSError as error:  # a full disk
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

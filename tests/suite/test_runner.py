@@ -244,6 +244,9 @@ def test_a_process_whose_parent_is_gone_already_ends(tmp_path):
     (tmp_path / "job.json").write_text(json.dumps(job))
     command = [sys.executable, "-m", "mmlib.suite.execution", str(tmp_path)]
     assert subprocess.run(command, timeout=120).returncode == 1
+    environment = execution._environment(tmp_path) | {"JPY_PARENT_PID": str(gone.pid)}
+    kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", str(tmp_path / "kernel.json")]
+    assert subprocess.run(kernel, timeout=120, env=environment).returncode == 1
 
 
 def test_paths_in_the_environment_are_seen_from_where_the_command_runs(tmp_path, monkeypatch):
