@@ -116,14 +116,17 @@ def _call(function: Callable[..., Any], call: tuple, parent: int) -> Any:
 
     # Its own limit is 300 MB, less than what PyTorch's modules take once they are imported.
     process_executor._MAX_MEMORY_LEAK_SIZE = GROWTH
-    if os.getppid() == parent:  # a worker of its own, not the process that asks
-        _end_with(parent)
+    if os.getpid() != parent:  # a worker of its own, not the process that asks
+        end_with(parent)
     return function(*call)
 
 
 @cache
-def _end_with(parent: int) -> None:
-    """End this process once its parent is gone, whatever it is doing; a killed one tells nobody."""
+def end_with(parent: int) -> None:
+    """End this process once its parent is gone, whatever it is doing; a killed one tells nobody.
+
+    parent: its process number, as the parent tells it: one that dies early is no longer asked for.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

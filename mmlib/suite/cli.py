@@ -89,13 +89,13 @@ TYPES = {
 def _run(args: argparse.Namespace) -> int:
     from mmlib.suite import outcomes, runner
 
-    if args.device and not args.cluster:
-        from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
-
-        pick_device(args.device)
     folder = _notebook_folder(args.notebooks)
     notebooks = _select(folder, args.numbers)
     parameters = _parameters(args)
+    if isinstance(device := parameters.get("device"), str) and not args.cluster:
+        from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
+
+        pick_device(device)
     out = args.out or folder.parent / "runs" / args.tier
     timeout = runner.TIME_LIMITS[args.tier] if args.timeout is None else args.timeout
     if not 0 < timeout < math.inf:
@@ -207,7 +207,7 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--set {name}: use --{name}, once")
         try:
             parameters[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             parameters[name] = text
     return parameters
 

@@ -8,6 +8,7 @@ import pytest
 
 from mmlib.core.errors import Problem
 from mmlib.core.files import cached, file_fingerprint, listed, read_rows, text_lines
+from mmlib.core.paths import write_atomic
 
 
 @pytest.fixture
@@ -104,3 +105,11 @@ def test_a_cut_cache_is_made_anew(tmp_path, cut):
     assert len(made) == 2
     assert cached(None, make)["names"].dtype == np.int64
     assert [p.name for p in path.parent.iterdir()] == ["kept.safetensors"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_names_the_file_that_it_had_no_room_for(tmp_path):
+    path = tmp_path / "summary.json"
+    with pytest.raises(OSError, match=rf"No space left on device: '{path}'"):
+        write_atomic(path, lambda _: Path("/dev/full").write_text("{}"))
+    assert not list(tmp_path.iterdir())

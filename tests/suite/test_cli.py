@@ -34,7 +34,7 @@ def notebooks(tmp_path):
     folder = tmp_path / "notebooks"
     write_notebook(folder / "01_one.ipynb", SETTINGS)
     write_notebook(
-        folder / "02_two.ipynb", SETTINGS, "print(b)", parameters=PARAMETERS + "b = 10\n"
+        folder / "02_two.ipynb", SETTINGS, "print(b)", parameters=PARAMETERS + "b = None\n"
     )
     return folder
 
@@ -99,7 +99,12 @@ def test_no_time_at_all_and_no_end_are_refused(notebooks, executed, capsys, time
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("3", 3), ("None", None), ("hard", "hard"), ("'3'", "3"), ("a=b", "a=b")]
+    ("text", "value"),
+    [
+        *(("3", 3), ("None", None), ("hard", "hard"), ("'3'", "3"), ("a=b", "a=b")),
+        *((text, text) for text in ("-" * 10_000 + "1", "(" * 10_000, "{[]: 1}", "1+", "\x00")),
+    ],
+    ids=lambda value: repr(value)[:9],
 )
 def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
     assert run(notebooks, "2", "--set", f"b={text}") == 0
@@ -117,6 +122,10 @@ def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
         ("--set out=x", "--set out: use --out, once"),
         ("--set epochs=3", "01_one.ipynb knows no parameter epochs; it has tier, seeds"),
         ("02 --set b={1}", "a parameter is not plain data"),
+        ("--set evidence=computed", "evidence is 'computed'; it must be recorded or compute"),
+        ("--set seeds=abc", "seeds is 'abc'; it must be a whole number, 1 or more"),
+        ("--set device=gpu", "mmlib run: no device 'gpu'"),
+        ("--set device=gpu --cluster tcp://x:1", "device is 'gpu'; it must be auto, cpu, cuda"),
         ("--device cuda:99", "mmlib run: no device 'cuda:99': PyTorch sees "),
     ],
 )
