@@ -86,7 +86,7 @@ def _environment(private: Path) -> dict[str, str]:
     The kernel's profile, which this writes, lets it end with its parent.
     """
     profile = private / "ipython" / "profile_default" / "ipython_kernel_config.py"
-    write_atomic(profile, lambda file: file.write_text(PROFILE))
+    write_atomic(profile, lambda file: file.write_text(PROFILE, encoding="utf-8"))
     environment = os.environ | {
         "IPYTHONDIR": str(private / "ipython"),
         "JUPYTER_DATA_DIR": str(private / "jupyter"),
