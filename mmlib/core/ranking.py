@@ -338,13 +338,15 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
 def chance_among_first(scores: np.ndarray, k: int) -> np.ndarray:
     """How likely each score is among the k highest of its row, equal ones in random order.
 
-    scores (..., n), higher is better; k of at least 1, taken as n where it is more. Returns
-    (..., n) in [0, 1], each row of the sum k: `(relevant * chance).sum(-1) / k` is the expected
-    p@k. Raises ValueError for NaN.
+    scores (..., n), higher is better; k from 0, taken as n where it is more. Returns (..., n) in
+    [0, 1], each row of the sum k: `(relevant * chance).sum(-1) / k` is the expected p@k. Raises
+    ValueError for NaN.
     """
     if np.isnan(scores).any():
         raise ValueError("a score is not a number (NaN): nothing can be ranked")
     k = min(k, scores.shape[-1])
+    if not k:
+        return np.zeros(scores.shape)
     border = np.partition(scores, -k, axis=-1)[..., [-k]]
     above, at = scores > border, scores == border
     free = k - above.sum(axis=-1, keepdims=True)
