@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mmlib.core.engine import job_folder
+from mmlib.core.engine import job_folder, kept_tensors
 from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.fit import seed_everything
 from mmlib.core.paths import data_dir, write_atomic
@@ -214,4 +214,4 @@ def _frozen_retriever(
             weights = {n: v.detach().contiguous() for n, v in model.state_dict().items()}
         torch.set_num_threads(threads)
         write_atomic(path, lambda p: save_file(weights, p))
-    return load_file(path)
+    return kept_tensors(path)
