@@ -281,6 +281,7 @@ def _inert(page: str) -> str:
             if name.lower().startswith("on") or RUNS.match(link):
                 del tag[name]
     policy = {"http-equiv": "Content-Security-Policy", "content": POLICY}
+    assert soup.head is not None  # each of `TEMPLATES` has one
     soup.head.insert(0, soup.new_tag("meta", attrs=policy))  # before all that it is about
     return str(soup)
 
