@@ -65,12 +65,14 @@ def in_processes(
 
 
 def connect(address: str) -> "Client":
-    """A client of the Dask scheduler at "tcp://host:8786". Raises DataError where none answers."""
+    """A client of the Dask scheduler at "tcp://host:8786", or "tls://host:8786" with certificates
+    in Dask's configuration. Raises DataError where none answers.
+    """
     from distributed import Client
 
     try:
         return Client(address, timeout=10)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError, TypeError) as error:  # TypeError: no certificate
         raise DataError(f"no Dask scheduler answers at {address} ({error})") from None
 
 

@@ -195,6 +195,22 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {old.get(key)!r}, now {new[key]!r}" for key in keys)
 
 
+def _read_note(path: Path, rows: int) -> dict[str, Any]:
+    """How far an unfinished run came. Raises DataError for a damaged file."""
+    try:
+        noted = json.loads(path.read_text(encoding="utf-8"))
+        sound = (
+            type(noted["done"]) is int and 0 <= noted["done"] <= rows
+            and isinstance(noted["settings"], dict) and isinstance(noted["files"], str)
+            and isinstance(noted["bad"], list) and all(isinstance(b, str) for b in noted["bad"])
+        )  # fmt: skip
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise DataError(f"{path}: damaged; delete it to begin anew")
+    return noted
+
+
 class Work:
     """Unfinished arrays in a hidden folder, and how far they are filled."""
 
@@ -209,7 +225,7 @@ class Work:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         else:
-            noted = json.loads(self.state.read_bytes())
+            noted = _read_note(self.state, rows)
             if changed := _differences(noted["settings"], settings):
                 raise DataError(
                     f"{folder}: an unfinished run with other settings: {changed} "
@@ -217,16 +233,25 @@ class Work:
                 )
             self.done, self.bad, self.files = noted["done"], noted["bad"], noted["files"]
         self.arrays = {
-            name: np.lib.format.open_memmap(
-                self.file(name),
-                mode="w+" if fresh else "r+",
-                shape=(rows, *output.shape) if fresh else None,
-                dtype=output.dtype if fresh else None,
-            )
+            name: self._array(name, (rows, *output.shape), output.dtype, fresh)
             for name, output in outputs.items()
         }
         if fresh:
             self._note()
+
+    def _array(self, name: str, shape: tuple[int, ...], dtype: Any, fresh: bool) -> np.memmap:
+        """The unfinished array of that name, made or opened. Raises DataError for a damaged one."""
+        path = self.file(name)
+        if fresh:
+            return np.lib.format.open_memmap(path, mode="w+", shape=shape, dtype=dtype)
+        try:
+            array = np.lib.format.open_memmap(path, mode="r")  # "r+" fills a cut file with zeros
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(f"{array.shape} {array.dtype} instead of {shape} {dtype}")
+        except (ValueError, OSError, EOFError) as error:
+            again = f"delete {self.folder} to begin anew"
+            raise DataError(f"{path}: damaged; {again} ({error})") from None
+        return np.lib.format.open_memmap(path, mode="r+")
 
     def file(self, name: str) -> Path:
         """Where the unfinished array of that name lies."""

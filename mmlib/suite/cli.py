@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from mmlib import __version__
 from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
+from mmlib.core.tables import without_formulas
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
@@ -145,7 +146,9 @@ def _score(args: argparse.Namespace) -> int:
     read = (args.pairs, model, *(row.image for row in rows))
     if args.out and args.out.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"--out would write over {args.out}, which is read: name another file")
-    table = score.read(model).score(rows, args.prior)
+    scorer = score.read(model)
+    print(scorer.card, file=sys.stderr)  # of which pictures its odds are
+    table = without_formulas(scorer.score(rows, args.prior))
     if args.out is None:
         print(table.to_csv(index=False), end="")
     else:

@@ -20,6 +20,7 @@ RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
 
 
 FORMS: dict[str, Any] = table_beside(__file__)
+LONG = 200  # characters of a message
 
 
 @dataclass
@@ -61,22 +62,34 @@ def read_results(report: NotebookReport) -> None:
 def _read_json(report: NotebookReport, name: str) -> Any:
     """The content of a result file, or None with a problem noted."""
     try:
-        content = json.loads((report.out / name).read_bytes())
+        content = strict_json((report.out / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         report.problems.append(f"{name} is missing in {report.out}")
     except ValueError as error:
         report.problems.append(f"{name} is not JSON: {error}")
     else:
-        if not (fault := form_fault(name, content)):
+        if not (fault := form_fault(FORMS[name], content)):
             return content
         report.problems.append(f"{name}, {fault}")
     return None
 
 
-def form_fault(name: str, content: Any) -> str:
-    """The first fault in the content of a file of `FORMS`; empty where it has none."""
-    first = next(jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content), None)
-    return f"{first.json_path}: {first.message}" if first else ""
+def strict_json(text: str) -> Any:
+    """What JSON says. Raises ValueError for anything else, also NaN and infinite numbers."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no number of JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def form_fault(schema: Mapping[str, Any], content: Any) -> str:
+    """The first fault in the content of a file by its JSON Schema; empty where it has none."""
+    first = next(jsonschema.Draft202012Validator(schema).iter_errors(content), None)
+    if first is None:
+        return ""
+    text = first.message  # it begins with the value, which may be a whole table
+    return f"{first.json_path}: {text if len(text) < LONG else '… ' + text[-LONG // 2 :]}"
 
 
 def check_problems(checks: dict[str, Any]) -> list[str]:

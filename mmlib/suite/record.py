@@ -23,7 +23,7 @@ from mmlib.core.jobs import Answer, Data, Job, Stage
 from mmlib.core.locks import alone
 from mmlib.core.parallel import connect
 from mmlib.core.paths import data_dir, write_atomic
-from mmlib.core.tables import write_json
+from mmlib.core.tables import without_formulas, write_json
 from mmlib.suite.papers import experiment as experiment_of
 
 
@@ -225,7 +225,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
             plots.write(figure, out / f"{name}.png")
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
-        write_atomic(out / f"{name}.csv", table.to_csv)
+        write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
     records = [assessment.record() for assessment in assessed]
     write_json(out / "verdicts.json", {"incomplete": lacking, "claims": records})
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()

@@ -201,6 +201,40 @@ def test_resumed_run_ends_with_the_same_bytes(
     assert not (broken / ".f.partial").exists()
 
 
+NOTES = (
+    "", "{", "[]", '"x"', "{}", '{"done": "3", "bad": [], "files": "", "settings": {}}',
+    '{"done": -1, "bad": [], "files": "", "settings": {}}',
+    '{"done": 99, "bad": [], "files": "", "settings": {}}',
+    '{"done": 3, "bad": [1], "files": "", "settings": {}}',
+    '{"done": 3, "bad": [], "files": "", "settings": []}',
+)  # fmt: skip
+
+
+def test_a_damaged_unfinished_run_is_named_and_can_be_deleted(
+    tmp_path, tiny, pictures, monkeypatch
+):
+    out = tmp_path / "out"
+    break_off(pictures, out, monkeypatch, 1)
+    state, array = out / ".f.partial/progress.json", out / ".f.partial/features.npy"
+    whole, values = state.read_text(), array.read_bytes()
+    for text in NOTES:
+        state.write_text(text)
+        with pytest.raises(DataError, match=r"progress\.json: damaged; delete it to begin anew$"):
+            run(pictures, out)
+    state.write_text(whole)
+    for cut in (b"", values[:20], values[:-1]):
+        array.write_bytes(cut)
+        with pytest.raises(DataError, match=r"features\.npy: damaged; delete .*\.f\.partial to"):
+            run(pictures, out)
+    np.save(array, np.zeros(3))
+    with pytest.raises(DataError, match=r"features\.npy: damaged"):
+        run(pictures, out)
+    state.unlink()
+    run(pictures, out)
+    run(pictures, tmp_path / "whole")
+    assert files(out) == files(tmp_path / "whole")
+
+
 def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
     observed = []

@@ -123,9 +123,11 @@ def commands(page):
 
 PLACEHOLDERS = {"NAME": "flickr8k", "NAME=VALUE": "tier='world'"}
 KNOWN = {
+    "dask",
     "git",
     "kubectl",
     "nvidia-smi",
+    "openssl",
     "papermill",
     "jupyter",
     "playwright",
