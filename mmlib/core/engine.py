@@ -153,7 +153,14 @@ def handed_over(
     Raises DataError for a damaged file.
     """
     folder = run.folder or job_folder(run.device)
-    path = folder / f"{job_key(function, job, data)}.safetensors"
+    return kept_tensors(folder / f"{job_key(function, job, data)}.safetensors", make)
+
+
+def kept_tensors(path: Path, make: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of a file, whose name has a hash of all that decides them; or made, and kept.
+
+    Raises DataError for a damaged file.
+    """
     if not path.exists():
         tensors = {name: value.detach().cpu().contiguous() for name, value in make().items()}
         write_atomic(path, lambda file: save_file(tensors, file))

@@ -49,8 +49,8 @@ CHUNK = 1000  # texts parsed, and written to the cache, together
 def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
     """The graph of one entry of the authors' `scene_graph` JSON.
 
-    Names and attributes are lower-cased and single-spaced; the first element of an attribute is not read; an empty
-    relation label becomes "with"; an entry without entities gives one fallback node.
+    Names and attributes are lower-cased and single-spaced; the first element of an attribute is not
+    read; an empty relation label becomes "with"; an entry without entities gives one fallback node.
 
     Raises ValueError that says what is wrong with the entry.
     """

@@ -1,6 +1,7 @@
 """A tier's data, to look at and as arrays, and what tiers build theirs with."""
 
 import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from mmlib.core.engine import job_folder
+from mmlib.core.engine import job_folder, kept_tensors
 from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.fit import seed_everything
-from mmlib.core.paths import data_dir, write_atomic
+from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.core.source import source_hash
 from mmlib.data import judgments
@@ -198,11 +199,8 @@ def _frozen_retriever(
     budget: Budget, words: Words, images: np.ndarray, split: Split
 ) -> dict[str, Tensor]:
     """The retriever that judges start from: trained on its own images, from one seed, and kept."""
-    code = source_hash("mmlib.papers.entailment.retrieval")
-    identity = "\n".join([*split.texts, str(budget.retrieval), str(budget.frozen), code])
-    digest = hashlib.sha256(identity.encode() + np.ascontiguousarray(images[split.rows]).tobytes())
-    path = job_folder() / f"frozen-{digest.hexdigest()[:24]}.safetensors"
-    if not path.exists():
+
+    def make() -> dict[str, Tensor]:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # more of them add in another order
         seed_everything(0)
@@ -211,7 +209,18 @@ def _frozen_retriever(
             model = build(family, budget.retrieval, images, len(words))
             model.load_state_dict(weights, strict=False)
             train(model, split, budget.frozen[family], 0, lambda epoch: images)
-            weights = {n: v.detach().contiguous() for n, v in model.state_dict().items()}
+            weights = model.state_dict()
         torch.set_num_threads(threads)
-        write_atomic(path, lambda p: save_file(weights, p))
-    return load_file(path)
+        return weights
+
+    key = _key(budget, words, images, split)
+    return kept_tensors(job_folder() / f"frozen-{key}.safetensors", make)
+
+
+def _key(budget: Budget, words: Words, images: np.ndarray, split: Split) -> str:
+    """A hash of all that decides a frozen retriever."""
+    code = [source_hash("mmlib.papers.entailment.retrieval"), torch.__version__.split("+")[0]]
+    plan = [str(budget.retrieval), str(budget.frozen)]
+    read = np.ascontiguousarray(images[split.rows])
+    text = json.dumps([code, plan, words.words, split.texts, split.image_of.tolist(), read.shape])
+    return hashlib.sha256(text.encode() + read.tobytes()).hexdigest()[:24]
