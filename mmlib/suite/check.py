@@ -195,7 +195,7 @@ def _features(report: Report, images: set[str]) -> None:
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
     mend = "extract the features again"
     for path in paths:
-        with report.refusals(path, "its .json or its ids cannot be read: ", mend):
+        with report.refusals(path):
             store = open_features(path)
             lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
             if lacking and "packed" not in store.meta:  # rows of one split, in its order
