@@ -157,11 +157,6 @@ def handed_over(
     if not path.exists():
         tensors = {name: value.detach().cpu().contiguous() for name, value in make().items()}
         write_atomic(path, lambda file: save_file(tensors, file))
-    return kept_tensors(path)
-
-
-def kept_tensors(path: Path) -> dict[str, Tensor]:
-    """A file of tensors that can be made again. Raises DataError for a damaged one."""
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import pooch
 from PIL import Image
 from tqdm.auto import tqdm
 
@@ -83,6 +84,7 @@ def with_pictures(
         image_of=row_of[pairs.image_of[rows]],
         image_ids=tuple(usable),
         open_image=open_image,
+        image_hashes=tuple(pooch.file_hash(str(files[name])) for name in usable),
     )
     return complete, missing  # type: ignore[return-value]  # take returns the same class
 

@@ -17,8 +17,7 @@ the names of the photographs, as `mmlib data features` writes it.
 In each of them photographs may lie in `images/` or `Images/`.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,16 @@ from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.data.tables import check_choice, error_at
-from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
-from mmlib.features.store import ids_file, open_array, open_features, open_rgb
+from mmlib.features.extraction import (
+    Images,
+    Output,
+    content,
+    fill,
+    finished,
+    ids_settings,
+    size_and_time,
+)
+from mmlib.features.store import ids_file, open_array, open_features, open_rgb, read_object
 
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5
@@ -238,7 +245,7 @@ class _Texts:
         """Identifier -> file name of the photograph."""
         for path in (self.folder / f"{name}.json" for name in ("id_mapping", "id_mappings")):
             if path.is_file():
-                mapping = _read_json(path)
+                mapping = read_object(path)
                 for row, name in enumerate(self.ids, start=1):
                     if not isinstance(mapping.get(name), str):
                         problem = f"identifier {name} has no file name in {path.name}"
@@ -263,23 +270,13 @@ def read_lines(path: Path) -> list[str]:
     return lines
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise _damaged(path, f"not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise _damaged(path, "not a JSON object")
-    return content
-
-
 def read_graphs(path: Path, captions: int) -> dict[int, Graph]:
     """The authors' `scene_graph` file as it is, by number of the caption, in order.
 
     Raises DataError for a graph without its caption, a caption without its graph, and an entry
     that is no graph.
     """
-    entries = _read_json(path)
+    entries = read_object(path)
     numbers = {str(number) for number in range(captions)}
     for problem, keys in (
         ("has no caption", entries.keys() - numbers),
@@ -353,25 +350,20 @@ def _packed(
     shape: tuple[int, ...],
     dtype: np.dtype,
     settings: Mapping[str, Any],
-    beside: Iterable[Path] = (),
 ) -> np.ndarray:
     """The rows that `read` gives, in the order of `images`, packed into `out` (once).
 
-    Raises DataError where a file of an image, or one `beside` them, was written after `out`.
+    Raises DataError where a file of an image was written or replaced since.
     """
     batch = 64
     settings = {**settings, **ids_settings(images)}
     if out.exists():
-        store = finished(images, out, settings, batch)
-        for path in [*dict.fromkeys(path for _, path in images), *beside]:
-            if path.stat().st_mtime_ns > out.stat().st_mtime_ns:
-                problem = f"is older than {path}, from which it was packed"
-                raise error_at(out, None, problem, "delete it, and it is packed again")
-        return store.array
+        return finished(images, out, settings, batch, size_and_time).array
     outputs = {"features": Output(out, shape, dtype)}
     return fill(
-        images, outputs, settings, read, lambda rows: {"features": np.stack(rows)}, batch=batch
-    ).array
+        images, outputs, settings, read, lambda rows: {"features": np.stack(rows)},
+        batch=batch, identity=size_and_time,
+    ).array  # fmt: skip
 
 
 def _regions(array: np.ndarray) -> np.ndarray:
@@ -405,15 +397,17 @@ def _karpathy(path: Path, split: str) -> Precomputed:
             "(make one with `mmlib data features`, or leave one)"
         )
     store = open_features(files[0])
-    listings = (ids_file(store.path), store.path.with_name("ids.txt"))
     array = _packed(
         [(image_id, store.path) for image_id in ids],
         store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
         lambda image_id, _: store.rows([image_id])[0],
         _regions(store.array).shape[1:],
         store.array.dtype,
-        {"packed": store.path.name, "source": store.meta},
-        filter(Path.is_file, listings),
+        {
+            "packed": store.path.name,
+            "source": store.meta,
+            "source_ids": content(ids_file(store.path)),
+        },
     )
     return Precomputed(
         CaptionedImages(

@@ -68,19 +68,14 @@ class Report:
         self.notes += [template.format_map(figures) for template in NOTES[self.name]]
 
     @contextmanager
-    def refusals(self, path: Path, prefix: str = "", mend: str = "") -> Iterator[None]:
-        """Turn the error of a reader into a problem.
-
-        An error that names no file gets `path`, and any but a DataError the prefix and the mend.
-        """
+    def refusals(self, path: Path) -> Iterator[None]:
+        """Turn the error of a reader into a problem; one that names no file gets `path`."""
         try:
             yield
-        except DataError as error:
-            text = str(error).removeprefix(f"{path}: ")
-            self.problems.append(error.problem or Problem(path, None, text, ""))
         except (ValueError, OSError) as error:
-            text = prefix + str(error).removeprefix(f"{path}: ")
-            self.problems.append(Problem(path, None, text, mend))
+            known = error.problem if isinstance(error, DataError) else None
+            text = str(error).removeprefix(f"{path}: ")
+            self.problems.append(known or Problem(path, None, text, ""))
 
     def expect(self, path: Path, count: int, expected: int, counted: str) -> None:
         """Add a problem where another number of something was counted than expected."""
@@ -199,7 +194,7 @@ def _features(report: Report, images: set[str]) -> None:
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
     mend = "extract the features again"
     for path in paths:
-        with report.refusals(path, "its .json or its ids cannot be read: ", mend):
+        with report.refusals(path):
             store = open_features(path)
             lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
             if lacking and "packed" not in store.meta:  # rows of one split, in its order

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -136,9 +137,9 @@ def _cache(scenes: Sequence[Scene]) -> Path | None:
     folder = cache_dir()
     if folder is None:
         return None
-    code = hashlib.sha256(
-        source_hash("mmlib.world.drawing", "mmlib.world.backbone").encode() + WEIGHTS.read_bytes()
-    ).hexdigest()[:16]
+    by = [source_hash("mmlib.world.drawing", "mmlib.world.backbone")]
+    by += map(version, ("torch", "pillow", "numpy"))
+    code = hashlib.sha256(repr(by).encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
     drawn = hashlib.sha256(repr((SIZE, tuple(scenes))).encode()).hexdigest()[:32]
     return folder / "pictures" / code / f"{drawn}.safetensors"
 

@@ -69,6 +69,7 @@ def test_folder_comes_from_the_environment(kaggle, monkeypatch):
 def test_label_scores_where_a_classifier_wrote_them(kaggle):
     scores = np.random.default_rng(0).random((8, 6), dtype=np.float32)
     np.save(kaggle / "features/labels_densenet169.npy", scores)
+    (kaggle / "features/labels_densenet169.ids.txt").write_text("\n".join(NAMES))
     (kaggle / "features/labels_densenet169.json").write_text(json.dumps({"label_names": "abcdef"}))
     data = flickr8k.load("test", kaggle)
     assert np.array_equal(data.label_scores, scores[[6, 5]])

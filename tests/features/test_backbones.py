@@ -1,6 +1,8 @@
 """The backbones against torchvision; the extractor on generated pictures."""
 
+import errno
 import json
+import os
 import pickle
 
 import numpy as np
@@ -290,7 +292,7 @@ def test_bad_image_may_be_mended_or_left_out_half_way(tmp_path, tiny, pictures):
     run(pictures, tmp_path / "mended")
     run(pictures, tmp_path / "whole")
     assert files(tmp_path / "mended") == files(tmp_path / "whole")
-    with pytest.raises(DataError, match="other settings: files_sha256"):
+    with pytest.raises(DataError, match="was made from other files"):
         run(pictures, tmp_path / "left_out")
 
 
@@ -299,6 +301,81 @@ def test_images_already_done_may_not_change(tmp_path, tiny, pictures, monkeypatc
     pictures[1][1].write_bytes(pictures[9][1].read_bytes() + b"0")
     with pytest.raises(DataError, match="images changed since this run began"):
         run(pictures, tmp_path / "out")
+
+
+def test_photographs_replaced_by_others_of_equal_size_are_seen(
+    tmp_path, tiny, pictures, monkeypatch
+):
+    for name, half in (("whole", False), ("half", True)):
+        if half:
+            break_off(pictures, tmp_path / name, monkeypatch, 1)
+        else:
+            run(pictures, tmp_path / name)
+        path, times = pictures[1][1], pictures[1][1].stat()
+        data = path.read_bytes()
+        path.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert path.stat().st_size == times.st_size
+        message = "images changed since" if half else r"f\.npy: was made from other files.*delete"
+        with pytest.raises(DataError, match=message):
+            run(pictures, tmp_path / name)
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_disk_without_room_is_said_before_the_work(tmp_path, tiny, pictures, monkeypatch, room):
+    """The first or the second array has no room; nothing is left."""
+    room = [room]
+
+    def full(file, offset, length):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= 1
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    message = r"\.npy: cannot reserve \S+ GB: No space left on device \(make room"
+    with pytest.raises(DataError, match=message):
+        run(pictures, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_space_of_an_unfinished_array_is_reserved(tmp_path, tiny, pictures, monkeypatch):
+    if not hasattr(os, "posix_fallocate"):
+        pytest.skip("this system cannot reserve space")
+    break_off(pictures, tmp_path / "out", monkeypatch, 0)
+    for name in ("features", "labels"):
+        status = (tmp_path / "out/.f.partial" / f"{name}.npy").stat()
+        assert status.st_blocks * 512 >= status.st_size
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: os.open(tmp_path / "none", os.O_RDONLY))
+    with pytest.raises(DataError, match="cannot reserve"):  # of an earlier version's, too
+        run(pictures, tmp_path / "out")
+    monkeypatch.undo()
+    assert (tmp_path / "out/.f.partial/features.npy").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("progress.json", b"[]", r"progress\.json: not a JSON object"),
+        ("progress.json", b"{", r"progress\.json: not JSON"),
+        ("progress.json", b"{}", r"progress\.json: holds no settings \(delete this folder"),
+        ("labels.npy", b"", r"\.f\.partial: damaged: .* \(delete this folder"),
+        ("labels.npy", None, r"\.f\.partial: damaged: .* \(delete this folder"),
+    ],
+)
+def test_a_damaged_unfinished_run_is_named(
+    tmp_path, tiny, pictures, monkeypatch, name, content, message
+):
+    break_off(pictures, tmp_path / "out", monkeypatch, 1)
+    path = tmp_path / "out/.f.partial" / name
+    path.write_bytes(content) if content is not None else path.unlink()
+    with pytest.raises(DataError, match=message):
+        run(pictures, tmp_path / "out")
+
+
+def test_a_name_with_a_line_break_is_refused_before_the_work(tmp_path, tiny, pictures):
+    with pytest.raises(DataError, match=r"id 'a\\nb.jpg' has a line break"):
+        run([*pictures, ("a\nb.jpg", pictures[0][1])], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_missing_image_doubled_id_and_overflow(tmp_path, tiny, pictures, monkeypatch):

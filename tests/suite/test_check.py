@@ -107,6 +107,7 @@ def test_features(small):
     array[2, 1, 1] = np.nan
     np.save(path, array)
     np.save(small / "features" / "short.npy", array[:7])
+    (small / "features" / "short.ids.txt").write_text("\n".join(NAMES))
     np.save(small / "features" / "own.npy", array[:2])
     (small / "features" / "own.ids.txt").write_text("\n".join(NAMES[:2]))
     for kind in (
@@ -127,9 +128,9 @@ def test_features(small):
     assert "ids.txt: 8 ids for 7 rows of short.npy" in result[2]
     assert len(result) == 3
     (small / "features" / "packed.json").write_text("{")
-    cut = next(line for line in lines(check("flickr8k", small)) if "packed.npy" in line)
-    assert "its .json or its ids cannot be read" in cut
-    assert cut.endswith("(extract the features again)")
+    cut = next(line for line in lines(check("flickr8k", small)) if "packed.json" in line)
+    assert "packed.json: not JSON: " in cut
+    assert cut.endswith("extract the features again)")
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10, 300, 2000])

@@ -19,7 +19,7 @@ from tiny_jobs import DATA, Numbers, Settings
 from mmlib.core import engine, evidence, recordings
 from mmlib.core.engine import Resources
 from mmlib.core.errors import DataError
-from mmlib.suite import cli, record
+from mmlib.suite import cli, papers, record
 
 
 @pytest.fixture(autouse=True)
@@ -588,3 +588,15 @@ def test_a_recording_killed_twenty_times_ends_in_the_same_table(tmp_path):
     )
     pd.testing.assert_frame_equal(whole.table, killed.table)
     assert whole.recordings[0]["digest"] == killed.recordings[0]["digest"]
+
+
+@pytest.mark.parametrize("number", ["02", "03"])
+def test_a_recording_tells_every_file_that_decides_what_a_bert_says(number, tmp_path, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    (tmp_path / "bert").mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
+        (tmp_path / "bert" / name).write_text(name)
+    for tier in ("flickr8k", "paper"):
+        assert sorted(record.inputs_of(papers.experiment(number), tier)) == [
+            "bert/config.json", "bert/model.safetensors", "bert/tokenizer.json",
+        ]  # fmt: skip

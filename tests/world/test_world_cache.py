@@ -70,6 +70,15 @@ def test_a_cut_file_is_drawn_anew(scenes, looked, tmp_path):
     assert sum(looked) == 400
 
 
+@pytest.mark.parametrize("package", ["torch", "pillow", "numpy"])
+def test_another_package_draws_anew(scenes, looked, monkeypatch, package):
+    extract_features(scenes)
+    known = world.version
+    monkeypatch.setattr(world, "version", lambda name: "9" if name == package else known(name))
+    extract_features(scenes)
+    assert sum(looked) == 400
+
+
 def test_few_scenes_and_no_checkout_keep_nothing(scenes, looked, tmp_path, monkeypatch):
     extract_features(scenes[:192])
     monkeypatch.setattr(world, "cache_dir", lambda: None)

@@ -1,6 +1,7 @@
 """A tier's data, to look at and as arrays, and what tiers build theirs with."""
 
 import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -199,10 +200,6 @@ def _frozen_retriever(
     budget: Budget, words: Words, images: np.ndarray, split: Split
 ) -> dict[str, Tensor]:
     """The retriever that judges start from: trained on its own images, from one seed, and kept."""
-    code = source_hash("mmlib.papers.entailment.retrieval")
-    identity = "\n".join([*split.texts, str(budget.retrieval), str(budget.frozen), code])
-    digest = hashlib.sha256(identity.encode() + np.ascontiguousarray(images[split.rows]).tobytes())
-    path = job_folder() / f"frozen-{digest.hexdigest()[:24]}.safetensors"
 
     def start() -> dict[str, np.ndarray]:
         threads = torch.get_num_threads()
@@ -217,4 +214,14 @@ def _frozen_retriever(
         torch.set_num_threads(threads)
         return {name: tensor.numpy() for name, tensor in weights.items()}
 
+    path = job_folder() / f"frozen-{_key(budget, words, images, split)}.safetensors"
     return {name: torch.from_numpy(array) for name, array in cached(path, start).items()}
+
+
+def _key(budget: Budget, words: Words, images: np.ndarray, split: Split) -> str:
+    """A hash of all that decides a frozen retriever."""
+    code = [source_hash("mmlib.papers.entailment.retrieval"), torch.__version__.split("+")[0]]
+    plan = [str(budget.retrieval), str(budget.frozen)]
+    read = np.ascontiguousarray(images[split.rows])
+    text = json.dumps([code, plan, words.words, split.texts, split.image_of.tolist(), read.shape])
+    return hashlib.sha256(text.encode() + read.tobytes()).hexdigest()[:24]

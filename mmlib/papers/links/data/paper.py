@@ -127,7 +127,7 @@ def _read_json(path: Path) -> Any:
 def _read_features(path: Path) -> np.ndarray:
     try:
         features = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
+    except Exception:  # the header is text that numpy reads as Python: any may come
         features = None
     if not isinstance(features, np.ndarray):  # np.load opens a zip file, too
         raise ValueError("not a plain .npy array; save it again with numpy.save")
