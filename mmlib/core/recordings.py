@@ -211,10 +211,12 @@ def _fault(header: Any) -> str:
         if not _has_form(header[name], FORM[name]):
             return f"{name} {json.dumps(header[name], ensure_ascii=False)[:60]}"
     sets = header["settings"].keys()
-    for name in ("data", "inapplicable"):
-        if header[name].keys() != sets:
-            return f"other data sets in {name} than in settings"
-    return "" if header["jobs"].keys() <= sets else "jobs of data sets without settings"
+    if header["data"].keys() != sets:
+        return "other data sets in data than in settings"
+    for name in ("jobs", "inapplicable"):
+        if not header[name].keys() <= sets:
+            return f"{name} of data sets without settings"
+    return ""
 
 
 def _has_form(value: Any, form: Any) -> bool:

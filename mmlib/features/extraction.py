@@ -231,7 +231,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def _read_note(path: Path, rows: int) -> dict[str, Any]:
     """How far an unfinished run came. Raises DataError for a damaged file."""
     try:
-        noted = json.loads(path.read_text(encoding="utf-8"))
+        noted = json.loads(path.read_bytes())
         sound = (
             type(noted["done"]) is int and 0 <= noted["done"] <= rows
             and isinstance(noted["settings"], dict) and isinstance(noted["files"], str)

@@ -20,7 +20,6 @@ import mmlib
 from mmlib.data import cite, clue, flickr8k, judgments, karpathy, precomputed, sick, snli_ve
 from mmlib.features.store import open_features
 from mmlib.features.text import read_word_vectors
-from mmlib.papers.cora.data.arrays import read_glove
 from mmlib.papers.links.data.paper import read_corpus
 from mmlib.suite import score
 
@@ -113,8 +112,7 @@ def word_vectors(folder):
     words = ("dog", "cow")
 
     def read():
-        read_by = [(read_glove, "bare"), (read_glove, "headed"), (read_word_vectors, "headed")]
-        tables = [read(folder / f"{name}.txt", words) for read, name in read_by]
+        tables = [read_word_vectors(folder / f"{name}.txt", words) for name in ("bare", "headed")]
         return [{word: table[word].tolist() for word in sorted(table)} for table in tables]
 
     return read

@@ -352,26 +352,6 @@ def test_the_space_of_an_unfinished_array_is_reserved(tmp_path, tiny, pictures, 
     assert (tmp_path / "out/.f.partial/features.npy").is_file()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("progress.json", b"[]", r"progress\.json: not a JSON object"),
-        ("progress.json", b"{", r"progress\.json: not JSON"),
-        ("progress.json", b"{}", r"progress\.json: holds no settings \(delete this folder"),
-        ("labels.npy", b"", r"\.f\.partial: damaged: .* \(delete this folder"),
-        ("labels.npy", None, r"\.f\.partial: damaged: .* \(delete this folder"),
-    ],
-)
-def test_a_damaged_unfinished_run_is_named(
-    tmp_path, tiny, pictures, monkeypatch, name, content, message
-):
-    break_off(pictures, tmp_path / "out", monkeypatch, 1)
-    path = tmp_path / "out/.f.partial" / name
-    path.write_bytes(content) if content is not None else path.unlink()
-    with pytest.raises(DataError, match=message):
-        run(pictures, tmp_path / "out")
-
-
 def test_a_name_with_a_line_break_is_refused_before_the_work(tmp_path, tiny, pictures):
     with pytest.raises(DataError, match=r"id 'a\\nb.jpg' has a line break"):
         run([*pictures, ("a\nb.jpg", pictures[0][1])], tmp_path / "out")

@@ -110,7 +110,7 @@ def test_features_and_scores_see_the_upright_picture(tmp_path, monkeypatch):
     phone = save(UPRIGHT.transpose(FLIPS[4]), tmp_path / "b.png", 6)
     for read in (backbones._picture, regions._picture):
         assert read("a", upright).equal(read("b", phone))
-    scorer = score.Scorer({}, {"regions": torch.ones(2, 1)})
+    scorer = score.Scorer(tmp_path, {}, {"regions": torch.ones(2, 1)})
     scorer._regions([score.Row(upright, "a"), score.Row(phone, "b")])
     assert seen[0].tobytes() == seen[1].tobytes()
 

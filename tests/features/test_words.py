@@ -84,11 +84,6 @@ def test_a_text_without_tokens_is_like_no_other(tmp_path):
 
 def test_what_cannot_be_read_is_named(tmp_path):
     folder, cache = bert(tmp_path / "bert"), tmp_path / "cache"
-    states(folder, cache)
-    (kept,) = cache.iterdir()
-    kept.write_bytes(kept.read_bytes()[:-7])
-    with pytest.raises(DataError, match=r"states-\w+.safetensors: damaged .* delete it"):
-        states(folder, cache)
     (folder / "tokenizer.json").unlink()
     with pytest.raises(DataError, match=r"bert: lacks tokenizer\.json"):
         states(folder, cache)
