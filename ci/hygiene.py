@@ -15,13 +15,15 @@ import tempfile
 from pathlib import Path
 
 import nbformat
+import papermill
 
 from mmlib.core.paths import write_atomic
-from mmlib.suite import course, runner
+from mmlib.suite import course, parameters, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 PARAMETERS = {"tier", "evidence", "seeds", "device", "out"}
+CHECKED = re.compile(r"^parameters\.check_values\(\"\d\d\", globals\(\)\)$", re.MULTILINE)
 KEPT_METADATA = {"tags", "jupyter"}
 FORBIDDEN_TAGS = {
     "injected-parameters",
@@ -102,12 +104,19 @@ def _metadata_problems(nb: nbformat.NotebookNode) -> list[str]:
 
 def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
     try:
-        names = set(runner.default_parameters(nb.cells))
-    except runner.ParameterError as error:
+        names = set(parameters.default_parameters(nb.cells))
+    except parameters.ParameterError as error:
         return [str(error)]
     found = [f"no parameter {name}" for name in sorted(PARAMETERS - names)]
-    unread = sorted(runner.unread_parameters(nb.cells, names))
-    return found + [f"the parameter {name} is never read" for name in unread]
+    unread = sorted(parameters.unread_parameters(nb.cells, names))
+    found += [f"the parameter {name} is never read" for name in unread]
+    with tempfile.TemporaryDirectory() as folder:
+        nbformat.write(nb, path := Path(folder) / "a.ipynb")
+        lost = sorted(names - set(papermill.inspect_notebook(path)))
+    found += [f"papermill loses the parameter {name}: its line has another =" for name in lost]
+    if not any(CHECKED.search(cell.source) for cell in nb.cells if cell.cell_type == "code"):
+        found.append("no cell calls parameters.check_values: a misspelt choice would be a default")
+    return found
 
 
 def _exercise_problems(cells: list[nbformat.NotebookNode]) -> list[str]:

@@ -66,9 +66,9 @@ def read_conllu(path: Path) -> list[list[list[str]]]:
     sentences: list[list[list[str]]] = []
     packed = path.with_name(f"{path.name}.gz")
     with (
-        gzip.open(packed, "rt", encoding="utf8")
+        gzip.open(packed, "rt", encoding="utf-8-sig")
         if packed.is_file()
-        else path.open(encoding="utf8") as file
+        else path.open(encoding="utf-8-sig") as file
     ):
         for block in file.read().split("\n\n"):
             lines = [line.split("\t") for line in block.split("\n") if line[:1].isdigit()]

@@ -88,7 +88,15 @@ def auc(scores, links) -> float:
 
 
 def precision(scores, links, count: int) -> float:
-    """Share of links among the `count` best cells, in percent; ties go to the earlier cell."""
+    """Expected share of links among the `count` best cells, in percent, by averaging over orders.
+
+    Equal cells come in random order: the first that are left are each of them with one chance.
+    """
     cells = list(zip(np.ravel(scores), np.ravel(links), strict=True))
-    best = sorted(cells, key=lambda cell: -cell[0])[:count]
-    return 100 * sum(bool(link) for _, link in best) / len(best)
+    left, hits = min(count, len(cells)), 0.0
+    for value in sorted({score for score, _ in cells}, reverse=True):
+        level = [bool(link) for score, link in cells if score == value]
+        taken = min(left, len(level))
+        hits += taken * sum(level) / len(level)
+        left -= taken
+    return 100 * hits / min(count, len(cells))

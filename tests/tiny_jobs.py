@@ -207,9 +207,9 @@ def kill_and_resume(folder: Path, kills: int, seed: int = 0) -> None:
 
 
 def record_slowly(folder: Path) -> None:
-    """A recording by two workers that takes minutes."""
+    """A recording by two workers, whose every training takes ten minutes."""
     engine.source_hash = lambda *modules: "tiny"
-    slow = experiment({name: Settings(600, 0.1) for name in DATA})
+    slow = experiment({name: Settings(6000, 0.1) for name in DATA})
     record.experiment_of = lambda number: slow
     resources = Resources(workers=2, folder=folder / "jobs")
     record.record("04", TIER, range(3), resources=resources, folder=folder)

@@ -1,10 +1,55 @@
-"""Arrays in files that may be larger than memory."""
+"""Files of users: lines of text, folders, caches, and arrays that may be larger than memory."""
 
 import hashlib
 import mmap
 import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from mmlib.core.errors import Problem
+from mmlib.core.paths import write_atomic
+
+
+def text_lines(path: Path, mend: str) -> Iterator[tuple[int, str | Problem]]:
+    """Number and text of each line of a file, or what is wrong with a line that is not UTF-8.
+
+    Line ends are left out, and so is the byte order mark that some editors begin a file with.
+    """
+    with path.open("rb") as file:
+        for row, raw in enumerate(file, start=1):
+            try:
+                yield row, raw.decode("utf-8-sig" if row == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                yield row, Problem(path, row, f"not UTF-8: {error}", mend)
+
+
+def listed(folder: Path, pattern: str) -> list[Path]:
+    """What fits the pattern below a folder, sorted, but for hidden files and folders.
+
+    macOS puts a hidden `._x.png`, which is no picture, beside each `x.png` of a zip.
+    """
+    return sorted(
+        path
+        for path in folder.glob(pattern)
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def cached(path: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays that `make` gives, kept in a safetensors file; one that is cut is made anew."""
+    if path is not None:
+        with suppress(FileNotFoundError, SafetensorError):
+            return load_file(path)
+    arrays = make()
+    if path is not None:
+        write_atomic(path, partial(save_file, arrays))
+    return arrays
 
 
 def file_fingerprint(array: np.memmap, rows: int = 64) -> str:

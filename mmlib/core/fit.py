@@ -2,6 +2,7 @@
 
 import math
 import random
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,11 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from mmlib.core.errors import DataError
 from mmlib.core.jobs import History, Run
 from mmlib.core.paths import write_atomic
+
+UNREADABLE = (  # what PyTorch raises for a damaged file, or another's
+    *(RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError, OSError),
+    *(UnpicklingError, zipfile.BadZipFile),
+)
 
 
 def seed_everything(*seeds: int) -> None:
@@ -116,7 +122,7 @@ def fit(
     history: History = []
     best = _copy(model)
     if run.checkpoint and run.checkpoint.exists():
-        history, best = _resume(run.checkpoint, model, step, run.device)
+        history, best = _resume(run.checkpoint, model, step, run.device, keep)
     for epoch in range(len(history), epochs):
         seed_everything(seed, epoch)  # by its number: a resumed run needs no generator states
         model.train()
@@ -161,16 +167,31 @@ def _mean(losses: list[Tensor]) -> float:
 
 
 def _resume(
-    path: Path, model: nn.Module, step: Step, device: str
+    path: Path, model: nn.Module, step: Step, device: str, keep: str
 ) -> tuple[History, dict[str, Tensor]]:
-    """Put a model and its step where a training was stopped; its history and best weights."""
+    """Put a model and its step where a training was stopped; its history and best weights.
+
+    Raises DataError for a file whose checksums are wrong, or that is another model's.
+    """
     try:
+        with zipfile.ZipFile(path) as archive:  # PyTorch reads flipped bits without a word
+            if broken := archive.testzip():
+                raise ValueError(f"{broken} has another checksum")
         saved = torch.load(path, map_location=device, weights_only=True)
+        if not isinstance(saved, dict):
+            raise TypeError("it holds something else")
+        history, best = saved["history"], saved["best"]
+        needed = {"dev_loss"} if keep == "best" else set()
+        if not isinstance(history, list) or not all(needed <= set(h) for h in history):
+            raise ValueError("its history is none")
+        if keep == "best":
+            model.load_state_dict(best)  # fails now, not after the training
         model.load_state_dict(saved["model"])
         step.load_state_dict(saved["step"])
-        return saved["history"], saved["best"]
-    except (RuntimeError, EOFError, UnpicklingError, OSError, KeyError) as error:
-        raise DataError(f"{path}: damaged; delete it to begin anew ({error})") from None
+        return history, best
+    except UNREADABLE as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:100]
+        raise DataError(f"{path}: damaged; delete it to begin anew ({reason})") from None
 
 
 def still_improving(dev_losses: "np.ndarray | list[float]", share: float = 0.02) -> bool:

@@ -56,6 +56,15 @@ class Data(Protocol):
         """The cluster of each item, (items,) int: items of one cluster are not independent."""
 
 
+def as_bytes(texts: Sequence[str]) -> bytes:
+    """Texts for a hash: other texts, or the same divided otherwise, are other bytes.
+
+    One a line; a line break or backslash within a text, which few have, is escaped.
+    """
+    lines = [text.replace("\\", "\\\\").replace("\n", "\\n") for text in texts]
+    return (b"\\" if lines == [""] else b"") + "\n".join(lines).encode()
+
+
 def nothing(history: History) -> None:
     """What happens after an epoch unless somebody asks for more."""
 

@@ -65,12 +65,14 @@ def in_processes(
 
 
 def connect(address: str) -> "Client":
-    """A client of the Dask scheduler at "tcp://host:8786". Raises DataError where none answers."""
+    """A client of the Dask scheduler at "tcp://host:8786", or "tls://host:8786" with certificates
+    in Dask's configuration. Raises DataError where none answers.
+    """
     from distributed import Client
 
     try:
         return Client(address, timeout=10)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError, TypeError) as error:  # TypeError: no certificate
         raise DataError(f"no Dask scheduler answers at {address} ({error})") from None
 
 
@@ -116,14 +118,17 @@ def _call(function: Callable[..., Any], call: tuple, parent: int) -> Any:
 
     # Its own limit is 300 MB, less than what PyTorch's modules take once they are imported.
     process_executor._MAX_MEMORY_LEAK_SIZE = GROWTH
-    if os.getppid() == parent:  # a worker of its own, not the process that asks
-        _end_with(parent)
+    if os.getpid() != parent:  # a worker of its own, not the process that asks
+        end_with(parent)
     return function(*call)
 
 
 @cache
-def _end_with(parent: int) -> None:
-    """End this process once its parent is gone, whatever it is doing; a killed one tells nobody."""
+def end_with(parent: int) -> None:
+    """End this process once its parent is gone, whatever it is doing; a killed one tells nobody.
+
+    parent: its process number, as the parent tells it: one that dies early is no longer asked for.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -30,13 +30,19 @@ def cache_dir() -> Path | None:
 
 
 def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` on a temporary file beside `path`, then rename it: no half file stays."""
+    """Call `write` on a temporary file beside `path`, then rename it: no half file stays.
+
+    An OSError that names no file, such as that of a full disk, gets the name of `path`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays the last part: savers such as np.save append it where it is missing.
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     try:
         write(temporary)
         os.replace(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,7 +1,10 @@
 """Ranking, recall, and exact search.
 
-Ranks start at 1 and are counted, not sorted: the rank of a relevant item follows from how many
-items score higher and how many score the same. What comes first among equal scores is a rule:
+Equal scores never gain by their place in an array. What is a share of the first k (p@k, E@k, the
+best of a family) is the expectation over all orders of equal scores: `chance_among_first`. A rank
+is one place in one list, so that it has no such expectation. Ranks start at 1 and are counted, not
+sorted: the rank of a relevant item follows from how many items score higher and how many score the
+same. What comes first among equal scores is a rule:
 
 - "pessimistic" (the default): irrelevant items come first, so constant scores earn nothing;
 - "optimistic": relevant items come first.
@@ -330,6 +333,24 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
         figures[f"{direction}_medr"] = float(np.median(places))
         figures[f"{direction}_meanr"] = float(places.mean())
     return figures
+
+
+def chance_among_first(scores: np.ndarray, k: int) -> np.ndarray:
+    """How likely each score is among the k highest of its row, equal ones in random order.
+
+    scores (..., n), higher is better; k from 0, taken as n where it is more. Returns (..., n) in
+    [0, 1], each row of the sum k: `(relevant * chance).sum(-1) / k` is the expected p@k. Raises
+    ValueError for NaN.
+    """
+    if np.isnan(scores).any():
+        raise ValueError("a score is not a number (NaN): nothing can be ranked")
+    k = min(k, scores.shape[-1])
+    if not k:
+        return np.zeros(scores.shape)
+    border = np.partition(scores, -k, axis=-1)[..., [-k]]
+    above, at = scores > border, scores == border
+    free = k - above.sum(axis=-1, keepdims=True)
+    return above + at * (free / at.sum(axis=-1, keepdims=True))
 
 
 # --- Search -----------------------------------------------------------------------------------

@@ -34,6 +34,13 @@ NEEDED = {
     "paper", "tier", "method_version", "commit", "versions", "python", "machine", "device",
     "settings", "data", "inputs", "inapplicable", "jobs", "cpu_seconds", "digest",
 }  # fmt: skip
+# Of which form; a dict is by name, be it of a data set, a system or a file.
+FORM: dict[str, Any] = {
+    "paper": str, "tier": str, "method_version": int, "versions": dict, "machine": dict,
+    "settings": {"": dict}, "data": {"": str}, "inputs": {"": str}, "inapplicable": {"": [str]},
+    "jobs": {"": {"": [int]}}, "cpu_seconds": int, "digest": str,
+    "replaces": {"": [str]}, "same_data": {"": [str]},
+}  # fmt: skip
 MEND = "get it again, or move it away and record anew"
 
 
@@ -189,9 +196,36 @@ def _parsed(path: Path, content: bytes) -> tuple[pa.Table, dict[str, Any]]:
         header = json.loads(table.schema.metadata[b"mmlib"])
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: damaged ({error}); {MEND}") from None
-    if lacking := NEEDED - header.keys():
-        raise DataError(f"{path}: damaged, its header has no {sorted(lacking)[0]}; {MEND}")
+    if fault := _fault(header):
+        raise DataError(f"{path}: damaged, its header has {fault}; {MEND}")
     return table, {**header, "file": path.name}
+
+
+def _fault(header: Any) -> str:
+    """What a header lacks, or has in another form or of other data sets; empty if it is sound."""
+    if not isinstance(header, dict):
+        return "no names"
+    if lacking := NEEDED - header.keys():
+        return f"no {min(lacking)}"
+    for name in FORM.keys() & header.keys():
+        if not _has_form(header[name], FORM[name]):
+            return f"{name} {json.dumps(header[name], ensure_ascii=False)[:60]}"
+    sets = header["settings"].keys()
+    if header["data"].keys() != sets:
+        return "other data sets in data than in settings"
+    for name in ("jobs", "inapplicable"):
+        if not header[name].keys() <= sets:
+            return f"{name} of data sets without settings"
+    return ""
+
+
+def _has_form(value: Any, form: Any) -> bool:
+    if isinstance(form, type):
+        return isinstance(value, form)
+    if not isinstance(value, type(form)):
+        return False
+    (inner,), values = (form.values(), value.values()) if isinstance(form, dict) else (form, value)
+    return all(_has_form(one, inner) for one in values)
 
 
 def _live(headers: Mapping[Path, Mapping[str, Any]]) -> dict[Path, list[str]]:

@@ -18,6 +18,7 @@ class RelatedPairs:
     image_ids: a name for each image, unique over all splits.
     features: (images, regions, width) float32 of a frozen network, or None.
     open_image: row -> RGB picture, or None where there are no pictures.
+    image_hashes: SHA-256 of each picture's file, where users brought these; else empty.
     """
 
     name: str
@@ -29,6 +30,7 @@ class RelatedPairs:
     image_ids: tuple[str, ...]
     features: np.ndarray | None = None
     open_image: Callable[[int], Image.Image] | None = None
+    image_hashes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.texts), len(self.relations)):

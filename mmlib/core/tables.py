@@ -1,14 +1,19 @@
 """Tables: a run's results, and the paper's printed figures beside ours."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from mmlib.core.paths import PACKAGE, write_atomic
+
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that spreadsheets compute
+FIGURE = re.compile(r"[+-][\d.][^()|!=@]*")  # calls nothing
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,25 @@ def save_results(results: Iterable[Result], folder: Path) -> pd.DataFrame:
     table = pd.DataFrame([asdict(r) for r in results])
     records = table.to_dict("records")
     write_json(folder / "results.json", records)
-    write_atomic(folder / "results.csv", lambda path: table.to_csv(path, index=False))
+    safe = without_formulas(table)
+    write_atomic(folder / "results.csv", lambda path: safe.to_csv(path, index=False))
     return table
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """A table to be written as CSV: an apostrophe before text that spreadsheets would compute.
+
+    Such text begins with =, +, -, @, a tab or a carriage return. A figure, as "-1.5" or
+    "+1.2 [+0.3, +2.1] AUC", stays as it is.
+    """
+    table = table.rename(index=_no_formula, columns=_no_formula)
+    return table.apply(lambda c: c if pd.api.types.is_numeric_dtype(c) else c.map(_no_formula))
+
+
+def _no_formula(cell: Any) -> Any:
+    if isinstance(cell, str) and cell.startswith(COMPUTED) and not FIGURE.fullmatch(cell):
+        return f"'{cell}"
+    return cell
 
 
 def write_json(path: Path, value: object) -> None:

@@ -117,7 +117,7 @@ def image_numbers(folder: Path | None = None) -> dict[str, int]:
     if not path.is_file():
         raise error_at(path, None, "is missing", GET)
     try:
-        numbers = json.loads(path.read_text(encoding="utf-8"))
+        numbers = json.loads(path.read_bytes())
     except ValueError as error:
         raise error_at(path, None, f"is not JSON: {error}", GET) from error
     if not isinstance(numbers, dict) or not all(type(n) is int for n in numbers.values()):

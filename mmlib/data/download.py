@@ -1,5 +1,6 @@
 """Downloads by pooch, which resume and try mirrors, and unpacking that stays in its folder."""
 
+import lzma
 import os
 import shutil
 import zipfile
@@ -14,6 +15,7 @@ import requests
 from tqdm.auto import tqdm
 
 CHUNK = 1 << 16
+MOST = 100  # times its own size that an archive may unpack to; texts come to about 10
 pooch.get_logger().setLevel("WARNING")  # else it prints the checksum of what has none
 
 
@@ -22,7 +24,7 @@ class DownloadError(OSError):
 
 
 class ArchiveError(ValueError):
-    """An archive that is damaged or another; the message names the mend."""
+    """An archive that cannot be unpacked; the message names the mend."""
 
 
 def download(
@@ -105,7 +107,8 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
     Nothing appears at `folder` until all of it is unpacked, and nothing is written outside:
     absolute names and `..` lose these parts and links become files.
 
-    Raises ArchiveError (damaged, another archive), FileExistsError (`folder` is not empty).
+    Raises ArchiveError (damaged, encrypted, another archive, more than MOST times its own size, or
+    than there is room for), FileExistsError (`folder` is not empty).
     """
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty (move it away, then unpack again)")
@@ -125,10 +128,36 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
 
 
 def _extract(archive: Path, scratch: Path) -> None:
+    again = "delete it and get it again"
     try:
         with zipfile.ZipFile(archive) as zipped:
-            members = tqdm(zipped.namelist(), desc=f"unpack {archive.name}", disable=None)
-            zipped.extractall(scratch, members)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        mend = "delete it and get it again"
-        raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({mend})") from error
+            entries = zipped.infolist()
+            _check_size(archive, scratch, sum(entry.file_size for entry in entries))
+            zipped.extractall(scratch, tqdm(entries, desc=f"unpack {archive.name}", disable=None))
+    except ArchiveError:
+        raise
+    except RuntimeError as error:  # zipfile's: encrypted, or a compression that it does not know
+        mend = f"unpack it by another program, or {again}"
+        raise ArchiveError(f"{archive}: cannot be unpacked here: {error} ({mend})") from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno:  # the disk's, not the archive's
+            raise
+        raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({again})") from error
+
+
+def _check_size(archive: Path, scratch: Path, size: int) -> None:
+    """Refuse an archive that is a bomb, by the sizes that it names, or larger than the disk.
+
+    zipfile writes no more of an entry than the size that is named.
+    """
+    own, free = archive.stat().st_size, shutil.disk_usage(scratch).free
+    if size > MOST * own:
+        raise ArchiveError(
+            f"{archive}: has {own:,} bytes and would unpack to {size:,}, more than {MOST} times as "
+            "many (delete it; is it the right archive?)"
+        )
+    if size > free:
+        raise ArchiveError(
+            f"{archive}: would unpack to {size:,} bytes, but {free:,} are free in {scratch.parent} "
+            "(make room, then run the same command again)"
+        )

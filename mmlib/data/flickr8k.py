@@ -7,6 +7,7 @@ in `Flickr8k_text/` or in the folder itself.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pandas as pd
 from PIL import Image
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import text_lines
 from mmlib.core.records import CaptionedImages
 from mmlib.data.tables import check_choice, dataset_folder, error_at
 from mmlib.features.store import open_features, open_rgb
@@ -30,9 +32,10 @@ LISTS = {
 SHARED_FEATURES = "grid4x4_mobilenetv1_pca192"
 
 GET = "run `mmlib data get flickr8k`, or set MMLIB_DATA to the folder that holds flickr8k/"
+AGAIN = "restore the line, or get the file again"
 GET_TEXT = "it comes with Flickr8k_text.zip: run `mmlib data get flickr8k`"
 JUDGMENT = re.compile(
-    rb"(\d+_[0-9a-f]+\.jpg)\t(\d+_[0-9a-f]+\.jpg)#([0-4])\t([0-9.]+)\t(\d+)\t(\d+)"
+    r"(\d+_[0-9a-f]+\.jpg)\t(\d+_[0-9a-f]+\.jpg)#([0-4])\t([0-9.]+)\t(\d+)\t(\d+)", re.ASCII
 )
 
 
@@ -49,10 +52,11 @@ def load(
     features, labels: names of files in `features/`; labels may be absent.
 
     Raises DataError naming the file, the line and the mend: missing file, damaged caption line,
-    image without captions, picture or features.
+    image without five captions, of two splits, without picture or features.
     """
     folder = dataset_folder(NAME, folder)
-    ids = read_split(split, folder)
+    check_choice("split", split, LISTS)
+    ids = read_splits(folder)[split]
     captions = read_captions(folder)
     images = image_folder(folder)
     for row, name in enumerate(ids, start=1):
@@ -112,56 +116,84 @@ def _first(folder: Path, names: tuple[str, ...], mend: str) -> Path:
 
 
 def read_split(split: str, folder: Path) -> tuple[str, ...]:
-    """Image names of one official list, in its order; raises DataError for a doubled name."""
+    """Image names of one official list, in its order; DataError for none or a doubled name."""
     path = split_file(split, folder)
     row_of: dict[str, int] = {}
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise error_at(path, None, f"not UTF-8: {error}", GET_TEXT) from None
-    for row, line in enumerate(text.splitlines(), start=1):
+    for row, line in text_lines(path, GET_TEXT):
+        if isinstance(line, Problem):
+            raise DataError(line)
         name = line.strip()
         if name and row_of.setdefault(name, row) != row:
             problem = f"{name} stands here and in line {row_of[name]}"
             raise error_at(path, row, problem, GET_TEXT)
+    if not row_of:
+        raise error_at(path, None, "names no image", GET_TEXT)
     return tuple(row_of)
 
 
+def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The three official lists; raises DataError for an image that stands in two of them."""
+    lists = {split: read_split(split, folder) for split in LISTS}
+    split_of: dict[str, str] = {}
+    for split, names in lists.items():
+        for name in names:
+            if (first := split_of.setdefault(name, split)) != split:
+                problem = f"{name} is in the split {first} too"
+                raise error_at(split_file(split, folder), None, problem, GET_TEXT)
+    return lists
+
+
 def read_captions(folder: Path) -> dict[str, list[str]]:
-    """Captions of every image, in file order; raises DataError for the first damaged line."""
-    captions: dict[str, list[str]] = {}
-    for _, item in caption_lines(caption_file(folder)):
+    """The five captions of every image, by number.
+
+    Raises DataError for the first damaged line, and for an image with fewer or more captions.
+    """
+    path = caption_file(folder)
+    captions: dict[str, dict[int, str]] = {}
+    for _, item in caption_lines(path):
         if isinstance(item, Problem):
             raise DataError(item)
-        captions.setdefault(item[0], []).append(item[1])
-    return captions
+        image, number, caption = item
+        captions.setdefault(image, {})[number] = caption
+    for image, texts in captions.items():
+        if len(texts) != CAPTIONS_EACH:
+            problem = f"{len(texts)} captions of {image} instead of {CAPTIONS_EACH}"
+            raise error_at(path, None, problem, AGAIN)
+    return {image: [texts[k] for k in sorted(texts)] for image, texts in captions.items()}
 
 
-def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, str] | Problem]]:
-    """Line number and (image, caption), or what is wrong with that line.
+def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, int, str] | Problem]]:
+    """Line number and (image, number of the caption, caption), or what is wrong with that line.
 
-    Read line by line, so that an unclosed quotation mark cannot swallow the lines after it.
-    `Flickr8k.token.txt` has five captions of a name ending in `.jpg.1`, which is no photograph of
-    the set; they are passed over.
+    The judgments name a caption by the number that `Flickr8k.token.txt` writes, from 0 to 4, each
+    once; `captions.txt` has an image's captions in that order. Read line by line, so that an
+    unclosed quotation mark cannot swallow the lines after it. `Flickr8k.token.txt` has five
+    captions of a name ending in `.jpg.1`, which is no photograph of the set; they are passed over.
     """
-    parse = _token_line if path.name.endswith("token.txt") else _csv_line
-    with path.open("rb") as file:
-        for row, raw in enumerate(file, start=1):
-            if row == 1 and raw.strip() == b"image,caption":
-                continue
-            try:
-                line = raw.decode("utf-8").rstrip("\r\n")
-                image, caption = parse(line)
-                if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
-                    raise ValueError(f"no image name in {line[:60]!r}")
-                if not caption.strip():
-                    raise ValueError(f"empty caption of {image}")
-            except (UnicodeDecodeError, ValueError, csv.Error) as error:
-                problem = f"not an image and its caption: {error}"
-                yield row, Problem(path, row, problem, "restore the line, or get the file again")
-                continue
-            if not image.endswith(".jpg.1"):
-                yield row, (image, caption.strip())
+    numbered = path.name.endswith("token.txt")
+    seen: Counter[str] = Counter()
+    row_of: dict[tuple[str, int], int] = {}
+    for row, line in text_lines(path, AGAIN):
+        if isinstance(line, Problem):
+            yield row, line
+            continue
+        if row == 1 and line.strip() == "image,caption":
+            continue
+        try:
+            image, caption, written = _token_line(line) if numbered else (*_csv_line(line), "")
+            number = int(written or seen[image])
+            if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
+                raise ValueError(f"no image name in {line[:60]!r}")
+            if not caption.strip():
+                raise ValueError(f"empty caption of {image}")
+            if (first := row_of.setdefault((image, number), row)) != row:
+                raise ValueError(f"{image}#{number} stands in line {first} too")
+        except (ValueError, csv.Error) as error:
+            yield row, Problem(path, row, f"not an image and its caption: {error}", AGAIN)
+            continue
+        seen[image] += 1
+        if not image.endswith(".jpg.1"):
+            yield row, (image, number, caption.strip())
 
 
 def _csv_line(line: str) -> list[str]:
@@ -171,11 +203,11 @@ def _csv_line(line: str) -> list[str]:
     return fields
 
 
-def _token_line(line: str) -> tuple[str, ...]:
-    match = re.fullmatch(r"([^\t#]+)#[0-4]\t(.*)", line)
+def _token_line(line: str) -> tuple[str, str, str]:
+    match = re.fullmatch(r"([^\t#]+)#([0-4])\t(.*)", line)
     if match is None:
         raise ValueError(f"no `image#0<tab>caption` in {line[:60]!r}")
-    return match.groups()
+    return match[1], match[3], match[2]
 
 
 def judgment_file(folder: Path) -> Path:
@@ -196,12 +228,12 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
     """
     path = judgment_file(folder)
     rows, skipped = [], 0
-    for line in path.read_bytes().splitlines():
-        match = JUDGMENT.fullmatch(line)
+    for _, line in text_lines(path, GET_TEXT):
+        match = None if isinstance(line, Problem) else JUDGMENT.fullmatch(line)
         if match is None:
-            skipped += bool(line.strip())
+            skipped += isinstance(line, Problem) or bool(line.strip())
             continue
-        image, origin, caption, fraction, yes, no = (text.decode() for text in match.groups())
+        image, origin, caption, fraction, yes, no = match.groups()
         votes = int(yes) + int(no)
         if votes and abs(float(fraction) - int(yes) / votes) < 1e-3:
             rows.append((image, origin, int(caption), float(fraction), int(yes), int(no)))

@@ -116,7 +116,7 @@ def load(folder: Path | None = None) -> Judged:
     folder = dataset_folder(flickr8k.NAME, folder)
     table, _ = flickr8k.read_judgments(folder)
     captions = flickr8k.read_captions(folder)
-    names = sorted(flickr8k.read_split("test", folder))
+    names = sorted(flickr8k.read_splits(folder)["test"])
     judged = list(zip(table["image"], table["caption_image"], table["caption"], strict=True))
     for image, origin, number in judged:
         if not {image, origin} <= set(names) or number >= len(captions.get(origin, ())):

@@ -48,7 +48,7 @@ def read_split(path: Path, split: str) -> tuple[str, list[SplitImage]]:
 def read_images(path: Path) -> Iterator[SplitImage | Problem]:
     """Every image of a split file, or what is wrong with it."""
     try:
-        images = list(json.loads(path.read_text(encoding="utf-8"))["images"])
+        images = list(json.loads(path.read_bytes())["images"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         yield Problem(path, None, f"no split file: {type(error).__name__} {error}", AGAIN)
         return

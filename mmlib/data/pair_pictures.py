@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import pooch
 from PIL import Image
 from tqdm.auto import tqdm
 
+from mmlib.core.files import listed
 from mmlib.core.related import RelatedPairs
 from mmlib.data.tables import error_at
-from mmlib.features.store import UNREADABLE, open_rgb
+from mmlib.features.store import UNREADABLE, open_rgb, rgb
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 Pairs = TypeVar("Pairs", bound=RelatedPairs)
@@ -44,7 +46,7 @@ def picture_files(folders: Iterable[Path]) -> dict[str, Path]:
     """The pictures below those folders that exist, by file name; the first of a name counts."""
     files: dict[str, Path] = {}
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
+        for path in listed(folder, "**/*"):
             if path.suffix.lower() in SUFFIXES:
                 files.setdefault(path.name, path)
     return files
@@ -82,6 +84,7 @@ def with_pictures(
         image_of=row_of[pairs.image_of[rows]],
         image_ids=tuple(usable),
         open_image=open_image,
+        image_hashes=tuple(pooch.file_hash(str(files[name])) for name in usable),
     )
     return complete, missing  # type: ignore[return-value]  # take returns the same class
 
@@ -98,7 +101,7 @@ def _decoding_error(path: Path) -> str | None:
     try:
         with Image.open(path) as picture:
             picture.draft("RGB", (1, 1))  # a small version of a JPEG: all of the data, less work
-            picture.load()
+            rgb(picture)
     except UNREADABLE as error:
         return str(error).replace(str(path), path.name)
     return None

@@ -17,8 +17,7 @@ the names of the photographs, as `mmlib data features` writes it.
 In each of them photographs may lie in `images/` or `Images/`.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,22 @@ import numpy as np
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import listed, text_lines
 from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.data.tables import check_choice, error_at
-from mmlib.features.extraction import Images, Output, fill, finished, ids_settings
-from mmlib.features.store import ids_file, open_array, open_features, open_rgb
+from mmlib.features.extraction import (
+    Images,
+    Output,
+    content,
+    fill,
+    finished,
+    ids_settings,
+    size_and_time,
+)
+from mmlib.features.store import ids_file, open_array, open_features, open_rgb, read_object
 
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5
@@ -237,7 +245,7 @@ class _Texts:
         """Identifier -> file name of the photograph."""
         for path in (self.folder / f"{name}.json" for name in ("id_mapping", "id_mappings")):
             if path.is_file():
-                mapping = _read_json(path)
+                mapping = read_object(path)
                 for row, name in enumerate(self.ids, start=1):
                     if not isinstance(mapping.get(name), str):
                         problem = f"identifier {name} has no file name in {path.name}"
@@ -251,25 +259,15 @@ def read_lines(path: Path) -> list[str]:
     if not path.is_file():
         raise error_at(path, None, "is missing", "get the files of this split again")
     lines = []
-    for row, raw in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
-        try:
-            line = raw.decode("utf-8-sig" if row == 1 else "utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise _damaged(path, f"not UTF-8: {error}", row) from error
-        if not line:
+    for row, line in text_lines(path, "get this file again"):
+        if isinstance(line, Problem):
+            raise DataError(line)
+        if not line.strip():
             raise error_at(path, row, "is empty", "restore the line")
-        lines.append(line)
+        lines.append(line.strip())
+    if not lines:
+        raise _damaged(path, "is empty")
     return lines
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _damaged(path, f"not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise _damaged(path, "not a JSON object")
-    return content
 
 
 def read_graphs(path: Path, captions: int) -> dict[int, Graph]:
@@ -278,7 +276,7 @@ def read_graphs(path: Path, captions: int) -> dict[int, Graph]:
     Raises DataError for a graph without its caption, a caption without its graph, and an entry
     that is no graph.
     """
-    entries = _read_json(path)
+    entries = read_object(path)
     numbers = {str(number) for number in range(captions)}
     for problem, keys in (
         ("has no caption", entries.keys() - numbers),
@@ -352,25 +350,20 @@ def _packed(
     shape: tuple[int, ...],
     dtype: np.dtype,
     settings: Mapping[str, Any],
-    beside: Iterable[Path] = (),
 ) -> np.ndarray:
     """The rows that `read` gives, in the order of `images`, packed into `out` (once).
 
-    Raises DataError where a file of an image, or one `beside` them, was written after `out`.
+    Raises DataError where a file of an image was written or replaced since.
     """
     batch = 64
     settings = {**settings, **ids_settings(images)}
     if out.exists():
-        store = finished(images, out, settings, batch)
-        for path in [*dict.fromkeys(path for _, path in images), *beside]:
-            if path.stat().st_mtime_ns > out.stat().st_mtime_ns:
-                problem = f"is older than {path}, from which it was packed"
-                raise error_at(out, None, problem, "delete it, and it is packed again")
-        return store.array
+        return finished(images, out, settings, batch, size_and_time).array
     outputs = {"features": Output(out, shape, dtype)}
     return fill(
-        images, outputs, settings, read, lambda rows: {"features": np.stack(rows)}, batch=batch
-    ).array
+        images, outputs, settings, read, lambda rows: {"features": np.stack(rows)},
+        batch=batch, identity=size_and_time,
+    ).array  # fmt: skip
 
 
 def _regions(array: np.ndarray) -> np.ndarray:
@@ -383,7 +376,7 @@ def _regions(array: np.ndarray) -> np.ndarray:
 
 def _split_file(folder: Path, written: str) -> Path:
     """The `dataset_*.json` in a folder."""
-    files = sorted(folder.glob("dataset_*.json"))
+    files = listed(folder, "dataset_*.json")
     if not files:
         raise DataError(
             f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
@@ -397,22 +390,24 @@ def _split_file(folder: Path, written: str) -> Path:
 def _karpathy(path: Path, split: str) -> Precomputed:
     name, images = karpathy.read_split(path, split)
     ids = tuple(image.name for image in images)
-    files = sorted((path.parent / "features").glob("*_ims.npy"))
+    files = listed(path.parent / "features", "*_ims.npy")
     if len(files) != 1:
         raise DataError(
             f"{path.parent / 'features'}: {len(files)} files *_ims.npy "
             "(make one with `mmlib data features`, or leave one)"
         )
     store = open_features(files[0])
-    listings = (ids_file(store.path), store.path.with_name("ids.txt"))
     array = _packed(
         [(image_id, store.path) for image_id in ids],
         store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
         lambda image_id, _: store.rows([image_id])[0],
         _regions(store.array).shape[1:],
         store.array.dtype,
-        {"packed": store.path.name, "source": store.meta},
-        filter(Path.is_file, listings),
+        {
+            "packed": store.path.name,
+            "source": store.meta,
+            "source_ids": content(ids_file(store.path)),
+        },
     )
     return Precomputed(
         CaptionedImages(

@@ -8,6 +8,7 @@ from urllib.parse import urlparse
 import yaml
 
 from mmlib.core.errors import DataError
+from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
 from mmlib.data.download import download, unpack
 from mmlib.data.tables import check_choice
@@ -39,7 +40,7 @@ class DataSet:
         return [
             patterns
             for patterns in self.layout
-            if not any(any(folder.glob(pattern)) for pattern in patterns.split("|"))
+            if not any(listed(folder, pattern) for pattern in patterns.split("|"))
         ]
 
 

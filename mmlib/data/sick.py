@@ -91,8 +91,8 @@ class Origins:
         """folder: Flickr8k's; by default `flickr8k` in the data folder. Raises DataError."""
         folder = dataset_folder(flickr8k.NAME, folder)
         self.captions = flickr8k.read_captions(folder)
-        lists = {split: flickr8k.read_split(split, folder) for split in flickr8k.SPLITS}
-        self.split = {name: split for split, names in lists.items() for name in names}
+        lists = flickr8k.read_splits(folder).items()
+        self.split = {name: split for split, names in lists for name in names}
         self._images: dict[str, dict[str, None]] = {}
         for name, texts in self.captions.items():
             for text in texts:

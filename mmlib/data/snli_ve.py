@@ -15,6 +15,7 @@ import pandas as pd
 
 from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.errors import Problem
+from mmlib.core.files import text_lines
 from mmlib.data.judgments import image_rows, image_samples, merged
 from mmlib.data.tables import Row, check_choice, dataset_folder, sound_rows
 
@@ -40,16 +41,17 @@ def rows(path: Path) -> Iterator[Row]:
     if not path.is_file():
         yield 1, None, [Problem(path, None, "is missing", GET)]
         return
-    with path.open("rb") as file:
-        for row, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    yield row, _fields(line), []
-                except ValueError as error:
-                    yield row, None, [Problem(path, row, str(error), GET)]
+    for row, line in text_lines(path, GET):
+        if isinstance(line, Problem):
+            yield row, None, [line]
+        elif line.strip():
+            try:
+                yield row, _fields(line), []
+            except ValueError as error:
+                yield row, None, [Problem(path, row, str(error), GET)]
 
 
-def _fields(line: bytes) -> dict[str, str]:
+def _fields(line: str) -> dict[str, str]:
     try:
         record = json.loads(line)
     except ValueError as error:

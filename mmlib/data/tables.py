@@ -51,12 +51,13 @@ def table_rows(
     if not path.is_file():
         yield 1, None, [Problem(path, None, "is missing", mend)]
         return
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         reader, row = csv.reader(file, delimiter=delimiter, quoting=quoting), 1
         try:
             header = next(reader, [])
             if header != list(columns) and not (allow_more_columns and set(columns) <= set(header)):
-                problem = f"the columns are {header}, not {list(columns)}"
+                wrong = f"the columns are {header}, not {list(columns)}"
+                problem = _defect(header, header) or wrong
                 yield 1, None, [Problem(path, 1, problem, mend)]
                 return
             row = reader.line_num + 1

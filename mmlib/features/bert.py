@@ -237,7 +237,7 @@ def _folder_of(name_or_path: str | Path) -> Path:
 
 def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
     """Model and tokenizer of a folder; raises DataError where they cannot be read whole."""
-    _check_files(folder)
+    check_files(folder)
     from transformers import AutoConfig, BertModel, PreTrainedTokenizerFast
 
     try:
@@ -269,7 +269,8 @@ def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
     return model.float(), tokenizer
 
 
-def _check_files(folder: Path) -> None:
+def check_files(folder: Path) -> None:
+    """Raise a DataError, with the mend, for a folder that lacks one of MODEL_FILES."""
     missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
     if not missing:
         return

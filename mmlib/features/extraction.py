@@ -5,6 +5,7 @@
 and the packing of region files in `mmlib.data.precomputed`.
 """
 
+import errno
 import functools
 import hashlib
 import json
@@ -20,11 +21,13 @@ import numpy as np
 import pooch
 from tqdm.auto import tqdm
 
-from mmlib.core.errors import DataError
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.jobs import as_bytes
 from mmlib.core.paths import write_atomic
 from mmlib.features.store import FeatureStore, ids_file, open_features
 
 Images = Sequence[tuple[str, Path]]  # (id, file)
+Identity = Callable[[Path], str]  # of a file, another one for other content
 FloatType = Literal["float16", "float32"]
 
 
@@ -84,26 +87,50 @@ class Output:
 
 
 def ids_settings(images: Images) -> dict[str, Any]:
-    """What a run notes about its images; raises DataError for none, or a doubled id."""
+    """What a run notes about its images.
+
+    Raises DataError for none, a doubled id, and one that is no line of a list of ids.
+    """
     if not images:
         raise DataError("no images to extract features from")
     if len({name for name, _ in images}) < len(images):
         raise DataError("an image id occurs twice (ids are file names; give one folder)")
-    digest = hashlib.sha256("\n".join(name for name, _ in images).encode()).hexdigest()
+    if broken := [name for name, _ in images if "\n" in name or "\r" in name]:
+        raise DataError(f"image id {broken[0]!r} has a line break (rename the file)")
+    digest = hashlib.sha256(as_bytes([name for name, _ in images])).hexdigest()
     return {"images": len(images), "ids_sha256": digest}
 
 
-def finished(images: Images, out: Path, settings: Mapping[str, Any], batch: int) -> FeatureStore:
+def content(path: Path) -> str:
+    """The SHA-256 of a file; "" where there is none."""
+    return pooch.file_hash(str(path)) if path.is_file() else ""
+
+
+def size_and_time(path: Path) -> str:
+    """For files that are too many gigabytes to be read again: their size and time of change.
+
+    Whoever writes to a file changes its time, unless that is set back. A copy has another time too,
+    where it was not made to keep it, and is then taken for another file.
+    """
+    status = path.stat() if path.is_file() else None
+    return f"{status.st_size} {status.st_mtime_ns}" if status else ""
+
+
+def finished(
+    images: Images, out: Path, settings: Mapping[str, Any], batch: int, identity: Identity = content
+) -> FeatureStore:
     """The features that an earlier call with the same settings has written to `out`.
 
     Raises DataError where they were made with other settings, or from other files.
     """
     store = open_features(out)
-    settings = {**settings, "files_sha256": _chained(images, batch)}
     if changed := _differences(store.meta, settings):
         raise DataError(
             f"{out}: was made with other settings: {changed} (name another file or delete it)"
         )
+    if store.meta.get("files_sha256") != _chained(images, batch, identity):
+        problem = "was made from other files, or by an earlier version, which did not read them"
+        raise DataError(Problem(out, None, problem, "delete it, or name another file"))
     shutil.rmtree(_work_folder(out), ignore_errors=True)
     return store
 
@@ -117,6 +144,7 @@ def fill(
     *,
     batch: int,
     skip_bad: bool = False,
+    identity: Identity = content,
 ) -> FeatureStore:
     """Write the `outputs`, one of them "features", of `images`, with their ids and notes.
 
@@ -124,6 +152,7 @@ def fill(
     compute: a batch -> its rows by name of the output.
     settings: all that the bytes of the result depend on; they become part of the notes.
     skip_bad: leave out the images that `read` refuses, and list them in the notes.
+    identity: by which it is seen that a file of an image was replaced.
 
     The run may be killed at any time: called again with the same settings it goes on at the batch
     where it stopped and ends with the same bytes. Rows keep the order of `images`.
@@ -133,7 +162,7 @@ def fill(
     """
     out = outputs["features"].path
     work = Work(_work_folder(out), settings, len(images), outputs)
-    if work.files != _chained(images[: work.done], batch):
+    if work.files != _chained(images[: work.done], batch, identity):
         raise DataError(f"{work.folder}: images changed since this run began (delete this folder)")
     bar = tqdm(total=len(images), initial=work.done, unit="image", desc=out.stem, disable=None)
     with bar, ThreadPoolExecutor() as pool:
@@ -144,7 +173,7 @@ def fill(
                 arrays = compute(list(good.values()))
                 for name in outputs:
                     work.write(name, start, arrays[name], {i: chunk[i][1] for i in good})
-            work.advance(chunk, bad)
+            work.advance(_link(work.files, chunk, identity), len(chunk), bad)
             bar.update(len(chunk))
     _finish(work, images, outputs)
     return open_features(out)
@@ -176,23 +205,43 @@ def _work_folder(out: Path) -> Path:
     return out.with_name(f".{out.stem}.partial")
 
 
-def _link(before: str, chunk: Images) -> str:
-    """Hash of these images' names and sizes, chained to the hash of those before them."""
-    sizes = [path.stat().st_size if path.is_file() else -1 for _, path in chunk]
-    listing = [f"{name}\t{size}" for (name, _), size in zip(chunk, sizes, strict=True)]
-    return hashlib.sha256("\n".join([before, *listing]).encode()).hexdigest()
+def _link(before: str, chunk: Images, identity: Identity) -> str:
+    """Hash of these images' names and files, chained to the hash of those before them."""
+    known: dict[Path, str] = {}
+    for _, path in chunk:
+        known[path] = known.get(path) or identity(path)
+    listing = [text for name, path in chunk for text in (name, known[path])]
+    return hashlib.sha256(as_bytes([before, *listing])).hexdigest()
 
 
-def _chained(images: Images, batch: int) -> str:
+def _chained(images: Images, batch: int, identity: Identity) -> str:
     link = ""
-    for start in range(0, len(images), batch):
-        link = _link(link, images[start : start + batch])
+    with tqdm(total=len(images), unit="file", desc="read", leave=False, disable=None) as bar:
+        for start in range(0, len(images), batch):
+            link = _link(link, images[start : start + batch], identity)
+            bar.update(len(images[start : start + batch]))
     return link
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     keys = [key for key in new if old.get(key) != new[key]]
     return ", ".join(f"{key} {old.get(key)!r}, now {new[key]!r}" for key in keys)
+
+
+def _read_note(path: Path, rows: int) -> dict[str, Any]:
+    """How far an unfinished run came. Raises DataError for a damaged file."""
+    try:
+        noted = json.loads(path.read_bytes())
+        sound = (
+            type(noted["done"]) is int and 0 <= noted["done"] <= rows
+            and isinstance(noted["settings"], dict) and isinstance(noted["files"], str)
+            and isinstance(noted["bad"], list) and all(isinstance(b, str) for b in noted["bad"])
+        )  # fmt: skip
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise DataError(f"{path}: damaged; delete it to begin anew")
+    return noted
 
 
 class Work:
@@ -204,29 +253,45 @@ class Work:
         self.folder, self.settings = folder, dict(settings)
         self.state = folder / "progress.json"
         self.done, self.bad, self.files = 0, list[str](), ""
-        fresh = not self.state.is_file()
-        if fresh:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-        else:
-            noted = json.loads(self.state.read_text())
-            if changed := _differences(noted["settings"], settings):
-                raise DataError(
-                    f"{folder}: an unfinished run with other settings: {changed} "
-                    "(go on with the old settings, or delete this folder)"
-                )
-            self.done, self.bad, self.files = noted["done"], noted["bad"], noted["files"]
-        self.arrays = {
-            name: np.lib.format.open_memmap(
-                self.file(name),
-                mode="w+" if fresh else "r+",
-                shape=(rows, *output.shape) if fresh else None,
-                dtype=output.dtype if fresh else None,
-            )
-            for name, output in outputs.items()
-        }
-        if fresh:
+        self.arrays: dict[str, np.memmap] = {}
+        if self.state.is_file():
+            self._take_up(outputs, rows)
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            for name, output in outputs.items():
+                shape = rows, *output.shape
+                self.arrays[name] = new_array(self.file(name), shape, output.dtype)
             self._note()
+        except (DataError, OSError):  # a full disk
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _take_up(self, outputs: Mapping[str, Output], rows: int) -> None:
+        """Go on where an earlier run stopped."""
+        noted = _read_note(self.state, rows)
+        if changed := _differences(noted["settings"], self.settings):
+            raise DataError(
+                f"{self.folder}: an unfinished run with other settings: {changed} "
+                "(go on with the old settings, or delete this folder)"
+            )
+        self.done, self.bad, self.files = noted["done"], noted["bad"], noted["files"]
+        for name, output in outputs.items():
+            self.arrays[name] = self._opened(name, (rows, *output.shape), output.dtype)
+            reserve(self.file(name))
+
+    def _opened(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.memmap:
+        """The unfinished array of that name. Raises DataError for a damaged one."""
+        path = self.file(name)
+        try:
+            array = np.lib.format.open_memmap(path, mode="r")  # "r+" fills a cut file with zeros
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(f"{array.shape} {array.dtype} instead of {shape} {dtype}")
+        except (ValueError, OSError, EOFError) as error:
+            again = f"delete {self.folder} to begin anew"
+            raise DataError(f"{path}: damaged; {again} ({error})") from None
+        return np.lib.format.open_memmap(path, mode="r+")
 
     def file(self, name: str) -> Path:
         """Where the unfinished array of that name lies."""
@@ -243,12 +308,11 @@ class Work:
             raise DataError(f"{path}: its {name} do not fit {array.dtype} (are the weights right?)")
         array[[start + i for i in paths]] = values
 
-    def advance(self, chunk: Images, bad: list[str]) -> None:
-        """Note that the next images, `chunk`, are on disk."""
+    def advance(self, files: str, count: int, bad: list[str]) -> None:
+        """Note that the next `count` images are on disk; files: the hash of all files so far."""
         for array in self.arrays.values():
             array.flush()
-        self.done, self.bad = self.done + len(chunk), [*self.bad, *bad]
-        self.files = _link(self.files, chunk)
+        self.done, self.bad, self.files = self.done + count, [*self.bad, *bad], files
         self._note()
 
     def _note(self) -> None:
@@ -274,11 +338,33 @@ def _finish(work: Work, images: Images, outputs: Mapping[str, Output]) -> None:
     shutil.rmtree(work.folder, ignore_errors=True)
 
 
+def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap:
+    """A new `.npy` file to be filled through memory, with its space reserved on the disk."""
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    reserve(path)
+    return array
+
+
+def reserve(path: Path) -> None:
+    """Make the disk keep the space of a file that is to be filled through memory.
+
+    Without, a disk that fills up ends the process with a bus error. Raises DataError for no room.
+    """
+    size = path.stat().st_size
+    try:
+        if hasattr(os, "posix_fallocate"):
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        elif shutil.disk_usage(path.parent).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        problem = f"cannot reserve {size / 1e9:.3g} GB: {error.strerror}"
+        raise DataError(Problem(path, None, problem, "make room, or name another folder")) from None
+
+
 def copy_rows(array: np.ndarray, rows: Sequence[int], path: Path, block: int = 1024) -> None:
     """Save array[rows] as `path` (`.npy`) without holding more than a block of it in memory."""
-    copy = np.lib.format.open_memmap(
-        path, mode="w+", shape=(len(rows), *array.shape[1:]), dtype=array.dtype
-    )
+    copy = new_array(path, (len(rows), *array.shape[1:]), array.dtype)
     for start in range(0, len(rows), block):
         copy[start : start + block] = array[rows[start : start + block]]
     copy.flush()

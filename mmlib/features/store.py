@@ -1,36 +1,60 @@
 """One reader for every file of image features.
 
 A feature file is an `.npy` array with one row an image, (images, width) or (images, regions,
-width), and the image ids in row order beside it. Four namings are read: `NAME.npy` with
-`NAME.ids.txt` (what `backbones.extract` writes), `NAME_ims.npy`, `NAME_boxes.npy` and
-`NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018; what `regions.extract`
-writes), any `.npy` with `ids.txt` in its folder, and `features.npy` with `id2row.json` (Hessel, Lee
-and Mimno, EMNLP 2019).
+width), and the image ids in row order beside it, in a file that belongs to it by its name. Three
+namings are read: `NAME.npy` with `NAME.ids.txt` (what `backbones.extract` writes); `NAME_ims.npy`,
+`NAME_boxes.npy` and `NAME_scores.npy` with `NAME_ids.txt` (SCAN's, Lee et al., ECCV 2018; what
+`regions.extract` writes); and `features.npy` with `id2row.json` (Hessel, Lee and Mimno, EMNLP
+2019). A list without a name, `ids.txt`, may be of any file: only one on record is read with it.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from mmlib.core.errors import DataError, Problem
 
+# Feature files whose ids may lie under a name that does not tell whose they are.
+OTHER_IDS = {"features": "id2row.json", "grid4x4_mobilenetv1_pca192": "ids.txt"}
+AGAIN = "get it again, or extract the features again"
 UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 
 
 def open_rgb(path: Path) -> Image.Image:
-    """Decode one picture completely; raises DataError that names the file."""
+    """Decode one picture completely, as `rgb` does; raises DataError that names the file."""
     try:
         with Image.open(path) as picture:
-            return picture.convert("RGB")
+            return rgb(picture)
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such image (get the data set again)") from error
     except UNREADABLE as error:
         raise DataError(f"{path}: cannot be decoded: {error} (get this image again)") from error
+
+
+def rgb(picture: Image.Image) -> Image.Image:
+    """An opened picture as it is meant to be seen: upright, 8 bits a channel, on white.
+
+    EXIF may say how to turn it. Grey of 16 bits is divided by 257, where Pillow clips it. Raises
+    ValueError for numbers of unknown range (32 bits, floats), and what decoding raises.
+    """
+    picture.load()
+    with suppress(Exception):  # a damaged note: the picture stays as it lies
+        ImageOps.exif_transpose(picture, in_place=True)
+    if picture.mode[0] in "IF":
+        if not picture.mode.startswith("I;16") and picture.format != "PPM":
+            raise ValueError("its numbers have no known range; save it with 8 bits a channel")
+        grey, clear = np.asarray(picture), picture.info.get("transparency", -1)
+        picture = Image.fromarray(np.where(grey == clear, 255, grey // 257).astype(np.uint8))
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("RGB")
 
 
 @dataclass(frozen=True)
@@ -78,14 +102,26 @@ class FeatureStore:
 
 
 def open_features(path: Path) -> FeatureStore:
-    """Open a feature file and the ids beside it (see the module's text for the four namings).
+    """Open a feature file and the ids beside it (see the module's text for the namings).
 
-    Raises DataError: missing files, object arrays, ids that do not fit the rows.
+    Raises DataError: missing files, object arrays, ids that do not fit the rows, damaged notes.
     """
     array = open_array(path)
-    meta_path = path.with_suffix(".json")
-    meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {}
-    return FeatureStore(path, array, _read_ids(path, len(array)), meta)
+    notes = path.with_suffix(".json")
+    return FeatureStore(
+        path, array, _read_ids(path, len(array)), read_object(notes) if notes.is_file() else {}
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds one object; raises DataError for another one."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(Problem(path, None, f"not JSON: {error}", AGAIN)) from error
+    if not isinstance(content, dict):
+        raise DataError(Problem(path, None, "not a JSON object", AGAIN))
+    return content
 
 
 def open_array(path: Path) -> np.ndarray:
@@ -97,10 +133,11 @@ def open_array(path: Path) -> np.ndarray:
         mend = "make it with `mmlib data features`, or name one that is there"
         raise DataError(Problem(path, None, "no such feature file", mend))
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        problem = f"not a readable .npy array: {error}"
-        raise DataError(Problem(path, None, problem, "get it again")) from error
+        array = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # the header is text that numpy reads as Python: any may come
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        problem = f"not a readable .npy array: {reason}"
+        raise DataError(Problem(path, None, problem, AGAIN)) from error
     if array.ndim not in (2, 3) or array.dtype.kind != "f":
         shapes = "(images, width) or (images, regions, width)"
         problem = f"holds {array.dtype} {array.shape}, not floats of shape {shapes}"
@@ -117,39 +154,38 @@ def ids_file(path: Path) -> Path:
 
 def _read_ids(path: Path, rows: int) -> dict[str, int]:
     by_name = ids_file(path)
-    for listing in (by_name, path.with_name("ids.txt")):
-        if listing.is_file():
-            return _ids_in_lines(listing, path, rows)
-    mapping = path.parent / "id2row.json"
-    if not mapping.is_file():
-        raise DataError(
-            f"{path}: no ids beside it (put {by_name.name}, ids.txt or id2row.json there)"
-        )
-    return _ids_in_mapping(mapping, path, rows)
+    if by_name.is_file():
+        return _ids_in_lines(by_name, path, rows)
+    other = path.with_name(OTHER_IDS.get(path.stem, by_name.name))
+    if not other.is_file():
+        mend = f"put {by_name.name} there, an image id a line in the order of the rows"
+        if any(path.with_name(name).is_file() for name in OTHER_IDS.values()):
+            mend += "; a list of another name there may be of another file"
+        raise DataError(Problem(path, None, "no ids beside it", mend))
+    return (_ids_in_mapping if other.suffix == ".json" else _ids_in_lines)(other, path, rows)
 
 
 def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    ids = listing.read_text(encoding="utf-8").splitlines()
+    try:
+        text = listing.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(Problem(listing, None, f"not UTF-8: {error}", AGAIN)) from error
+    ids = text.removesuffix("\n").split("\n") if text else []
     row_of: dict[str, int] = {}
     for row, name in enumerate(ids):
         if row_of.setdefault(name, row) != row:
-            raise DataError(f"{listing}, line {row + 1}: id {name!r} occurs twice")
+            problem = f"id {name!r} occurs twice"
+            raise DataError(Problem(listing, row + 1, problem, "name each image once"))
     if len(ids) != rows:
-        raise DataError(f"{listing}: {len(ids)} ids for {rows} rows of {path.name}")
+        problem = f"{len(ids)} ids for {rows} rows of {path.name}"
+        raise DataError(Problem(listing, None, problem, "get both again"))
     return row_of
 
 
 def _ids_in_mapping(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    try:
-        row_of = json.loads(listing.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{listing}: not JSON: {error} (get it again)") from error
-    if not isinstance(row_of, dict):
-        raise DataError(f"{listing}: not an object that maps image ids to rows")
+    row_of = read_object(listing)
     for name, row in row_of.items():
         if type(row) is not int or not 0 <= row < rows:
-            raise DataError(
-                f"{listing}: image {name!r} has row {row!r}, but {path.name} has rows 0 to "
-                f"{rows - 1}"
-            )
+            problem = f"image {name!r} has row {row!r}, but {path.name} has rows 0 to {rows - 1}"
+            raise DataError(Problem(listing, None, problem, "get both again"))
     return row_of

@@ -1,16 +1,19 @@
 """Texts as token ids: words by number, or the tokens of a frozen BERT with their states."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import pooch
 import torch
-from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
-from mmlib.core.paths import write_atomic
+from mmlib.core.files import cached
+from mmlib.core.source import source_hash
 from mmlib.features.text import UNKNOWN as NO_WORD
 from mmlib.features.text import Vocabulary, tokenize
 
@@ -96,22 +99,24 @@ class TokenStates:
     ) -> "TokenStates":  # fmt: skip
         """States of texts by the BERT in a folder, kept in the folder `cache`; `most` tokens each.
 
-        [CLS] and [SEP] are left out. Raises DataError for a folder without a BERT.
+        [CLS] and [SEP] are left out. What is kept goes by the content of the BERT's files, the
+        texts, and the versions of the code that reads them. Raises DataError for a folder without
+        a BERT, and for a damaged file of the cache.
         """
-        from mmlib.features.bert import BertEncoder
+        from mmlib.features.bert import MODEL_FILES, BertEncoder, check_files
 
-        weights = folder / "model.safetensors"
-        size = weights.stat().st_size if weights.is_file() else 0
-        digest = hashlib.sha256("\n".join([str(size), str(most), *texts]).encode())
-        path = cache / f"states-{digest.hexdigest()[:24]}.safetensors"
-        if not path.exists():
+        def read() -> dict[str, np.ndarray]:
             encoder = BertEncoder.from_pretrained(folder, "frozen")
             states, lengths = encoder.token_states_all(texts, most + 2, progress="token states")
             inner = [row[1 : n - 1] for row, n in zip(states, lengths, strict=True)]
-            tensors = {"states": np.concatenate(inner), "lengths": lengths - 2}
-            write_atomic(path, lambda p: save_file(tensors, p))
-        tensors = load_file(path)
-        return cls(texts, tensors["states"], tensors["lengths"], merged)
+            return {"states": np.concatenate(inner), "lengths": lengths - 2}
+
+        check_files(folder)
+        content = [pooch.file_hash(str(folder / name)) for name in MODEL_FILES]
+        code = [source_hash(__name__), *map(version, ("torch", "transformers", "tokenizers"))]
+        key = hashlib.sha256(json.dumps([content, code, most, list(texts)]).encode()).hexdigest()
+        kept = cached(cache / f"states-{key[:24]}.safetensors", read)
+        return cls(texts, kept["states"], kept["lengths"], merged)
 
     def ids(self, text: str) -> list[int]:
         """Tokens of a text, or of the captions that it was merged from."""
@@ -130,11 +135,14 @@ class TokenStates:
         return states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), 1e-9)
 
     def sentences(self) -> dict[str, np.ndarray]:
-        """Each text's mean state, of length 1: a sentence vector, as all-MiniLM-L6-v2 makes it."""
+        """Each text's mean state, of length 1: a sentence vector, as all-MiniLM-L6-v2 makes it.
+
+        A text without tokens has the vector 0, which is like no other.
+        """
         vectors = {}
         for text, span in self._span.items():
             rows = slice(span.start - len(SPECIAL), span.stop - len(SPECIAL))
-            mean = self.states[rows].astype(np.float32).mean(axis=0)
+            mean = self.states[rows].astype(np.float32).sum(axis=0) / max(len(span), 1)
             vectors[text] = mean / max(float(np.linalg.norm(mean)), 1e-9)
         return vectors
 
@@ -144,8 +152,11 @@ def covered(hypothesis: np.ndarray, premise: np.ndarray) -> tuple[float, float, 
 
     With the premise as reference, returns BERTScore's precision (Zhang et al., ICLR 2020), which is
     the mean of each hypothesis token's highest cosine with a premise token; the mean over the
-    lowest third of these; and BERTScore's recall, the same mean over premise tokens.
+    lowest third of these; and BERTScore's recall, the same mean over premise tokens. All are 0
+    where one of the texts has no tokens.
     """
+    if not (len(hypothesis) and len(premise)):
+        return 0.0, 0.0, 0.0
     cosines = hypothesis @ premise.T
     best = np.sort(cosines.max(axis=1))
     return best.mean(), best[: max(1, len(best) // 3)].mean(), cosines.max(axis=0).mean()

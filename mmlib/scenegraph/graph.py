@@ -29,8 +29,9 @@ from tqdm.auto import tqdm
 
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
+from mmlib.core.source import source_hash
 from mmlib.scenegraph.parser import load_english, pipeline_version
-from mmlib.scenegraph.rules import RULES, entry_of
+from mmlib.scenegraph.rules import entry_of
 from mmlib.scenegraph.trees import WORDS
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ CHUNK = 1000  # texts parsed, and written to the cache, together
 def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
     """The graph of one entry of the authors' `scene_graph` JSON.
 
-    Names and attributes are lower-cased; the first element of an attribute is not read; an empty
-    relation label becomes "with"; an entry without entities gives one fallback node.
+    Names and attributes are lower-cased and single-spaced; the first element of an attribute is not
+    read; an empty relation label becomes "with"; an entry without entities gives one fallback node.
 
     Raises ValueError that says what is wrong with the entry.
     """
@@ -79,7 +80,7 @@ def from_authors(entry: Mapping[str, Any]) -> nx.MultiDiGraph:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} stands where a text should be")
-    return value.lower()
+    return " ".join(value.lower().split())
 
 
 def _words(value: object) -> list[str]:
@@ -90,7 +91,7 @@ def _words(value: object) -> list[str]:
 
 def _add_object(graph: nx.MultiDiGraph, i: int, name: object) -> None:
     label = _text(name)
-    if not label.strip():
+    if not label:
         raise ValueError(f"entity {i} has no name")
     graph.add_node(i, type="object", label=label)
 
@@ -210,6 +211,8 @@ def graph_of(doc: "Doc") -> nx.MultiDiGraph:
 def parse(texts: Sequence[str], cache: Path | None = None, workers: int = 1) -> Graphs:
     """The scene graphs of captions, in their order.
 
+    White space of any kind and length counts as one blank; `text` of a graph is as written.
+
     cache: folder that keeps the graphs of every 1,000 texts in a file of their own, so that an
         interrupted run goes on where it was.
     workers: processes that parse.
@@ -248,17 +251,19 @@ def _check_text(i: int, text: str) -> None:
 
 
 def _cache_files(chunks: Sequence[list[str]], cache: Path | None) -> list[Path | None]:
-    """The file of each chunk's graphs, named by a hash of rules, pipeline and texts."""
+    """The file of each chunk's graphs, named by a hash of code, pipeline and texts."""
     if cache is None:
         return [None] * len(chunks)
-    version = pipeline_version(load_english())
-    keys = [json.dumps([RULES, version, chunk]).encode() for chunk in chunks]
+    by = [source_hash(__name__), pipeline_version(load_english())]
+    keys = [json.dumps([*by, chunk]).encode() for chunk in chunks]
     return [cache / f"{hashlib.sha256(key).hexdigest()[:32]}.json.z" for key in keys]
 
 
 def _parse_chunk(texts: list[str], cache_file: Path | None) -> dict[str, bytes]:
     """Each text's entry, packed; `cache_file`, if any, gets all of them."""
-    entries = [entry_of(doc) for doc in load_english().pipe(texts, batch_size=256)]
+    # The tagger and the parser have seen no token of white space, and lose words beside one.
+    single_spaced = [" ".join(text.split()) for text in texts]
+    entries = [entry_of(doc) for doc in load_english().pipe(single_spaced, batch_size=256)]
     if cache_file is not None:
         data = zlib.compress(json.dumps(entries).encode())
         write_atomic(cache_file, lambda path: path.write_bytes(data))

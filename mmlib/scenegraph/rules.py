@@ -24,8 +24,6 @@ from mmlib.scenegraph.trees import (
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-RULES = 2  # raise it with every change of a rule: cached graphs of other rules are not read
-
 CONTROL = tuple(WORDS["control"])
 ARGUMENT = SUBJECT | OBLIQUE | {"obj", "iobj", "obl:agent", "root", "conj", "appos", "nmod:poss"}
 CLAUSE = frozenset(
@@ -55,6 +53,8 @@ def entry_of(doc: "Doc") -> dict[str, Any]:
     - Relations: subject - verb - object, subject - verb with preposition - object, noun -
       preposition - noun. A passive's agent is the subject. An intransitive verb that has such a
       relation is no attribute in addition. A possessor stands in relation "of".
+    - What a text says is not there has the attribute "no": "there is no dog", "there isn't a dog",
+      "no dog runs". Other negations make no difference: docs/scene_graphs.md.
     - Conjuncts share subjects, objects and verbs; "young boys and girls" shares the adjective.
     - Where parsers often err, words decide: clothes belong to the nearest person before them.
 
@@ -327,6 +327,8 @@ class _Reader:
         object_ = self.referent(i)
         if object_ not in self.labels:
             return
+        if self.is_denied(i):
+            self.attribute(object_, "no")
         if i in self.predicates:
             self.attribute(object_, self.phrase(i))  # "the man is a fireman"
         for k in self.kids[i]:
@@ -338,6 +340,22 @@ class _Reader:
                     self.relation(object_, [], "of", owner)
             elif role in OBLIQUE and not self.is_predicate(i) and self.referent(k) != object_:
                 self.phrases(self.sharing(i, k), [], k)
+
+    def is_denied(self, i: int) -> bool:
+        """Whether the text says that i is not there: "there are no dogs", "no dog runs".
+
+        Elsewhere, as in "a man in shorts and no shirt is running", the parser is often wrong.
+        """
+        first = self.tree.first_conjunct(i)
+        verb = self.head[first]
+        there = verb >= 0 and self.role[first] == "nsubj" and self.children(verb, "expl")
+        if no := [k for k in self.children(i, "det") if self.words[k] == "no"]:
+            return bool(there) or (no[0] == 0 and self.role[i] in ("nsubj", "root"))
+        if i != first:  # "there are no dogs or cats"
+            either = any(self.words[k] in ("or", "nor") for k in self.children(i, "cc"))
+            return either and self.is_plain(i) and self.is_denied(first)
+        denied = [k for k in self.children(verb, "advmod") if self.words[k] in WORDS["not"]]
+        return bool(there and denied)
 
     def is_predicate(self, i: int) -> bool:
         return bool(self.children(i, *SUBJECT))

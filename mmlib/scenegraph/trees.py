@@ -4,7 +4,7 @@ In the trees of `tree_of` content words are heads, prepositions hang on their no
 several words ("in front of"), words with hyphens are one, and all conjuncts hang on the first one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,7 +74,7 @@ class Tree:
 
 
 def tree_of(doc: "Doc") -> Tree:
-    """A parsed text as a Tree. Raises ValueError if it has not been parsed."""
+    """A parsed text as a Tree, without white space. Raises ValueError if it is not parsed."""
     from spacy.attrs import DEP, HEAD, POS, SPACY
 
     if len(doc) and not (doc.has_annotation("DEP") and doc.has_annotation("POS")):
@@ -87,7 +87,7 @@ def tree_of(doc: "Doc") -> Tree:
         [i + d if d else -1 for i, d in enumerate(np.asarray(away).astype("int64").tolist())],
         [name[int(code)].lower() for code in dep],
     )
-    _join_hyphens(tree, [bool(code) for code in spaced])
+    _join_hyphens(tree, _without_white_space(tree, spaced))
     _join_reciprocals(tree)
     _lift_adverbs(tree)
     _join_prepositions(tree)
@@ -100,6 +100,22 @@ def tree_of(doc: "Doc") -> Tree:
     _mend_clothes(tree)
     tree.link()
     return tree
+
+
+def _without_white_space(tree: Tree, spaced: Sequence[int]) -> list[bool]:
+    """Take tokens of white space out; returns whether one, or a blank, follows each other token.
+
+    spaced: whether a blank follows each token.
+    """
+    white = [word.isspace() for word in tree.words]
+    kept = [i for i, out in enumerate(white) if not out]
+    if len(kept) < len(tree):
+        number = {-1: -1} | {i: n for n, i in enumerate(kept)}
+        above = [next((h for h in tree.above(i) if not white[h]), -1) for i in kept]
+        tree.head = [number[h] for h in above]
+        for column in (tree.words, tree.pos, tree.role):
+            column[:] = [column[i] for i in kept]
+    return [bool(spaced[i]) or any(white[i + 1 : i + 2]) for i in kept]
 
 
 def _join_hyphens(tree: Tree, spaced: list[bool]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import listed
 from mmlib.core.paths import table_beside
 from mmlib.data import (
     cite,
@@ -67,19 +68,14 @@ class Report:
         self.notes += [template.format_map(figures) for template in NOTES[self.name]]
 
     @contextmanager
-    def refusals(self, path: Path, prefix: str = "", mend: str = "") -> Iterator[None]:
-        """Turn the error of a reader into a problem.
-
-        An error that names no file gets `path`, and any but a DataError the prefix and the mend.
-        """
+    def refusals(self, path: Path) -> Iterator[None]:
+        """Turn the error of a reader into a problem; one that names no file gets `path`."""
         try:
             yield
-        except DataError as error:
-            text = str(error).removeprefix(f"{path}: ")
-            self.problems.append(error.problem or Problem(path, None, text, ""))
         except (ValueError, OSError) as error:
-            text = prefix + str(error).removeprefix(f"{path}: ")
-            self.problems.append(Problem(path, None, text, mend))
+            known = error.problem if isinstance(error, DataError) else None
+            text = str(error).removeprefix(f"{path}: ")
+            self.problems.append(known or Problem(path, None, text, ""))
 
     def expect(self, path: Path, count: int, expected: int, counted: str) -> None:
         """Add a problem where another number of something was counted than expected."""
@@ -87,12 +83,15 @@ class Report:
             self.add(path, None, f"{count} {counted} instead of {expected}")
 
     def expect_rows(self, path: Path, rows: Iterable[Row], expected: int) -> list[Fields]:
-        """The readable rows of a file; whatever is wrong with rows or their number is added."""
-        records = []
+        """The readable rows of a file; whatever is wrong with rows or their number is added.
+
+        Where none can be read and the reader has said why, there is nothing to count.
+        """
+        records, said = [], len(self.problems)
         for _, fields, problems in rows:
             self.problems += problems
             records += [fields] if fields is not None else []
-        if path.is_file():  # else the reader has said that it is missing
+        if records or len(self.problems) == said:
             self.expect(path, len(records), expected, "sound rows")
         return records
 
@@ -141,7 +140,7 @@ def _flickr8k(report: Report) -> None:
 
 def _decode_folder(report: Report, folder: Path, expected: int) -> set[str]:
     """The names of the photographs in a folder; every byte of every one is read."""
-    paths = {path.name: path for path in sorted(folder.glob("*.jpg"))}
+    paths = {path.name: path for path in listed(folder, "*.jpg")}
     report.expect(folder, len(paths), expected, "images")
     for name, reason in unreadable(paths).items():
         report.add(paths[name], None, f"cannot be decoded: {reason}", "get this image again")
@@ -190,12 +189,12 @@ def _flickr8k_splits(report: Report, captioned: set[str]) -> None:
 
 def _features(report: Report, images: set[str]) -> None:
     """Every feature file: rows for all images, all of them finite."""
-    paths = sorted((report.folder / "features").glob("*.npy"))
+    paths = listed(report.folder / "features", "*.npy")
     if not paths:
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
     mend = "extract the features again"
     for path in paths:
-        with report.refusals(path, "its .json or its ids cannot be read: ", mend):
+        with report.refusals(path):
             store = open_features(path)
             lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
             if lacking and "packed" not in store.meta:  # rows of one split, in its order
@@ -231,8 +230,8 @@ def _judgments(report: Report) -> None:
 def _clue(report: Report) -> None:
     for split, expected in clue.SPLITS.items():
         path = clue.split_file(split, report.folder)
-        records = report.expect_rows(path, clue.rows(path), expected)
-        report.counts.append(f"{len(records)} {split} captions")
+        if records := report.expect_rows(path, clue.rows(path), expected):
+            report.counts.append(f"{len(records)} {split} captions")
     if report.usable:
         _clue_figures(report)
     numbers = report.folder / "img2idxmap.json"
@@ -256,8 +255,8 @@ def _clue_figures(report: Report) -> None:
 
 def _cite(report: Report) -> None:
     path = report.folder / "data.csv"
-    records = report.expect_rows(path, cite.rows(path), cite.ROWS)
-    report.counts.append(f"{len(records)} recipe steps")
+    if records := report.expect_rows(path, cite.rows(path), cite.ROWS):
+        report.counts.append(f"{len(records)} recipe steps")
     if report.usable:
         tables = cite.report(report.folder)
         rates = ", ".join(f"{name} {rate:.3f}" for name, rate in tables["rates"].items())
@@ -269,10 +268,11 @@ def _sick(report: Report) -> None:
     path = report.folder / "SICK.txt"
     records = report.expect_rows(path, sick.rows(path), sum(sick.SETS.values()))
     sizes = Counter(fields["SemEval_set"] for fields in records)
-    for name, expected in sick.SETS.items() if path.is_file() else ():
+    for name, expected in sick.SETS.items() if records else ():
         report.expect(path, sizes[name], expected, f"pairs of {name}")
-    listed = "/".join(str(sizes[name]) for name in sick.SETS)
-    report.counts.append(f"{len(records)} sentence pairs, {listed}")
+    if records:
+        split = "/".join(str(sizes[name]) for name in sick.SETS)
+        report.counts.append(f"{len(records)} sentence pairs, {split}")
     if report.usable:
         _sick_origins(report)
 
@@ -295,7 +295,8 @@ def _snli_ve(report: Report) -> None:
         path = snli_ve.split_file(split, report.folder)
         records = report.expect_rows(path, snli_ve.rows(path), expected)
         images[split] = {fields["image"] for fields in records}
-        report.counts.append(f"{split} {len(records)} pairs of {len(images[split])} images")
+        if records:
+            report.counts.append(f"{split} {len(records)} pairs of {len(images[split])} images")
     references = [(f"its own {split} images", images[split]) for split in ("dev", "test")]
     for title, names in [*references, *_karpathy_names().items(), *_flickr8k_test().items()]:
         for split, ours in images.items():
@@ -341,12 +342,14 @@ def _karpathy(report: Report) -> None:
         report.problems += problems
         if sizes != expected and not problems:
             report.add(path, None, f"the splits are {dict(sizes)}, not {expected}")
-        report.counts.append(f"{name} {'/'.join(str(sizes[split]) for split in expected)} images")
+        if sizes:
+            counted = "/".join(str(sizes[split]) for split in expected)
+            report.counts.append(f"{name} {counted} images")
 
 
 def _region_features(report: Report) -> None:
     """Every folder in SCAN's or CORA's layout, here or one below; all values are read."""
-    files = sorted({*report.folder.glob("*_caps.txt"), *report.folder.glob("*/*_caps.txt")})
+    files = sorted(p for depth in ("", "*/") for p in listed(report.folder, f"{depth}*_caps.txt"))
     if not files:
         how = registry.find("region_features").how
         report.add(report.folder, None, "no {train,dev,test}_caps.txt here or one below", how)
@@ -389,7 +392,7 @@ def _photographs(report: Report) -> None:
 
 def _links(report: Report) -> None:
     """The authors' document sets, each in a folder of its own."""
-    folders = sorted(path.parent for path in report.folder.glob("*/docs.json"))
+    folders = [path.parent for path in listed(report.folder, "*/docs.json")]
     if not folders:
         report.add(report.folder, None, "no */docs.json", registry.find("links").how)
     for folder in folders:

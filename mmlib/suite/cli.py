@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import io
 import math
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 
 from mmlib import __version__
 from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
+from mmlib.core.tables import without_formulas
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
@@ -24,6 +26,9 @@ class UsageError(ValueError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0 done, 1 something failed, 2 wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale such as C has no ± and no umlauts
+            stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = _parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
@@ -85,13 +90,13 @@ TYPES = {
 def _run(args: argparse.Namespace) -> int:
     from mmlib.suite import outcomes, runner
 
-    if args.device and not args.cluster:
-        from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
-
-        pick_device(args.device)
     folder = _notebook_folder(args.notebooks)
     notebooks = _select(folder, args.numbers)
     parameters = _parameters(args)
+    if isinstance(device := parameters.get("device"), str) and not args.cluster:
+        from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
+
+        pick_device(device)
     out = args.out or folder.parent / "runs" / args.tier
     timeout = runner.TIME_LIMITS[args.tier] if args.timeout is None else args.timeout
     if not 0 < timeout < math.inf:
@@ -141,7 +146,9 @@ def _score(args: argparse.Namespace) -> int:
     read = (args.pairs, model, *(row.image for row in rows))
     if args.out and args.out.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"--out would write over {args.out}, which is read: name another file")
-    table = score.read(model).score(rows, args.prior)
+    scorer = score.read(model)
+    print(scorer.card, file=sys.stderr)  # of which pictures its odds are
+    table = without_formulas(scorer.score(rows, args.prior))
     if args.out is None:
         print(table.to_csv(index=False), end="")
     else:
@@ -203,7 +210,7 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--set {name}: use --{name}, once")
         try:
             parameters[name] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             parameters[name] = text
     return parameters
 

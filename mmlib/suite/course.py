@@ -12,11 +12,15 @@ two versions side by side share that folder: run them one after the other, or se
 
 import copy
 import hashlib
+import io
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from decimal import Decimal
 from functools import partial
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,8 +71,8 @@ def number(
 ) -> None:
     """Check a number, or a list, tuple or array of them, as `truth` is.
 
-    within: how far a right answer may be off, in the unit of `truth`. wrong: typical wrong answers,
-    of the form of `truth`, and why each is wrong.
+    within: how far a right answer may be off, in the unit of `truth`; the border is right. wrong:
+    typical wrong answers, of the form of `truth`, and why each is wrong.
     Raises NoAnswer for `...` or None, also within a list, WrongAnswer, and ValueError where `truth`
     is not finite, so that no answer could be right.
     """
@@ -79,7 +83,7 @@ def number(
     mine = _numbers(answer)
     if mine is None or mine.shape != right.shape:
         raise WrongAnswer(f"Exercise {exercise}: {_shown(answer)} is not {_form(right)}.")
-    near = np.abs(mine - right) <= within
+    near = _near(mine, right, within)
     if near.all():
         return _right(exercise)
     for mistake, reason in wrong.items():
@@ -127,7 +131,8 @@ def function(
     cases: the arguments of each call. wrong: reasons, each with a function that makes the typical
     mistake.
     Raises NoAnswer for `...` or None, or a function that returns that in every case, WrongAnswer
-    for what is no function, fails, or returns something else, ValueError without cases.
+    for what is no function, fails, exits, prints and returns nothing, or returns something else,
+    ValueError without cases.
     """
     _need_answer(exercise, answer)
     cases = list(cases)
@@ -135,8 +140,13 @@ def function(
         raise ValueError(f"exercise {exercise}: no cases to try")
     if not callable(answer):
         raise WrongAnswer(f"Exercise {exercise}: {_shown(answer)} is not a function.")
-    returned = [_try(exercise, answer, case) for case in cases]
+    returned, printed = zip(*(_try(exercise, answer, case) for case in cases), strict=True)
     if all(map(_is_blank, returned)):
+        if any(printed):
+            raise WrongAnswer(
+                f"Exercise {exercise}: your function prints a result and returns none: "
+                "write return in the place of print."
+            )
         _need_answer(exercise, None)
     right = [oracle(*copy.deepcopy(case)) for case in cases]
     differs = [not _same(*pair, within) for pair in zip(returned, right, strict=True)]
@@ -176,13 +186,37 @@ def _is_blank(answer: Any) -> bool:
 
 def _numbers(value: Any) -> np.ndarray | None:
     """A number or numbers as an array of floats; None for anything else, also truth values."""
-    if hasattr(value, "detach"):  # a tensor, perhaps with a gradient or on a GPU
-        value = value.detach().cpu()
     try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError):  # lists of different lengths, for example
+        array = np.asarray(_plain(value))
+        if array.dtype.kind == "O" and all(map(_is_number, array.flat)):  # Fraction, Decimal
+            return array.astype(float)
+    except (ValueError, TypeError, RuntimeError, OverflowError):  # lists of different lengths, say
         return None
     return array.astype(float) if array.dtype.kind in "iuf" else None
+
+
+def _plain(value: Any) -> Any:
+    """A value in which tensors, also within lists, are arrays that NumPy knows."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()  # it may have a gradient or be on a GPU
+    return (value.double() if value.is_floating_point() else value).numpy()  # bfloat16, say
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
+
+
+def _near(mine: np.ndarray, right: np.ndarray, within: float) -> np.ndarray:
+    """Where numbers are `within` of each other, as one reckons with the decimals that are shown.
+
+    0.29 is within 0.005 of 0.285, although the doubles nearest to them are a little farther apart.
+    """
+    with np.errstate(invalid="ignore"):  # infinite numbers are near to themselves alone
+        slack = 4 * np.spacing(np.maximum(np.abs(mine), np.abs(right)))
+        return (mine == right) | (np.abs(mine - right) <= within + slack)
 
 
 def _same(mine: Any, truth: Any, within: float) -> bool:
@@ -192,7 +226,8 @@ def _same(mine: Any, truth: Any, within: float) -> bool:
         numbers = _numbers(mine)
         if numbers is None or numbers.shape != right.shape:
             return False
-        return bool(np.allclose(numbers, right, rtol=0, atol=within, equal_nan=True))
+        both_nan = np.isnan(numbers) & np.isnan(right)
+        return bool((_near(numbers, right, within) | both_nan).all())
     mine, truth = (x.tolist() if hasattr(x, "tolist") else x for x in (mine, truth))
     if isinstance(truth, Mapping):
         alike = isinstance(mine, Mapping) and mine.keys() == truth.keys()
@@ -203,15 +238,20 @@ def _same(mine: Any, truth: Any, within: float) -> bool:
     return np.array_equal(mine, truth)
 
 
-def _try(exercise: int, answer: Callable, case: tuple) -> Any:
-    """What the student's function returns; its failure is a wrong answer."""
+def _try(exercise: int, answer: Callable, case: tuple) -> tuple[Any, str]:
+    """What the student's function returns, and prints; its failure is a wrong answer."""
+    printed = io.StringIO()
     try:
-        return answer(*copy.deepcopy(case))
-    except Exception as error:
+        with redirect_stdout(printed):
+            returned = answer(*copy.deepcopy(case))
+    except (Exception, SystemExit) as error:
         fault = f"{type(error).__name__}: {error}".splitlines()[0]
         raise WrongAnswer(
             f"Exercise {exercise}: for {_arguments(case)} your function fails with {fault}"
         ) from error
+    finally:
+        print(printed.getvalue(), end="")
+    return returned, printed.getvalue()
 
 
 def _form(numbers: np.ndarray) -> str:
@@ -320,7 +360,7 @@ def _earlier(out: Path, version: Version) -> dict[str, str]:
     if out.exists() and not out.is_dir():
         raise CourseError(f"{out} is not a folder; name another one")
     try:
-        record = json.loads((out / RECORD).read_text())
+        record = json.loads((out / RECORD).read_bytes())
         earlier_version, files = record["version"], dict(record["files"])
     except FileNotFoundError:
         return {}

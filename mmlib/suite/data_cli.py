@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from mmlib.core.errors import DataError
+from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
 from mmlib.data import registry
 from mmlib.suite.cli import add_command
@@ -121,7 +122,7 @@ def _images(name: str) -> tuple[Path, list[Path]]:
     """The folder beside the images that `features/` goes into, and the images."""
     folder = _image_folder(name)
     for pattern, home in (("*", folder.parent), ("*/*", folder)):  # MS-COCO has them one deeper
-        paths = sorted(p for p in folder.glob(pattern) if p.suffix.lower() in IMAGE_SUFFIXES)
+        paths = [p for p in listed(folder, pattern) if p.suffix.lower() in IMAGE_SUFFIXES]
         if paths:
             return home, paths
     raise DataError(f"{folder}: no images ({', '.join(IMAGE_SUFFIXES)})")

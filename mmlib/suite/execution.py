@@ -19,11 +19,20 @@ from typing import Any
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402
-from ipykernel.parentpoller import ParentPollerUnix  # noqa: E402
 from tqdm import tqdm  # noqa: E402
+
+from mmlib.core.parallel import end_with  # noqa: E402
+from mmlib.core.paths import data_dir, write_atomic  # noqa: E402
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE = 60.0  # seconds that the process gets past the time limit to say what it was doing
+SOCKET_BYTES = 103  # of the path of a socket that all systems take; Linux takes 107
+# A kernel asks who its parent is when it has started; one that died before is not noticed.
+PROFILE = """\
+import os
+from mmlib.core.parallel import end_with
+end_with(int(os.environ["JPY_PARENT_PID"]))
+"""
 _children: set[subprocess.Popen] = set()
 
 
@@ -42,8 +51,9 @@ def execute(
     with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
         private = Path(folder)
         job: dict[str, Any] = {"notebook": str(notebook), "executed": str(executed)}
-        job |= {"parameters": parameters, "timeout": timeout}
-        (private / "job.json").write_text(json.dumps(job))
+        job |= {"parameters": parameters, "timeout": timeout, "parent": os.getpid()}
+        text = json.dumps(job)
+        write_atomic(private / "job.json", lambda file: file.write_text(text, encoding="utf-8"))
         command = [sys.executable, "-P", "-m", "mmlib.suite.execution", folder]
         # In a session of its own, so that Ctrl-C reaches this process alone, which calls `stop`.
         with subprocess.Popen(
@@ -61,7 +71,7 @@ def execute(
         outcome = private / "outcome.json"
         if not outcome.exists():
             return f"the process that ran the notebook ended with exit status {status}"
-        return json.loads(outcome.read_text())["problem"]
+        return json.loads(outcome.read_bytes())["problem"]
 
 
 def stop() -> None:
@@ -71,7 +81,12 @@ def stop() -> None:
 
 
 def _environment(private: Path) -> dict[str, str]:
-    """The environment of a notebook: this interpreter's kernel, no start-up files of the user's."""
+    """The environment of a notebook: this interpreter's kernel, no start-up files of the user's.
+
+    The kernel's profile, which this writes, lets it end with its parent.
+    """
+    profile = private / "ipython" / "profile_default" / "ipython_kernel_config.py"
+    write_atomic(profile, lambda file: file.write_text(PROFILE, encoding="utf-8"))
     environment = os.environ | {
         "IPYTHONDIR": str(private / "ipython"),
         "JUPYTER_DATA_DIR": str(private / "jupyter"),
@@ -79,6 +94,12 @@ def _environment(private: Path) -> dict[str, str]:
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
     environment.pop("JUPYTER_PATH", None)
+    # Relative ones are seen from here, not from the notebook's folder.
+    if "MMLIB_DATA" in os.environ:
+        environment["MMLIB_DATA"] = str(data_dir().absolute())
+    if "PYTHONPATH" in os.environ:
+        folders = os.environ["PYTHONPATH"].split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, folders))
     for name in THREADS:  # notebooks start processes, which share the cores
         environment.setdefault(name, "1")
     return environment
@@ -133,8 +154,9 @@ def _execute_here(job: dict[str, Any], private: Path) -> str | None:
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it logs is reported below
     deadline = time.monotonic() + job["timeout"]
     kernel = {"connection_file": str(private / "kernel.json")}
-    if os.name != "nt":  # sockets in a folder of ours: no race for a port
-        kernel |= {"transport": "ipc", "ip": str(private / "k")}
+    sockets = str(private / "k")  # each gets a number; in a folder of ours: no race for a port
+    if os.name != "nt" and len(os.fsencode(f"{sockets}-1")) <= SOCKET_BYTES:
+        kernel |= {"transport": "ipc", "ip": sockets}
     try:
         done = papermill.execute_notebook(
             _literal(notebook),
@@ -160,6 +182,9 @@ def _execute_here(job: dict[str, Any], private: Path) -> str | None:
         return _failure(progress.index, progress.cell.source, problem)
     except DeadKernelError:
         return _failure(progress.index, progress.cell.source, "killed the kernel")
+    except OSError as error:  # a full disk, say, with half a notebook on it
+        Path(job["executed"]).unlink(missing_ok=True)
+        return f"{error.filename or job['executed']}: {error.strerror or error}"
     finally:
         progress.bar.close()
     for index, cell in enumerate(done.cells):  # papermill takes sys.exit() for success
@@ -180,9 +205,17 @@ def _failure(index: int, source: str, problem: str, traceback: str = "") -> str:
     return "\n".join([f"cell {index + 1} {problem}", *lines[:40], *plain.splitlines()[-25:]])
 
 
-if __name__ == "__main__":  # the process that `execute` starts; it ends with its parent
-    _private = Path(sys.argv[1])
-    if os.name != "nt":
-        ParentPollerUnix(os.getppid()).start()
-    _problem = _execute_here(json.loads((_private / "job.json").read_text()), _private)
-    (_private / "outcome.json").write_text(json.dumps({"problem": _problem}))
+def _main(private: Path) -> None:
+    """What the process that `execute` starts does; it ends with its parent."""
+    job = json.loads((private / "job.json").read_bytes())
+    end_with(job["parent"])
+    problem = _execute_here(job, private)
+    text = json.dumps({"problem": problem})
+    try:
+        write_atomic(private / "outcome.json", lambda file: file.write_text(text, encoding="utf-8"))
+    except OSError as error:  # a full disk
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import jsonschema
 
 from mmlib.core.claims import Verdict, effect_text
+from mmlib.core.files import listed
 from mmlib.core.paths import table_beside
 
 VERDICTS = get_args(Verdict)
@@ -19,6 +20,7 @@ RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
 
 
 FORMS: dict[str, Any] = table_beside(__file__)
+LONG = 200  # characters of a message
 
 
 @dataclass
@@ -50,32 +52,44 @@ def read_results(report: NotebookReport) -> None:
     if not table.exists():
         report.problems.append(f"results.csv is missing in {report.out}")
     else:
-        with table.open(newline="") as file:
+        with table.open(encoding="utf-8", newline="") as file:
             if sum(1 for _ in csv.reader(file)) < 2:
                 report.problems.append("results.csv holds no result")
-    if not any((report.out / "figures").glob("*.png")):
+    if not listed(report.out / "figures", "*.png"):
         report.problems.append(f"no figure (*.png) in {report.out / 'figures'}")
 
 
 def _read_json(report: NotebookReport, name: str) -> Any:
     """The content of a result file, or None with a problem noted."""
     try:
-        content = json.loads((report.out / name).read_text())
+        content = strict_json((report.out / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         report.problems.append(f"{name} is missing in {report.out}")
     except ValueError as error:
         report.problems.append(f"{name} is not JSON: {error}")
     else:
-        if not (fault := form_fault(name, content)):
+        if not (fault := form_fault(FORMS[name], content)):
             return content
         report.problems.append(f"{name}, {fault}")
     return None
 
 
-def form_fault(name: str, content: Any) -> str:
-    """The first fault in the content of a file of `FORMS`; empty where it has none."""
-    first = next(jsonschema.Draft202012Validator(FORMS[name]).iter_errors(content), None)
-    return f"{first.json_path}: {first.message}" if first else ""
+def strict_json(text: str) -> Any:
+    """What JSON says. Raises ValueError for anything else, also NaN and infinite numbers."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no number of JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def form_fault(schema: Mapping[str, Any], content: Any) -> str:
+    """The first fault in the content of a file by its JSON Schema; empty where it has none."""
+    first = next(jsonschema.Draft202012Validator(schema).iter_errors(content), None)
+    if first is None:
+        return ""
+    text = first.message  # it begins with the value, which may be a whole table
+    return f"{first.json_path}: {text if len(text) < LONG else '… ' + text[-LONG // 2 :]}"
 
 
 def check_problems(checks: dict[str, Any]) -> list[str]:

@@ -1,14 +1,12 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from matplotlib import rc_context
 
 from mmlib.core import plots, recordings
@@ -19,11 +17,13 @@ from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, evidence_dir
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
+from mmlib.core.files import listed
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Data, Job, Stage
+from mmlib.core.locks import alone
 from mmlib.core.parallel import connect
 from mmlib.core.paths import data_dir, write_atomic
-from mmlib.core.tables import write_json
+from mmlib.core.tables import without_formulas, write_json
 from mmlib.suite.papers import experiment as experiment_of
 
 
@@ -51,7 +51,11 @@ def record(
     if resources.cluster:  # found out now, not after the documents are built
         connect(resources.cluster).close()
     folder = recordings.folder_of(folder or evidence_dir(), tier, experiment.paper)
-    with alone(folder):
+    busy = (
+        f"{folder}: another recording is being made there; wait for its end, or give this one "
+        "another folder (--evidence)"
+    )
+    with alone(folder.parent / f".{folder.name}.lock", busy):  # both would record the same jobs
         old = recordings.headers(folder)
         recorded = set()
         if old and not replace:
@@ -79,21 +83,6 @@ def record(
                 recordings.write(folder, tidy(jobs, values, data), header)
         recordings.set_aside(folder)
         return recordings.read(folder)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else records this paper on this tier meanwhile: both would record the same jobs."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.parent / f".{folder.name}.lock", timeout=0)
-    try:
-        with lock:
-            yield
-    except Timeout:
-        raise DataError(
-            f"{folder}: another recording is being made there; wait for its end, or give this one "
-            "another folder (--evidence)"
-        ) from None
 
 
 def _key(job: Job) -> tuple[str, str, int]:
@@ -127,7 +116,7 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     """The SHA-256 of each file below the data folder that the tier reads."""
     hashes = {}
     for pattern in experiment.inputs.get(tier, ()):
-        for path in filter(Path.is_file, sorted(data_dir().glob(pattern))):
+        for path in filter(Path.is_file, listed(data_dir(), pattern)):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             hashes[path.relative_to(data_dir()).as_posix()] = digest
@@ -237,7 +226,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
             plots.write(figure, out / f"{name}.png")
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
-        write_atomic(out / f"{name}.csv", table.to_csv)
+        write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
     records = [assessment.record() for assessment in assessed]
     write_json(out / "verdicts.json", {"incomplete": lacking, "claims": records})
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()

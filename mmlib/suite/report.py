@@ -3,10 +3,12 @@
 nbconvert renders the notebooks with JupyterLab's own style. The site needs no network, no server
 and no script: equations are MathML. Every number on it is read from the run or from recorded
 evidence.
+
+A run may be another's, so nothing in it is trusted: its names are plain names, its files are no
+links, and on every page a content security policy forbids scripts; what could be one is left out.
 """
 
 import html
-import json
 import re
 import shutil
 import tempfile
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from bs4 import BeautifulSoup
 from jinja2 import pass_context
 from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
@@ -24,9 +27,18 @@ from nbformat.v4 import new_notebook
 
 from mmlib.core.claims import effect_text
 from mmlib.core.errors import DataError
+from mmlib.core.files import listed
 from mmlib.core.paths import PACKAGE
 from mmlib.suite import record
-from mmlib.suite.outcomes import RESULTS, clock, figures_line, form_fault, verdict_counts
+from mmlib.suite.outcomes import (
+    FORMS,
+    RESULTS,
+    clock,
+    figures_line,
+    form_fault,
+    strict_json,
+    verdict_counts,
+)
 from mmlib.suite.runner import TIME_LIMITS
 
 TEMPLATES = PACKAGE / "suite" / "report_site"
@@ -34,6 +46,13 @@ GENERATOR = "<!-- mmlib report -->"  # a report is known by it
 HEADING = re.compile(r"^#+ +(.+)", re.MULTILINE)
 # "paper", "paper's ±", "CMCM, paper": a column of printed figures. "T 0.1 (paper)" is a setting.
 PRINTED_COLUMN = re.compile(r"<th[^>]*>\s*(?:[^<]*, )?paper(?:(?:'|&#x27;|&#39;)s\b[^<]*)?\s*</th>")
+# No script runs and nothing is loaded from elsewhere, whatever a page holds.
+POLICY = (
+    "default-src 'none'; img-src 'self' file: data:; style-src 'unsafe-inline'; font-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+ACTIVE = "script, iframe, frame, object, embed, applet, base, link, form, meta[http-equiv]"
+RUNS = re.compile(r"(javascript|vbscript|data:text/html)", re.IGNORECASE)  # a link that does
 
 
 class ReportError(ValueError):
@@ -61,7 +80,7 @@ class Notebook:
     @property
     def figures(self) -> list[Path]:
         """Its saved figures."""
-        return sorted((self.folder / "figures").glob("*.png"))
+        return listed(self.folder / "figures", "*.png")
 
     @property
     def results(self) -> list[Path]:
@@ -115,14 +134,15 @@ def read_run(folder: Path) -> Run:
 
     Raises ReportError with the file that is missing or broken, and what to do.
     """
+    folder = folder.resolve()
     path, again = folder / "summary.json", f"run it again: mmlib run --out {folder}"
     if not path.exists():
         again = "no run is there: `mmlib run` makes one and links runs/latest to it"
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        summary = strict_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"{path} cannot be read ({error}); {again}") from None
-    if fault := form_fault("summary.json", summary):
+    if fault := form_fault(FORMS["summary.json"], summary):
         raise ReportError(f"{path}: {fault}; {again}")
     try:
         notebooks = [
@@ -130,14 +150,35 @@ def read_run(folder: Path) -> Run:
             for entry in summary["notebooks"]
         ]
     except Exception as error:  # nbformat raises many kinds
-        raise ReportError(f"{folder}: {type(error).__name__}: {error}; {again}") from None
+        fault = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise ReportError(f"{folder}: {fault}; {again}") from None
+    _need_own(path, *(file for notebook in notebooks for file in notebook.figures))
+    _need_own(*(file for notebook in notebooks for file in notebook.results))
     return Run(folder, summary, notebooks, recorded_claims([n.stem for n in notebooks]))
+
+
+def _need_own(*files: Path) -> None:
+    """Raise ReportError for a file of a run that is a link, or none: what it leads to is private.
+
+    The run's folder itself is resolved.
+    """
+    for path in files:
+        if path.resolve() != path or not path.is_file():
+            raise ReportError(
+                f"{path} is a link or no file, and a report shows only a run's own files; put the "
+                "file itself there, or take it away"
+            )
 
 
 def _executed(folder: Path, entry: Mapping[str, Any]) -> list[Any]:
     """The cells of an executed notebook; none of one that failed and left nothing readable."""
+    path = folder / entry["executed"]
+    if path.exists():
+        _need_own(path)
     try:
-        return nbformat.read(folder / entry["executed"], as_version=4).cells
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        return notebook.cells
     except Exception:  # nbformat raises many kinds
         if entry["ok"]:
             raise
@@ -227,7 +268,23 @@ def page(
     )
     resources = {"metadata": {"name": title}, "run": run, "generator": GENERATOR}
     resources["problems"] = problems
-    return exporter.from_notebook_node(new_notebook(cells=list(cells)), resources)[0]
+    return _inert(exporter.from_notebook_node(new_notebook(cells=list(cells)), resources)[0])
+
+
+def _inert(page: str) -> str:
+    """A page with `POLICY`, without what could run or load something."""
+    soup = BeautifulSoup(page, "html.parser")
+    for tag in soup.select(ACTIVE):
+        tag.decompose()
+    for tag in soup.find_all(True):
+        for name, value in [*tag.attrs.items()]:
+            link = re.sub(r"[\x00-\x20]", "", value) if isinstance(value, str) else ""
+            if name.lower().startswith("on") or RUNS.match(link):
+                del tag[name]
+    policy = {"http-equiv": "Content-Security-Policy", "content": POLICY}
+    assert soup.head is not None  # each of `TEMPLATES` has one
+    soup.head.insert(0, soup.new_tag("meta", attrs=policy))  # before all that it is about
+    return str(soup)
 
 
 def write(run: Path, out: Path | None = None) -> Path:

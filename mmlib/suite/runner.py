@@ -5,149 +5,25 @@ environment. A parameter that it does not know or never reads, a failing cell, a
 passed time limit, a missing result and a figure outside its tolerance are errors.
 """
 
-import ast
 import json
 import platform
-import re
-import symtable
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from mmlib import __version__
+from mmlib.core.locks import alone
 from mmlib.core.paths import write_atomic
 from mmlib.suite.execution import execute, stop
 from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
+from mmlib.suite.parameters import ParameterError, check_parameters
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
-
-
-class ParameterError(ValueError):
-    """A parameter that a notebook does not know, never reads, or cannot be given."""
-
-
-# Parameters ---------------------------------------------------------------------------------
-
-
-def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
-    """Names and defaults in the cell tagged `parameters`, which holds only `name = literal` lines.
-
-    A value computed in that cell would keep its old result when papermill injects another, so
-    such a line raises ParameterError, as does a missing cell.
-    """
-    tagged = [c for c in cells if "parameters" in c.get("metadata", {}).get("tags", [])]
-    if len(tagged) != 1:
-        raise ParameterError(f"{len(tagged)} cells are tagged `parameters`; there must be one")
-    defaults = {}
-    for line in ast.parse(tagged[0]["source"]).body:
-        try:
-            if not (isinstance(line, ast.Assign) and len(line.targets) == 1):
-                raise ValueError
-            defaults[line.targets[0].id] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
-        except (ValueError, AttributeError):
-            shown = ast.unparse(line).splitlines()[0]
-            raise ParameterError(
-                f"the parameters cell holds `{shown}`; write only `name = literal` there "
-                "and derive the rest in a later cell"
-            ) from None
-    return defaults
-
-
-def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
-    """Those of `names` that no cell after the parameters cell reads before it assigns them anew."""
-    start = next(i for i, c in enumerate(cells) if "parameters" in c["metadata"].get("tags", []))
-    pending, lost = set(names), set()
-    for cell in cells[start + 1 :]:
-        if cell["cell_type"] != "code":
-            continue
-        try:
-            statements = ast.parse(_plain_python(cell["source"])).body
-            for statement in statements:
-                pending -= _reads(statement)
-                overwritten = pending & _assigns(statement)
-                lost |= overwritten
-                pending -= overwritten
-        except SyntaxError:
-            return lost  # the kernel will say what is wrong with that cell
-    return pending | lost
-
-
-def _plain_python(source: str) -> str:
-    """A cell's source with IPython's magics turned into plain calls of get_ipython()."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    return TransformerManager().transform_cell(source)
-
-
-def _reads(statement: ast.stmt) -> set[str]:
-    """Global names that a statement reads, also inside the functions and classes it defines."""
-    names = set()
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        names.add(statement.target.id)
-    for call in ast.walk(statement):
-        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("get_ipython()"):
-            names |= set(re.findall(r"\w+", ast.unparse(call)))  # a magic's code is text
-    tables = [symtable.symtable(ast.unparse(statement), "<cell>", "exec")]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        module = table.get_type() == "module"
-        names |= {
-            s.get_name()
-            for s in table.get_symbols()
-            if s.is_referenced() and (module or s.is_global())
-        }
-    return names
-
-
-def _assigns(statement: ast.stmt) -> set[str]:
-    """Names that a plain assignment binds."""
-    if not isinstance(statement, ast.Assign | ast.AnnAssign):
-        return set()
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-
-
-def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:
-    """All parameters that `notebook` will run with: its defaults overlaid by `parameters`.
-
-    Raises ParameterError for a name that the notebook does not know or never reads, and for a
-    value that is not plain data.
-    """
-    try:
-        cells = nbformat.read(notebook, as_version=4).cells
-    except Exception as error:  # nbformat raises many kinds
-        reason = str(error).partition("\n")[0][:80]
-        raise ParameterError(f"{notebook}: no notebook ({reason}); get it again") from None
-    try:
-        defaults = default_parameters(cells)
-    except ParameterError as error:
-        raise ParameterError(f"{notebook.name}: {error}") from None
-    unknown = sorted(set(parameters) - set(defaults))
-    if unknown:
-        raise ParameterError(
-            f"{notebook.name} knows no parameter {', '.join(unknown)}; it has {', '.join(defaults)}"
-        )
-    unread = sorted(unread_parameters(cells, parameters))
-    if unread:
-        raise ParameterError(
-            f"{notebook.name} never reads the parameter {', '.join(unread)}, so setting it "
-            "would change nothing"
-        )
-    try:
-        return defaults | json.loads(json.dumps(parameters))
-    except TypeError as error:
-        raise ParameterError(f"{notebook.name}: a parameter is not plain data: {error}") from None
-
-
-# Runs ---------------------------------------------------------------------------------------
 
 
 def run_notebook(
@@ -189,7 +65,7 @@ def run_notebooks(
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
     cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
     have the same names there. Raises ParameterError, also where `out_dir` is the folder of a
-    notebook, and DataError where no scheduler answers.
+    notebook, and DataError where no scheduler answers, or another run writes into `out_dir`.
     """
     out_dir = out_dir.resolve()
     for notebook in notebooks:
@@ -198,21 +74,31 @@ def run_notebooks(
             raise ParameterError(
                 f"the results would take the place of {notebook}: name another folder for them"
             )
-    out_dir.mkdir(parents=True, exist_ok=True)
-    (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
-    calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
-    if cluster:
-        from mmlib.core.parallel import on_cluster
+    busy = f"{out_dir}: another run writes there; wait for its end, or give this one another --out"
+    with alone(out_dir / ".lock", busy):  # else their results would be mixed
+        (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
+        calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
+        reports = []
+        for report in _finished(calls, cluster, at_a_time):
+            for problem in report.problems:
+                print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
+            reports.append(report)
+        reports.sort(key=lambda report: [path.stem for path in notebooks].index(report.notebook))
+        _write_summary(reports, out_dir, parameters)
+    return reports
 
-        finished = on_cluster(run_notebook, calls, cluster)
-    else:
-        finished = _side_by_side(calls, at_a_time)
-    reports = []
-    for report in finished:
-        for problem in report.problems:
-            print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
-        reports.append(report)
-    reports.sort(key=lambda report: [path.stem for path in notebooks].index(report.notebook))
+
+def _finished(calls: Sequence[tuple], cluster: str, at_a_time: int) -> Iterator[NotebookReport]:
+    if not cluster:
+        return _side_by_side(calls, at_a_time)
+    from mmlib.core.parallel import on_cluster
+
+    return on_cluster(run_notebook, calls, cluster)
+
+
+def _write_summary(
+    reports: Sequence[NotebookReport], out_dir: Path, parameters: dict[str, Any]
+) -> None:
     summary = {
         "ok": all(r.ok for r in reports),
         "mmlib": __version__,
@@ -223,8 +109,7 @@ def run_notebooks(
         "notebooks": [asdict(r) | {"ok": r.ok} for r in reports],
     }
     text = json.dumps(summary, indent=1, default=lambda path: path.relative_to(out_dir).as_posix())
-    write_atomic(out_dir / "summary.json", lambda path: path.write_text(text))
-    return reports
+    write_atomic(out_dir / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def _side_by_side(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:

@@ -10,7 +10,8 @@ judge.score(score.read_csv("pairs.csv"), prior=0.05)
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,11 @@ from torch import Tensor
 
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.paths import PACKAGE, table_beside, write_atomic
 from mmlib.data.overlap import Weights
 from mmlib.data.tables import error_at
 from mmlib.features.encoders import Shape
-from mmlib.features.store import UNREADABLE
+from mmlib.features.store import UNREADABLE, rgb
 from mmlib.features.words import Words
 from mmlib.papers.entailment.batches import Arrays, encode
 from mmlib.papers.entailment.calibration import Calibration
@@ -40,6 +41,7 @@ from mmlib.papers.entailment.judge import fresh_model, main_branch, scores
 from mmlib.papers.entailment.method import Classifier
 from mmlib.papers.entailment.metrics import best_threshold
 from mmlib.papers.entailment.systems import Settings
+from mmlib.suite.outcomes import form_fault, strict_json
 from mmlib.world import backbone
 
 BILINEAR = Image.Resampling.BILINEAR
@@ -134,26 +136,47 @@ def keep(
     write_atomic(path, lambda p: save_file(half, p, {"mmlib": json.dumps(meta)}))
 
 
-# What a file's notes hold, and with a judge.
-META = ("words", "shape", "space", "card", "stems", "unknown", "judge")
-JUDGED = ("weights", "labels", "odds", "mean", "deviation")
+NOTES: dict[str, Any] = table_beside(__file__)  # JSON Schemas of a file's notes
 
 
 def read(path: Path | str) -> "Scorer":
     """A file of `keep`. Raises DataError for anything else; nothing is ever unpickled."""
+    path = Path(path)
     try:
-        meta = json.loads(metadata_of(Path(path))["mmlib"])
-        for name in META + JUDGED * bool(meta["judge"]):
-            meta[name]
-        return Scorer(meta, {name: value.float() for name, value in load_file(path).items()})
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise DataError(f"{path}: no model that score.keep has written ({error})") from None
+        meta = strict_json(metadata_of(path)["mmlib"])
+        tensors = {name: value.float() for name, value in load_file(path).items()}
+        if fault := _fault(meta, tensors):
+            raise ValueError(fault)
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path}: no model that score.keep has written ({error}); keep it anew"
+        ) from None
+    return Scorer(path, meta, tensors)
+
+
+def _fault(meta: Any, tensors: Mapping[str, Tensor]) -> str:
+    """What of a file's notes and tensors cannot be; empty where nothing is wrong."""
+    if fault := form_fault(NOTES["model"], meta):
+        return fault
+    if meta["judge"] is not None:
+        if fault := form_fault(NOTES["judge"], meta):
+            return fault
+        if len(meta["labels"]) != len(meta["odds"]):
+            return f"{len(meta['labels'])} labels for {len(meta['odds'])} odds"
+    for name, value in tensors.items():
+        if not value.isfinite().all():
+            return f"the tensor {name} is not finite"
+    scale = tensors["regions"]
+    if scale.ndim != 2 or len(scale) != 2 or not (scale[1] > 0).all():
+        return "the tensor regions is no mean and deviation (2, W) above 0"
+    return ""
 
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """A kept model. tensors: by name; meta: everything else."""
+    """A kept model. path: its file; tensors: by name; meta: everything else."""
 
+    path: Path
     meta: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
 
@@ -167,14 +190,18 @@ class Scorer:
 
         prior: the share of pairs that you take for entailed; 0: that of the calibration pairs. The
         threshold on the probability is that of best F0.5 there. A retriever alone gives "cosine".
-        Raises DataError for a picture that cannot be read, ValueError for a prior of 1 or more.
+        Raises DataError for a picture that cannot be read and for a model whose weights do not go
+        together or give no numbers, ValueError for a prior of 1 or more.
         """
         if not rows:
             raise ValueError("there are no pairs to score")
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
         table = pd.DataFrame([{"image": str(row.image), "caption": row.caption} for row in rows])
-        odds, cosine = self._odds(rows)
+        with self._fitting():
+            odds, cosine = self._odds(rows, self._regions(rows))
+        if not np.isfinite([cosine, cosine if odds is None else odds]).all():
+            raise DataError(f"{self.path}: its weights give no numbers; keep it anew")
         if odds is None:
             return table.assign(cosine=cosine.round(4))
         labels, calibrated = np.array(self.meta["labels"]), np.array(self.meta["odds"])
@@ -192,9 +219,27 @@ class Scorer:
         named = self.tensors.items()
         return {n.removeprefix(prefix): v for n, v in named if n.startswith(prefix)}
 
-    def _odds(self, rows: Sequence[Row]) -> tuple[np.ndarray | None, np.ndarray]:
-        """Log odds (n,) at the calibration's prior, or None without a judge, and cosines (n,)."""
-        words, meta, images = Words(self.meta["words"]), self.meta, self._regions(rows)
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """DataError, in one line, for weights that do not go with the notes."""
+        try:
+            yield
+        except DataError:
+            raise
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            fault = " ".join(str(error).split())[:200]
+            raise DataError(
+                f"{self.path}: its weights do not go with its notes ({fault}); keep it anew"
+            ) from None
+
+    def _odds(
+        self, rows: Sequence[Row], images: np.ndarray
+    ) -> tuple[np.ndarray | None, np.ndarray]:
+        """Log odds (n,) at the calibration's prior, or None without a judge, and cosines (n,).
+
+        images (n, R, W): regions of the pictures.
+        """
+        words, meta = Words(self.meta["words"]), self.meta
         # Lines are words apart to the reader, and tell which captions were joined.
         premise, n = tuple("\n".join(row.others) for row in rows), len(rows)
         stems = Weights([])
@@ -231,7 +276,7 @@ class Scorer:
                 continue
             try:
                 with Image.open(row.image) as file:
-                    small = file.convert("RGB").resize((backbone.SIZE,) * 2, BILINEAR)
+                    small = rgb(file).resize((backbone.SIZE,) * 2, BILINEAR)
             except UNREADABLE as error:
                 fault = row.unreadable or f"{row.image}: no picture"
                 raise DataError(f"{fault}: {error}") from None

@@ -11,15 +11,16 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from safetensors.numpy import load_file, save_file
 from tqdm.auto import tqdm
 
+from mmlib.core.files import cached
 from mmlib.core.parallel import in_processes
-from mmlib.core.paths import PACKAGE, cache_dir, write_atomic
+from mmlib.core.paths import PACKAGE, cache_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
@@ -110,22 +111,22 @@ def extract_features(
     features: (scenes, regions, width) float32. Those of many scenes are cached in a file.
     """
     cache = _cache(scenes) if len(scenes) > 3 * _CHUNK else None
-    if cache is not None and cache.exists():
-        from mmlib.world.backbone import LABELS
+    # What other code has drawn goes once this has.
+    others = set(cache.parent.parent.glob("*")) - {cache.parent} if cache else set()
 
-        arrays = load_file(cache)
-        return arrays["features"], arrays["scores"], LABELS
-    chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
-    jobs = in_processes(_extract, [(chunk,) for chunk in chunks], workers)
-    parts = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
-    regions, likely, names = zip(*parts, strict=True)
-    features, scores = np.concatenate(regions), np.concatenate(likely)
-    if cache is not None:
-        for folder in cache.parent.parent.glob("*"):  # what other code has drawn
-            if folder != cache.parent:
-                shutil.rmtree(folder, ignore_errors=True)
-        write_atomic(cache, partial(save_file, {"features": features, "scores": scores}))
-    return features, scores, names[0]
+    def draw() -> dict[str, np.ndarray]:
+        chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
+        jobs = in_processes(_extract, [(chunk,) for chunk in chunks], workers)
+        parts = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
+        regions, likely = zip(*parts, strict=True)
+        for folder in others:
+            shutil.rmtree(folder, ignore_errors=True)
+        return {"features": np.concatenate(regions), "scores": np.concatenate(likely)}
+
+    arrays = cached(cache, draw)
+    from mmlib.world.backbone import LABELS
+
+    return arrays["features"], arrays["scores"], LABELS
 
 
 def _cache(scenes: Sequence[Scene]) -> Path | None:
@@ -136,14 +137,14 @@ def _cache(scenes: Sequence[Scene]) -> Path | None:
     folder = cache_dir()
     if folder is None:
         return None
-    code = hashlib.sha256(
-        source_hash("mmlib.world.drawing", "mmlib.world.backbone").encode() + WEIGHTS.read_bytes()
-    ).hexdigest()[:16]
+    by = [source_hash("mmlib.world.drawing", "mmlib.world.backbone")]
+    by += map(version, ("torch", "pillow", "numpy"))
+    code = hashlib.sha256(repr(by).encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
     drawn = hashlib.sha256(repr((SIZE, tuple(scenes))).encode()).hexdigest()[:32]
     return folder / "pictures" / code / f"{drawn}.safetensors"
 
 
-def _extract(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def _extract(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
     from mmlib.world import backbone
 
-    return backbone.extract([picture(scenes, SIZE, row) for row in range(len(scenes))])
+    return backbone.extract([picture(scenes, SIZE, row) for row in range(len(scenes))])[:2]

@@ -26,7 +26,7 @@ from mmlib.core.engine import (
     tidy,
 )
 from mmlib.core.errors import DataError
-from mmlib.core.jobs import Answer, Stage
+from mmlib.core.jobs import Answer, Stage, as_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,13 @@ def run(folder, grid=None, data=DATA, workers=0, cluster="", **how):
 
 
 # --- Keys ----------------------------------------------------------------------------------------
+
+
+def test_texts_for_a_hash_keep_their_borders():
+    lists = [[], [""], ["", ""], ["a\nb"], ["a", "b"], ["a\\nb"], ["a\\\nb"], ["a\\", "b"], ["\\"]]
+    assert len(set(map(as_bytes, lists))) == len(lists)
+    # What is on record was hashed so.
+    assert as_bytes(["a dog", "", "a cat"]) == b"a dog\n\na cat"
 
 
 def test_every_part_of_a_job_is_in_its_key():

@@ -1,4 +1,4 @@
-"""Files larger than memory: cheap fingerprints, and rows that are not kept."""
+"""Lines, folders and caches of users; files larger than memory, their fingerprints and rows."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlib.core.files import file_fingerprint, read_rows
+from mmlib.core.errors import Problem
+from mmlib.core.files import cached, file_fingerprint, listed, read_rows, text_lines
+from mmlib.core.paths import write_atomic
 
 
 @pytest.fixture
@@ -63,3 +65,51 @@ def test_rows_of_any_array_are_float32():
     found = read_rows(np.arange(6, dtype=np.float16).reshape(3, 2), np.array([2, 0]))
     assert found.tolist() == [[4, 5], [0, 1]]
     assert found.dtype == np.float32
+
+
+def test_lines_lose_their_ends_and_the_mark_and_a_damaged_one_is_named(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ncaf\xe9\n\n \xe2\x80\xa8 two")
+    first, damaged, *others = text_lines(path, "save it as UTF-8")
+    assert first == (1, "one")
+    assert others == [(3, ""), (4, " \u2028 two")]  # which str.splitlines would break
+    assert isinstance(damaged[1], Problem)
+    assert "a.txt, line 2: not UTF-8" in str(damaged[1])
+    assert str(damaged[1]).endswith("(save it as UTF-8)")
+
+
+def test_hidden_files_and_folders_are_not_listed(tmp_path):
+    for name in (".home/b/x.png", ".home/._x.png", ".home/a.png", ".home/.small/a.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    home = tmp_path / ".home"  # hidden itself, but named by the user
+    assert listed(home, "*.png") == [home / "a.png"]
+    assert listed(home, "**/*.png") == [home / "a.png", home / "b" / "x.png"]
+
+
+@pytest.mark.parametrize("cut", [0, 4, 40, 150])
+def test_a_cut_cache_is_made_anew(tmp_path, cut):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"values": np.arange(24.0), "names": np.ones(3, np.int64)}
+
+    path = tmp_path / "deep" / "kept.safetensors"
+    for _ in range(2):
+        assert cached(path, make)["values"].tolist() == list(range(24))
+    assert len(made) == 1
+    path.write_bytes(path.read_bytes()[:cut])
+    for _ in range(2):
+        assert cached(path, make)["values"].tolist() == list(range(24))
+    assert len(made) == 2
+    assert cached(None, make)["names"].dtype == np.int64
+    assert [p.name for p in path.parent.iterdir()] == ["kept.safetensors"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_names_the_file_that_it_had_no_room_for(tmp_path):
+    path = tmp_path / "summary.json"
+    with pytest.raises(OSError, match=rf"No space left on device: '{path}'"):
+        write_atomic(path, lambda _: Path("/dev/full").write_text("{}"))
+    assert not list(tmp_path.iterdir())

@@ -121,3 +121,13 @@ def test_calls_on_a_cluster_run_side_by_side_or_one_after_another(tmp_path):
 def test_threads_of_one_worker_are_refused(tmp_path):
     with in_threads(1, threads=2) as cluster, pytest.raises(DataError, match="--nthreads 1"):
         list(on_cluster(take, [(tmp_path, 0)], cluster.scheduler_address))
+
+
+def test_a_worker_whose_asker_is_gone_before_its_first_call_ends():
+    """It once took whoever inherits orphans for its parent, and worked on."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    script = (
+        f"import time\nfrom mmlib.core.parallel import _call\n_call(time.sleep, (99,), {gone.pid})"
+    )
+    assert subprocess.run([sys.executable, "-c", script], timeout=90).returncode == 1

@@ -23,6 +23,7 @@ from mmlib.core import ranking
 from mmlib.core.ranking import (
     average_precision,
     best_ranks,
+    chance_among_first,
     flat_index,
     hits,
     metrics,
@@ -374,6 +375,23 @@ def test_the_benchmark_still_runs_and_checks_its_answers(monkeypatch, capsys):
     monkeypatch.setattr(bench, "by_sorting", lambda scores, image_of: (np.arange(len(scores)),) * 2)
     with pytest.raises(AssertionError, match="image queries: mmlib and the sort differ"):
         bench.main(["--quick"])
+
+
+@given(problems(), st.integers(1, 14))
+def test_the_chance_to_be_among_the_first_is_the_mean_over_orders(problem, k):
+    """Of all orders of equal scores, by a sort with many random keys; sure where nothing ties."""
+    scores, _ = problem
+    found = chance_among_first(scores, k)
+    assert found.sum(axis=-1) == pytest.approx(min(k, scores.shape[-1]))
+    for row, chance in zip(scores, found, strict=True):
+        for i, score in enumerate(row):
+            ahead, level = int((row > score).sum()), int((row == score).sum())
+            assert chance[i] == pytest.approx(np.mean([ahead + j < k for j in range(level)]))
+
+
+def test_nan_has_no_chance_to_be_among_the_first():
+    with pytest.raises(ValueError, match="not a number"):
+        chance_among_first(np.array([1.0, np.nan]), 1)
 
 
 def test_it_needs_no_parser():

@@ -8,7 +8,31 @@ import pandas as pd
 import pytest
 
 from mmlib.core.paths import PACKAGE
-from mmlib.core.tables import Result, beside, paper_values, save_results, write_json
+from mmlib.core.tables import (
+    Result,
+    beside,
+    paper_values,
+    save_results,
+    without_formulas,
+    write_json,
+)
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ('=HYPERLINK("http://x","y")', "'="), ("@SUM(A1)", "'@"), ("+1+cmd|' /C calc'!A0", "'+"),
+        ("-2+3+cmd|' /C calc'!A0", "'-"), ("-a dog", "'-"), ("\t=1+1", "'\t"),
+        ("-1.5", "-1.5"), ("+1.2 [+0.3, +2.1] AUC", "+1.2"), ("a - b", "a - b"), (-1.5, -1.5),
+    ],
+)  # fmt: skip
+def test_no_cell_of_a_csv_file_is_computed_and_figures_stay(cell, written):
+    table = without_formulas(pd.DataFrame({"text": [cell], "value": [np.float32(-0.1)]}))
+    assert str(table.text[0]).startswith(str(written))
+    assert str(table.text[0]).removeprefix("'") == str(cell)
+    assert table.value.dtype == np.float32
+    named = without_formulas(pd.DataFrame({"=1": [1]}, index=["=2"]))
+    assert (named.columns[0], named.index[0]) == ("'=1", "'=2")
 
 
 def result(value=90.0, seed=0, system="DC", metric="AUC", dataset="coco", split="test"):

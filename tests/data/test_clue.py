@@ -146,6 +146,15 @@ def test_pairs_without_an_image_are_left_out_and_counted(pictures):
     assert missing.pairs_lost == 3
 
 
+def test_hidden_files_are_no_images(pictures):
+    (pictures / "images/.old").mkdir()
+    for name in ("._0.jpg", "._3.jpg", ".old/3.jpg"):
+        (pictures / "images" / name).write_bytes(b"no picture")
+    pairs, missing = clue.load_with_images("test", pictures)
+    assert pairs.texts == ("a known sea",)
+    assert missing.unreadable == ()
+
+
 def test_no_image_at_all_is_an_error(pictures):
     for path in (pictures / "images").iterdir():
         path.unlink()

@@ -1,8 +1,10 @@
 """Downloads and unpacking, against a server on localhost that misbehaves on request."""
 
+import errno
 import hashlib
 import os
 import re
+import shutil
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mmlib.data import download as download_module
 from mmlib.data.download import ArchiveError, DownloadError, download, unpack
 
 BODY = bytes(range(256)) * 4096  # 1 MiB
@@ -198,6 +201,53 @@ def test_damaged_archive_leaves_nothing(tmp_path):
     with pytest.raises(ArchiveError, match="damaged"):
         unpack(archive, tmp_path / "out")
     assert names(tmp_path) == ["x.pack"]
+
+
+def test_a_bomb_and_what_the_disk_cannot_hold_are_refused(tmp_path, monkeypatch):
+    bomb = make_zip(tmp_path / "x.zip", [("zeros", bytes(10**6))])
+    with pytest.raises(
+        ArchiveError, match=r"x\.zip: has 1,\d+ bytes and would unpack to 1,000,000"
+    ):
+        unpack(bomb, tmp_path / "out")
+    full = shutil.disk_usage(tmp_path)._replace(free=999)
+    monkeypatch.setattr(download_module.shutil, "disk_usage", lambda folder: full)
+    archive = make_zip(tmp_path / "y.zip", [("text", b"a dog runs " * 100)])
+    with pytest.raises(ArchiveError, match=r"1,100 bytes, but 999 are free in .*make room"):
+        unpack(archive, tmp_path / "out")
+    assert names(tmp_path) == ["x.zip", "y.zip"]
+
+
+def test_an_entry_that_hides_its_size_is_cut_or_refused(tmp_path):
+    archive = make_zip(tmp_path / "x.zip", [("zeros", bytes(10**6))])
+    archive.write_bytes(archive.read_bytes().replace((10**6).to_bytes(4, "little"), bytes(4)))
+    with pytest.raises(ArchiveError, match="damaged"):
+        unpack(archive, tmp_path / "out")
+    assert names(tmp_path) == ["x.zip"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fault"),
+    [("flag_bits", 1, "encrypted"), ("compress_type", 97, "compression")],
+)
+def test_what_zipfile_cannot_unpack_is_told_in_one_line(tmp_path, field, value, fault):
+    archive, offset = make_zip(tmp_path / "x.zip", [("a", b"1" * 50)]), {"flag_bits": 6}
+    raw = bytearray(archive.read_bytes())
+    for at in (offset.get(field, 8), raw.index(b"PK\1\2") + 2 + offset.get(field, 8)):
+        raw[at] = value
+    archive.write_bytes(raw)
+    with pytest.raises(ArchiveError, match=rf"x\.zip: .*{fault}.*\(unpack it by another program"):
+        unpack(archive, tmp_path / "out")
+    assert names(tmp_path) == ["x.zip"]
+
+
+def test_a_full_disk_is_no_damaged_archive(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", full)
+    with pytest.raises(OSError, match="No space left"):
+        unpack(make_zip(tmp_path / "x.zip", [("a", b"1")]), tmp_path / "out")
+    assert names(tmp_path) == ["x.zip"]
 
 
 def test_not_an_archive(tmp_path):

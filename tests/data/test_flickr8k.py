@@ -69,6 +69,7 @@ def test_folder_comes_from_the_environment(kaggle, monkeypatch):
 def test_label_scores_where_a_classifier_wrote_them(kaggle):
     scores = np.random.default_rng(0).random((8, 6), dtype=np.float32)
     np.save(kaggle / "features/labels_densenet169.npy", scores)
+    (kaggle / "features/labels_densenet169.ids.txt").write_text("\n".join(NAMES))
     (kaggle / "features/labels_densenet169.json").write_text(json.dumps({"label_names": "abcdef"}))
     data = flickr8k.load("test", kaggle)
     assert np.array_equal(data.label_scores, scores[[6, 5]])
@@ -155,7 +156,7 @@ def test_a_list_begins_with_a_mark_or_is_not_utf_8(kaggle):
     listing.write_bytes(b"\xef\xbb\xbf" + NAMES[4].encode())
     assert flickr8k.load("val", kaggle).ids == (NAMES[4],)
     listing.write_bytes(b"caf\xe9.jpg\n")
-    with pytest.raises(DataError, match=rf"{listing.name}: not UTF-8"):
+    with pytest.raises(DataError, match=rf"{listing.name}, line 1: not UTF-8"):
         flickr8k.load("val", kaggle)
 
 
@@ -170,6 +171,60 @@ def test_judgments_skip_and_count_damaged_lines(kaggle):
         "image": [NAMES[0]] * 2, "caption_image": [NAMES[3]] * 2, "caption": [2, 2],
         "fraction": [0.333333333333333] * 2, "yes": [1, 1], "no": [2, 2],
     }  # fmt: skip
+
+
+def test_captions_come_by_their_number_not_by_their_place(tmp_path):
+    folder = make(tmp_path / "f", original=True)
+    path, sound = folder / "Flickr8k_text/Flickr8k.token.txt", flickr8k.load("test", folder)
+    path.write_text("\n".join(path.read_text().splitlines()[::-1]) + "\n")
+    assert flickr8k.load("test", folder).captions == sound.captions
+    assert flickr8k.read_captions(folder)[NAMES[0]][3] == 'A "3", caption of 0 .'
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"{NAMES[0]}#1\tA dog", rf"line 3: .*{NAMES[0]}#1 stands in line 2 too"),  # and none is #2
+        ("", "line 3: not an image and its caption"),
+        (f"{NAMES[0]}#5\tA dog", "line 3: .*no `image#0<tab>caption`"),
+    ],
+)
+def test_a_caption_that_stands_twice_or_is_lost_is_refused(tmp_path, line, message):
+    folder = make(tmp_path / "f", original=True)
+    edit_line(folder / "Flickr8k_text/Flickr8k.token.txt", 3, line)
+    with pytest.raises(DataError, match=message):
+        flickr8k.read_captions(folder)
+
+
+@pytest.mark.parametrize("original", [False, True])
+@pytest.mark.parametrize("left", [1, 4])
+def test_an_image_has_five_captions(tmp_path, original, left):
+    folder = make(tmp_path / "f", original)
+    path = flickr8k.caption_file(folder)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[: left - 5]) + "\n")  # of the last image, of no split
+    for split in SPLIT:
+        with pytest.raises(DataError, match=f"{left} captions of {NAMES[7]} instead of 5"):
+            flickr8k.load(split, folder)
+    if not original:
+        path.write_text("\n".join([*lines, lines[-1]]) + "\n")
+        with pytest.raises(DataError, match=f"6 captions of {NAMES[7]} instead of 5"):
+            flickr8k.load("val", folder)
+
+
+def test_an_image_of_two_splits_is_refused_whichever_is_asked_for(kaggle):
+    listing = kaggle / "Flickr8k_text" / flickr8k.LISTS["test"]
+    listing.write_text(f"{NAMES[6]}\n{NAMES[0]}\n")
+    for split in SPLIT:
+        with pytest.raises(DataError, match=rf"testImages\.txt: {NAMES[0]} is in the split train"):
+            flickr8k.load(split, kaggle)
+
+
+@pytest.mark.parametrize("content", ["", "\n", " \n\n"])
+def test_an_empty_list_is_refused(kaggle, content):
+    (kaggle / "Flickr8k_text" / flickr8k.LISTS["val"]).write_text(content)
+    with pytest.raises(DataError, match=r"devImages\.txt: names no image"):
+        flickr8k.load("val", kaggle)
 
 
 @pytest.mark.real

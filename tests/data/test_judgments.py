@@ -106,6 +106,26 @@ def test_a_pair_outside_the_test_split_is_refused(tmp_path, line, message):
         j.load(folder)
 
 
+def test_judgments_name_captions_by_their_number(tmp_path):
+    folder = write(tmp_path / "flickr8k", VOTES)
+    (folder / "captions.txt").unlink()
+    lines = [f"{name}#{k}\t{caption(name, k)}\n" for name in NAMES for k in (4, 0, 3, 1, 2)]
+    (folder / "Flickr8k.token.txt").write_text("".join(lines))
+    judged = j.load(folder)
+    assert judged.hypothesis == tuple(caption(origin, 2) for origin in judged.origin)
+    assert judged.premise[0] == tuple(caption(TEST[0], k) for k in (0, 1, 3, 4))
+    (folder / "Flickr8k.token.txt").write_text("".join(lines[:12] + lines[13:]))
+    with pytest.raises(DataError, match=r"4 captions of 1002_ab\.jpg instead of 5"):
+        j.load(folder)
+
+
+def test_an_image_of_two_splits_spoils_the_judgments(tmp_path):
+    folder = write(tmp_path / "flickr8k", VOTES)
+    (folder / "Flickr8k_text" / flickr8k.LISTS["train"]).write_text(f"{NAMES[0]}\n{TEST[0]}\n")
+    with pytest.raises(DataError, match=f"{TEST[0]} is in the split train too"):
+        j.load(folder)
+
+
 # The guard ---------------------------------------------------------------------------------------
 
 

@@ -343,6 +343,8 @@ def write_karpathy(folder, name="coco", images=None):
 def test_karpathy(tmp_path, monkeypatch):
     folder = write_karpathy(tmp_path / "k")
     write_photographs(folder / "images", NAMES)
+    for hidden in ("._dataset_coco.json", "features/._own_ims.npy"):
+        (folder / hidden).write_bytes(b"of macOS")
     train = load(folder, "train")
     assert train.graphs is None
     data = train.images
@@ -364,16 +366,36 @@ def long_ago(*paths):
         os.utime(path, ns=(0, 0))
 
 
-@pytest.mark.parametrize("name", ["own_ims.npy", "own_ids.txt"])
-def test_features_that_were_written_anew_are_not_read_from_the_old_copy(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("own_ims.npy", "from other files"), ("own_ids.txt", "with other settings: source_ids")],
+)
+def test_features_that_were_replaced_are_not_read_from_the_old_copy(tmp_path, name, message):
+    """Also by files of equal size that are older than the copy."""
     folder = write_karpathy(tmp_path / "k")
     load(folder, "test")
-    built = (folder / "features/own_ims.coco_test.npy").stat().st_mtime_ns
-    os.utime(folder / "features" / name, ns=(built + 1, built + 1))
-    with pytest.raises(DataError, match=rf"coco_test\.npy: is older than .*{name}.*delete it"):
+    features = folder / "features"
+    if name.endswith("npy"):
+        np.save(features / name, np.load(features / name) + 1)
+    else:
+        write_lines(features / name, [NAMES[5], *NAMES[4:0:-1], NAMES[6], NAMES[0]])
+    long_ago(features / name)
+    with pytest.raises(DataError, match=rf"coco_test\.npy: was made {message}.*delete it"):
         load(folder, "test")
-    (folder / "features/own_ims.coco_test.npy").unlink()
-    assert load(folder, "test").images.features[:, 0, 0].tolist() == [0, 5]
+    (features / "own_ims.coco_test.npy").unlink()
+    expected = [1, 6] if name.endswith("npy") else [0, 6]
+    assert load(folder, "test").images.features[:, 0, 0].tolist() == expected
+
+
+def test_parts_that_were_replaced_are_packed_again(tmp_path, small_parts):
+    folder = write_cora(tmp_path / "f30k")
+    load(folder, "test")
+    np.save(folder / "region_feats/test/part1/3.npy", FEATURES[3] + 1)
+    long_ago(folder / "region_feats/test/part1/3.npy")
+    with pytest.raises(DataError, match=r"test\.npy: was made from other files.*delete it"):
+        load(folder, "test")
+    (folder / "region_feats/test.npy").unlink()
+    assert np.array_equal(load(folder, "test").images.features[3], FEATURES[3] + 1)
 
 
 def test_photographs_and_features_of_ones_own_are_found_as_region_features_are(

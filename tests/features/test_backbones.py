@@ -1,6 +1,8 @@
 """The backbones against torchvision; the extractor on generated pictures."""
 
+import errno
 import json
+import os
 import pickle
 
 import numpy as np
@@ -201,6 +203,40 @@ def test_resumed_run_ends_with_the_same_bytes(
     assert not (broken / ".f.partial").exists()
 
 
+NOTES = (
+    "", "{", "[]", '"x"', "{}", '{"done": "3", "bad": [], "files": "", "settings": {}}',
+    '{"done": -1, "bad": [], "files": "", "settings": {}}',
+    '{"done": 99, "bad": [], "files": "", "settings": {}}',
+    '{"done": 3, "bad": [1], "files": "", "settings": {}}',
+    '{"done": 3, "bad": [], "files": "", "settings": []}',
+)  # fmt: skip
+
+
+def test_a_damaged_unfinished_run_is_named_and_can_be_deleted(
+    tmp_path, tiny, pictures, monkeypatch
+):
+    out = tmp_path / "out"
+    break_off(pictures, out, monkeypatch, 1)
+    state, array = out / ".f.partial/progress.json", out / ".f.partial/features.npy"
+    whole, values = state.read_text(), array.read_bytes()
+    for text in NOTES:
+        state.write_text(text)
+        with pytest.raises(DataError, match=r"progress\.json: damaged; delete it to begin anew$"):
+            run(pictures, out)
+    state.write_text(whole)
+    for cut in (b"", values[:20], values[:-1]):
+        array.write_bytes(cut)
+        with pytest.raises(DataError, match=r"features\.npy: damaged; delete .*\.f\.partial to"):
+            run(pictures, out)
+    np.save(array, np.zeros(3))
+    with pytest.raises(DataError, match=r"features\.npy: damaged"):
+        run(pictures, out)
+    state.unlink()
+    run(pictures, out)
+    run(pictures, tmp_path / "whole")
+    assert files(out) == files(tmp_path / "whole")
+
+
 def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
     observed = []
@@ -256,7 +292,7 @@ def test_bad_image_may_be_mended_or_left_out_half_way(tmp_path, tiny, pictures):
     run(pictures, tmp_path / "mended")
     run(pictures, tmp_path / "whole")
     assert files(tmp_path / "mended") == files(tmp_path / "whole")
-    with pytest.raises(DataError, match="other settings: files_sha256"):
+    with pytest.raises(DataError, match="was made from other files"):
         run(pictures, tmp_path / "left_out")
 
 
@@ -265,6 +301,61 @@ def test_images_already_done_may_not_change(tmp_path, tiny, pictures, monkeypatc
     pictures[1][1].write_bytes(pictures[9][1].read_bytes() + b"0")
     with pytest.raises(DataError, match="images changed since this run began"):
         run(pictures, tmp_path / "out")
+
+
+def test_photographs_replaced_by_others_of_equal_size_are_seen(
+    tmp_path, tiny, pictures, monkeypatch
+):
+    for name, half in (("whole", False), ("half", True)):
+        if half:
+            break_off(pictures, tmp_path / name, monkeypatch, 1)
+        else:
+            run(pictures, tmp_path / name)
+        path, times = pictures[1][1], pictures[1][1].stat()
+        data = path.read_bytes()
+        path.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert path.stat().st_size == times.st_size
+        message = "images changed since" if half else r"f\.npy: was made from other files.*delete"
+        with pytest.raises(DataError, match=message):
+            run(pictures, tmp_path / name)
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_disk_without_room_is_said_before_the_work(tmp_path, tiny, pictures, monkeypatch, room):
+    """The first or the second array has no room; nothing is left."""
+    room = [room]
+
+    def full(file, offset, length):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= 1
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    message = r"\.npy: cannot reserve \S+ GB: No space left on device \(make room"
+    with pytest.raises(DataError, match=message):
+        run(pictures, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_space_of_an_unfinished_array_is_reserved(tmp_path, tiny, pictures, monkeypatch):
+    if not hasattr(os, "posix_fallocate"):
+        pytest.skip("this system cannot reserve space")
+    break_off(pictures, tmp_path / "out", monkeypatch, 0)
+    for name in ("features", "labels"):
+        status = (tmp_path / "out/.f.partial" / f"{name}.npy").stat()
+        assert status.st_blocks * 512 >= status.st_size
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: os.open(tmp_path / "none", os.O_RDONLY))
+    with pytest.raises(DataError, match="cannot reserve"):  # of an earlier version's, too
+        run(pictures, tmp_path / "out")
+    monkeypatch.undo()
+    assert (tmp_path / "out/.f.partial/features.npy").is_file()
+
+
+def test_a_name_with_a_line_break_is_refused_before_the_work(tmp_path, tiny, pictures):
+    with pytest.raises(DataError, match=r"id 'a\\nb.jpg' has a line break"):
+        run([*pictures, ("a\nb.jpg", pictures[0][1])], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_missing_image_doubled_id_and_overflow(tmp_path, tiny, pictures, monkeypatch):

@@ -1,6 +1,7 @@
 """The feature reader against hand-made files in each naming."""
 
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from mmlib.core.errors import DataError
 from mmlib.features.store import open_features
 
 
-def store(folder, array, ids, listing="ids.txt", name="f.npy"):
+def store(folder, array, ids, listing="f.ids.txt", name="f.npy"):
     folder.mkdir(exist_ok=True, parents=True)
     np.save(folder / name, array)
     if listing.endswith(".json"):
@@ -23,15 +24,16 @@ ARRAY = np.arange(24, dtype=np.float16).reshape(3, 2, 4)
 
 
 @pytest.mark.parametrize(
-    ("listing", "ids"),
+    ("name", "listing", "ids"),
     [
-        ("ids.txt", ["a", "b", "c"]),
-        ("f.ids.txt", ["a", "b", "c"]),
-        ("id2row.json", {"c": 2, "a": 0, "b": 1}),
+        ("f.npy", "f.ids.txt", ["a", "b", "c"]),
+        ("f_ims.npy", "f_ids.txt", ["a", "b", "c"]),
+        ("features.npy", "id2row.json", {"c": 2, "a": 0, "b": 1}),
+        ("grid4x4_mobilenetv1_pca192.npy", "ids.txt", ["a", "b", "c"]),
     ],
 )
-def test_rows_by_id_in_all_three_namings(tmp_path, listing, ids):
-    features = open_features(store(tmp_path, ARRAY, ids, listing))
+def test_rows_by_id_in_all_namings(tmp_path, name, listing, ids):
+    features = open_features(store(tmp_path, ARRAY, ids, listing, name))
     rows = features.rows(["c", "a", "c"])
     assert rows.dtype == np.float32
     assert np.array_equal(rows, ARRAY[[2, 0, 2]].astype(np.float32))
@@ -45,10 +47,33 @@ def test_one_vector_an_image_is_one_region(tmp_path):
     assert open_features(path).rows([]).shape == (0, 1, 4)
 
 
-def test_own_ids_go_before_the_shared_list(tmp_path):
-    path = store(tmp_path, ARRAY, ["x", "y", "z"], "ids.txt")
-    (tmp_path / "f.ids.txt").write_text("a\nb\nc\n")
+@pytest.mark.parametrize("name", ["features.npy", "grid4x4_mobilenetv1_pca192.npy"])
+def test_own_ids_go_before_others(tmp_path, name):
+    path = store(tmp_path, ARRAY, ["x", "y", "z"], "ids.txt", name)
+    (tmp_path / "id2row.json").write_text('{"x": 0}')
+    path.with_suffix(".ids.txt").write_text("a\nb\nc\n")
     assert set(open_features(path).row_of) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("listing", "ids"), [("ids.txt", ["a", "b", "c"]), ("id2row.json", {"c": 2, "a": 0, "b": 1})]
+)
+@pytest.mark.parametrize("neighbour", [True, False])
+def test_ids_of_another_file_are_not_taken(tmp_path, listing, ids, neighbour):
+    """As many as rows, but in an order of their own."""
+    path = store(tmp_path, ARRAY, ids, listing, "mine.npy")
+    if neighbour:
+        name = "features.npy" if listing.endswith("json") else "grid4x4_mobilenetv1_pca192.npy"
+        assert open_features(store(tmp_path, ARRAY, ids, listing, name)).row_of["b"] == 1
+    message = r"mine\.npy: no ids beside it \(put mine\.ids\.txt there.* may be of another file"
+    with pytest.raises(DataError, match=message):
+        open_features(path)
+
+
+@pytest.mark.parametrize("white", ["\u2028", "\x85", "\x0c"])
+def test_a_list_of_ids_has_one_a_line(tmp_path, white):
+    path = store(tmp_path, ARRAY, [f"a{white}", "b", "c"])
+    assert open_features(path).row_of == {f"a{white}": 0, "b": 1, "c": 2}
 
 
 def test_image_without_a_row_is_named(tmp_path):
@@ -70,18 +95,29 @@ def test_values_that_are_not_finite_are_named(tmp_path, value):
 @pytest.mark.parametrize(
     ("listing", "ids", "message"),
     [
-        ("ids.txt", ["a", "b"], "2 ids for 3 rows"),
-        ("ids.txt", ["a", "b", "a"], "line 3: id 'a' occurs twice"),
+        ("f.ids.txt", ["a", "b"], "2 ids for 3 rows"),
+        ("f.ids.txt", [], "0 ids for 3 rows"),
+        ("f.ids.txt", ["a", "b", "a"], "line 3: id 'a' occurs twice"),
         ("id2row.json", {"a": 3}, "'a' has row 3"),
         ("id2row.json", {"a": -1}, "has row -1"),
         ("id2row.json", {"a": "0"}, "has row '0'"),
-        ("id2row.json", ["a"], "not an object"),
+        ("id2row.json", ["a"], "not a JSON object"),
         ("other.txt", ["a"], "no ids beside it"),
     ],
 )
 def test_ids_that_do_not_fit(tmp_path, listing, ids, message):
+    name = "features.npy" if listing.endswith("json") else "f.npy"
+    path = store(tmp_path, ARRAY, ids, listing, name)
     with pytest.raises(DataError, match=message):
-        open_features(store(tmp_path, ARRAY, ids, listing))
+        open_features(path)
+
+
+@pytest.mark.parametrize("notes", ["[]", "[1]", "null", "3", '"a"', "{", "", "\x00", "[" * 100_000])
+def test_notes_that_are_no_object(tmp_path, notes):
+    path = store(tmp_path, ARRAY, ["a", "b", "c"])
+    path.with_suffix(".json").write_text(notes)
+    with pytest.raises(DataError, match=r"f\.json: not (a JSON object|JSON: )"):
+        open_features(path)
 
 
 def test_arrays_that_are_no_features(tmp_path):
@@ -94,6 +130,32 @@ def test_arrays_that_are_no_features(tmp_path):
     (tmp_path / "cut.npy").write_bytes((tmp_path / "i.npy").read_bytes()[:-8])
     with pytest.raises(DataError, match="not a readable"):
         open_features(tmp_path / "cut.npy")
+
+
+def test_damaged_arrays_are_named(tmp_path):
+    """A zip, as np.savez writes it, and every kind of damage to a header."""
+    path = store(tmp_path, ARRAY, ["a", "b", "c"])
+    sound, rng = path.read_bytes(), np.random.default_rng(0)
+    np.savez(tmp_path / "zip.npz", ARRAY)
+    damaged = [(tmp_path / "zip.npz").read_bytes(), b"", sound[:9], sound[:60]]
+    for old, new in (
+        (b"'shape': (", b"'shape': )"), (b"{'descr'", b"('descr'"), (b"(3, 2, 4)", b"(-3,2, 4)"),
+        (b"(3, 2, 4)", b"(3,'2',4)"), (b"(3, 2, 4)", b"(9**99,4)"), (b"'<f2'", b"'<q9'"),
+        (b"'<f2'", b"[()] "), (b"False", b"0x  \n"), (b"False", b"\xff\xfe\xfd()"),
+    ):  # fmt: skip
+        assert old in sound
+        damaged.append(sound.replace(old, new))
+    for _ in range(300):
+        header = bytearray(sound)
+        header[rng.integers(128)] = rng.integers(256)
+        damaged.append(bytes(header))
+    for content in damaged:
+        path.write_bytes(content)
+        with suppress(DataError):  # and nothing else; a changed blank changes nothing
+            open_features(path)
+    path.write_bytes(damaged[0])
+    with pytest.raises(DataError, match=r"f\.npy: not a readable \.npy array.*get it again"):
+        open_features(path)
 
 
 @pytest.mark.real

@@ -1,5 +1,6 @@
 """Tokens, vocabulary, word vectors, and the sentence encoder."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmlib.core.errors import DataError
 from mmlib.features.text import (
     Vocabulary,
     embedding_matrix,
@@ -188,3 +190,50 @@ def test_word_vectors_are_read_from_both_formats(binary, tmp_path):
     table.save_word2vec_format(str(path), binary=binary)
     result = read_word_vectors(path, ["dog", "Été", "zebra"])
     assert {word: v.tolist() for word, v in result.items()} == {"dog": [3, 4, 5], "Été": [6, 7, 8]}
+
+
+@pytest.mark.parametrize("start", ["", "2 3\n", "\ufeff", "\ufeff2 3\n"])
+def test_a_text_may_have_a_header_and_a_byte_order_mark(tmp_path, start):
+    path = tmp_path / "glove.txt"
+    path.write_text(f"{start}dog 1 2 3\nzebra 3 2 1\n", encoding="utf-8")
+    result = read_word_vectors(path, {"dog", "cow"})
+    assert {word: vector.tolist() for word, vector in result.items()} == {"dog": [1, 2, 3]}
+
+
+def binary_vectors(values=((1, 2, 3), (4, 5, 6)), header=b"2 3\n"):
+    rows = zip((b"dog", b"cat"), np.array(values, dtype=np.float32), strict=True)
+    return header + b"".join(word + b" " + row.tobytes() for word, row in rows)
+
+
+SOUND = binary_vectors()
+NO_TEXT, NO_BINARY = "no table of word vectors as text", "no table of word vectors in word2vec's"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("v.txt", b"", NO_TEXT),
+        ("v.txt", b"\x1f\x8b\x08 zip", NO_TEXT),
+        ("v.txt", b"dog 1 2 3\ncow 1 2\n", NO_TEXT),
+        ("v.txt", b"dog 1 2 3\nc\xe9w 1 2 3\n", NO_TEXT),
+        ("v.txt", b"2 3\ndog 1 2 3\n", NO_TEXT),
+        ("v.txt", b"dog 1 nan 3\n", "the vector of 'dog' is not finite"),
+        ("v.bin", b"", NO_BINARY),
+        ("v.bin", SOUND[:-7], NO_BINARY),
+        ("v.bin", SOUND[:10], NO_BINARY),
+        ("v.bin", gzip.compress(SOUND, mtime=0), NO_BINARY),
+        ("v.bin", SOUND.replace(b"cat", b"c\xe9t"), NO_BINARY),
+        ("v.bin", b"dog 1 2 3\ncow 1 2 3\n", NO_BINARY),
+        ("v.bin", binary_vectors(header=b"9 3\n"), NO_BINARY),
+        ("v.bin", binary_vectors(header=b"0 3\n"), "none of 1 words is among its 0"),
+        ("v.bin", binary_vectors(header=b"-2 3\n"), NO_BINARY),
+        ("v.bin", binary_vectors(header=b"2 -3\n"), NO_BINARY),
+        ("v.bin", binary_vectors(header=b"99999999999999 300\n"), NO_BINARY),
+        ("v.bin", binary_vectors([[1, np.inf, 2]] * 2), "the vector of 'dog' is not finite"),
+    ],
+)
+def test_damaged_word_vectors_are_named(tmp_path, name, content, said):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}: {said}.*\((unzip it, or )?get it again\)"):
+        read_word_vectors(path, {"dog"})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from test_flickr8k import NAMES, edit_line, make
+from test_precomputed import write_scan
 
 from mmlib.core.errors import DataError
 from mmlib.data import cite, clue, flickr8k, pair_pictures, sick
@@ -35,6 +36,17 @@ def test_a_sound_copy_is_usable(small, tmp_path):
     ]  # fmt: skip
     assert "1 images are in no split" in report.notes[0]
     assert check("flickr8k", make(tmp_path / "original", original=True)).usable
+
+
+def test_hidden_files_are_no_part_of_a_data_set(small, tmp_path):
+    for name in (f"Images/._{NAMES[0]}", "features/._ids.txt", "features/._a.npy"):
+        (small / name).write_bytes(b"\0\5\x16\7 Mac OS X")
+    report = check("flickr8k", small)
+    assert lines(report) == []
+    assert report.counts[0] == "8 images"
+    regions = write_scan(tmp_path / "f30k_precomp")
+    (regions / "._test_caps.txt").write_bytes(b"Mac OS X")
+    assert not check("region_features", tmp_path).notes
 
 
 def test_truncated_image_and_broken_caption_line_are_both_named(small):
@@ -95,6 +107,7 @@ def test_features(small):
     array[2, 1, 1] = np.nan
     np.save(path, array)
     np.save(small / "features" / "short.npy", array[:7])
+    (small / "features" / "short.ids.txt").write_text("\n".join(NAMES))
     np.save(small / "features" / "own.npy", array[:2])
     (small / "features" / "own.ids.txt").write_text("\n".join(NAMES[:2]))
     for kind in (
@@ -115,9 +128,9 @@ def test_features(small):
     assert "ids.txt: 8 ids for 7 rows of short.npy" in result[2]
     assert len(result) == 3
     (small / "features" / "packed.json").write_text("{")
-    cut = next(line for line in lines(check("flickr8k", small)) if "packed.npy" in line)
-    assert "its .json or its ids cannot be read" in cut
-    assert cut.endswith("(extract the features again)")
+    cut = next(line for line in lines(check("flickr8k", small)) if "packed.json" in line)
+    assert "packed.json: not JSON: " in cut
+    assert cut.endswith("extract the features again)")
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10, 300, 2000])
@@ -211,6 +224,24 @@ def test_sick(tmp_path, monkeypatch):
     assert "line 3: relatedness_score is '5.2'" in write((1, 1, "TRAIN"), (2, "5.2", "TEST"))[0]
     assert "line 3: pair 1 stands in line 2 too" in write((1, 1, "TRAIN"), (1, 2, "TEST"))[0]
     assert "2 pairs of TRAIN instead of 1" in write((1, 1, "TRAIN"), (2, 2, "TRAIN"))[0]
+    assert "0 sound rows instead of 2" in write()[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("1\tA dog\n", "line 1: the columns are ['1', 'A dog']"),
+        ("\t".join(sick.COLUMNS).encode("utf-16"), "line 1: bytes that are not UTF-8"),
+        (b"PK\x03\x04\xff\xfe", "line 1: bytes that are not UTF-8"),
+        ("\t".join(sick.COLUMNS) + "\nhtml\n", "line 2: 1 fields instead of 12"),
+    ],
+)
+def test_of_a_file_without_a_readable_row_no_rows_are_counted(tmp_path, content, fault):
+    content = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "SICK.txt").write_bytes(content)
+    report = check("sick", tmp_path)
+    assert [fault in line for line in lines(report)] == [True]
+    assert report.counts == []
 
 
 def test_karpathy(tmp_path, monkeypatch):
@@ -232,7 +263,9 @@ def test_karpathy(tmp_path, monkeypatch):
     assert len(result) == 1
     assert "image 3: 4 captions of 0.jpg instead of 5" in result[0]
     path.write_text("{")
-    assert "no split file" in lines(check("karpathy", tmp_path))[0]
+    damaged = check("karpathy", tmp_path)
+    assert "no split file" in lines(damaged)[0]
+    assert damaged.counts == []
 
 
 def test_photographs(tmp_path, monkeypatch):

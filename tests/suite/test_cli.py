@@ -1,3 +1,4 @@
+import io
 import json
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def notebooks(tmp_path):
     folder = tmp_path / "notebooks"
     write_notebook(folder / "01_one.ipynb", SETTINGS)
     write_notebook(
-        folder / "02_two.ipynb", SETTINGS, "print(b)", parameters=PARAMETERS + "b = 10\n"
+        folder / "02_two.ipynb", SETTINGS, "print(b)", parameters=PARAMETERS + "b = None\n"
     )
     return folder
 
@@ -98,7 +99,12 @@ def test_no_time_at_all_and_no_end_are_refused(notebooks, executed, capsys, time
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("3", 3), ("None", None), ("hard", "hard"), ("'3'", "3"), ("a=b", "a=b")]
+    ("text", "value"),
+    [
+        *(("3", 3), ("None", None), ("hard", "hard"), ("'3'", "3"), ("a=b", "a=b")),
+        *((text, text) for text in ("-" * 10_000 + "1", "(" * 10_000, "{[]: 1}", "1+", "\x00")),
+    ],
+    ids=lambda value: repr(value)[:9],
 )
 def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
     assert run(notebooks, "2", "--set", f"b={text}") == 0
@@ -116,6 +122,10 @@ def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
         ("--set out=x", "--set out: use --out, once"),
         ("--set epochs=3", "01_one.ipynb knows no parameter epochs; it has tier, seeds"),
         ("02 --set b={1}", "a parameter is not plain data"),
+        ("--set evidence=computed", "evidence is 'computed'; it must be recorded or compute"),
+        ("--set seeds=abc", "seeds is 'abc'; it must be a whole number, 1 or more"),
+        ("--set device=gpu", "mmlib run: no device 'gpu'"),
+        ("--set device=gpu --cluster tcp://x:1", "device is 'gpu'; it must be auto, cpu, cuda"),
         ("--device cuda:99", "mmlib run: no device 'cuda:99': PyTorch sees "),
     ],
 )
@@ -271,3 +281,14 @@ def test_a_paper_may_be_named_without_its_leading_zero(monkeypatch, tmp_path):
     monkeypatch.setattr(record, "write_judgement", lambda *args: asked.append(args[0]) or "")
     assert cli.main(["judge", "4", "--out", str(tmp_path)]) == 0
     assert asked == ["04"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_any_locale_can_print(monkeypatch, tmp_path, encoding):
+    printed = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", printed)
+    monkeypatch.setattr(record, "write_judgement", lambda *args: "0.3 \u00b1 0.1 \u2013 \u03bb")
+    assert cli.main(["judge", "04", "--out", str(tmp_path)]) == 0
+    printed.flush()
+    told = printed.buffer.getvalue().decode(encoding)
+    assert told == f"0.3 {'±' if encoding == 'latin-1' else chr(92) + 'xb1'} 0.1 \\u2013 \\u03bb\n"

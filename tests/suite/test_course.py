@@ -1,6 +1,9 @@
 """Checks of exercises, and the students' and teacher's versions of a small notebook."""
 
 import json
+import sys
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import nbformat
@@ -16,15 +19,42 @@ from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer
 # Numbers
 
 
-@pytest.mark.parametrize("given", [5, 5.04, np.float32(5), np.int64(5), torch.tensor(5)])
+KINDS = (
+    *(5, 5.04, np.float32(5), np.int64(5), torch.tensor(5), Fraction(5), Decimal("5.04")),
+    *(torch.tensor(5.0, dtype=torch.bfloat16), torch.tensor(5.0, dtype=torch.float16)),
+)
+
+
+@pytest.mark.parametrize("given", KINDS)
 def test_number_near_the_truth_is_right(given, capsys):
     course.number(2, given, 5, 0.05)
     assert capsys.readouterr().out == "Exercise 2: right.\n"
 
 
+BORDERS = [
+    (0.285, 0.29, 0.005), (0.285, 0.28, 0.005), (12.345, 12.35, 0.005), (86.25, 86.3, 0.05),
+    (86.25, 86.2, 0.05), (1.005, 1.01, 0.005), (0.5, 0.51, 0.01), (0.3, 0.1 + 0.2, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("truth", "given", "within"), BORDERS)
+def test_the_border_is_decided_by_the_decimals_that_are_shown(truth, given, within):
+    course.number(1, given, truth, within)
+    course.function(1, lambda: [given], lambda: [truth], [()], within)
+    beyond = given + 2e-9 * (1 if given > truth else -1)
+    with pytest.raises(WrongAnswer):
+        course.number(1, beyond, truth, within)
+    with pytest.raises(WrongAnswer):
+        course.function(1, lambda: [beyond], lambda: [truth], [()], within)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (Decimal("6"), "6 is too large."),
+        (Fraction(9, 2), "4.5 is too small."),
+        (Decimal("sNaN"), "Decimal('sNaN') is not a number."),
+        (1j, "1j is not a number."),
         (50, "50 is not right: chance of AUC"),
         (5.1, "5.1 is too large."),
         (-3, "-3 is too small."),
@@ -69,6 +99,9 @@ def test_numbers_of_any_kind_are_right():
         (1.01, 2),
         np.array([1, 2]),
         torch.tensor([1.0, 2.0], requires_grad=True),
+        torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+        [torch.tensor(1.0, requires_grad=True), torch.tensor(2.0, dtype=torch.bfloat16)],
+        [Fraction(1), Decimal("2.01")],
     ):
         course.number(1, given, (1, 2), 0.05)
     with pytest.raises(WrongAnswer, match=r"not an array of numbers of the shape \(2, 2\)"):
@@ -128,6 +161,9 @@ def test_right_function_passes_although_it_spoils_its_arguments(capsys):
         (lambda v: sum(v) / len(v) * len(v), "for [] your function fails with ZeroDivisionError: "),
         (lambda: 3, "for [1, 2] your function fails with TypeError: "),
         (lambda v: None if len(v) > 1 else sum(v), "for [1, 2] your function returns None, which"),
+        (lambda v: sys.exit(0), "for [1, 2] your function fails with SystemExit: 0"),
+        (lambda v: sys.exit("done"), "for [1, 2] your function fails with SystemExit: done"),
+        (lambda v: print(sum(v)), "your function prints a result and returns none: write return"),
         (len, "not right: it counts"),
         (7, "7 is not a function."),
     ],
@@ -175,6 +211,20 @@ def test_what_counts_as_the_same(mine, truth, same):
     else:
         with pytest.raises(WrongAnswer, match=r"for no arguments your function returns .* not"):
             check()
+
+
+def test_what_a_function_prints_is_still_seen_and_an_interruption_ends_the_check(capsys):
+    check_total(lambda v: print("looking at", v) or sum(v))
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == [
+        "looking at [1, 2]", "looking at [3]", "looking at []", "Exercise 4: right."
+    ]  # fmt: skip
+
+    def interrupted(values):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_total(interrupted)
 
 
 def test_function_without_cases_is_the_authors_fault():

@@ -157,3 +157,20 @@ def test_features_of_nothing(data, capsys):
     assert "no images" in capsys.readouterr().err
     assert mmlib_data("features", data / "none") == 1
     assert "neither flickr8k, flickr30k, mscoco nor a folder of images" in capsys.readouterr().err
+
+
+def test_what_macos_hides_in_a_zip_is_no_picture(data, capsys):
+    pictures = make(data / "flickr8k") / "Images"
+    for name in (f"._{NAMES[0]}", "._cover.png", f".thumbnails/{NAMES[1]}"):
+        (pictures / name).parent.mkdir(exist_ok=True)
+        (pictures / name).write_bytes(b"\0\5\x16\7 Mac OS X")
+    assert [path.name for path in data_cli._images("flickr8k")[1]] == NAMES
+    deeper = data / "two"  # photographs a folder deeper, and what a zip of macOS puts beside them
+    for name in ("a/one.png", "__MACOSX/._one.png", "a/._one.png"):
+        (deeper / name).parent.mkdir(parents=True, exist_ok=True)
+        (deeper / name).touch()
+    assert data_cli._images(str(deeper))[1] == [deeper / "a/one.png"]
+    (data / "clue").mkdir()
+    for name in registry.find("clue").layout:
+        (data / "clue" / f"._{name}").touch()
+    assert registry.find("clue").missing() == registry.find("clue").layout

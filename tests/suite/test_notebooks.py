@@ -34,6 +34,10 @@ def test_committed_notebook_keeps_the_rules(path):
 
 # The rules
 
+CHECKED = """\
+parameters.check_values("04", globals())
+print('AUC: within tolerance')"""
+
 
 @pytest.fixture
 def committed(tmp_path):
@@ -43,7 +47,7 @@ def committed(tmp_path):
         ("import json", [], []),
         (PARAMETERS, ["parameters"], []),
         ("print(tier, seeds, device, out, evidence)", [], stdout("world 3\n")),
-        ("print('AUC: within tolerance')", ["nbval-check-output"], stdout("AUC: within tolerance")),
+        (CHECKED, ["nbval-check-output"], stdout("AUC: within tolerance")),
     )
     nb.cells += five_exercises(count=5)
     return nb, path
@@ -116,6 +120,15 @@ def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
         (cell(5, outputs=[SVG]), "cell 6: an output of type image/svg+xml"),
         (cell(3, source=PARAMETERS.replace("seeds = 3\n", "")), "no parameter seeds"),
         (cell(5, source="print(tier, seeds, device, out)"), "parameter evidence is never read"),
+        (
+            text(3, lambda source: source.replace("seeds = 3", "seeds = 3  # with out = 'x'")),
+            "papermill loses the parameter seeds: its line has another =",
+        ),
+        (
+            text(7, lambda source: source.partition("\n")[2]),
+            "no cell calls parameters.check_values",
+        ),
+        (text(7, lambda source: "# " + source), "no cell calls parameters.check_values"),
         (text(5, lambda source: source + "\nx = 1" * 15), "cell 6: 16 lines of code"),
         (gone(4), "no prose between the code cells 4 and 5"),
         (text(7, lambda source: "import os\n" + source), "imports belong at the top"),

@@ -18,7 +18,7 @@ import yaml
 from distributed.cli import dask_scheduler, dask_worker
 
 from mmlib import __version__
-from mmlib.suite import cli, runner
+from mmlib.suite import cli, parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
@@ -123,9 +123,11 @@ def commands(page):
 
 PLACEHOLDERS = {"NAME": "flickr8k", "NAME=VALUE": "tier='world'"}
 KNOWN = {
+    "dask",
     "git",
     "kubectl",
     "nvidia-smi",
+    "openssl",
     "papermill",
     "jupyter",
     "playwright",
@@ -163,8 +165,8 @@ def mmlib_faults(arguments):
         notebooks = cli._select(ROOT / "notebooks", args.numbers)
         if args.numbers:
             for notebook in notebooks:
-                runner.check_parameters(notebook, given)
-    except (cli.UsageError, runner.ParameterError) as error:
+                parameters.check_parameters(notebook, given)
+    except (cli.UsageError, parameters.ParameterError) as error:
         return [str(error)]
     return []
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import bs4
@@ -205,6 +206,91 @@ def test_what_is_a_papers_table(head, known):
     assert len(report.Notebook("01_a", {}, Path(), cells).paper_tables) == known
 
 
+# Another's run
+
+SCRIPT, PICTURE = "<script>alert(1)</script>", "<img src=x onerror=alert(1)>"
+QUOTE = 'x" onerror="alert(1)'
+
+
+def hostile_run(run: Path) -> Path:
+    """A run whose texts, outputs, names and parameters all hold scripts."""
+    told = runs.claim("C1" + SCRIPT, "supported", 1.0, why=SCRIPT + PICTURE, paper=PICTURE)
+    entries = [
+        runs.entry("01_a", claims=[told], checks=runs.CHECKS),
+        runs.entry("02_b", ok=False, problems=[f"cell 4 failed: </pre>{SCRIPT}`{PICTURE}`"]),
+    ]
+    show = partial(nbformat.v4.new_output, "display_data")
+    drawing = f"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'>{SCRIPT}</svg>"
+    refresh = '<meta http-equiv="refresh" content="0;url=https://x.org"><base href="https://x.org">'
+    told = [
+        show(data={"text/html": SCRIPT + PICTURE + refresh + "<iframe src='x'></iframe>"}),
+        show(data={"text/html": "<a href=' java&#10;script:alert(1)'>a</a>"}),
+        show(data={"image/svg+xml": drawing}),
+        show(data={"image/png": QUOTE, "text/plain": "p"}),
+        show(data={"text/latex": f"$x$ {SCRIPT}"}),
+        show(data={"text/markdown": SCRIPT + PICTURE}),
+        show(data={"application/javascript": "alert(1)"}),
+        nbformat.v4.new_output("stream", name="stdout", text=SCRIPT),
+        nbformat.v4.new_output("error", ename=SCRIPT, evalue=SCRIPT, traceback=[SCRIPT]),
+    ]
+    heading = f"# Title {PICTURE} here\n\n{SCRIPT} [x](javascript:alert(1))\n\n<details>d</details>"
+    cells = [
+        nbformat.v4.new_markdown_cell(heading), nbformat.v4.new_code_cell("f()", outputs=told)
+    ]  # fmt: skip
+    run.mkdir(parents=True)
+    runs.write_results(run, entries[0])
+    for name in ("01_a", "02_b"):
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), run / f"{name}.ipynb")
+    parameters = {"tier": "world", "system": f"a` {PICTURE}{SCRIPT} `b"}
+    runs.write_summary(run, entries, parameters=parameters)
+    return run
+
+
+def test_nothing_of_anothers_run_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(report.record, "assess_paper", runs.assess_paper)
+    site = report.write(hostile_run(tmp_path / f"r {PICTURE}".replace("/", ""))).parent
+    for name, soup in site_checks.pages(site).items():
+        policy = soup.head.find(True)
+        assert policy["http-equiv"] == "Content-Security-Policy", name
+        assert policy["content"].startswith("default-src 'none'; img-src 'self'")
+        assert not soup.select("script, iframe, base, meta[http-equiv=refresh]"), name
+        for tag in soup.find_all(True):
+            assert not [a for a in tag.attrs if a.startswith("on")], (name, tag)
+            assert "script:" not in "".join(str(tag.get("href", "")).split()), (name, tag)
+    assert page(site, "01_a.html").find("details")  # what is harmless stays
+    assert "alert(1)" in words(page(site, "index.html"))  # as text
+
+
+PLACES = ("notebook", "out", "executed")
+NAMES = ("../../x", "/x", "a/b", ".hidden", "..", "a\\b", "", "Index", "claims", "x\n", 7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_in_a_summary_are_plain_names(run, tmp_path, name):
+    for place in PLACES:
+        told = runs.entry("01_links", claims=runs.CLAIMS, checks=runs.CHECKS) | {place: name}
+        runs.write_summary(run, [told])
+        with pytest.raises(report.ReportError, match=rf"notebooks\[0\].{place}: "):
+            report.write(run)
+    assert not list(tmp_path.rglob("*.html"))
+
+
+LINKED = (
+    *("01_links/figures/graph.png", "01_links/figures", "01_links/claims.json", "01_links"),
+    *("01_links.ipynb", "02_later.ipynb", "summary.json"),
+)
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_link_in_a_run_is_not_followed(run, tmp_path, name):
+    private = tmp_path / "private"
+    (run / name).rename(private)
+    (run / name).symlink_to(private)
+    with pytest.raises(report.ReportError, match="is a link or no file"):
+        report.write(run)
+    assert not list(run.glob("*report*"))
+
+
 # What is refused
 
 
@@ -214,6 +300,12 @@ def change(path: Path, **new) -> None:
 
 def drop(entry, key):
     return {name: value for name, value in entry.items() if name != key}
+
+
+def retell(run, **new):
+    """Another entry of the first notebook in the summary."""
+    told = runs.entry("01_links", claims=runs.CLAIMS, checks=runs.CHECKS)
+    runs.write_summary(run, [told | new])
 
 
 BREAKAGES = {
@@ -239,6 +331,55 @@ BREAKAGES = {
     "claims bare": (
         lambda r: runs.write_summary(r, [runs.entry("01_links", claims=[{"id": "C1"}])]),
         "summary.json: $.notebooks[0].claims[0]: 'claim' is a required property; run it",
+    ),
+    **{
+        f"seconds {value}": (partial(retell, seconds=value), said)
+        for value, said in (
+            (None, "seconds: None is not of type 'number'"),
+            ("9", "seconds: '9' is not of type"),
+            (-1, "seconds: -1 is less than"),
+            (float("nan"), "NaN is no number of JSON"),
+            (10**12, "seconds: 1000000000000 is greater than"),
+        )
+    },
+    **{
+        f"parts {parts}": (partial(retell, claims=[runs.CLAIMS[0] | {"parts": parts}]), said)
+        for parts, said in (
+            ([1], "claims[0].parts: [1] is not of type"),
+            ({"a": 3}, "parts.a: 3 is not of type 'object'"),
+            ({"a": {"effect": 1, "low": 0, "high": 2}}, "parts.a: 'verdict' is a required"),
+            ({"a": {"effect": "1", "low": 0, "high": 2, "verdict": "x"}}, "effect: '1' is not"),
+        )
+    },
+    **{
+        f"checks {checks}": (partial(retell, checks=checks), "notebooks[0].checks: ")
+        for checks in (
+            {"comparable": True},
+            {"comparable": True, "why": "", "figures": [3]},
+            {"comparable": True, "why": "", "figures": [{"figure": "a"}]},
+            [],
+        )
+    },
+    "problems of numbers": (partial(retell, problems=[3]), "problems[0]: 3 is not of type"),
+    "an output without data": (
+        lambda r: (r / "01_links.ipynb").write_text(
+            json.dumps(
+                runs.full_notebook()
+                | {
+                    "cells": [
+                        {
+                            "cell_type": "code",
+                            "id": "a",
+                            "metadata": {},
+                            "source": "f()",
+                            "execution_count": None,
+                            "outputs": [{"output_type": "display_data"}],
+                        }
+                    ]
+                }
+            )
+        ),
+        "NotebookValidationError",
     ),
 }
 

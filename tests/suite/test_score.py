@@ -144,13 +144,98 @@ def test_what_is_no_picture_and_what_is_no_model_is_named(tmp_path, kept):
         score.read_csv(tmp_path / "gone.csv")
 
 
-@pytest.mark.parametrize("name", ["judge", "stems", "labels"])
-def test_a_model_without_one_of_its_notes_is_refused(kept, name):
-    meta = json.loads(score.metadata_of(kept)["mmlib"])
-    del meta[name]
-    save_file(load_file(kept), kept, {"mmlib": json.dumps(meta)})
-    with pytest.raises(DataError, match=f"no model that score.keep has written .*{name}"):
+def notes(**changed):
+    """Changes some notes of a model."""
+    return lambda meta, tensors: meta.update(changed)
+
+
+def tensor(name, value):
+    """Another value of a tensor, made of the old one."""
+
+    def change(meta, tensors):
+        tensors[name] = value(tensors[name]).contiguous()
+
+    return change
+
+
+def first(name, value):
+    """Another first entry of a list among the notes."""
+
+    def change(meta, tensors):
+        meta[name][0] = value
+
+    return change
+
+
+NAN = float("nan")
+WORD = "judge.words.embeddings.word_embeddings.weight"
+UNFIT = {
+    "no judge told": (lambda meta, _: meta.pop("judge"), "'judge' is a required property"),
+    "no stems": (lambda meta, _: meta.pop("stems"), "'stems' is a required property"),
+    "no labels": (lambda meta, _: meta.pop("labels"), "'labels' is a required property"),
+    "weight NaN": (first("weights", NAN), "NaN is no number of JSON"),
+    "mean infinite": (first("mean", float("inf")), "Infinity is no number"),
+    "deviation zero": (first("deviation", 0.0), r"deviation\[0\]: 0.0 is less than or equal"),
+    "deviation NaN": (first("deviation", NAN), "NaN is no number"),
+    "weights too few": (notes(weights=[0.0, 1.0]), r"weights: .* is too short"),
+    "odds too few": (notes(odds=[0.5]), "labels for 1 odds"),
+    "labels all 1": (notes(labels=[1, 1]), "does not contain items"),
+    "label 2": (first("labels", 2), r"labels\[0\]: 2 is not one of"),
+    "words twice": (notes(words=["a", "a"]), "non-unique"),
+    "words a text": (notes(words="dog"), "not of type 'array'"),
+    "shape of another": (notes(shape={"depth": 3}), "'depth' was unexpected"),
+    "stems a list": (notes(stems=["dog"]), "not of type 'object'"),
+    "card a number": (notes(card=7), "not of type 'string'"),
+    "space a text": (notes(space="8"), "not of type 'integer'"),
+    "judge a list": (notes(judge=[]), "not of type 'object', 'null'"),
+    "regions of one row": (tensor("regions", lambda t: t[:1]), "no mean and deviation"),
+    "regions zero": (tensor("regions", lambda t: t * 0), "no mean and deviation"),
+    "regions gone": (lambda _, tensors: tensors.pop("regions"), "regions"),
+    "tensor NaN": (tensor(WORD, lambda t: t * NAN), f"{WORD} is not finite"),
+}
+
+
+def change_model(path, change):
+    meta, tensors = json.loads(score.metadata_of(path)["mmlib"]), load_file(path)
+    change(meta, tensors)
+    save_file(tensors, path, {"mmlib": json.dumps(meta)})
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_model_that_cannot_be_is_refused(kept, name):
+    change, message = UNFIT[name]
+    change_model(kept, change)
+    with pytest.raises(DataError, match=message) as error:
         score.read(kept)
+    assert str(error.value).startswith(f"{kept}: no model that score.keep has written")
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        tensor(WORD, lambda t: t[:-1]),
+        lambda meta, tensors: tensors.pop(WORD),
+        lambda meta, tensors: meta["words"].append("zebra"),
+        lambda meta, tensors: meta["shape"].update(heads=3),
+        lambda meta, tensors: meta["judge"].update(max_hypothesis=3),
+        lambda meta, tensors: meta.update(space=9),
+    ],
+)
+def test_weights_that_do_not_go_with_the_notes_are_refused(tmp_path, kept, seen, change):
+    rows = score.read_csv(written(tmp_path, "image,caption", "3.png,dog"))
+    change_model(kept, change)
+    with pytest.raises(DataError, match="its weights do not go with its notes") as error:
+        score.read(kept).score(rows)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_weights_that_give_no_numbers_are_refused(tmp_path, kept, seen):
+    rows = score.read_csv(written(tmp_path, "image,caption", "3.png,dog"))
+    scorer = score.read(kept)
+    scorer.tensors["retriever.to_image.weight"].fill_(3e38)  # finite, but the products are not
+    with pytest.raises(DataError, match="its weights give no numbers"):
+        scorer.score(rows)
 
 
 def test_a_judge_that_reads_a_bert_is_not_kept(tmp_path, judge):
@@ -162,7 +247,9 @@ def test_a_judge_that_reads_a_bert_is_not_kept(tmp_path, judge):
 def test_the_command_writes_a_table(tmp_path, kept, seen, capsys):
     path = written(tmp_path, "image,caption", "3.png,dog")
     assert main(["score", str(kept), str(path), "--prior", "0.1"]) == 0
-    assert capsys.readouterr().out.startswith("image,caption,log odds")
+    shown = capsys.readouterr()
+    assert shown.out.startswith("image,caption,log odds")
+    assert shown.err == "Toy.\n"  # the card: of which pictures the odds are
     out = tmp_path / "out.csv"
     assert main(["score", str(kept), str(path), "--out", str(out)]) == 0
     assert list(pd.read_csv(out).columns) == COLUMNS

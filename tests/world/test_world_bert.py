@@ -9,7 +9,7 @@ import transformers
 
 from mmlib import world
 from mmlib.features.bert import BertEncoder
-from mmlib.features.words import SPECIAL, Words
+from mmlib.features.words import SPECIAL, TokenStates, Words
 from mmlib.papers.cora.data import load_study
 from mmlib.papers.entailment.data.study import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
@@ -62,3 +62,12 @@ def test_cora_knows_it_without_any_data(monkeypatch):
     assert load_study("world") == {
         "world": "its captions", "world_bert": "its captions",
     }  # fmt: skip
+
+
+def test_states_that_were_cut_off_are_read_anew(texts, tmp_path):
+    whole = TokenStates.by(world.BERT, texts[:9], {}, tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-100])
+    again = TokenStates.by(world.BERT, texts[:9], {}, tmp_path)
+    np.testing.assert_array_equal(again.states, whole.states)
+    assert len(whole) > 9

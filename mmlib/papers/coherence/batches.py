@@ -33,7 +33,7 @@ class Pictures:
 
     def __init__(self, pairs: RelatedPairs):
         assert pairs.open_image is not None
-        self.open_image, self.names = pairs.open_image, pairs.image_ids
+        self.open_image, self.hashes = pairs.open_image, pairs.image_hashes
 
     def __call__(self, rows: np.ndarray, augment: bool) -> Tensor:
         """Pictures of some rows, decoded anew at each call."""
@@ -104,7 +104,7 @@ class Arrays:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that trainings read; of pictures on disk, their names."""
+        """A hash of all that trainings read; of pictures on disk, of their files."""
         digest = hashlib.sha256(np.ascontiguousarray(self.words).tobytes())
         digest.update("|".join(self.relations).encode())
         for split in self.splits.values():
@@ -113,7 +113,7 @@ class Arrays:
             if isinstance(split.images, np.ndarray):
                 digest.update(np.ascontiguousarray(split.images).tobytes())
             else:
-                digest.update("|".join(split.images.names).encode())
+                digest.update("|".join(split.images.hashes).encode())
         return digest.hexdigest()[:16]
 
 

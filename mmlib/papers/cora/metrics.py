@@ -6,6 +6,7 @@ from mmlib.core.ranking import (
     KS,
     Ranks,
     best_ranks,
+    chance_among_first,
     metrics,
     rank_images_and_captions,
     ranks_of_scores,
@@ -35,12 +36,14 @@ def per_item(ranks: Ranks) -> dict[str, np.ndarray]:
 def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.ndarray:
     """Whether a caption finds its image among its family of `size`: 100 or 0; NaN for images.
 
-    scores (images, captions). Words that the whole family shares cannot tell its images apart, so
-    this is what structure alone gives; chance is 100 / size.
+    scores (images, captions); where t images share the highest one, each gets 100 / t. Words that
+    the whole family shares cannot tell its images apart, so this is what structure alone gives;
+    chance is 100 / size.
     """
     first = image_of // size * size
     family = scores[first[:, None] + np.arange(size), np.arange(len(image_of))[:, None]]
-    hit = 100.0 * (family.argmax(axis=1) == image_of - first)
+    chance = chance_among_first(family, 1)
+    hit = 100 * chance[np.arange(len(chance)), image_of - first]
     return np.concatenate([hit, np.full(len(scores), np.nan)])
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, from_numpy
 
 from mmlib.core.entailment_pairs import Kind, Samples
+from mmlib.core.jobs import as_bytes
 from mmlib.features.words import CLS, SEP, Reader, TokenStates, Words, padded
 from mmlib.papers.entailment.inputs import Frozen, Scale
 from mmlib.papers.entailment.method import INDICATORS, Batch
@@ -120,13 +121,13 @@ class Arrays:
         """A hash of all that trainings and tests read."""
         digest = hashlib.sha256(np.ascontiguousarray(self.images).tobytes())
         for split in self.splits.values():
-            digest.update("\n".join(split.texts).encode())
+            digest.update(as_bytes(split.texts))
             for column in (split.rows, split.ids, split.image_of, split.fits):
                 digest.update(np.ascontiguousarray([0] if column is None else column).tobytes())
         for pairs in (self.train, self.dev, self.calibration, *self.tests.values()):
             samples = pairs.samples
             texts = (samples.premise, samples.hypothesis, samples.kind, pairs.about)
-            digest.update("\n".join(text for column in texts for text in column).encode())
+            digest.update(as_bytes([text for column in texts for text in column]))
             for column in (samples.image, samples.label, pairs.given, pairs.weights):
                 digest.update(np.ascontiguousarray(column).tobytes())
         for weights in (self.starts, self.retriever):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from mmlib.core.entailment_pairs import Samples
+from mmlib.core.jobs import as_bytes
 from mmlib.data.overlap import Weights, overlap_parts, stems
 from mmlib.features.encoders import BLOCK
 from mmlib.features.words import TokenStates, Words, covered, padded
@@ -69,7 +70,7 @@ class Frozen:
 
     def fingerprint(self) -> bytes:
         """A hash of all of it."""
-        digest = hashlib.sha256("\n".join(self.row).encode())
+        digest = hashlib.sha256(as_bytes(list(self.row)))
         tokens = self.tokens.states[::97]
         for vectors in (self.sentences, self.text_vectors, self.image_vectors, tokens):
             digest.update(np.ascontiguousarray(vectors).tobytes())

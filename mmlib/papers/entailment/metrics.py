@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.metrics import average_precision_score
 
-from mmlib.core.ranking import KS, average_precision, ranks_of_scores
+from mmlib.core.ranking import KS, average_precision, chance_among_first, ranks_of_scores
 
 if TYPE_CHECKING:
     from mmlib.papers.entailment.batches import People, Split
@@ -60,11 +59,15 @@ def shares(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.nda
 
 
 def _first(truth: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Whether a pair is among the first that together weigh as much as all entailed ones."""
-    order = np.argsort(-np.asarray(margins), kind="stable")
-    called = np.zeros(len(order), dtype=bool)
-    called[order[np.cumsum(weights[order]) <= weights[truth].sum() + 1e-9]] = True
-    return called
+    """How much of each pair, from 0 to 1, is among the first that weigh as much as all entailed.
+
+    The expectation where equal margins leave open which these are: what a pair stands for is
+    ordered one by one.
+    """
+    step, yes, no = _steps(truth, margins, weights)
+    weight = yes + no
+    free = yes.sum() - (np.cumsum(weight) - weight)
+    return np.clip(free / np.maximum(weight, 1e-12), 0, 1)[step]
 
 
 def _steps(
@@ -109,17 +112,20 @@ def _average_precision(
 def _at_threshold(
     metric: str, truth: np.ndarray, called: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """F0.5, precision or recall of the pairs that are called, and its derivative."""
+    """F0.5, precision or recall of the pairs that are called, and its derivative.
+
+    called (n,): bool, or which share of a pair.
+    """
     denominators = {
         "F0.5": (0.25 * truth + called) / 1.25, "precision": 1.0 * called, "recall": 1.0 * truth
     }  # fmt: skip
     if metric not in denominators:
         raise ValueError(f"no figure {metric!r}: use {', '.join(METRICS)}")
-    hit, counted = truth & called, denominators[metric]
+    hit, counted = truth * called, denominators[metric]
     total = float((weights * counted).sum())
     if not total:
         return 0.0, np.zeros(len(truth))
-    value = float(weights[hit].sum()) / total
+    value = float((weights * hit).sum()) / total
     return value, (hit - value * counted) / total
 
 
@@ -148,9 +154,9 @@ def measured(
 
     by_image, by_text (n, c): scores to rank texts by image and images by text. "RSUM": the sum of
     R@1, R@5 and R@10 both ways over golden pairs; "hits" codes them (`recalls`). Where the truth is
-    known: "mAP" over all true texts, "E@10" and "E@30" (eq. 13, by logic), "E@10, rarity", where a
-    text counts by `rarity`. With judgments, NaN for images without a yes: "mAP, people" and
-    "P@1, people" among judged texts.
+    known: "mAP" over all true texts, "E@10" and "E@30" (eq. 13, by logic; the expected ones where
+    texts tie), "E@10, rarity", where a text counts by `rarity`. With judgments, NaN for images
+    without a yes: "mAP, people" and "P@1, people" among judged texts.
     """
     n, c = by_image.shape
     image_ranks = ranks_of_scores(by_image, split.image_of).image_ranks
@@ -162,11 +168,12 @@ def measured(
         code += images + digit * captions
     values = {"RSUM": 100 * total, "hits": code}
     if split.fits is not None:
-        best = best_texts(by_image)
-        hit = np.take_along_axis(split.fits, best, axis=1)
-        rare = hit * rarity(split.fits)[best]
-        values |= {f"E@{k}": 100 * hit[:, :k].mean(axis=1) for k in (10, 30)}
-        values["E@10, rarity"] = 100 * rare[:, :10].mean(axis=1)
+        for k in (10, 30):
+            first = chance_among_first(by_image, k)
+            values[f"E@{k}"] = 100 * np.average(split.fits, axis=1, weights=first)
+            if k == 10:
+                weighed = split.fits * rarity(split.fits)
+                values["E@10, rarity"] = 100 * np.average(weighed, axis=1, weights=first)
         relevant = [np.flatnonzero(row).tolist() for row in split.fits]
         values["mAP"] = 100 * average_precision(by_image, relevant)
     if people is not None:
@@ -186,23 +193,24 @@ def recalls(hits: np.ndarray, captions: int = 5) -> dict[str, np.ndarray]:
 
 
 def best_texts(by_image: np.ndarray, top: int = 30) -> np.ndarray:
-    """(n, top) each image's best texts, equal ones in order."""
+    """(n, top) each image's best texts, equal ones in order: a list to look at, not to score."""
     return np.argsort(-by_image, axis=1, kind="stable")[:, :top]
 
 
 def by_people(scores: np.ndarray, people: "People", images: int) -> dict[str, np.ndarray]:
     """Average precision and precision at 1 of each image's judged texts; NaN without a yes.
 
-    scores (n,): of the judged pairs; of equal ones the first comes first.
+    scores (n,): of the judged pairs; equal ones as in `core.ranking`.
     """
     values = {name: np.full(images, np.nan) for name in ("mAP, people", "P@1, people")}
-    order = np.lexsort((-scores, people.pairs[:, 0]))
-    image, label = people.pairs[order, 0], people.labels[order]
-    for rows in np.split(np.arange(len(order)), np.flatnonzero(np.diff(image)) + 1):
-        if label[rows].any():
-            precision = average_precision_score(label[rows], -rows)
-            values["mAP, people"][image[rows[0]]] = 100 * precision
-            values["P@1, people"][image[rows[0]]] = 100.0 * label[rows[0]]
+    order = np.argsort(people.pairs[:, 0], kind="stable")
+    image = people.pairs[order, 0]
+    for rows in np.split(order, np.flatnonzero(np.diff(image)) + 1):
+        i, yes = people.pairs[rows[0], 0], np.flatnonzero(people.labels[rows])
+        if len(yes):
+            own = scores[rows]
+            values["mAP, people"][i] = 100 * average_precision(own[None], [yes.tolist()])[0]
+            values["P@1, people"][i] = 100 * chance_among_first(own, 1)[yes].sum()
     return values
 
 

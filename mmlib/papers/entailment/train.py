@@ -6,6 +6,7 @@ import numpy as np
 
 from mmlib.core.engine import handed_over
 from mmlib.core.jobs import Answer, Job, Run
+from mmlib.core.ranking import chance_among_first
 from mmlib.papers.entailment import judge, retrieval
 from mmlib.papers.entailment.batches import Arrays, Labelled
 from mmlib.papers.entailment.calibration import baseline_margin, rounded
@@ -116,17 +117,17 @@ def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     began, split = time.process_time(), arrays.splits["train"]
     pairs, margin = retrieval.mined(job, arrays, run)
     given = arrays.pairs("train", pairs).given
-    chosen = {"candidates": np.ones(len(pairs), bool), "mined": margin >= 0}
+    chosen = {"candidates": np.ones(len(pairs)), "mined": (margin >= 0).astype(float)}
     baselines = {"overlap": "overlap", "cosine": "cosine, best", "inputs": "regression"}
     for name, baseline in baselines.items():
-        best = np.argsort(-baseline_margin(arrays, baseline, given), kind="stable")
-        chosen[name] = np.isin(np.arange(len(pairs)), best[: int((margin >= 0).sum())])
-    n = len(split)
-    values = {k: np.bincount(pairs[chosen[k], 0], minlength=n) for k in ("candidates", "mined")}
+        rivals = baseline_margin(arrays, baseline, given)
+        chosen[name] = chance_among_first(rivals, int((margin >= 0).sum()))
+    n, image = len(split), pairs[:, 0]
+    values = {k: np.bincount(image, chosen[k], n) for k in ("candidates", "mined")}
     if split.fits is not None:
         truth = split.fits[pairs[:, 0], pairs[:, 1]]
-        for name, rows in chosen.items():
-            values[f"{name}, true"] = np.bincount(pairs[rows & truth, 0], minlength=n)
+        for name, share in chosen.items():
+            values[f"{name}, true"] = np.bincount(image, share * truth, n)
         values["true"] = split.fits.sum(axis=1) - np.bincount(split.image_of, minlength=n)
     counts = {name: column.astype(float) for name, column in values.items()}
     return Answer({"mined": counts}, seconds=time.process_time() - began)

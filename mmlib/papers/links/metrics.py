@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import rankdata
 
+from mmlib.core.ranking import chance_among_first
 from mmlib.papers.links.batches import Split
 
 METRICS = ("AUC", "p@1", "p@5")
@@ -14,8 +15,8 @@ def link_metrics(scores: np.ndarray, links: np.ndarray) -> dict[str, float] | No
     """AUC, p@1 and p@5 of one document in percent; None where every cell or no cell is a link.
 
     scores, links (n, m). AUC counts a tie as half. p@C is the share of links among the C highest
-    cells (ties: the earlier cell first, row by row), or among all cells where there are fewer;
-    it is not corrected for documents with fewer than C links.
+    cells, the expected one where equal scores leave open which these are, or among all cells where
+    there are fewer; it is not corrected for documents with fewer than C links.
     Raises ValueError where the shapes differ.
     """
     if scores.shape != links.shape:
@@ -26,12 +27,10 @@ def link_metrics(scores: np.ndarray, links: np.ndarray) -> dict[str, float] | No
         return None
     # By rank sums: scikit-learn's roc_auc_score is far slower on so small a matrix.
     above = rankdata(flat)[true].sum() - positives * (positives + 1) / 2
-    order = np.argsort(-flat, kind="stable")
-    return {
-        "AUC": 100 * float(above) / (positives * negatives),
-        "p@1": 100 * float(true[order[:1]].mean()),
-        "p@5": 100 * float(true[order[:5]].mean()),
-    }
+    figures = {"AUC": 100 * float(above) / (positives * negatives)}
+    for c in (1, 5):
+        figures[f"p@{c}"] = 100 * float(chance_among_first(flat, c)[true].sum()) / min(c, len(flat))
+    return figures
 
 
 def evaluate(matrices: Sequence[np.ndarray], split: Split) -> dict[str, np.ndarray]:

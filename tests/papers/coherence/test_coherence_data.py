@@ -227,6 +227,16 @@ def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatc
     assert renamed.fingerprint != arrays.fingerprint
 
 
+def test_a_replaced_picture_is_other_data(clue_folder):
+    def fingerprint():
+        return prepare(load_study("paper", ["clue"])["clue"], SMALL, "paper").fingerprint
+
+    first = fingerprint()
+    assert fingerprint() == first
+    Image.new("RGB", (70, 50)).save(clue_folder / "images" / "1.jpg")
+    assert fingerprint() != first
+
+
 def test_pictures_are_cropped_at_random_in_training_and_in_the_centre_else():
     wide = np.zeros((40, 120, 3), dtype=np.uint8)
     wide[..., 0] = np.linspace(0, 255, 120).astype(np.uint8)  # red grows to the right

@@ -15,7 +15,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.parallel import in_processes
 from mmlib.papers.cora import batches, data
 from mmlib.papers.cora.data import load_arrays, load_study, prepare, texts, world
-from mmlib.papers.cora.data.arrays import read_glove, word_vectors
+from mmlib.papers.cora.data.arrays import word_vectors
 from mmlib.papers.cora.systems import ERRORS, RATES, budget
 
 
@@ -64,29 +64,11 @@ def test_given_word_vectors_are_taken_with_and_without_a_header(
     path = tmp_path / "glove" / "glove.6B.3d.txt"
     path.parent.mkdir()
     path.write_text(f"{header}dog 1 2 3\nzebra 3 2 1\n", encoding="utf-8")
-    read = {k: v.tolist() for k, v in read_glove(path, {"dog", "cow"}).items()}
-    assert read == {"dog": [1, 2, 3]}
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))  # the folder where they are looked for
     settings = replace(budget("world", "world"), word_width=3)
     vocabulary, table = word_vectors(found.captions("train"), settings)
     dog = table[vocabulary.words.index("dog")]
     assert (np.abs(table).max(axis=0) == np.abs(dog)).all()  # beside it all is small and random
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "no table of word vectors"),
-        (b"\x1f\x8b\x08 zip", "no table of word vectors"),
-        (b"dog 1 2 3\ncow 1 2\n", "no table of word vectors"),
-        (b"dog 1 nan 3\n", "'dog' is not finite"),
-    ],
-)
-def test_damaged_word_vectors_are_named(tmp_path, content, said):
-    path = tmp_path / "glove.6B.3d.txt"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"glove\.6B\.3d\.txt: .*{said}"):
-        read_glove(path, {"dog"})
 
 
 def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(found, arrays):

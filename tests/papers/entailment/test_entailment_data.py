@@ -13,7 +13,7 @@ from mmlib.core.errors import DataError
 from mmlib.features import words
 from mmlib.papers.entailment import judge, systems
 from mmlib.papers.entailment.data import load_arrays, load_study, paper, world
-from mmlib.papers.entailment.data.study import starts_of
+from mmlib.papers.entailment.data.study import _key, starts_of
 from mmlib.papers.entailment.inputs import INPUTS
 from mmlib.papers.entailment.judge import training_rows
 from mmlib.papers.entailment.method import INDICATORS
@@ -103,6 +103,18 @@ def test_the_fingerprint_is_of_what_is_read(study):
     assert again.fingerprint == study.arrays.fingerprint
     other = replace(study.arrays, images=study.arrays.images + 1e-3)
     assert other.fingerprint != study.arrays.fingerprint
+
+
+def test_texts_divided_otherwise_are_other_data(study):
+    own, marks = study.arrays, []
+    retriever = systems.budget("world", "world")
+    for texts in (("a\nb", "c"), ("a", "b\nc")):
+        split = replace(own.splits["test"], texts=texts)
+        changed = replace(own, splits={**own.splits, "test": split})
+        frozen = replace(own.frozen, row={text: i for i, text in enumerate(texts)})
+        key = _key(retriever, own.words, own.images, split)
+        marks += [changed.fingerprint, replace(own, frozen=frozen).fingerprint, key]
+    assert len(set(marks)) == 6
 
 
 def test_judges_start_from_the_retriever_and_the_small_bert(study):

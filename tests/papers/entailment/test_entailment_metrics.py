@@ -16,6 +16,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from mmlib.core.ranking import chance_among_first
 from mmlib.core.tables import paper_tables, paper_values
 from mmlib.papers.entailment.metrics import (
     AT_SIZE,
@@ -99,6 +100,20 @@ def test_as_many_as_are_entailed_are_called_at_the_mined_size():
     assert figure(AT_SIZE, labels, margins, np.ones(5)) == near(200 / 3)  # -1, -2 and -3
     weights = np.array([1.0, 1, 1, 2, 1])  # -2 stands for two: all entailed weigh 3
     assert figure(AT_SIZE, labels, margins, weights) == near(100 / 3)
+
+
+@few
+@given(pairs())
+def test_equal_margins_share_the_places_among_the_first_n(drawn):
+    """Every pair as often as it weighs, in the mean over orders of equal ones."""
+    labels, margins, weights = drawn
+    label, margin = (np.repeat(x, weights.astype(int)) for x in (labels, margins))
+    chance = chance_among_first(margin, int(label.sum()))
+    wanted = 100 * (label * chance).sum() / label.sum()
+    assert figure(AT_SIZE, labels, margins, weights) == near(wanted)
+    order = np.random.default_rng(0).permutation(len(labels))
+    again = figure(AT_SIZE, labels[order], margins[order], weights[order])
+    assert again == near(wanted)
 
 
 def test_what_has_no_figure_is_an_error():

@@ -1,12 +1,16 @@
 """The three retrievers: what they score, rank and exclude, against plain loops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import tiny_entailment as tiny
 import torch
 from torch.nn import functional as F
 
 from mmlib.features.encoders import DualEncoder, Shape, Sizes, with_cls
 from mmlib.features.words import CLS
+from mmlib.papers.entailment.data import study
 from mmlib.papers.entailment.retrievers import AlignFuse, HardestTriplet, pair_scores, reranked
 
 FAMILIES = (DualEncoder, AlignFuse, HardestTriplet)
@@ -192,3 +196,16 @@ def test_the_triplets_hinge_is_on_cosines(data):
             wrong = max(line[j] for j in range(4) if not out[j])
             hinges.append(max(0.0, 0.2 - scores[k, k] + wrong))
     assert model.loss(images, ids, lengths, same).item() == pytest.approx(np.mean(hinges), abs=1e-6)
+
+
+def test_a_kept_retriever_that_was_cut_off_is_trained_anew(monkeypatch, tmp_path):
+    monkeypatch.setattr(study, "job_folder", lambda: tmp_path)
+    arrays = tiny.arrays()
+    budget = replace(tiny.BUDGET, frozen={"dual": tiny.PHASE, "align": tiny.PHASE})
+    given = budget, arrays.words, arrays.images, arrays.splits["train"]
+    whole = study._frozen_retriever(*given)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-9])
+    again = study._frozen_retriever(*given)
+    assert whole.keys() == again.keys()
+    assert all(whole[name].equal(again[name]) for name in whole)

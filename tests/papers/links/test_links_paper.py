@@ -168,6 +168,15 @@ def test_pickled_features_are_never_loaded(folder):
         read_corpus(folder(features=np.array([[{"a": 1}]], dtype=object)))
 
 
+def test_a_damaged_header_is_named(folder):
+    path = folder() / "features.npy"
+    sound = path.read_bytes()
+    for old, new in ((b"}", b"\n"), (b"'<f", b"'<,"), (b"False", b"\xff\xfe\xfd()")):
+        path.write_bytes(sound.replace(old, new))
+        with pytest.raises(ValueError, match=r"features\.npy: not a plain \.npy array"):
+            read_corpus(path.parent)
+
+
 def test_a_zip_of_arrays_is_not_taken_for_one(folder, tmp_path):
     np.savez(tmp_path / "zip.npz", np.zeros((2, 3)))
     path = folder()

@@ -1,7 +1,7 @@
 """A collection as arrays to train on: word vectors, scaled features, texts as ids."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,10 +9,15 @@ import networkx as nx
 import numpy as np
 
 from mmlib import scenegraph
-from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import data_dir
 from mmlib.features.bert import BertEncoder
-from mmlib.features.text import Vocabulary, embedding_matrix, tokenize, train_word2vec
+from mmlib.features.text import (
+    Vocabulary,
+    embedding_matrix,
+    read_word_vectors,
+    tokenize,
+    train_word2vec,
+)
 from mmlib.papers.cora.batches import Arrays, Split, Texts
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
 from mmlib.papers.cora.data.world import FAMILY, truth
@@ -33,34 +38,13 @@ def word_vectors(captions: Sequence[str], settings: Settings) -> tuple[Vocabular
     vocabulary = Vocabulary((*words[:2], *DELIMITERS, *words[2:]))
     path = data_dir() / "glove" / f"glove.6B.{settings.word_width}d.txt"
     vectors = (
-        read_glove(path, set(vocabulary.words))
+        read_word_vectors(path, set(vocabulary.words))
         if path.exists()
         else train_word2vec(tokens, settings.word_width, seed=0, epochs=3)
     )
     table = embedding_matrix(vocabulary, settings.word_width, 0, vectors).numpy()
     # word2vec's vectors share a large component and are short: all phrases would look alike.
     return vocabulary, (table - table.mean(axis=0)) / table.std(axis=0, ddof=1)
-
-
-def read_glove(path: Path, words: Collection[str]) -> dict[str, np.ndarray]:
-    """Vectors of `words` from a text file, with word2vec's header or, as GloVe's are, without.
-
-    Raises DataError, with the mend, for another file and for a vector that is not finite.
-    """
-    from gensim.models import KeyedVectors  # imported late: not needed where there is none
-
-    try:
-        with path.open(encoding="utf-8") as file:
-            bare = len(file.readline().split()) > 2
-        table = KeyedVectors.load_word2vec_format(str(path), no_header=bare)
-    except (ValueError, EOFError) as error:
-        problem = f"no table of word vectors as text: {error}"
-        raise DataError(Problem(path, None, problem, "unzip it, or get it again")) from None
-    vectors = {word: table[word].copy() for word in words if word in table}
-    if bad := sorted(word for word, vector in vectors.items() if not np.isfinite(vector).all()):
-        problem = f"the vector of {bad[0]!r} is not finite"
-        raise DataError(Problem(path, None, problem, "get it again"))
-    return vectors
 
 
 def prepare(

@@ -1,6 +1,7 @@
 """A tier's data, to look at and as arrays, and what tiers build theirs with."""
 
 import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from mmlib.core.engine import job_folder
 from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.files import cached
 from mmlib.core.fit import seed_everything
-from mmlib.core.paths import data_dir, write_atomic
+from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.core.source import source_hash
 from mmlib.data import judgments
@@ -198,11 +200,8 @@ def _frozen_retriever(
     budget: Budget, words: Words, images: np.ndarray, split: Split
 ) -> dict[str, Tensor]:
     """The retriever that judges start from: trained on its own images, from one seed, and kept."""
-    code = source_hash("mmlib.papers.entailment.retrieval")
-    identity = "\n".join([*split.texts, str(budget.retrieval), str(budget.frozen), code])
-    digest = hashlib.sha256(identity.encode() + np.ascontiguousarray(images[split.rows]).tobytes())
-    path = job_folder() / f"frozen-{digest.hexdigest()[:24]}.safetensors"
-    if not path.exists():
+
+    def start() -> dict[str, np.ndarray]:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # more of them add in another order
         seed_everything(0)
@@ -213,5 +212,16 @@ def _frozen_retriever(
             train(model, split, budget.frozen[family], 0, lambda epoch: images)
             weights = {n: v.detach().contiguous() for n, v in model.state_dict().items()}
         torch.set_num_threads(threads)
-        write_atomic(path, lambda p: save_file(weights, p))
-    return load_file(path)
+        return {name: tensor.numpy() for name, tensor in weights.items()}
+
+    path = job_folder() / f"frozen-{_key(budget, words, images, split)}.safetensors"
+    return {name: torch.from_numpy(array) for name, array in cached(path, start).items()}
+
+
+def _key(budget: Budget, words: Words, images: np.ndarray, split: Split) -> str:
+    """A hash of all that decides a frozen retriever."""
+    code = [source_hash("mmlib.papers.entailment.retrieval"), torch.__version__.split("+")[0]]
+    plan = [str(budget.retrieval), str(budget.frozen)]
+    read = np.ascontiguousarray(images[split.rows])
+    text = json.dumps([code, plan, words.words, split.texts, split.image_of.tolist(), read.shape])
+    return hashlib.sha256(text.encode() + read.tobytes()).hexdigest()[:24]

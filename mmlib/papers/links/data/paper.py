@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mmlib.core.errors import DataError
+from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
 from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
 from mmlib.papers.links.systems import UNLABELLED
@@ -53,7 +54,7 @@ def load(kinds: Sequence[str]) -> Study:
 def _folders(root: Path) -> dict[str, Path]:
     """The folder of each kind of documents."""
     folders: dict[str, Path] = {}
-    for path in sorted(root.glob("*/docs.json")):
+    for path in listed(root, "*/docs.json"):
         folder = path.parent
         kind = NAMES.get(folder.name, folder.name)
         if (first := folders.setdefault(kind, folder)) != folder:
@@ -118,7 +119,7 @@ def _need(holds: object, problem: str) -> None:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"not valid JSON ({error}); write it again") from None
 
@@ -126,7 +127,7 @@ def _read_json(path: Path) -> Any:
 def _read_features(path: Path) -> np.ndarray:
     try:
         features = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
+    except Exception:  # the header is text that numpy reads as Python: any may come
         features = None
     if not isinstance(features, np.ndarray):  # np.load opens a zip file, too
         raise ValueError("not a plain .npy array; save it again with numpy.save")
