@@ -216,8 +216,8 @@ EFFECTS = {
     "K12": _controlled(BEST, CMCA, HELPFUL, UNDECIDING),
     "K13": _controlled(single(PLACES[0]), CMCA, HELPFUL),
 }
-_DECLARED = [
+ALL_CLAIMS = tuple(
     Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
-]
-CLAIMS = tuple(claim for claim in _DECLARED if CONTROLLED_TIER not in claim.tiers)
-CONTROLLED_CLAIMS = tuple(claim for claim in _DECLARED if CONTROLLED_TIER in claim.tiers)
+)
+# Those of the paper; the others are about the controlled pairs.
+CLAIMS = tuple(claim for claim in ALL_CLAIMS if CONTROLLED_TIER not in claim.tiers)

@@ -13,8 +13,10 @@ from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_values
+from mmlib.papers.coherence.batches import Arrays
 from mmlib.papers.coherence.claims import at_defaults
 from mmlib.papers.coherence.method import confidence
+from mmlib.papers.coherence.metrics import mean_log_rank
 from mmlib.papers.coherence.systems import (
     CMCA,
     CMCM,
@@ -225,6 +227,25 @@ def sweep_figure(evidence: Evidence, dataset: str) -> Figure:
     return figure
 
 
+def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
+    """Mean log2 rank of systems trained on controlled pairs, a bar each, between two lines.
+
+    The lines are readers that know what every picture shows: one that knows no relation and takes
+    any of the text's things, and one that knows all relations. levels: system -> mean log2 rank.
+    """
+    figure, axis = plt.subplots(figsize=(7, 0.5 * len(levels) + 1.4), dpi=110)
+    names = list(levels)[::-1]
+    bars = axis.barh(names, [levels[name] for name in names], color=plots.COLOURS[: len(names)])
+    axis.bar_label(bars, fmt="%.2f", label_type="center", color="white")
+    for knows, label, style in (("things", "knows no relation", "--"),
+                                ("relations", "knows all relations", ":")):  # fmt: skip
+        level = mean_log_rank(arrays.truth[knows])
+        axis.axvline(level, color="#333333", linestyle=style, label=f"reader that {label}")
+    axis.set(xlabel="mean log2 rank of the own picture (lower is better)")
+    figure.legend(loc="outside upper center", ncols=2, fontsize=8)
+    return figure
+
+
 def controlled_map(evidence: Evidence) -> Figure:
     """Gain over CMCA by the number of pairs, a line a λ_cls, a panel for each kind of collection.
 
@@ -236,9 +257,9 @@ def controlled_map(evidence: Evidence) -> Figure:
         panels.setdefault(name.replace(f", {pairs} pairs", ""), {})[pairs] = gains
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    size = (3.4 * columns, 2.6 * rows)
     figure, axes = plt.subplots(
-        rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True
+        rows, columns, figsize=(3.4 * columns, 2.6 * rows), dpi=110, squeeze=False, sharex=True,
+        sharey=True,
     )  # fmt: skip
     for axis, (title, cells) in zip(axes.flat, panels.items(), strict=False):
         axis.axhline(0, color="#333333", linestyle="--", label="CMCA: no relations learnt")

@@ -10,12 +10,14 @@ import tiny_coherence
 from mmlib.core.claims import assess
 from mmlib.core.engine import Resources
 from mmlib.papers.coherence import experiment, figures, grid, placement, systems, tables
-from mmlib.papers.coherence.claims import CLAIMS, CONTROLLED_CLAIMS
+from mmlib.papers.coherence.claims import CLAIMS
 from mmlib.papers.coherence.data import controlled, load_study, prepare
 from mmlib.papers.coherence.data.controlled import CUES, THINGS, Dials
 from mmlib.papers.coherence.metrics import full_ranks
 from mmlib.papers.coherence.systems import CONTROLLED, FEW, HELPFUL, MANY, UNDECIDING
 from mmlib.suite import record
+
+CONTROLLED_CLAIMS = experiment.EXPERIMENT.claims_of("controlled")
 
 SMALL = Dials(relations=3, cues=12, pairs=80, things=10)
 
@@ -218,7 +220,6 @@ def test_claims_of_controlled_pairs_are_of_their_tier_alone():
     ids = [one.id for one in CONTROLLED_CLAIMS]
     assert ids == "K9 K9b K10 K10b K11 K12 K13".split()
     assert all(one.why for one in CONTROLLED_CLAIMS)
-    assert experiment.EXPERIMENT.claims_of("controlled") == list(CONTROLLED_CLAIMS)
     assert experiment.EXPERIMENT.claims_of("world") == list(CLAIMS)
 
 
@@ -261,6 +262,18 @@ def test_tables_and_the_map_show_what_is_on_record(evidence):
     lines = shown[3].containers[1][0]  # λ_cls = 0.1
     wanted = [level(evidence, n, "CMCA") - level(evidence, n, "CMCM") for n in (FEW, HELPFUL, MANY)]
     assert lines.get_ydata() == pytest.approx(wanted)
+
+
+def test_bars_stand_between_the_readers_that_know_no_relation_and_all():
+    arrays = prepare(controlled.load(SMALL), tiny_coherence.HOW, "controlled")
+    [axis] = figures.controlled_bars({"CMCA": 4.0, "CMCM": 3.0}, arrays).axes
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    widths = dict(zip(names, (bar.get_width() for bar in axis.patches), strict=True))
+    assert widths == {"CMCA": 4.0, "CMCM": 3.0}
+    lines = {line.get_label(): line.get_xdata()[0] for line in axis.lines}
+    for knows, label in (("things", "no relation"), ("relations", "all relations")):
+        level = np.log2(full_ranks(arrays.truth[knows])).mean()
+        assert lines[f"reader that knows {label}"] == pytest.approx(level)
 
 
 # --- Where other pairs lie -----------------------------------------------------------------------

@@ -76,10 +76,11 @@ def load(dials: Dials, seed: int = 0) -> Pairs:
     looks = np.zeros((dials.things, WIDTH))
     looks[:, :-BARE] = rng.normal(size=(dials.things, WIDTH - BARE))
     counts = {"train": dials.pairs, **COUNTS}
-    return Pairs(*(
+    train, val, test = (
         _pairs(name, counts[name], dials, means, looks, np.random.default_rng([seed, i]))
         for i, name in enumerate(SPLITS)
-    ))  # fmt: skip
+    )
+    return Pairs(train, val, test)
 
 
 def _pairs(
