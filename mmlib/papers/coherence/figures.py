@@ -253,6 +253,8 @@ def controlled_map(evidence: Evidence) -> Figure:
     """
     panels: dict[str, dict[int, dict[str, Effect]]] = {}
     for name, gains in controlled_gains(evidence).items():
+        if not gains:  # not trained yet
+            continue
         pairs = CONTROLLED[name]["pairs"]
         panels.setdefault(name.replace(f", {pairs} pairs", ""), {})[pairs] = gains
     columns = min(3, len(panels))
