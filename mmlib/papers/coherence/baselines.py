@@ -16,11 +16,14 @@ PENALTIES = (3.0, 30.0, 300.0)  # of the ridge regression
 def score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Ranks as of `train.train_and_score`, of what is not trained by gradient.
 
-    baseline "random": cosines drawn by the seed; "ridge": see `ridge`.
+    baseline "random": cosines drawn by the seed; "ridge": see `ridge`; "truth": the scores of the
+    collection's oracle that "knows" what its row says.
     """
     started, count = time.process_time(), len(arrays.splits["test"])
     if job.system["baseline"] == "ridge":
         theta = ridge(arrays)
+    elif job.system["baseline"] == "truth":
+        theta = arrays.truth[job.system["knows"]]
     else:
         theta = np.random.default_rng([7, job.seed]).random((count, count))
     in_pools = metrics.pool_ranks(theta, metrics.pools_of(count))

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -85,11 +85,15 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """A collection: three splits, word vectors (words, E) to start from, names of relations."""
+    """A collection: three splits, word vectors (words, E) to start from, names of relations.
+
+    truth: scores (test texts, pairs' pictures) of what oracles know; of made-up pairs alone.
+    """
 
     splits: Mapping[str, Split]
     words: np.ndarray
     relations: tuple[str, ...]
+    truth: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def image_width(self) -> int:

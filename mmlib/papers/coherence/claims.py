@@ -10,6 +10,8 @@ effect of 0.1 lies between the paper's two gains by relations, 0.36 on CITE++ (M
 The paper says all this of both of its data sets, so each collection counts. That was changed after
 a first reading of six seeds, which pooled the two as declared: an interval over two parts has one
 degree of freedom. Pooled, all but K4 would be undecided in the world with twenty seeds.
+
+The claims of the controlled pairs are ours: they say where the idea is known to work.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,11 +26,17 @@ from mmlib.papers.coherence.systems import (
     BASE,
     CMCA,
     CMCM,
+    CONTROLLED_TIER,
+    FEW,
+    HELPFUL,
+    MANY,
     MAP,
     NO_ATTENTION,
     PAIRS,
+    PLACES,
     REFINED,
     SWEPT,
+    UNDECIDING,
     System,
     relations_of,
     single,
@@ -168,6 +176,25 @@ def _predictions(evidence: Evidence, seeds: Seeds) -> Effects:
     return _of_each(_predicted, "no head was scored")(evidence, seeds)
 
 
+def _controlled(
+    better: System, worse: System, *datasets: str
+) -> Callable[[Evidence, Seeds], Effects]:
+    """The gain on a controlled collection, less the gain on the same texts of a second one."""
+    weights = over((better.system, "rank"), (worse.system, "rank"))
+
+    def effects(evidence: Evidence, seeds: Seeds) -> Effects:
+        for name in datasets:
+            seeds = [seed for seed in seeds if seed in evidence.seeds_of(name)]
+            if not seeds or not all(evidence.has(name, *term) for term in weights):
+                return f"these systems were not trained on {name}"
+        gains = [gained(evidence, name, weights, seeds) for name in datasets]
+        difference = gains[0] if len(gains) == 1 else gains[0] - gains[1]
+        return {datasets[0]: crossed(difference, evidence.clusters(datasets[0]))}
+
+    return effects
+
+
+_SMALL, BEST, LARGE = SWEPT
 EFFECTS = {
     "K1": _pair(CMCA, BASE),
     "K2": _pair(CMCM, CMCA),
@@ -181,7 +208,16 @@ EFFECTS = {
     "K6b": _of_gaps(_wrong_beyond, FEW_GAPS),
     "K7": _gains(_swept),
     "K8": _predictions,
+    "K9": _controlled(BEST, CMCA, HELPFUL),
+    "K9b": _controlled(CMCM, CMCA, HELPFUL),
+    "K10": _controlled(BEST, CMCA, MANY),
+    "K10b": _controlled(BEST, CMCA, FEW),
+    "K11": _controlled(CMCA, LARGE, HELPFUL),
+    "K12": _controlled(BEST, CMCA, HELPFUL, UNDECIDING),
+    "K13": _controlled(single(PLACES[0]), CMCA, HELPFUL),
 }
-CLAIMS = tuple(
+ALL_CLAIMS = tuple(
     Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
 )
+# Those of the paper; the others are about the controlled pairs.
+CLAIMS = tuple(claim for claim in ALL_CLAIMS if CONTROLLED_TIER not in claim.tiers)

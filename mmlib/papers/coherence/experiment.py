@@ -2,7 +2,7 @@
 
 from mmlib.core.experiment import Experiment
 from mmlib.papers.coherence import figures, tables
-from mmlib.papers.coherence.claims import CLAIMS
+from mmlib.papers.coherence.claims import ALL_CLAIMS
 from mmlib.papers.coherence.data import load_arrays, load_study
 from mmlib.papers.coherence.grid import PAPER, stages
 from mmlib.papers.coherence.systems import COLLECTIONS, budget, systems
@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
     budget=budget,
     systems=systems,
     stages=stages,
-    claims=CLAIMS,
+    claims=ALL_CLAIMS,
     tables=tables.tables,
     figures=figures.figures,
     inputs={

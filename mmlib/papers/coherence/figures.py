@@ -9,21 +9,26 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mmlib.core import plots
+from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_values
+from mmlib.papers.coherence.batches import Arrays
 from mmlib.papers.coherence.claims import at_defaults
 from mmlib.papers.coherence.method import confidence
+from mmlib.papers.coherence.metrics import mean_log_rank
 from mmlib.papers.coherence.systems import (
     CMCA,
     CMCM,
+    CONTROLLED,
+    CONTROLLED_TIER,
     SIGNALS,
     SWEPT,
     SYSTEMS,
     TELLINGS,
     trained_systems,
 )
-from mmlib.papers.coherence.tables import dials, rankings
+from mmlib.papers.coherence.tables import WEIGHTS, controlled_gains, dials, rankings
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
 
@@ -222,8 +227,70 @@ def sweep_figure(evidence: Evidence, dataset: str) -> Figure:
     return figure
 
 
+def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
+    """Mean log2 rank of systems trained on controlled pairs, a bar each, between two lines.
+
+    The lines are readers that know what every picture shows: one that knows no relation and takes
+    any of the text's things, and one that knows all relations. levels: system -> mean log2 rank.
+    """
+    figure, axis = plt.subplots(figsize=(7, 0.5 * len(levels) + 1.4), dpi=110)
+    names = list(levels)[::-1]
+    bars = axis.barh(names, [levels[name] for name in names], color=plots.COLOURS[: len(names)])
+    axis.bar_label(bars, fmt="%.2f", label_type="center", color="white")
+    for knows, label, style in (("things", "knows no relation", "--"),
+                                ("relations", "knows all relations", ":")):  # fmt: skip
+        level = mean_log_rank(arrays.truth[knows])
+        axis.axvline(level, color="#333333", linestyle=style, label=f"reader that {label}")
+    axis.set(xlabel="mean log2 rank of the own picture (lower is better)")
+    figure.legend(loc="outside upper center", ncols=2, fontsize=8)
+    return figure
+
+
+def controlled_map(evidence: Evidence) -> Figure:
+    """Gain over CMCA by the number of pairs, a line a λ_cls, a panel for each kind of collection.
+
+    Bars are 95 % intervals. At zero, learning the relations makes no difference.
+    """
+    panels: dict[str, dict[int, dict[str, Effect]]] = {}
+    for name, gains in controlled_gains(evidence).items():
+        if not gains:  # not trained yet
+            continue
+        pairs = CONTROLLED[name]["pairs"]
+        panels.setdefault(name.replace(f", {pairs} pairs", ""), {})[pairs] = gains
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.6 * rows), dpi=110, squeeze=False, sharex=True,
+        sharey=True,
+    )  # fmt: skip
+    for axis, (title, cells) in zip(axes.flat, panels.items(), strict=False):
+        axis.axhline(0, color="#333333", linestyle="--", label="CMCA: no relations learnt")
+        for k, (weight, system) in enumerate(WEIGHTS.items()):
+            found = {pairs: gains[system] for pairs, gains in cells.items() if system in gains}
+            x = [pairs * 1.06 ** (k - 1.5) for pairs in found]  # side by side, not on one another
+            y = [gain.effect for gain in found.values()]
+            reach = [gain.high - gain.effect for gain in found.values()]
+            axis.errorbar(x, y, reach, fmt="o-", ms=4, capsize=2, color=plots.COLOURS[k],
+                          label=f"CMCM, λ_cls = {weight:g}")  # fmt: skip
+        axis.set_xscale("log")
+        axis.set_xticks(ticks := sorted({dials["pairs"] for dials in CONTROLLED.values()}))
+        axis.set_xticklabels(map(str, ticks))
+        axis.minorticks_off()
+        axis.set_title(title, fontsize=9)
+        axis.label_outer()
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    figure.supxlabel("training pairs", fontsize=10)
+    figure.supylabel("gain over CMCA, log2 ranks", fontsize=10)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=8)
+    return figure
+
+
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by name."""
+    if evidence.header["tier"] == CONTROLLED_TIER:
+        return {"map": controlled_map(evidence)}
     figures = {"overview": overview(evidence), "curves": curves(evidence)}
     for name in at_defaults(evidence):
         figures[f"gap_{name}"] = gap_figure(evidence, name)

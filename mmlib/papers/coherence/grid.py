@@ -9,7 +9,14 @@ from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Job, Stage
 from mmlib.papers.coherence.baselines import describe_pairs, score
 from mmlib.papers.coherence.batches import Arrays
-from mmlib.papers.coherence.systems import BASELINES, MAP, PAIRS, budget, trained_systems
+from mmlib.papers.coherence.systems import (
+    BASELINES,
+    MAP,
+    ORACLES,
+    PAIRS,
+    budget,
+    trained_systems,
+)
 from mmlib.papers.coherence.train import train_and_score
 
 PAPER = "coherence"
@@ -27,11 +34,13 @@ def trainings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> li
 
 
 def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
-    """All that a record needs: baselines, descriptions of the pairs, and trainings."""
+    """All that a record needs: baselines or oracles, descriptions of the pairs, and trainings."""
     random, ridge = BASELINES
     baselines = []
     for dataset, arrays in data.items():
-        if dataset not in MAP:
+        if arrays.truth:
+            baselines += [Job(PAPER, tier, dataset, oracle, NO_SEED) for oracle in ORACLES]
+        elif dataset not in MAP:
             baselines += [Job(PAPER, tier, dataset, random, seed) for seed in seeds]
             if isinstance(arrays.splits["train"].images, np.ndarray):
                 baselines.append(Job(PAPER, tier, dataset, ridge, NO_SEED))

@@ -27,11 +27,16 @@ from mmlib.papers.coherence.systems import (
     CMCA,
     CMCM,
     CONTRASTS,
+    CONTROLLED,
+    CONTROLLED_TIER,
     DIALS,
+    ORACLES,
     OTHER_THRESHOLD,
     PAIRS,
+    PLACES,
     PRODUCT,
     REFINED,
+    SWEPT,
     SYSTEMS,
     relations_of,
     single,
@@ -311,6 +316,53 @@ def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return table
 
 
+# --- Controlled pairs -----------------------------------------------------------------------------
+
+
+WEIGHTS = {
+    system.lambda_cls: system.system
+    for system in sorted((CMCM, *SWEPT), key=lambda system: system.lambda_cls)
+}  # λ_cls -> the system that learns all relations with it
+
+
+def controlled(evidence: Evidence) -> list[str]:
+    """The controlled collections on record, in their own order."""
+    return [name for name in CONTROLLED if name in evidence.datasets]
+
+
+def controlled_levels(evidence: Evidence) -> pd.DataFrame:
+    """Mean log2 rank of each system on each collection, with 95 % intervals over seeds and texts.
+
+    The oracle of things knows what a text names and no relation; who does better knows relations.
+    """
+    relations, things = (oracle["system"] for oracle in ORACLES)
+    first = single(PLACES[0]).system
+    rows: dict[str, dict[str, str]] = {}
+    for system in (things, CMCA.system, *WEIGHTS.values(), first, relations):
+        for name in controlled(evidence):
+            if evidence.has(name, system, "rank"):
+                ranks = np.log2(evidence.values(name, system, "rank"))
+                level = crossed(ranks, evidence.clusters(name))
+                text = f"{level.effect:.2f} [{level.low:.2f}, {level.high:.2f}]"
+                rows.setdefault(system, {})[name] = text
+    return pd.DataFrame(rows).T[controlled(evidence)].fillna("–")
+
+
+def controlled_gains(evidence: Evidence) -> dict[str, dict[str, Effect]]:
+    """Collection -> system -> its gain over CMCA in log2 ranks; of refinement, over none."""
+    terms = {name: ((name, "rank"), CMCA_RANK) for name in WEIGHTS.values()}
+    terms[single(PLACES[0]).system] = ((single(PLACES[0]).system, "rank"), CMCA_RANK)
+    terms["refinement of CMCM"] = ((CMCM.system, REFINED), (CMCM.system, "rank"))
+    return {
+        dataset: {
+            name: _gain(evidence, dataset, *pair)
+            for name, pair in terms.items()
+            if all(evidence.has(dataset, *term) for term in pair)
+        }
+        for dataset in controlled(evidence)
+    }
+
+
 OF_COLLECTIONS = (
     results, main_table, in_pools, refinement, predicted, probes, contrasts, singles, by_relation
 )  # fmt: skip
@@ -318,6 +370,12 @@ OF_COLLECTIONS = (
 
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     """All tables that need nothing but evidence, by name."""
+    if evidence.header["tier"] == CONTROLLED_TIER:
+        told = {
+            dataset: {name: gain.told() for name, gain in gains.items()}
+            for dataset, gains in controlled_gains(evidence).items()
+        }
+        return {"levels": controlled_levels(evidence), "gains": pd.DataFrame(told).fillna("–")}
     return {
         f"{table.__name__}_{name}": table(evidence, name)
         for name in at_defaults(evidence)

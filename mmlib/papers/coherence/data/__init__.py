@@ -15,9 +15,10 @@ from mmlib.features.text import (
     train_word2vec,
 )
 from mmlib.papers.coherence.batches import SPLITS, Arrays, Pictures, Split
-from mmlib.papers.coherence.data import flickr8k, paper, world
+from mmlib.papers.coherence.data import controlled, flickr8k, paper, world
+from mmlib.papers.coherence.data.controlled import ControlledPairs
 from mmlib.papers.coherence.data.pairs import Pairs
-from mmlib.papers.coherence.systems import COLLECTIONS, Settings, budget
+from mmlib.papers.coherence.systems import COLLECTIONS, CONTROLLED_TIER, Settings, budget
 
 NOTES: dict[str, str] = table_beside(str(Path(__file__).with_name("notes")))
 Study = Mapping[str, Pairs]
@@ -28,7 +29,7 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
 
     world: drawn here, "Clue-like" and "CITE-like" at the dials' defaults, and Clue-like ones with
     the dials in their name. flickr8k: noisy labels. paper: "clue", "clue clean", "cite", "cite++",
-    as far as files and images lie in the data folder.
+    as far as files and images lie in the data folder. controlled: made here, without drawing.
     Raises ValueError for a tier or collection that is not there, DataError for missing data.
     """
     if tier not in COLLECTIONS:
@@ -38,6 +39,10 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
         raise ValueError(f"no pairs {unknown[0]!r} here; there are {', '.join(names)}")
     if tier == "world":
         return world.load(datasets or names, seed)
+    if tier == CONTROLLED_TIER:
+        return {
+            name: controlled.load(controlled.recorded(name), seed) for name in datasets or names
+        }
     return flickr8k.load() if tier == "flickr8k" else paper.load(datasets, seed)
 
 
@@ -51,16 +56,21 @@ def prepare(pairs: Pairs, settings: Settings, tier: str, seed: int = 0) -> Array
 
     word2vec (CBOW, window 10) gives the vectors that training starts from; an unknown word starts
     at random, padding stays 0. Features are centred and divided by their deviations.
+    Words of controlled pairs all start at random, so that they share nothing.
     """
     tokens, epochs = tokens_of(tier), settings.word2vec_epochs
     sentences = [tokens(text) for text in pairs.train.texts]
     vocabulary = Vocabulary.from_sentences(sentences, min_count=1)
-    vectors = train_word2vec(
-        sentences, settings.word_width, seed, epochs=epochs, window=10, skip_gram=False
-    )
-    words = embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy()
+    rng, is_made_up = np.random.default_rng([seed, 1]), isinstance(pairs.test, ControlledPairs)
+    if is_made_up:
+        words = rng.normal(size=(len(vocabulary), settings.word_width)).astype(np.float32)
+    else:
+        vectors = train_word2vec(
+            sentences, settings.word_width, seed, epochs=epochs, window=10, skip_gram=False
+        )
+        words = embedding_matrix(vocabulary, settings.word_width, seed, vectors).numpy()
+        words[1] = rng.normal(size=settings.word_width)
     words[0] = 0
-    words[1] = np.random.default_rng([seed, 1]).normal(size=settings.word_width)
 
     def split(name: str) -> Split:
         related = pairs.split(name)
@@ -68,7 +78,8 @@ def prepare(pairs: Pairs, settings: Settings, tier: str, seed: int = 0) -> Array
         images = _images(related, pairs.train)
         return Split(ids.numpy(), lengths.numpy(), related.labels, related.image_of, images)
 
-    return Arrays({name: split(name) for name in SPLITS}, words, pairs.relations)
+    truth = controlled.truth(pairs.test) if is_made_up else {}
+    return Arrays({name: split(name) for name in SPLITS}, words, pairs.relations, truth)
 
 
 def _images(pairs: RelatedPairs, train: RelatedPairs) -> np.ndarray | Pictures:

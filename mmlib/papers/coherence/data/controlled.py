@@ -1,0 +1,131 @@
+"""Tier controlled: made-up pairs in which the relation decides what the picture shows of the text.
+
+Nothing is drawn. A text names some things and, after the first of them, a cue: a made-up word that
+stands for one relation. Relation "third" says that the picture shows the text's third thing, and
+nothing else. A picture is the vector of that thing, and noise. So "dog mavi boat cup lamp" finds
+its picture only by what "mavi" means, which pairs teach slowly and labels at once.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from mmlib.core.paths import table_beside
+from mmlib.core.related import RelatedPairs
+from mmlib.papers.coherence.batches import SPLITS
+from mmlib.papers.coherence.data.pairs import Pairs
+from mmlib.papers.coherence.systems import CONTROLLED, PLACES
+
+THINGS: list[str] = table_beside(__file__)["things"]
+_SYLLABLES = ["".join(pair) for pair in product("kmtvlz", "aiou")]
+CUES = [a + b for a, b in product(_SYLLABLES, _SYLLABLES) if a != b]
+CUES = [CUES[i] for i in np.random.default_rng(0).permutation(len(CUES))]  # neighbours look alike
+WIDTH, BARE = 32, 8  # of a picture's features, and how many of them hold nothing but noise
+COUNTS = {"val": 300, "test": 1000}  # pairs of each split beside training
+
+
+@dataclass(frozen=True)
+class Dials:
+    """What decides how much the relations can help.
+
+    relations: how many there are; a text names so many different things. cues: how many words
+    stand for them, each for one. pairs: of training. things: of how many a text may name.
+    decides: the share of pairs whose picture shows what the relation says; the others show one of
+    the text's things at random. noise: deviation of what is added to each feature of a picture,
+    beside things with deviation 1.
+    Raises ValueError for dials of which no pair could be made.
+    """
+
+    relations: int = 4
+    cues: int = 120
+    pairs: int = 1000
+    things: int = 30
+    decides: float = 1.0
+    noise: float = 0.5
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "relations": 2 <= self.relations <= len(PLACES),
+            "cues": self.relations <= self.cues <= len(CUES),
+            "pairs": self.pairs >= 2,
+            "things": self.relations <= self.things <= len(THINGS),
+            "decides": 0 <= self.decides <= 1,
+            "noise": self.noise >= 0,
+        }
+        if wrong := [name for name, is_allowed in allowed.items() if not is_allowed]:
+            raise ValueError(f"no pair can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
+
+
+def recorded(name: str) -> Dials:
+    """The dials of a collection that is recorded. Raises KeyError for another name."""
+    return Dials(**CONTROLLED[name])
+
+
+@dataclass(frozen=True, eq=False)
+class ControlledPairs(RelatedPairs):
+    """Made-up pairs. shown: the thing that each image shows."""
+
+    shown: tuple[str, ...] = ()
+
+
+def load(dials: Dials, seed: int = 0) -> Pairs:
+    """A collection in three splits; cues mean, and things look, the same in all of them."""
+    rng = np.random.default_rng([seed, len(SPLITS)])
+    means = rng.permutation(dials.cues) % dials.relations  # the relation of each cue
+    looks = np.zeros((dials.things, WIDTH))
+    looks[:, :-BARE] = rng.normal(size=(dials.things, WIDTH - BARE))
+    counts = {"train": dials.pairs, **COUNTS}
+    train, val, test = (
+        _pairs(name, counts[name], dials, means, looks, np.random.default_rng([seed, i]))
+        for i, name in enumerate(SPLITS)
+    )
+    return Pairs(train, val, test)
+
+
+def _pairs(
+    split: str, count: int, dials: Dials, means: np.ndarray, looks: np.ndarray,
+    rng: np.random.Generator,
+) -> ControlledPairs:  # fmt: skip
+    """So many pairs of a split. means (cues,): relations; looks (things, WIDTH): features."""
+    named = rng.permuted(np.tile(np.arange(dials.things), (count, 1)), axis=1)[:, : dials.relations]
+    cue = rng.integers(dials.cues, size=count)
+    relation = means[cue]
+    place = np.where(
+        rng.random(count) < dials.decides, relation, rng.integers(dials.relations, size=count)
+    )
+    shown = named[np.arange(count), place]
+    features = looks[shown] + dials.noise * rng.normal(size=(count, WIDTH))
+    texts = (
+        " ".join((THINGS[first], CUES[word], *(THINGS[thing] for thing in rest)))
+        for (first, *rest), word in zip(named, cue, strict=True)
+    )
+    return ControlledPairs(
+        "controlled", split,
+        texts=tuple(texts),
+        labels=relation[:, None] == np.arange(dials.relations),
+        relations=PLACES[: dials.relations],
+        image_of=np.arange(count),
+        image_ids=tuple(f"{split} {i}" for i in range(count)),
+        features=features[:, None].astype(np.float32),
+        shown=tuple(THINGS[thing] for thing in shown),
+    )  # fmt: skip
+
+
+def truth(pairs: RelatedPairs) -> dict[str, np.ndarray]:
+    """Scores (texts, pairs' pictures) of readers that see what pictures show, without noise.
+
+    "relations": 1 for pictures of the thing that the text's relation says. "things": 1 for
+    pictures of any of its things, as of a reader that knows no relation. Equal ones are in random
+    order.
+    """
+    assert isinstance(pairs, ControlledPairs)
+    shown = np.array(pairs.shown)[pairs.image_of]
+    names = np.array([(first, *rest) for first, _, *rest in map(str.split, pairs.texts)])
+    said = names[pairs.labels]  # one relation holds, whose place is that of its thing
+    holds = {
+        "relations": said[:, None] == shown,
+        "things": (names[:, :, None] == shown).any(axis=1),
+    }
+    noise = np.random.default_rng(0).random((len(pairs), len(pairs)))
+    return {name: (true + 1e-3 * noise).astype(np.float32) for name, true in holds.items()}
