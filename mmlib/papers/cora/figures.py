@@ -306,12 +306,12 @@ def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
     """How often captions find their picture in its family, a bar a system, in percent."""
     figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2), dpi=110)
     names = list(bars)[::-1]
-    colours = [MORE_COLOURS.get(name, "#999999") for name in names]
+    colours = [MORE_COLOURS[name] for name in names]
     drawn = axis.barh(names, [bars[name] for name in names], color=colours)
     axis.bar_label(drawn, fmt="%.0f", padding=3)
     _chance(axis.axvline)
-    axis.set(xlim=(0, 105), xlabel="captions that find their picture in its family in %",
-             title=title)  # fmt: skip
+    axis.set(xlim=(0, 105), xlabel="captions that find their picture in its family in %")
+    figure.suptitle(title, fontsize=10)
     axis.legend(loc="lower right", fontsize=8)
     return figure
 
