@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 from mmlib import __version__
 from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
-from mmlib.core.tables import without_formulas
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
@@ -139,6 +138,7 @@ def _judge(args: argparse.Namespace) -> int:
 
 
 def _score(args: argparse.Namespace) -> int:
+    from mmlib.core.tables import without_formulas
     from mmlib.suite import score
 
     model = score.SMALL if args.model == "small" else Path(args.model)
