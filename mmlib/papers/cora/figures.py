@@ -321,12 +321,16 @@ def _chance(line: Any) -> None:
 
 
 def binding_by_pictures(evidence: Evidence) -> Figure:
-    """In family over training pictures, a panel a vocabulary, a line a system with its interval."""
+    """In family over training pictures, a line a system with its interval.
+
+    A panel for each vocabulary of which several numbers of pictures are recorded.
+    """
     panels: dict[tuple[int, int], dict[int, str]] = {}
     for dataset in evidence.datasets:
         if dataset.endswith(" families"):
             dials = recorded(dataset)
             panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
+    panels = {words: sets for words, sets in panels.items() if len(sets) > 1}
     figure, axes = plt.subplots(
         1, len(panels), figsize=(3.4 * len(panels) + 3, 3.6), sharey=True, squeeze=False, dpi=110
     )

@@ -194,7 +194,7 @@ class _Maker:
         names = [_WORDS["kinds"][kind] for kind in kinds]
         if self.dials.structure == "colours":
             return [(_WORDS["colours"][c], name) for c, name in zip(looks, names, strict=True)]
-        pairs = []
+        pairs: list[Fact] = []
         for a in range(0, len(kinds), 2):
             subject, object_ = (a, a + 1) if looks[a] % 2 == 0 else (a + 1, a)
             pairs.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
