@@ -196,7 +196,11 @@ def _of_families(
         sums = {}
         for name, terms in parts.items():
             if all(evidence.has(*term, "in family") for term in terms):
-                values = [w * right(evidence, *term, seeds, unseen) for term, w in terms.items()]
+                shared = set(seeds).intersection(*(evidence.seeds_of(own) for own, _ in terms))
+                values = [
+                    weight * right(evidence, *term, sorted(shared), unseen)
+                    for term, weight in terms.items()
+                ]
                 sums[name] = crossed(np.sum(values, axis=0), families_of(evidence, name, unseen))
         return sums or NOT_TRAINED
 
