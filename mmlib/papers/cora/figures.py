@@ -321,7 +321,7 @@ def _chance(line: Any) -> None:
 
 
 def binding_by_pictures(evidence: Evidence) -> Figure:
-    """In family over training pictures, a line a system with its interval.
+    """In family over training pictures, a line a system: the mean and the range of seeds.
 
     A panel for each vocabulary of which several numbers of pictures are recorded.
     """
@@ -337,15 +337,16 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
     for axis, ((kinds, colours), by_pictures) in zip(axes[0], panels.items(), strict=True):
         pictures = sorted(by_pictures)
         for name in ON_CONTROLLED:
-            colour = MORE_COLOURS[name]
-            means = {
-                n: in_families(evidence, by_pictures[n], name) for n in pictures
-                if evidence.has(by_pictures[n], name, "in family")
-            }  # fmt: skip
-            line = [mean.effect for mean in means.values()]
-            band = [[getattr(mean, end) for mean in means.values()] for end in ("low", "high")]
-            axis.plot([*means], line, "o-", color=colour, label=name)
-            axis.fill_between([*means], *band, color=colour, alpha=0.15)
+            shares = {n: evidence.means(by_pictures[n], name, "in family") for n in pictures}
+            shares = {n: of_seeds for n, of_seeds in shares.items() if len(of_seeds)}
+            if shares:
+                line, low, high = (
+                    [getattr(of_seeds, how)() for of_seeds in shares.values()]
+                    for how in ("mean", "min", "max")
+                )
+                colour = MORE_COLOURS[name]
+                axis.plot([*shares], line, "o-", color=colour, label=name)
+                axis.fill_between([*shares], low, high, color=colour, alpha=0.15)
         _chance(axis.axhline)
         title = f"{kinds} kinds × {colours} colours"
         axis.set(xscale="log", xlabel="training pictures", title=title, ylim=(0, 103),
