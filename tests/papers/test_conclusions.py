@@ -54,7 +54,8 @@ def test_tags_are_read():
 def recorded(number: str, tier: str) -> tuple[Evidence, list[Assessment]]:
     """The evidence of a paper and its assessed claims."""
     evidence = read(number, tier)
-    return evidence, [assess(c, evidence, evidence.seeds) for c in experiment(number).claims_of(tier)]
+    claims = experiment(number).claims_of(tier)
+    return evidence, [assess(claim, evidence, evidence.seeds) for claim in claims]
 
 
 CONCLUDED = [(number, tier) for number in PAPERS if number != "00" for tier in TIERS]
