@@ -123,7 +123,7 @@ def _of_tier(notebook: str, tier: str, folder: Path) -> tuple[list[Entry], Sourc
     number = notebook[:2]
     found = record.read(number, tier, folder)
     experiment = experiment_of(number)
-    assessed = [claims.assess(claim, found, found.seeds) for claim in experiment.claims_of(tier)]
+    assessed = record.assessments(number, found)
     looks = LOOKS.get((number, tier), (len(found.seeds),))
     entries = []
     for one, row in zip(assessed, claims.ledger(assessed).to_dict("records"), strict=True):

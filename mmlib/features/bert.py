@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # transformers takes seconds to import: only where a BERT is 
 TUNINGS = ("ptuning", "frozen", "full", "last")
 PRETRAINED_RATE = 0.1  # CORA, supplement: pretrained parts learn at a tenth of the rate
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+INPUTS = tuple(f"bert/{name}" for name in MODEL_FILES)  # of a user's BERT, below the data folder
 
 
 class BertEncoder(nn.Module):

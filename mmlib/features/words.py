@@ -100,8 +100,8 @@ class TokenStates:
         """States of texts by the BERT in a folder, kept in the folder `cache`; `most` tokens each.
 
         [CLS] and [SEP] are left out. What is kept goes by the content of the BERT's files, the
-        texts, and the versions of the code that reads them. Raises DataError for a folder without
-        a BERT, and for a damaged file of the cache.
+        texts, and the versions of the code that reads them; a cut file is made anew. Raises
+        DataError for a folder without a BERT.
         """
         from mmlib.features.bert import MODEL_FILES, BertEncoder, check_files
 

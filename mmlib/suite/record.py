@@ -197,10 +197,11 @@ def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str
 
 def assess_paper(number: str, tier: str) -> list[Assessment]:
     """Every claim of a paper, assessed from its evidence alone. Raises DataError, see `read`."""
-    return _assess(number, read(number, tier))
+    return assessments(number, read(number, tier))
 
 
-def _assess(number: str, evidence: Evidence) -> list[Assessment]:
+def assessments(number: str, evidence: Evidence) -> list[Assessment]:
+    """Every claim of a paper that is about the evidence's tier, assessed with all of its seeds."""
     claims = experiment_of(number).claims_of(evidence.header["tier"])
     return [assess(claim, evidence, evidence.seeds) for claim in claims]
 
@@ -217,7 +218,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     """
     evidence, experiment = read(number, tier, folder), experiment_of(number)
     lacking = incomplete(evidence, experiment)
-    assessed = _assess(number, evidence)
+    assessed = assessments(number, evidence)
     with rc_context():
         plots.use_style()  # without it names stand outside of the picture
         tables = dict(experiment.tables(evidence))

@@ -1,7 +1,7 @@
 """Paper 03 as the suite knows it."""
 
 from mmlib.core.experiment import Experiment
-from mmlib.features.bert import MODEL_FILES
+from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.cora.batches import Arrays
 from mmlib.papers.cora.claims import ALL_CLAIMS
 from mmlib.papers.cora.data import Study, load_arrays, load_study
@@ -9,8 +9,6 @@ from mmlib.papers.cora.figures import figures
 from mmlib.papers.cora.grid import stages
 from mmlib.papers.cora.systems import PAPER, budget, datasets, systems
 from mmlib.papers.cora.tables import tables
-
-BERT_FILES = [f"bert/{name}" for name in MODEL_FILES]
 
 EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     number="03",

@@ -1,15 +1,13 @@
 """Paper 02 as the suite knows it."""
 
 from mmlib.core.experiment import Experiment
-from mmlib.features.bert import MODEL_FILES
+from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.entailment.claims import CLAIMS
 from mmlib.papers.entailment.data import load_arrays, load_study
 from mmlib.papers.entailment.figures import figures
 from mmlib.papers.entailment.grid import stages
 from mmlib.papers.entailment.systems import DATASETS, PAPER, budget, systems
 from mmlib.papers.entailment.tables import tables
-
-BERT_FILES = [f"bert/{name}" for name in MODEL_FILES]
 
 EXPERIMENT = Experiment(
     number="02",

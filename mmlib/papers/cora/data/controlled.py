@@ -7,7 +7,6 @@ which colour differs. A caption names some of the things with their colours.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -208,18 +207,17 @@ class _Maker:
         chosen = [shown[i] for i in rng.permutation(len(shown))[:count]]
         whole = rng.random(count) < dials.described
         facts = [f if related or all_ else f[1:] for f, all_ in zip(chosen, whole, strict=True)]
-        things = iter(range(2 * count))
         entities: list[dict[str, Any]] = []
         relations: list[list[Any]] = []
         for fact in facts:
-            names = _things(fact)
-            looks = [] if related or len(fact) == 1 else [["", fact[0], []]]
-            ids = list(islice(things, len(names)))
+            first = len(entities)
+            looks = [["", fact[0], []]] if len(fact) == 2 else []
             entities += [
-                {"id": i, "name": n, "attributes": looks} for i, n in zip(ids, names, strict=True)
+                {"id": i, "name": name, "attributes": looks}
+                for i, name in enumerate(_things(fact), first)
             ]
             if related:
-                relations.append([*ids, [fact[1]], ""])
+                relations.append([first, first + 1, [fact[1]], ""])
         return {
             "caption": " and ".join(_sentence(fact) for fact in facts),
             "entities": entities, "relations": relations,
