@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from mmlib.core import plots
@@ -15,6 +19,7 @@ from mmlib.core.evidence import Evidence
 from mmlib.papers.links.claims import auc, labelled, mean_auc
 from mmlib.papers.links.data.documents import Corpus, Document
 from mmlib.papers.links.method import best_matching
+from mmlib.papers.links.metrics import link_metrics
 from mmlib.papers.links.systems import SYSTEMS
 from mmlib.papers.links.tables import predictors
 
@@ -79,6 +84,79 @@ def document_graph(
         axis.text(i, -0.8, f"{scores[sentence, image]:.2f}", ha="center", fontsize=8)
     axis.set(xlim=(-0.55, k - 0.45), ylim=(-0.85, 1.65), title=title)
     axis.axis("off")
+    return figure
+
+
+def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.ndarray]) -> Figure:
+    """A labelled document's cosines as heat maps: a row for each sentence, pictures as heads.
+
+    matrices: title -> scores (n, m). A dot is a pair of the best matching with min(n, m) pairs,
+    green where it is a link and purple where it is none; links are outlined. Titles gain the AUC
+    and how many matched pairs are links.
+    """
+    n, m = len(document.sentences), len(document.images)
+    cell = 0.78  # inches
+    figure, axes = plt.subplots(
+        1, len(matrices), figsize=(3.2 + cell * m * len(matrices), cell * (n + 1) + 0.9),
+        squeeze=False,
+    )  # fmt: skip
+    pictures = [open_image(corpus, image) for image in document.images]
+    low, high = (limit(list(matrices.values())) for limit in (np.min, np.max))
+    for axis, (title, scores) in zip(axes[0], matrices.items(), strict=True):
+        cells = _cosines_and_matching(axis, scores, document.link_matrix(), title)
+        cells.set_clim(low, high)
+        for column, picture in enumerate(pictures):
+            left, top = column - 0.46, -1.5
+            axis.imshow(picture, extent=(left, left + 0.92, top + 0.92, top))
+        axis.set(xlim=(-0.5, m - 0.5), ylim=(n - 0.5, -1.5), xticks=[], yticks=[])
+        axis.grid(visible=False)
+        axis.spines[:].set_visible(False)
+    short = [textwrap.shorten(s, 90, placeholder=" …") for s in document.sentences]
+    axes[0, 0].set_yticks(range(n), [textwrap.fill(s, 30) for s in short], fontsize=8)
+    axes[0, 0].tick_params(length=0)
+    figure.colorbar(cells, ax=axes[0], label="cosine of sentence and picture", shrink=0.7)
+    marks, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(marks, names, loc="outside lower center", ncols=len(names), fontsize=9)
+    return figure
+
+
+def _cosines_and_matching(
+    axis: Axes, scores: np.ndarray, links: np.ndarray, title: str
+) -> AxesImage:
+    """One heat map of `link_matrices`; links (n, m) bool."""
+    cells = axis.imshow(scores, cmap="Blues", interpolation="nearest")
+    for number, (row, column) in enumerate(np.argwhere(links)):
+        axis.add_patch(
+            Rectangle(
+                (column - 0.46, row - 0.46), 0.92, 0.92, fill=False, lw=2.5, ec=plots.COLOURS[4],
+                label="" if number else "true link",
+            )
+        )  # fmt: skip
+    chosen = best_matching(scores, min(scores.shape))
+    right = links[tuple(chosen.T)]
+    for edges, colour, name in (
+        (chosen[right], LINK, "matched, a link"),
+        (chosen[~right], NO_LINK, "matched, no link"),
+    ):
+        axis.plot(edges[:, 1], edges[:, 0], "o", color=colour, ms=14, mec="white", label=name)
+    measured = link_metrics(scores, links)
+    auc = f"AUC {measured['AUC']:.0f} %, " if measured else ""
+    axis.set_title(f"{title}: {auc}{right.sum()} of {len(chosen)} pairs right", fontsize=10)
+    return cells
+
+
+def training_curve(history: Sequence[Mapping[str, float]], epochs: int) -> Figure:
+    """Dev loss and dev AUC of the epochs so far; the first of `history` is the untrained model."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
+    for axis, key, label, chance in (
+        (axes[0], "dev_loss", "dev loss, averaged negatives", 0.4),
+        (axes[1], "dev_AUC", "AUC of dev links in %", 50),
+    ):
+        axis.plot(range(len(history)), [epoch[key] for epoch in history], "o-")
+        axis.axhline(chance, color="#999999", ls="--", label="nothing learnt")
+        axis.set(xlabel="epoch", ylabel=label, xlim=(-0.3, epochs + 0.3))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].legend()
     return figure
 
 
@@ -153,4 +231,44 @@ def difficulty_figure(evidence: Evidence, datasets: Sequence[str], system: str =
         axes[0, column].set_title(dataset, fontsize=10)
     for row in range(2):
         axes[row, 0].set_ylabel(f"{system}'s AUC in %")
+    return figure
+
+
+def auc_by_spread(
+    evidence: Evidence,
+    datasets: Sequence[str],
+    live: Mapping[str, tuple[float, float]] | None = None,
+    groups: int = 10,
+) -> Figure:
+    """Test AUC over the image spread of documents, in groups of as many; a panel for a data set.
+
+    A line is a mean over documents and seeds, its band the range of seeds. live: what to call a
+    document of the first data set -> its spread and its AUC in this run, a diamond.
+    """
+    figure, axes = plt.subplots(
+        1, len(datasets), figsize=(5 * len(datasets), 3.4), squeeze=False, sharey=True
+    )
+    for axis, dataset in zip(axes[0], datasets, strict=True):
+        spread = predictors(evidence, dataset)["image spread"].to_numpy()
+        members = np.array_split(np.argsort(spread, kind="stable"), groups)
+        x = [spread[group].mean() for group in members]
+        for name, style, colour in (
+            ("AP", "o-", plots.COLOURS[0]),
+            ("NoStruct", "s-", plots.COLOURS[1]),
+            ("Supervised ridge", ":", "black"),
+        ):
+            if not evidence.has(dataset, name, "AUC"):
+                continue
+            values = auc(evidence, dataset, [name])  # (seeds, documents)
+            means = np.stack([np.nanmean(values[:, group], axis=1) for group in members])
+            axis.plot(x, means.mean(axis=1), style, color=colour, ms=4, label=name)
+            axis.fill_between(x, means.min(axis=1), means.max(axis=1), color=colour, alpha=0.15)
+        axis.axhline(50, color="#999999", ls="--", label="chance")
+        axis.set(xlabel="image spread: how much its pictures differ", title=dataset)
+    for number, (name, (x_live, y_live)) in enumerate((live or {}).items()):
+        axes[0, 0].plot(x_live, y_live, "Dv"[number % 2], color="black", mfc="none", label=name)
+    axes[0, 0].set_ylabel("test AUC of a document in %")
+    figure.suptitle("AUC of documents by how alike their pictures are", fontsize=11)
+    marks, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(marks, names, loc="outside lower center", ncols=len(names), fontsize=8)
     return figure

@@ -1,0 +1,75 @@
+"""Figures of a document and of evidence: the marks are what a small case has."""
+
+from itertools import permutations
+
+import made_up_evidence
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import same_color
+
+from mmlib.papers.links import figures
+from mmlib.papers.links.data.documents import Corpus, Document
+from mmlib.papers.links.tables import predictors
+
+DOCUMENT = Document("d", ("a dog", "a cat", "a tree"), ("1", "2", "3", "4"), ((0, 0), (1, 2)))
+CORPUS = Corpus("tiny", (), (), (DOCUMENT,), np.zeros((4, 1), np.float32), {})
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def brute_force(scores):
+    """The pairs of the best matching of three sentences, of all there are."""
+    choices = permutations(range(scores.shape[1]), 3)
+    best = max(choices, key=lambda chosen: scores[range(3), chosen].sum())
+    return set(enumerate(best))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_matched_pairs_are_marked_as_right_or_wrong(seed):
+    rng = np.random.default_rng(seed)
+    matrices = {"first": rng.normal(size=(3, 4)), "second": rng.normal(size=(3, 4))}
+    drawn = figures.link_matrices(CORPUS, DOCUMENT, matrices)
+    for axis, (title, scores) in zip(drawn.axes, matrices.items(), strict=False):
+        matched = brute_force(scores)
+        right, wrong = ({(int(y), int(x)) for x, y in line.get_xydata()} for line in axis.lines)
+        assert right == matched & set(DOCUMENT.links)
+        assert wrong == matched - set(DOCUMENT.links)
+        assert same_color(axis.lines[0].get_color(), figures.LINK)
+        assert same_color(axis.lines[1].get_color(), figures.NO_LINK)
+        centres = [tuple(np.round(patch.get_center()).astype(int)) for patch in axis.patches]
+        assert [(row, column) for column, row in centres] == list(DOCUMENT.links)
+        assert np.array_equal(axis.images[0].get_array(), scores)
+        links = DOCUMENT.link_matrix()
+        ordered = np.mean(scores[links][:, None] > scores[~links])
+        said = axis.get_title()
+        assert said == f"{title}: AUC {100 * ordered:.0f} %, {len(right)} of 3 pairs right"
+
+
+def test_heat_maps_share_their_colours():
+    drawn = figures.link_matrices(CORPUS, DOCUMENT, {"a": np.eye(3, 4), "b": -np.eye(3, 4)})
+    assert [axis.images[0].get_clim() for axis in drawn.axes[:2]] == [(-1, 1)] * 2
+
+
+def test_a_curve_starts_with_the_untrained_model():
+    history = [{"dev_loss": 0.4 / (e + 1), "dev_AUC": 50.0 + e} for e in range(3)]
+    drawn = figures.training_curve(history, epochs=5)
+    for axis, key in zip(drawn.axes, ("dev_loss", "dev_AUC"), strict=True):
+        assert axis.lines[0].get_xdata().tolist() == [0, 1, 2]
+        assert list(axis.lines[0].get_ydata()) == [epoch[key] for epoch in history]
+
+
+def test_a_dot_is_the_mean_of_documents_of_similar_spread():
+    evidence = made_up_evidence.make(datasets=("coco", "story"))
+    drawn = figures.auc_by_spread(evidence, ["story"], {"this one": (0.5, 70.0)}, groups=3)
+    lines = {line.get_label(): line for line in drawn.axes[0].lines}
+    assert {*lines} == {"AP", "NoStruct", "chance", "this one"}
+    spread = predictors(evidence, "story")["image spread"].to_numpy()
+    alike = np.argsort(spread)[:4]  # of twelve documents
+    assert lines["AP"].get_xdata()[0] == pytest.approx(spread[alike].mean())
+    values = evidence.values("story", "AP", "AUC")[:, alike]
+    assert lines["AP"].get_ydata()[0] == pytest.approx(values.mean())
