@@ -8,7 +8,6 @@ import networkx as nx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
@@ -92,27 +91,37 @@ def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.
 
     matrices: title -> scores (n, m). A dot is a pair of the best matching with min(n, m) pairs,
     green where it is a link and purple where it is none; links are outlined. Titles gain the AUC
-    and how many matched pairs are links.
+    and how many matched pairs are links. Of more than 12 sentences those are left out that have
+    neither a link nor a dot.
     """
-    n, m = len(document.sentences), len(document.images)
-    cell = 0.78  # inches
+    links, m, cell = document.link_matrix(), len(document.images), 0.78  # inches
+    matchings = [best_matching(scores, min(scores.shape)) for scores in matrices.values()]
+    rows = np.arange(len(links))
+    if len(rows) > 12:
+        rows = np.union1d(np.flatnonzero(links.any(axis=1)), np.concatenate(matchings)[:, 0])
     figure, axes = plt.subplots(
-        1, len(matrices), figsize=(3.2 + cell * m * len(matrices), cell * (n + 1) + 0.9),
-        squeeze=False,
+        1, len(matrices), figsize=(3.6 + cell * m * len(matrices), cell * (len(rows) + 1) + 1.1),
+        squeeze=False, dpi=110,  # the pictures are small
     )  # fmt: skip
     pictures = [open_image(corpus, image) for image in document.images]
     low, high = (limit(list(matrices.values())) for limit in (np.min, np.max))
-    for axis, (title, scores) in zip(axes[0], matrices.items(), strict=True):
-        cells = _cosines_and_matching(axis, scores, document.link_matrix(), title)
-        cells.set_clim(low, high)
+    for axis, title, matching in zip(axes[0], matrices, matchings, strict=True):
+        cells = axis.imshow(
+            matrices[title][rows], vmin=low, vmax=high, cmap="Blues", interpolation="nearest"
+        )
+        _mark_links_and_matching(axis, links, matching, rows)
+        measured = link_metrics(matrices[title], links)
+        auc = f"AUC {measured['AUC']:.0f} %, " if measured else ""
+        right = links[tuple(matching.T)].sum()
+        axis.set_title(f"{title}\n{auc}{right} of {len(matching)} pairs right", fontsize=10)
         for column, picture in enumerate(pictures):
             left, top = column - 0.46, -1.5
             axis.imshow(picture, extent=(left, left + 0.92, top + 0.92, top))
-        axis.set(xlim=(-0.5, m - 0.5), ylim=(n - 0.5, -1.5), xticks=[], yticks=[])
+        axis.set(xlim=(-0.5, m - 0.5), ylim=(len(rows) - 0.5, -1.5), xticks=[], yticks=[])
         axis.grid(visible=False)
         axis.spines[:].set_visible(False)
-    short = [textwrap.shorten(s, 90, placeholder=" …") for s in document.sentences]
-    axes[0, 0].set_yticks(range(n), [textwrap.fill(s, 30) for s in short], fontsize=8)
+    short = [textwrap.shorten(document.sentences[row], 90, placeholder=" …") for row in rows]
+    axes[0, 0].set_yticks(range(len(rows)), [textwrap.fill(s, 30) for s in short], fontsize=8)
     axes[0, 0].tick_params(length=0)
     figure.colorbar(cells, ax=axes[0], label="cosine of sentence and picture", shrink=0.7)
     marks, names = axes[0, 0].get_legend_handles_labels()
@@ -120,41 +129,35 @@ def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.
     return figure
 
 
-def _cosines_and_matching(
-    axis: Axes, scores: np.ndarray, links: np.ndarray, title: str
-) -> AxesImage:
-    """One heat map of `link_matrices`; links (n, m) bool."""
-    cells = axis.imshow(scores, cmap="Blues", interpolation="nearest")
-    for number, (row, column) in enumerate(np.argwhere(links)):
+def _mark_links_and_matching(
+    axis: Axes, links: np.ndarray, matching: np.ndarray, rows: np.ndarray
+) -> None:
+    """The outlines and dots of `link_matrices`; links (n, m) bool, matching (k, 2)."""
+    for number, (sentence, image) in enumerate(np.argwhere(links)):
+        corner = (image - 0.46, np.searchsorted(rows, sentence) - 0.46)
+        label = "" if number else "true link"
         axis.add_patch(
-            Rectangle(
-                (column - 0.46, row - 0.46), 0.92, 0.92, fill=False, lw=2.5, ec=plots.COLOURS[4],
-                label="" if number else "true link",
-            )
-        )  # fmt: skip
-    chosen = best_matching(scores, min(scores.shape))
-    right = links[tuple(chosen.T)]
-    for edges, colour, name in (
-        (chosen[right], LINK, "matched, a link"),
-        (chosen[~right], NO_LINK, "matched, no link"),
+            Rectangle(corner, 0.92, 0.92, fill=False, lw=2.5, ec=plots.COLOURS[4], label=label)
+        )
+    right = links[tuple(matching.T)]
+    for pairs, colour, name in (
+        (matching[right], LINK, "matched, a link"),
+        (matching[~right], NO_LINK, "matched, no link"),
     ):
-        axis.plot(edges[:, 1], edges[:, 0], "o", color=colour, ms=14, mec="white", label=name)
-    measured = link_metrics(scores, links)
-    auc = f"AUC {measured['AUC']:.0f} %, " if measured else ""
-    axis.set_title(f"{title}: {auc}{right.sum()} of {len(chosen)} pairs right", fontsize=10)
-    return cells
+        y = np.searchsorted(rows, pairs[:, 0])
+        axis.plot(pairs[:, 1], y, "o", color=colour, ms=14, mec="white", label=name)
 
 
 def training_curve(history: Sequence[Mapping[str, float]], epochs: int) -> Figure:
     """Dev loss and dev AUC of the epochs so far; the first of `history` is the untrained model."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 2.8))
-    for axis, key, label, chance in (
-        (axes[0], "dev_loss", "dev loss, averaged negatives", 0.4),
-        (axes[1], "dev_AUC", "AUC of dev links in %", 50),
+    for axis, key, title, label, chance in (
+        (axes[0], "dev_loss", "Between documents", "dev loss, averaged negatives", 0.4),
+        (axes[1], "dev_AUC", "Links inside documents, never shown", "dev AUC in %", 50),
     ):
         axis.plot(range(len(history)), [epoch[key] for epoch in history], "o-")
         axis.axhline(chance, color="#999999", ls="--", label="nothing learnt")
-        axis.set(xlabel="epoch", ylabel=label, xlim=(-0.3, epochs + 0.3))
+        axis.set(title=title, xlabel="epoch", ylabel=label, xlim=(-0.3, epochs + 0.3))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].legend()
     return figure

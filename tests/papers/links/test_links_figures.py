@@ -47,12 +47,26 @@ def test_matched_pairs_are_marked_as_right_or_wrong(seed):
         links = DOCUMENT.link_matrix()
         ordered = np.mean(scores[links][:, None] > scores[~links])
         said = axis.get_title()
-        assert said == f"{title}: AUC {100 * ordered:.0f} %, {len(right)} of 3 pairs right"
+        assert said == f"{title}\nAUC {100 * ordered:.0f} %, {len(right)} of 3 pairs right"
 
 
 def test_heat_maps_share_their_colours():
     drawn = figures.link_matrices(CORPUS, DOCUMENT, {"a": np.eye(3, 4), "b": -np.eye(3, 4)})
     assert [axis.images[0].get_clim() for axis in drawn.axes[:2]] == [(-1, 1)] * 2
+
+
+def test_of_many_sentences_those_without_a_mark_are_left_out():
+    sentences = tuple(f"sentence {i}" for i in range(20))
+    document = Document("long", sentences, ("1", "2"), ((3, 0), (15, 1)))
+    scores = np.zeros((20, 2))
+    scores[[7, 15], [0, 1]] = 1
+    axis = figures.link_matrices(CORPUS, document, {"a": scores}).axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
+        "sentence 3", "sentence 7", "sentence 15",
+    ]  # fmt: skip
+    assert [line.get_xydata().tolist() for line in axis.lines] == [[[1, 2]], [[0, 1]]]
+    assert [patch.get_y() + 0.46 for patch in axis.patches] == pytest.approx([0, 2])
+    assert np.array_equal(axis.images[0].get_array(), scores[[3, 7, 15]])
 
 
 def test_a_curve_starts_with_the_untrained_model():
