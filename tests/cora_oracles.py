@@ -249,6 +249,30 @@ def contrastive(s, positive, temperature):
     return sides
 
 
+def authors_contrastive(s, positive, temperature):
+    """L_CON of the authors' code and its gradient (N, M) in s, term by term.
+
+    Exponentials are divided by the largest of their row, and 1e-9 (anchors are images) or 1e-6
+    (anchors are concepts) is added to each denominator.
+    """
+    loss, gradient = 0.0, np.zeros(np.shape(s))
+    for of_images, added in ((True, 1e-9), (False, 1e-6)):
+        scores, mates, change = (
+            x if of_images else x.T for x in (np.asarray(s), np.asarray(positive), gradient)
+        )
+        for row, own, slope in zip(scores, mates, change, strict=True):
+            e = [np.exp((x - max(row)) / temperature) for x in row]
+            negatives = [j for j in range(len(row)) if not own[j]]
+            share = 1 / (len(scores) * sum(own))
+            for p in (j for j in range(len(row)) if own[j]):
+                below = sum(e[j] for j in negatives) + e[p] + added
+                loss -= share * ((row[p] - max(row)) / temperature - np.log(below))
+                slope[p] += share * (e[p] / below - 1) / temperature
+                for j in negatives:
+                    slope[j] += share * e[j] / below / temperature
+    return loss, gradient
+
+
 def specificity(s, entities, margin):
     """All hinges. s (N, N); entities: (row, similarity of that row's image to an entity of it)."""
     return [max(0.0, margin + x - s[i][i]) for i, x in entities]

@@ -25,7 +25,7 @@ from mmlib.papers.cora.train import train_and_score
 def trainings(tier: str, datasets: Collection[str], seeds: Iterable[int]) -> list[Job]:
     """A job for each collection, system and seed."""
     return [
-        Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
+        Job(PAPER, tier, dataset, system.columns, seed, asdict(budget(tier, dataset)))
         for seed in seeds
         for dataset in datasets
         for system in trained_systems(dataset)

@@ -9,6 +9,7 @@ Shapes: B captions or images, O objects, A attributes, R relations, U different 
 N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -351,21 +352,29 @@ def hardest(similarity: Tensor, same: Tensor, margin: float, hard: bool = True) 
     return total
 
 
-def contrastive(similarity: Tensor, positive: Tensor, temperature: float) -> Tensor:
+def contrastive(
+    similarity: Tensor, positive: Tensor, temperature: float, authors: bool = False
+) -> Tensor:
     """L_CON (eqs. 10, 11) between N images and M concepts (captions and entities), both ways.
 
-    similarity (N, M), positive (N, M): the concept is in the image. As in the authors' code each
-    positive stands alone against the anchor's negatives; printed, its own term is missing from
-    the denominator, and the loss has no lower bound.
+    similarity (N, M), positive (N, M): the concept is in the image. Each positive stands alone
+    against the anchor's negatives, in a denominator that has the positive itself: printed, it is
+    missing, and the loss has no lower bound. authors: as in their code, where the exponentials of
+    an anchor are divided by its largest one, and then 1e-9 (images) or 1e-6 (concepts) is added to
+    each denominator. A positive further than 20.7 or 13.8 temperatures below the anchor's largest
+    cosine is then drawn nearer even where no negative is near.
     """
 
-    def side(logits: Tensor, positive: Tensor) -> Tensor:
+    def side(logits: Tensor, positive: Tensor, added: float) -> Tensor:
         negatives = logits.masked_fill(positive, -1e9).logsumexp(dim=1, keepdim=True)
+        if authors:  # as a negative of that size, which has no gradient
+            largest = logits.detach().amax(dim=1, keepdim=True)
+            negatives = negatives.logaddexp(largest + math.log(added))
         terms = F.softplus(negatives - logits) * positive
         return (terms.sum(dim=1) / positive.sum(dim=1)).mean()
 
     logits = similarity / temperature
-    return side(logits, positive) + side(logits.T, positive.T)
+    return side(logits, positive, 1e-9) + side(logits.T, positive.T, 1e-6)
 
 
 def specificity(captions: Tensor, entities: Tensor, margin: float) -> Tensor:
@@ -425,7 +434,8 @@ class Matcher(nn.Module):
                 concepts = torch.cat([similarity, to_entities], dim=1)  # (B, B + O)
                 positive = torch.cat([batch.same, batch.contains], dim=1)
         if "CON" in losses:
-            loss = contrastive(concepts, positive, self.settings.temperature)
+            authors = system.authors_code or system.contrast == "authors"
+            loss = contrastive(concepts, positive, self.settings.temperature, authors)
             total = total + self.settings.lambda_con * loss
         return total
 

@@ -19,6 +19,8 @@ CAPTIONS, QUERY_TIME = "Captions", "Query time"  # of the data and of the machin
 SIZES = (100, 10_000)  # images among which a query is timed
 
 Form = Literal["printed", "authors"]
+# Fields of `System` that are younger than the first records, which have no columns for them.
+LATER = ("contrast", "word_vectors")
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,17 @@ class System:
     steps: "two" (Section 3.3), or "one" GAT over objects and attributes at once (Joint, Table 3),
         which has no entities. attribute_layers, object_layers: of the two GATs (Table 3).
     connected: all objects of a caption are neighbours instead of the parsed ones (FC, Table 3).
-    form: eq. 6, phrase encoders, positions of nodes and regions, matches of entities and the
-        weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 and 3.
+    form: eq. 6, phrase encoders, positions of nodes and regions, matches of entities, L_CON and
+        the weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 and 3.
     residual: what enters an object layer is added to what comes out (ours). short_cut: what
         the bag makes of all phrases is added to the pooled objects (ours).
     regions: whether regions attend to each other before they are pooled (VSE∞ only pools).
     pooling: where the weights of their pooling start: by "chance" (GPO), or near the "largest"
         values of all regions, as max pooling has them (ours).
     losses: of eq. 13; entities: whether they take part in L_CON; margin: α.
+    contrast: L_CON as its formula says ("exact") or, as with the authors' form, as their code
+        computes it ("authors"); see `method.contrastive`.
+    word_vectors: where they start: those "given" with the data, or "random" (Tables 5 and 6).
     shuffled: words in random order in a sequence, attributes moved to other objects in a graph.
     members: trainings whose similarities are averaged. record_diagnostics: test graphs with parse
         errors and rankings of entities are recorded too.
@@ -65,6 +70,14 @@ class System:
     shuffled: bool = False
     members: int = 1
     record_diagnostics: bool = False
+    contrast: Literal["exact", "authors"] = "exact"
+    word_vectors: Literal["given", "random"] = "given"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What a record says of it: all fields, but for the defaults of those in `LATER`."""
+        fields = asdict(self)
+        return {k: v for k, v in fields.items() if k not in LATER or v != getattr(System, k)}
 
     @property
     def reads(self) -> str:
@@ -153,6 +166,7 @@ CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD = (SYSTEMS[name] for name 
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs",
 ))  # fmt: skip
+RANDOM_WORDS = _system("CORA, random word vectors")
 NEAR_MAX = [row for row in SYSTEMS.values() if row.pooling == "largest"]
 WITH_GRU = ("Sequence", "CORA")  # both encoders of claim 10; with each BERT: "CORA, frozen BERT"
 BERT = ("frozen BERT", "BERT, prompts", "BERT, tuned")
@@ -193,19 +207,24 @@ def budget(tier: str, dataset: str) -> Settings:
 
 
 def trained_systems(dataset: str) -> list[System]:
-    """What is trained on a collection: only the world has gold graphs."""
-    if dataset in CONTROLLED:
-        names = ON_CONTROLLED
-    elif dataset == original(dataset):
-        return [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
+    """What is trained on a collection: only the world has gold graphs.
+
+    On the paper's own data, with its temperature, all have the L_CON of the authors' code.
+    """
+    if dataset == original(dataset) and dataset not in CONTROLLED:
+        rows = [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
     else:
-        names = _TABLE["with BERT" if dataset.endswith(WITH_BERT) else "longer"]
-    return [replace(_system(name), record_diagnostics=False) for name in names]
+        longer = "with BERT" if dataset.endswith(WITH_BERT) else "longer"
+        names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[longer]
+        rows = [replace(_system(name), record_diagnostics=False) for name in names]
+    if original(dataset) in DATASETS["paper"]:
+        rows = [replace(row, contrast="authors") for row in rows]
+    return rows
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be in a collection's record."""
-    rows = [*map(asdict, trained_systems(dataset))]
+    rows = [system.columns for system in trained_systems(dataset)]
     if dataset in CONTROLLED:
         rows.append(ORACLES[-1])
     else:

@@ -66,6 +66,8 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]
     History: an epoch's train_loss, dev_RSUM, and dev_loss, which is 600 - dev_RSUM.
     """
     system, settings = System(**job.system), Settings(**job.settings)
+    if system.word_vectors == "random":  # they have all to learn
+        settings = replace(settings, word_rate=1.0)
     texts, dev = texts_of(system, arrays, job.seed), arrays.splits["val"]
     model = fresh(system, settings, arrays, job.seed).to(run.device)
     optimizer = torch.optim.AdamW(

@@ -343,17 +343,47 @@ def test_hardest_negatives_are_the_loop(drawn, margin, hard):
     assert method.hardest(*args).item() == near(np.mean(images) + np.mean(captions))
 
 
-@many
-@given(similarities(columns=5), st.sampled_from([0.01, 0.1, 1.0]), seeds)
-def test_the_contrastive_loss_is_the_loop(drawn, temperature, seed):
+def with_entities(drawn, seed):
+    """Similarities (N, M), and which concept is in which image; each is in some image."""
     s, same = drawn
     n, m = s.shape
     rng = np.random.default_rng(seed)
     extra = rng.random((n, m - n)) < 0.3
-    extra[rng.integers(0, n, m - n), np.arange(m - n)] = True  # each concept is in some image
-    positive = np.concatenate([same, extra], axis=1)
+    extra[rng.integers(0, n, m - n), np.arange(m - n)] = True
+    return s, np.concatenate([same, extra], axis=1)
+
+
+@many
+@given(similarities(columns=5), st.sampled_from([0.01, 0.1, 1.0]), seeds)
+def test_the_contrastive_loss_is_the_loop(drawn, temperature, seed):
+    s, positive = with_entities(drawn, seed)
     loss = method.contrastive(torch.tensor(s), torch.tensor(positive), temperature).item()
     assert loss == near(sum(loops.contrastive(s, positive, temperature)))
+
+
+@many
+@given(similarities(columns=5), st.sampled_from([0.01, 0.05]), seeds)
+def test_the_authors_contrastive_loss_is_the_loop(drawn, temperature, seed):
+    s, positive = with_entities(drawn, seed)
+    wanted, gradient = loops.authors_contrastive(s, positive, temperature)
+    cosines = torch.tensor(s, requires_grad=True)
+    loss = method.contrastive(cosines, torch.tensor(positive), temperature, authors=True)
+    loss.backward()
+    assert loss.item() == near(wanted)
+    assert cosines.grad.numpy() == pytest.approx(gradient, rel=1e-8, abs=1e-8)
+
+
+def test_the_authors_denominators_draw_a_far_entity_nearer():
+    """Its cosine lies .3 below its caption's: 6 temperatures of .05 or 30 of .01."""
+    positive = torch.tensor([[1, 0, 1], [0, 1, 0]], dtype=torch.bool)
+    for temperature, wanted in ((0.05, 0.0), (0.01, -25.0)):  # a quarter of 1 / .01
+        slopes = []
+        for authors in (False, True):
+            s = torch.tensor([[0.9, -0.9, 0.6], [-0.9, 0.9, -0.9]], requires_grad=True)
+            method.contrastive(s, positive, temperature, authors).backward()
+            slopes.append(s.grad[0, 2].item())
+        assert slopes[0] == pytest.approx(0, abs=1e-6)
+        assert slopes[1] == pytest.approx(wanted, abs=0.01)
 
 
 @many

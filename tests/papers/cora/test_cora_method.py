@@ -29,7 +29,7 @@ from tiny_cora import (
 from torch import nn
 
 from mmlib.papers.cora.method import GPO, ImageEncoder, PhraseGRU, RelationContext, padded
-from mmlib.papers.cora.systems import GOLD, JOINT, SYSTEMS, TWO_STEP, Settings, System
+from mmlib.papers.cora.systems import GOLD, JOINT, RANDOM_WORDS, SYSTEMS, TWO_STEP, Settings, System
 from mmlib.papers.cora.train import parameter_groups
 from mmlib.papers.cora.variants import build
 
@@ -216,7 +216,10 @@ def loss_by_loops(model, batch, warm=False):
             concepts = np.concatenate([similarity, images @ entities.T], axis=1)
             positive = np.concatenate([same, batch.contains.numpy()], axis=1)
     weight = s.lambda_con if "CON" in system.losses else 0
-    return total + weight * sum(loops.contrastive(concepts, positive, s.temperature))
+    how = concepts, positive, s.temperature
+    authors = "authors" in (system.form, system.contrast)
+    contrast = loops.authors_contrastive(*how)[0] if authors else sum(loops.contrastive(*how))
+    return total + weight * contrast
 
 
 @pytest.mark.parametrize(
@@ -224,6 +227,8 @@ def loss_by_loops(model, batch, warm=False):
     [
         {}, {"losses": "HARD"}, {"losses": "CON"}, {"losses": "HARD + CON"}, {"losses": "SPEC"},
         {"entities": False}, {"steps": "one", "losses": "HARD + CON"}, {"margin": 0.35},
+        {"contrast": "authors"}, {"contrast": "authors", "entities": False},
+        {"form": "authors", "losses": "HARD + CON"},
     ],
     ids=str,
 )  # fmt: skip
@@ -552,6 +557,7 @@ def test_rows_differ_in_what_their_names_say_alone():
         "residual", "short_cut"
     }  # fmt: skip
     assert differs(SYSTEMS["HARD + CON"], cora) == {"losses"}
+    assert differs(RANDOM_WORDS, cora) == {"word_vectors"}
     assert SYSTEMS["VSE∞"].margin == 0.2
     layers = {(s.attribute_layers, s.object_layers) for n, s in SYSTEMS.items() if "layers" in n}
     assert layers == {(1, 1), (1, 3), (2, 1), (2, 2), (2, 3)}
@@ -567,3 +573,14 @@ def test_word_vectors_are_copied_and_learn_at_their_own_rate():
     with torch.no_grad():
         words["params"][0].zero_()
     assert table.any()
+
+
+def test_random_word_vectors_are_standard_normal():
+    torch.manual_seed(0)
+    table = torch.zeros(500, 6)
+    given, drawn = (build(one, TINY, 7, table).texts for one in (SYSTEMS["CORA"], RANDOM_WORDS))
+    assert not given.concepts.phrases[0].embed.weight.any()
+    drawn = drawn.concepts.phrases[0].embed.weight
+    assert drawn.shape == table.shape
+    assert not drawn[0].any()  # padding
+    assert (drawn.mean().item(), drawn.std().item()) == pytest.approx((0, 1), abs=0.05)

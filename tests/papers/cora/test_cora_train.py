@@ -16,8 +16,8 @@ from mmlib.core.ranking import metrics as figures_of
 from mmlib.papers.cora import baselines, metrics
 from mmlib.papers.cora.method import Encoded, Matcher, encode
 from mmlib.papers.cora.metrics import per_item
-from mmlib.papers.cora.systems import BASELINES, CAPTIONS, ERRORS, ORACLES, RATES, SYSTEMS
-from mmlib.papers.cora.train import learning_rate, texts_of, train, train_and_score
+from mmlib.papers.cora.systems import BASELINES, CAPTIONS, ERRORS, ORACLES, RATES, SYSTEMS, System
+from mmlib.papers.cora.train import fresh, learning_rate, texts_of, train, train_and_score
 
 CHANCE = 2 * 100 * (1 + 5 + 10) / 24  # RSUM at random, about: 24 images of two captions each
 few = settings(max_examples=25, deadline=None)
@@ -202,6 +202,16 @@ def test_a_training_rises_above_chance_and_its_answer_is_the_models(arrays):
     assert values["RSUM, edge 10 %"].tolist() == values["RSUM"].tolist()  # here nothing was moved
     assert np.isnan(values["entity rank"][:-24]).all()
     assert (values["entity rank"][-24:] >= 1).all()
+
+
+def test_random_word_vectors_learn_at_the_full_rate(arrays):
+    for start, learns in (("given", False), ("random", True)):
+        one = job(
+            "CORA", replace(HOW, epochs=1, word_rate=0.0, weight_decay=0.0), word_vectors=start
+        )
+        begun = fresh(System(**one.system), HOW, arrays).texts.concepts.phrases[0].embed.weight
+        ended = train(one, arrays)[0].texts.concepts.phrases[0].embed.weight
+        assert torch.equal(begun, ended) != learns
 
 
 @pytest.mark.parametrize("name", [n for n in SYSTEMS if n != "CORA, gold graphs"])
