@@ -225,7 +225,10 @@ EFFECTS: dict[str, Callable[..., Effects]] = {
     "C5": _gaps([(CORA.system, VSE.system)], mean=True),
     "C5a": _over_strongest(CORA.system, [SEQUENCE.system]),
     "C5b": _over_strongest(TWO_STEP.system, (SEQUENCE.system, BAG.system)),
-    "C5c": _gaps([(OURS.system, SEQUENCE.system), (OURS.system, BAG.system)]),
+    "C5c": _sums({
+        f"over {rival}": {(OURS.system, UNIT): 1, (rival, UNIT): -1}
+        for rival in (SEQUENCE.system, BAG.system)
+    }),
     "C6": _rich,
     "C6b": partial(_rich, others=True),
     "C7": _sums(HELPS),

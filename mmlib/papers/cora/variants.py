@@ -265,7 +265,7 @@ def build(
     if system.bert:
         reader = BertEncoder.from_pretrained(bert, TUNING[system.words])
     elif system.word_vectors == "random":  # standard normal, as those given are standardised
-        reader = nn.Embedding(*words.shape, padding_idx=0)
+        reader = nn.Embedding(len(words), words.shape[1], padding_idx=0)
     else:
         reader = nn.Embedding.from_pretrained(words.clone(), freeze=False, padding_idx=0)
     texts: nn.Module
