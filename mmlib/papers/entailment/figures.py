@@ -6,12 +6,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from PIL import Image
 
 from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.papers.entailment.claims import Change, gain, over_images, relevance
+from mmlib.papers.entailment.claims import ALL_TRUE, REVISED, Change, gain, over_images, relevance
+from mmlib.papers.entailment.data.controlled import Collection
 from mmlib.papers.entailment.data.study import Study
 from mmlib.papers.entailment.method import mask_regions
 from mmlib.papers.entailment.systems import FAMILIES, REFERENCE, name_of
@@ -26,7 +29,73 @@ LADDER: tuple[Change, ...] = (
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by file name."""
     [name] = evidence.datasets
-    return {"ladder": ladder(evidence, name), "curves": curves(evidence, name)}
+    return {
+        "between": between(evidence, name), "ladder": ladder(evidence, name),
+        "curves": curves(evidence, name),
+    }  # fmt: skip
+
+
+# --- The controlled collection -------------------------------------------------------------------
+
+
+def controlled_batch(made: Mapping[str, Collection], count: int = 12) -> Figure:
+    """Which captions are true of which of the first training pictures, one panel a collection.
+
+    made: title -> collection; all have the same pictures. count: how many pictures.
+    """
+    marks = {"own caption": plots.TRUE, "false negative: true, called wrong": plots.COLOURS[1],
+             "negative: not true": "#E5E5E5"}  # fmt: skip
+    figure, axes = plt.subplots(1, len(made), figsize=(3.7 * len(made) + 1.8, 4.9), dpi=110)
+    for axis, (title, one) in zip(axes, made.items(), strict=True):
+        split = one.splits["train"]
+        assert split.fits is not None
+        which = np.where(split.fits[:count, :count], 1, 2)
+        np.fill_diagonal(which, 0)
+        axis.pcolormesh(which, cmap=ListedColormap(list(marks.values())), vmin=0, vmax=2,
+                        edgecolor="white", linewidth=1.5)  # fmt: skip
+        middle = np.arange(count) + 0.5
+        axis.set_xticks(middle, [text.replace(" ", ", ") for text in split.texts[:count]],
+                        rotation=90)  # fmt: skip
+        axis.set_yticks(middle, [])
+        axis.set(title=title, aspect="equal", ylim=(count, 0))
+        axis.grid(visible=False)
+        axis.tick_params(length=0)
+    axes[0].set_yticklabels([", ".join(things) for things in one.shown[:count]])
+    axes[0].set(ylabel="pictures, by what they show")
+    figure.supxlabel("captions, each written for one of the pictures", fontsize=10)
+    handles = [Patch(color=colour, label=label) for label, colour in marks.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(marks))
+    return figure
+
+
+def controlled_gains(trainings: pd.DataFrame) -> Figure:
+    """What knowing the false negatives gains over golden pairs only, by their density.
+
+    trainings: one row each, with "density", "family", "use", "seed" and "mAP". Dots are seeds,
+    lines their means.
+    """
+    of = trainings.set_index(["family", "seed", "density", "use"]).mAP.unstack()
+    gains = of.drop(columns="golden only").sub(of["golden only"], axis=0)
+    labels = {"both": "left out of the negatives, and weak positives",
+              "exclusion": "left out of the negatives"}  # fmt: skip
+    losses = {
+        "dual": "softmax over the batch (CLIP-like)",
+        "triplet": "hardest negative (VSE-like)",
+    }
+    figure, axes = plt.subplots(1, len(losses), figsize=(9, 3.6), sharey=True, dpi=110)
+    for axis, (family, title) in zip(axes, losses.items(), strict=True):
+        axis.axhline(0, color="#333333", linestyle="--", label="golden pairs only")
+        for k, (use, label) in enumerate(labels.items()):
+            values = gains.loc[family, use].unstack("seed")
+            axis.plot(values.index, values, "o", color=plots.COLOURS[k], ms=4, alpha=0.6)
+            axis.plot(values.index, values.mean(axis=1), color=plots.COLOURS[k], label=label)
+        axis.set_xscale("log")
+        axis.set_xticks(values.index, [f"1 in {1 / share:.0f}" for share in values.index])
+        axis.minorticks_off()
+        axis.set(title=title, xlabel="captions of other pictures that are true")
+    axes[0].set(ylabel="gain in mAP, points")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
 
 
 # --- The data ------------------------------------------------------------------------------------
@@ -146,6 +215,34 @@ def ladder(
     for f, title in enumerate(FAMILIES.values()):
         axes[1].plot([], [], "o-", color=plots.COLOURS[f], label=title)
     axes[1].legend(fontsize=8)
+    return figure
+
+
+def between(evidence: Evidence, dataset: str) -> Figure:
+    """What the miner gains beside the truth, both over extra golden, with 95 % intervals.
+
+    One row for each family, one panel for each measure; all pairs are used both ways.
+    """
+    sources = {"the judge's pairs": REVISED, "true ones of the same candidates":
+               ("both", "candidates"), "all true pairs": ALL_TRUE}  # fmt: skip
+    shown = relevance(evidence, dataset)
+    figure, axes = plt.subplots(1, len(shown), figsize=(9, 2.6), sharey=True, dpi=110)
+    for axis, metric in zip(axes, shown, strict=True):
+        axis.axvline(0, color="#333333", linestyle="--", label="golden pairs only")
+        for k, (label, change) in enumerate(sources.items()):
+            axis.plot([], [], "o-", color=plots.COLOURS[k], label=label)
+            for y, family in enumerate(FAMILIES):
+                values = gain(evidence, evidence.seeds, family, change, metric)
+                if values is not None:
+                    effect, at = over_images(evidence, values), y + 0.2 * (k - 1)
+                    axis.plot([effect.low, effect.high], [at, at], color=plots.COLOURS[k], lw=2)
+                    axis.plot(effect.effect, at, "o", color=plots.COLOURS[k], ms=5)
+                    axis.annotate(f"{effect.effect:+.1f}", (effect.high, at), (4, 0), va="center",
+                                  textcoords="offset points", fontsize=8)  # fmt: skip
+        axis.set(xlabel=f"gain in {metric}, points", ylim=(len(FAMILIES) - 0.5, -0.5))
+        axis.margins(x=0.12)
+    axes[0].set_yticks(range(len(FAMILIES)), list(FAMILIES.values()))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 

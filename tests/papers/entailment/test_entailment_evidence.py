@@ -218,6 +218,19 @@ def test_the_ladder_shows_every_variant_of_every_family():
     assert len(dots) == there
 
 
+def test_the_miner_stands_beside_the_truth_with_the_gains_of_the_ladder():
+    figure = figures.between(WORLD, "world")
+    assert [axis.get_xlabel() for axis in figure.axes] == [
+        "gain in mAP, points", "gain in E@10, points"
+    ]  # fmt: skip
+    dots = [float(line.get_xdata()[0]) for line in figure.axes[0].lines
+            if line.get_marker() == "o" and len(line.get_xdata()) == 1]  # fmt: skip
+    changes = (figures.REVISED, ("both", "candidates"), figures.ALL_TRUE)
+    gains = [figures.gain(WORLD, WORLD.seeds, family, change, "mAP")
+             for change in changes for family in figures.FAMILIES]  # fmt: skip
+    assert dots == pytest.approx([values.mean() for values in gains if values is not None])
+
+
 def test_mining_counts():
     table = tables.mining_table(WORLD, "world")
     assert table.loc["the judge", "precision, %"] == 50

@@ -1,0 +1,137 @@
+"""The controlled collection: what is true of what, the dial, its retrievers, and its figures."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from mmlib.core import plots
+from mmlib.features.encoders import in_batch_softmax
+from mmlib.papers.entailment import figures, metrics
+from mmlib.papers.entailment.data import controlled
+from mmlib.papers.entailment.data.controlled import THINGS, Bags
+from mmlib.papers.entailment.retrievers import hardest_triplet
+from mmlib.papers.entailment.systems import Phase
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(controlled, "COUNTS", {"train": 40, "test": 20})
+    monkeypatch.setattr(controlled, "PHASE", Phase(2, 8, 5e-3))
+
+
+@pytest.mark.parametrize("named", controlled.NAMED)
+def test_a_caption_is_true_where_all_that_it_names_is_shown(few, named):
+    made = controlled.load(named)
+    for split in made.splits.values():
+        shown = [set(made.shown[row]) for row in split.rows]
+        said = [set(text.split()) for text in split.texts]
+        assert {len(things) for things in shown} == {4}
+        assert {len(things) for things in said} == {named}
+        assert set().union(*shown) <= set(THINGS)
+        assert split.fits.tolist() == [[one <= things for one in said] for things in shown]
+        assert split.fits.diagonal().all()
+        pairs = controlled.false_negatives(split)
+        assert list(zip(pairs.image, pairs.caption, strict=True)) == [
+            (i, c) for i in range(len(shown)) for c in range(len(said))
+            if i != c and said[c] <= shown[i]
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("named", controlled.NAMED)
+def test_the_dial_says_how_many_pictures_a_caption_is_true_of(named):
+    split = controlled.load(named).splits["train"]
+    n = len(split)
+    measured = len(controlled.false_negatives(split)) / (n * (n - 1))
+    assert measured == pytest.approx(controlled.density(named), rel=0.05)
+
+
+def test_the_dial_changes_captions_and_no_picture(few):
+    vague, exact = controlled.load(1), controlled.load(3)
+    assert vague.shown == exact.shown
+    np.testing.assert_array_equal(vague.table, exact.table)
+    for short, long in zip(vague.splits["test"].texts, exact.splits["test"].texts, strict=True):
+        assert short in long.split()
+    assert controlled.load(1, seed=1).shown != vague.shown
+    with pytest.raises(ValueError, match="names 1 to 4 things, not 5"):
+        controlled.load(5)
+
+
+def test_regions_are_those_of_things_and_noise(few, monkeypatch):
+    monkeypatch.setattr(controlled, "NOISE", 0.0)
+    made, looks = controlled.load(1), {}
+    for names, regions in zip(made.shown, made.table, strict=True):
+        assert not regions[4:].any()
+        looks.setdefault(names, set()).add(regions.sum(axis=0).round(3).tobytes())
+    assert all(len(sums) == 1 for sums in looks.values())
+
+
+def test_retrievers_have_the_losses_of_their_families_and_skip_padding():
+    torch.manual_seed(0)
+    images, same = torch.randn(3, 6, 24), torch.eye(3, dtype=torch.bool)
+    same[0, 1] = True
+    ids, lengths = torch.tensor([[4, 5], [6, 0], [7, 8]]), torch.tensor([2, 1, 2])
+    for family in ("dual", "triplet"):
+        model = Bags(family, 16)
+        left = torch.stack([model.to_image(regions.mean(dim=0)) for regions in images])
+        words = model.vectors.weight
+        right = torch.stack([words[4] + words[5], words[6], words[7] + words[8]])
+        cosines = torch.cosine_similarity(left[:, None], right[None], dim=2)
+        expected = {"dual": lambda c=cosines: in_batch_softmax(c / 0.07, same),
+                    "triplet": lambda c=cosines: hardest_triplet(c, same)}  # fmt: skip
+        torch.testing.assert_close(model.loss(images, ids, lengths, same), expected[family]())
+        torch.testing.assert_close(model.rank(images, ids, lengths)[0], cosines.detach().numpy())
+
+
+def test_golden_pairs_only_know_nothing_of_the_others(few, monkeypatch):
+    seen = {}
+
+    def train(model, split, phase, seed, images, revision):
+        seen[use] = revision
+
+    monkeypatch.setattr(controlled, "train", train)
+    made = controlled.load(1)
+    for use in controlled.USES:
+        assert controlled.trained(made, "dual", use, 0).shape == (20, 20)
+    count = len(controlled.false_negatives(made.splits["train"]))
+    held = {u: [r.weak and len(r.weak), len(r.golden), r.excluded and len(r.excluded)]
+            for u, r in seen.items()}  # fmt: skip
+    assert held == {"golden only": [None, 40, None], "exclusion": [None, 40, count],
+                    "both": [count, 40, count]}  # fmt: skip
+    with pytest.raises(ValueError, match="use 'weak' is not known"):
+        controlled.trained(made, "dual", "weak", 0)
+
+
+def test_knowing_false_negatives_pays_where_they_are_dense():
+    gains = {}
+    for named in (1, 4):
+        made = controlled.load(named)
+        scores = (controlled.trained(made, "triplet", u, 0) for u in ("golden only", "both"))
+        golden, both = (metrics.measured(s, s, made.splits["test"])["mAP"].mean() for s in scores)
+        gains[named] = both - golden
+    assert gains[1] > 5 > 1 > abs(gains[4])
+
+
+def test_the_batch_shows_own_captions_false_negatives_and_negatives(few):
+    made = {"one": controlled.load(1), "three": controlled.load(3)}
+    figure = figures.controlled_batch(made, count=5)
+    for axis, (title, one) in zip(figure.axes, made.items(), strict=True):
+        said = [set(text.split()) for text in one.splits["train"].texts[:5]]
+        marks = [[0 if i == c else 1 if said[c] <= set(one.shown[i]) else 2 for c in range(5)]
+                 for i in range(5)]  # fmt: skip
+        assert axis.collections[0].get_array().reshape(5, 5).tolist() == marks
+        assert axis.get_title() == title
+
+
+def test_gains_are_over_golden_pairs_of_the_same_seed():
+    rows = [(d, family, use, seed, 10 * seed + gain * (1 + seed))
+            for d in (0.1, 0.5) for family in ("dual", "triplet") for seed in (0, 1)
+            for use, gain in (("golden only", 0), ("exclusion", 1), ("both", 2))]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["density", "family", "use", "seed", "mAP"])
+    for axis in figures.controlled_gains(table).axes:
+        by_label = {line.get_label(): line.get_ydata() for line in axis.lines}
+        assert list(by_label["left out of the negatives"]) == [1.5, 1.5]
+        assert list(by_label["left out of the negatives, and weak positives"]) == [3, 3]
+        dots = [line.get_ydata() for line in axis.lines if line.get_marker() == "o"]
+        assert np.ravel(dots).tolist() == [2, 2, 4, 4, 1, 1, 2, 2]
+    plots.plt.close("all")
