@@ -43,7 +43,7 @@ def controlled_batch(made: Mapping[str, Collection], count: int = 12) -> Figure:
 
     made: title -> collection; all have the same pictures. count: how many pictures.
     """
-    marks = {"own caption": plots.TRUE, "false negative: true, called wrong": plots.COLOURS[1],
+    marks = {"own caption": plots.TRUE, "false negative: true, counts as wrong": plots.COLOURS[1],
              "negative: not true": "#E5E5E5"}  # fmt: skip
     figure, axes = plt.subplots(1, len(made), figsize=(3.7 * len(made) + 1.8, 4.9), dpi=110)
     for axis, (title, one) in zip(axes, made.items(), strict=True):
@@ -233,12 +233,14 @@ def between(evidence: Evidence, dataset: str) -> Figure:
             axis.plot([], [], "o-", color=plots.COLOURS[k], label=label)
             for y, family in enumerate(FAMILIES):
                 values = gain(evidence, evidence.seeds, family, change, metric)
+                text, end, at = "not recorded", 0.0, y + 0.2 * (k - 1)
                 if values is not None:
-                    effect, at = over_images(evidence, values), y + 0.2 * (k - 1)
+                    effect = over_images(evidence, values)
                     axis.plot([effect.low, effect.high], [at, at], color=plots.COLOURS[k], lw=2)
                     axis.plot(effect.effect, at, "o", color=plots.COLOURS[k], ms=5)
-                    axis.annotate(f"{effect.effect:+.1f}", (effect.high, at), (4, 0), va="center",
-                                  textcoords="offset points", fontsize=8)  # fmt: skip
+                    text, end = f"{effect.effect:+.1f}", effect.high
+                axis.annotate(text, (end, at), (4, 0), textcoords="offset points", va="center",
+                              fontsize=8, color=plots.COLOURS[k])  # fmt: skip
         axis.set(xlabel=f"gain in {metric}, points", ylim=(len(FAMILIES) - 0.5, -0.5))
         axis.margins(x=0.12)
     axes[0].set_yticks(range(len(FAMILIES)), list(FAMILIES.values()))
