@@ -226,7 +226,7 @@ def between(evidence: Evidence, dataset: str) -> Figure:
     sources = {"the judge's pairs": REVISED, "true ones of the same candidates":
                ("both", "candidates"), "all true pairs": ALL_TRUE}  # fmt: skip
     shown = relevance(evidence, dataset)
-    figure, axes = plt.subplots(1, len(shown), figsize=(9, 2.6), sharey=True, dpi=110)
+    figure, axes = plt.subplots(1, len(shown), figsize=(9, 3.2), sharey=True, dpi=110)
     for axis, metric in zip(axes, shown, strict=True):
         axis.axvline(0, color="#333333", linestyle="--", label="golden pairs only")
         for k, (label, change) in enumerate(sources.items()):

@@ -31,7 +31,7 @@ COUNTS = {"train": 600, "test": 300}  # pictures
 NAMED = (1, 2, 3, 4)  # the dial: how many of a picture's things its caption names
 NOISE = 1.0  # deviation of what is added to each region, beside things with deviation 1
 USES = ("golden only", "exclusion", "both")  # of the pairs that are true
-PHASE, SPACE = Phase(epochs=12, batch=64, rate=5e-3), 32
+PHASE, SPACE = Phase(epochs=10, batch=64, rate=5e-3), 32
 
 
 @dataclass(frozen=True, eq=False)
