@@ -24,12 +24,14 @@ from mmlib.core.paths import PACKAGE, cache_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
-from mmlib.world.schema import Scene
+from mmlib.world.schema import Scene, box
+from mmlib.world.siblings import clear_family
 from mmlib.world.siblings import family as siblings
 
-__all__ = ["WorldImages", "captioned_images", "picture"]
+__all__ = ["Clarity", "WorldImages", "captioned_images", "picture"]
 
 SIZE = 128  # side of a picture, in pixels
+BOXES = 8  # of a picture that is read at boxes
 BERT = PACKAGE / "world" / "bert"  # a small one that has read other scenes' captions
 _CHUNK = 64  # pictures drawn and read together; fixed, so that `workers` changes no figure
 
@@ -42,8 +44,25 @@ class WorldImages(CaptionedImages):
     gold: tuple[tuple[Caption, ...], ...] = ()
 
 
+@dataclass(frozen=True)
+class Clarity:
+    """What is easier than the world's usual: nothing, if not said otherwise.
+
+    families: those of `siblings.clear_family`. captions: lists of things with their colours
+    (`captions.listing`). boxes: features are read at the things' boxes, among others that are
+    drawn at random, as of an object detector, and not on a grid.
+    """
+
+    families: bool = False
+    captions: bool = False
+    boxes: bool = False
+
+
+USUAL = Clarity()
+
+
 def captioned_images(
-    split: str, n: int, seed: int = 0, workers: int = 1, family: int = 1
+    split: str, n: int, seed: int = 0, workers: int = 1, family: int = 1, clarity: Clarity = USUAL
 ) -> WorldImages:
     """n captioned pictures of a split ("train", "val", "test", "backbone").
 
@@ -57,13 +76,14 @@ def captioned_images(
         workers: processes that write captions, draw and extract features.
         family: pictures that follow each other and differ in structure alone, see
             `mmlib.world.siblings`; n is a multiple of it.
+        clarity: what is easier than usual; clear families have at least two pictures.
     """
     if n < 1 or n % family:
         raise ValueError(
             f"n is {n}, but a collection needs at least one picture, and whole families of {family}"
         )
     seeds = split_seeds(split, n // family, seed)
-    calls = [(scene_seed, split, seed, family) for scene_seed in seeds]
+    calls = [(scene_seed, split, seed, family, clarity) for scene_seed in seeds]
     pairs = [pair for pairs in in_processes(_written, calls, workers) for pair in pairs]
     scenes, gold = zip(*pairs, strict=True)
     ids = tuple(
@@ -72,15 +92,15 @@ def captioned_images(
         for k in range(family)
     )
     texts = tuple(tuple(caption.text for caption in some) for some in gold)
-    return replace(images_of(split, ids, scenes, texts, workers), gold=gold)
+    return replace(images_of(split, ids, scenes, texts, workers, clarity.boxes), gold=gold)
 
 
 def images_of(
     split: str, ids: Sequence[str], scenes: Sequence[Scene], texts: Sequence[tuple[str, ...]],
-    workers: int = 1,
+    workers: int = 1, boxes: bool = False,
 ) -> WorldImages:  # fmt: skip
     """The record of these scenes, drawn and read here; texts: the captions of each."""
-    features, scores, names = extract_features(scenes, workers=workers, desc=f"world {split}")
+    features, scores, names = extract_features(scenes, workers, f"world {split}", boxes)
     return WorldImages(
         name="world", split=split, ids=tuple(ids), captions=tuple(texts), features=features,
         open_image=partial(picture, scenes, SIZE), label_scores=scores, label_names=names,
@@ -89,11 +109,13 @@ def images_of(
 
 
 def _written(
-    scene_seed: int, split: str, seed: int, size: int
+    scene_seed: int, split: str, seed: int, size: int, clarity: Clarity
 ) -> list[tuple[Scene, tuple[Caption, ...]]]:
     """The scenes of a family of `size`, each with its captions."""
-    scenes = siblings(scene_seed, split, size) if size > 1 else (sample_scene(scene_seed),)
-    return [(scene, captions(scene, seed)) for scene in scenes]
+    scenes: Sequence[Scene] = (sample_scene(scene_seed),)
+    if size > 1:
+        scenes = (clear_family if clarity.families else siblings)(scene_seed, split, size)
+    return [(scene, captions(scene, seed, listed=clarity.captions)) for scene in scenes]
 
 
 def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
@@ -104,19 +126,20 @@ def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:
 
 
 def extract_features(
-    scenes: Sequence[Scene], workers: int = 1, desc: str = "pictures"
+    scenes: Sequence[Scene], workers: int = 1, desc: str = "pictures", boxes: bool = False
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Draw scenes and extract features: (features, label scores, label names).
 
-    features: (scenes, regions, width) float32. Those of many scenes are cached in a file.
+    features: (scenes, regions, width) float32, on a grid or at boxes. Those of many scenes are
+    cached in a file.
     """
-    cache = _cache(scenes) if len(scenes) > 3 * _CHUNK else None
+    cache = _cache(scenes, boxes) if len(scenes) > 3 * _CHUNK else None
     # What other code has drawn goes once this has.
     others = set(cache.parent.parent.glob("*")) - {cache.parent} if cache else set()
 
     def draw() -> dict[str, np.ndarray]:
         chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
-        jobs = in_processes(_extract, [(chunk,) for chunk in chunks], workers)
+        jobs = in_processes(_extract, [(chunk, boxes) for chunk in chunks], workers)
         parts = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
         regions, likely = zip(*parts, strict=True)
         for folder in others:
@@ -129,7 +152,7 @@ def extract_features(
     return arrays["features"], arrays["scores"], LABELS
 
 
-def _cache(scenes: Sequence[Scene]) -> Path | None:
+def _cache(scenes: Sequence[Scene], boxes: bool) -> Path | None:
     """The file that caches features of these scenes: `<cache>/pictures/<code>/<scenes>`."""
     from mmlib.core.source import source_hash
     from mmlib.world.backbone import WEIGHTS
@@ -140,11 +163,27 @@ def _cache(scenes: Sequence[Scene]) -> Path | None:
     by = [source_hash("mmlib.world.drawing", "mmlib.world.backbone")]
     by += map(version, ("torch", "pillow", "numpy"))
     code = hashlib.sha256(repr(by).encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
-    drawn = hashlib.sha256(repr((SIZE, tuple(scenes))).encode()).hexdigest()[:32]
+    read = (SIZE, tuple(scenes), BOXES) if boxes else (SIZE, tuple(scenes))
+    drawn = hashlib.sha256(repr(read).encode()).hexdigest()[:32]
     return folder / "pictures" / code / f"{drawn}.safetensors"
 
 
-def _extract(scenes: Sequence[Scene]) -> tuple[np.ndarray, np.ndarray]:
+def _extract(scenes: Sequence[Scene], boxes: bool) -> tuple[np.ndarray, np.ndarray]:
     from mmlib.world import backbone
 
-    return backbone.extract([picture(scenes, SIZE, row) for row in range(len(scenes))])[:2]
+    where = np.array([boxes_of(scene) for scene in scenes], np.float32) if boxes else None
+    pictures = [picture(scenes, SIZE, row) for row in range(len(scenes))]
+    return backbone.extract(pictures, where)[:2]
+
+
+def boxes_of(scene: Scene) -> np.ndarray:
+    """(BOXES, 4): the boxes of the scene's things, and random ones among them.
+
+    Each left, top, right, bottom as fractions of the picture.
+    """
+    rng = np.random.default_rng([scene.seed, 5])
+    things = np.clip([box(thing) for thing in scene.things], 0, 1)
+    sides = 0.15 + 0.35 * rng.random((BOXES - len(things), 2))
+    corners = rng.random(sides.shape) * (1 - sides)
+    others = np.concatenate([corners, corners + sides], axis=1)
+    return np.concatenate([things, others])[rng.permutation(BOXES)]

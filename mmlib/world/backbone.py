@@ -94,6 +94,19 @@ class Backbone(nn.Module):
         pooled = F.adaptive_avg_pool2d(activations, GRID) / self.deviation
         return pooled.flatten(2).transpose(1, 2)
 
+    def at_boxes(self, activations: Tensor, boxes: Tensor) -> Tensor:
+        """(n, WIDTH, h, w) and boxes (n, k, 4) -> (n, k, WIDTH), scaled as `regions` are.
+
+        boxes: left, top, right, bottom as fractions of the picture. Each is the mean over 3 x 3
+        points of it, interpolated between the cells of the map.
+        """
+        low, high = boxes[..., :2], boxes[..., 2:]
+        steps = (torch.arange(3) + 0.5) / 3
+        points = torch.stack(torch.meshgrid(steps, steps, indexing="ij"), -1).reshape(9, 2)
+        where = low[..., None, :] + (high - low)[..., None, :] * points  # (n, k, 9, 2)
+        found = F.grid_sample(activations, 2 * where - 1, align_corners=False)
+        return found.mean(3).transpose(1, 2) / self.deviation
+
     def folded(self) -> "Backbone":
         """The same network in evaluation without normalisation layers."""
         plain = Backbone()
@@ -125,12 +138,15 @@ def to_input(pixels: np.ndarray) -> Tensor:
 
 
 @torch.inference_mode()
-def extract(images: Sequence[Image.Image]) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def extract(
+    images: Sequence[Image.Image], boxes: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """What the network sees in n >= 1 world pictures, 64 at a time.
 
-    Pictures that are not 128 x 128 RGB are converted. Returns:
+    Pictures that are not 128 x 128 RGB are converted. boxes: (n, k, 4) of `Backbone.at_boxes`,
+    where to look instead of at the grid. Returns:
         (n, 16, 128) float32: a 4 x 4 grid, row by row from the top left, from the last convolution;
-            the mean over the regions is a picture's global feature.
+            the mean over the regions is a picture's global feature. With boxes (n, k, 128).
         (n, 50) float32 probabilities of kinds, colours and settings.
         The 50 labels, single English words.
     """
@@ -139,7 +155,12 @@ def extract(images: Sequence[Image.Image]) -> tuple[np.ndarray, np.ndarray, tupl
     for start in range(0, len(images), 64):
         activations = network.map(to_input(to_pixels(images[start : start + 64])))
         probabilities = network.probabilities(activations)
-        regions.append(network.regions(activations).numpy())
+        seen = (
+            network.regions(activations)
+            if boxes is None
+            else network.at_boxes(activations, torch.tensor(boxes[start : start + 64]))
+        )
+        regions.append(seen.numpy())
         labels.append(np.concatenate([probabilities[name] for name in LABEL_HEADS], 1))
     return np.concatenate(regions), np.concatenate(labels), LABELS
 

@@ -23,15 +23,18 @@ class Caption:
     graph: CaptionGraph
 
 
-def captions(scene: Scene, seed: int = 0, n: int = 5) -> tuple[Caption, ...]:
-    """n different captions of a scene at varied levels of detail; fewer only if it has no more."""
+def captions(scene: Scene, seed: int = 0, n: int = 5, listed: bool = False) -> tuple[Caption, ...]:
+    """n different captions of a scene at varied levels of detail; fewer only if it has no more.
+
+    listed: each is a `listing`.
+    """
     rng = np.random.default_rng([seed, scene.seed, 3])
     by_text: dict[str, Caption] = {}
     for i in range(20 * n):
         if len(by_text) == n:
             break
         detail = (int(rng.random() < 0.7), 2, 3, 3, 4)[i % 5]
-        new = caption(scene, rng, detail)
+        new = listing(scene, rng) if listed else caption(scene, rng, detail)
         by_text.setdefault(new.text.lower().rstrip("."), new)
     different = list(by_text.values())
     return tuple(different[i] for i in rng.permutation(len(different)))
@@ -42,6 +45,18 @@ def caption(scene: Scene, rng: np.random.Generator, detail: int = 3) -> Caption:
     3: also the setting; 4: two clauses, setting, perhaps style.
     """
     return _Writer(scene, rng).caption(detail)
+
+
+def listing(scene: Scene, rng: np.random.Generator) -> Caption:
+    """Two or three things (all, where there are fewer) with their colours: no synonyms, no more.
+
+    The things are of different kinds.
+    """
+    writer = _Lister(scene, rng, widen=0.0)
+    order = [int(i) for i in rng.permutation(len(scene.things))[: 2 + (rng.random() < 0.35)]]
+    phrases = [writer.phrase((i,), writer.kind(i), attributes=1) for i in order]
+    text = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)
+    return Caption(text, CaptionGraph(tuple(writer.nodes), (), None, None, (), ()))
 
 
 @dataclass(frozen=True)
@@ -466,6 +481,20 @@ class _Writer:
         self.nodes[at] = replace(
             node, facts=node.facts | {(name, value)}, words=(*node.words, (name, value, word))
         )
+
+
+class _Lister(_Writer):
+    """Says of each thing its colour, always in the first words for it."""
+
+    def chance(self, p: float) -> bool:
+        return p >= 0.5
+
+    def word(self, options: str, by: str = ", ") -> str:
+        return options.split(by)[0]
+
+    def choose_facts(self, members: tuple[int, ...], attributes: int) -> list[Fact]:
+        colour = self.common(members, "colour")
+        return [("colour", colour)] if colour else []
 
 
 @lru_cache(256)

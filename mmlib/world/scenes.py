@@ -300,12 +300,13 @@ def into_split(scene: Scene, split: str) -> Scene | None:
 
 def compose(
     rng: np.random.Generator, setting: str, style: str, cast: Sequence[Thing],
-    ties: Sequence[tuple[int, str, int]] = (), fixed: int = 0,
+    ties: Sequence[tuple[int, str, int]] = (), fixed: int = 0, most_hidden: float = 0.35,
 ) -> Scene | None:  # fmt: skip
     """A scene of these things, placed so that the `ties` hold; None where 60 tries fail.
 
     cast: things whose places are ignored, but for the first `fixed` ones, which keep theirs.
     ties: (i, relation, j) with a relation of action, "on" or "under"; each thing in one at most.
+    most_hidden: the largest part of any thing that others may cover (`hidden`).
     """
     for _ in range(60):
         things = list(cast)
@@ -315,7 +316,7 @@ def compose(
         for i in range(fixed, len(things)):
             if i not in tied:
                 things[i] = _stand(rng, things[i], setting)
-        if not _fits(things, 0.35):
+        if not _fits(things, most_hidden):
             continue
         relations = derive_relations(things, [t for t in ties if t[1] in schema.ACTION_RELATIONS])
         if set(ties) <= set(relations):

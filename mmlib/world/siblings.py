@@ -15,7 +15,7 @@ from mmlib.world.scenes import (
     sample_scene,
     scene_key,
 )
-from mmlib.world.schema import Scene, Thing
+from mmlib.world.schema import COLOURS, Scene, Thing
 
 _TRIES = 40  # for each sibling
 
@@ -63,6 +63,46 @@ def sibling(scene: Scene, rng: np.random.Generator) -> Scene | None:
             things[i] = replace(things[i], **{name: second})
             things[j] = replace(things[j], **{name: first})
     return compose(rng, scene.setting, scene.style, things, ties)
+
+
+def clear_family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
+    """As `family`, but easy to see: large plain things of three or more different kinds.
+
+    Hardly anything hides another. The things have different colours, any of the world's, and from
+    sibling to sibling every colour moves on by one thing, so `size` is at most 5. None is black
+    and white. A family has as many things as siblings at least, so that no two have a thing alike.
+    """
+    for attempt in count():
+        rng = np.random.default_rng([seed, 4, attempt])
+        first = sample_scene(seed + attempt * 10**6)
+        kinds = {thing.kind for thing in first.things}
+        if not size <= len(kinds) == len(first.things) or first.style == "black and white":
+            continue
+        colours = [COLOURS[i] for i in rng.permutation(len(COLOURS))[: len(kinds)]]
+        scenes: dict[tuple, Scene] = {}
+        for k in range(size):
+            for _ in range(_TRIES):
+                scene = _recoloured(first, colours[k:] + colours[:k], rng)
+                scene = into_split(scene, split) if scene else None
+                if scene:
+                    scenes.setdefault(scene_key(scene), scene)
+                    break
+            else:
+                break
+        if len(scenes) == size:
+            return tuple(scenes.values())
+    raise AssertionError("unreachable")
+
+
+def _recoloured(scene: Scene, colours: Sequence[str], rng: np.random.Generator) -> Scene | None:
+    """The same kinds and actions with these colours, placed anew; None where no place is found."""
+    ties = action_relations(scene)
+    held = {j for _, relation, j in ties if relation == "holding"}  # no one holds a large ball
+    cast = [
+        replace(thing, colour=colour, pattern="plain", size="medium" if i in held else "large")
+        for i, (thing, colour) in enumerate(zip(scene.things, colours, strict=True))
+    ]
+    return compose(rng, scene.setting, scene.style, cast, ties, most_hidden=0.15)
 
 
 def _may(thing: Thing, value: str, usual: Mapping[str, Sequence[str]]) -> bool:

@@ -181,6 +181,7 @@ def _time(evidence: Evidence, seeds: Seeds) -> Effects:
 
 MANY = "40 × 12, 1000 families"
 FAMILIES = ("40 × 12, 200 families", "40 × 12, 400 families", MANY)
+DRAWN = "drawn"
 UNCLEAR = ("noise 1, mixing 0", "noise 0.3, mixing 0.5")
 Right = tuple[str, str]  # a collection and a system
 
@@ -249,6 +250,12 @@ EFFECTS: dict[str, Callable[..., Effects]] = {
     )}),
     "B6": _of_families({name: _lead(name, "Joint", TWO_STEP.system) for name in FAMILIES}),
     "B7": _of_families({"relations": _lead("relations", BAG.system)}),
+    "B8": _of_families({DRAWN: _lead(DRAWN, BAG.system)}),
+    "B8b": _of_families({DRAWN: _lead(DRAWN, SEQUENCE.system)}),
+    "B9": _of_families({
+        name: _less(_lead(DRAWN, BAG.system), _lead(name, BAG.system))
+        for name in ("drawn, on a grid", "drawn, in sentences")
+    }),
 }  # fmt: skip
 ALL_CLAIMS = tuple(
     Claim(name, **{**DEFAULTS, **fields}, effects=EFFECTS[name])

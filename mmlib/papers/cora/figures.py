@@ -13,7 +13,7 @@ from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import rank_images_and_captions
 from mmlib.papers.cora.batches import GraphSet
-from mmlib.papers.cora.data.controlled import CAPTIONS, ControlledImages, Dials, recorded
+from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.method import Encoded
@@ -327,8 +327,8 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
     """
     panels: dict[tuple[int, int], dict[int, str]] = {}
     for dataset in evidence.datasets:
-        if dataset.endswith(" families"):
-            dials = recorded(dataset)
+        dials = RECORDED[dataset]
+        if dataset.endswith(" families") and isinstance(dials, Dials):
             panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
     panels = {words: sets for words, sets in panels.items() if len(sets) > 1}
     figure, axes = plt.subplots(
@@ -361,8 +361,11 @@ def binding_by_regions(evidence: Evidence) -> Figure:
     """In family over noise and mixing of regions, a heat map a system."""
     cells: dict[tuple[float, float], str] = {}
     for dataset in evidence.datasets:
-        dials = recorded(dataset)
-        if replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR:
+        dials = RECORDED[dataset]
+        if (
+            isinstance(dials, Dials)
+            and replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR
+        ):
             cells[dials.noise, dials.mixing] = dataset
     noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
     names = (CORA.system, SEQUENCE.system, BAG.system)

@@ -40,14 +40,11 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     plain = list(dict.fromkeys(map(original, datasets)))
     if unknown := [name for name in plain if name not in DATASETS[tier]]:
         raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
-    if tier == CONTROLLED_TIER:
-        return {
-            name: controlled.load(controlled.recorded(name), seed)
-            for name in plain or DATASETS[tier]
-        }
     workers = os.cpu_count() or 1
+    if tier == CONTROLLED_TIER:
+        return {name: _controlled(name, seed, workers) for name in plain or DATASETS[tier]}
     if tier == "world":
-        study = world.load(seed, workers)
+        study = {"world": world.load(seed, workers)}
     else:
         study = photographs.load(tier, plain, workers)
     names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
@@ -58,13 +55,20 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
 
 def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
     """All collections as arrays, each prepared as its budget says."""
-    if tier == CONTROLLED_TIER:
-        return {name: controlled.arrays(collection) for name, collection in study.items()}
     berts = {name: _bert(tier) if name.endswith(WITH_BERT) else None for name in study}
     return {
-        name: prepare(collection, budget(tier, name), berts[name])
+        name: controlled.arrays(collection)
+        if isinstance(controlled.RECORDED.get(name), controlled.Dials)
+        else prepare(collection, budget(tier, name), berts[name])
         for name, collection in study.items()
     }
+
+
+def _controlled(name: str, seed: int, workers: int) -> Captions:
+    dials = controlled.RECORDED[name]
+    if isinstance(dials, controlled.Dials):
+        return controlled.load(dials, seed)
+    return world.load(seed, workers, dials, world.DRAWN_IMAGES)
 
 
 def _bert(tier: str) -> Path:

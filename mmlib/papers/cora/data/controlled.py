@@ -21,6 +21,7 @@ from mmlib.papers.cora.batches import Arrays, Split
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, Reader
 from mmlib.papers.cora.data.world import FAMILY, oracle_scores
 from mmlib.papers.cora.systems import CONTROLLED, SPLITS
+from mmlib.world import Clarity
 
 _WORDS = table_beside(__file__)
 WIDTH, WORD_WIDTH = 32, 64  # of regions and of word vectors
@@ -74,9 +75,12 @@ class Dials:
             raise ValueError(f"no family can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
 
 
-def recorded(name: str) -> Dials:
-    """The dials of a collection that is recorded. Raises KeyError for another name."""
-    return Dials(**{dial: value for dial, value in CONTROLLED[name].items() if dial != "longer"})
+def _recorded(drawn: Sequence[str] | None = None, longer: int = 1, **dials: Any) -> Dials | Clarity:
+    return Dials(**dials) if drawn is None else Clarity(**dict.fromkeys(drawn, True))
+
+
+# Of each collection on record its dials, or of a drawn one what is clear in it.
+RECORDED = {name: _recorded(**fields) for name, fields in CONTROLLED.items()}
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,27 @@ from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora.data.gold_graphs import gold_graph
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.systems import SPLITS
-from mmlib.world import WorldImages, captioned_images
+from mmlib.world import USUAL, Clarity, WorldImages, captioned_images
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.logic import satisfies
 from mmlib.world.schema import Scene
 
 NOTE = table_beside(__file__)["note"]  # what this world was built to contain
 WORLD_IMAGES = {"train": 4000, "val": 200, "test": 600}
+DRAWN_IMAGES = {"train": 4000, "val": 200, "test": 400}  # as many as of the other controlled ones
 FAMILY = 4  # pictures that structure alone tells apart
 
 
-def load(seed: int, workers: int) -> dict[str, Captions]:
-    """The world's pictures in families, with parsed and gold graphs."""
+def load(
+    seed: int, workers: int, clarity: Clarity = USUAL, counts: Mapping[str, int] | None = None
+) -> Captions:
+    """The world's pictures in families, with parsed and gold graphs; counts: of each split."""
     images: dict[str, Any] = {
-        split: captioned_images(split, count, seed, workers=workers, family=FAMILY)
-        for split, count in WORLD_IMAGES.items()
+        split: captioned_images(split, count, seed, workers, FAMILY, clarity)
+        for split, count in (counts or WORLD_IMAGES).items()
     }
     gold = {s: [gold_graph(c) for group in images[s].gold for c in group] for s in SPLITS}
-    return {"world": Captions(images, {}, gold).parsed(workers)}
+    return Captions(images, {}, gold).parsed(workers)
 
 
 def truth(images: CaptionedImages) -> dict[str, np.ndarray]:
