@@ -97,6 +97,33 @@ def test_regions_run_row_by_row_from_the_top_left(row, column):
     assert change.argmax() == 4 * row + column
 
 
+def test_a_box_is_the_mean_of_nine_points_between_cells():
+    network, rng = load(), np.random.default_rng(0)
+    maps = torch.tensor(rng.normal(size=(1, 2, 8, 8)), dtype=torch.float32)
+    left, top, right, bottom = 0.2, 0.3, 0.7, 0.5
+    expected = np.zeros(2)
+    for i in range(3):
+        for j in range(3):
+            x = (left + (right - left) * (i + 0.5) / 3) * 8 - 0.5  # in cells, of their middles
+            y = (top + (bottom - top) * (j + 0.5) / 3) * 8 - 0.5
+            column, row = int(x), int(y)
+            for dx in (0, 1):
+                for dy in (0, 1):
+                    share = abs(1 - dx - (x - column)) * abs(1 - dy - (y - row))
+                    expected += share * maps[0, :, row + dy, column + dx].numpy() / 9
+    seen = network.at_boxes(maps, torch.tensor([[[left, top, right, bottom]]]))
+    assert seen.shape == (1, 1, 2)
+    np.testing.assert_allclose(seen[0, 0] * network.deviation, expected, rtol=1e-4)
+
+
+def test_a_box_shows_what_lies_in_it(pictures):
+    corners = np.array([[[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5]]], np.float32)
+    patch = pictures[0].copy()
+    patch.paste((200, 30, 30), (80, 16, 112, 48))
+    change = np.abs(extract([patch], corners)[0] - extract(pictures[:1], corners)[0]).sum(2)[0]
+    assert change[1] > 3 * change[0]
+
+
 def test_labels_are_plain_words(pictures):
     _, values, names = extract(pictures[:10])
     assert names == LABELS == KINDS + COLOURS + SETTINGS

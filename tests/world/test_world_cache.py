@@ -18,7 +18,7 @@ def looked(monkeypatch, tmp_path):
     """Pictures looked at; the cache lies in a folder of its own, the drawing is left out."""
     count = []
 
-    def extract(images):
+    def extract(images, boxes=None):
         count.append(len(images))
         found = np.array([[image] * 2 for image in images], np.float32)
         return found[:, None], found, backbone.LABELS
@@ -47,6 +47,13 @@ def test_what_was_seen_is_not_looked_at_again(scenes, looked, tmp_path):
 def test_other_scenes_are_other_files(scenes, looked, tmp_path):
     extract_features(scenes)
     extract_features(scenes[::-1])
+    assert sum(looked) == 400
+    assert len(kept(tmp_path)) == 2
+
+
+def test_features_at_boxes_are_files_of_their_own(scenes, looked, tmp_path):
+    extract_features(scenes)
+    extract_features(scenes, boxes=True)
     assert sum(looked) == 400
     assert len(kept(tmp_path)) == 2
 

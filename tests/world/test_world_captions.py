@@ -12,6 +12,7 @@ from mmlib.world.graphs import CONCEPTS
 from mmlib.world.logic import satisfies
 from mmlib.world.scenes import derive_relations, sample_scene, split_seeds
 from mmlib.world.schema import COLOURS, GROUP_OF, PATTERNS, Scene, Thing
+from mmlib.world.siblings import clear_family
 
 
 @pytest.fixture(scope="module")
@@ -221,3 +222,31 @@ def test_workers_change_nothing():
     one, two = (captioned_images("test", 66, workers=w) for w in (1, 2))
     np.testing.assert_array_equal(one.features, two.features)
     assert one.captions == two.captions
+
+
+def test_listings_name_two_or_three_things_with_their_colours():
+    numbers = Counter()
+    for seed in split_seeds("val", 20):
+        for scene in clear_family(seed, "val", 4):
+            some = captions(scene, listed=True)
+            assert len({one.text for one in some}) == 5
+            assert some == captions(scene, listed=True)
+            colour_of = {item.kind: item.colour for item in scene.things}
+            for one in some:
+                assert satisfies(scene, one.graph)
+                assert not one.graph.edges
+                numbers[len(one.graph.nodes)] += 1
+                for node in one.graph.nodes:
+                    noun = words.NOUNS[node.concept][0].split("/")[0]
+                    assert node.facts == {("colour", colour_of[node.concept])}
+                    assert f" {noun}" in one.text
+                    assert colour_of[node.concept] in one.text.split()
+    assert set(numbers) == {2, 3}
+    assert 0.25 < numbers[3] / numbers.total() < 0.5
+
+
+def test_a_listing_reads_as_one_would_say_it():
+    scene = scene_of(thing("man", 0.2, colour="orange"), thing("dog", 0.5), thing("box", 0.8))
+    texts = {one.text for one in captions(scene, n=20, listed=True)}
+    assert "a man in an orange shirt and a red dog" in texts
+    assert "a red box, a red dog and a man in an orange shirt" in texts

@@ -2,11 +2,20 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from mmlib.world import captioned_images
-from mmlib.world.scenes import action_relations, check_scene, scene_key, split_of, split_seeds
-from mmlib.world.siblings import family
+from mmlib.world import BOXES, Clarity, boxes_of, captioned_images
+from mmlib.world.scenes import (
+    action_relations,
+    check_scene,
+    hidden,
+    scene_key,
+    split_of,
+    split_seeds,
+)
+from mmlib.world.schema import box
+from mmlib.world.siblings import clear_family, family
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -35,3 +44,49 @@ def test_families_are_collected_whole():
     assert found.scenes[2:] == family(split_seeds("val", 2)[1], "val", 2)
     with pytest.raises(ValueError, match="whole families of 3"):
         captioned_images("val", 4, family=3)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_in_clear_families_every_thing_changes_its_colour(split):
+    for seed in split_seeds(split, 10):
+        scenes = clear_family(seed, split, 4)
+        assert scenes == clear_family(seed, split, 4)
+        first = scenes[0]
+        for scene in scenes:
+            check_scene(scene)
+            assert split_of(scene) == split
+            assert hidden(scene.things) <= 0.15
+            assert scene.style != "black and white"
+            assert action_relations(scene) == action_relations(first)
+            kinds = [thing.kind for thing in scene.things]
+            assert len(set(kinds)) == len(kinds) >= 4
+            assert kinds == [thing.kind for thing in first.things]
+            assert {thing.pattern for thing in scene.things} == {"plain"}
+            assert "small" not in {thing.size for thing in scene.things}
+        colours = [[thing.colour for thing in scene.things] for scene in scenes]
+        assert all(sorted(own) == sorted(colours[0]) for own in colours)
+        assert all(len(set(of_thing)) == 4 for of_thing in zip(*colours, strict=True))
+
+
+def test_boxes_are_those_of_the_things_and_others():
+    for scene in clear_family(split_seeds("val", 1)[0], "val", 4):
+        boxes = boxes_of(scene)
+        assert boxes.shape == (BOXES, 4)
+        assert ((boxes >= 0) & (boxes <= 1)).all()
+        assert (boxes[:, :2] < boxes[:, 2:]).all()
+        for thing in scene.things:
+            assert np.abs(boxes - np.clip(box(thing), 0, 1)).sum(1).min() == 0
+        assert np.array_equal(boxes, boxes_of(scene))
+
+
+def test_each_dial_of_clarity_changes_what_it_says():
+    usual = captioned_images("val", 8, family=4)
+    families = captioned_images("val", 8, family=4, clarity=Clarity(families=True))
+    assert families.scenes != usual.scenes
+    listed = captioned_images("val", 8, family=4, clarity=Clarity(families=True, captions=True))
+    assert listed.scenes == families.scenes
+    assert listed.captions != families.captions
+    assert np.array_equal(listed.features, families.features)
+    all_three = captioned_images("val", 8, family=4, clarity=Clarity(True, True, True))
+    assert all_three.captions == listed.captions
+    assert all_three.features.shape == (8, BOXES, usual.features.shape[2])

@@ -12,6 +12,7 @@ from mmlib import scenegraph
 from mmlib.core import plots
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.ranking import rank_images_and_captions
+from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora.batches import GraphSet
 from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
 from mmlib.papers.cora.data.texts import Captions
@@ -41,6 +42,7 @@ from mmlib.papers.cora.tables import (
     times,
     with_rows,
 )
+from mmlib.world import Clarity
 
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
 MORE_COLOURS = dict(zip([*dict.fromkeys((*COMPARED, *ON_CONTROLLED))], plots.COLOURS, strict=True))
@@ -78,9 +80,9 @@ def some_captions(collection: Captions, count: int) -> list[int]:
     return list(rows.values())
 
 
-def family(collection: Captions, image: int, count: int = 4) -> Figure:
-    """`count` test pictures from `image` on with their first captions."""
-    rows, images = range(image, image + count), collection.images["test"]
+def family(images: CaptionedImages, image: int = 0, count: int = FAMILY) -> Figure:
+    """`count` pictures from `image` on with their first captions."""
+    rows = range(image, image + count)
     captions = [images.captions[i][0] for i in rows]
     return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=count)
 
@@ -387,10 +389,30 @@ def binding_by_regions(evidence: Evidence) -> Figure:
     return figure
 
 
+def binding_drawn(evidence: Evidence) -> Figure:
+    """In family of the drawn collections on record, a line a system: mean and range of seeds."""
+    names = [name for name in evidence.datasets if isinstance(RECORDED[name], Clarity)]
+    figure, axis = plt.subplots(figsize=(9, 3.6), dpi=110)
+    for system in ON_CONTROLLED:
+        shares = {n: evidence.means(name, system, "in family") for n, name in enumerate(names)}
+        shares = {n: of_seeds for n, of_seeds in shares.items() if len(of_seeds)}
+        means = [of_seeds.mean() for of_seeds in shares.values()]
+        reach = [np.abs([s.min(), s.max()] - s.mean()) for s in shares.values()]
+        if shares:
+            axis.errorbar([*shares], means, np.transpose(reach), fmt="o-", capsize=3,
+                          color=MORE_COLOURS[system], label=system)  # fmt: skip
+    _chance(axis.axhline)
+    axis.set(ylabel="right in family in %", ylim=(0, 103), xticks=range(len(names)),
+             xticklabels=[name.replace(", ", ",\n") for name in names])  # fmt: skip
+    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """All figures that need nothing but evidence, by file name."""
     if evidence.header["tier"] == CONTROLLED_TIER:
-        return {"binding": binding_by_pictures(evidence), "regions": binding_by_regions(evidence)}
+        return {"binding": binding_by_pictures(evidence), "regions": binding_by_regions(evidence),
+                "drawn": binding_drawn(evidence)}  # fmt: skip
     figures = {"overview": overview(evidence), "curves": curves(evidence)}
     for name in (name for name in evidence.datasets if name == original(name)):
         if evidence.has(name, QUERY_TIME, "parse", EPOCHS):

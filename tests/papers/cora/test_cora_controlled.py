@@ -9,7 +9,7 @@ import tiny_cora
 from mmlib.core.engine import Resources
 from mmlib.papers.cora import grid
 from mmlib.papers.cora.claims import ALL_CLAIMS, CLAIMS
-from mmlib.papers.cora.data import controlled
+from mmlib.papers.cora.data import controlled, load_arrays, load_study, world
 from mmlib.papers.cora.data.controlled import Dials
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.experiment import EXPERIMENT
@@ -17,6 +17,7 @@ from mmlib.papers.cora.metrics import right_in_family
 from mmlib.papers.cora.systems import CONTROLLED, datasets, trained_systems
 from mmlib.scenegraph import attributes, objects, phrase, relations
 from mmlib.suite import record
+from mmlib.world import BOXES, Clarity
 
 SMALL = Dials(kinds=12, colours=12, families=6)
 
@@ -126,9 +127,30 @@ def test_dials_of_which_no_family_can_be_made(change):
 
 
 def test_every_recorded_collection_can_be_made():
-    for name in CONTROLLED:
-        assert controlled.recorded(name).families >= 100
-    assert list(CONTROLLED) == datasets("controlled")
+    assert list(controlled.RECORDED) == list(CONTROLLED) == datasets("controlled")
+    drawn = [name for name, dials in controlled.RECORDED.items() if isinstance(dials, Clarity)]
+    assert drawn == [name for name in CONTROLLED if name.startswith("drawn")]
+    assert all(controlled.RECORDED[name].families for name in drawn)
+    made = (dials for dials in controlled.RECORDED.values() if isinstance(dials, Dials))
+    assert all(dials.families >= 100 for dials in made)
+
+
+def test_drawn_collections_are_the_worlds_made_easy(monkeypatch):
+    monkeypatch.setattr(world, "DRAWN_IMAGES", {"train": 24, "val": 4, "test": 12})
+    names = ["drawn", "drawn, on a grid, in sentences"]
+    study = load_study("controlled", names)
+    arrays = load_arrays(study, "controlled")
+    right = {
+        name: np.nanmean(right_in_family(one.truth["graph"], one.splits["test"].image_of, FAMILY))
+        for name, one in arrays.items()
+    }
+    assert right[names[0]] == 100
+    assert right[names[1]] < 100
+    easy, usual = (one.splits["test"].features for one in arrays.values())
+    assert easy.shape == (12, BOXES, 128)
+    assert usual.shape == (12, 16, 128)
+    assert study[names[0]].images["test"].scenes == study[names[1]].images["test"].scenes
+    assert all(one.family == FAMILY for one in arrays.values())
 
 
 def test_claims_know_their_tier():

@@ -70,7 +70,7 @@ def test_chosen_captions_say_enough_and_are_of_different_families(found):
 
 
 def test_a_family_stands_side_by_side(found):
-    drawn = figures.family(found, 4)
+    drawn = figures.family(found.images["test"], 4)
     assert [" ".join(words_on(axis)[0].split()) for axis in drawn.axes] == [
         found.images["test"].captions[i][0] for i in range(4, 8)
     ]
