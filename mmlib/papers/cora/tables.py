@@ -1,8 +1,10 @@
 """Tables of paper 03: of its captions, and of the evidence, beside the paper's own."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -68,6 +70,44 @@ def describe(collection: Captions) -> pd.DataFrame:
             **dict(zip(kinds, np.mean(counts, axis=0), strict=True)),
         }
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
+
+
+def seen_together(collections: Mapping[str, Captions]) -> pd.DataFrame:
+    """How often training shows what test captions ask for, a row a collection.
+
+    Of the objects of test captions the share with an attribute; how many different words training
+    captions have for either; and of each (attribute, object) of test captions, how many training
+    captions have it: the median, and the share that none has.
+    """
+    rows = {}
+    for name, collection in collections.items():
+        pairs = {s: list(map(_described, collection.graphs[s])) for s in ("train", "test")}
+        counts = Counter(pair for graph in pairs["train"] for pair in set(graph))
+        asked = [counts[pair] for graph in pairs["test"] for pair in graph if pair[0]]
+        objects = [
+            bool(scenegraph.attributes(graph, i))
+            for graph in collection.graphs["test"]
+            for i in scenegraph.objects(graph)
+        ]
+        words = [{pair[i] for pair in counts} - {""} for i in (1, 0)]
+        rows[name] = {
+            "training captions": len(pairs["train"]),
+            "objects with an attribute, %": 100 * np.mean(objects),
+            "object words": len(words[0]),
+            "attribute words": len(words[1]),
+            "a pair is in … training captions, median": np.median(asked),
+            "in none, %": 100 * np.mean(np.equal(asked, 0)),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").round(0).astype(int)
+
+
+def _described(graph: nx.MultiDiGraph) -> list[tuple[str, str]]:
+    """(attribute, object) of each attribute; ("", object) of an object without any."""
+    pairs: list[tuple[str, str]] = []
+    for i in scenegraph.objects(graph):
+        looks = [scenegraph.phrase(graph, j) for j in scenegraph.attributes(graph, i)]
+        pairs += [(look, scenegraph.phrase(graph, i)) for look in looks or [""]]
+    return pairs
 
 
 def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
