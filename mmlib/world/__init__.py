@@ -51,11 +51,16 @@ class Clarity:
     families: those of `siblings.clear_family`. captions: lists of things with their colours
     (`captions.listing`). boxes: features are read at the things' boxes, among others that are
     drawn at random, as of an object detector, and not on a grid.
+    Raises ValueError for lists without clear families, whose things alone are of different kinds.
     """
 
     families: bool = False
     captions: bool = False
     boxes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.captions and not self.families:
+            raise ValueError("captions that list things need clear families: add families=True")
 
 
 USUAL = Clarity()
@@ -76,8 +81,10 @@ def captioned_images(
         workers: processes that write captions, draw and extract features.
         family: pictures that follow each other and differ in structure alone, see
             `mmlib.world.siblings`; n is a multiple of it.
-        clarity: what is easier than usual; clear families have at least two pictures.
+        clarity: what is easier than usual; clear families have 2 to 5 pictures.
     """
+    if clarity.families and not 2 <= family <= 5:
+        raise ValueError(f"clear families have 2 to 5 pictures, not {family}")
     if n < 1 or n % family:
         raise ValueError(
             f"n is {n}, but a collection needs at least one picture, and whole families of {family}"

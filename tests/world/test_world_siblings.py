@@ -90,3 +90,11 @@ def test_each_dial_of_clarity_changes_what_it_says():
     all_three = captioned_images("val", 8, family=4, clarity=Clarity(True, True, True))
     assert all_three.captions == listed.captions
     assert all_three.features.shape == (8, BOXES, usual.features.shape[2])
+
+
+def test_what_cannot_be_made_clear_is_said():
+    with pytest.raises(ValueError, match="need clear families"):
+        Clarity(captions=True)
+    for size in (1, 6):
+        with pytest.raises(ValueError, match=f"2 to 5 pictures, not {size}"):
+            captioned_images("val", size, family=size, clarity=Clarity(families=True))
