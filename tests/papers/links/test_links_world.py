@@ -30,7 +30,7 @@ def backbone():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "mmlib.world.backbone.extract",
-            lambda images: (colours(images), np.zeros((len(images), 1), np.float32), ("any",)),
+            lambda images, _: (colours(images), np.zeros((len(images), 1), np.float32), ("any",)),
         )
         yield
 
