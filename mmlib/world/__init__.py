@@ -140,13 +140,15 @@ def extract_features(
     features: (scenes, regions, width) float32, on a grid or at boxes. Those of many scenes are
     cached in a file.
     """
-    cache = _cache(scenes, boxes) if len(scenes) > 3 * _CHUNK else None
+    where = np.array([boxes_of(scene) for scene in scenes], np.float32) if boxes else None
+    cache = _cache(scenes, where) if len(scenes) > 3 * _CHUNK else None
     # What other code has drawn goes once this has.
     others = set(cache.parent.parent.glob("*")) - {cache.parent} if cache else set()
 
     def draw() -> dict[str, np.ndarray]:
-        chunks = [scenes[i : i + _CHUNK] for i in range(0, len(scenes), _CHUNK)]
-        jobs = in_processes(_extract, [(chunk, boxes) for chunk in chunks], workers)
+        slices = [slice(i, i + _CHUNK) for i in range(0, len(scenes), _CHUNK)]
+        chunks = [(scenes[s], None if where is None else where[s]) for s in slices]
+        jobs = in_processes(_extract, chunks, workers)
         parts = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
         regions, likely = zip(*parts, strict=True)
         for folder in others:
@@ -159,8 +161,11 @@ def extract_features(
     return arrays["features"], arrays["scores"], LABELS
 
 
-def _cache(scenes: Sequence[Scene], boxes: bool) -> Path | None:
-    """The file that caches features of these scenes: `<cache>/pictures/<code>/<scenes>`."""
+def _cache(scenes: Sequence[Scene], boxes: np.ndarray | None) -> Path | None:
+    """The file that caches features of these scenes: `<cache>/pictures/<code>/<scenes>`.
+
+    boxes: (scenes, BOXES, 4), where they are read, or None for the grid.
+    """
     from mmlib.core.source import source_hash
     from mmlib.world.backbone import WEIGHTS
 
@@ -170,17 +175,16 @@ def _cache(scenes: Sequence[Scene], boxes: bool) -> Path | None:
     by = [source_hash("mmlib.world.drawing", "mmlib.world.backbone")]
     by += map(version, ("torch", "pillow", "numpy"))
     code = hashlib.sha256(repr(by).encode() + WEIGHTS.read_bytes()).hexdigest()[:16]
-    read = (SIZE, tuple(scenes), BOXES) if boxes else (SIZE, tuple(scenes))
-    drawn = hashlib.sha256(repr(read).encode()).hexdigest()[:32]
+    read = repr((SIZE, tuple(scenes))).encode() + (b"" if boxes is None else boxes.tobytes())
+    drawn = hashlib.sha256(read).hexdigest()[:32]
     return folder / "pictures" / code / f"{drawn}.safetensors"
 
 
-def _extract(scenes: Sequence[Scene], boxes: bool) -> tuple[np.ndarray, np.ndarray]:
+def _extract(scenes: Sequence[Scene], boxes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     from mmlib.world import backbone
 
-    where = np.array([boxes_of(scene) for scene in scenes], np.float32) if boxes else None
     pictures = [picture(scenes, SIZE, row) for row in range(len(scenes))]
-    return backbone.extract(pictures, where)[:2]
+    return backbone.extract(pictures, boxes)[:2]
 
 
 def boxes_of(scene: Scene) -> np.ndarray:

@@ -55,7 +55,7 @@ def listing(scene: Scene, rng: np.random.Generator) -> Caption:
     writer = _Lister(scene, rng, widen=0.0)
     order = [int(i) for i in rng.permutation(len(scene.things))[: 2 + (rng.random() < 0.35)]]
     phrases = [writer.phrase((i,), writer.kind(i), attributes=1) for i in order]
-    text = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)
+    text = _enumeration(phrases)
     return Caption(text, CaptionGraph(tuple(writer.nodes), (), None, None, (), ()))
 
 
@@ -258,7 +258,7 @@ class _Writer:
             members, concept = self.some(free - used)
             phrases.append(self.phrase(members, concept, attributes))
             used |= set(members)
-        text = " and ".join([", ".join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)
+        text = _enumeration(phrases)
         members = tuple(sorted(used))
         action = self.common(members, "action") if len(phrases) > 1 else None
         clause = self.doing(text, members, action if self.chance(0.6) else None)
@@ -516,6 +516,11 @@ def _sorts(kinds: tuple[str, ...]) -> list[tuple[tuple[int, ...], str]]:
     concepts = sorted({name for kind in kinds for name in (kind, *words.WIDER[kind])})
     members = [tuple(i for i, kind in enumerate(kinds) if kind in CONCEPTS[c]) for c in concepts]
     return [pair for pair in zip(members, concepts, strict=True) if len(pair[0]) > 1]
+
+
+def _enumeration(phrases: Sequence[str]) -> str:
+    """ "a dog, a cat and two balls"."""
+    return " and ".join([", ".join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)
 
 
 def _article(text: str) -> str:

@@ -48,7 +48,7 @@ def sibling(scene: Scene, rng: np.random.Generator) -> Scene | None:
     and two their sizes, where the world has such things; None where no place is found.
     """
     things, ties = list(scene.things), action_relations(scene)
-    held = {j for _, relation, j in ties if relation == "holding"}  # no one holds a large ball
+    held = _held(ties)
     for name, usual in (("colour", PALETTE), ("pattern", PATTERNED), ("size", {})):
         free = [k for k in range(len(things)) if name != "size" or k not in held]
         pairs = [
@@ -66,11 +66,11 @@ def sibling(scene: Scene, rng: np.random.Generator) -> Scene | None:
 
 
 def clear_family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
-    """As `family`, but easy to see: large plain things of three or more different kinds.
+    """As `family`, but easy to see: large plain things, hardly hidden, none black and white.
 
-    Hardly anything hides another. The things have different colours, any of the world's, and from
-    sibling to sibling every colour moves on by one thing, so `size` is at most 5. None is black
-    and white. A family has as many things as siblings at least, so that no two have a thing alike.
+    A scene has at least as many things as the family has scenes, 2 to 5, all of different kinds and
+    colours, which may be any of the world's. From sibling to sibling every colour moves on by one
+    thing, so no two scenes have a thing alike.
     """
     for attempt in count():
         rng = np.random.default_rng([seed, 4, attempt])
@@ -79,30 +79,38 @@ def clear_family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
         if not size <= len(kinds) == len(first.things) or first.style == "black and white":
             continue
         colours = [COLOURS[i] for i in rng.permutation(len(COLOURS))[: len(kinds)]]
-        scenes: dict[tuple, Scene] = {}
+        scenes: list[Scene] = []
         for k in range(size):
-            for _ in range(_TRIES):
-                scene = _recoloured(first, colours[k:] + colours[:k], rng)
-                scene = into_split(scene, split) if scene else None
-                if scene:
-                    scenes.setdefault(scene_key(scene), scene)
-                    break
-            else:
+            scene = _recoloured(first, colours[k:] + colours[:k], split, rng)
+            if scene is None:
                 break
-        if len(scenes) == size:
-            return tuple(scenes.values())
+            scenes.append(scene)
+        else:
+            return tuple(scenes)
     raise AssertionError("unreachable")
 
 
-def _recoloured(scene: Scene, colours: Sequence[str], rng: np.random.Generator) -> Scene | None:
+def _recoloured(
+    scene: Scene, colours: Sequence[str], split: str, rng: np.random.Generator
+) -> Scene | None:
     """The same kinds and actions with these colours, placed anew; None where no place is found."""
     ties = action_relations(scene)
-    held = {j for _, relation, j in ties if relation == "holding"}  # no one holds a large ball
+    held = _held(ties)
     cast = [
         replace(thing, colour=colour, pattern="plain", size="medium" if i in held else "large")
         for i, (thing, colour) in enumerate(zip(scene.things, colours, strict=True))
     ]
-    return compose(rng, scene.setting, scene.style, cast, ties, most_hidden=0.15)
+    for _ in range(_TRIES):
+        placed = compose(rng, scene.setting, scene.style, cast, ties, most_hidden=0.15)
+        moved = into_split(placed, split) if placed else None
+        if moved:
+            return moved
+    return None
+
+
+def _held(ties: Sequence[tuple[int, str, int]]) -> set[int]:
+    """The things that someone holds, which are not large."""
+    return {j for _, relation, j in ties if relation == "holding"}
 
 
 def _may(thing: Thing, value: str, usual: Mapping[str, Sequence[str]]) -> bool:

@@ -58,6 +58,14 @@ def test_features_at_boxes_are_files_of_their_own(scenes, looked, tmp_path):
     assert len(kept(tmp_path)) == 2
 
 
+def test_other_boxes_are_other_files(scenes, looked, tmp_path, monkeypatch):
+    extract_features(scenes, boxes=True)
+    monkeypatch.setattr(world, "boxes_of", lambda scene: np.full((world.BOXES, 4), 0.5))
+    extract_features(scenes, boxes=True)
+    assert sum(looked) == 400
+    assert len(kept(tmp_path)) == 2
+
+
 def test_other_code_draws_anew_and_takes_the_place(scenes, looked, tmp_path, monkeypatch):
     extract_features(scenes)
     before = kept(tmp_path)

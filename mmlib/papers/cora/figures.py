@@ -322,6 +322,12 @@ def _chance(line: Any) -> None:
     line(CHANCE, color="#333333", linestyle="--", linewidth=1, label="chance")
 
 
+def _shares(evidence: Evidence, datasets: Mapping[int, str], system: str) -> dict[int, np.ndarray]:
+    """A system's means in family by seed, of each data set that has it; datasets: x -> name."""
+    shares = {x: evidence.means(name, system, "in family") for x, name in datasets.items()}
+    return {x: of_seeds for x, of_seeds in shares.items() if len(of_seeds)}
+
+
 def binding_by_pictures(evidence: Evidence) -> Figure:
     """In family over training pictures, a line a system: the mean and the range of seeds.
 
@@ -332,15 +338,13 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
         dials = RECORDED[dataset]
         if dataset.endswith(" families") and isinstance(dials, Dials):
             panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
-    panels = {words: sets for words, sets in panels.items() if len(sets) > 1}
+    panels = {words: dict(sorted(sets.items())) for words, sets in panels.items() if len(sets) > 1}
     figure, axes = plt.subplots(
         1, len(panels), figsize=(3.4 * len(panels) + 3, 3.6), sharey=True, squeeze=False, dpi=110
     )
     for axis, ((kinds, colours), by_pictures) in zip(axes[0], panels.items(), strict=True):
-        pictures = sorted(by_pictures)
         for name in ON_CONTROLLED:
-            shares = {n: evidence.means(by_pictures[n], name, "in family") for n in pictures}
-            shares = {n: of_seeds for n, of_seeds in shares.items() if len(of_seeds)}
+            shares = _shares(evidence, by_pictures, name)
             if shares:
                 line, low, high = (
                     [getattr(of_seeds, how)() for of_seeds in shares.values()]
@@ -352,7 +356,7 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
         _chance(axis.axhline)
         title = f"{kinds} kinds × {colours} colours"
         axis.set(xscale="log", xlabel="training pictures", title=title, ylim=(0, 103),
-                 xticks=pictures, xticklabels=pictures)  # fmt: skip
+                 xticks=[*by_pictures], xticklabels=[*by_pictures])  # fmt: skip
         axis.minorticks_off()
     axes[0, 0].set_ylabel("right in family in %")
     axes[0, -1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
@@ -394,8 +398,7 @@ def binding_drawn(evidence: Evidence) -> Figure:
     names = [name for name in evidence.datasets if isinstance(RECORDED[name], Clarity)]
     figure, axis = plt.subplots(figsize=(9, 3.6), dpi=110)
     for system in ON_CONTROLLED:
-        shares = {n: evidence.means(name, system, "in family") for n, name in enumerate(names)}
-        shares = {n: of_seeds for n, of_seeds in shares.items() if len(of_seeds)}
+        shares = _shares(evidence, dict(enumerate(names)), system)
         means = [of_seeds.mean() for of_seeds in shares.values()]
         reach = [np.abs([s.min(), s.max()] - s.mean()) for s in shares.values()]
         if shares:

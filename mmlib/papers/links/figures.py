@@ -76,14 +76,17 @@ def document_graph(
     for i, (sentence, image) in enumerate(order):
         picture = open_image(corpus, document.images[image]).resize((88, 88))
         axis.add_artist(AnnotationBbox(OffsetImage(np.asarray(picture)), (i, -0.26), pad=0.1))
-        text = textwrap.fill(
-            textwrap.shorten(document.sentences[sentence], 90, placeholder=" …"), 21
-        )
+        text = _wrapped(document.sentences[sentence], 21)
         axis.text(i, 1.05, text, ha="center", va="bottom", fontsize=8)
         axis.text(i, -0.8, f"{scores[sentence, image]:.2f}", ha="center", fontsize=8)
     axis.set(xlim=(-0.55, k - 0.45), ylim=(-0.85, 1.65), title=title)
     axis.axis("off")
     return figure
+
+
+def _wrapped(sentence: str, width: int) -> str:
+    """Its first 90 characters, in lines of at most `width`."""
+    return textwrap.fill(textwrap.shorten(sentence, 90, placeholder=" …"), width)
 
 
 def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.ndarray]) -> Figure:
@@ -120,8 +123,8 @@ def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.
         axis.set(xlim=(-0.5, m - 0.5), ylim=(len(rows) - 0.5, -1.5), xticks=[], yticks=[])
         axis.grid(visible=False)
         axis.spines[:].set_visible(False)
-    short = [textwrap.shorten(document.sentences[row], 90, placeholder=" …") for row in rows]
-    axes[0, 0].set_yticks(range(len(rows)), [textwrap.fill(s, 30) for s in short], fontsize=8)
+    wrapped = [_wrapped(document.sentences[row], 30) for row in rows]
+    axes[0, 0].set_yticks(range(len(rows)), wrapped, fontsize=8)
     axes[0, 0].tick_params(length=0)
     figure.colorbar(cells, ax=axes[0], label="cosine of sentence and picture", shrink=0.7)
     marks, names = axes[0, 0].get_legend_handles_labels()

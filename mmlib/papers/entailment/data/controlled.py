@@ -124,7 +124,7 @@ def trained(made: Collection, family: Family, use: str, seed: int) -> np.ndarray
     if use not in USES:
         raise ValueError(f"use {use!r} is not known: use {', '.join(USES)}")
     seed_everything(seed)
-    model, split = Bags(family, len(THINGS) + 4), made.splits["train"]
+    model, split = Bags(family, len(Words(THINGS))), made.splits["train"]
     true = None if use == "golden only" else false_negatives(split)
     golden = Weak(split.image_of, np.arange(len(split.image_of)))
     revision = Revision(true if use == "both" else None, golden, true)
