@@ -31,6 +31,7 @@ class Claim:
     claim: the paper's words in short; paper: its figures; contrast: the effect that tests it, in
     `unit`; smallest: the smallest effect of interest, and why; kind: "greater" for "A > B",
     "equivalent" for "A hardly differs from B"; every: it is about every part, so each counts;
+    paper_effect: the paper's own effect as the contrast has it, in `unit`, where it prints one;
     tiers: the data that it is about;
     effects: (evidence, seeds) -> the effect of each part, or the reason why it is not tested.
     """
@@ -44,6 +45,7 @@ class Claim:
     why: str
     kind: Kind = "greater"
     every: bool = False
+    paper_effect: float | None = None
     tiers: Sequence[str] = ("world", "flickr8k", "paper")
     effects: Callable[[Evidence, Sequence[int]], Mapping[str, Effect] | str] = field(kw_only=True)
 
