@@ -87,8 +87,8 @@ class JointEncoder(GraphEncoder):
     connected: with FC, all of a caption's objects and attributes are neighbours.
     """
 
-    def __init__(self, *layers: Any, connected: bool):
-        super().__init__(*layers)
+    def __init__(self, *layers: Any, connected: bool, **more: Any):
+        super().__init__(*layers, **more)
         self.connected = connected
 
     def compose(self, nodes: Tensor, relations: Tensor, batch: GraphBatch) -> tuple[Tensor, None]:
@@ -108,6 +108,10 @@ class JointEncoder(GraphEncoder):
             torch.cat([source, nodes, batch.owner, nodes]),
             torch.cat([target, batch.owner, nodes, nodes]),
         )
+
+
+class AuthorsJointEncoder(JointEncoder, AuthorsEncoder):
+    """Joint with the positions of the authors' code (ours: they released no Joint)."""
 
 
 def pairs_within(group: Tensor) -> tuple[Tensor, Tensor]:
@@ -305,9 +309,13 @@ def graph_encoder(system: System, settings: Settings, concepts: ConceptEncoder) 
     objects = layers(2 if joint else system.object_layers, s.message_dropout)
     encoder = (concepts, attributes, context, objects, s.graph_dropout)
     skips = system.residual or system.short_cut
-    if sum([joint or system.connected, system.authors_code, skips]) > 1:
-        raise ValueError(f"{system.system}: Joint and FC, the authors' form and skips exclude "
-                         "each other")  # fmt: skip
+    if sum([system.connected or joint, skips]) > 1 or (
+        system.authors_code and (system.connected or skips)
+    ):
+        raise ValueError(f"{system.system}: of FC, the authors' form and skips only one, and no "
+                         "skips in Joint")  # fmt: skip
+    if joint and system.authors_code:
+        return AuthorsJointEncoder(*encoder, connected=False, position=nn.Linear(16, s.width))
     if system.authors_code:
         return AuthorsEncoder(*encoder, position=nn.Linear(16, s.width))
     if skips:
