@@ -48,7 +48,9 @@ def cached(path: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict
             return load_file(path)
     arrays = make()
     if path is not None:
-        write_atomic(path, partial(save_file, arrays))
+        # Of an array in another order safetensors writes the bytes as they lie, and reads others.
+        ordered = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        write_atomic(path, partial(save_file, ordered))
     return arrays
 
 

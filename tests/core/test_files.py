@@ -108,6 +108,13 @@ def test_a_cut_cache_is_made_anew(tmp_path, cut):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_cache_keeps_arrays_whose_axes_were_exchanged(tmp_path):
+    array = np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1)
+    path = tmp_path / "kept.safetensors"
+    for _ in range(2):  # made, then read
+        assert np.array_equal(cached(path, lambda: {"values": array})["values"], array)
+
+
 def test_a_full_disk_names_the_file_that_it_had_no_room_for(tmp_path):
     path = tmp_path / "summary.json"
     with pytest.raises(OSError, match=rf"No space left on device: '{path}'"):

@@ -1,6 +1,6 @@
 """The systems of paper 03, how they are trained, and on what budget of which collection."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -10,9 +10,8 @@ PAPER = "cora"
 SPLITS = ("train", "val", "test")
 DATASETS = {"world": ("world",), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
 CONTROLLED_TIER = "controlled"
-# How collections end that a BERT reads, or whose main systems are trained twice or six times as
-# long.
-WITH_BERT, LONGER, LONGEST = "_bert", "_long", "_longest"
+# How collections end that a BERT reads, or whose main systems are trained longer.
+WITH_BERT, LONGER = "_bert", "_long"
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
 LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
@@ -186,7 +185,7 @@ DATASETS[CONTROLLED_TIER] = tuple(CONTROLLED)
 
 def original(dataset: str) -> str:
     """The collection that a collection for a BERT, or for longer trainings, is made of."""
-    return dataset.removesuffix(WITH_BERT).removesuffix(LONGER).removesuffix(LONGEST)
+    return dataset.removesuffix(WITH_BERT).removesuffix(LONGER)
 
 
 def datasets(tier: str) -> list[str]:
@@ -194,13 +193,8 @@ def datasets(tier: str) -> list[str]:
     plain = DATASETS[tier]
     if tier == CONTROLLED_TIER:
         return list(plain)
-    return [*plain, *longer(plain), *(name + WITH_BERT for name in plain)]
-
-
-def longer(plain: Iterable[str]) -> list[str]:
-    """The collections that are these, trained longer."""
-    names = [name + end for name in plain for end in (LONGER, LONGEST)]
-    return [name for name in names if name in BUDGETS]
+    longer = [name + LONGER for name in plain if name + LONGER in BUDGETS]
+    return [*plain, *longer, *(name + WITH_BERT for name in plain)]
 
 
 def budget(tier: str, dataset: str) -> Settings:
@@ -220,9 +214,8 @@ def trained_systems(dataset: str) -> list[System]:
     if dataset == original(dataset) and dataset not in CONTROLLED:
         rows = [row for row in SYSTEMS.values() if row != GOLD or dataset == "world"]
     else:
-        tables = {WITH_BERT: "with BERT", LONGER: "longer", LONGEST: "longest"}
-        ends = [end for end in tables if dataset.endswith(end)]
-        names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[tables[ends[0]]]
+        longer = "with BERT" if dataset.endswith(WITH_BERT) else "longer"
+        names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[longer]
         rows = [replace(_system(name), record_diagnostics=False) for name in names]
     if original(dataset) in DATASETS["paper"]:
         rows = [replace(row, contrast="authors") for row in rows]

@@ -31,7 +31,7 @@ from torch import nn
 from mmlib.papers.cora.method import GPO, ImageEncoder, PhraseGRU, RelationContext, padded
 from mmlib.papers.cora.systems import GOLD, JOINT, RANDOM_WORDS, SYSTEMS, TWO_STEP, Settings, System
 from mmlib.papers.cora.train import parameter_groups
-from mmlib.papers.cora.variants import build
+from mmlib.papers.cora.variants import AuthorsEncoder, JointEncoder, build
 
 pytestmark = pytest.mark.usefixtures("double")
 few = settings(max_examples=25, deadline=None)
@@ -512,6 +512,17 @@ def count(*modules):
     distinct = {id(p): p.numel() for m in modules for n, p in m.named_parameters()
                 if "embed" not in n}  # fmt: skip
     return sum(distinct.values())
+
+
+def test_joint_may_have_the_authors_form_but_no_skips_and_fc_stands_alone():
+    joint = System("both", steps="one", form="authors", losses="HARD + CON", entities=False)
+    texts = build(joint, TINY, INNER, torch.zeros(9, 6)).texts
+    assert isinstance(texts, JointEncoder) and isinstance(texts, AuthorsEncoder)
+    assert len(texts.concepts.phrases) == 3 and len(texts.attributes) == 0
+    for wrong in ({"steps": "one", "residual": True}, {"connected": True, "form": "authors"},
+                  {"short_cut": True, "form": "authors"}):  # fmt: skip
+        with pytest.raises(ValueError, match="of FC, the authors' form and skips only one"):
+            build(System("wrong", **wrong), TINY, INNER, torch.zeros(9, 6))
 
 
 def test_the_authors_form_has_the_released_numbers_of_parameters():

@@ -10,11 +10,12 @@ from mmlib.papers.cora.data import controlled, photographs, world
 from mmlib.papers.cora.data.arrays import prepare
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.systems import (
+    BUDGETS,
     CONTROLLED_TIER,
     DATASETS,
+    LONGER,
     WITH_BERT,
     budget,
-    longer,
     original,
 )
 from mmlib.world import BERT
@@ -31,7 +32,7 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     where "testall" is there.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
     own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
-    "flickr8k_long" and "flickr8k_longest" come with "flickr8k", for longer trainings.
+    "flickr8k_long" comes with "flickr8k", for longer trainings.
     Raises ValueError for a tier or collection that is not there, DataError for missing data.
     """
     if tier not in DATASETS:
@@ -46,7 +47,7 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
         study = {"world": world.load(seed, workers)}
     else:
         study = photographs.load(tier, plain, workers)
-    names = [*study, *longer(study)]
+    names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
     if _bert(tier).is_dir():
         names += [name + WITH_BERT for name in study]
     return {name: study[original(name)] for name in datasets or names}
