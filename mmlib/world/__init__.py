@@ -49,18 +49,23 @@ class Clarity:
     """What is easier than the world's usual: nothing, if not said otherwise.
 
     families: those of `siblings.clear_family`. captions: lists of things with their colours
-    (`captions.listing`). boxes: features are read at the things' boxes, among others that are
-    drawn at random, as of an object detector, and not on a grid.
-    Raises ValueError for lists without clear families, whose things alone are of different kinds.
+    (`captions.listing`). relations: half of these say how two things are related instead. boxes:
+    features are read at the things' boxes, among others that are drawn at random, as of an object
+    detector, and not on a grid.
+    Raises ValueError for lists without clear families, whose things alone are of different kinds,
+    and for relations without lists.
     """
 
     families: bool = False
     captions: bool = False
     boxes: bool = False
+    relations: bool = False
 
     def __post_init__(self) -> None:
         if self.captions and not self.families:
             raise ValueError("captions that list things need clear families: add families=True")
+        if self.relations and not self.captions:
+            raise ValueError("relations are said in lists of things: add captions=True")
 
 
 USUAL = Clarity()
@@ -122,7 +127,8 @@ def _written(
     scenes: Sequence[Scene] = (sample_scene(scene_seed),)
     if size > 1:
         scenes = (clear_family if clarity.families else siblings)(scene_seed, split, size)
-    return [(scene, captions(scene, seed, listed=clarity.captions)) for scene in scenes]
+    how = {"listed": clarity.captions, "related": clarity.relations}
+    return [(scene, captions(scene, seed, **how)) for scene in scenes]
 
 
 def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:

@@ -23,10 +23,13 @@ class Caption:
     graph: CaptionGraph
 
 
-def captions(scene: Scene, seed: int = 0, n: int = 5, listed: bool = False) -> tuple[Caption, ...]:
+def captions(
+    scene: Scene, seed: int = 0, n: int = 5, listed: bool = False, related: bool = False
+) -> tuple[Caption, ...]:
     """n different captions of a scene at varied levels of detail; fewer only if it has no more.
 
-    listed: each is a `listing`.
+    listed: each is a `listing`. related: half of these say how two things are related, where they
+    are.
     """
     rng = np.random.default_rng([seed, scene.seed, 3])
     by_text: dict[str, Caption] = {}
@@ -34,7 +37,7 @@ def captions(scene: Scene, seed: int = 0, n: int = 5, listed: bool = False) -> t
         if len(by_text) == n:
             break
         detail = (int(rng.random() < 0.7), 2, 3, 3, 4)[i % 5]
-        new = listing(scene, rng) if listed else caption(scene, rng, detail)
+        new = listing(scene, rng, related) if listed else caption(scene, rng, detail)
         by_text.setdefault(new.text.lower().rstrip("."), new)
     different = list(by_text.values())
     return tuple(different[i] for i in rng.permutation(len(different)))
@@ -47,16 +50,26 @@ def caption(scene: Scene, rng: np.random.Generator, detail: int = 3) -> Caption:
     return _Writer(scene, rng).caption(detail)
 
 
-def listing(scene: Scene, rng: np.random.Generator) -> Caption:
+def listing(scene: Scene, rng: np.random.Generator, related: bool = False) -> Caption:
     """Two or three things (all, where there are fewer) with their colours: no synonyms, no more.
 
-    The things are of different kinds.
+    The things are of different kinds. related: half of the captions say how two of them are
+    related, where they are, and now and then name a third thing before.
     """
     writer = _Lister(scene, rng, widen=0.0)
-    order = [int(i) for i in rng.permutation(len(scene.things))[: 2 + (rng.random() < 0.35)]]
-    phrases = [writer.phrase((i,), writer.kind(i), attributes=1) for i in order]
-    text = _enumeration(phrases)
-    return Caption(text, CaptionGraph(tuple(writer.nodes), (), None, None, (), ()))
+    order = [int(i) for i in rng.permutation(len(scene.things))]
+    more = rng.random() < 0.35
+    weights = {edge: weight for edge, weight in _weights(scene.relations).items() if weight}
+    if related and weights and rng.random() < 0.5:
+        i, relation, j = pick_weighted(rng, weights)
+        third = [k for k in order if k not in (i, j)][:more]
+        phrases = [writer.phrase((k,), writer.kind(k), attributes=1) for k in third]
+        pair = writer.pair((i, relation, j), {i, j}, attributes=1, lists=False)
+        text = " and ".join([*phrases, pair.bare])
+    else:
+        phrases = [writer.phrase((k,), writer.kind(k), attributes=1) for k in order[: 2 + more]]
+        text = _enumeration(phrases)
+    return Caption(text, CaptionGraph(tuple(writer.nodes), tuple(writer.edges), None, None, (), ()))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mmlib.world import BOXES, Clarity, boxes_of, captioned_images
+from mmlib.world.logic import satisfies
 from mmlib.world.scenes import (
     action_relations,
     check_scene,
@@ -92,9 +93,26 @@ def test_each_dial_of_clarity_changes_what_it_says():
     assert all_three.features.shape == (8, BOXES, usual.features.shape[2])
 
 
+def test_about_half_of_the_lists_with_relations_say_a_true_one():
+    clear = Clarity(families=True, captions=True, relations=True)
+    images = captioned_images("val", 40, family=4, clarity=clear)
+    graphs = [caption.graph for group in images.gold for caption in group]
+    counts = np.array([len(graph.edges) for graph in graphs])
+    assert set(counts) == {0, 1}
+    assert 0.3 < counts.mean() < 0.6
+    assert {len(g.nodes) for g, related in zip(graphs, counts, strict=True) if related} == {2, 3}
+    for scene, group in zip(images.scenes, images.gold, strict=True):
+        assert all(satisfies(scene, caption.graph) for caption in group)
+        for caption in group:
+            named = [dict(node.facts)["colour"] for node in caption.graph.nodes]
+            assert len(named) == len(set(named)) == len(caption.graph.nodes)
+
+
 def test_what_cannot_be_made_clear_is_said():
     with pytest.raises(ValueError, match="need clear families"):
         Clarity(captions=True)
+    with pytest.raises(ValueError, match="add captions=True"):
+        Clarity(families=True, relations=True)
     for size in (1, 6):
         with pytest.raises(ValueError, match=f"2 to 5 pictures, not {size}"):
             captioned_images("val", size, family=size, clarity=Clarity(families=True))
