@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
@@ -26,6 +25,7 @@ from mmlib.core import plots
 from mmlib.core.paths import write_atomic
 
 NONE = "–"
+ENDS = (("95 % low", "high"), ("low", "high"), ("from", "to"))  # columns of an interval's ends
 LONG = 40  # rows; a longer table is folded
 DECIMALS = 3  # of a number that its table has not rounded
 DPI = 110
@@ -51,7 +51,7 @@ def frame_table(frame: pd.DataFrame, words: Mapping[str, str] = {}) -> str:
     words: label of a row, a column or an index -> what the page calls it. Numbers keep the digits
     that their table rounded them to; "–" is for none.
     """
-    levels = range(frame.index.nlevels)
+    frame, levels = with_intervals(frame), range(frame.index.nlevels)
     names = [str(frame.index.names[level] or "") for level in levels]
     columns = [words.get(name, name) for name in names]
     columns += [": ".join(dict.fromkeys(_labels(column, words))) for column in frame.columns]
@@ -61,9 +61,28 @@ def frame_table(frame: pd.DataFrame, words: Mapping[str, str] = {}) -> str:
     return rows_table(columns, zip(*cells, strict=True))
 
 
+def with_intervals(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table in which a number and its two ends, in columns of their own, are one cell."""
+    names = [str(name) for name in frame.columns]
+    merged = {}
+    for i, name in enumerate(names):
+        if tuple(names[i + 1 : i + 3]) in ENDS:
+            effects, lows, highs = (_column(frame.iloc[:, i + k].tolist()) for k in range(3))
+            merged[f"{name}, 95 % interval"] = [
+                NONE if effect == NONE else f"{effect} [{low}, {high}]"
+                for effect, low, high in zip(effects, lows, highs, strict=True)
+            ]
+        elif not any(tuple(names[k + 1 : k + 3]) in ENDS for k in (i - 1, i - 2) if k >= 0):
+            merged[frame.columns[i]] = frame.iloc[:, i].tolist()
+    whole = pd.DataFrame(merged, index=frame.index, dtype=object)
+    return whole if len(whole.columns) < len(frame.columns) else frame
+
+
 def _labels(column: Any, words: Mapping[str, str]) -> list[str]:
     """The words of a column's label, by level."""
-    return [_one_label(label, words) for label in (column if isinstance(column, tuple) else [column])]
+    return [
+        _one_label(label, words) for label in (column if isinstance(column, tuple) else [column])
+    ]
 
 
 def _one_label(label: Any, words: Mapping[str, str]) -> str:
@@ -87,6 +106,8 @@ def _cell(value: Any, decimals: int) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return NONE
     if isinstance(value, float):
+        if value == round(value) and abs(value) >= 1000:
+            return f"{value:,.0f}"
         return f"{value:.3g}" if decimals > DECIMALS else f"{value:.{decimals}f}"
     return str(value) or NONE
 
@@ -139,15 +160,14 @@ def _numbers(values: Any) -> str:
 
 
 def write_picture(figure: Figure, path: Path, digest: str) -> None:
-    """Write a figure as a PNG of 256 colours, which has its digest; the figure is closed."""
+    """Write a figure as a PNG of 256 colours, which has its digest."""
     with rc_context({"savefig.dpi": DPI}):
         plots.write(figure, path)
-    plt.close(figure)
     with Image.open(path) as drawn:
         small = drawn.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    told = PngInfo()
-    told.add_text(SHOWS, digest)
-    write_atomic(path, lambda file: small.save(file, optimize=True, pnginfo=told))
+    text = PngInfo()
+    text.add_text(SHOWS, digest)
+    write_atomic(path, lambda file: small.save(file, optimize=True, pnginfo=text))
 
 
 def shown_in(path: Path) -> str:

@@ -31,7 +31,19 @@ def commands(number: str, tier: str, found: Evidence) -> list[str]:
 def cost(seconds: float) -> str:
     """CPU time in words."""
     minutes = seconds / 60
+    if minutes < 1:
+        return f"{seconds:.0f} CPU seconds"
     return f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
+
+
+def recordings(number: str, tier: str, found: Evidence, gaps: Sequence[str]) -> str:
+    """How to make a record, what it cost and lacks, and a row a recording."""
+    listed = "`, `".join(commands(number, tier, found))
+    lacking = "; ".join(gaps) or "nothing"
+    if len(gaps) > MOST_GAPS:
+        lacking = f"{len(gaps)} gaps, which `mmlib judge {number} --tier {tier}` names"
+    spent = cost(found.header["cpu_seconds"])
+    return f"`{listed}`; {spent}. Missing: {lacking}.\n\n{recordings_table(found)}"
 
 
 def recordings_table(found: Evidence) -> str:
@@ -74,11 +86,15 @@ def seeds_of(header: Mapping[str, Any]) -> str:
     return ", ".join(f"{seeds} ({'; '.join(sets)})" for seeds, sets in names.items())
 
 
-def missing(gaps: Sequence[str], judge: str) -> str:
-    """What a record lacks, in a line; judge: the command that names all of it."""
-    if len(gaps) > MOST_GAPS:
-        return f"{len(gaps)} gaps, which `{judge}` names"
-    return "; ".join(gaps) or "nothing"
+def seeds_table(found: Evidence, looks: Sequence[int], words: Mapping[str, str]) -> str:
+    """How many seeds each data set has, and with how many verdicts were read."""
+    groups: dict[str, list[str]] = {}
+    for name in found.datasets:
+        seeds = str(len(found.seeds_of(name)) or "none")
+        groups.setdefault(seeds, []).append(words.get(name, name))
+    read = ", ".join(map(str, looks)) or "once"
+    rows = [["; ".join(names), seeds, read] for seeds, names in groups.items()]
+    return pages.rows_table(["data set", "seeds", "read with"], rows)
 
 
 def settings_table(
@@ -92,25 +108,25 @@ def settings_table(
         key = repr(sorted(values.items()))
         flat[key] = values
         groups.setdefault(key, []).append(words.get(name, name))
-    own = list(experiment.datasets("paper"))
-    paper = _flat(asdict(experiment.budget("paper", own[0]))) if own else {}
+    of_paper = list(experiment.datasets("paper"))
+    paper = _flat(asdict(experiment.budget("paper", of_paper[0]))) if of_paper else {}
     columns = ["setting", *("; ".join(names) for names in groups.values())]
     rows = [
-        [f"`{setting}`", *(flat[key].get(setting, pages.NONE) for key in groups)]
-        + ([paper.get(setting, pages.NONE)] if own else [])
+        [setting, *(flat[key].get(setting, pages.NONE) for key in groups)]
+        + ([paper.get(setting, pages.NONE)] if of_paper else [])
         for setting in dict.fromkeys(name for values in flat.values() for name in values)
     ]
-    table = pages.rows_table(columns + ["the paper's"] * bool(own), rows)
+    table = pages.rows_table(columns + ["the paper's"] * bool(of_paper), rows)
     return pages.folded("Settings", table, len(rows))
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Nested settings as one dict, "judge.steps" for a step deeper, values as text."""
+    """Nested settings as one dict, in words: "judge: text layers" for one that lies deeper."""
     found: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{above}{name}.")
+            found |= _flat(value, f"{above}{name}: ")
         else:
             text = f"{value:g}" if isinstance(value, float) else str(value)
-            found[f"{above}{name}"] = text or pages.NONE
+            found[f"{above}{name}".replace("_", " ")] = text or pages.NONE
     return found
