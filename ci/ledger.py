@@ -328,6 +328,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notebooks = collect(ROOT)
     except DataError as error:
         raise SystemExit(str(error)) from None
+    return settle(command, notebooks)
+
+
+def settle(command: str, notebooks: Mapping[str, Sequence[Standing]]) -> int:
+    """Write the page and its picture, or check them; 1 where they say something else, else 0."""
     path, text = ROOT / "docs" / "ledger.md", page(notebooks, ROOT)
     picture, shown = ROOT / PICTURE, panels(notebooks, ROOT)
     if command == "write":
