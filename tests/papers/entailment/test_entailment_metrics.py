@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
+    accuracy_score,
     average_precision_score,
     fbeta_score,
     precision_score,
@@ -19,6 +20,7 @@ from sklearn.metrics import (
 from mmlib.core.ranking import chance_among_first
 from mmlib.core.tables import paper_tables, paper_values
 from mmlib.papers.entailment.metrics import (
+    ACCURACY,
     AT_SIZE,
     METRICS,
     best_threshold,
@@ -33,6 +35,7 @@ few = settings(max_examples=25, deadline=None)
 many = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 near = partial(pytest.approx, rel=1e-9, abs=1e-10)
+OF_SKLEARN = [*(m for m in METRICS if m != AT_SIZE), ACCURACY]
 
 
 # --- Figures as means ----------------------------------------------------------------------------
@@ -44,6 +47,8 @@ def sklearns(metric, labels, margins, weights):
         return 100 * roc_auc_score(labels, margins, **own)
     if metric == "average precision":
         return 100 * average_precision_score(labels, margins, **own)
+    if metric == ACCURACY:
+        return 100 * accuracy_score(labels, called, **own)
     own |= {"zero_division": 0}
     if metric == "F0.5":
         return 100 * fbeta_score(labels, called, beta=0.5, **own)
@@ -62,14 +67,14 @@ def pairs(draw, ties=True):
 
 
 @many
-@given(pairs(), st.sampled_from([m for m in METRICS if m != AT_SIZE]))
+@given(pairs(), st.sampled_from(OF_SKLEARN))
 def test_the_mean_of_shares_is_sklearns_figure(case, metric):
     assert shares(metric, *case).mean() == pytest.approx(sklearns(metric, *case), abs=1e-8)
     assert figure(metric, *case) == pytest.approx(sklearns(metric, *case), abs=1e-8)
 
 
 @many
-@given(pairs(), st.sampled_from([m for m in METRICS if m != AT_SIZE]))
+@given(pairs(), st.sampled_from(OF_SKLEARN))
 def test_a_share_is_what_the_figure_changes_when_a_pair_counts_more(case, metric):
     """By central differences of scikit-learn's figure in the weight of one pair."""
     labels, margins, weights = case
@@ -119,8 +124,8 @@ def test_equal_margins_share_the_places_among_the_first_n(drawn):
 def test_what_has_no_figure_is_an_error():
     with pytest.raises(ValueError, match="entailed pairs and others"):
         shares("ROC area", np.ones(3), np.zeros(3), np.ones(3))
-    with pytest.raises(ValueError, match="no figure 'accuracy'"):
-        shares("accuracy", np.array([0, 1]), np.zeros(2), np.ones(2))
+    with pytest.raises(ValueError, match="no figure 'F2'"):
+        shares("F2", np.array([0, 1]), np.zeros(2), np.ones(2))
     none = np.array([0, 1]), np.array([-1.0, -1]), np.ones(2)
     assert [figure(m, *none) for m in ("precision", "recall", "F0.5")] == [0, 0, 0]
 
