@@ -13,7 +13,7 @@ from mmlib.core.claims import Assessment
 # Of Okabe and Ito, which readers with colour-blindness can tell apart.
 COLOURS = {
     "supported": "#009E73", "opposite": "#D55E00", "negligible": "#0072B2",
-    **dict.fromkeys(("undecided", "not tested"), "#777777"),
+    "mixed": "#CC79A7", **dict.fromkeys(("undecided", "not tested"), "#777777"),
 }  # fmt: skip
 WIDTH = 8.0  # inches
 LINE = 68  # characters of a title, which stands beside the names of parts

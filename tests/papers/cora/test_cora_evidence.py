@@ -295,7 +295,7 @@ def test_collections_may_have_seeds_of_their_own():
     for name, seeds in {"C5": 6, "C5a": 3, "C5b": 3, "C1": 6, "C2b": 6}.items():
         pooled = judged[name].pooled
         assert {part.seeds for part in pooled.parts.values()} == {seeds}
-        unstable = stability(judged[name].claim, found, found.seeds)
+        unstable = stability(judged[name].claim, found, found.seeds).another
         assert np.isnan(unstable) == (seeds < 4)
     alone = assess(judged["C2b"].claim, own, own.seeds)
     assert alone.record() == judged["C2b"].record()

@@ -124,7 +124,7 @@ OTHERWISE = [
     ("C5", {"plus": [("organic", "AP", -6)]}, "opposite"),
     ("C5", {"plus": [("organic", "AP", -3)]}, "negligible"),
     ("C5", {"sets": ("coco", "story")}, "this tier has no organic documents"),
-    ("C6", {"plus": every(["AP"], 25, "story")}, "opposite"),  # one of the two orders is enough
+    ("C6", {"plus": every(["AP"], 25, "story")}, "mixed"),  # one order holds, the other does not
     ("C6", {"sets": ("coco", "organic")}, "this run has nothing to compare"),
     ("C7", {"rising": -1.0}, "opposite"),
     ("C7", {"seeds": 1}, "one seed has no spread"),
