@@ -278,3 +278,41 @@ def test_rows_of_table_2_add_up():
     table = paper_values("entailment", "table2")
     train = table[table.split == "Train"].groupby("task")["count"].sum()
     assert train.to_dict() == {"TE": 987_700, "VE": 661_800, "MME": 744_200}
+
+
+def test_what_the_text_quotes_is_in_the_tables():
+    text = paper_values("entailment", "intext").value
+    table3, table5 = (paper_values("entailment", f"table{n}") for n in (3, 5))
+    flickr = paper_values("entailment", "table4_flickr30k")
+    f05, revised = table3["F0.5"], "CLIP + entailment-enhanced training"
+    quoted = {
+        "F0.5 margin of Ours over OFA": f05["Ours"] - f05["OFA"],
+        "F0.5 gain of BERT over ALBEF's text encoder": f05["Ours"] - f05["w/o BERT"],
+        "CLIP IR@1 gain on Flickr30K": flickr.loc[revised, "IR@1"] - flickr.loc["CLIP", "IR@1"],
+        "CLIP E@M gain": table5.loc[revised, "E@M"] - table5.loc["CLIP", "E@M"],
+        "Classifier accuracy, headline": round(table3.accuracy["Ours"]),
+    }
+    assert {name: text[name] for name in quoted} == {n: near(v) for n, v in quoted.items()}
+
+
+def test_the_counts_of_tables_1_and_2_agree():
+    """The test set's pairs; one masked copy for every four other samples; counts as printed."""
+    table = paper_values("entailment", "table2")
+    pairs = paper_values("entailment", "table1").loc["Total pairs"].sum()
+    assert pairs == table["count"][table.split == "Test"].item()
+    for task in ("VE", "MME"):
+        own = table[table.task == task].set_index("dataset")["count"]
+        masked = own["Image Masking"]
+        assert masked / (own.sum() - masked) == pytest.approx(0.25, abs=2e-4)
+    printed = table.count_printed.str.removesuffix("k").astype(float) * 1000
+    assert list(printed) == pytest.approx(list(table["count"]))
+
+
+def test_accuracy_agrees_with_precision_and_recall_of_table_3():
+    """By all three, between 990 and 1,002 of the 2,000 pairs are positive."""
+    table = paper_values("entailment", "table3") / 100
+    for name, row in table.iterrows():
+        # Wrong: P missed ones, (1 - recall) P, and false alarms, recall P (1 / precision - 1).
+        wrong_per_positive = 1 - row.recall + row.recall * (1 / row.precision - 1)
+        positives = 2000 * (1 - row.accuracy) / wrong_per_positive
+        assert 985 < positives < 1010, name
