@@ -30,9 +30,13 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8")) <= 12_000
 
 
+def test_the_ledger_is_short():
+    assert len((ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")) <= 20_000
+
+
 def test_the_pictures_have_the_size_of_pictures_for_a_page():
     pictures = list((ROOT / "docs" / "pictures").glob("*.png"))
-    assert {p.name for p in pictures} == {"world.png", "layers.png"}
+    assert {p.name for p in pictures} == {"world.png", "layers.png", "ledger.png"}
     assert all(p.stat().st_size < 200_000 for p in pictures)
 
 
