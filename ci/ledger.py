@@ -53,8 +53,8 @@ interest, coloured by verdict, beside the paper's own effect](pictures/ledger.pn
 - **Negligible**: the whole interval lies within ±d. ("A hardly differs from B" is then supported, \
 and opposite where the interval lies beyond ±d.)
 - **Mixed**: parts of the claim are decided in different ways. **Undecided**: the run cannot tell. \
-*Needs* says how many seeds decide an effect of size d in four runs of five; without it, seeds \
-alone would not.
+*Needs* says how many seeds decide an effect of size d in four runs of five (*borderline*: these \
+would); without it, seeds alone would not.
 - **Parts**: a claim about a mean, or "on the whole", is judged on the pooled effect of its parts; \
 one that names conditions (collections, systems, metrics) counts each of them; data sets built by \
 hand are never pooled. *3 of 3*: each of three parts has the verdict, and the weakest is shown.

@@ -124,7 +124,7 @@ def overview(panels: Panels) -> Figure:
             axis.set_title(title, loc="left", fontsize=10)
             if title == column[-1]:
                 axis.set_xlabel("against the claim  ←  effect / d  →  for the claim", fontsize=9)
-    figure.legend(handles=_legend(kinds), loc="outside lower center", ncol=5, fontsize=8)
+    figure.legend(handles=_legend(panels, kinds), loc="outside lower center", ncol=5, fontsize=8)
     return figure
 
 
@@ -189,27 +189,27 @@ def _mark(axis: Axes, record: Mapping[str, Any], y: float, marker: str) -> None:
         size = 4.0 if len(parts) == 1 else 3.0
         if abs(x) <= FARTHEST:
             axis.plot(x, y, marker, color=COLOURS[part["verdict"]], ms=size, mew=0)
-    if record.get("paper_effect") is not None:
+    if record["paper_effect"] is not None:
         x = min(max(record["paper_effect"] / d, -FARTHEST), FARTHEST)
         axis.plot(x, y, "D", mfc="none", mec="black", mew=0.8, ms=4.5)
 
 
-def _legend(kinds: Sequence[str]) -> list[Artist]:
+def _legend(panels: Panels, kinds: Sequence[str]) -> list[Artist]:
     """A handle for each mark of an overview."""
-    grey = "#444444"
+    grey, size = "#444444", 4.5
     handles: list[Artist] = [
-        Line2D([], [], color=grey, marker=marker, ms=4, lw=1, label=kind)
+        Line2D([], [], color=grey, marker=marker, ms=size, lw=1, label=kind)
         for kind, marker in zip(kinds, MARKERS, strict=False)
     ]
-    handles.append(
-        Line2D([], [], color=grey, marker=".", ms=5, lw=0.6, label="several parts, a dot each")
-    )
-    handles.append(
-        Line2D([], [], color=grey, marker=">", ms=4.5, lw=0, label=f"beyond {FARTHEST:g} d")
-    )
-    handles.append(
-        Line2D([], [], mfc="none", mec="black", marker="D", ms=4.5, lw=0, label="the paper's")
-    )
+    handles += [
+        Line2D([], [], color=grey, marker=".", ms=5, lw=0.6, label="several parts, a dot each"),
+        Line2D([], [], color=grey, marker=">", ms=size, lw=0, label=f"beyond {FARTHEST:g} d"),
+    ]
+    every = [r for panel in panels.values() for records in panel.values() for r in records.values()]
+    if any(record["paper_effect"] is not None for record in every):
+        handles.append(
+            Line2D([], [], mfc="none", mec="black", marker="D", ms=size, lw=0, label="the paper's")
+        )
     handles.append(Patch(color="#E69F00", alpha=0.15, label="within ± d, where ≈ holds"))
     verdicts = [verdict for verdict in COLOURS if verdict != "not tested"]
     return handles + [Patch(color=COLOURS[verdict], label=verdict) for verdict in verdicts]
