@@ -4,7 +4,7 @@ A smallest effect of interest of 1 point of AUC is the paper's own: it marks res
 each other as equal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -361,7 +361,7 @@ def _ninety(evidence: Evidence, seeds: Seeds) -> Effects:
     return {"stress": _level(evidence, "stress", "AP", seeds, above=90)}
 
 
-EFFECTS = {
+EFFECTS: dict[str, Callable[..., Effects]] = {
     "C1": partial(_structure, baselines=PAPERS_BASELINES),
     "C1a": partial(_structure, baselines=TO_BEAT),
     "C2": _no_structure, "C3": _stress, "C4": _half, "C5": _organic, "C6": _cohesion,

@@ -335,6 +335,31 @@ def test_the_table_of_results_shows_the_papers_figures_beside_ours(drawn, usual)
     assert not any("↓" in name for name in table.index)
 
 
+def test_what_the_paper_prints_and_nobody_recorded_is_shown_with_the_reason(drawn, usual):
+    tables, _ = drawn
+    diy = tables["results_diy"]
+    assert diy.loc["AP", ("AUC", "paper")] == "61.8"
+    assert diy.loc["Obj Detect (best K on test)", ("p@1", "paper")] == "17.9"
+    assert (diy.xs("ours", axis=1, level=1) == "–").all(axis=None)
+    assert len(diy) == 8
+    assert list(tables["not_recorded"].index) == [("diy", "all")]
+    fewer = Evidence(usual.table[usual.table.system != DETECTION], usual.header)
+    lacking = tables_of.not_recorded(fewer)
+    assert list(lacking.index) == [(name, DETECTION) for name in LEVELS] + [("diy", "all")]
+    assert lacking.why["coco", DETECTION] == "no objects were detected in these pictures"
+    assert tables_of.results(fewer, "coco").loc[DETECTION, "AUC"].tolist() == ["89.5", "–"]
+
+
+def test_the_papers_own_agreement_and_regressions_stand_beside_ours(drawn):
+    tables, _ = drawn
+    assert tables["agreement"]["paper, DC–AP"].to_dict() == {
+        "coco": 0.89, "cohesive": "–", "story": "–", "stress": "–", "organic": 0.64
+    }  # fmt: skip
+    printed = tables["difficulty"]["paper, R²"]
+    assert printed["story", "spread"] == "23"
+    assert printed["organic", "spread + content"] == "18"
+
+
 def test_trainings_that_ended_too_early_are_flagged(usual):
     table = usual.table.copy()
     early = (table.metric == "dev_loss") & (table.system == "AP") & (table.dataset == "coco")
