@@ -218,9 +218,10 @@ def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") 
     def missed(estimate: Interval) -> float:
         if estimate.se == 0:
             return 0.0
-        return float(
-            special.nctdtr(estimate.df, smallest / estimate.se, special.stdtrit(estimate.df, LEVEL))
+        share = special.nctdtr(
+            estimate.df, smallest / estimate.se, special.stdtrit(estimate.df, LEVEL)
         )
+        return float(np.nan_to_num(share))  # SciPy has no number for what is below 1e-150
 
     sides = 1 if kind == "greater" else 2
     return prod(max(1 - sides * missed(estimate), 0.0) for estimate in effects)

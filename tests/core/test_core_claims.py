@@ -572,6 +572,13 @@ def test_the_more_seeds_the_more_is_decided():
     assert powers[-1] > 0.999
 
 
+def test_a_part_without_doubt_leaves_power_to_the_others():
+    """SciPy's noncentral t has no number at 40 standard errors and 9 degrees of freedom."""
+    sure, open_ = Effect(0, 1 / 40, 9), Effect(0, 0.5, 9)
+    assert power([sure], 1.0) == 1
+    assert power([sure, open_], 1.0) == power([open_], 1.0)
+
+
 def test_one_seed_does_not_tell_how_many_are_needed():
     claim = claim_of(lambda evidence, seeds: {"a": Effect(0, 1.0, 30)})
     one = assess(claim, None, [0])
