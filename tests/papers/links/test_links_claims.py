@@ -147,11 +147,8 @@ OTHERWISE = [
     ("C5", {"plus": [("organic", "AP", -8)]}, "opposite"),
     ("C5", {"plus": [("organic", "AP", -3)], "organic_noise": 1.0}, "negligible"),
     ("C5", {"sets": ("coco", "story")}, "this tier has no organic documents"),
-<<<<<<< HEAD
     ("C6", {"plus": every(["AP"], 25, "story")}, "mixed"),  # one order holds, the other does not
-=======
     ("C6", {"plus": [*every(["AP"], 25, "story"), *every(["AP"], -25, "coco")]}, "opposite"),
->>>>>>> 155ef0e
     ("C6", {"sets": ("coco", "organic")}, "this run has nothing to compare"),
     ("C7", {"rising": -1.0}, "opposite"),
     ("C7", {"seeds": 1}, "one seed has no spread"),
