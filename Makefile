@@ -13,14 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 
-.PHONY: help setup run test lint style ledger types unit regression lab format notebooks \
+.PHONY: help setup run test lint style pages types unit regression lab format notebooks \
   docs bench clean distclean
 
 help:
 	@echo 'make run         set up, execute the notebooks, print the summary (ARGS="00 --seeds 5")'
 	@echo 'make test        set up, then lint, types, unit tests, regression check of the notebooks'
 	@echo 'make lab         open the notebooks in JupyterLab'
-	@echo 'make lint        ruff, import-linter, the rules for notebooks, the ledger; make types: mypy'
+	@echo 'make lint        ruff, import-linter, the rules for notebooks, pages from evidence'
+	@echo 'make types       mypy'
 	@echo 'make unit        the unit tests alone; make regression: the notebooks alone'
 	@echo 'make format      let ruff format code and notebooks'
 	@echo 'make notebooks   execute the notebooks in place, for a commit'
@@ -50,11 +51,11 @@ run: $(READY)
 # What takes one core a minute or two runs beside the tests; the notebooks, which take longest,
 # begin.
 test: style
-	@$(MAKE) --no-print-directory types ledger & slow=$$!; \
+	@$(MAKE) --no-print-directory types pages & slow=$$!; \
 	  $(BIN)/pytest --nbval-lax notebooks tests $(SPREAD); tests=$$?; wait $$slow && exit $$tests
 	@echo '== all tests passed'
 
-lint: style ledger
+lint: style pages
 
 style: $(READY)
 	@echo '== lint'
@@ -63,9 +64,10 @@ style: $(READY)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python ci/hygiene.py check
 
-ledger: $(READY)
-	@echo '== ledger'
-	$(BIN)/python ci/ledger.py check
+# The ledger and the studies, at one reading of the evidence.
+pages: $(READY)
+	@echo '== pages made from evidence'
+	$(BIN)/python ci/generated.py check
 
 types: $(READY)
 	@echo '== types'

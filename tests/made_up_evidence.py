@@ -39,7 +39,8 @@ def make(
         named = [*LEVELS, *(VARIANTS if variants else ())]
         for system, seed in ((s, n) for s in named for n in range(seeds)):
             values = LEVELS.get(system, 76) + 5 * hard + noise * rng.normal(size=items)
-            add(dataset, system, seed, "test", "AUC", np.clip(values, 0, 100))
+            for metric, share in (("AUC", 1), ("p@1", 1 / 2), ("p@5", 1 / 4)):
+                add(dataset, system, seed, "test", metric, share * np.clip(values, 0, 100))
             add(dataset, system, seed, EPOCHS, "dev_loss", 1 / np.arange(1, 7))
             add(dataset, system, seed, EPOCHS, "dev_AUC", 50 + np.arange(6) + rng.normal(size=6))
         add(dataset, "AP", 0, "job", SECONDS, [5400 / len(datasets)])

@@ -49,11 +49,17 @@ class Effect(Interval):
     per_seed: the variance that one seed alone would bring; of se ** 2, the part per_seed / seeds
     shrinks with more seeds. 0 where seeds are not known to matter, also when there was only one.
     rest_df: degrees of freedom of what does not shrink.
+    se_bound: a standard error that is too large rather than too small; None where it is `se`.
     """
 
     per_seed: float = 0.0
     seeds: int = 1
     rest_df: float = np.inf
+    se_bound: float | None = None
+
+    def bounded(self) -> "Effect":
+        """The same effect with the larger standard error."""
+        return self if self.se_bound is None else replace(self, se=self.se_bound)
 
     def at(self, seeds: int) -> "Effect":
         """The same effect as another number of seeds would estimate it; df are approximate.
@@ -69,7 +75,7 @@ class Effect(Interval):
         inverse = (remaining / variance) ** 2 / self.rest_df
         inverse += (then / variance) ** 2 / max(seeds - 1, 1)
         df = max(1 / inverse, 1.0)
-        return replace(self, se=variance**0.5, df=df, seeds=seeds)
+        return replace(self, se=variance**0.5, df=df, seeds=seeds, se_bound=None)
 
 
 def _numbered(clusters: Iterable) -> tuple[np.ndarray, int]:
@@ -87,8 +93,11 @@ def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
     clusters: one name an item; items of one cluster are not independent and count together.
     Seeds and clusters are crossed random effects: the variance of the mean is taken from the mean
     squares of the two-way table (Searle, Casella and McCulloch, Variance Components, 1992), the
-    degrees of freedom are Satterthwaite's (Biometrics, 1946). With one seed the interval is over
-    clusters only. Raises ValueError for fewer than two clusters.
+    degrees of freedom are Satterthwaite's (Biometrics, 1946), lowered where the interval would be
+    narrower than Student's over the seeds' means: with two or three seeds that differ, his alone
+    give intervals that miss the truth too often. The bound of the standard error adds the variances
+    over seeds and over clusters in full, and so counts their interplay twice. With one seed the
+    interval is over clusters only. Raises ValueError for fewer than two clusters.
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
     member, count = _numbered(clusters)
@@ -115,9 +124,14 @@ def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
         + ms_rest**2 / ((seeds - 1) * (count - 1))
     )
     df = max(combined**2 / shares, 1.0) if shares else 1.0
+    if combined:  # both in standard errors
+        over_seeds_alone = special.stdtrit(seeds - 1, LEVEL) * (ms_seeds / combined) ** 0.5
+        if over_seeds_alone > special.stdtrit(df, LEVEL):
+            df = max(float(special.stdtridf(LEVEL, over_seeds_alone)), 1.0)
     # Both the seeds themselves and their interplay with clusters average out over seeds.
     per_seed = min(max(ms_seeds, ms_rest), combined) / count
-    return Effect(mean, (combined / (seeds * count)) ** 0.5, df, per_seed, seeds, count - 1.0)
+    se, bound = ((square / (seeds * count)) ** 0.5 for square in (combined, ms_seeds + ms_items))
+    return Effect(mean, se, df, per_seed, seeds, count - 1.0, bound)
 
 
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
@@ -196,7 +210,8 @@ def difference(a: Effect, b: Effect) -> Effect:
     per_seed = seeds * (a.per_seed / a.seeds + b.per_seed / b.seeds)  # their ratio of seeds stays
     df = variance**2 / shares if shares else np.inf
     rest_df = min(a.rest_df, b.rest_df)
-    return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds, rest_df)
+    bound = hypot(a.bounded().se, b.bounded().se)
+    return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds, rest_df, bound)
 
 
 @dataclass(frozen=True)

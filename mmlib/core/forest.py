@@ -1,19 +1,23 @@
 """Forest plots: every part of every claim, the pooled effects, and the smallest of interest."""
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 
 from mmlib.core.claims import Assessment
 
 # Of Okabe and Ito, which readers with colour-blindness can tell apart.
 COLOURS = {
     "supported": "#009E73", "opposite": "#D55E00", "negligible": "#0072B2",
-    **dict.fromkeys(("undecided", "not tested"), "#777777"),
+    "mixed": "#CC79A7", **dict.fromkeys(("undecided", "not tested"), "#777777"),
 }  # fmt: skip
 WIDTH = 8.0  # inches
 LINE = 68  # characters of a title, which stands beside the names of parts
@@ -86,3 +90,126 @@ def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
     axis.set_title(title, loc="left", fontsize=9, color=colour)
     label = f"{record['contrast']} ({record['unit']};\u00a0band\u00a0±\u00a0{d:g})"  # one word
     axis.set_xlabel(textwrap.fill(label, LINE), fontsize=8)
+
+
+# --- All claims at once --------------------------------------------------------------------------
+
+MARKERS = ("o", "s", "^", "D")  # one for each kind of data
+FARTHEST = 30.0  # in smallest effects of interest; what lies beyond is clipped
+TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
+Panels = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]  # panel, data, claim, record
+
+
+def overview(panels: Panels) -> Figure:
+    """All tested claims in two columns of panels: effects over their smallest effect of interest.
+
+    panels: title -> kind of data -> claim -> record of `Assessment.record`. A claim is a line in
+    its panel, with a mark for each kind of data; the scale is logarithmic beyond ±1. What is judged
+    part by part has a dot for each part, and a line over all of their intervals. ≈: claims that A
+    hardly differs from B, which hold within ±1.
+    """
+    kinds = list(dict.fromkeys(kind for panel in panels.values() for kind in panel))
+    named = {title: _names(panel) for title, panel in panels.items()}
+    lines = {title: names for title, names in named.items() if names}
+    columns = _halved({title: len(names) + 3.0 for title, names in lines.items()})
+    height = max((sum(len(lines[t]) + 3 for t in column) for column in columns), default=1)
+    figure = plt.figure(figsize=(10, 0.165 * height + 1.1))
+    grid = figure.add_gridspec(1, len(columns) or 1)
+    for place, column in enumerate(columns):
+        ratios = [len(lines[title]) + 1 for title in column]
+        cells = grid[place].subgridspec(len(column), 1, height_ratios=ratios)
+        for i, title in enumerate(column):
+            axis = figure.add_subplot(cells[i])
+            _claims(axis, panels[title], lines[title], kinds)
+            axis.set_title(title, loc="left", fontsize=10)
+            if title == column[-1]:
+                axis.set_xlabel("against the claim  ←  effect / d  →  for the claim", fontsize=9)
+    figure.legend(handles=_legend(panels, kinds), loc="outside lower center", ncol=5, fontsize=8)
+    return figure
+
+
+def _names(panel: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The claims of a panel that are tested somewhere, each once."""
+    every = [claim for records in panel.values() for claim in records.items()]
+    tested = {name for name, record in every if record["intervals"]}
+    return [name for name in dict.fromkeys(name for name, _ in every) if name in tested]
+
+
+def _halved(sizes: Mapping[str, float]) -> list[list[str]]:
+    """Names in two runs of about the same total size; one where there is only one name."""
+    names = list(sizes)
+    cuts = range(1, len(names)) or [len(names)]
+
+    def taller(cut: int) -> float:
+        return max(sum(sizes[n] for n in half) for half in (names[:cut], names[cut:]))
+
+    best = min(cuts, key=taller)
+    return [half for half in (names[:best], names[best:]) if half]
+
+
+def _claims(
+    axis: Axes,
+    panel: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    names: Sequence[str],
+    kinds: Sequence[str],
+) -> None:
+    """A line for each claim, its kinds of data one below the other."""
+    axis.axvspan(-1, 1, color="#E69F00", alpha=0.15, linewidth=0)
+    axis.axvline(0, color="#333333", linewidth=0.8)
+    labels = []
+    for y, name in enumerate(names):
+        own = {kind: records[name] for kind, records in panel.items() if name in records}
+        labels.append(name + " ≈" * (next(iter(own.values()))["kind"] == "equivalent"))
+        tested = {kind: record for kind, record in own.items() if record["intervals"]}
+        for i, (kind, record) in enumerate(tested.items()):
+            offset = 0.36 * (i - (len(tested) - 1) / 2)
+            _mark(axis, record, y + offset, MARKERS[kinds.index(kind)])
+    axis.set_xscale("symlog", linthresh=1, linscale=0.7)
+    axis.set_xlim(-FARTHEST * 1.35, FARTHEST * 1.35)
+    axis.set_xticks(TICKS, [f"{tick:g}".replace("-", "−") for tick in TICKS], fontsize=8)
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_yticks(range(len(names)), labels, fontsize=7.5)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+
+
+def _mark(axis: Axes, record: Mapping[str, Any], y: float, marker: str) -> None:
+    """One claim on one kind of data."""
+    d = record["smallest"]
+    parts = list(record["parts"].values()) if record["intervals"] > 1 else [record]
+    colour = COLOURS[record["verdict"]]
+    low, high = min(p["low"] for p in parts) / d, max(p["high"] for p in parts) / d
+    clipped = [min(max(end, -FARTHEST), FARTHEST) for end in (low, high)]
+    axis.plot(clipped, [y, y], color=colour, linewidth=1.0 if len(parts) == 1 else 0.6)
+    for part in parts:
+        x = part["effect"] / d
+        if abs(x) > FARTHEST:
+            beyond = ">" if x > 0 else "<"
+            x = FARTHEST * 1.15 * (1 if x > 0 else -1)
+            axis.plot(x, y, beyond, color=COLOURS[part["verdict"]], ms=4.5)
+        size = 4.0 if len(parts) == 1 else 3.0
+        if abs(x) <= FARTHEST:
+            axis.plot(x, y, marker, color=COLOURS[part["verdict"]], ms=size, mew=0)
+    if record["paper_effect"] is not None:
+        x = min(max(record["paper_effect"] / d, -FARTHEST), FARTHEST)
+        axis.plot(x, y, "D", mfc="none", mec="black", mew=0.8, ms=4.5)
+
+
+def _legend(panels: Panels, kinds: Sequence[str]) -> list[Artist]:
+    """A handle for each mark of an overview."""
+    grey, size = "#444444", 4.5
+    handles: list[Artist] = [
+        Line2D([], [], color=grey, marker=marker, ms=size, lw=1, label=kind)
+        for kind, marker in zip(kinds, MARKERS, strict=False)
+    ]
+    handles += [
+        Line2D([], [], color=grey, marker=".", ms=5, lw=0.6, label="several parts, a dot each"),
+        Line2D([], [], color=grey, marker=">", ms=size, lw=0, label=f"beyond {FARTHEST:g} d"),
+    ]
+    every = [r for panel in panels.values() for records in panel.values() for r in records.values()]
+    if any(record["paper_effect"] is not None for record in every):
+        handles.append(
+            Line2D([], [], mfc="none", mec="black", marker="D", ms=size, lw=0, label="the paper's")
+        )
+    handles.append(Patch(color="#E69F00", alpha=0.15, label="within ± d, where ≈ holds"))
+    verdicts = [verdict for verdict in COLOURS if verdict != "not tested"]
+    return handles + [Patch(color=COLOURS[verdict], label=verdict) for verdict in verdicts]

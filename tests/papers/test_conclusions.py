@@ -19,7 +19,7 @@ TIERS = ("world", "flickr8k")
 # [K2, K2b supported], [C1 undecided on Flickr8k]
 TAG = re.compile(
     r"\[([A-Z]\d+[a-z]?(?:, [A-Z]\d+[a-z]?)*) "
-    r"(supported|opposite|negligible|undecided|not tested)( on Flickr8k)?\]"
+    r"(supported|opposite|negligible|mixed|undecided|not tested)( on Flickr8k)?\]"
 )
 
 

@@ -1,24 +1,32 @@
-"""The ledger: each claim stands under its verdict, with its figures and where they come from."""
+"""The ledger: a row a claim, judged from evidence, with marks, a summary and a picture."""
 
+import re
 from types import SimpleNamespace
 from typing import get_args
 
 import made_up_cora
 import made_up_evidence
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
+from PIL import Image
 from scipy import stats
 from scripts import load
 
 from mmlib.core import recordings
-from mmlib.core.claims import Claim, assess
+from mmlib.core.claims import Claim, Stability, Verdict, assess
 from mmlib.core.effects import Effect
 from mmlib.core.evidence import NO_SEED, evidence_dir
+from mmlib.core.forest import FARTHEST, overview
 from mmlib.papers.links.claims import CLAIMS
+from mmlib.suite import standing
 from mmlib.suite.papers import PAPERS
+from mmlib.suite.record import read
+from mmlib.suite.standing import MARKS, Standing, limit_of
 
 ledger = load("ci/ledger.py")
+NAME = re.compile(r"\b[A-Z]\d+[a-z]?\b")  # of a claim
 
 
 @pytest.fixture
@@ -43,36 +51,113 @@ def section(text, heading):
 
 
 def rows(text):
-    return [line for line in text.splitlines() if "| **" in line]
+    """Claim -> the cells of its row."""
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    return {cells[0].split()[0]: cells for cells in lines if " " in cells[0]}
 
 
-def test_claims_stand_under_their_verdicts_judged_from_evidence(repository):
+def test_a_claim_is_a_row_judged_from_evidence(repository):
     text = written(repository)
     assert "Of 02 nothing is recorded yet" in text
     assert "Of 04 nothing is recorded yet" in text
-    assert "\n## Supported" not in text
     made_up_evidence.write(repository / "evidence", seeds=6, noise=4)
     text = written(repository)
     assert "Of 02 nothing is recorded yet" in text
     assert "Of 04 nothing is recorded" not in text
-    assert len(rows(text)) == len(CLAIMS)
-    (best,) = (row for row in rows(section(text, "Supported")) if "**C1**" in row)
-    assert "| 98.9 > 89.5 (MSCOCO, DC and Obj Detect) |" in best
-    assert "AUC points | 2, sd " in best
-    assert "another verdict in 5 % of halves of the seeds | picture world, 6 seeds |" in best
-    undecided = section(text, "Undecided")
-    assert "| detectable | seeds needed |" in undecided
-    (open_,) = (row for row in rows(undecided) if "**C2**" not in row and "**C4**" in row)
-    assert open_.split(" | ")[-3].endswith(" AUC points")
-    assert int(open_.split(" | ")[-2]) > 6
-    assert "| this tier has no stress documents | picture world, 6 seeds |" in text
-    assert "| `mmlib record 04 --tier world --seeds 6` |" in text
-    assert "| 1 AUC points | 2, sd " in best
-    assert best.startswith("| [04](../notebooks/04_links.ipynb) | ")
-    assert "| 1.5 CPU hours |" in text
+    links = section(text, "04 · Links")
+    assert list(rows(links)) == [claim.id for claim in CLAIMS]
+    assert "|claim|d, else 1 AUC points|picture world|" in links
+    found = read("04", "world", repository / "evidence")
+    for claim in CLAIMS:
+        one, (first, d, *cells) = assess(claim, found, found.seeds), rows(links)[claim.id]
+        assert first == f"{claim.id} {claim.claim}"
+        assert d == ("" if d == "" else f"{claim.smallest:g} {claim.unit}")
+        assert all(one.verdict in cell for cell in cells[:1])
+        if one.verdict == "not tested":
+            assert cells[0] == f"not tested: {one.why}"
+    assert rows(links)["C4"][1] == "1.2 AUC points"
+    assert "(../notebooks/04_links.ipynb)" in links
+    assert "studies" not in links
 
 
-def test_each_data_set_tells_its_own_seeds(repository):
+def test_a_study_page_is_linked_where_there_is_one(repository):
+    made_up_evidence.write(repository / "evidence")
+    (repository / "docs" / "studies").mkdir()
+    (repository / "docs" / "studies" / "04_links.md").touch()
+    assert "[Study page](studies/04_links.md)" in section(written(repository), "04 · Links")
+
+
+def test_what_held_and_what_did_not_are_those_of_the_rows(repository):
+    made_up_evidence.write(repository / "evidence", seeds=6, noise=4)
+    links = section(written(repository), "04 · Links")
+    lines = {line.split("**")[1]: line for line in links.splitlines() if line.startswith("- **")}
+    assert list(lines) == ["Scope.", "Held.", "Did not.", "Easy.", "Hard."]
+    assert f"{len(CLAIMS)} claims in the picture world (6 seeds)" in lines["Scope."]
+    for name, cells in rows(links).items():
+        held = "supported" in cells[2].split(":")[0]
+        assert (name in NAME.findall(lines["Held."])) == held
+        assert (name in NAME.findall(lines["Did not."])) != held
+
+
+def record_of(verdict, *, intervals=1, parts=("supported",), size="", **more):
+    told = {"id": "A", "claim": "x", "unit": "points", "smallest": 1.0, "kind": "greater"}
+    told |= {"effect": 2.345, "low": -0.5, "high": 12.4, "seeds_needed": None, "fragile": False}
+    told |= {"paper_effect": None, "holding_paper": None, "why": "no reason", "size": size}
+    told["parts"] = {str(i): {"verdict": part} for i, part in enumerate(parts)}
+    return told | {"verdict": verdict, "intervals": intervals} | more
+
+
+def standing_of(record, name="A", level=0.001, corrected=None, allowed=0.05, **more):
+    corrected = level if corrected is None else corrected
+    told = {"seeds": 6, "halves": None, "others": (record["verdict"],) * 2} | more
+    return Standing("03", "world", record | {"id": name}, level=level, corrected=corrected,
+                    allowed=allowed, **told)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (record_of("supported"), "supported 2.3 [−.5, 12]"),
+        (record_of("supported", size="clearly"), "**supported** 2.3 [−.5, 12]"),
+        (record_of("opposite", size="direction only"), "opposite, direction only 2.3 [−.5, 12]"),
+        (record_of("negligible", intervals=2, parts=["negligible"] * 2),
+         "negligible, 2 of 2: 2.3 [−.5, 12]"),
+        (record_of("supported", parts=["supported"] * 5), "supported 2.3 [−.5, 12] (mean of 5)"),
+        (record_of("mixed", intervals=3, parts=["supported", "opposite", "undecided"]),
+         "mixed: 1 supported, 1 opposite, 1 open"),
+        (record_of("undecided", intervals=2, parts=["supported", "undecided"], seeds_needed=51),
+         "undecided: 1 supported, 1 open; needs 51 seeds"),
+        (record_of("undecided", seeds_needed=6), "undecided 2.3 [−.5, 12]; borderline"),
+        (record_of("undecided"), "undecided 2.3 [−.5, 12]"),
+        (record_of("not tested", intervals=0, parts=()), "not tested: no reason"),
+    ],
+)  # fmt: skip
+def test_a_cell_says_verdict_size_effect_and_what_is_open(record, text):
+    assert ledger.cell(standing_of(record), 0.05) == text
+
+
+def test_the_papers_effect_is_in_or_out_of_our_intervals():
+    several = {"intervals": 3, "parts": ["supported"] * 3, "holding_paper": 2}
+    found = [
+        standing_of(record_of("supported", paper_effect=11.0, holding_paper=1)),
+        standing_of(record_of("supported", paper_effect=11.0, holding_paper=0)),
+        standing_of(record_of("supported", paper_effect=11.0, **several)),
+        standing_of(record_of("not tested", paper_effect=11.0, intervals=0)),
+    ]
+    assert ledger._paper(found) == "11 (in, out, in 2 of 3, –)"
+    assert ledger._paper([standing_of(record_of("supported"))]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.274, ".27"), (-0.0036, "−.0036"), (-1.64, "−1.6"), (123.4, "123"), (9.96, "10"),
+     (-0.999, "−1"), (10.4, "10")],
+)  # fmt: skip
+def test_numbers_have_two_digits(value, text):
+    assert ledger.digits(value) == text
+
+
+def test_each_claim_knows_its_own_seeds(tmp_path):
     own = made_up_cora.make("flickr8k", "flickr8k", seeds=6)
     found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=4))
     head = found.header | {
@@ -80,20 +165,25 @@ def test_each_data_set_tells_its_own_seeds(repository):
         "commit": None,
     }  # fmt: skip
     table = found.table.assign(value=found.table.value.clip(0, 1800))  # made up too high
-    recordings.write(repository / "evidence" / "flickr8k" / "cora", table, head)
-    nb = new_notebook(cells=[new_markdown_cell("# 03 · CORA")])
-    nbformat.write(nb, repository / "notebooks" / "03_cora.ipynb")
-    text = written(repository)
-    seeds = {row.split("**")[1]: row.split(" | ")[-1] for row in rows(text) if "**C" in row}
-    assert {name: seeds[name] for name in ("C5", "C5a", "C5b")} == {
-        "C5": "Flickr8k, 6 seeds |", "C5a": "Flickr8k, 4 seeds |", "C5b": "Flickr8k, 4 seeds |"
-    }  # fmt: skip
-    assert (
+    recordings.write(tmp_path / "flickr8k" / "cora", table, head)
+    found = read("03", "flickr8k", tmp_path)
+    seeds = {s.record["id"]: s.seeds for s in standing.standings("03", "flickr8k", found)}
+    assert {name: seeds[name] for name in ("C5", "C5a", "C5b")} == {"C5": 6, "C5a": 4, "C5b": 4}
+    came = standing.provenance("03", "flickr8k", found)
+    assert came["command"] == (
         "`mmlib record 03 --tier flickr8k --seeds 6 --datasets flickr8k`, "
         "`mmlib record 03 --tier flickr8k --seeds 4 --datasets flickr8k_long`"
-    ) in text
-    assert "| `unknown`: 0–5 (flickr8k), 0–3 (flickr8k_long) |" in text
-    assert "flickr8k_bert was not recorded" in text
+    )
+    assert came["recordings"] == "`unknown`: 0–5 (flickr8k), 0–3 (flickr8k_long)"
+    assert "flickr8k_bert was not recorded" in came["missing"]
+    assert came["read with"] == "3, 4, 7, 9, 10"
+
+
+def test_what_a_record_cost_is_known(tmp_path):
+    made_up_evidence.write(tmp_path, seeds=6)
+    came = standing.provenance("04", "world", read("04", "world", tmp_path))
+    assert came["command"] == "`mmlib record 04 --tier world --seeds 6`"
+    assert came["cost"] == "1.5 CPU hours"
 
 
 def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, **more):
@@ -118,7 +208,7 @@ def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, *
 def test_what_no_seed_changes_was_measured_once(effects, seeds, once):
     claim = Claim("X", "", "", "", "points", 1.0, "", effects=effects)
     found = SimpleNamespace(datasets=[], seeds=seeds)
-    assert ledger._once(assess(claim, found, seeds), found) is once
+    assert standing.measured_once(assess(claim, found, seeds), found) is once
 
 
 @pytest.mark.parametrize(
@@ -130,45 +220,81 @@ def test_what_no_seed_changes_was_measured_once(effects, seeds, once):
         (judged(-0.5, se=0.1, kind="equivalent"), "supported", 5.0),
         (judged(-4.0, kind="equivalent"), "opposite", 3.0),
         (judged(3.0, every=True, b=5.0), "supported", 3.0),
-        (judged(-3.0, every=True, b=5.0, c=-4.0), "opposite", 4.0),
+        (judged(-3.0, every=True, b=-5.0), "opposite", 3.0),
     ],
 )
 def test_a_verdict_is_lost_where_its_interval_would_just_reach_an_edge(one, verdict, far):
     assert one.verdict == verdict
-    found = ledger.lost_at(one)
-    assert found == pytest.approx(2 * stats.t.sf(far, 10))
+    found, corrected = standing.lost_at(one)
+    assert found == corrected == pytest.approx(2 * stats.t.sf(far, 10))
     # An interval at this level ends at the edge.
     assert stats.t.ppf(1 - found / 2, 10) == pytest.approx(far)
 
 
+@pytest.mark.parametrize(
+    ("effects", "far"),
+    [
+        # Lost where the one opposite part is, though all three that are supported would stay.
+        ({"a": 5.0, "b": 6.0, "c": 9.0, "d": -3.0, "e": 1.0}, 3.0),
+        # Either of two opposite parts keeps it mixed: the stronger counts.
+        ({"a": 5.0, "b": -3.0, "c": -4.0}, 4.0),
+        # Three kinds, of which two are enough: the third lies 10 errors from either edge.
+        ({"a": 9.0, "b": -4.0, "c": 0.0}, 9.0),
+    ],
+)
+def test_a_mixed_verdict_is_lost_with_its_second_kind_of_parts(effects, far):
+    errors = {name: 0.1 if effect == 0 else 1.0 for name, effect in effects.items()}
+    parts = {name: Effect(effect, errors[name], 10.0) for name, effect in effects.items()}
+    claim = Claim("X", "", "", "", "", 1.0, "", every=True, effects=lambda *_: parts)
+    one = assess(claim, None, [0, 1, 2])
+    assert one.verdict == "mixed"
+    level, corrected = standing.lost_at(one)
+    assert level == pytest.approx(2 * stats.t.sf(far, 10))
+    assert corrected == pytest.approx(len(parts) * level)
+
+
 def test_an_undecided_claim_has_no_verdict_to_lose():
-    assert ledger.lost_at(judged(1.0)) == 1
+    assert standing.lost_at(judged(1.0)) == (1, 1)
 
 
 def test_marks_stand_at_verdicts_that_a_correction_would_take():
-    def entry(name, level, allowed, verdict="supported"):
-        return ledger.Entry(
-            "03_cora", "world", 6, verdict, {"claim": f"**{name}** x"}, level, allowed
-        )
+    found = {
+        "A": standing_of(record_of("supported"), level=0.001),
+        "B": standing_of(record_of("supported"), level=0.04),
+        "C": standing_of(record_of("supported"), level=0.03, allowed=0.0221),
+        "D": standing_of(record_of("undecided"), level=1.0, others=("supported",) * 2),
+        "E": standing_of(record_of("not tested"), level=1.0),
+        "F": standing_of(record_of("mixed"), level=0.001, corrected=0.04),
+        "G": standing_of(record_of("opposite", fragile=True), level=0.0),
+        "H": standing_of(record_of("opposite"), level=0.0, halves=Stability(0.51, 0.0)),
+        "I": standing_of(record_of("opposite"), level=0.0, halves=Stability(0.5, 0.0)),
+        "J": standing_of(record_of("opposite"), level=0.0, others=("opposite", "negligible")),
+    }
+    marks = {name: one.marks(0.02) for name, one in found.items()}
+    assert marks == {
+        "A": "", "B": "†", "C": "†‡", "D": "", "E": "", "F": "†", "G": "§", "H": "½", "I": "",
+        "J": "↕",
+    }  # fmt: skip
+    assert set("".join(marks.values())) == set(MARKS)
 
-    entries = [
-        entry("A", 0.001, 0.05), entry("B", 0.04, 0.05), entry("C", 0.03, 0.0221),
-        entry("D", 1.0, 0.05, "undecided"), entry("E", 1.0, 0.05, "not tested"),
-    ]  # fmt: skip
-    text = ledger.page(entries, [])
-    # Of four tested claims: .001 * 4 / 1, .03 * 4 / 2 and .04 * 4 / 3, of which the last is less.
-    assert "**A** x" in text
-    assert "**B** † x" in text
-    assert "**C** †‡ x" in text
-    assert "**D** x" in text
-    assert "**E** x" in text
+
+def test_the_limit_is_benjamini_and_hochbergs():
+    def of(*levels):
+        return limit_of([standing_of(record_of("supported"), level=level) for level in levels])
+
+    # .001 * 4 / 1, .03 * 4 / 2 and .04 * 4 / 3 of four, of which the last is above .05.
+    assert of(0.001, 0.03, 0.04, 1.0) == 0.001
+    assert of(0.001, 0.03, 0.03, 1.0) == 0.03
+    assert of(0.5) == 0
+    assert of() == 0
 
 
 def test_looks_end_with_the_seeds_on_record():
-    for (number, tier), looks in ledger.LOOKS.items():
+    for (number, tier), looks in standing.LOOKS.items():
         found = recordings.read(evidence_dir() / tier / PAPERS[number])
         assert looks[-1] == len(found.seeds)
-        assert list(looks) == sorted(set(looks))
+        assert list(looks) == sorted(looks)
+        assert len(looks) in standing.POCOCK
 
 
 def test_evidence_of_another_method_is_refused(repository, monkeypatch):
@@ -187,6 +313,51 @@ def test_check_fails_until_the_ledger_is_written(repository, capsys):
     assert ledger.main(["check"]) == 1
 
 
+def test_check_fails_where_the_picture_is_of_other_figures(repository):
+    made_up_evidence.write(repository / "evidence")
+    ledger.main(["write"])
+    picture = repository / ledger.PICTURE
+    first, when = picture.read_bytes(), picture.stat().st_mtime_ns
+    ledger.main(["write"])
+    assert picture.stat().st_mtime_ns == when  # drawn anew where figures changed alone
+    with Image.open(picture) as image:
+        image.convert("RGB").save(picture)  # without the digest
+    assert ledger.main(["check"]) == 1
+    ledger.main(["write"])
+    assert picture.read_bytes() == first
+    assert ledger.main(["check"]) == 0
+
+
+def test_the_picture_shows_each_tested_claim_of_each_kind_of_data():
+    record = record_of("supported", low=1.0, high=3.0, kind="equivalent", paper_effect=2.0)
+    beyond = record_of("opposite", effect=-90.0, low=-95.0, high=-85.0)
+    parts = {"a": {"effect": 2.0, "low": 1.0, "high": 3.0, "verdict": "supported"},
+             "b": {"effect": -2.0, "low": -3.0, "high": -1.0, "verdict": "opposite"}}  # fmt: skip
+    mixed = record_of("mixed", intervals=2) | {"parts": parts}
+    none = record_of("not tested", intervals=0)
+    photographs = {"A": none, "C": mixed}
+    figure = overview({
+        "01": {"world": {"A": record, "B": none, "C": none}, "photographs": photographs},
+        "02": {"world": {"A": beyond}},
+        "03": {"world": {"A": none}},
+    })  # fmt: skip
+    first, second = figure.axes  # of the third none is tested
+    assert [label.get_text() for label in first.get_yticklabels()] == ["A ≈", "C"]
+    shown = {
+        (line.get_marker(), *map(float, line.get_xdata()))
+        for axis in (first, second) for line in axis.lines if line.get_marker() != "None"
+    }  # fmt: skip
+    farthest = -1.15 * FARTHEST
+    assert shown == {("o", 2.345), ("D", 2.0), ("s", 2.0), ("s", -2.0), ("<", farthest)}
+    spans = [
+        list(map(float, line.get_xdata())) for line in first.lines if line.get_marker() == "None"
+    ]
+    assert [1.0, 3.0] in spans
+    assert [-3.0, 3.0] in spans
+    assert not overview({}).axes
+    plt.close("all")
+
+
 def test_each_recording_is_named_with_its_seeds_and_its_gpu():
     gpu, none = {"gpu": "NVIDIA H200"}, {"gpu": None}
     every = {"jobs": {"f": {"a": [0, 1, 3], "b": [NO_SEED]}, "g": {"a": [0, 1, 3]}}}
@@ -196,13 +367,13 @@ def test_each_recording_is_named_with_its_seeds_and_its_gpu():
         {"commit": None, "machine": none, "device": "cpu",
          "jobs": {"f": {"a": [6]}, "g": {"b": [NO_SEED]}}},
     ]  # fmt: skip
-    assert ledger.recorded_by(SimpleNamespace(recordings=headers)) == (
+    assert standing.recorded_by(SimpleNamespace(recordings=headers)) == (
         f"`{'a' * 12}`: 0–1, 3; `b`, GPU: NVIDIA H200: 4–5; `unknown`: 6 (f), no seed (g)"
     )
 
 
 def test_a_bar_in_a_cell_does_not_end_it():
-    assert ledger.table(["a"], [["|A|"]]).splitlines()[-1] == r"| \|A\| |"
+    assert ledger.table(["a"], [["|A|"]]).splitlines()[-1] == r"|\|A\||"
 
 
 def test_a_broken_record_is_named(repository):
@@ -213,5 +384,5 @@ def test_a_broken_record_is_named(repository):
         ledger.main(["check"])
 
 
-def test_every_verdict_has_a_group():
-    assert set(ledger.GROUPS) == set(get_args(ledger.claims.Verdict))
+def test_every_verdict_is_counted():
+    assert ledger.VERDICTS == get_args(Verdict)

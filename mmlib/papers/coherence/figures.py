@@ -28,7 +28,14 @@ from mmlib.papers.coherence.systems import (
     TELLINGS,
     trained_systems,
 )
-from mmlib.papers.coherence.tables import WEIGHTS, controlled_gains, dials, rankings
+from mmlib.papers.coherence.tables import (
+    PRINTED,
+    SCRIPT,
+    WEIGHTS,
+    controlled_gains,
+    dials,
+    rankings,
+)
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
 
@@ -206,6 +213,36 @@ def map_figure(evidence: Evidence) -> Figure:
     return figure
 
 
+def refinement_figure(evidence: Evidence, dataset: str) -> Figure:
+    """Fig. 5: MedR of each system in pools of 500, before and after refinement, and the authors'.
+
+    Ours are means over pools and seeds, with the standard deviation over seeds; the authors' those
+    over ten pools of one training, which are other pools for θ than for θ̄.
+    """
+    script = paper_values("coherence", SCRIPT[PRINTED[dataset]]).astype(float)
+    names = list(script.index)[::-1]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 0.3 * len(names) + 1.3), sharey=True, dpi=110)
+    looks = ("θ, by cosine alone", "o", 0.12), ("θ̄, refined", "D", -0.12)
+    endings = ("", ", refined"), ("MedR_theta", "MedR_theta_bar")
+    for k, (label, marker, shift) in enumerate(looks):
+        for y, name in enumerate(names):
+            metric = f"MedR{endings[0][k]}"
+            style = {"fmt": marker, "ms": 5, "capsize": 2, "color": plots.COLOURS[k]}
+            if evidence.has(dataset, name, metric, "pools"):
+                ours = evidence.means(dataset, name, metric, "pools")
+                axes[0].errorbar(ours.mean(), y + shift, xerr=ours.std(), **style)
+            column = endings[1][k]
+            axes[1].errorbar(script.loc[name, column], y + shift,
+                             xerr=script.loc[name, f"{column}_std"], **style)  # fmt: skip
+        axes[0].plot([], [], marker, color=plots.COLOURS[k], label=label)
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].set(xlabel="MedR in pools of 500, ± over seeds", title=f"ours, {dataset}")
+    source = "CITE++" if PRINTED[dataset] == "table4" else "Clue"
+    axes[1].set(xlabel="MedR in pools of 500, ± over pools", title=f"authors' script, {source}")
+    figure.legend(loc="outside upper center", ncols=2, fontsize=8)
+    return figure
+
+
 def sweep_figure(evidence: Evidence, dataset: str) -> Figure:
     """Fig. 8: mean log2 rank over λ_cls, a dot a seed; beside it the authors' MedR (CITE++)."""
     systems = {0.0: CMCA} | {system.lambda_cls: system for system in (CMCM, *SWEPT)}
@@ -295,6 +332,7 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
     for name in at_defaults(evidence):
         figures[f"gap_{name}"] = gap_figure(evidence, name)
         figures[f"spread_{name}"] = spread(evidence, name)
+        figures[f"refinement_{name}"] = refinement_figure(evidence, name)
         if all(evidence.has(name, system.system, "rank") for system in SWEPT):
             figures[f"sweep_{name}"] = sweep_figure(evidence, name)
     if any(len(cells) > 1 for cells in dials(evidence).values()):

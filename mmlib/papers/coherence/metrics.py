@@ -1,6 +1,7 @@
 """The measures of paper 01: ranks of a text's own image, in full or in pools; precision."""
 
 import numpy as np
+from scipy import stats
 
 from mmlib.papers.coherence.batches import POOLS
 from mmlib.papers.coherence.method import refine
@@ -60,6 +61,23 @@ def pool_metrics(ranks: np.ndarray) -> dict[str, np.ndarray]:
         "MedR": np.median(ranks, axis=1),
         **{f"R@{k}": 100 * (ranks <= k).mean(axis=1) for k in (1, 5, 10)},
     }
+
+
+def expected_in_pools(ranks: np.ndarray, pairs: int, size: int = POOL) -> dict[str, float]:
+    """MedR and R@1, 5, 10 of some texts, in expectation over random pools that hold them.
+
+    ranks (n,): of their own images among all `pairs`; a pool has `size` of these. How many of the
+    better images are in it is hypergeometric, so R@K, in percent, is exact (a half rank, from a
+    tie, counts half to either side). MedR is the median of the expected ranks.
+    """
+    size = min(size, pairs)
+    better = np.asarray(ranks, dtype=float) - 1
+    sides = [np.floor(better).astype(int), np.ceil(better).astype(int)]
+    figures = {"MedR": float(np.median(1 + better * (size - 1) / max(pairs - 1, 1)))}
+    for k in (1, 5, 10):
+        within = [stats.hypergeom.cdf(k - 1, pairs - 1, side, size - 1) for side in sides]
+        figures[f"R@{k}"] = 100 * float(np.mean(within))
+    return figures
 
 
 def selected(aware: np.ndarray, agnostic: np.ndarray, most: int = 100) -> np.ndarray:

@@ -21,6 +21,7 @@ from mmlib.papers.coherence.claims import (
 )
 from mmlib.papers.coherence.data import Pairs
 from mmlib.papers.coherence.data.schemes import SCHEMES
+from mmlib.papers.coherence.metrics import expected_in_pools
 from mmlib.papers.coherence.systems import (
     CITE_LIKE,
     CLUE_LIKE,
@@ -48,6 +49,7 @@ ORACLE, DEPLOYED = "rank, true relations", "rank, told relations"
 FUSED = {ORACLE: "CMCA + true relations", DEPLOYED: "CMCA + relations told by words"}
 PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
            CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
+POOL_METRICS = ("MedR", "R@1", "R@5", "R@10")
 SCRIPT = {"table5": "figure5_clue_code", "table4": "figure5_cite_code"}
 
 
@@ -124,21 +126,28 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Table 4 or 5 beside ours: MedR and R@1, R@10 of θ and θ̄ in the same pools of 500.
+    """Table 4 or 5 beside ours: MedR and R@1, 5, 10 of θ and θ̄ in the same pools of 500.
 
-    "pools": standard deviation of MedR over the pools of a training, which is what the paper
-    prints as ±; "seeds": over trainings.
+    All printed rows are there; "–" where ours was not trained, as with a relation that a collection
+    lacks. "pools": standard deviation of MedR over the pools of a training, which is what the
+    paper prints as ±; "seeds": over trainings.
     """
     paper = paper_values("coherence", PRINTED[dataset])
     singles = [single(c) for c in relations_of(dataset)]
     names = ["Random", "Ridge", *(system.system for system in (*SYSTEMS, *singles, PRODUCT))]
+    names += [name for name in paper.index if name not in names]
     rows = {}
-    for name in (n for n in names if evidence.has(dataset, n, "MedR", "pools")):
+    for name in names:
         printed = paper.loc[name] if name in paper.index else {}
+        if not evidence.has(dataset, name, "MedR", "pools"):
+            if name in paper.index:
+                rows[name] = {(metric, "paper"): printed[metric] for metric in POOL_METRICS}
+                rows[name]["MedR", "paper's ±"] = printed["MedR_std"]
+            continue
         medr = evidence.values(dataset, name, "MedR", split="pools")
         of_seeds = medr.mean(axis=1)
         row = {("MedR", "paper"): np.nan, ("MedR", "paper's ±"): printed.get("MedR_std", np.nan)}
-        for metric in ("MedR", "R@1", "R@10"):
+        for metric in POOL_METRICS:
             row[metric, "paper"] = printed.get(metric, np.nan)
             row[metric, "θ"] = evidence.means(dataset, name, metric, "pools").mean()
             row[metric, "θ̄"] = evidence.means(dataset, name, f"{metric}, refined", "pools").mean()
@@ -182,7 +191,7 @@ def in_pools(evidence: Evidence, dataset: str) -> pd.DataFrame:
     seed has no interval.
     """
     gains = {}
-    for metric in ("MedR", "R@1", "R@5", "R@10"):
+    for metric in POOL_METRICS:
         aware, agnostic = (
             evidence.values(dataset, system.system, metric, split="pools").mean(axis=1)
             for system in (CMCM, CMCA)
@@ -247,6 +256,32 @@ def by_relation(evidence: Evidence, dataset: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
+def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 7 beside ours: the test texts of which a relation holds, in pools of 500, unrefined.
+
+    Ours are means over all pools and seeds (`metrics.expected_in_pools`), the paper's one pool
+    that was drawn with replacement, in which texts may compete with themselves. "–": the collection
+    does not have the relation.
+    """
+    printed, rows = paper_values("coherence", "table7"), {}
+    for c in relations_of("cite" if PRINTED[dataset] == "table4" else "clue"):
+        for name in (CMCA.system, CMCM.system):
+            row = {
+                (metric, "paper"): printed.loc[f"{c} / {name}", metric] for metric in POOL_METRICS
+            }
+            has = evidence.has(dataset, PAIRS, c) and evidence.has(dataset, name, "rank")
+            holds = evidence.values(dataset, PAIRS, c)[0] > 0 if has else np.zeros(0)
+            if holds.any():
+                ranks = evidence.values(dataset, name, "rank")
+                ours = [expected_in_pools(of_seed[holds], ranks.shape[1]) for of_seed in ranks]
+                row |= {(m, "ours"): np.mean([values[m] for values in ours]) for m in ours[0]}
+            rows[c, name] = row | {("texts", "ours"): str(int(holds.sum())) if len(holds) else "–"}
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.columns = pd.MultiIndex.from_tuples(table.columns)
+    columns = [("texts", "ours"), *((m, of) for m in POOL_METRICS for of in ("paper", "ours"))]
+    return table.reindex(columns=columns).round(1).astype(object).fillna("–")
+
+
 def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """What θ̄ gains over θ, in log2 ranks: under both T, as dev chose; and ranking by η alone."""
     ways = {
@@ -302,6 +337,26 @@ def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
         printed = paper_values("coherence", "table8").loc[CMCM.system]
         table.insert(0, "CMCM, paper", printed.reindex(table.index))
     return table
+
+
+def table8(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 8 beside ours: average precision of each relation's prediction, by system.
+
+    The paper has it of Clue. CMCM_c is the system that learns the row's relation alone. Of ours,
+    CMCM alone has such predictions on record, hence "–".
+    """
+    printed = paper_values("coherence", "table8")
+    relations = list(printed.columns)
+    papers = {name: printed.loc[name] for name in ("CMCM-NoAttn", CMCM.system)}
+    papers["CMCM_c"] = pd.Series({c: printed.loc[single(c).system, c] for c in relations})
+    table = pd.DataFrame(
+        {(name, of): values if of == "paper" else np.nan
+         for name, values in papers.items() for of in ("paper", "ours")}, index=relations
+    )  # fmt: skip
+    if evidence.has(dataset, CMCM.system, "AP", "relations"):
+        ours = evidence.values(dataset, CMCM.system, "AP", split="relations").mean(axis=0)
+        table[CMCM.system, "ours"] = pd.Series(ours, index=list(relations_of(dataset)))
+    return table.round(2).astype(object).fillna("–")
 
 
 def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -364,7 +419,8 @@ def controlled_gains(evidence: Evidence) -> dict[str, dict[str, Effect]]:
 
 
 OF_COLLECTIONS = (
-    results, main_table, in_pools, refinement, predicted, probes, contrasts, singles, by_relation
+    results, main_table, in_pools, refinement, predicted, probes, contrasts, singles, by_relation,
+    table7,
 )  # fmt: skip
 
 
@@ -379,5 +435,5 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
     return {
         f"{table.__name__}_{name}": table(evidence, name)
         for name in at_defaults(evidence)
-        for table in OF_COLLECTIONS
+        for table in (*OF_COLLECTIONS, *([table8] if PRINTED[name] == "table5" else []))
     }

@@ -48,6 +48,7 @@ from mmlib.papers.cora.systems import (
 
 _TABLE = table_beside(__file__)
 OUR_NAMES, FIELDS = _TABLE["names"], _TABLE["fields"]
+NAMES_IN, NOT_RECORDED = _TABLE["names_in"], _TABLE["not_recorded"]
 
 RSUM, RIGHT = ("RSUM", "95 % low", "high"), ("right in %", "low", "high")  # with intervals
 
@@ -182,18 +183,21 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def printed(table: str) -> pd.DataFrame:
     """A printed table by our names; of its rows with BERT and of equal ones only the first."""
     content = paper_tables(PAPER)[table]
+    names = NAMES_IN.get(table, OUR_NAMES)
     rows: dict[str, Any] = {}
     for row in content["rows"]:
         bert = " (BERT)" if "BERT" in row.get("section", "") and "BERT" not in row["name"] else ""
-        rows.setdefault(OUR_NAMES.get(row["name"], row["name"]) + bert, row["values"])
+        rows.setdefault(names.get(row["name"], row["name"]) + bert, row["values"])
     return pd.DataFrame.from_dict(rows, orient="index")[content["columns"]]
 
 
 def table(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
-    """Table 1 or 3, "table1" or "table3", beside ours, with baselines and oracles below."""
+    """Table 1, 3 or 7, as "table1", beside ours, with baselines and oracles below."""
     paper = printed(number)
     untrained = [row["system"] for row in (*BASELINES, *ORACLES)]
-    names = with_rows(evidence, dataset, dict.fromkeys([*paper.index, *TABLES[number], *untrained]))
+    names = with_rows(
+        evidence, dataset, dict.fromkeys([*paper.index, *TABLES.get(number, ()), *untrained])
+    )
     nothing = pd.DataFrame({"system": [], "metric": [], "seed": [], "value": []})
     ours = [recalls(evidence, dataset, name) for name in names]
     both = beside(pd.concat(ours) if ours else nothing, paper)
@@ -201,15 +205,34 @@ def table(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
 
 
 def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Table 4: RSUM before and after reranking (eq. 14), the paper's on MS-COCO 5K beside ours."""
-    rows = {}
+    """Table 4: RSUM before and after reranking (eq. 14), the paper's on MS-COCO 5K beside ours.
+
+    Below what the paper alone has: with a BERT.
+    """
+    rows: dict[str, dict[str, float]] = {}
     paper = printed("table4").rsum
     for name in with_rows(evidence, dataset, SYSTEMS):
         for metric, row in (("RSUM", name), ("RSUM, reranked", f"{name}, reranked")):
             if evidence.has(dataset, name, "RSUM, reranked"):
                 ours = evidence.means(dataset, name, metric)
                 rows[row] = {"paper": paper.get(row), "ours": ours.mean(), "sd": ours.std()}
-    return pd.DataFrame.from_dict(rows, orient="index").round(1).astype(object).fillna("–")
+    rows |= {row: {"paper": paper[row]} for row in paper.index if row.endswith("(BERT)")}
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=["paper", "ours", "sd"])
+    return table.round(1).astype(object).fillna("–")
+
+
+def printed_alone(number: str) -> pd.DataFrame:
+    """A printed table that nothing recorded stands beside, in percent; "–" for ours."""
+    return printed(number).astype(object).fillna("–").assign(ours="–")
+
+
+def not_recorded() -> pd.DataFrame:
+    """The printed tables, or rows of one, that nothing recorded stands beside, and why."""
+    rows = {
+        number: {"title": paper_tables(PAPER)[number.split(",")[0]]["title"], "why": why}
+        for number, why in NOT_RECORDED.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def trained_out(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -440,6 +463,8 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
         if name != original(name):
             kind = gains_of_bert if name.endswith(WITH_BERT) else leads
             tables[f"{kind.__name__}_{name}"] = kind(evidence, name)
+            if name.endswith(WITH_BERT):
+                tables[f"table7_{name}"] = table(evidence, name, "table7")
             continue
         tables |= {
             f"trained_out_{name}": trained_out(evidence, name),
@@ -456,8 +481,8 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
             tables[f"times_{name}"] = times(evidence, name)
         if has_parse_errors(evidence, name):
             tables[f"parse_errors_{name}"] = parse_effects(evidence, name).round(1)
-    tables["table2"] = printed("table2")[["coco1k_rsum", "coco5k_rsum"]]
-    return tables
+    alone = {number: printed_alone(number) for number in paper_tables(PAPER).keys() & NOT_RECORDED}
+    return tables | dict(sorted(alone.items())) | {"not_recorded": not_recorded()}
 
 
 def has_parse_errors(evidence: Evidence, dataset: str) -> bool:

@@ -20,6 +20,7 @@ RANKED = ("ROC area", "average precision")
 AT_THRESHOLD = ("F0.5", "precision", "recall")
 AT_SIZE = "precision of the first n"  # n: as many as are entailed
 METRICS = (*RANKED, *AT_THRESHOLD, AT_SIZE)
+ACCURACY = "accuracy"  # the paper's; where few pairs are entailed it says little
 DIGITS = (10.0, 1e3, 1e5)  # of "hits": captions that find the image at 1, 5 and 10
 
 # --- Judges --------------------------------------------------------------------------------------
@@ -37,11 +38,11 @@ def figure(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.nda
 
 
 def shares(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """What each pair adds to one of METRICS, in percent (n,): the mean over pairs is the figure.
+    """What each pair adds to a figure, in percent (n,): the mean over pairs is the figure.
 
-    labels (n,) 0 or 1; margins (n,): a pair is called entailed where its margin is 0 or more;
-    weights (n,): how many pairs each one stands for. Raises ValueError for another metric and
-    where one label is missing.
+    metric: one of METRICS, or ACCURACY. labels (n,) 0 or 1; margins (n,): a pair is called entailed
+    where its margin is 0 or more; weights (n,): how many pairs each one stands for. Raises
+    ValueError for another metric and where one label is missing.
     """
     truth = np.asarray(labels).astype(bool)
     if truth.all() or not truth.any():
@@ -112,16 +113,19 @@ def _average_precision(
 def _at_threshold(
     metric: str, truth: np.ndarray, called: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """F0.5, precision or recall of the pairs that are called, and its derivative.
+    """F0.5, precision, recall or accuracy of the pairs that are called, and its derivative.
 
     called (n,): bool, or which share of a pair.
     """
     denominators = {
-        "F0.5": (0.25 * truth + called) / 1.25, "precision": 1.0 * called, "recall": 1.0 * truth
+        "F0.5": (0.25 * truth + called) / 1.25, "precision": 1.0 * called, "recall": 1.0 * truth,
+        ACCURACY: np.ones(len(truth)),
     }  # fmt: skip
     if metric not in denominators:
-        raise ValueError(f"no figure {metric!r}: use {', '.join(METRICS)}")
+        raise ValueError(f"no figure {metric!r}: use {', '.join((*METRICS, ACCURACY))}")
     hit, counted = truth * called, denominators[metric]
+    if metric == ACCURACY:
+        hit = hit + ~truth * (1.0 - called)
     total = float((weights * counted).sum())
     if not total:
         return 0.0, np.zeros(len(truth))

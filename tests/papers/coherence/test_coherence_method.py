@@ -6,6 +6,7 @@ Sections and equations are those of "Cross-Modal Coherence for Text-to-Image Ret
 import ast
 import math
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,13 @@ from mmlib.papers.coherence.method import (
     positive_weights,
     refine,
 )
-from mmlib.papers.coherence.metrics import full_ranks, pool_metrics, pool_ranks, pools_of
+from mmlib.papers.coherence.metrics import (
+    expected_in_pools,
+    full_ranks,
+    pool_metrics,
+    pool_ranks,
+    pools_of,
+)
 from mmlib.papers.coherence.variants import ProductHead
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -739,6 +746,25 @@ def test_a_pool_may_be_the_whole_test_set():
 
 def test_a_smaller_test_set_has_smaller_pools():
     assert pools_of(344).shape == (50, 344)
+
+
+@pytest.mark.parametrize("better", [0, 2, 9, 13, 2.5])
+def test_expected_figures_are_means_over_all_pools(better):
+    """All pools of 8 among 14 pairs that hold a text; a tie is above or below, half each."""
+    ranks = []
+    for side in {int(np.floor(better)), int(np.ceil(better))}:
+        pools = combinations(range(1, 14), 7)
+        ranks += [1 + sum(other <= side for other in pool) for pool in pools]
+    found = expected_in_pools(np.array([better + 1.0]), pairs=14, size=8)
+    for k in (1, 5, 10):
+        assert found[f"R@{k}"] == pytest.approx(100 * np.mean(np.array(ranks) <= k))
+    assert found["MedR"] == pytest.approx(np.mean(ranks))
+
+
+def test_a_pool_of_all_pairs_expects_what_is_so():
+    ranks = np.array([1.0, 3, 4, 11, 12])
+    found = expected_in_pools(ranks, pairs=12)
+    assert found == {m: pytest.approx(v[0]) for m, v in pool_metrics(ranks[None]).items()}
 
 
 def ranks_loop(theta, pool, eta=None, threshold=None):

@@ -10,6 +10,7 @@ import pytest
 from mmlib.core.claims import assess, ledger, stability
 from mmlib.core.evidence import Evidence
 from mmlib.core.ranking import KS
+from mmlib.core.tables import paper_tables
 from mmlib.papers.cora import claims, systems, tables
 from mmlib.papers.cora.claims import CLAIMS
 from mmlib.papers.cora.figures import figures
@@ -45,17 +46,22 @@ def test_recalls_add_to_the_rsum_of_items(evidence):
     assert table.i2t_medr[1] == np.median(ranks[1, 200:])
 
 
-def test_there_are_sixteen_claims_with_a_reason_each():
-    ids = "C1 C2 C2b C3 C4 C5 C5a C5b C5c C6 C6b C7 C8 C9 C10 C11".split()
+def test_there_are_twenty_claims_with_a_reason_each():
+    ids = "C1 C2 C2b C3 C4 C5 C5a C5b C5c C6 C6b C7 C8 C9 C10 C11 H1 H2 H3 H4".split()
     assert [one.id for one in CLAIMS] == ids
     assert all(one.why for one in CLAIMS)
     assert {one.id for one in CLAIMS if one.every} == {"C1", "C4", "C5c", "C7"}
 
 
+NOT_RUN = {"H1", "H2", "H3"}
+
+
 def test_every_claim_but_berts_is_tested(evidence):
     judged = [assess(one, evidence, evidence.seeds) for one in CLAIMS]
-    assert {one.claim.id for one in judged if one.verdict == "not tested"} == {"C10"}
-    assert len(ledger(judged)) == 16
+    assert {one.claim.id for one in judged if one.verdict == "not tested"} == (
+        NOT_RUN | {"C10", "H4"}
+    )
+    assert len(ledger(judged)) == 20
     json.dumps([one.record() for one in judged], allow_nan=False)
 
 
@@ -82,6 +88,8 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
             for one in ("Sequence", "CORA")}  # fmt: skip
     [c10] = effects(found, "C10").values()
     assert c10.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
+    [h4] = effects(found, "H4").values()
+    assert h4.effect == near((seeds["CORA, BERT, prompts"] - seeds["CORA, BERT, tuned"]).mean())
     told = tables.gains_of_bert(found, "world_bert")
     learnt = [f"{way} − {ways[0]}" for way in ways[1:]]
     assert list(told.index) == [*ways, "mean", *learnt]
@@ -201,8 +209,10 @@ def test_what_was_not_run_is_not_tested(evidence):
     found = {one.id: one.effects(left, left.seeds) for one in CLAIMS}
     untested = {name for name, parts in found.items() if isinstance(parts, str)}
     assert untested == {
-        "C2", "C2b", "C3", "C4", "C5", "C5a", "C5b", "C6", "C6b", "C8", "C9", "C10", "C11"
+        "C2", "C2b", "C3", "C4", "C5", "C5a", "C5b", "C6", "C6b", "C8", "C9", "C10", "C11", "H4",
+        *NOT_RUN,
     }  # fmt: skip
+    assert all(len(found[name].split()) > 7 for name in NOT_RUN)  # a reason of its own
     assert len(found["C1"]) == 2  # of the three losses those that can be told
 
 
@@ -228,9 +238,11 @@ def test_all_tables_and_figures_come_of_evidence_alone(evidence):
         "results trained_out table1 table3 table4 leads attributes entities families times "
         "parse_errors"
     ).split()
-    assert set(shown) == {f"{kind}_world" for kind in kinds} | {"table2"}
+    alone = {"table2", "table5", "table6", "table8", "table9", "not_recorded"}
+    assert set(shown) == {f"{kind}_world" for kind in kinds} | alone
     assert len(shown["results_world"]) == len(systems.systems("world", "world")) - 2
     assert shown["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
+    assert shown["table4_world"].loc["CORA + reranking (BERT)"].tolist() == [450.6, "–", "–"]
     attributes = shown["attributes_world"]
     assert attributes.loc["captions"].astype(int).sum() == 200
     bag, base = (float(attributes.loc[n, "2"]) for n in ("Bag of phrases", systems.TWO_STEP.system))
@@ -295,7 +307,7 @@ def test_collections_may_have_seeds_of_their_own():
     for name, seeds in {"C5": {3, 6}, "C5a": {3}, "C5b": {3}, "C1": {6}, "C3": {6}}.items():
         pooled = judged[name].pooled
         assert {part.seeds for part in pooled.parts.values()} == seeds
-        unstable = stability(judged[name].claim, found, found.seeds)
+        unstable = stability(judged[name].claim, found, found.seeds).another
         assert np.isnan(unstable) == (min(seeds) < 4)
     alone = assess(judged["C3"].claim, own, own.seeds)
     assert alone.record() == judged["C3"].record()
@@ -364,6 +376,36 @@ def test_a_printed_row_stands_beside_the_system_that_it_names(table, row):
     system = replace(SYSTEMS[name.removesuffix(", reranked")], system="", record_diagnostics=False)
     assert system == System("", **changes)
     assert tables.printed(table).loc[name, "rsum"] == rsum
+
+
+def test_every_printed_table_is_shown_or_has_a_reason(evidence):
+    """Printed figures without ours stand as they are, with "–" and why."""
+    alone = tables.not_recorded()
+    whole = {number for number in alone.index if "," not in number}
+    printed = {number for number in paper_tables("cora") if number.startswith("table")}
+    assert printed - whole == {"table1", "table3", "table4", "table7"}
+    assert alone.why.all()
+    shown = tables.tables(evidence)
+    rows = {"table2": 22, "table5": 11, "table6": 9, "table8": 4, "table9": 6}
+    assert {number: len(shown[number]) for number in whole} == rows
+    assert all((shown[number].ours == "–").all() for number in whole)
+    assert shown["table2"].loc["CORA, ensemble of two (BERT)", "coco5k_rsum"] == 450.1
+    assert shown["table2"].loc["SGARF", "coco5k_rsum"] == "–"
+    assert shown["table5"].loc["Ours (CORA, single model)", "rsum"] == 510.5  # not our CORA
+
+
+def test_table_7_is_about_how_a_bert_learns():
+    found = made_up_cora.make(dataset="world_bert")
+    table = tables.tables(found)["table7_world_bert"].rsum
+    assert table.paper.to_dict() == {
+        "CORA, BERT, tuned": "529.1", "BERT P-Tuning, N = 8": "528.9",
+        "BERT P-Tuning, N = 16": "529.6", "CORA, BERT, prompts": "530.0",
+        "BERT P-Tuning, N = 32": "529.9",
+    }  # fmt: skip
+    for way in ("tuned", "prompts"):
+        mean = found.means("world_bert", f"CORA, BERT, {way}", "RSUM").mean()
+        assert table.ours[f"CORA, BERT, {way}"].startswith(f"{mean:.1f} ± ")
+    assert table.ours["BERT P-Tuning, N = 8"] == "–"
 
 
 def test_all_our_names_are_pinned_to_a_system():

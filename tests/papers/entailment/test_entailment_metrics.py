@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
+    accuracy_score,
     average_precision_score,
     fbeta_score,
     precision_score,
@@ -19,6 +20,7 @@ from sklearn.metrics import (
 from mmlib.core.ranking import chance_among_first
 from mmlib.core.tables import paper_tables, paper_values
 from mmlib.papers.entailment.metrics import (
+    ACCURACY,
     AT_SIZE,
     METRICS,
     best_threshold,
@@ -33,6 +35,7 @@ few = settings(max_examples=25, deadline=None)
 many = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 near = partial(pytest.approx, rel=1e-9, abs=1e-10)
+OF_SKLEARN = [*(m for m in METRICS if m != AT_SIZE), ACCURACY]
 
 
 # --- Figures as means ----------------------------------------------------------------------------
@@ -44,6 +47,8 @@ def sklearns(metric, labels, margins, weights):
         return 100 * roc_auc_score(labels, margins, **own)
     if metric == "average precision":
         return 100 * average_precision_score(labels, margins, **own)
+    if metric == ACCURACY:
+        return 100 * accuracy_score(labels, called, **own)
     own |= {"zero_division": 0}
     if metric == "F0.5":
         return 100 * fbeta_score(labels, called, beta=0.5, **own)
@@ -62,14 +67,14 @@ def pairs(draw, ties=True):
 
 
 @many
-@given(pairs(), st.sampled_from([m for m in METRICS if m != AT_SIZE]))
+@given(pairs(), st.sampled_from(OF_SKLEARN))
 def test_the_mean_of_shares_is_sklearns_figure(case, metric):
     assert shares(metric, *case).mean() == pytest.approx(sklearns(metric, *case), abs=1e-8)
     assert figure(metric, *case) == pytest.approx(sklearns(metric, *case), abs=1e-8)
 
 
 @many
-@given(pairs(), st.sampled_from([m for m in METRICS if m != AT_SIZE]))
+@given(pairs(), st.sampled_from(OF_SKLEARN))
 def test_a_share_is_what_the_figure_changes_when_a_pair_counts_more(case, metric):
     """By central differences of scikit-learn's figure in the weight of one pair."""
     labels, margins, weights = case
@@ -119,8 +124,8 @@ def test_equal_margins_share_the_places_among_the_first_n(drawn):
 def test_what_has_no_figure_is_an_error():
     with pytest.raises(ValueError, match="entailed pairs and others"):
         shares("ROC area", np.ones(3), np.zeros(3), np.ones(3))
-    with pytest.raises(ValueError, match="no figure 'accuracy'"):
-        shares("accuracy", np.array([0, 1]), np.zeros(2), np.ones(2))
+    with pytest.raises(ValueError, match="no figure 'F2'"):
+        shares("F2", np.array([0, 1]), np.zeros(2), np.ones(2))
     none = np.array([0, 1]), np.array([-1.0, -1]), np.ones(2)
     assert [figure(m, *none) for m in ("precision", "recall", "F0.5")] == [0, 0, 0]
 
@@ -273,3 +278,41 @@ def test_rows_of_table_2_add_up():
     table = paper_values("entailment", "table2")
     train = table[table.split == "Train"].groupby("task")["count"].sum()
     assert train.to_dict() == {"TE": 987_700, "VE": 661_800, "MME": 744_200}
+
+
+def test_what_the_text_quotes_is_in_the_tables():
+    text = paper_values("entailment", "intext").value
+    table3, table5 = (paper_values("entailment", f"table{n}") for n in (3, 5))
+    flickr = paper_values("entailment", "table4_flickr30k")
+    f05, revised = table3["F0.5"], "CLIP + entailment-enhanced training"
+    quoted = {
+        "F0.5 margin of Ours over OFA": f05["Ours"] - f05["OFA"],
+        "F0.5 gain of BERT over ALBEF's text encoder": f05["Ours"] - f05["w/o BERT"],
+        "CLIP IR@1 gain on Flickr30K": flickr.loc[revised, "IR@1"] - flickr.loc["CLIP", "IR@1"],
+        "CLIP E@M gain": table5.loc[revised, "E@M"] - table5.loc["CLIP", "E@M"],
+        "Classifier accuracy, headline": round(table3.accuracy["Ours"]),
+    }
+    assert {name: text[name] for name in quoted} == {n: near(v) for n, v in quoted.items()}
+
+
+def test_the_counts_of_tables_1_and_2_agree():
+    """The test set's pairs; one masked copy for every four other samples; counts as printed."""
+    table = paper_values("entailment", "table2")
+    pairs = paper_values("entailment", "table1").loc["Total pairs"].sum()
+    assert pairs == table["count"][table.split == "Test"].item()
+    for task in ("VE", "MME"):
+        own = table[table.task == task].set_index("dataset")["count"]
+        masked = own["Image Masking"]
+        assert masked / (own.sum() - masked) == pytest.approx(0.25, abs=2e-4)
+    printed = table.count_printed.str.removesuffix("k").astype(float) * 1000
+    assert list(printed) == pytest.approx(list(table["count"]))
+
+
+def test_accuracy_agrees_with_precision_and_recall_of_table_3():
+    """By all three, between 990 and 1,002 of the 2,000 pairs are positive."""
+    table = paper_values("entailment", "table3") / 100
+    for name, row in table.iterrows():
+        # Wrong: P missed ones, (1 - recall) P, and false alarms, recall P (1 / precision - 1).
+        wrong_per_positive = 1 - row.recall + row.recall * (1 / row.precision - 1)
+        positives = 2000 * (1 - row.accuracy) / wrong_per_positive
+        assert 985 < positives < 1010, name

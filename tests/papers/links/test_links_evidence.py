@@ -30,7 +30,7 @@ def judged():
 
 def test_every_claim_has_a_verdict_in_seconds(judged):
     _, found, seconds = judged
-    assert [one.claim.id for one in found] == [f"C{i + 1}" for i in range(12)]
+    assert [one.claim.id for one in found] == [claim.id for claim in CLAIMS]
     assert all(one.verdict for one in found)
     assert seconds < 30
 
@@ -41,7 +41,7 @@ def test_no_decided_verdict_hangs_on_a_few_seeds(judged, claim):
     evidence, found, _ = judged
     [one] = [one for one in found if one.claim is claim]
     if one.verdict in DECIDED:
-        assert stability(claim, evidence, evidence.seeds, draws=1000) <= 0.05
+        assert stability(claim, evidence, evidence.seeds, draws=1000).another <= 0.05
 
 
 def test_the_record_is_small_enough_for_a_repository():

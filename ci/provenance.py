@@ -1,0 +1,132 @@
+"""Where figures come from: recordings, their commits and machines, seeds, settings, commands."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pages
+
+from mmlib.core.contract import ranges
+from mmlib.core.evidence import NO_SEED, Evidence
+from mmlib.core.experiment import Experiment
+
+MOST_GAPS = 4  # of a record that are named in a line
+
+
+def commands(number: str, tier: str, found: Evidence) -> list[str]:
+    """The commands that make a tier's record, one for each number of seeds."""
+    groups: dict[int, list[str]] = {}
+    for name in found.datasets:
+        groups.setdefault(max(found.seeds_of(name), default=0) + 1, []).append(name)
+    # Of other tiers than the world a data set may have no record.
+    named = len(groups) > 1 or (len(found.datasets) == 1 and tier != "world")
+    return [
+        f"mmlib record {number} --tier {tier} --seeds {seeds}"
+        + f" --datasets {shlex.join(names)}" * named
+        for seeds, names in groups.items()
+    ]
+
+
+def cost(seconds: float) -> str:
+    """CPU time in words."""
+    minutes = seconds / 60
+    if minutes < 1:
+        return f"{seconds:.0f} CPU seconds"
+    return f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes"
+
+
+def recordings(number: str, tier: str, found: Evidence, gaps: Sequence[str]) -> str:
+    """How to make a record, what it cost and lacks, and a row a recording."""
+    listed = "`, `".join(commands(number, tier, found))
+    lacking = "; ".join(gaps) or "nothing"
+    if len(gaps) > MOST_GAPS:
+        lacking = f"{len(gaps)} gaps, which `mmlib judge {number} --tier {tier}` names"
+    spent = cost(found.header["cpu_seconds"])
+    return f"`{listed}`; {spent}. Missing: {lacking}.\n\n{recordings_table(found)}"
+
+
+def recordings_table(found: Evidence) -> str:
+    """A row a recording: its file, seeds, commit, machine, versions and cost."""
+    columns = ["file", "seeds", "commit", "trained on", "PyTorch", "cost", "note"]
+    rows = [
+        [
+            f"`{header.get('file', '')}`",
+            seeds_of(header),
+            f"`{(header.get('commit') or 'unknown')[:12]}`",
+            machine_of(header),
+            str(header.get("versions", {}).get("torch") or "unknown"),
+            cost(header["cpu_seconds"]),
+            str(header.get("note") or pages.NONE),
+        ]
+        for header in found.recordings
+    ]
+    return pages.rows_table(columns, rows)
+
+
+def machine_of(header: Mapping[str, Any]) -> str:
+    """The machine of a recording: the GPU where one trained, else cores and instructions."""
+    machine = header.get("machine", {})
+    if header.get("device", "cpu") != "cpu" and machine.get("gpu"):
+        return str(machine["gpu"])
+    if not machine.get("cores"):
+        return "several machines"
+    instructions = machine.get("instructions")
+    return f"{machine['cores']} CPU cores" + (f", {instructions}" if instructions else "")
+
+
+def seeds_of(header: Mapping[str, Any]) -> str:
+    """The seeds of a recording by data set, those with the same seeds together."""
+    names: dict[str, list[str]] = {}
+    for dataset, systems in header["jobs"].items():
+        seeds = sorted(set().union(*systems.values()) - {NO_SEED})
+        names.setdefault(ranges(seeds) or "no seed", []).append(dataset)
+    if len(names) == 1:
+        return next(iter(names))
+    return ", ".join(f"{seeds} ({'; '.join(sets)})" for seeds, sets in names.items())
+
+
+def seeds_table(found: Evidence, looks: Sequence[int], words: Mapping[str, str]) -> str:
+    """How many seeds each data set has, and with how many verdicts were read."""
+    groups: dict[str, list[str]] = {}
+    for name in found.datasets:
+        seeds = str(len(found.seeds_of(name)) or "none")
+        groups.setdefault(seeds, []).append(words.get(name, name))
+    read = ", ".join(map(str, looks)) or "once"
+    rows = [["; ".join(names), seeds, read] for seeds, names in groups.items()]
+    return pages.rows_table(["data set", "seeds", "read with"], rows)
+
+
+def settings_table(
+    experiment: Experiment[Any, Any], found: Evidence, words: Mapping[str, str]
+) -> str:
+    """A row a setting, a column a group of data sets with the same ones, then the paper's."""
+    groups: dict[str, list[str]] = {}
+    flat: dict[str, dict[str, str]] = {}
+    for name, settings in found.header["settings"].items():
+        values = _flat(settings)
+        key = repr(sorted(values.items()))
+        flat[key] = values
+        groups.setdefault(key, []).append(words.get(name, name))
+    of_paper = list(experiment.datasets("paper"))
+    paper = _flat(asdict(experiment.budget("paper", of_paper[0]))) if of_paper else {}
+    columns = ["setting", *("; ".join(names) for names in groups.values())]
+    rows = [
+        [setting, *(flat[key].get(setting, pages.NONE) for key in groups)]
+        + ([paper.get(setting, pages.NONE)] if of_paper else [])
+        for setting in dict.fromkeys(name for values in flat.values() for name in values)
+    ]
+    table = pages.rows_table(columns + ["the paper's"] * bool(of_paper), rows)
+    return pages.folded("Settings", table, len(rows))
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Nested settings as one dict, in words: "judge: text layers" for one that lies deeper."""
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{above}{name}: ")
+        else:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            found[f"{above}{name}".replace("_", " ")] = text or pages.NONE
+    return found

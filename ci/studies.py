@@ -1,0 +1,406 @@
+"""Write the study pages in docs/studies, one a paper, or check that they hold what is recorded.
+
+python ci/studies.py write [NUMBER …]    from evidence/, and study.md and study.yaml of the papers
+python ci/studies.py check [NUMBER …]    exit status 1 where a page or a picture says something else
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import nbformat
+import pages
+import pandas as pd
+import provenance
+import yaml
+from matplotlib import rc_context
+
+from mmlib.core import plots
+from mmlib.core.claims import effect_text
+from mmlib.core.errors import DataError
+from mmlib.core.forest import forest
+from mmlib.core.parallel import in_processes
+from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.recordings import folder_of, paths_of
+from mmlib.core.tables import paper_tables
+from mmlib.suite import record
+from mmlib.suite.cli import TIERS
+from mmlib.suite.papers import PAPERS
+from mmlib.suite.papers import experiment as experiment_of
+from mmlib.suite.standing import LOOKS, Standing, standings
+
+ROOT = Path(__file__).resolve().parent.parent
+TIER_NAMES = {"world": "Picture world", "flickr8k": "Flickr8k", "paper": "The paper's data",
+              "controlled": "Controlled world"}  # fmt: skip
+# The sections that people write, in study.md, and those that are made, in the order of the page.
+STUDIED, VERDICTS, TABLES, FIGURES, PROTOCOL, DEVIATIONS, LIMITS, SOURCES = SECTIONS = (
+    "What was studied", "Verdicts", "Tables", "Figures", "Protocol and its history",
+    "Deviations from the paper and the authors' code", "Limits", "Where the figures come from",
+)  # fmt: skip
+WRITTEN = (STUDIED, PROTOCOL, DEVIATIONS, LIMITS)
+MARKS, NARROW = "¹²³⁴⁵⁶⁷⁸⁹", "\u2009"  # a thin space between marks
+SHORTEST_ALT = 31  # characters of a picture's description
+
+HEAD = """`{command}` makes this page from the records in `evidence/` and from \
+`mmlib/papers/{paper}/study.md`; `make lint` holds it to them. \
+{links}."""
+RULE = """An interval covers training seeds and test items, as a rule, and takes the training \
+data as given. *d* is the smallest effect that would matter. The \
+[rule](../../mmlib/core/rule.txt) gives the verdict. *Ours* is the pooled effect, or that of the \
+part that is named, the weakest. The last column has how often half of the seeds give another \
+verdict, and how often another that is decided. [The ledger](../ledger.md) marks verdicts that a \
+correction would take."""
+EXPLAINED = """Settings have the names of the budgets in `mmlib/papers/{paper}/systems.py`. *Read \
+with*: how many seeds were on record each time that verdicts were read. The last column of the \
+settings is the tier `paper`, which was never run in full."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a paper's study.yaml calls things.
+
+    tables, figures: the name that a table's begins with -> its title and, on the next line, what it
+    shows. printed: the same of tables that the paper prints and that are shown as they are. labels:
+    of rows and columns. notes: which claims of which tiers need which words.
+    """
+
+    tables: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, str] = field(default_factory=dict)
+    printed: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class TierPart:
+    """What one tier's evidence brings: claims, Markdown by section, pictures with digests."""
+
+    standings: Sequence[Standing]
+    sections: Mapping[str, str]
+    pictures: Mapping[str, str]
+
+
+def has_study(paper: str) -> bool:
+    """Whether a paper has the parts of a study page that people write."""
+    return (PACKAGE / "papers" / paper / "study.md").exists()
+
+
+def words_of(paper: str) -> Words:
+    """The words of a paper's study.yaml."""
+    path = PACKAGE / "papers" / paper / "study.yaml"
+    return Words(**yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def written_parts(paper: str) -> dict[str, str]:
+    """Section -> its text in a paper's study.md. Raises DataError for one that lacks or is odd."""
+    path = PACKAGE / "papers" / paper / "study.md"
+    _, *pieces = re.split(r"^## (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    parts = dict(zip(pieces[::2], (text.strip() for text in pieces[1::2]), strict=True))
+    if tuple(parts) != WRITTEN:
+        raise DataError(f"{path}: its sections are not {', '.join(WRITTEN)}")
+    return parts
+
+
+# --- What a tier's evidence brings ---------------------------------------------------------------
+
+
+def collect(root: Path, numbers: Sequence[str], draw: bool) -> dict[str, dict[str, TierPart]]:
+    """Notebook -> tier -> what its evidence brings. draw: write the pictures. Raises DataError."""
+    sizes, pictures = {}, root / "docs" / "studies" / "pictures"
+    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        for tier in TIERS if path.stem[:2] in numbers else ():
+            files = paths_of(folder_of(root / "evidence", tier, PAPERS[path.stem[:2]]))
+            call = (path.stem, tier, root / "evidence", pictures if draw else None)
+            if files:
+                sizes[call] = sum(file.stat().st_size for file in files)
+    largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
+    workers = min(len(sizes), os.cpu_count() or 1) or 1
+    done = dict(zip(largest_first, in_processes(of_tier, largest_first, workers), strict=True))
+    found: dict[str, dict[str, TierPart]] = {}
+    for call in sizes:
+        found.setdefault(call[0], {})[call[1]] = done[call]
+    return found
+
+
+def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> TierPart:
+    """What a tier's evidence brings; pictures: the folder to write its figures into, if any."""
+    number = notebook[:2]
+    found = record.read(number, tier, evidence)
+    judged = standings(number, tier, found)
+    if not has_study(PAPERS[number]):
+        return TierPart(judged, {}, {})
+    experiment, words = experiment_of(number), words_of(PAPERS[number])
+    digests: dict[str, str] = {}
+    with rc_context():
+        plots.use_style()
+        tables = tables_section(experiment.tables(found), words, tier)
+        figures = {"claims": forest([one.record for one in judged]), **experiment.figures(found)}
+        for name, figure in figures.items():
+            slug = re.sub(r"[^\w-]+", "-", name)
+            file = f"{number}-{tier}-{slug}.png"
+            digests[file] = pages.digest_of(figure)
+            if pictures:
+                pages.write_picture(figure, pictures / file, digests[file])
+            plt.close(figure)
+    shown = [
+        picture(file, described(words.figures, name, words.labels, tier), TIER_NAMES[tier])
+        for file, name in zip(digests, figures, strict=True)
+    ]
+    gaps = record.incomplete(found, experiment)
+    sections = {
+        VERDICTS: f"{verdicts_section(judged, words)}\n\n{shown[0]}",
+        TABLES: tables,
+        FIGURES: "\n\n".join(shown[1:]),
+        PROTOCOL: "\n\n".join((
+            provenance.seeds_table(found, LOOKS.get((number, tier), ()), words.labels),
+            provenance.settings_table(experiment, found, words.labels),
+        )),
+        SOURCES: provenance.recordings(number, tier, found, gaps),
+    }  # fmt: skip
+    return TierPart(judged, sections, digests)
+
+
+def verdicts_section(judged: Sequence[Standing], words: Words) -> str:
+    """How many claims got which verdict; a row a claim, why d is what it is, and a row a part."""
+    counts = Counter(str(one.record["verdict"]) for one in judged)
+    ids = {one.record["id"] for one in judged}
+    notes = [n for n in words.notes if judged[0].tier in n["tiers"] and ids & set(n["claims"])]
+    columns = ["claim", "compared", "the paper", "ours, 95 % interval", "d", "verdict", "seeds",
+               "other verdict in halves of the seeds"]  # fmt: skip
+    rows = [[claim_cell(one, notes), one.record["contrast"], paper_cell(one), ours_cell(one),
+             f"{one.record['smallest']:g} {one.record['unit']}", verdict_cell(one),
+             str(one.seeds or "measured once"), halves_cell(one)] for one in judged]  # fmt: skip
+    listed = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    blocks = [f"{len(judged)} claims: {listed}.", pages.rows_table(columns, rows)]
+    blocks += [f"{MARKS[i]} {note['note']}" for i, note in enumerate(notes)]
+    reasons: dict[str, list[str]] = {}
+    for one in judged:
+        r = one.record
+        reason = f"{r['smallest']:g} {r['unit']}: {r['smallest_why']}"
+        reasons.setdefault(reason, []).append(r["id"])
+    blocks.append("Why *d* is what it is:\n\n" + "\n".join(
+        f"- {reason} ({', '.join(of)})" for reason, of in reasons.items()))  # fmt: skip
+    parts = [[r["id"], name, effect_text({**part, "unit": r["unit"]}), part["verdict"]]
+             for r in (one.record for one in judged) if len(r["parts"]) > 1
+             for name, part in r["parts"].items()]  # fmt: skip
+    if parts:
+        table = pages.rows_table(["claim", "part", "effect, 95 % interval", "verdict"], parts)
+        blocks += ["Claims with several parts, part by part:",
+                   pages.folded("Parts", table, len(parts))]  # fmt: skip
+    return "\n\n".join(blocks)
+
+
+def claim_cell(one: Standing, notes: Sequence[Mapping[str, Any]]) -> str:
+    """A claim with the marks of the notes that are about it."""
+    name = one.record["id"]
+    marks = NARROW.join(MARKS[i] for i, note in enumerate(notes) if name in note["claims"])
+    return f"**{name}**{marks} {one.record['claim']}"
+
+
+def paper_cell(one: Standing) -> str:
+    """The paper's words, and its own effect in our unit, held against our intervals."""
+    r = one.record
+    own, holding, of = r["paper_effect"], r["holding_paper"], r["intervals"]
+    if own is None or holding is None:
+        return str(r["paper"])
+    held = f"inside {holding} of {of} of our intervals"
+    if of == 1:
+        held = "inside our interval" if holding else "outside our interval"
+    return f"{r['paper']}; as we measure it {own:+.3g} {r['unit']}, {held}"
+
+
+def ours_cell(one: Standing) -> str:
+    """The effect that decides, with the part that it is of."""
+    effect = effect_text(one.record) if one.record["parts"] else pages.NONE
+    return f"{one.record['deciding']}: {effect}" if one.record["deciding"] else effect
+
+
+def verdict_cell(one: Standing) -> str:
+    """The verdict, its size, why, and what it would be with another d."""
+    r = one.record
+    words = f"**{r['verdict']}**" + (f", {r['size']}" if r["size"] else "")
+    others = [
+        f"{verdict} with {times} d"
+        for times, verdict in zip(("half of", "twice"), one.others, strict=False)
+        if verdict != r["verdict"]
+    ]
+    wider = ["another verdict with a wider interval"] if r["fragile"] else []
+    return "; ".join([words, *([r["why"]] if r["why"] else []), *others, *wider])
+
+
+def halves_cell(one: Standing) -> str:
+    """How often half of the seeds give another verdict, and a contrary one."""
+    if one.halves is None:
+        return pages.NONE
+    return f"{100 * one.halves.another:.0f} %, contrary {100 * one.halves.contrary:.0f} %"
+
+
+def tables_section(tables: Mapping[str, pd.DataFrame], words: Words, tier: str = "") -> str:
+    """Every table under its title, long ones folded; a table without rows is left out.
+
+    What tables of one kind show is said above the first.
+    """
+    blocks, said = [], set()
+    for name, frame in tables.items():
+        if not len(frame):
+            continue
+        title, _, text = described(words.tables, name, words.labels, tier).partition("\n")
+        table = pages.frame_table(frame, words.labels)
+        blocks += [f"#### {title}", "" if text in said else text]
+        blocks.append(pages.folded(title, table, len(frame)))
+        said.add(text)
+    return "\n\n".join(filter(None, blocks))
+
+
+def printed_section(paper: str, words: Words) -> str:
+    """Tables of the paper, and what was counted in its data, as they are in its tables.json."""
+    frames = {}
+    for name in words.printed:
+        content = paper_tables(paper)[name]
+        rows = content["rows"]
+        sections = [str(row.get("section") or "") for row in rows]
+        names = [str(row["name"]) for row in rows]
+        index = (
+            pd.Index(names) if not any(sections) else pd.MultiIndex.from_arrays([sections, names])
+        )
+        values = [[row["values"].get(column) for column in content["columns"]] for row in rows]
+        labels = [column.replace("_", " ") for column in content["columns"]]
+        columns = [
+            words.labels.get(c, label) for c, label in zip(content["columns"], labels, strict=True)
+        ]
+        frames[name] = pd.DataFrame(values, index=index, columns=columns, dtype=object)
+    return tables_section(frames, Words(tables=words.printed, labels=words.labels))
+
+
+def described(
+    words: Mapping[str, str], name: str, labels: Mapping[str, str], tier: str = ""
+) -> str:
+    """The title and text of a table or figure: of the longest name that its own begins with.
+
+    What follows is a collection, which the title then has unless it is all of the tier; a name that
+    is not there is its own title.
+    """
+    known = [key for key in words if name == key or name.startswith(f"{key}_")]
+    if not known:
+        return name.replace("_", " ").capitalize()
+    key = max(known, key=len)
+    title, _, text = words[key].strip().partition("\n")
+    rest = name[len(key) :].strip("_")
+    of = f": {labels.get(rest, rest.replace('_', ' '))}" if rest and rest != tier else ""
+    return f"{title}{of}\n{text.strip()}".strip()
+
+
+def picture(file: str, described_as: str, tier: str) -> str:
+    """A picture with its caption below it."""
+    title, _, text = described_as.partition("\n")
+    alt = f"{tier}: {title}".replace("[", "(").replace("]", ")")
+    if len(alt) < SHORTEST_ALT:
+        alt = f"{alt}, a figure made from the evidence"
+    return f"![{alt}](pictures/{file})\n\n*{title}.* {text}".strip()
+
+
+# --- The page ------------------------------------------------------------------------------------
+
+
+def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
+    """The Markdown of a study."""
+    number, paper = notebook[:2], PAPERS[notebook[:2]]
+    parts = written_parts(paper)
+    links = (
+        f"Beside it: [the notebook](../../notebooks/{notebook}.ipynb), "
+        "[the ledger](../ledger.md) of all claims, [the data sets](../../data/README.md)"
+    )
+    head = HEAD.format(command=f"python ci/studies.py write {number}", paper=paper, links=links)
+    blocks = [f"# {title_of(notebook)}: the study", head]
+    blocks.append("\n".join(f"- [{s}](#{anchor(s)})" for s in SECTIONS))
+    for section in SECTIONS:
+        blocks.append(f"## {section}")
+        before = {VERDICTS: RULE, PROTOCOL: parts[PROTOCOL]}.get(section, parts.get(section, ""))
+        blocks += [before] * bool(before)
+        if section == PROTOCOL:
+            blocks += ["### Seeds and settings, as recorded", EXPLAINED.format(paper=paper)]
+        level = "####" if section == PROTOCOL else "###"
+        for tier, part in tiers.items():
+            if part.sections.get(section):
+                blocks += [f"{level} {TIER_NAMES[tier]}", part.sections[section]]
+        if section == TABLES and (as_printed := printed_section(paper, words_of(paper))):
+            blocks += ["### As printed or counted, without runs of ours", as_printed]
+    return "\n\n".join(blocks) + "\n"
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def title_of(notebook: str) -> str:
+    """The notebook's own title."""
+    path = ROOT / "notebooks" / f"{notebook}.ipynb"
+    first = nbformat.read(path, as_version=4).cells[0].source
+    return str(first.splitlines()[0].lstrip("# "))
+
+
+def faults(path: Path, text: str, pictures: Mapping[str, str]) -> Iterator[str]:
+    """Where a page on disk and its pictures are not what the evidence gives."""
+    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    new = text.splitlines()
+    if old != new:
+        same = [a == b for a, b in zip(old, new, strict=False)]
+        line = (same.index(False) if False in same else len(same)) + 1
+        yield f"docs/studies/{path.name}, line {line}, says something else"
+    folder = path.parent / "pictures"
+    for name, digest in pictures.items():
+        if pages.shown_in(folder / name) != digest:
+            yield f"docs/studies/pictures/{name} shows something else, or is not there"
+    yield from (f"docs/studies/pictures/{p.name} is of no figure" for p in stray(path, pictures))
+
+
+def stray(path: Path, pictures: Mapping[str, str]) -> list[Path]:
+    """Pictures of a paper that none of its figures makes."""
+    own = sorted((path.parent / "pictures").glob(f"{path.name[:2]}-*"))
+    return [file for file in own if file.name not in pictures]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("write", "check"))
+    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="01, 02, …; all if none")
+    options = parser.parse_args(arguments)
+    try:
+        found = collect(ROOT, options.numbers or list(PAPERS), options.command == "write")
+    except DataError as error:
+        raise SystemExit(str(error)) from None
+    return settle(options.command, found)
+
+
+def settle(command: str, found: Mapping[str, Mapping[str, TierPart]]) -> int:
+    """Write the pages, or check them; 1 where a page or a picture says something else, else 0."""
+    wrong: list[str] = []
+    for notebook, tiers in found.items():
+        if not has_study(PAPERS[notebook[:2]]):
+            continue
+        path = ROOT / "docs" / "studies" / f"{notebook}.md"
+        text = page(notebook, tiers)
+        pictures = {name: d for part in tiers.values() for name, d in part.pictures.items()}
+        if command == "write":
+            for file in stray(path, pictures):
+                file.unlink()
+            write_atomic(path, partial(Path.write_text, data=text, encoding="utf-8"))
+        wrong += faults(path, text, pictures)
+    for fault in wrong:
+        print(f"{fault}: python ci/studies.py write", file=sys.stderr)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
