@@ -35,7 +35,7 @@ def test_every_claim_has_a_verdict_in_seconds(judged):
     assert seconds < 30
 
 
-# Share of halves of the seeds with another verdict, where it is more than 5 %; the ledger prints it.
+# Share of halves of the seeds with another verdict, where above 5 %; the ledger prints it.
 FRAGILE = {"H4": 0.13}
 
 
