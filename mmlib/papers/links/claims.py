@@ -348,10 +348,10 @@ def _ten_points(evidence: Evidence, seeds: Seeds) -> Effects:
 def _twenty_points(evidence: Evidence, seeds: Seeds) -> Effects:
     control = PAPERS_BASELINES[1]
     gaps = {
-        f"{name}, over {control}":
-        _gap(evidence, name, ["AP"], [control], seeds, "p@1", beyond=20)
-        for name in labelled(evidence, organic=True) if evidence.has(name, control, "p@1")
-    }  # fmt: skip
+        name: _gap(evidence, name, ["AP"], [control], seeds, "p@1", beyond=20)
+        for name in labelled(evidence, organic=True)
+        if evidence.has(name, control, "p@1")
+    }
     return gaps or "no objects were detected in pictures of organic documents"
 
 
