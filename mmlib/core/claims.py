@@ -71,9 +71,12 @@ def verdict(effect_like: Interval, smallest: float, kind: Kind = "greater") -> V
 def verdict_on_every(parts: Iterable[Verdict]) -> Verdict:
     """The verdict of `RULE` on a claim that counts every part, from the verdicts of its parts."""
     distinct = set(parts)
-    if len(distinct) == 1:
-        return distinct.pop()
-    return "mixed" if len(distinct - {"undecided"}) > 1 else "undecided"
+    decided = distinct - {"undecided"}
+    if len(decided) > 1:
+        return "mixed"
+    if decided == {"opposite"} or (decided and len(distinct) == 1):
+        return decided.pop()
+    return "undecided"
 
 
 def size(effect_like: Interval, smallest: float, kind: Kind = "greater") -> Size:
@@ -113,11 +116,20 @@ class Assessment:
 
     @property
     def size(self) -> Size:
-        """How large a supported or opposite effect is by `RULE`, of several parts the weakest."""
-        sizes = {size(one, self.claim.smallest, self.claim.kind) for one in self.intervals}
+        """How large a supported or opposite effect is by `RULE`.
+
+        Of several parts the weakest counts, or, of a claim that one suffices to refute, the
+        strongest.
+        """
         if self.verdict not in ("supported", "opposite"):
             return ""
-        return "direction only" if "direction only" in sizes else "" if "" in sizes else "clearly"
+        order: tuple[Size, ...] = ("direction only", "", "clearly")
+        sizes = {
+            size(one, self.claim.smallest, self.claim.kind)
+            for one in self.intervals
+            if verdict(one, self.claim.smallest, self.claim.kind) == self.verdict
+        }
+        return (max if self.verdict == "opposite" else min)(sizes, key=order.index)
 
     @property
     def fragile(self) -> bool:
@@ -159,17 +171,11 @@ class Assessment:
         }  # fmt: skip
 
     def _deciding(self) -> tuple[Interval | None, str]:
-        """The effect that a record shows: the pooled one, or, of "every", the weakest part.
-
-        That is the lowest one, or, where all are opposite, the highest.
-        """
+        """The effect that a record shows: the pooled one, or, of "every", the lowest part."""
         if self.pooled is None or not self.claim.every or len(self.pooled.parts) < 2:
             return self.pooled, ""
         parts = self.pooled.parts
-        if self.verdict == "opposite":
-            name = max(parts, key=lambda name: parts[name].high)
-        else:
-            name = min(parts, key=lambda name: parts[name].low)
+        name = min(parts, key=lambda name: parts[name].low)
         return parts[name], name
 
 
@@ -285,11 +291,7 @@ def _reason(
     if len(verdicts) > 1:
         by = "judged part by part" if claim.every else "judged on the pooled effect"
         sentences.append(f"{by}; of {len(verdicts)} parts {counted(verdicts.values())}")
-        if (
-            decided == "undecided"
-            and claim.every
-            and {"opposite", "negligible"} & {*verdicts.values()}
-        ):
+        if decided == "undecided" and claim.every and "negligible" in verdicts.values():
             sentences.append("so it does not hold of every part, whatever the open ones are")
     if decided == "undecided":
         what = f"an effect of {claim.smallest:g} {claim.unit}"

@@ -38,6 +38,7 @@ MARKS = {
     "½": "half of the seeds, in more than half of all halves",
     "↕": "half or twice the d",
 }
+HALVES = 300  # of the seeds that are drawn: all there are of ten seeds
 MOST_GAPS = 4  # of a record that are named
 
 
@@ -90,7 +91,7 @@ def _standing(number: str, tier: str, one: claims.Assessment, found: Evidence) -
     seeds = [] if measured_once(one, found) else seeds_of(one, found)
     halves = None
     if one.verdict in claims.DECIDED and seeds:
-        halves = claims.stability(one.claim, found, seeds)
+        halves = claims.stability(one.claim, found, seeds, HALVES)
         halves = None if halves.another != halves.another else halves  # NaN below four seeds
     level, corrected = lost_at(one)
     looks = len(LOOKS.get((number, tier), (0,))) if _hangs_on_seeds(one) else 1
@@ -105,9 +106,10 @@ def lost_at(one: claims.Assessment) -> tuple[float, float]:
     """The level of significance at which a decided claim would just lose its verdict; else 1.
 
     Two-sided, as the interval is: .05 is that of a 95 % interval that just decides. Of several
-    parts with one verdict the weakest counts. A mixed verdict needs parts of two kinds, and is lost
-    where the strongest part of the second kind is. Any of its parts could have been that one, so
-    the level is given twice: of the interval, and times the number of parts (Bonferroni).
+    parts with one verdict the weakest counts. An opposite verdict needs one part, and is lost where
+    its strongest part is; a mixed one needs parts of two kinds, and is lost where the strongest part
+    of the second kind is. Any of the parts could have been that one, so the level is given twice:
+    of the interval, and times the number of parts (Bonferroni).
     """
     if one.verdict not in claims.DECIDED or one.pooled is None:
         return 1.0, 1.0
@@ -120,11 +122,11 @@ def lost_at(one: claims.Assessment) -> tuple[float, float]:
         kind = one.part_verdicts[name]
         if kind in claims.DECIDED:
             of_kind.setdefault(kind, []).append(_level(part, claim, kind))
-    if one.verdict != "mixed":
+    if one.verdict in ("supported", "negligible"):
         level = max(of_kind[one.verdict])
         return level, level
-    _, second, *_ = sorted(map(min, of_kind.values()))
-    return second, min(1.0, second * len(one.pooled.parts))
+    level = sorted(map(min, of_kind.values()))[one.verdict == "mixed"]
+    return level, min(1.0, level * len(one.pooled.parts))
 
 
 def _level(found: Interval, claim: claims.Claim, verdict: str) -> float:

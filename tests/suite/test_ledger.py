@@ -220,7 +220,6 @@ def test_what_no_seed_changes_was_measured_once(effects, seeds, once):
         (judged(-0.5, se=0.1, kind="equivalent"), "supported", 5.0),
         (judged(-4.0, kind="equivalent"), "opposite", 3.0),
         (judged(3.0, every=True, b=5.0), "supported", 3.0),
-        (judged(-3.0, every=True, b=-5.0), "opposite", 3.0),
     ],
 )
 def test_a_verdict_is_lost_where_its_interval_would_just_reach_an_edge(one, verdict, far):
@@ -251,6 +250,15 @@ def test_a_mixed_verdict_is_lost_with_its_second_kind_of_parts(effects, far):
     level, corrected = standing.lost_at(one)
     assert level == pytest.approx(2 * stats.t.sf(far, 10))
     assert corrected == pytest.approx(len(parts) * level)
+
+
+@pytest.mark.parametrize("other", [-5.0, 1.0])
+def test_an_opposite_verdict_on_every_part_is_lost_with_its_strongest(other):
+    one = judged(-3.0, every=True, b=other)
+    assert one.verdict == "opposite"
+    level, corrected = standing.lost_at(one)
+    assert level == pytest.approx(2 * stats.t.sf(3.0 if other > 0 else 5.0, 10))
+    assert corrected == pytest.approx(2 * level)
 
 
 def test_an_undecided_claim_has_no_verdict_to_lose():

@@ -226,7 +226,7 @@ EFFECTS: dict[str, Callable[..., Effects]] = {
     "C1": _gaps([("HARD + CON", "HARD"), ("HARD + CON", "CON"), ("CORA", "HARD + CON")]),
     "C2": _gaps([("CORA", "Joint")], mean=True),
     "C2b": _gaps([(TWO_STEP.system, "Joint")], mean=True),
-    "C3": _gaps([("CORA", "Two-step + FC"), ("Joint", "Joint + FC")], mean=True),
+    "C3": _gaps([("CORA", "Two-step + FC"), ("Joint", "Joint + FC")]),
     "C4": _gaps([("CORA", name) for name in SYSTEMS if name.endswith(" layers")]),
     "C5": _gaps([(CORA.system, VSE.system)], mean=True),
     "C5a": _over_strongest(CORA.system, [SEQUENCE.system]),
