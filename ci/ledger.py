@@ -57,7 +57,8 @@ and opposite where the interval lies beyond ±d.)
 would); without it, seeds alone would not.
 - **Parts**: a claim about a mean, or "on the whole", is judged on the pooled effect of its parts; \
 one that names conditions (collections, systems, metrics) counts each of them; data sets built by \
-hand are never pooled. *3 of 3*: each of three parts has the verdict, and the weakest is shown.
+hand are never pooled. *2 of 3*: two of three parts have the verdict, the third is open; the \
+lowest part is shown.
 - **Paper**: its own effect, where it prints one, and whether our intervals hold it (*in*, *out*).
 
 The rule in full is [rule.txt](../mmlib/core/rule.txt). It was not fixed before the runs, but \
@@ -67,8 +68,8 @@ ORIGIN = """## Where the figures come from
 
 The study pages have what tests each claim, its parts, why d is what it is, how often half of the \
 seeds give another verdict, commits, machines and cost. Words: \
-[glossary](../notebooks/00_start_here.ipynb) (section 11). How far to trust a number: \
-[README](../README.md#honest-limits)."""
+[glossary](../notebooks/00_start_here.ipynb). How far to trust a number: \
+[README](../README.md#limits)."""
 
 
 def collect(root: Path) -> dict[str, list[Standing]]:
@@ -159,7 +160,7 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
         for tier, own in tiers.items()
     )
     held = _named(tiers, ["supported"])
-    failed = _named(tiers, [v for v in VERDICTS if v != "supported"])
+    failed = _named(tiers, ["opposite", "negligible", "mixed"])
     lines = {"Scope": f"{scope}.", "Held": held, "Did not": failed,
              "Easy": notes["easy"], "Hard": notes["hard"]}  # fmt: skip
     return ["\n".join(f"- **{word}.** {text}" for word, text in lines.items())]
@@ -204,7 +205,7 @@ def _table(tiers: Mapping[str, Sequence[Standing]], limit: float) -> str:
         [
             f"{name} {first[name]['claim']}",
             "" if sizes[name] == usual else sizes[name],
-            *(cell(by_tier[tier], limit) if tier in by_tier else NONE for tier in tiers),
+            *_cells([by_tier.get(tier) for tier in tiers], limit),
             _paper([by_tier[tier] for tier in tiers if tier in by_tier]),
         ]
         for name, by_tier in claims_of.items()
@@ -212,6 +213,13 @@ def _table(tiers: Mapping[str, Sequence[Standing]], limit: float) -> str:
     if not any(row[-1] for row in rows):  # the paper prints nothing of the kind
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     return table(columns, rows)
+
+
+def _cells(row: Sequence[Standing | None], limit: float) -> list[str]:
+    """The cells of a claim; of those that are not tested the reason is given once."""
+    cells = [NONE if one is None else cell(one, limit) for one in row]
+    return ["not tested" if text.startswith("not tested") and text in cells[:i] else text
+            for i, text in enumerate(cells)]  # fmt: skip
 
 
 def cell(one: Standing, limit: float) -> str:
@@ -227,7 +235,8 @@ def cell(one: Standing, limit: float) -> str:
         counts = claims.counted(part["verdict"] for part in parts.values())
         text += ": " + counts.replace("undecided", "open")
     else:
-        text += f", {count} of {count}:" * (count > 1) + f" {effect(r)}"
+        alike = [part["verdict"] for part in parts.values()].count(verdict)
+        text += f", {alike} of {count}:" * (count > 1) + f" {effect(r)}"
     if count == 1 < len(parts):
         text += f" (mean of {len(parts)})"
     if verdict == "undecided" and r["seeds_needed"]:

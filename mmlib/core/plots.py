@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.ticker import MaxNLocator
@@ -22,10 +23,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 TRUE, FALSE = "#009E73", "#9467BD"
 
 
-def use_style() -> None:
-    """Set matplotlib's defaults for this suite."""
+def use_style(dpi: int = 72) -> None:
+    """Set matplotlib's defaults for this suite; dpi: of figures on the screen."""
     mpl.rcParams.update({
-        "figure.dpi": 72, "savefig.dpi": 150, "figure.constrained_layout.use": True,
+        "figure.dpi": dpi, "savefig.dpi": 150, "figure.constrained_layout.use": True,
         "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
         "grid.alpha": 0.3, "axes.prop_cycle": cycler(color=COLOURS), "legend.frameon": False,
         "image.interpolation": "lanczos",
@@ -66,6 +67,30 @@ def show_pictures(
             wrapped = textwrap.fill(titles[i], min(26, round(16 * size)))
             middle = {"transform": axis.transAxes, "ha": "center", "va": "top"}
             axis.text(0.5, -0.04, wrapped, fontsize=8, **middle)
+    return figure
+
+
+def diagram(
+    boxes: Mapping[str, tuple[str, float, float, str]],
+    arrows: Sequence[tuple[str, str]],
+    size: tuple[float, float] = (9, 2.4),
+) -> Figure:
+    """Boxes with text, and arrows between them, as for an architecture.
+
+    boxes: name -> text, x and y of its middle from 0 to 1, colour; arrows: names (from, to);
+    size: of the figure in inches.
+    """
+    figure, axis = plt.subplots(figsize=size)
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+    axis.axis("off")
+    drawn = {}
+    for name, (text, x, y, colour) in boxes.items():
+        rounded = {"boxstyle": "round,pad=0.5", "facecolor": to_rgba(colour, 0.2), "ec": colour}
+        drawn[name] = axis.text(x, y, text, ha="center", va="center", fontsize=9, bbox=rounded)
+    for start, end in arrows:
+        joins = {"patchA": drawn[start].get_bbox_patch(), "patchB": drawn[end].get_bbox_patch()}
+        arrow = {"arrowstyle": "-|>", "color": "#444444", "shrinkA": 1, "shrinkB": 1, **joins}
+        axis.annotate("", drawn[end].get_position(), drawn[start].get_position(), arrowprops=arrow)
     return figure
 
 

@@ -106,10 +106,10 @@ def lost_at(one: claims.Assessment) -> tuple[float, float]:
     """The level of significance at which a decided claim would just lose its verdict; else 1.
 
     Two-sided, as the interval is: .05 is that of a 95 % interval that just decides. Of several
-    parts with one verdict the weakest counts. An opposite verdict needs one part, and is lost where
-    its strongest part is; a mixed one needs parts of two kinds, and is lost where the strongest part
-    of the second kind is. Any of the parts could have been that one, so the level is given twice:
-    of the interval, and times the number of parts (Bonferroni).
+    parts with one verdict the weakest counts. An opposite verdict needs one part and is lost with
+    its strongest; a mixed one needs parts of two kinds and is lost with the strongest of the second
+    kind. Any of the parts could have been that one, so the level is given twice: of the interval,
+    and times the number of parts (Bonferroni).
     """
     if one.verdict not in claims.DECIDED or one.pooled is None:
         return 1.0, 1.0

@@ -52,3 +52,14 @@ def test_systems_stand_with_a_tick_a_seed_their_interval_and_this_run():
     assert ticks.get_xdata().tolist() == values["best"].mean(axis=1).tolist()
     assert [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "D"] == [0.5]
     assert axis.get_ylim()[0] > axis.get_ylim()[1]  # the first stands above
+
+
+def test_a_diagram_has_its_boxes_and_its_arrows_join_them():
+    boxes = {"a": ("first", 0.1, 0.5, "#0072B2"), "b": ("second", 0.9, 0.2, "#D55E00")}
+    [axis] = plots.diagram(boxes, [("a", "b")]).axes
+    texts = {text.get_text(): text for text in axis.texts if text.get_text()}
+    assert {name: text.get_position() for name, text in texts.items()} == {
+        "first": (0.1, 0.5), "second": (0.9, 0.2)
+    }  # fmt: skip
+    [arrow] = [text for text in axis.texts if not text.get_text()]
+    assert (arrow.xyann, arrow.xy) == ((0.1, 0.5), (0.9, 0.2))

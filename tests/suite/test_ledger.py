@@ -94,9 +94,10 @@ def test_what_held_and_what_did_not_are_those_of_the_rows(repository):
     assert list(lines) == ["Scope.", "Held.", "Did not.", "Easy.", "Hard."]
     assert f"{len(CLAIMS)} claims in the picture world (6 seeds)" in lines["Scope."]
     for name, cells in rows(links).items():
-        held = "supported" in cells[2].split(":")[0]
-        assert (name in NAME.findall(lines["Held."])) == held
-        assert (name in NAME.findall(lines["Did not."])) != held
+        verdict = cells[2].split(":")[0]
+        failed = any(word in verdict for word in ("opposite", "negligible", "mixed"))
+        assert (name in NAME.findall(lines["Held."])) == ("supported" in verdict)
+        assert (name in NAME.findall(lines["Did not."])) == failed
 
 
 def record_of(verdict, *, intervals=1, parts=("supported",), size="", **more):
@@ -168,7 +169,7 @@ def test_each_claim_knows_its_own_seeds(tmp_path):
     recordings.write(tmp_path / "flickr8k" / "cora", table, head)
     found = read("03", "flickr8k", tmp_path)
     seeds = {s.record["id"]: s.seeds for s in standing.standings("03", "flickr8k", found)}
-    assert {name: seeds[name] for name in ("C5", "C5a", "C5b")} == {"C5": 6, "C5a": 4, "C5b": 4}
+    assert {name: seeds[name] for name in ("C3", "C5a", "C5b")} == {"C3": 6, "C5a": 4, "C5b": 4}
     came = standing.provenance("03", "flickr8k", found)
     assert came["command"] == (
         "`mmlib record 03 --tier flickr8k --seeds 6 --datasets flickr8k`, "

@@ -27,7 +27,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8")) <= 12_000
+    assert len((ROOT / "README.md").read_text(encoding="utf-8")) <= 7_000
 
 
 def test_the_ledger_is_short():

@@ -1,9 +1,62 @@
-"""The figure of notebook 00's record."""
+"""The figures of notebook 00: what a search finds, and the learning curves of its record."""
+
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from mmlib.core.evidence import Evidence
+from mmlib.core.plots import COLOURS, TRUE
+from mmlib.world import WorldImages
+
+SHOWN = 6  # pictures of a search
+
+
+def hit_and_miss(scores: np.ndarray, image_of: np.ndarray, truth: np.ndarray) -> list[int]:
+    """The first caption whose picture is ranked first, and the first that misses it with reason.
+
+    The second caption's own picture is not among those shown, but one that it is true of is.
+    scores and truth (pictures, captions): the model's, and whether the caption is true of the
+    picture; image_of (captions,). Raises IndexError where there is no such caption.
+    """
+    order = np.argsort(-scores, axis=0, kind="stable")[:SHOWN]
+    own = order == image_of
+    fits = np.take_along_axis(truth, order, axis=0)
+    return [int(np.flatnonzero(which)[0]) for which in (own[0], fits.any(0) & ~own.any(0))]
+
+
+def searches(
+    images: WorldImages, scores: np.ndarray, truth: np.ndarray, captions: Sequence[int]
+) -> Figure:
+    """The pictures that a model ranks first for some captions, a row for each caption.
+
+    scores and truth (pictures, captions) as in `hit_and_miss`; captions: their columns.
+    """
+    texts = [(text, own) for own, several in enumerate(images.captions) for text in several]
+    figure = plt.figure(figsize=(9, 1.85 * len(captions) + 0.3))
+    heights = [*[1.85] * len(captions), 0.3]
+    grid = figure.subfigures(len(captions) + 1, 1, squeeze=False, height_ratios=heights)
+    *rows, foot = np.asarray(grid)[:, 0]
+    for row, caption in zip(rows, captions, strict=True):
+        column, (text, own) = scores[:, caption], texts[caption]
+        rank = int((column >= column[own]).sum())
+        row.suptitle(f"“{text}”  The caption's picture has rank {rank}.", fontsize=9)
+        first = np.argsort(-column, kind="stable")[:SHOWN]
+        for axis, picture in zip(row.subplots(1, SHOWN), first, strict=True):
+            axis.imshow(images.open_image(int(picture)))
+            axis.set(xticks=[], yticks=[])
+            fits = COLOURS[0] if truth[picture, caption] else "white"
+            colour = TRUE if picture == own else fits
+            axis.spines[:].set(visible=True, color=colour, linewidth=4)
+    named = {TRUE: "the caption's own picture", COLOURS[0]: "another one that the caption fits"}
+    handles = [Patch(color=colour, label=label) for colour, label in named.items()]
+    handles.append(
+        Patch(facecolor="white", edgecolor="#bbbbbb", label="the caption is false of it")
+    )
+    foot.legend(handles=handles, loc="center", ncol=3, fontsize=9)
+    return figure
 
 
 def figures(evidence: Evidence) -> dict[str, Figure]:

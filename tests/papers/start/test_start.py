@@ -1,5 +1,6 @@
 """Notebook 00's room: its model and scores, its claims by plain loops, its record and its words."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,21 +242,46 @@ def test_evidence_is_recorded_and_is_that_of_a_training_here(arrays, tmp_path, m
     assert record.ONE_SEED in text
 
 
-def test_the_notebook_tells_what_is_on_record():
+NOTEBOOK = ROOT / "notebooks" / "00_start_here.ipynb"
+SAID = {
+    "S1": "S1 is supported", "S2": "S2 is opposite", "S3": "S3 is undecided",
+    "S4": "S4 is supported", "S5": "S5 is not tested",
+}  # fmt: skip
+
+
+def test_the_notebook_says_what_its_evidence_holds():
     """The verdicts and figures that the notebook's prose names."""
     found = record.read("00", "world")
     judged = {one.claim.id: one for one in record.assess_paper("00", "world")}
-    told = {"S1": "supported", "S2": "opposite", "S3": "undecided", "S4": "supported"}
-    assert {name: one.verdict for name, one in judged.items()} == told | {"S5": "not tested"}
-    assert judged["S3"].seeds_needed is None  # "no number of seeds would"
+    cells = [c for c in nbformat.read(NOTEBOOK, 4).cells if c.cell_type == "markdown"]
+    text = "".join(cell.source for cell in cells)
+    [lesson] = [cell.source for cell in cells if cell.source.startswith("**What to take from it")]
+    for name, one in judged.items():
+        assert SAID[name].endswith(one.verdict)
+        assert SAID[name].partition(" ")[2] in lesson.partition(name)[2][:30]
+    assert judged["S3"].seeds_needed is None  # "no number of trainings would decide it"
+    assert judged["S3"].record()["low"] < -2.0 < 2.0 < judged["S3"].record()["high"]
+    sizes = [
+        len(set(found.clusters("world")[found.values("world", CAPTIONS, place, [0])[0] == 1]))
+        for place in ("beach", "desert")
+    ]
+    assert all(round(size, -1) == 40 for size in sizes)  # "about forty pictures of each setting"
     assert {one.smallest for one in CLAIMS} == {2.0}
-    text = "".join(
-        cell.source
-        for cell in nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", 4).cells
-        if cell.cell_type == "markdown"
-    )
-    percent = found.means("world", "Search", "R@10")[[0, 1, 2]].mean()
-    assert f"for about {percent:.0f} of 100 captions" in text
     assert "Ours is 2 points of R@10" in text
+    pictures = len(set(found.clusters("world")))
+    percent = found.means("world", "Search", "R@10").mean()
+    assert f"one of {pictures} pictures among the first ten for about {percent:.0f} %" in text
+    assert f"guessing reaches {100 * 10 / pictures:.0f} %" in text
     assert len(found.seeds) == 10
     assert "trained from ten seeds" in text
+
+
+def test_the_notebook_keeps_to_its_size_and_shows_a_picture_first():
+    cells = nbformat.read(NOTEBOOK, 4).cells
+    words = sum(len(c.source.split()) for c in cells if c.cell_type == "markdown")
+    assert words <= 3500
+    assert len(cells) <= 80
+    assert any("image/png" in o.get("data", {}) for c in cells[:3] for o in c.get("outputs", []))
+    exercises = [c.source for c in cells if "exercise" in c.metadata.get("tags", [])]
+    effort = r"### Exercise \d\. .+\n\n\*(Easy|Medium|Hard), \d+ minutes"
+    assert [re.match(effort, text)[1] for text in exercises] == ["Easy"] * 3 + ["Medium", "Hard"]
