@@ -23,6 +23,7 @@ from mmlib.papers.start.method import batch_loss
 from mmlib.papers.start.systems import CAPTIONS, budget
 from mmlib.papers.start.train import score, train, untrained
 from mmlib.suite import record
+from mmlib.world import schema
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = replace(budget("world", "world"), epochs=2, batch=8, width=16)
@@ -274,6 +275,9 @@ def test_the_notebook_says_what_its_evidence_holds():
     assert f"guessing reaches {100 * 10 / pictures:.0f} %" in text
     assert len(found.seeds) == 10
     assert "trained from ten seeds" in text
+    counts = [len(part) for part in (schema.KINDS, schema.COLOURS, schema.SETTINGS, schema.STYLES)]
+    assert counts == [32, 10, 8, 4]
+    assert "32 kinds of things in ten colours, in eight settings and four styles" in text
 
 
 def test_the_notebook_keeps_to_its_size_and_shows_a_picture_first():
