@@ -395,7 +395,8 @@ def binding_by_regions(evidence: Evidence) -> Figure:
 
 def binding_drawn(evidence: Evidence) -> Figure:
     """In family of the drawn collections on record, a line a system: mean and range of seeds."""
-    names = [name for name in evidence.datasets if isinstance(RECORDED[name], Clarity)]
+    drawn = [name for name, dials in RECORDED.items() if isinstance(dials, Clarity)]
+    names = [name for name in drawn if name in evidence.datasets]
     figure, axis = plt.subplots(figsize=(9, 3.6), dpi=110)
     for system in ON_CONTROLLED:
         shares = _shares(evidence, dict(enumerate(names)), system)
