@@ -54,7 +54,7 @@ interest, coloured by verdict, beside the paper's own effect](pictures/ledger.pn
 and opposite where the interval lies beyond ±d.)
 - **Mixed**: parts of the claim are decided in different ways. **Undecided**: the run cannot tell. \
 *Needs* says how many seeds decide an effect of size d in four runs of five (*borderline*: these \
-would); without it, seeds alone would not.
+would); without it, seeds alone would not. **Not tested**: the study page says why.
 - **Parts**: a claim about a mean, or "on the whole", is judged on the pooled effect of its parts; \
 one that names conditions (collections, systems, metrics) counts each of them; data sets built by \
 hand are never pooled. *2 of 3*: two of three parts have the verdict, the third is open; the \
@@ -205,7 +205,7 @@ def _table(tiers: Mapping[str, Sequence[Standing]], limit: float) -> str:
         [
             f"{name} {first[name]['claim']}",
             "" if sizes[name] == usual else sizes[name],
-            *_cells([by_tier.get(tier) for tier in tiers], limit),
+            *(cell(by_tier[tier], limit) if tier in by_tier else NONE for tier in tiers),
             _paper([by_tier[tier] for tier in tiers if tier in by_tier]),
         ]
         for name, by_tier in claims_of.items()
@@ -215,19 +215,12 @@ def _table(tiers: Mapping[str, Sequence[Standing]], limit: float) -> str:
     return table(columns, rows)
 
 
-def _cells(row: Sequence[Standing | None], limit: float) -> list[str]:
-    """The cells of a claim; of those that are not tested the reason is given once."""
-    cells = [NONE if one is None else cell(one, limit) for one in row]
-    return ["not tested" if text.startswith("not tested") and text in cells[:i] else text
-            for i, text in enumerate(cells)]  # fmt: skip
-
-
 def cell(one: Standing, limit: float) -> str:
     """A claim's marks, verdict and effect on one tier."""
     r = one.record
     verdict, parts = r["verdict"], r["parts"]
     if verdict == "not tested":
-        return f"not tested: {r['why']}"
+        return verdict
     words = {"clearly": f"**{verdict}**", "direction only": f"{verdict}, direction only"}
     text = " ".join(filter(None, (one.marks(limit), words.get(r["size"], verdict))))
     count = r["intervals"]
