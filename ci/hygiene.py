@@ -9,6 +9,8 @@ Each takes names of notebooks; without, all of the folder notebooks/.
 
 import argparse
 import ast
+import base64
+import io
 import re
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import nbformat
 import papermill
+from PIL import Image
 
 from mmlib.core.paths import write_atomic
 from mmlib.suite import course, parameters, runner
@@ -38,6 +41,7 @@ WITHIN = "within tolerance"
 CODE_LINES, ALL_LINES = 15, 25  # a cell's lines of code, and with comments and blank lines
 IMPORT_LINES = 35  # of a cell of imports alone, which nobody reads line by line
 MEGABYTES = 3
+PNG = "image/png"
 EXERCISES = 5  # a notebook has at least as many
 HEADING = re.compile(r"### Exercise (\d+)\. \S")
 HIDDEN = {"answer", "check"}  # code cells whose source is folded, and that need no prose before
@@ -58,6 +62,19 @@ def fix(nb: nbformat.NotebookNode) -> None:
         )
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
+            for output in cell.outputs:
+                if PNG in output.get("data", {}):
+                    output.data[PNG] = _in_few_colours(output.data[PNG])
+
+
+def _in_few_colours(encoded: str) -> str:
+    """A picture in 256 colours, as on the study pages, where that is smaller."""
+    small = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(encoded))) as picture:
+        few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(small, "PNG", optimize=True)
+    found = base64.b64encode(small.getvalue()).decode()
+    return found if len(found) < len(encoded.replace("\n", "")) else encoded
 
 
 def _is_progress(output: nbformat.NotebookNode) -> bool:
