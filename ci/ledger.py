@@ -35,7 +35,7 @@ PICTURE = Path("docs") / "pictures" / "ledger.png"
 DIGEST = "claims"  # in the picture, of what it shows
 TIER_NAMES = {"world": "picture world", "flickr8k": "photographs", "paper": "the paper's data",
               "controlled": "controlled worlds"}  # fmt: skip
-DATA = {"world": "in the picture world", "flickr8k": "on photographs of Flickr8k",
+DATA = {"world": "in the picture world", "flickr8k": "on photographs",
         "paper": "on the paper's own data", "controlled": "in controlled worlds"}  # fmt: skip
 VERDICTS = ("supported", "opposite", "negligible", "mixed", "undecided", "not tested")
 NONE = "–"
@@ -56,20 +56,17 @@ and opposite where the interval lies beyond ±d.)
 *Needs* says how many seeds decide an effect of size d in four runs of five (*borderline*: these \
 would); without it, seeds alone would not. **Not tested**: the study page says why.
 - **Parts**: a claim about a mean, or "on the whole", is judged on the pooled effect of its parts; \
-one that names conditions (collections, systems, metrics) counts each of them; data sets built by \
-hand are never pooled. *2 of 3*: two of three parts have the verdict, the third is open; the \
-lowest part is shown.
-- **Paper**: its own effect, where it prints one, and whether our intervals hold it (*in*, *out*).
+one that names conditions counts each of them; data sets built by hand are never pooled. *2 of 3*: \
+two of three parts have the verdict, the third is open; the lowest part is shown.
+- **Paper**: its own effect, where it prints one, and whether our intervals hold it (*in*, *out*, \
+*1 of 3*).
 
-The rule in full is [rule.txt](../mmlib/core/rule.txt). It was not fixed before the runs, but \
-changed after results had been read. Intervals cover seeds and test items, not training data drawn \
-anew. Each stands alone; marks say what a decided verdict would not survive: {marks}."""
+The rule in full is [rule.txt](../mmlib/core/rule.txt). It changed \
+after results had been read. Intervals cover seeds and test items, not training data drawn anew. Each stands alone; marks say what a decided verdict would not survive: {marks}."""
 ORIGIN = """## Where the figures come from
 
-The study pages have what tests each claim, its parts, why d is what it is, how often half of the \
-seeds give another verdict, commits, machines and cost. Words: \
-[glossary](../notebooks/00_start_here.ipynb). How far to trust a number: \
-[README](../README.md#limits)."""
+The study pages have what tests each claim, its parts, why d is what it is, commits, machines and \
+cost. Words: [glossary](../notebooks/00_start_here.ipynb). Limits: [README](../README.md#limits)."""
 
 
 def collect(root: Path) -> dict[str, list[Standing]]:
@@ -156,8 +153,8 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
         return []
     tiers = _by_tier(found)
     scope = ", ".join(
-        f"{len(own)} claims {DATA[tier]} ({max(one.seeds for one in own)} seeds)"
-        for tier, own in tiers.items()
+        f"{len(own)} {'' if i else 'claims '}{DATA[tier]} ({max(one.seeds for one in own)} seeds)"
+        for i, (tier, own) in enumerate(tiers.items())
     )
     held = _named(tiers, ["supported"])
     failed = _named(tiers, ["opposite", "negligible", "mixed"])
@@ -261,7 +258,7 @@ def _paper(found: Sequence[Standing]) -> str:
     for one in found:
         holding, count = one.record["holding_paper"], one.record["intervals"]
         if count > 1:
-            held.append(f"in {holding} of {count}")
+            held.append(f"{holding} of {count}")
         else:
             held.append(("in" if holding else "out") if count else NONE)
     return f"{digits(own)} ({', '.join(held)})"

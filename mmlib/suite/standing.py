@@ -31,10 +31,10 @@ LOOKS = {
 # Looks -> the level of each that makes one of .05 of all (Pocock, Biometrika, 1977, table 1).
 POCOCK = {1: 0.05, 2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158, 6: 0.0142}
 MARKS = {
-    "†": "a correction for the number of tested claims (Benjamini and Hochberg, 5 %), and of a "
-    "mixed one for its parts (Bonferroni)",
+    "†": "a correction for the number of tested claims (Benjamini and Hochberg), and of a mixed "
+    "or opposite one for its parts (Bonferroni)",
     "‡": "one for how often it was read while seeds were added or recorded anew (Pocock)",
-    "§": "the variances over seeds and items added in full, a wider interval than needed",
+    "§": "a wider interval than needed, the variances over seeds and items in full",
     "½": "half of the seeds, in more than half of all halves",
     "↕": "half or twice the d",
 }

@@ -145,7 +145,7 @@ def test_the_papers_effect_is_in_or_out_of_our_intervals():
         standing_of(record_of("supported", paper_effect=11.0, **several)),
         standing_of(record_of("not tested", paper_effect=11.0, intervals=0)),
     ]
-    assert ledger._paper(found) == "11 (in, out, in 2 of 3, –)"
+    assert ledger._paper(found) == "11 (in, out, 2 of 3, –)"
     assert ledger._paper([standing_of(record_of("supported"))]) == ""
 
 
