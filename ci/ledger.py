@@ -61,8 +61,9 @@ two of three parts have the verdict, the third is open; the lowest part is shown
 - **Paper**: its own effect, where it prints one, and whether our intervals hold it (*in*, *out*, \
 *1 of 3*).
 
-The rule in full is [rule.txt](../mmlib/core/rule.txt). It changed \
-after results had been read. Intervals cover seeds and test items, not training data drawn anew. Each stands alone; marks say what a decided verdict would not survive: {marks}."""
+The rule in full is [rule.txt](../mmlib/core/rule.txt). It changed after results had been read. \
+Intervals cover seeds and test items, not training data drawn anew. Marks say what a decided \
+verdict would not survive: {marks}."""
 ORIGIN = """## Where the figures come from
 
 The study pages have what tests each claim, its parts, why d is what it is, commits, machines and \
