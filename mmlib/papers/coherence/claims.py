@@ -205,7 +205,7 @@ def _where_it_holds(evidence: Evidence, seeds: Seeds) -> Effects:
         if not all(evidence.has(name, *term) for term in terms):
             continue
         values, clusters = gained(evidence, name, terms, seeds), evidence.clusters(name)
-        for c in relations_of(name):
+        for c in (one for one in relations_of(name) if evidence.has(name, PAIRS, one)):
             holds = evidence.values(name, PAIRS, c, seeds)[0] > 0
             if len(np.unique(clusters[holds])) > 1:
                 gains[f"{name}, {c}"] = crossed(values[:, holds], clusters[holds])
