@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import nbformat
+import pages
 import papermill
 from PIL import Image
 
@@ -71,8 +72,7 @@ def _in_few_colours(encoded: str) -> str:
     """A picture in 256 colours, as on the study pages, where that is smaller."""
     small = io.BytesIO()
     with Image.open(io.BytesIO(base64.b64decode(encoded))) as picture:
-        few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        few.save(small, "PNG", optimize=True)
+        pages.in_few_colours(picture).save(small, "PNG", optimize=True)
     found = base64.b64encode(small.getvalue()).decode()
     return found if len(found) < len(encoded.replace("\n", "")) else encoded
 

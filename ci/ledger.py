@@ -5,26 +5,19 @@ python ci/ledger.py check    exit status 1 where docs/ledger.md or its picture s
 """
 
 import argparse
-import hashlib
-import io
-import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import nbformat
+import pages
 from matplotlib import rc_context
-from PIL import Image, PngImagePlugin
 
 from mmlib.core import claims, plots
 from mmlib.core.errors import DataError
 from mmlib.core.forest import Panels, overview
-from mmlib.core.parallel import in_processes
 from mmlib.core.paths import table_beside, write_atomic
-from mmlib.core.recordings import folder_of, paths_of
 from mmlib.suite import record
 from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS
@@ -32,13 +25,11 @@ from mmlib.suite.standing import MARKS, Standing, limit_of, standings
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = Path("docs") / "pictures" / "ledger.png"
-DIGEST = "claims"  # in the picture, of what it shows
 TIER_NAMES = {"world": "picture world", "flickr8k": "photographs", "paper": "the paper's data",
               "controlled": "controlled worlds"}  # fmt: skip
 DATA = {"world": "in the picture world", "flickr8k": "on photographs",
         "paper": "on the paper's own data", "controlled": "in controlled worlds"}  # fmt: skip
 VERDICTS = ("supported", "opposite", "negligible", "mixed", "undecided", "not tested")
-NONE = "–"
 
 HEAD = """# The ledger
 
@@ -72,19 +63,11 @@ cost. Words: [glossary](../notebooks/00_start_here.ipynb). Limits: [README](../R
 
 def collect(root: Path) -> dict[str, list[Standing]]:
     """Notebook -> everything on record, judged anew, by tier. Raises DataError."""
-    sizes = {}
-    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        for tier in TIERS:
-            files = paths_of(folder_of(root / "evidence", tier, PAPERS[path.stem[:2]]))
-            if files:
-                sizes[path.stem, tier, root / "evidence"] = sum(f.stat().st_size for f in files)
-    largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
-    done = in_processes(_of_tier, largest_first, min(len(sizes), os.cpu_count() or 1) or 1)
-    found = dict(zip(largest_first, done, strict=True))
-    notebooks: dict[str, list[Standing]] = {}
-    for call in sizes:
-        notebooks.setdefault(call[0], []).extend(found[call])
-    return notebooks
+    found = pages.of_each_tier(_of_tier, root)
+    return {
+        notebook: [one for own in tiers.values() for one in own]
+        for notebook, tiers in found.items()
+    }
 
 
 def _of_tier(notebook: str, tier: str, folder: Path) -> list[Standing]:
@@ -103,17 +86,11 @@ def page(notebooks: Mapping[str, Sequence[Standing]], root: Path) -> str:
     blocks = [HEAD.format(marks=marks), _counts(notebooks)]
     notes = table_beside(__file__)
     for notebook, found in notebooks.items():
-        blocks += [f"## {title(notebook, root)}", _links(notebook, root)]
+        blocks += [f"## {pages.title_of(notebook, root)}", _links(notebook, root)]
         blocks += [*_summary(found, notes.get(notebook[:2], {})), *_tables(found, limit)]
     missing = [number for number in PAPERS if number not in {name[:2] for name in notebooks}]
     blocks += [f"Of {number} nothing is recorded yet." for number in missing]
     return "\n\n".join([*blocks, ORIGIN]) + "\n"
-
-
-def title(notebook: str, root: Path) -> str:
-    """The notebook's own title."""
-    path = root / "notebooks" / f"{notebook}.ipynb"
-    return nbformat.read(path, as_version=4).cells[0].source.splitlines()[0].lstrip("# ")
 
 
 def _links(notebook: str, root: Path) -> str:
@@ -140,12 +117,12 @@ def _counts(notebooks: Mapping[str, Sequence[Standing]]) -> str:
         for tier, own in _by_tier(found).items():
             rows.append([f"{notebook[:2]}, {TIER_NAMES[tier]}", *_numbers(own)])
     rows.append(["all", *_numbers([one for found in notebooks.values() for one in found])])
-    return table(["", *VERDICTS], rows)
+    return pages.rows_table(["", *VERDICTS], rows, around="")
 
 
 def _numbers(found: Sequence[Standing]) -> list[str]:
     verdicts = [one.record["verdict"] for one in found]
-    return [str(verdicts.count(verdict) or NONE) for verdict in VERDICTS]
+    return [str(verdicts.count(verdict) or pages.NONE) for verdict in VERDICTS]
 
 
 def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
@@ -203,14 +180,14 @@ def _table(tiers: Mapping[str, Sequence[Standing]], limit: float) -> str:
         [
             f"{name} {first[name]['claim']}",
             "" if sizes[name] == usual else sizes[name],
-            *(cell(by_tier[tier], limit) if tier in by_tier else NONE for tier in tiers),
+            *(cell(by_tier[tier], limit) if tier in by_tier else pages.NONE for tier in tiers),
             _paper([by_tier[tier] for tier in tiers if tier in by_tier]),
         ]
         for name, by_tier in claims_of.items()
     ]
     if not any(row[-1] for row in rows):  # the paper prints nothing of the kind
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return table(columns, rows)
+    return pages.rows_table(columns, rows, around="")
 
 
 def cell(one: Standing, limit: float) -> str:
@@ -261,15 +238,8 @@ def _paper(found: Sequence[Standing]) -> str:
         if count > 1:
             held.append(f"{holding} of {count}")
         else:
-            held.append(("in" if holding else "out") if count else NONE)
+            held.append(("in" if holding else "out") if count else pages.NONE)
     return f"{digits(own)} ({', '.join(held)})"
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a bar in a cell does not end it."""
-    lines = [columns, *rows]
-    text = ["|" + "|".join(cell.replace("|", r"\|") for cell in line) + "|" for line in lines]
-    return "\n".join([text[0], "|" + "---|" * len(columns), *text[1:]])
 
 
 # --- The picture -------------------------------------------------------------------------------
@@ -278,44 +248,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def panels(notebooks: Mapping[str, Sequence[Standing]], root: Path) -> Panels:
     """Notebook's title -> tier -> claim -> its record."""
     return {
-        title(notebook, root): {
+        pages.title_of(notebook, root): {
             TIER_NAMES[tier]: {one.record["id"]: one.record for one in own}
             for tier, own in _by_tier(found).items()
         }
         for notebook, found in notebooks.items()
     }
-
-
-def digest(shown: Mapping[str, Any]) -> str:
-    """Of what a picture shows, numbers in three digits: other machines round elsewhere."""
-
-    def rounded(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: rounded(part) for key, part in value.items()}
-        return f"{value:.3g}" if isinstance(value, float) else value
-
-    text = json.dumps(rounded(shown), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def draw(shown: Panels, path: Path) -> None:
-    """Write the picture in few colours, with the digest of what it shows."""
-    with rc_context():
-        plots.use_style()
-        buffer = io.BytesIO()
-        overview(shown).savefig(buffer, dpi=110)
-    image = Image.open(buffer).convert("RGB").quantize(128, dither=Image.Dither.NONE)
-    info = PngImagePlugin.PngInfo()
-    info.add_text(DIGEST, digest(shown))
-    write_atomic(path, lambda file: image.save(file, optimize=True, pnginfo=info))
-
-
-def digest_in(path: Path) -> str:
-    """The digest that a picture carries; empty where there is none."""
-    if not path.exists():
-        return ""
-    with Image.open(path) as image:
-        return str(image.info.get(DIGEST, ""))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -334,14 +272,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def settle(command: str, notebooks: Mapping[str, Sequence[Standing]]) -> int:
     """Write the page and its picture, or check them; 1 where they say something else, else 0."""
     path, text = ROOT / "docs" / "ledger.md", page(notebooks, ROOT)
-    picture, shown = ROOT / PICTURE, panels(notebooks, ROOT)
-    if command == "write":
-        write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
-        if digest_in(picture) != digest(shown):
-            draw(shown, picture)
-        return 0
-    same = path.exists() and path.read_text(encoding="utf-8") == text
-    if not same or digest_in(picture) != digest(shown):
+    picture = ROOT / PICTURE
+    with rc_context():
+        plots.use_style()
+        figure = overview(panels(notebooks, ROOT))
+        same = pages.shown_in(picture) == (shown := pages.digest_of(figure))
+        if command == "write":
+            write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))
+            if not same:
+                pages.write_picture(figure, picture, shown)
+            return 0
+    if not same or not path.exists() or path.read_text(encoding="utf-8") != text:
         print("docs/ledger.md says something else: python ci/ledger.py write", file=sys.stderr)
         return 1
     return 0

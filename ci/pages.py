@@ -3,10 +3,12 @@
 import hashlib
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import nbformat
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
@@ -22,8 +24,13 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from mmlib.core import plots
+from mmlib.core.parallel import in_processes
 from mmlib.core.paths import write_atomic
+from mmlib.core.recordings import folder_of, paths_of
+from mmlib.suite.cli import TIERS
+from mmlib.suite.papers import PAPERS
 
+T = TypeVar("T")
 NONE = "–"
 ENDS = (("95 % low", "high"), ("low", "high"), ("from", "to"))  # columns of an interval's ends
 LONG = 40  # rows; a longer table is folded
@@ -35,14 +42,13 @@ SHOWS = "shows"  # the text chunk of a picture with the digest of what its figur
 # --- Tables --------------------------------------------------------------------------------------
 
 
-def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a bar in a cell does not end it."""
+def rows_table(columns: Sequence[str], rows: Iterable[Sequence[str]], around: str = " ") -> str:
+    """A Markdown table; a bar in a cell does not end it. around: what stands around each cell."""
     lines = [[cell.replace("|", r"\|").replace("\n", " ") for cell in row] for row in rows]
-    return "\n".join(
-        ["| " + " | ".join(line) + " |" for line in (columns,)]
-        + ["|" + "---|" * len(columns)]
-        + ["| " + " | ".join(line) + " |" for line in lines]
+    first, *others = (
+        f"|{around}" + f"{around}|{around}".join(line) + f"{around}|" for line in (columns, *lines)
     )
+    return "\n".join([first, "|" + "---|" * len(columns), *others])
 
 
 def frame_table(frame: pd.DataFrame, words: Mapping[str, str] = {}) -> str:
@@ -119,6 +125,39 @@ def folded(title: str, text: str, rows: int) -> str:
     return f"<details><summary>{html.escape(title)} ({rows} rows)</summary>\n\n{text}\n\n</details>"
 
 
+def title_of(notebook: str, root: Path) -> str:
+    """The notebook's own title."""
+    path = root / "notebooks" / f"{notebook}.ipynb"
+    first = nbformat.read(path, as_version=4).cells[0].source
+    return str(first.splitlines()[0].lstrip("# "))
+
+
+# --- Evidence ------------------------------------------------------------------------------------
+
+
+def of_each_tier(
+    function: Callable[..., T], root: Path, *more: Any, numbers: Sequence[str] = tuple(PAPERS)
+) -> dict[str, dict[str, T]]:
+    """Notebook -> tier -> function(notebook, tier, folder of evidence, *more), where recorded.
+
+    One call a core at a time. Raises DataError.
+    """
+    sizes = {}
+    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        for tier in TIERS if path.stem[:2] in numbers else ():
+            files = paths_of(folder_of(root / "evidence", tier, PAPERS[path.stem[:2]]))
+            if files:
+                call = (path.stem, tier, root / "evidence", *more)
+                sizes[call] = sum(file.stat().st_size for file in files)
+    largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
+    workers = min(len(sizes), os.cpu_count() or 1) or 1
+    done = dict(zip(largest_first, in_processes(function, largest_first, workers), strict=True))
+    found: dict[str, dict[str, T]] = {}
+    for call in sizes:
+        found.setdefault(call[0], {})[call[1]] = done[call]
+    return found
+
+
 # --- Pictures ------------------------------------------------------------------------------------
 
 
@@ -164,10 +203,15 @@ def write_picture(figure: Figure, path: Path, digest: str) -> None:
     with rc_context({"savefig.dpi": DPI}):
         plots.write(figure, path)
     with Image.open(path) as drawn:
-        small = drawn.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        small = in_few_colours(drawn)
     text = PngInfo()
     text.add_text(SHOWS, digest)
     write_atomic(path, lambda file: small.save(file, optimize=True, pnginfo=text))
+
+
+def in_few_colours(picture: Image.Image) -> Image.Image:
+    """A picture in 256 colours, which makes it a third as large."""
+    return picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
 
 
 def shown_in(path: Path) -> str:

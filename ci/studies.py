@@ -5,7 +5,6 @@ python ci/studies.py check [NUMBER …]    exit status 1 where a page or a pictu
 """
 
 import argparse
-import os
 import re
 import sys
 from collections import Counter
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-import nbformat
 import pages
 import pandas as pd
 import provenance
@@ -27,12 +25,9 @@ from mmlib.core import plots
 from mmlib.core.claims import effect_text
 from mmlib.core.errors import DataError
 from mmlib.core.forest import forest
-from mmlib.core.parallel import in_processes
 from mmlib.core.paths import PACKAGE, write_atomic
-from mmlib.core.recordings import folder_of, paths_of
 from mmlib.core.tables import paper_tables
 from mmlib.suite import record
-from mmlib.suite.cli import TIERS
 from mmlib.suite.papers import PAPERS
 from mmlib.suite.papers import experiment as experiment_of
 from mmlib.suite.standing import LOOKS, Standing, standings
@@ -114,20 +109,8 @@ def written_parts(paper: str) -> dict[str, str]:
 
 def collect(root: Path, numbers: Sequence[str], draw: bool) -> dict[str, dict[str, TierPart]]:
     """Notebook -> tier -> what its evidence brings. draw: write the pictures. Raises DataError."""
-    sizes, pictures = {}, root / "docs" / "studies" / "pictures"
-    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        for tier in TIERS if path.stem[:2] in numbers else ():
-            files = paths_of(folder_of(root / "evidence", tier, PAPERS[path.stem[:2]]))
-            call = (path.stem, tier, root / "evidence", pictures if draw else None)
-            if files:
-                sizes[call] = sum(file.stat().st_size for file in files)
-    largest_first = sorted(sizes, key=lambda call: -sizes[call])  # no core waits for the last
-    workers = min(len(sizes), os.cpu_count() or 1) or 1
-    done = dict(zip(largest_first, in_processes(of_tier, largest_first, workers), strict=True))
-    found: dict[str, dict[str, TierPart]] = {}
-    for call in sizes:
-        found.setdefault(call[0], {})[call[1]] = done[call]
-    return found
+    pictures = root / "docs" / "studies" / "pictures" if draw else None
+    return pages.of_each_tier(of_tier, root, pictures, numbers=numbers)
 
 
 def of_tier(notebook: str, tier: str, evidence: Path, pictures: Path | None) -> TierPart:
@@ -319,7 +302,7 @@ def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
         "[the ledger](../ledger.md) of all claims, [the data sets](../../data/README.md)"
     )
     head = HEAD.format(command=f"python ci/studies.py write {number}", paper=paper, links=links)
-    blocks = [f"# {title_of(notebook)}: the study", head]
+    blocks = [f"# {pages.title_of(notebook, ROOT)}: the study", head]
     blocks.append("\n".join(f"- [{s}](#{anchor(s)})" for s in SECTIONS))
     for section in SECTIONS:
         blocks.append(f"## {section}")
@@ -339,13 +322,6 @@ def page(notebook: str, tiers: Mapping[str, TierPart]) -> str:
 def anchor(heading: str) -> str:
     """The anchor that GitHub gives to a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def title_of(notebook: str) -> str:
-    """The notebook's own title."""
-    path = ROOT / "notebooks" / f"{notebook}.ipynb"
-    first = nbformat.read(path, as_version=4).cells[0].source
-    return str(first.splitlines()[0].lstrip("# "))
 
 
 def faults(path: Path, text: str, pictures: Mapping[str, str]) -> Iterator[str]:

@@ -1,18 +1,15 @@
-"""How firm each recorded verdict is, and how it was recorded."""
+"""How firm each recorded verdict is."""
 
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from scipy import special, stats
 
 from mmlib.core import claims
-from mmlib.core.contract import ranges
 from mmlib.core.effects import Interval
-from mmlib.core.evidence import NO_SEED, Evidence
+from mmlib.core.evidence import Evidence
 from mmlib.suite import record
-from mmlib.suite.papers import experiment as experiment_of
 
 # With how many seeds verdicts were read, where more than once; the same number again where
 # something was recorded anew. The history of the evidence's folders has the records.
@@ -39,7 +36,6 @@ MARKS = {
     "↕": "half or twice the d",
 }
 HALVES = 300  # of the seeds that are drawn: all there are of ten seeds
-MOST_GAPS = 4  # of a record that are named
 
 
 @dataclass(frozen=True)
@@ -168,61 +164,3 @@ def seeds_of(one: claims.Assessment, found: Evidence) -> list[int]:
     }
     own = [set(found.seeds_of(name)) for name in sets if name and found.seeds_of(name)]
     return sorted(set.intersection(*own)) if own else found.seeds
-
-
-# --- Where the figures come from -----------------------------------------------------------------
-
-
-def provenance(number: str, tier: str, found: Evidence) -> dict[str, str]:
-    """How a paper's record on a tier was made, by name, in Markdown.
-
-    The commands, their cost, the commit, machine and seeds of each recording, what a complete
-    record would have and this one lacks, and with how many seeds its verdicts were read.
-    """
-    groups: dict[int, list[str]] = {}
-    for name in found.datasets:
-        groups.setdefault(max(found.seeds_of(name), default=0) + 1, []).append(name)
-    # Of other tiers than the world a data set may have no record.
-    named = len(groups) > 1 or (len(found.datasets) == 1 and tier != "world")
-    command = "`, `".join(
-        f"mmlib record {number} --tier {tier} --seeds {seeds}"
-        + f" --datasets {shlex.join(names)}" * named
-        for seeds, names in groups.items()
-    )
-    minutes = found.header["cpu_seconds"] / 60
-    gaps = record.incomplete(found, experiment_of(number))
-    lacking = "; ".join(gaps) or "nothing"
-    if len(gaps) > MOST_GAPS:
-        lacking = f"{len(gaps)} gaps, which `mmlib judge {number} --tier {tier}` names"
-    return {
-        "command": f"`{command}`",
-        "cost": f"{minutes / 60:.1f} CPU hours" if minutes >= 6 else f"{minutes:.1f} CPU minutes",
-        "recordings": recorded_by(found),
-        "missing": lacking,
-        "read with": ", ".join(map(str, LOOKS.get((number, tier), (len(found.seeds),)))),
-    }
-
-
-def recorded_by(found: Evidence) -> str:
-    """Which recording has which seeds of which data sets, and at which commit it was made."""
-    return "; ".join(f"{_commit(header)}: {_seeds_in(header)}" for header in found.recordings)
-
-
-def _commit(header: Mapping[str, Any]) -> str:
-    """The commit that a header names, and the GPU where one trained.
-
-    What ran outside of a checkout has no commit, and neither have seeds of several machines.
-    """
-    gpu = header["machine"]["gpu"] if header["device"] != "cpu" else None
-    return f"`{(header['commit'] or 'unknown')[:12]}`" + (f", GPU: {gpu}" if gpu else "")
-
-
-def _seeds_in(header: Mapping[str, Any]) -> str:
-    """The seeds of a recording by data set, those with the same seeds together."""
-    names: dict[str, list[str]] = {}
-    for dataset, systems in header["jobs"].items():
-        seeds: Sequence[int] = sorted(set().union(*systems.values()) - {NO_SEED})
-        names.setdefault(ranges(seeds) or "no seed", []).append(dataset)
-    if len(names) == 1:
-        return next(iter(names))
-    return ", ".join(f"{seeds} ({'; '.join(sets)})" for seeds, sets in names.items())

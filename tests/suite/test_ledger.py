@@ -21,11 +21,11 @@ from mmlib.core.evidence import NO_SEED, evidence_dir
 from mmlib.core.forest import FARTHEST, overview
 from mmlib.papers.links.claims import CLAIMS
 from mmlib.suite import standing
-from mmlib.suite.papers import PAPERS
-from mmlib.suite.record import read
+from mmlib.suite.papers import PAPERS, experiment
+from mmlib.suite.record import incomplete, read
 from mmlib.suite.standing import MARKS, Standing, limit_of
 
-ledger = load("ci/ledger.py")
+ledger, provenance, pages = map(load, ("ci/ledger.py", "ci/provenance.py", "ci/pages.py"))
 NAME = re.compile(r"\b[A-Z]\d+[a-z]?\b")  # of a claim
 
 
@@ -170,21 +170,21 @@ def test_each_claim_knows_its_own_seeds(tmp_path):
     found = read("03", "flickr8k", tmp_path)
     seeds = {s.record["id"]: s.seeds for s in standing.standings("03", "flickr8k", found)}
     assert {name: seeds[name] for name in ("C3", "C5a", "C5b")} == {"C3": 6, "C5a": 4, "C5b": 4}
-    came = standing.provenance("03", "flickr8k", found)
-    assert came["command"] == (
+    came = provenance.recordings("03", "flickr8k", found, incomplete(found, experiment("03")))
+    assert came.startswith(
         "`mmlib record 03 --tier flickr8k --seeds 6 --datasets flickr8k`, "
-        "`mmlib record 03 --tier flickr8k --seeds 4 --datasets flickr8k_long`"
+        "`mmlib record 03 --tier flickr8k --seeds 4 --datasets flickr8k_long`; "
     )
-    assert came["recordings"] == "`unknown`: 0–5 (flickr8k), 0–3 (flickr8k_long)"
-    assert "flickr8k_bert was not recorded" in came["missing"]
-    assert came["read with"] == "3, 4, 7, 9, 10"
+    assert "| 0–5 (flickr8k), 0–3 (flickr8k_long) | `unknown` |" in came
+    assert "flickr8k_bert was not recorded" in came
+    read_with = standing.LOOKS["03", "flickr8k"]
+    assert "| flickr8k | 6 | 3, 4, 7, 9, 10 |" in provenance.seeds_table(found, read_with, {})
 
 
 def test_what_a_record_cost_is_known(tmp_path):
     made_up_evidence.write(tmp_path, seeds=6)
-    came = standing.provenance("04", "world", read("04", "world", tmp_path))
-    assert came["command"] == "`mmlib record 04 --tier world --seeds 6`"
-    assert came["cost"] == "1.5 CPU hours"
+    came = provenance.recordings("04", "world", read("04", "world", tmp_path), [])
+    assert came.startswith("`mmlib record 04 --tier world --seeds 6`; 1.5 CPU hours. Missing: ")
 
 
 def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, **more):
@@ -376,13 +376,18 @@ def test_each_recording_is_named_with_its_seeds_and_its_gpu():
         {"commit": None, "machine": none, "device": "cpu",
          "jobs": {"f": {"a": [6]}, "g": {"b": [NO_SEED]}}},
     ]  # fmt: skip
-    assert standing.recorded_by(SimpleNamespace(recordings=headers)) == (
-        f"`{'a' * 12}`: 0–1, 3; `b`, GPU: NVIDIA H200: 4–5; `unknown`: 6 (f), no seed (g)"
-    )
+    assert [provenance.seeds_of(header) for header in headers] == [
+        "0–1, 3", "4–5", "6 (f), no seed (g)"
+    ]  # fmt: skip
+    trained_on = [provenance.machine_of(header) for header in headers]
+    assert [name == "NVIDIA H200" for name in trained_on] == [False, True, False]
+    found = SimpleNamespace(recordings=[header | {"cpu_seconds": 1} for header in headers])
+    rows = provenance.recordings_table(found).splitlines()[2:]
+    assert [row.split(" | ")[2] for row in rows] == [f"`{'a' * 12}`", "`b`", "`unknown`"]
 
 
 def test_a_bar_in_a_cell_does_not_end_it():
-    assert ledger.table(["a"], [["|A|"]]).splitlines()[-1] == r"|\|A\||"
+    assert pages.rows_table(["a"], [["|A|"]], around="").splitlines()[-1] == r"|\|A\||"
 
 
 def test_a_broken_record_is_named(repository):
