@@ -50,7 +50,7 @@ HEAD = """`{command}` makes this page from the records in `evidence/` and from \
 RULE = """An interval covers training seeds and test items, as a rule, and takes the training \
 data as given. *d* is the smallest effect that would matter. The \
 [rule](../../mmlib/core/rule.txt) gives the verdict. *Ours* is the pooled effect, or that of the \
-part that is named, the weakest. The last column has how often half of the seeds give another \
+part that is named, the lowest. The last column has how often half of the seeds give another \
 verdict, and how often another that is decided. [The ledger](../ledger.md) marks verdicts that a \
 correction would take."""
 EXPLAINED = """Settings have the names of the budgets in `mmlib/papers/{paper}/systems.py`. *Read \
