@@ -26,7 +26,7 @@ def found():
         patch.setattr(world, "WORLD_IMAGES", {"train": 160, "val": 40, "test": 52})
         patch.setattr(texts, "cache_dir", lambda: None)
         patch.setattr(os, "cpu_count", lambda: 1)
-        yield load_study("world")["world"]
+        yield load_study("world", ["world"])["world"]
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_a_second_fingerprint_reads_nothing(from_files, monkeypatch):
 def test_what_is_not_there_is_told(folder, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="no tier 'moon'"):
         load_study("moon")
-    with pytest.raises(ValueError, match="no captions 'coco' here; there are world"):
+    with pytest.raises(ValueError, match="no captions 'coco' here; there are clear, world"):
         load_study("world", ["coco"])
     monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
     for named in ([], ["coco"]):

@@ -24,7 +24,7 @@ def found():
         patch.setattr(world, "WORLD_IMAGES", {"train": 120, "val": 20, "test": 40})
         patch.setattr(texts, "cache_dir", lambda: None)
         patch.setattr(os, "cpu_count", lambda: 1)
-        yield load_study("world")["world"]
+        yield load_study("world", ["world"])["world"]
 
 
 @pytest.fixture(scope="module")

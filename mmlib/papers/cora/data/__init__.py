@@ -15,6 +15,7 @@ from mmlib.papers.cora.systems import (
     DATASETS,
     LONGER,
     WITH_BERT,
+    WITHOUT_BERT,
     budget,
     original,
 )
@@ -26,7 +27,9 @@ Study = Mapping[str, Captions]
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     """The collections of a tier: all that are there, or those that are named.
 
-    world: drawn here. controlled: made here, without drawing. flickr8k: its photographs' features.
+    world: drawn here, "clear" with captions that list what has which colour or who does what, and
+    "world" with the sentences of a grammar. controlled: made here, most of it without drawing.
+    flickr8k: its photographs' features.
     paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of `mmlib.data.precomputed`, with the graphs
     of their `scene_graph` folder where there are any; the test images of MS-COCO are all 5,000
     where "testall" is there.
@@ -44,12 +47,14 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     if tier == CONTROLLED_TIER:
         return {name: _controlled(name, seed, workers) for name in plain or DATASETS[tier]}
     if tier == "world":
-        study = {"world": world.load(seed, workers)}
+        study = {
+            name: world.load(seed, workers, world.CLARITY[name]) for name in plain or DATASETS[tier]
+        }
     else:
         study = photographs.load(tier, plain, workers)
     names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
     if _bert(tier).is_dir():
-        names += [name + WITH_BERT for name in study]
+        names += [name + WITH_BERT for name in study if name not in WITHOUT_BERT]
     return {name: study[original(name)] for name in datasets or names}
 
 
