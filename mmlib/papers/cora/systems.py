@@ -8,12 +8,12 @@ from mmlib.core.paths import table_beside
 
 PAPER = "cora"
 SPLITS = ("train", "val", "test")
-# Of the picture world first the one whose captions say plainly who has what.
-DATASETS = {"world": ("clear", "world"), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
+CLEAR = "clear"  # of the picture world the collection whose captions say plainly who has what
+DATASETS = {"world": (CLEAR, "world"), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
 CONTROLLED_TIER = "controlled"
 # How collections end that a BERT reads, or whose main systems are trained longer.
 WITH_BERT, LONGER = "_bert", "_long"
-WITHOUT_BERT = ("clear",)  # the picture world's BERT has read sentences
+WITHOUT_BERT = (CLEAR,)  # the picture world's BERT has read sentences
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
 LITTLE_HARM = 0.97  # the share of its RSUM that CORA keeps at the highest rate if C8 holds
@@ -182,9 +182,6 @@ BUDGETS = {name: Settings(**fields) for name, fields in _TABLE["budgets"].items(
 CONTROLLED: dict[str, dict[str, Any]] = _TABLE["controlled"]  # collection -> its dials
 ON_CONTROLLED: list[str] = _TABLE["on controlled"]
 UNSEEN = "unseen pairs"
-# What a collection has where the diagnostics of why graphs lose are those of another.
-OF_THE_PAPER = {OURS.system}.union(*(TABLES[name] for name in ("table1", "table3", "gold")))
-WITHOUT_DIAGNOSTICS = ("clear",)
 DATASETS[CONTROLLED_TIER] = tuple(CONTROLLED)
 
 
@@ -218,8 +215,8 @@ def trained_systems(dataset: str) -> list[System]:
     """
     if dataset == original(dataset) and dataset not in CONTROLLED:
         rows = [row for row in SYSTEMS.values() if row != GOLD or dataset in DATASETS["world"]]
-        if dataset in WITHOUT_DIAGNOSTICS:
-            rows = [row for row in rows if row.system in OF_THE_PAPER]
+        if dataset == CLEAR:
+            rows = [row for row in rows if row.system in _TABLE["on clear"]]
     else:
         longer = "with BERT" if dataset.endswith(WITH_BERT) else "longer"
         names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[longer]
