@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -255,3 +256,61 @@ def test_what_is_needed_gives_the_same_value_as_all(source, name, kept):
         values.append(namespace[name])
     assert values[0] == values[1]
     assert inputs(program) <= {"range", "print", "k"}
+
+
+# nbgrader
+
+
+def test_export_has_the_metadata_of_nbgrader(teacher, tmp_path):
+    [path], _ = versions.write("nbgrader", tmp_path, [teacher])
+    assert path == tmp_path / "source" / "01_tiny" / "01_tiny.ipynb"
+    assert (path.parent / "checks" / "01_tiny.json").exists()
+    nb = nbformat.read(path, as_version=4)
+    nbformat.validate(nb)
+    cells = [(cell, cell.metadata.nbgrader) for cell in nb.cells if "nbgrader" in cell.metadata]
+    names = [f"{part}-{n}" for n in (1, 2, 3) for part in ("question", "answer", "check")]
+    assert [marks["grade_id"] for _, marks in cells] == names
+    for cell, marks in cells:  # as its documentation of schema 3 says
+        part = marks["grade_id"].partition("-")[0]
+        assert marks["schema_version"] == 3
+        assert not marks["task"]
+        assert marks["solution"] == (part == "answer") == ("### BEGIN SOLUTION" in cell.source)
+        assert marks["grade"] == (part == "check") == ("### BEGIN HIDDEN TESTS" in cell.source)
+        assert marks["locked"] == (part != "answer")
+        assert marks.get("points") == (2 if part == "check" else None)
+    released = "".join(
+        re.sub(r"### BEGIN.*### END [A-Z ]+", "", cell.source, flags=re.DOTALL) for cell in nb.cells
+    )
+    assert "2 * x" not in released
+    assert "facts['links'], 0.1" not in released
+    assert "answer_1 = ...\n" in released
+
+
+# A pack
+
+
+def test_pack_has_package_and_evidence_and_keeps_begun_work(teacher, tmp_path, monkeypatch):
+    root = tmp_path / "clone"
+    for name in ("mmlib/a.py", "mmlib/__pycache__/a.pyc", "evidence/world.json", *versions.PACKED):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    monkeypatch.setattr(versions, "PACKAGE", root / "mmlib")
+    out = tmp_path / "pack"
+    made = versions.write("student", out, [teacher], pack=True)
+    assert made == ([out / "notebooks" / "01_tiny.ipynb"], [])
+    assert {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} == {
+        *("mmlib/a.py", "evidence/world.json", "README.md", versions.RECORD, *versions.PACKED),
+        *("notebooks/01_tiny.ipynb", "notebooks/checks/01_tiny.json"),
+    }
+    (out / "notebooks" / "01_tiny.ipynb").write_text("begun")
+    (root / "mmlib" / "a.py").write_text("newer")
+    assert versions.write("student", out, [teacher], pack=True) == (
+        [],
+        [out / "notebooks" / "01_tiny.ipynb"],
+    )
+    assert (out / "notebooks" / "01_tiny.ipynb").read_text() == "begun"
+    assert (out / "mmlib" / "a.py").read_text() == "newer"
+    (root / "evidence" / "world.json").unlink()
+    (root / "evidence").rmdir()
+    with pytest.raises(CourseError, match="no evidence beside the package"):
+        versions.write("student", out, [teacher], pack=True)
