@@ -29,12 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a locale such as C has no ± and no umlauts
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    args = _parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
+    args = _parser(arguments[:1]).parse_args(arguments)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
     try:
         return args.run(args)
     except KeyboardInterrupt:
-        goes_on = args.command in ("data", "record")
+        goes_on = args.command in ("data", "record", "course")
         again = "; the same command goes on from here" if goes_on else ""
         print(f"\ninterrupted{again}", file=sys.stderr)
         return 130
@@ -46,18 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, before)
 
 
-def _parser(with_data: bool) -> argparse.ArgumentParser:
-    """The parser; the data commands load their libraries only when they are asked for."""
+def _parser(group: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; the commands of a group load their libraries only when they are asked for."""
     parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for run in (_run, _record, _judge, _score, _report, _course):
+    for run in (_run, _record, _judge, _score, _report):
         add_command(commands, run.__name__[1:], run)
     data = commands.add_parser("data", help="list, get, check data sets; extract features")
-    if with_data:
+    course = commands.add_parser("course", help="a course: its versions, its marks")
+    if group == ["data"]:
         from mmlib.suite import data_cli
 
         data_cli.register(data)
+    if group == ["course"]:
+        from mmlib.suite import course_cli
+
+        course_cli.register(course)
     return parser
 
 
@@ -89,8 +94,8 @@ TYPES = {
 def _run(args: argparse.Namespace) -> int:
     from mmlib.suite import outcomes, runner
 
-    folder = _notebook_folder(args.notebooks)
-    notebooks = _select(folder, args.numbers)
+    folder = notebook_folder(args.notebooks)
+    notebooks = select(folder, args.numbers)
     parameters = _parameters(args)
     if isinstance(device := parameters.get("device"), str) and not args.cluster:
         from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
@@ -164,16 +169,7 @@ def _report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _course(args: argparse.Namespace) -> int:
-    from mmlib.suite import course
-
-    notebooks = _select(_notebook_folder(args.notebooks), args.numbers)
-    for path in course.write(args.version, args.out, notebooks):
-        print(path)
-    return 0
-
-
-def _notebook_folder(named: Path | None) -> Path:
+def notebook_folder(named: Path | None) -> Path:
     """The folder of the notebooks: `named`, else the package's own."""
     folder = named or notebooks_dir()
     if not folder.is_dir():
@@ -181,7 +177,7 @@ def _notebook_folder(named: Path | None) -> Path:
     return folder.resolve()
 
 
-def _select(folder: Path, numbers: Sequence[str]) -> list[Path]:
+def select(folder: Path, numbers: Sequence[str]) -> list[Path]:
     """The notebooks whose names begin with `numbers`, in the order of their names."""
     notebooks = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
     if not notebooks:

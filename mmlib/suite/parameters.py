@@ -63,9 +63,9 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
         if cell["cell_type"] != "code":
             continue
         try:
-            statements = ast.parse(_plain_python(cell["source"])).body
+            statements = ast.parse(plain_python(cell["source"])).body
             for statement in statements:
-                pending -= _reads(statement)
+                pending -= reads(statement)
                 overwritten = pending & _assigns(statement)
                 lost |= overwritten
                 pending -= overwritten
@@ -74,14 +74,14 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
     return pending | lost
 
 
-def _plain_python(source: str) -> str:
+def plain_python(source: str) -> str:
     """A cell's source with IPython's magics turned into plain calls of get_ipython()."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     return TransformerManager().transform_cell(source)
 
 
-def _reads(statement: ast.stmt) -> set[str]:
+def reads(statement: ast.stmt) -> set[str]:
     """Global names that a statement reads, also inside the functions and classes it defines."""
     names = set()
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):

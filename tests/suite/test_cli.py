@@ -12,6 +12,7 @@ from tiny_notebooks import (
     PARAMETERS,
     RESULTS,
     SETTINGS,
+    committed_notebook,
     five_exercises,
     judgement,
     write_notebook,
@@ -216,6 +217,7 @@ def lessons(notebooks):
     """The folder of two notebooks, both with exercises."""
     for path in notebooks.glob("*.ipynb"):
         nb = nbformat.read(path, as_version=4)
+        nb.cells += committed_notebook(("from mmlib.suite import course", [], [])).cells
         nb.cells += five_exercises(count=1)
         nbformat.write(nb, path)
     return notebooks
@@ -244,12 +246,10 @@ def test_course_writes_those_named(lessons, tmp_path, capsys):
 
 
 def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "essay.txt").write_text("mine")
     for options, said in (
         (("student", tmp_path / "new", "03"), "no notebook '03'; there are 01_one, 02_two"),
-        (("student", tmp_path / "out"), "essay.txt is not of this command's making"),
         (("answers", lessons), "01_one.ipynb is not of this command's making"),
+        (("grade", tmp_path / "none", "--out", tmp_path / "marks.csv"), "no notebook in"),
     ):
         assert course(lessons, *options) == 2
         told = capsys.readouterr().err
@@ -257,6 +257,24 @@ def test_course_refuses_in_one_line(lessons, tmp_path, capsys):
         assert said in told
         assert told.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def test_course_grades_and_says_what_is_kept(lessons, tmp_path, capsys):
+    out, marks = tmp_path / "out", tmp_path / "marks.csv"
+    assert course(lessons, "student", out, "1") == 0
+    (out / "01_one.ipynb").write_text(
+        (out / "01_one.ipynb").read_text().replace("answer_2 = ...", "answer_2 = 1")
+    )
+    assert course(lessons, "student", out, "1") == 0
+    assert "01_one.ipynb is kept: it was changed since it was written" in capsys.readouterr().out
+    assert course(lessons, "grade", out, "--out", marks) == 0
+    said = capsys.readouterr().out
+    assert said == f"{marks}: 1 right, 0 wrong, 4 blank, 0 error\n"
+
+
+def test_course_lists_mistakes(lessons, capsys):
+    assert course(lessons, "mistakes", "2") == 0
+    assert "**Exercise 5. A title**" in capsys.readouterr().out
 
 
 def test_course_knows_two_versions(lessons, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,7 @@ from nbclient import NotebookClient
 from tiny_notebooks import PARAMETERS, committed_notebook, exercise, five_exercises, stdout
 
 from mmlib.suite import course
-from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer
+from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer, checks, versions
 
 # Numbers
 
@@ -206,11 +207,15 @@ def test_what_counts_as_the_same(mine, truth, same):
     def check():
         course.function(1, lambda: mine, lambda: truth, [()])
 
+    hidden = sealed(course.function, lambda: truth, lambda: truth, [()])
     if same:
         check()
+        hidden(lambda: mine)
     else:
         with pytest.raises(WrongAnswer, match=r"for no arguments your function returns .* not"):
             check()
+        with pytest.raises(WrongAnswer, match=r"for no arguments your function returns .* not"):
+            hidden(lambda: mine)
 
 
 def test_what_a_function_prints_is_still_seen_and_an_interruption_ends_the_check(capsys):
@@ -230,6 +235,72 @@ def test_what_a_function_prints_is_still_seen_and_an_interruption_ends_the_check
 def test_function_without_cases_is_the_authors_fault():
     with pytest.raises(ValueError, match="exercise 1: no cases to try"):
         course.function(1, total, total, [])
+
+
+# Sealed keys
+
+
+def sealed(check, *arguments, **more):
+    """A check whose key went through a file of hashes: a function of the answer."""
+    checks.collected = []
+    try:
+        with suppress(WrongAnswer):
+            check(1, *arguments, **more)
+        [key] = checks.collected
+    finally:
+        checks.collected = None
+    hidden = checks.unsealed(json.loads(json.dumps({"1": checks.sealed(key, "salt")})), 1)
+    return lambda answer: checks.judge(hidden, answer)
+
+
+@pytest.mark.parametrize(("truth", "given", "within"), BORDERS)
+def test_sealed_numbers_have_the_same_border(truth, given, within):
+    number = sealed(course.number, 0, truth, within)
+    function = sealed(course.function, len, lambda: [truth], [()], within)
+    number(given)
+    function(lambda: [given])
+    beyond = given + 2e-9 * (1 if given > truth else -1)
+    with pytest.raises(WrongAnswer):
+        number(beyond)
+    with pytest.raises(WrongAnswer):
+        function(lambda: [beyond])
+
+
+@pytest.mark.parametrize("given", KINDS)
+def test_sealed_number_takes_any_kind_of_number(given):
+    sealed(course.number, 0, 5, 0.05)(given)
+
+
+def test_sealed_checks_give_the_reasons_of_typical_mistakes():
+    one = sealed(course.number, 0, 5.0, 0.05, wrong={50: "chance"})
+    two = sealed(course.number, 0, (1, 2), 0.05, wrong={(2, 1): "the other way round"})
+    word = sealed(course.choice, "a", "World", {"both": "one is enough"})
+    call = sealed(course.function, len, total, [([1, 2],), ([],)], wrong={"it counts": len})
+    word(" world ")
+    call(total)
+    for check, given, said in (
+        (one, 50, "50 is not right: chance"),
+        (one, 7, "7 is not right."),
+        (one, [5], "[5] is not a number."),
+        (two, [2, 1], "[2, 1] is not right: the other way round"),
+        (two, [1, 9], "your value at [1], 9, is not right."),
+        (word, "both", "it is not 'both': one is enough"),
+        (word, "all", "'all' is none of 'World', 'both'."),
+        (call, len, "not right: it counts"),
+        (call, lambda v: 3, "for [] your function returns 3, which is not right."),
+        (call, lambda v: "3", "for [1, 2] your function returns '3', which is not a number."),
+    ):
+        with pytest.raises(WrongAnswer) as error:
+            check(given)
+        assert str(error.value) == f"Exercise 1: {said}"
+    with pytest.raises(NoAnswer):
+        one(...)
+
+
+def test_a_lost_key_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CourseError, match="keep the folder checks beside the notebook"):
+        course.check("01_tiny", 1, 5)
 
 
 # Blanks and messages
@@ -310,22 +381,36 @@ def files(folder: Path) -> list[str]:
 
 def test_students_version_has_no_answers(notebook, tmp_path):
     source = nbformat.read(notebook, as_version=4)
-    assert course.write("student", tmp_path / "out", [notebook]) == [tmp_path / "out/01_tiny.ipynb"]
-    nb = nbformat.read(tmp_path / "out" / "01_tiny.ipynb", as_version=4)
+    out = tmp_path / "out"
+    assert versions.write("student", out, [notebook]) == ([out / "01_tiny.ipynb"], [])
+    nb = nbformat.read(out / "01_tiny.ipynb", as_version=4)
     nbformat.validate(nb)
     assert tags(nb) == ["exercise", "blank", "check"] * 3
     kept = [cell for cell in source.cells if "answer" not in cell.metadata.get("tags", [])]
     assert [cell.id for cell in nb.cells] == [cell.id for cell in kept]
-    for cell, before in zip(nb.cells, kept, strict=True):
-        assert cell.source == before.source
-        if cell.cell_type == "code":
-            checks = "check" in cell.metadata.get("tags", [])
-            assert cell.outputs == ([] if checks else before.outputs)
-    assert "Answer" not in (tmp_path / "out" / "01_tiny.ipynb").read_text()
+    others = [pair for pair in zip(nb.cells, kept, strict=True) if "check" not in str(pair[1])]
+    assert all(cell == before for cell, before in others)
+    found = [cell for cell in nb.cells if cell.metadata.get("tags") == ["check"]]
+    assert [cell.outputs for cell in found] == [[], [], []]
+    assert [cell.source for cell in found] == [
+        f'course.check("01_tiny", {n}, {name})'
+        for n, name in ((1, "answer_1"), (2, "answer_2"), (3, "twice"))
+    ]
+
+
+def test_what_students_get_does_not_hold_the_answer(notebook, tmp_path):
+    versions.write("student", tmp_path / "out", [notebook])
+    handed_out = "".join((tmp_path / "out" / name).read_text() for name in files(tmp_path / "out"))
+    for secret in ("Answer", "'links'], 0.1", "lambda", "2 * x", "a square", "lets images repeat"):
+        assert secret in notebook.read_text()
+        assert secret not in handed_out
+    keys = json.loads((tmp_path / "out" / "checks" / "01_tiny.json").read_text())
+    assert keys["2"]["options"] == ["AP", "DC"]  # the message for another word names them, too
+    assert keys["2"]["right"][0][1] != keys["2"]["wrong"][0][1]
 
 
 def test_teachers_version_has_no_blanks(notebook, tmp_path):
-    course.write("answers", tmp_path / "out", [notebook])
+    versions.write("answers", tmp_path / "out", [notebook])
     nb = nbformat.read(tmp_path / "out" / "01_tiny.ipynb", as_version=4)
     nbformat.validate(nb)
     assert tags(nb) == ["exercise", "answer", "check", "answer"] * 3
@@ -335,21 +420,21 @@ def test_teachers_version_has_no_blanks(notebook, tmp_path):
 
 
 def test_nothing_but_the_notebook_and_the_record_is_written(notebook, tmp_path):
-    course.write("student", tmp_path / "a" / "out", [notebook])
-    assert files(tmp_path / "a") == ["out/" + name for name in (course.RECORD, "01_tiny.ipynb")]
+    versions.write("answers", tmp_path / "a" / "out", [notebook])
+    assert files(tmp_path / "a") == ["out/" + name for name in (versions.RECORD, "01_tiny.ipynb")]
 
 
 def test_writing_again_takes_newer_notebooks_and_keeps_others(notebook, tmp_path):
     other = notebook.with_name("02_other.ipynb")
     other.write_bytes(notebook.read_bytes())
     out = tmp_path / "out"
-    course.write("student", out, [notebook, other])
+    versions.write("answers", out, [notebook, other])
     before = {name: (out / name).read_bytes() for name in files(out)}
-    course.write("student", out, [notebook, other])
+    versions.write("answers", out, [notebook, other])
     assert {name: (out / name).read_bytes() for name in files(out)} == before
 
     notebook.write_text(notebook.read_text().replace("Question?", "Which?"))
-    course.write("student", out, [notebook])
+    versions.write("answers", out, [notebook])
     assert "Which?" in (out / "01_tiny.ipynb").read_text()
     assert (out / "02_other.ipynb").read_bytes() == before["02_other.ipynb"]
 
@@ -362,7 +447,7 @@ def test_links_lead_to_notebooks_that_are_there(notebook, tmp_path):
     nbformat.write(nb, other)
 
     def links(*notebooks):
-        course.write("student", tmp_path / "out", notebooks)
+        versions.write("answers", tmp_path / "out", notebooks)
         return nbformat.read(tmp_path / "out" / other.name, as_version=4).cells[-1].source
 
     assert links(other) == "a, b, [c](d)"
@@ -370,28 +455,36 @@ def test_links_lead_to_notebooks_that_are_there(notebook, tmp_path):
 
 
 def test_interrupted_writing_can_be_done_again(notebook, tmp_path):
-    course.write("student", tmp_path / "out", [notebook])
-    (tmp_path / "out" / course.RECORD).unlink()
-    course.write("student", tmp_path / "out", [notebook])
+    versions.write("answers", tmp_path / "out", [notebook])
+    (tmp_path / "out" / versions.RECORD).unlink()
+    versions.write("answers", tmp_path / "out", [notebook])
 
 
-@pytest.mark.parametrize("name", ["essay.txt", "01_tiny.ipynb"])
-def test_work_of_others_is_not_touched(notebook, tmp_path, name):
-    out = tmp_path / "out"
-    if name != "essay.txt":
-        course.write("student", out, [notebook])
-    out.mkdir(exist_ok=True)
-    (out / name).write_text("mine")
-    before = {name: (out / name).read_bytes() for name in files(out)}
-    with pytest.raises(CourseError, match=rf"{name} is not of this command's making, or was chan"):
-        course.write("student", out, [notebook])
-    assert {name: (out / name).read_bytes() for name in files(out)} == before
+def test_begun_work_is_kept_and_what_is_new_is_added(notebook, tmp_path):
+    other, out = notebook.with_name("02_other.ipynb"), tmp_path / "out"
+    other.write_bytes(notebook.read_bytes())
+    versions.write("answers", out, [notebook])
+    (out / "01_tiny.ipynb").write_text("begun")
+    (out / "essay.txt").write_text("mine")
+    notebook.write_text(notebook.read_text().replace("Question?", "Which?"))
+    made = versions.write("answers", out, [notebook, other])
+    assert made == ([out / "02_other.ipynb"], [out / "01_tiny.ipynb"])
+    assert (out / "01_tiny.ipynb").read_text() == "begun"
+    assert (out / "essay.txt").read_text() == "mine"
+    assert versions.write("answers", out, [notebook])[1] == [out / "01_tiny.ipynb"]
+
+
+def test_a_file_of_that_name_of_others_is_not_touched(notebook, tmp_path):
+    (tmp_path / "01_tiny.ipynb").write_text("mine")
+    with pytest.raises(CourseError, match=r"01_tiny\.ipynb is not of this command's making"):
+        versions.write("answers", tmp_path, [notebook])
+    assert (tmp_path / "01_tiny.ipynb").read_text() == "mine"
 
 
 def test_the_notebooks_own_folder_is_refused(notebook):
     before = notebook.read_bytes()
     with pytest.raises(CourseError, match=r"01_tiny\.ipynb is not of this command's making"):
-        course.write("student", notebook.parent, [notebook])
+        versions.write("answers", notebook.parent, [notebook])
     assert notebook.read_bytes() == before
 
 
@@ -399,23 +492,23 @@ def test_hidden_files_are_left_alone(notebook, tmp_path):
     out = tmp_path / "out"
     (out / ".git").mkdir(parents=True)
     (out / ".git" / "HEAD").write_text("mine")
-    course.write("student", out, [notebook])
+    versions.write("answers", out, [notebook])
     assert (out / ".git" / "HEAD").read_text() == "mine"
 
 
 def test_versions_are_not_mixed(notebook, tmp_path):
-    course.write("answers", tmp_path / "out", [notebook])
+    versions.write("answers", tmp_path / "out", [notebook])
     with pytest.raises(CourseError, match="holds the version 'answers' of a course; name another"):
-        course.write("student", tmp_path / "out", [notebook])
-    (tmp_path / "out" / course.RECORD).write_text("[]")
-    with pytest.raises(CourseError, match=rf"{course.RECORD} cannot be read"):
-        course.write("answers", tmp_path / "out", [notebook])
+        versions.write("student", tmp_path / "out", [notebook])
+    (tmp_path / "out" / versions.RECORD).write_text("[]")
+    with pytest.raises(CourseError, match=rf"{versions.RECORD} cannot be read"):
+        versions.write("answers", tmp_path / "out", [notebook])
 
 
 def test_out_must_be_a_folder(notebook, tmp_path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(CourseError, match="out is not a folder"):
-        course.write("student", tmp_path / "out", [notebook])
+        versions.write("answers", tmp_path / "out", [notebook])
 
 
 INVALID = '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]}'
@@ -427,7 +520,7 @@ def test_what_is_no_notebook_is_named(tmp_path, content):
     if content is not None:
         path.write_text(content)
     with pytest.raises(CourseError, match=r"01_bad\.ipynb is not a valid notebook"):
-        course.write("student", tmp_path / "out", [path])
+        versions.write("answers", tmp_path / "out", [path])
     assert not (tmp_path / "out").exists()
 
 
@@ -439,7 +532,7 @@ def test_missing_part_is_named_and_nothing_written(notebook, tmp_path, place):
     bad = notebook.with_name("02_bad.ipynb")
     nbformat.write(nb, bad)
     with pytest.raises(CourseError) as error:
-        course.write("student", tmp_path / "out", [notebook, bad])
+        versions.write("answers", tmp_path / "out", [notebook, bad])
     if place == 0:  # its cells then seem to be the first exercise's
         said = "02_bad.ipynb: Exercise 1. A title: its cells are exercise (markdown), "
     else:
@@ -479,7 +572,7 @@ TOLD = {
 
 @pytest.mark.parametrize("version", TOLD)
 def test_only_checks_fail_and_say_why_in_one_line(notebook, tmp_path, version):
-    [path] = course.write(version, tmp_path / "elsewhere", [notebook])
+    [path], _ = versions.write(version, tmp_path / "elsewhere", [notebook])
     nb = nbformat.read(path, as_version=4)
     blanks = [cell for cell in nb.cells if "blank" in cell.metadata.get("tags", [])]
     for n, answer in ANSWERS.items() if blanks else ():
@@ -502,7 +595,7 @@ def test_only_checks_fail_and_say_why_in_one_line(notebook, tmp_path, version):
 
 
 def test_record_says_what_was_made(notebook, tmp_path):
-    course.write("student", tmp_path / "out", [notebook])
-    record = json.loads((tmp_path / "out" / course.RECORD).read_text())
-    assert record["version"] == "student"
+    versions.write("answers", tmp_path / "out", [notebook])
+    record = json.loads((tmp_path / "out" / versions.RECORD).read_text())
+    assert record["version"] == "answers"
     assert sorted(record["files"]) == ["01_tiny.ipynb"]

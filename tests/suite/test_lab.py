@@ -10,7 +10,8 @@ import nbformat
 import pytest
 from jupyter_lab import READY, running_lab
 
-from mmlib.suite import course, runner
+from mmlib.suite import runner
+from mmlib.suite.course import versions
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 IDLE = READY.replace("() =>", "").strip()
@@ -34,7 +35,7 @@ SEEN = """() => ({
 def lab(tmp_path_factory):
     """A JupyterLab on the teacher's version of all notebooks."""
     folder = tmp_path_factory.mktemp("lab") / "notebooks"
-    course.write("answers", folder, NOTEBOOKS)
+    versions.write("answers", folder, NOTEBOOKS)
     with running_lab(folder) as server:
         yield server
 

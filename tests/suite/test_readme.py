@@ -160,7 +160,7 @@ def command_faults(words):
 def mmlib_faults(arguments):
     try:
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            args = cli._parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
+            args = cli._parser(arguments[:1]).parse_args(arguments)
     except SystemExit:
         return [said.getvalue().splitlines()[-1]]
     if arguments[0] != "run":

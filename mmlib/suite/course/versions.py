@@ -1,0 +1,201 @@
+"""The versions of a course: for students, for teachers, for nbgrader."""
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Container, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.suite.course.checks import CHECKS, CourseError, sealed
+from mmlib.suite.course.grading import Teacher, read_keys, read_teacher
+
+Version = Literal["student", "answers", "nbgrader"]
+REMOVED = {"student": "answer", "answers": "blank"}  # cells of this tag
+RECORD = ".mmlib-course.json"  # what `write` made in a folder
+LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb)[^)]*\)")  # to a notebook beside
+POINTS = {"easy": 1, "medium": 2, "hard": 3}
+STUB = 'c = get_config()\nc.ClearSolutions.code_stub = {"python": "# Put your answer above."}\n'
+PACKED = ("pyproject.toml", "requirements.txt", "LICENSE", "Makefile")
+FOLDERS = ("mmlib", "evidence")
+README = """\
+# A course in image-text models
+
+`make lab` installs what is needed into `.venv` (once, about 5 GB), and opens the first notebook of
+`notebooks/` in JupyterLab. Put your answers in the place of `...`, and run the check below each.
+"""
+
+
+def write(
+    version: Version, out: Path, notebooks: Sequence[Path], pack: bool = False
+) -> tuple[list[Path], list[Path]]:
+    """Make one version of notebooks.
+
+    In the students' version the answers and the outputs of checks are gone, and the folder `checks`
+    holds hashes; in the teacher's the blanks are gone. For nbgrader, each notebook is an assignment
+    in `source`. Every other cell keeps its id and its recorded output; a link to a notebook that
+    the folder lacks becomes plain text. A folder that an earlier call filled may be filled again,
+    also from newer notebooks; what was changed since, such as a notebook with a student's work, is
+    kept. pack: also the package, its evidence and what installs them; notebooks go to `notebooks`.
+    Returns the notebooks written, and those kept. Raises CourseError where a notebook cannot be
+    read or run or has an incomplete exercise, or where `out` holds the other version, or a file of
+    that name that is not of an earlier call; nothing is written then.
+    """
+    earlier = _earlier(out, version)
+    teachers = [read_teacher(path) for path in notebooks]
+    places = [_place(path, version, pack) for path in notebooks]
+    names = {Path(name).name for name in (*earlier, *places)}
+    kept = [place for place in places if _begun(out / place, earlier.get(place))]
+    written: dict[str, bytes] = {}
+    for teacher, place in zip(teachers, places, strict=True):
+        if place not in kept:
+            written |= _files(teacher, version, place, names)
+    packed = _packed() if pack else {}
+    begun = {name for name in packed if _begun(out / name, earlier.get(name))}
+    written |= {name: content for name, content in packed.items() if name not in begun}
+    for name, content in written.items():
+        _refuse_foreign(out / name, earlier.get(name), content)
+    record = {"version": version, "files": earlier | {k: _hash(v) for k, v in written.items()}}
+    for name, content in {**written, RECORD: json.dumps(record, indent=1).encode()}.items():
+        write_atomic(out / name, partial(Path.write_bytes, data=content))
+    if version == "nbgrader":
+        write_atomic(out / "nbgrader_config.py", lambda path: path.write_text(STUB, "utf-8"))
+    made = [out / place for place in places if place in written]
+    return made, [out / name for name in (*kept, *sorted(begun))]
+
+
+def _files(
+    teacher: Teacher, version: Version, place: str, names: Container[str]
+) -> dict[str, bytes]:
+    """The files of one notebook by name, the notebook first; links only to `names`."""
+    import nbformat
+
+    notebook = nbformat.read(teacher.path, as_version=4)
+    keys = {}
+    if version != "answers":
+        salt = _hash(teacher.path.read_bytes())
+        keys = {number: sealed(key, salt) for number, key in read_keys(teacher).items()}
+    if version == "nbgrader":
+        notebook.cells = _graded_cells(teacher)
+    else:
+        notebook.cells = [
+            _cell(cell, teacher, version)
+            for cell in notebook.cells
+            if REMOVED[version] not in cell.metadata.get("tags", [])
+        ]
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
+    files = {place: (nbformat.writes(notebook) + "\n").encode()}
+    if keys:
+        path = Path(place).parent / CHECKS / f"{teacher.path.stem}.json"
+        files[path.as_posix()] = json.dumps(keys).encode()
+    return files
+
+
+def _cell(cell: Any, teacher: Teacher, version: Version) -> Any:
+    if version == "student" and "check" in cell.metadata.get("tags", []):
+        cell.source, cell.outputs, cell.execution_count = _check(cell.id, teacher), [], None
+    return cell
+
+
+def _check(cell: str, teacher: Teacher) -> str:
+    """The source of a student's check: what it does before its call, and a call without truth."""
+    number = next(one.number for one in teacher.exercises if one.check.id == cell)
+    checked = teacher.checks[number]
+    lines = [one.source + ("\n\n" if one.defines else "") for one in checked.prelude]
+    call = f'course.check("{teacher.path.stem}", {number}, {checked.expression})'
+    return "\n".join([*lines, call])
+
+
+def _graded_cells(teacher: Teacher) -> list[Any]:
+    """A notebook's cells as nbgrader's source has them.
+
+    The worked answer stands after the blank, and the teacher's check after the student's, each in
+    marks that nbgrader cuts out. What explains an answer is left out.
+    """
+    roles: dict[str, tuple[str, dict[str, Any]]] = {}
+    for one in teacher.exercises:
+        points = POINTS.get(one.difficulty, 1)
+        roles[one.question.id] = (f"question-{one.number}", {"locked": True})
+        roles[one.blank.id] = (f"answer-{one.number}", {"solution": True})
+        roles[one.check.id] = (
+            f"check-{one.number}", {"grade": True, "locked": True, "points": points}
+        )  # fmt: skip
+    worked = {one.blank.id: one.answer.source for one in teacher.exercises}
+    cells = []
+    for cell in copy.deepcopy(teacher.cells):
+        if "answer" in cell.metadata.get("tags", []):
+            continue
+        name, marks = roles.get(cell.id, ("", {}))
+        if name:
+            cell.metadata["nbgrader"] = {
+                "grade": False, "solution": False, "locked": False, "task": False,
+                "grade_id": name, "schema_version": 3, **marks,
+            }  # fmt: skip
+        if marks.get("solution"):
+            cell.source += f"\n### BEGIN SOLUTION\n{worked[cell.id]}\n### END SOLUTION"
+        if marks.get("grade"):
+            hidden = f"### BEGIN HIDDEN TESTS\n{cell.source}\n### END HIDDEN TESTS"
+            cell.source, cell.outputs = f"{_check(cell.id, teacher)}\n{hidden}", []
+        cells.append(cell)
+    return cells
+
+
+def _place(notebook: Path, version: Version, pack: bool) -> str:
+    if version == "nbgrader":
+        return f"source/{notebook.stem}/{notebook.name}"
+    return f"notebooks/{notebook.name}" if pack else notebook.name
+
+
+def _packed() -> dict[str, bytes]:
+    """What a folder needs to run by itself. Raises CourseError outside a clone."""
+    root = PACKAGE.parent
+    paths = [root / name for name in PACKED]
+    for folder in FOLDERS:
+        paths += sorted(p for p in (root / folder).rglob("*") if p.is_file())
+    if not (root / "evidence").is_dir() or not all(path.is_file() for path in paths):
+        raise CourseError("no evidence beside the package: pack in a clone of the repository")
+    return {"README.md": README.encode()} | {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in paths
+        if "__pycache__" not in path.parts
+    }
+
+
+def _earlier(out: Path, version: Version) -> dict[str, str]:
+    """Hashes of the files that earlier calls made in `out`."""
+    if out.exists() and not out.is_dir():
+        raise CourseError(f"{out} is not a folder; name another one")
+    try:
+        record = json.loads((out / RECORD).read_bytes())
+        earlier_version, files = record["version"], dict(record["files"])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CourseError(f"{out / RECORD} cannot be read ({error}); name a new folder") from None
+    if earlier_version != version:
+        raise CourseError(
+            f"{out} holds the version {earlier_version!r} of a course; name another folder"
+        )
+    return files
+
+
+def _begun(path: Path, earlier: str | None) -> bool:
+    """Whether a file of an earlier call was changed since."""
+    return earlier is not None and path.exists() and _hash(path.read_bytes()) != earlier
+
+
+def _refuse_foreign(path: Path, earlier: str | None, content: bytes) -> None:
+    """Raise CourseError for a file that is of no earlier call, and not the same."""
+    if earlier is None and path.exists() and path.read_bytes() != content:
+        raise CourseError(
+            f"{path} is not of this command's making; name a new folder, or move that file away"
+        )
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

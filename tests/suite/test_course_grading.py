@@ -1,0 +1,316 @@
+"""Grading: honest hand-ins, broken ones and cheats, all of one small notebook, in one call."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from tiny_notebooks import committed_notebook, exercise
+
+from mmlib.suite.course import CourseError, grading, versions
+from mmlib.suite.course.program import inputs, needed, statements
+
+GIB = 2**30
+CHECKS = {
+    1: ("answer_1 = facts['links']", "course.number(1, answer_1, facts['links'], 0.1)"),
+    2: ("answer_2 = 'AP'", "course.choice(2, answer_2, 'AP', {'DC': 'it lets images repeat'})"),
+    3: (
+        "def twice(x):\n    return 2 * x",
+        "def plain(f):\n    return lambda x: f(x)\n\n\n"
+        "cases = [(1,), (7,)]\n"
+        "course.function(3, plain(twice), lambda x: 2 * x, cases, wrong={'a square': square})",
+    ),
+}
+BLANK = "def twice(x):\n    ..."
+RIGHT = {number: answer for number, (answer, _) in CHECKS.items()}
+SAYS_RIGHT = "print('Exercise 1: right.')"
+OVERWRITES = """\
+from mmlib.suite.course import checks
+for name in ("number", "choice", "function", "check"):
+    setattr(course, name, lambda *_, **__: print("Exercise 1: right."))
+    setattr(checks, name, getattr(course, name))
+checks.judge = lambda *_: None
+checks.attempt = lambda *_: checks.Call(14)
+"""
+SEARCHES = """\
+import gc, sys
+from mmlib.suite.course.checks import Key
+found = [one for one in gc.get_objects() if isinstance(one, Key)]
+answer_1 = found[0].right[0] if found else 0
+"""
+SENDS = """\
+from mmlib.suite.course import worker
+answer_1 = setattr(worker, "encoded", lambda _: {"array": 5, "shape": "x"})
+"""
+GROWS = "answer_1 = []\n\n\ndef grow():\n    answer_1.append(5)\n\n\ngrow()\nanswer_1 = answer_1[0]"
+KILLS = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)"
+WRITES = """\
+from pathlib import Path
+path = Path({marks!r})
+path.write_text(path.read_text().replace("wrong", "right") if path.exists() else "right")
+answer_1 = 6
+"""
+# Name of the hand-in: the answers in the place of the right ones, the results of exercises 1 to 3.
+HAND_INS = {
+    "honest": ({}, "right right right"),
+    "untouched": ({1: None, 2: None, 3: None}, "blank blank blank"),
+    "mistaken": ({1: "answer_1 = 6", 2: "answer_2 = 'dc'", 3: "twice = square"},
+                 "wrong wrong wrong"),
+    "grows": ({1: GROWS}, "right right right"),
+    "helps_itself": ({1: "five = 5\nanswer_1 = five", 3: "def twice(x):\n    return five // 2 * x"},
+                     "right right right"),
+    "no_python": ({2: "answer_2 = "}, "right error right"),
+    "fails": ({3: "def twice(x):\n    return 1 / 0"}, "right right wrong"),
+    "raises": ({1: "raise ValueError('no')"}, "error right right"),
+    "exits": ({1: "raise SystemExit"}, "error right right"),
+    "exits_at_once": ({1: "import os\nos._exit(0)"}, "error right right"),
+    "loops": ({1: "while True:\n    pass"}, "error right right"),
+    "takes_memory": ({1: "answer_1 = bytearray(2**33)"}, "error right right"),
+    "prints_much": ({1: "for _ in range(200):\n    print('x' * 10**6)\nanswer_1 = 5"},
+                    "right right right"),
+    "answers_much": ({1: "answer_1 = 'x' * 2**25"}, "error right right"),
+    "copies_the_check": ({1: 'course.check("01_tiny", 1, answer_1)'}, "error right right"),
+    "prints_right": ({1: SAYS_RIGHT}, "error right right"),
+    "overwrites": ({1: OVERWRITES + "answer_1 = 6", 2: OVERWRITES + "answer_2 = 'DC'",
+                    3: OVERWRITES + "twice = square"}, "wrong wrong wrong"),
+    "searches": ({1: SEARCHES}, "wrong right right"),
+    "sends": ({1: SENDS}, "error right right"),
+    "kills": ({1: KILLS}, "error right right"),
+    "writes_marks": ({1: WRITES}, "wrong right right"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory) -> Path:
+    """A notebook with three exercises."""
+    nb = committed_notebook(
+        ("from mmlib.suite import course", [], []),
+        ("facts = {'links': 5}", [], []),
+        ("def square(x):\n    return x * x", [], []),
+    )
+    for n, (answer, check) in CHECKS.items():
+        cells = exercise(n, answer, check, blank=BLANK if n == 3 else "")
+        cells[0].source = f"### Exercise {n} (medium, {5 * n} minutes)\n\nQuestion?"
+        nb.cells += cells
+    path = tmp_path_factory.mktemp("teacher") / "01_tiny.ipynb"
+    nbformat.write(nb, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def student(teacher, tmp_path_factory):
+    """The students' version of it."""
+    [path], _ = versions.write("student", tmp_path_factory.mktemp("student"), [teacher])
+    return nbformat.read(path, as_version=4)
+
+
+def fill(notebook, answers):
+    """A copy of the students' version with answers in its blanks."""
+    filled = nbformat.from_dict(json.loads(json.dumps(notebook)))
+    blanks = [cell for cell in filled.cells if "blank" in cell.metadata.get("tags", [])]
+    for number, cell in enumerate(blanks, 1):
+        if (source := answers.get(number)) is not None:
+            cell.source = source
+    return filled
+
+
+@pytest.fixture(scope="module")
+def graded(teacher, student, tmp_path_factory):
+    """The folder of all hand-ins, the table of marks, and its rows by student."""
+    folder = tmp_path_factory.mktemp("handins")
+    marks = tmp_path_factory.mktemp("marks") / "marks.csv"
+    for name, (answers, _) in HAND_INS.items():
+        answers = {n: a and a.replace("{marks!r}", repr(str(marks))) for n, a in answers.items()}
+        (folder / name).mkdir()
+        nbformat.write(fill(student, RIGHT | answers), folder / name / "01_tiny.ipynb")
+    edited = fill(student, RIGHT | {1: "answer_1 = 6"})
+    for cell in edited.cells:
+        if "check" in cell.metadata.get("tags", []):
+            cell.source = SAYS_RIGHT
+    nbformat.write(edited, folder / "edits_the_check.ipynb")
+    short = fill(student, RIGHT)
+    short.cells = [cell for cell in short.cells if "square" not in cell.source]
+    short.cells = [cell for cell in short.cells if cell.source != RIGHT[2]]
+    nbformat.write(short, folder / "lacks_cells.ipynb")
+    nbformat.write(committed_notebook(("1", [], [])), folder / "foreign.ipynb")
+    (folder / "no_json.ipynb").write_text("{")
+    (folder / "empty.ipynb").write_text("")
+    (folder / "cells_are_numbers.ipynb").write_text('{"nbformat": 4, "cells": [3]}')
+    limits = grading.Limits(seconds=10.0, memory=GIB)
+    counts = grading.grade(folder, [teacher], marks, jobs=2, limits=limits)
+    return folder, marks, limits, counts
+
+
+def rows_of(marks: Path) -> dict[str, list[dict[str, str]]]:
+    rows: dict[str, list[dict[str, str]]] = {}
+    with open(marks, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault(row["student"], []).append(row)
+    return rows
+
+
+@pytest.mark.parametrize("name", HAND_INS)
+def test_results_of_a_hand_in(graded, name):
+    rows = rows_of(graded[1])[name]
+    assert [row["exercise"] for row in rows] == ["1", "2", "3"]
+    assert [row["minutes"] for row in rows] == ["5", "10", "15"]
+    assert " ".join(row["result"] for row in rows) == HAND_INS[name][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("edits_the_check", ["Exercise 1: 6 is too large.", "", ""]),
+        ("lacks_cells", ["", "its cell is missing", ""]),
+        ("foreign", ["it has no cell of the course"]),
+        ("empty", ["it is empty, or over 50 MB"]),
+        ("no_json", ["it is not a notebook: "]),
+        ("cells_are_numbers", ["it is not a notebook: "]),
+        ("mistaken", ["Exercise 1: 6 is too large.",
+                      "Exercise 2: it is not 'DC': it lets images repeat",
+                      "Exercise 3: not right: a square"]),
+        ("fails", ["", "", "Exercise 3: for 1 your function fails with ZeroDivisionError: "]),
+        ("raises", ["ValueError: no", "", ""]),
+        ("exits", ["SystemExit: ", "", ""]),
+        ("exits_at_once", ["it ended the process that ran it", "", ""]),
+        ("loops", ["the time limit of 10 s passed", "", ""]),
+        ("takes_memory", ["MemoryError: ", "", ""]),
+        ("answers_much", ["its answer takes more than 16 MiB", "", ""]),
+        ("sends", ["its answer cannot be read: ", "", ""]),
+        ("kills", ["it ended the process that grades", "", ""]),
+    ],
+)  # fmt: skip
+def test_reasons(graded, name, said):
+    reasons = [row["reason"] for row in rows_of(graded[1])[name]]
+    assert len(reasons) == len(said)
+    for reason, begins in zip(reasons, said, strict=True):
+        assert reason.startswith(begins)
+        assert bool(reason) == bool(begins)
+
+
+def test_the_same_command_goes_on(graded, teacher, monkeypatch):
+    folder, marks, limits, counts = graded
+    before = marks.read_bytes()
+    lines = before.splitlines(keepends=True)
+    marks.write_bytes(b"".join(line for line in lines if not line.startswith(b"no_json")))
+    monkeypatch.setattr(grading, "running", None)  # nothing is run anew
+    assert grading.grade(folder, [teacher], marks, limits=limits) == counts
+    assert marks.read_bytes() == before
+
+
+def test_other_files_are_not_written_over(teacher, tmp_path):
+    (tmp_path / "a.ipynb").write_text("{")
+    (tmp_path / "mine.csv").write_text("a,b\n")
+    with pytest.raises(CourseError, match="is no table of marks"):
+        grading.grade(tmp_path, [teacher], tmp_path / "mine.csv")
+    with pytest.raises(CourseError, match="no notebook in"):
+        grading.grade(tmp_path / "none", [teacher], tmp_path / "marks.csv")
+    assert (tmp_path / "mine.csv").read_text() == "a,b\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ("course.number(1, answer_1, 3, 0.1)\nprint('done')", "does not end with course.number"),
+        ("course.number(2, answer_1, 3, 0.1)", r"its checks are of exercises \[2\]"),
+        ("course.number(1, answer_1, 4, 0.1)", "fail with WrongAnswer: Exercise 1: 3 is too small"),
+        ("course.function(1, abs, abs, [(lambda: 1,)])", "its cases cannot be kept|fail with"),
+    ],
+)
+def test_a_check_that_cannot_be_kept_is_the_authors_fault(tmp_path, check, said):
+    nb = committed_notebook(("from mmlib.suite import course", [], []))
+    nb.cells += exercise(1, "answer_1 = 3", check)
+    nbformat.write(nb, tmp_path / "01_bad.ipynb")
+    with pytest.raises(CourseError, match=rf"01_bad.ipynb: .*{said}"):
+        versions.write("student", tmp_path / "out", [tmp_path / "01_bad.ipynb"])
+
+
+# What an answer needs
+
+PROGRAMS = [
+    ("x = 1\ny = 2\nz = x + 1", "z", "x = 1 | z = x + 1"),
+    ("x = 1\nx = 2", "x", "x = 2"),
+    ("x = []\nx.append(1)\ny = []\ny.append(2)", "x", "x = [] | x.append(1)"),
+    ("x = {}\nx['a'] = 1\nx |= {'b': 2}\nprint(x)", "x", "x = {} | x['a'] = 1 | x |= {'b': 2}"),
+    ("def f():\n    return k\n\n\nk = 3\ny = f()", "y", "def f(): | k = 3 | y = f()"),
+    ("x = [0]\nfor i in range(3):\n    x[0] += i\nfor i in 'ab':\n    i", "x",
+     "x = [0] | for i in range(3):"),
+    ("import random\nrandom.seed(1)\nx = [1, 2, 3]\nrandom.shuffle(x)", "x",
+     "import random | random.seed(1) | x = [1, 2, 3] | random.shuffle(x)"),
+    ("x = [1, 2]\nlast = x.pop()", "x", "x = [1, 2] | last = x.pop()"),
+    ("import math as m\nfrom os import path\nx = m.pi", "x", "import math as m | x = m.pi"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "name", "kept"), PROGRAMS)
+def test_what_is_needed_gives_the_same_value_as_all(source, name, kept):
+    program = statements(source)
+    part = needed(program, {name})
+    assert " | ".join(one.source.splitlines()[0] for one in part) == kept
+    values = []
+    for sources in ([source], [one.source for one in part]):
+        namespace: dict = {}
+        exec("\n".join(sources), namespace)
+        values.append(namespace[name])
+    assert values[0] == values[1]
+    assert inputs(program) <= {"range", "print", "k"}
+
+
+# nbgrader
+
+
+def test_export_has_the_metadata_of_nbgrader(teacher, tmp_path):
+    [path], _ = versions.write("nbgrader", tmp_path, [teacher])
+    assert path == tmp_path / "source" / "01_tiny" / "01_tiny.ipynb"
+    assert (path.parent / "checks" / "01_tiny.json").exists()
+    nb = nbformat.read(path, as_version=4)
+    nbformat.validate(nb)
+    cells = [(cell, cell.metadata.nbgrader) for cell in nb.cells if "nbgrader" in cell.metadata]
+    names = [f"{part}-{n}" for n in (1, 2, 3) for part in ("question", "answer", "check")]
+    assert [marks["grade_id"] for _, marks in cells] == names
+    for cell, marks in cells:  # as its documentation of schema 3 says
+        part = marks["grade_id"].partition("-")[0]
+        assert marks["schema_version"] == 3
+        assert not marks["task"]
+        assert marks["solution"] == (part == "answer") == ("### BEGIN SOLUTION" in cell.source)
+        assert marks["grade"] == (part == "check") == ("### BEGIN HIDDEN TESTS" in cell.source)
+        assert marks["locked"] == (part != "answer")
+        assert marks.get("points") == (2 if part == "check" else None)
+    released = "".join(
+        re.sub(r"### BEGIN.*### END [A-Z ]+", "", cell.source, flags=re.DOTALL) for cell in nb.cells
+    )
+    assert "2 * x" not in released
+    assert "facts['links'], 0.1" not in released
+    assert "answer_1 = ...\n" in released
+
+
+# A pack
+
+
+def test_pack_has_package_and_evidence_and_keeps_begun_work(teacher, tmp_path, monkeypatch):
+    root = tmp_path / "clone"
+    for name in ("mmlib/a.py", "mmlib/__pycache__/a.pyc", "evidence/world.json", *versions.PACKED):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    monkeypatch.setattr(versions, "PACKAGE", root / "mmlib")
+    out = tmp_path / "pack"
+    made = versions.write("student", out, [teacher], pack=True)
+    assert made == ([out / "notebooks" / "01_tiny.ipynb"], [])
+    assert {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} == {
+        *("mmlib/a.py", "evidence/world.json", "README.md", versions.RECORD, *versions.PACKED),
+        *("notebooks/01_tiny.ipynb", "notebooks/checks/01_tiny.json"),
+    }
+    (out / "notebooks" / "01_tiny.ipynb").write_text("begun")
+    (root / "mmlib" / "a.py").write_text("newer")
+    assert versions.write("student", out, [teacher], pack=True) == (
+        [],
+        [out / "notebooks" / "01_tiny.ipynb"],
+    )
+    assert (out / "notebooks" / "01_tiny.ipynb").read_text() == "begun"
+    assert (out / "mmlib" / "a.py").read_text() == "newer"
+    (root / "evidence" / "world.json").unlink()
+    (root / "evidence").rmdir()
+    with pytest.raises(CourseError, match="no evidence beside the package"):
+        versions.write("student", out, [teacher], pack=True)
