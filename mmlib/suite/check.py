@@ -28,6 +28,7 @@ from mmlib.data import (
 )
 from mmlib.data.pair_pictures import unreadable
 from mmlib.data.tables import Fields, Row
+from mmlib.features import sets
 from mmlib.features.store import open_features
 from mmlib.papers.links.data.paper import read_corpus
 
@@ -133,8 +134,8 @@ def _flickr8k(report: Report) -> None:
         report.counts.append(f"{len(images)} images")
     with report.refusals(report.folder):
         captioned = _flickr8k_captions(report, flickr8k.caption_file(report.folder), images)
-    _flickr8k_splits(report, captioned)
-    _features(report, images)
+    in_splits = _flickr8k_splits(report, captioned)
+    _features(report, in_splits & images or images)
     _judgments(report)
 
 
@@ -168,7 +169,8 @@ def _flickr8k_captions(report: Report, path: Path, images: set[str]) -> set[str]
     return set(counts)
 
 
-def _flickr8k_splits(report: Report, captioned: set[str]) -> None:
+def _flickr8k_splits(report: Report, captioned: set[str]) -> set[str]:
+    """The names of the images that are in a split."""
     split_of: dict[str, str] = {}
     sizes = []
     for split, expected in flickr8k.SPLITS.items():
@@ -185,21 +187,32 @@ def _flickr8k_splits(report: Report, captioned: set[str]) -> None:
     report.counts.append(f"splits {'/'.join(sizes)}")
     if outside := len(captioned - split_of.keys()):
         report.notes.append(f"{outside} images are in no split (91 in the published set)")
+    return set(split_of)
 
 
 def _features(report: Report, images: set[str]) -> None:
-    """Every feature file: rows for all images, all of them finite."""
-    paths = listed(report.folder / "features", "*.npy")
+    """Every feature file: rows for all images that notebooks read, all of them finite.
+
+    Which set they read is noted, by the rule by which they choose it.
+    """
+    folder = report.folder / "features"
+    paths = listed(folder, "*.npy")
     if not paths:
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
+    with report.refusals(folder):
+        if sets.names(folder):
+            used = sets.choose(folder, default=flickr8k.SHARED_FEATURES)
+            report.notes.append(f"the notebooks read the feature set {used.stem}")
     mend = "extract the features again"
     for path in paths:
         with report.refusals(path):
             store = open_features(path)
-            lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
+            lacking = sorted(images - store.row_of.keys())
             if lacking and "packed" not in store.meta:  # rows of one split, in its order
                 problem = f"no row for {len(lacking)} images, first {lacking[0]}"
                 report.add(path, None, problem, mend)
+            if path.stem.startswith(sets.LABELS):
+                flickr8k.label_names(store)
             for name, row in store.row_of.items():
                 if not np.isfinite(store.array[row]).all():
                     report.add(path, None, f"row {row}, image {name}, is not finite", mend)

@@ -4,6 +4,7 @@ import argparse
 import ast
 import io
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,11 @@ from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 SPECIFICATIONS: dict[str, dict[str, Any]] = table_beside(__file__)
+PHOTOGRAPHS = ("flickr8k", "paper")  # tiers of which one may have features of one's own
 TIERS: list[str] = SPECIFICATIONS["record"]["arguments"]["--tier"]["choices"]
+
+
+CHOSEN = ("MMLIB_FEATURES", "MMLIB_EVIDENCE")  # what a command may choose for its processes
 
 
 class UsageError(ValueError):
@@ -30,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = _parser(with_data=arguments[:1] == ["data"]).parse_args(arguments)
+    chosen = {name: os.environ.get(name) for name in CHOSEN}
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
     try:
         return args.run(args)
@@ -44,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if of_data else 2
     finally:
         signal.signal(signal.SIGTERM, before)
+        for name, value in chosen.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _parser(with_data: bool) -> argparse.ArgumentParser:
@@ -92,6 +100,7 @@ def _run(args: argparse.Namespace) -> int:
     folder = _notebook_folder(args.notebooks)
     notebooks = _select(folder, args.numbers)
     parameters = _parameters(args)
+    _choose(args)
     if isinstance(device := parameters.get("device"), str) and not args.cluster:
         from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
 
@@ -109,6 +118,19 @@ def _run(args: argparse.Namespace) -> int:
     return int(not all(report.ok for report in reports))
 
 
+def _choose(args: argparse.Namespace) -> None:
+    """Let the command use the features and the evidence that it names."""
+    from mmlib.core.paths import choose
+    from mmlib.data import flickr8k, registry
+    from mmlib.features import sets
+
+    if args.features and args.tier not in PHOTOGRAPHS:
+        raise UsageError(f"--features: the tier {args.tier} has features of its own")
+    choose(args.features, args.evidence or "")
+    if args.features and args.tier == flickr8k.NAME:
+        sets.opened(registry.find(flickr8k.NAME).folder / "features", args.features)
+
+
 def _record(args: argparse.Namespace) -> int:
     from mmlib.core.device import pick_device
     from mmlib.core.engine import Resources
@@ -116,6 +138,7 @@ def _record(args: argparse.Namespace) -> int:
 
     if args.seeds < 1:
         raise UsageError("--seeds must be at least 1")
+    _choose(args)
     if args.workers < 0 or (args.workers and args.cluster):
         raise UsageError("--workers is 0 or more, and a cluster has workers of its own")
     evidence = record.record(
@@ -132,6 +155,7 @@ def _record(args: argparse.Namespace) -> int:
 def _judge(args: argparse.Namespace) -> int:
     from mmlib.suite import record
 
+    _choose(args)
     out = args.out or Path("runs") / "judge" / args.tier / args.number
     print(record.write_judgement(args.number, args.tier, out, args.evidence))
     return 0
@@ -197,7 +221,12 @@ def _select(folder: Path, numbers: Sequence[str]) -> list[Path]:
 
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
-    """The parameters that the options ask for; what is not asked for keeps its default."""
+    """The parameters that the options ask for; what is not asked for keeps its default.
+
+    `--set evidence=DIR` is `--evidence DIR`, which is none of them.
+    """
+    from mmlib.suite.parameters import EVIDENCE, evidence_folder
+
     if args.seeds is not None and args.seeds < 1:
         raise UsageError("--seeds must be at least 1")
     options = {"tier": args.tier, "seeds": args.seeds, "device": args.device}
@@ -206,12 +235,17 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"--set {setting}: write NAME=VALUE")
-        if name in parameters or name == "out":
+        if name in parameters or name in ("out", "features"):
             raise UsageError(f"--set {name}: use --{name}, once")
         try:
             parameters[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             parameters[name] = text
+    evidence = parameters.get("evidence", EVIDENCE[0])
+    if evidence not in EVIDENCE:
+        args.evidence = evidence_folder(parameters.pop("evidence"))
+    elif args.evidence:
+        evidence_folder(str(args.evidence))
     return parameters
 
 
