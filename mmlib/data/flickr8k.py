@@ -43,7 +43,7 @@ JUDGMENT = re.compile(
 def load(
     split: str,
     folder: Path | None = None,
-    features: str = "",
+    features: str | None = "",
 ) -> CaptionedImages:
     """One official split, images in the order of its list.
 
@@ -51,6 +51,7 @@ def load(
     folder: the data set's folder; by default `flickr8k` in the data folder.
     features: name of the feature set; empty: as `mmlib.features.sets.choose` says, where that of
     the recorded figures comes first. Class scores come with it (`mmlib.features.sets.labels_of`).
+    None: no features are read, and there are (images, 0, 0) of them.
 
     Raises DataError naming the file, the line and the mend: missing file, damaged caption line,
     image without five captions, of two splits, without picture or features.
@@ -64,8 +65,11 @@ def load(
         if name not in captions:
             path = split_file(split, folder)
             raise error_at(path, row, f"{name} has no captions", GET)
-    store = sets.opened(folder / "features", features, SHARED_FEATURES)
-    scores, names = _labels(sets.labels_of(store, LABELS), ids)
+    values, scores, names = np.zeros((len(ids), 0, 0), np.float32), None, ()
+    if features is not None:
+        store = sets.opened(folder / "features", features, SHARED_FEATURES)
+        scores, names = _labels(sets.labels_of(store, LABELS), ids)
+        values = store.rows(ids)
 
     def open_image(row: int) -> Image.Image:
         return open_rgb(images / ids[row])
@@ -75,7 +79,7 @@ def load(
         split=split,
         ids=ids,
         captions=tuple(tuple(captions[name]) for name in ids),
-        features=store.rows(ids),
+        features=values,
         open_image=open_image,
         label_scores=scores,
         label_names=names,

@@ -59,7 +59,7 @@ def _parser(with_data: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for run in (_run, _record, _judge, _score, _report, _course):
+    for run in (_run, _record, _judge, _compare, _score, _report, _course):
         add_command(commands, run.__name__[1:], run)
     data = commands.add_parser("data", help="list, get, check data sets; extract features")
     if with_data:
@@ -158,6 +158,26 @@ def _judge(args: argparse.Namespace) -> int:
     _choose(args)
     out = args.out or Path("runs") / "judge" / args.tier / args.number
     print(record.write_judgement(args.number, args.tier, out, args.evidence))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from mmlib.suite import compare
+
+    if args.items:
+        lines = compare.write_items(args.number, args.tier, args.dataset, args.items)
+        print(f"{lines} captions, in the order of rows and columns: {args.items}")
+        return 0
+    if args.similarity is None:
+        raise UsageError("name a .npy file, or a .py file with encode_images and encode_texts")
+    scores = compare.scores_of(args.number, args.similarity, args.tier, args.dataset)
+    found = compare.compare(
+        args.number, scores, args.tier, args.dataset, name=args.name, folder=args.evidence
+    )
+    print(found)
+    if args.out:
+        compare.write(found, args.out)
+        print(f"\nwritten to {args.out}")
     return 0
 
 
