@@ -28,11 +28,19 @@ def evidence_dir() -> Path:
     return Path(named).expanduser() if named else OWN_EVIDENCE
 
 
-def choose(features: str = "", evidence: str | Path = "") -> None:
-    """Let this process, and those that it starts, use this feature set and this evidence.
+def own_dataset() -> Path | None:
+    """Folder of captions and features of the reader's own: `MMLIB_DATASET`; None for none."""
+    named = os.environ.get("MMLIB_DATASET")
+    return Path(named).expanduser() if named else None
+
+
+def choose(features: str = "", evidence: str | Path = "", dataset: str | Path = "") -> None:
+    """Let this process, and those that it starts, use this feature set, evidence and data set.
 
     What is empty stays as the environment has it.
     """
+    if dataset:
+        os.environ["MMLIB_DATASET"] = str(Path(dataset).expanduser().absolute())
     if features:
         os.environ["MMLIB_FEATURES"] = features
     if evidence:

@@ -47,6 +47,8 @@ def choose(folder: Path, name: str = "", default: str = "") -> Path:
             problem = f"has {len(present)} feature sets: {', '.join(present)}"
             raise DataError(Problem(folder, None, problem, "name one with --features"))
         name = default if default in present or not present else present[0]
+        if not name:
+            raise DataError(Problem(folder, None, "has no feature set", MAKE))
     path = folder / f"{name}.npy"
     if name not in present and (present or path.is_file()):
         problem = f"no feature set {name!r}; there are {', '.join(present) or 'none'}"

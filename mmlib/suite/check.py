@@ -14,7 +14,7 @@ import numpy as np
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import listed
-from mmlib.core.paths import table_beside
+from mmlib.core.paths import data_dir, table_beside
 from mmlib.data import (
     cite,
     clue,
@@ -104,7 +104,8 @@ def check(name: str, folder: Path | None = None) -> Report:
     """
     item = registry.find(name)
     report = Report(name, item.folder if folder is None else folder)
-    if report.folder.is_dir():
+    beside = name == "region_features" and folder is None and _beside_region_features()
+    if report.folder.is_dir() or beside:
         CHECKS.get(name, _layout)(report)
     else:
         report.add(report.folder, None, "no such folder", f"{_how_to_get(item)}; or set MMLIB_DATA")
@@ -360,12 +361,29 @@ def _karpathy(report: Report) -> None:
             report.counts.append(f"{name} {counted} images")
 
 
+def _beside_region_features() -> list[Path]:
+    """Folders of the data folder itself that notebooks 02 and 03 read as region features."""
+    return [folder for name in ("f30k", "coco") if (folder := data_dir() / name).is_dir()]
+
+
 def _region_features(report: Report) -> None:
-    """Every folder in SCAN's or CORA's layout, here or one below; all values are read."""
-    files = sorted(p for depth in ("", "*/") for p in listed(report.folder, f"{depth}*_caps.txt"))
-    if not files:
+    """Every folder in a layout of `precomputed`, here or one below; all values are read."""
+    roots = [report.folder]
+    if report.folder == registry.find("region_features").folder:
+        roots += _beside_region_features()
+    found = [
+        sorted(p for root in roots for depth in ("", "*/") for p in listed(root, depth + pattern))
+        for pattern in ("*_caps.txt", "dataset_*.json")
+    ]
+    files, listings = found
+    if not files and not listings:
         how = registry.find("region_features").how
-        report.add(report.folder, None, "no {train,dev,test}_caps.txt here or one below", how)
+        problem = "no {train,dev,test}_caps.txt and no dataset_*.json here or one below"
+        report.add(report.folder, None, problem, how)
+    for folder in sorted({path.parent for path in listings} - {path.parent for path in files}):
+        for split in ("train", "val", "test"):
+            with report.refusals(folder):
+                report.counts.append(precomputed.inspect(folder, split))
     present: dict[Path, set[str]] = {}
     for path in files:
         split = path.name.removesuffix("_caps.txt")

@@ -21,7 +21,8 @@ PHOTOGRAPHS = ("flickr8k", "paper")  # tiers of which one may have features of o
 TIERS: list[str] = SPECIFICATIONS["record"]["arguments"]["--tier"]["choices"]
 
 
-CHOSEN = ("MMLIB_FEATURES", "MMLIB_EVIDENCE")  # what a command may choose for its processes
+# What a command may choose for its processes.
+CHOSEN = ("MMLIB_FEATURES", "MMLIB_EVIDENCE", "MMLIB_DATASET")
 
 
 class UsageError(ValueError):
@@ -96,10 +97,13 @@ TYPES = {
 
 def _run(args: argparse.Namespace) -> int:
     from mmlib.suite import outcomes, runner
+    from mmlib.suite.parameters import evidence_folder
 
     folder = _notebook_folder(args.notebooks)
     notebooks = _select(folder, args.numbers)
     parameters = _parameters(args)
+    if args.evidence:
+        evidence_folder(str(args.evidence))
     _choose(args)
     if isinstance(device := parameters.get("device"), str) and not args.cluster:
         from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
@@ -126,7 +130,12 @@ def _choose(args: argparse.Namespace) -> None:
 
     if args.features and args.tier not in PHOTOGRAPHS:
         raise UsageError(f"--features: the tier {args.tier} has features of its own")
-    choose(args.features, args.evidence or "")
+    dataset = getattr(args, "dataset", None)
+    if dataset and args.tier != "paper":
+        raise UsageError("--dataset: a data set of your own is of the tier paper")
+    if dataset and not dataset.is_dir():
+        raise UsageError(f"--dataset {dataset}: no such folder")
+    choose(args.features, args.evidence or "", dataset or "")
     if args.features and args.tier == flickr8k.NAME:
         sets.opened(registry.find(flickr8k.NAME).folder / "features", args.features)
 
@@ -264,8 +273,6 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
     evidence = parameters.get("evidence", EVIDENCE[0])
     if evidence not in EVIDENCE:
         args.evidence = evidence_folder(parameters.pop("evidence"))
-    elif args.evidence:
-        evidence_folder(str(args.evidence))
     return parameters
 
 

@@ -22,12 +22,13 @@ from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Data, Job, Stage
 from mmlib.core.locks import alone
 from mmlib.core.parallel import connect
-from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, write_atomic
+from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
 from mmlib.core.tables import without_formulas, write_json
 from mmlib.data import flickr8k
 from mmlib.features import sets
 from mmlib.suite.papers import experiment as experiment_of
 
+PICTURES = (".jpg", ".jpeg", ".png")  # of a data set, which trainings do not read
 FEATURES = "flickr8k/features/*"  # among the inputs of an experiment that reads photographs
 
 
@@ -120,15 +121,24 @@ def _header(
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     """The SHA-256 of each file below the data folder that the tier reads."""
     hashes, used = {}, sets.in_use()
+    if own := own_dataset() if tier == "paper" else None:
+        return {
+            f"{own.name}/{path.relative_to(own).as_posix()}": _sha256(path)
+            for path in listed(own, "**/*")
+            if path.is_file() and path.suffix.lower() not in PICTURES
+        }
     for pattern in experiment.inputs.get(tier, ()):
         paths = listed(data_dir(), pattern)
         if pattern == FEATURES and used:  # of several sets side by side, the one in use
             paths = sets.files(used.path, sets.labels_of(used, flickr8k.LABELS))
         for path in filter(Path.is_file, paths):
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            hashes[path.relative_to(data_dir()).as_posix()] = digest
+            hashes[path.relative_to(data_dir()).as_posix()] = _sha256(path)
     return hashes
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _features(experiment: Experiment[Any, Any], tier: str) -> dict[str, Any]:
@@ -224,7 +234,9 @@ def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
 def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str]:
     """What a complete record of the tier would have and this one lacks, in sentences."""
     tier = evidence.header["tier"]
-    names = [*experiment.datasets(tier), *evidence.datasets]
+    every = experiment.datasets(tier)
+    own = not set(evidence.datasets) <= set(every)  # a data set of the reader's own, alone
+    names = [*([] if own else every), *evidence.datasets]
     inapplicable: dict[str, set[str]] = {}
     for header in evidence.recordings:
         for dataset, systems in header["inapplicable"].items():
