@@ -7,6 +7,7 @@ Tables, figures and verdicts are computed from it alone.
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from mmlib.core.paths import PACKAGE
 
 NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
+FEATURE_FILE = re.compile(r"(?:^|/)features/(?!labels_)[^/]+\.npy$")
+OTHER_FEATURES = "trained on other features than recorded"
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 
@@ -41,6 +44,25 @@ class Evidence:
     table: pd.DataFrame
     header: Mapping[str, Any]
     recordings: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def other_features(self) -> str:
+        """Which features were recorded and which this process uses, where they differ; else "".
+
+        In use are those of "features_used" in the header, which `suite.record.read` adds.
+        """
+        used, recorded = self.header.get("features_used"), features_of(self.header)
+        if not used or not recorded:
+            return ""
+        same = used["sha256"] == recorded["sha256"] and used["ids_sha256"] == recorded.get(
+            "ids_sha256", used["ids_sha256"]
+        )
+        texts = f"recorded: {features_text(recorded)}; here: {features_text(used)}"
+        return "" if same else f"{OTHER_FEATURES} ({texts})"
+
+    def comparable(self, live: Mapping[Any, Any] | None) -> Mapping[Any, Any]:
+        """This run's figures to be drawn among the recorded ones; none where features differ."""
+        return {} if live is None or self.other_features else live
 
     @cached_property
     def _rows(self) -> dict[tuple[str, str, str, str], np.ndarray]:
@@ -287,6 +309,23 @@ def _commit() -> str | None:
         return None
 
 
-def evidence_dir() -> Path:
-    """Folder of the recorded evidence: beside the package."""
-    return PACKAGE.parent / "evidence"
+def features_of(header: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a header says of the image features: "set", "sha256" and more; empty for none.
+
+    A record from before feature sets had names tells them by the files that it read.
+    """
+    if "features" in header:
+        return header["features"]
+    inputs = header.get("inputs", {})
+    files = {Path(name).stem: name for name in inputs if FEATURE_FILE.search(name)}
+    if len(files) != 1:
+        return {}
+    ((name, file),) = files.items()
+    return {"set": name, "sha256": inputs[file]}
+
+
+def features_text(features: Mapping[str, Any]) -> str:
+    """Features in words: the set's name, its shape and backbone where known, and its hash."""
+    shape = f"{features['regions']} × {features['width']}" if "width" in features else ""
+    told = [shape, features.get("backbone", ""), f"SHA-256 {features['sha256'][:8]}"]
+    return f"{features['set']}: {', '.join(filter(None, told))}"

@@ -8,12 +8,43 @@ from typing import Any
 import yaml
 
 PACKAGE = Path(__file__).resolve().parent.parent
+OWN_EVIDENCE = PACKAGE.parent / "evidence"
 
 
 def data_dir() -> Path:
     """Folder that holds the real data sets: `MMLIB_DATA`, else `data/` beside the package."""
     named = os.environ.get("MMLIB_DATA")
     return Path(named).expanduser() if named else PACKAGE.parent / "data"
+
+
+def feature_set() -> str:
+    """Name of the feature set of photographs: `MMLIB_FEATURES`; empty where none is named."""
+    return os.environ.get("MMLIB_FEATURES", "")
+
+
+def evidence_dir() -> Path:
+    """Folder of the recorded evidence: `MMLIB_EVIDENCE`, else `evidence/` beside the package."""
+    named = os.environ.get("MMLIB_EVIDENCE")
+    return Path(named).expanduser() if named else OWN_EVIDENCE
+
+
+def own_dataset() -> Path | None:
+    """Folder of captions and features of the reader's own: `MMLIB_DATASET`; None for none."""
+    named = os.environ.get("MMLIB_DATASET")
+    return Path(named).expanduser() if named else None
+
+
+def choose(features: str = "", evidence: str | Path = "", dataset: str | Path = "") -> None:
+    """Let this process, and those that it starts, use this feature set, evidence and data set.
+
+    What is empty stays as the environment has it.
+    """
+    if dataset:
+        os.environ["MMLIB_DATASET"] = str(Path(dataset).expanduser().absolute())
+    if features:
+        os.environ["MMLIB_FEATURES"] = features
+    if evidence:
+        os.environ["MMLIB_EVIDENCE"] = str(Path(evidence).expanduser().absolute())
 
 
 def notebooks_dir() -> Path:

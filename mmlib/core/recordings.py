@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from mmlib.core.contract import Contract, Damage, Run, jobs_of
 from mmlib.core.engine import SECONDS
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence
+from mmlib.core.evidence import Evidence, features_of
 from mmlib.core.jobs import COMMON
 from mmlib.core.paths import write_atomic
 
@@ -39,7 +39,7 @@ FORM: dict[str, Any] = {
     "paper": str, "tier": str, "method_version": int, "versions": dict, "machine": dict,
     "settings": {"": dict}, "data": {"": str}, "inputs": {"": str}, "inapplicable": {"": [str]},
     "jobs": {"": {"": [int]}}, "cpu_seconds": int, "digest": str,
-    "replaces": {"": [str]}, "same_data": {"": [str]},
+    "replaces": {"": [str]}, "same_data": {"": [str]}, "features": dict,
 }  # fmt: skip
 MEND = "get it again, or move it away and record anew"
 
@@ -149,6 +149,7 @@ def read(folder: Path) -> Evidence:
     settings = {name: how for header in headers for name, how in header["settings"].items()}
     first = {name: headers[0][name] for name in ("paper", "tier", "method_version", "machine")}
     header = {**first, "settings": settings, "cpu_seconds": seconds_of(table)}
+    header["features"] = features_of(headers[0])
     return Evidence(table, header, headers)
 
 
@@ -281,6 +282,9 @@ def disagreement(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> str:
     """
     if earlier["method_version"] != later["method_version"]:
         return "the version of the method"
+    hashes = {features_of(header).get("sha256") for header in (earlier, later)}
+    if len(hashes - {None}) > 1:
+        return "the image features"
     for name in earlier["inputs"].keys() & later["inputs"].keys():
         if earlier["inputs"][name] != later["inputs"][name]:
             return f"the input {name}"

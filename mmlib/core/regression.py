@@ -28,11 +28,14 @@ def check_paired(
     cases; of a single seed there is none, and nothing is compared. A figure that is no number, or
     was not recorded, is outside. again: by how much trainings of one seed on two machines differed,
     in the metric's unit; three or more of them take the place of the seeds' spread (see `noise`).
+    Figures of other image features than the recorded ones are not compared.
 
     Returns what goes into checks.json.
     """
-    prints = {name: data[name].fingerprint for name, *_ in live if name in data}
     source = {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}"}
+    if evidence.other_features:
+        return {**source, "comparable": False, "why": evidence.other_features, "figures": []}
+    prints = {name: data[name].fingerprint for name, *_ in live if name in data}
     apart = noise(again) if len(again) >= 3 else None
     figures = []
     for (dataset, system, seed, metric), value in live.items():
@@ -86,6 +89,8 @@ def is_same(recording: Mapping[str, Any], dataset: str, fingerprint: str | None)
 
 def print_check(check: Mapping[str, Any]) -> None:
     """One line a figure; its words, unlike the numbers, are the same from run to run."""
+    if not check["comparable"]:
+        print(f"not compared: {check['why']}")
     for figure in check["figures"]:
         if figure["within"]:
             print(f"{figure['figure']}: within tolerance")

@@ -19,7 +19,8 @@ from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import text_lines
 from mmlib.core.records import CaptionedImages
 from mmlib.data.tables import check_choice, dataset_folder, error_at
-from mmlib.features.store import open_features, open_rgb
+from mmlib.features import sets
+from mmlib.features.store import FeatureStore, open_features, open_rgb
 
 NAME = "flickr8k"
 IMAGES, CAPTIONS_EACH = 8091, 5
@@ -29,7 +30,7 @@ LISTS = {
     "val": "Flickr_8k.devImages.txt",
     "test": "Flickr_8k.testImages.txt",
 }
-SHARED_FEATURES = "grid4x4_mobilenetv1_pca192"
+SHARED_FEATURES, LABELS = "grid4x4_mobilenetv1_pca192", "labels_densenet169"
 
 GET = "run `mmlib data get flickr8k`, or set MMLIB_DATA to the folder that holds flickr8k/"
 AGAIN = "restore the line, or get the file again"
@@ -42,14 +43,15 @@ JUDGMENT = re.compile(
 def load(
     split: str,
     folder: Path | None = None,
-    features: str = SHARED_FEATURES,
-    labels: str = "labels_densenet169",
+    features: str | None = "",
 ) -> CaptionedImages:
     """One official split, images in the order of its list.
 
     split: "train" (6,000 images), "val" (1,000) or "test" (1,000).
     folder: the data set's folder; by default `flickr8k` in the data folder.
-    features, labels: names of files in `features/`; labels may be absent.
+    features: name of the feature set; empty: as `mmlib.features.sets.choose` says, where that of
+    the recorded figures comes first. Class scores come with it (`mmlib.features.sets.labels_of`).
+    None: no features are read, and there are (images, 0, 0) of them.
 
     Raises DataError naming the file, the line and the mend: missing file, damaged caption line,
     image without five captions, of two splits, without picture or features.
@@ -63,7 +65,11 @@ def load(
         if name not in captions:
             path = split_file(split, folder)
             raise error_at(path, row, f"{name} has no captions", GET)
-    scores, names = _labels(folder / "features" / f"{labels}.npy", ids)
+    values, scores, names = np.zeros((len(ids), 0, 0), np.float32), None, ()
+    if features is not None:
+        store = sets.opened(folder / "features", features, SHARED_FEATURES)
+        scores, names = _labels(sets.labels_of(store, LABELS), ids)
+        values = store.rows(ids)
 
     def open_image(row: int) -> Image.Image:
         return open_rgb(images / ids[row])
@@ -73,7 +79,7 @@ def load(
         split=split,
         ids=ids,
         captions=tuple(tuple(captions[name]) for name in ids),
-        features=open_features(folder / "features" / f"{features}.npy").rows(ids),
+        features=values,
         open_image=open_image,
         label_scores=scores,
         label_names=names,
@@ -84,11 +90,16 @@ def _labels(path: Path, ids: tuple[str, ...]) -> tuple[np.ndarray | None, tuple[
     if not path.is_file():
         return None, ()
     store = open_features(path)
-    scores, names = store.rows(ids)[:, 0], tuple(store.meta.get("label_names", ()))
-    if len(names) != scores.shape[-1]:
-        problem = f"{len(names)} label_names in its notes for {scores.shape[-1]} columns"
-        raise error_at(path, None, problem, "extract the features again")
-    return scores, names
+    return store.rows(ids)[:, 0], label_names(store)
+
+
+def label_names(store: FeatureStore) -> tuple[str, ...]:
+    """The names of the columns of class scores, (images, labels); DataError for other numbers."""
+    names = tuple(store.meta.get("label_names", ()))
+    if len(names) != store.width:
+        problem = f"{len(names)} label_names in its notes for {store.width} columns"
+        raise error_at(store.path, None, problem, "extract the features again")
+    return names
 
 
 def image_folder(folder: Path) -> Path:

@@ -11,8 +11,9 @@ test, or testall:
 CORA's (Pham et al., CVPR 2024) has `region_feats/{split}/part{row // 5000}/{row}.npy` in place of
 the array, and `scene_graph/{split}.json`.
 
-Karpathy's: one `dataset_*.json` (`mmlib.data.karpathy`) and one `features/*_ims.npy`, whose ids are
-the names of the photographs, as `mmlib data features` writes it.
+Karpathy's: one `dataset_*.json` (`mmlib.data.karpathy`) and feature sets `features/*.npy`, whose
+ids are the names of the photographs, as `mmlib data features` writes them; of several one is named
+(`mmlib.features.sets.choose`).
 
 In each of them photographs may lie in `images/` or `Images/`.
 """
@@ -32,6 +33,7 @@ from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.data.tables import check_choice, error_at
+from mmlib.features import sets
 from mmlib.features.extraction import (
     Images,
     Output,
@@ -117,12 +119,15 @@ def load(folder: Path, split: str) -> Precomputed:
 
 
 def inspect(folder: Path, split: str) -> str:
-    """Read all of one split of a folder in SCAN's or CORA's layout; returns what was counted.
+    """Read all of one split of a folder in any of the layouts; returns what was counted.
 
     Raises DataError for the first thing that is wrong: `load` would refuse it, a value is not
     finite, the rows of one image differ, a scene graph cannot be read.
     """
-    texts = _Texts(folder, _written(split))
+    written = _written(split)
+    if not (folder / f"{written}_caps.txt").is_file():
+        return _inspect_karpathy(_split_file(folder, written), "val" if split == "dev" else split)
+    texts = _Texts(folder, written)
     array = open_array(texts.ims) if texts.scan else _FileRows(texts)
     captions_each, step = texts.divide(array)
     ids, _ = texts.image_ids(captions_each)
@@ -141,6 +146,17 @@ def inspect(folder: Path, split: str) -> str:
         f"{folder.name} {split} {len(ids)} images, {len(texts.captions)} captions, {shape}"
         f"{_inspect_graphs(texts)}"
     )
+
+
+def _inspect_karpathy(path: Path, split: str) -> str:
+    name, images = karpathy.read_split(path, split)
+    store = open_features(sets.choose(path.parent / "features"))
+    ids = [image.name for image in images]
+    for start in range(0, len(ids), 64):
+        store.rows(ids[start : start + 64])  # refuses what is missing or not finite
+    shape = " x ".join(map(str, store.array.shape[1:]))
+    captions = sum(len(image.captions) for image in images)
+    return f"{name} {split} {len(ids)} images, {captions} captions, {store.path.stem} {shape}"
 
 
 def _written(split: str) -> str:
@@ -390,13 +406,7 @@ def _split_file(folder: Path, written: str) -> Path:
 def _karpathy(path: Path, split: str) -> Precomputed:
     name, images = karpathy.read_split(path, split)
     ids = tuple(image.name for image in images)
-    files = listed(path.parent / "features", "*_ims.npy")
-    if len(files) != 1:
-        raise DataError(
-            f"{path.parent / 'features'}: {len(files)} files *_ims.npy "
-            "(make one with `mmlib data features`, or leave one)"
-        )
-    store = open_features(files[0])
+    store = open_features(sets.choose(path.parent / "features"))
     array = _packed(
         [(image_id, store.path) for image_id in ids],
         store.path.parent / f"{store.path.stem}.{name}_{split}.npy",

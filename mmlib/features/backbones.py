@@ -7,6 +7,7 @@ import functools
 import re
 import urllib.error
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from mmlib.features.store import FeatureStore, open_rgb
 Regions = Literal["grid", "global"]
 
 
+PREPROCESSING = "resize 256x256 bilinear, centre crop 224, ImageNet mean and deviation"
 # With the weights of the papers' time: torchvision's first ImageNet weights of each network.
 BACKBONES = ("densenet169", "resnet50")
 
@@ -47,6 +49,23 @@ def preprocess() -> Callable[[Image.Image], Tensor]:
             transforms.Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
         ]
     )
+
+
+@dataclass(frozen=True)
+class Vision:
+    """A frozen network, and how it sees.
+
+    name: of the backbone. preprocess: RGB picture -> (3, height, width), as the network expects it.
+    see: pictures (n, 3, height, width), "grid" or "global" -> region features (n, 16 or 1, width),
+    class probabilities (n, classes) or None. label_names: of the classes. network: to be moved to a
+    device.
+    """
+
+    name: str
+    network: nn.Module
+    preprocess: Callable[[Image.Image], Tensor]
+    see: Callable[[Tensor, str], tuple[Tensor, Tensor | None]]
+    label_names: tuple[str, ...] = ()
 
 
 class Backbone(nn.Module):
@@ -84,7 +103,8 @@ def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -
     Raises DataError: unknown name, no network, a file that does not fit. Never unpickles code.
     """
     if name not in BACKBONES:
-        raise DataError(f"no backbone {name!r} (choose from {', '.join(BACKBONES)})")
+        choice = ", ".join(BACKBONES)
+        raise DataError(f"no backbone {name!r} (choose from {choice}, fasterrcnn or LIBRARY:MODEL)")
     from torchvision.models import get_model
 
     with torch.random.fork_rng(devices=[]):
@@ -97,12 +117,26 @@ def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -
     return Backbone(name, network).eval().requires_grad_(False)
 
 
+def load_vision(name: str, weights: str | Path | None = None, seed: int = 0) -> Vision:
+    """A frozen backbone of `BACKBONES`, or LIBRARY:MODEL of `mmlib.features.vision`.
+
+    weights, seed, errors: as of `load_backbone` and `vision.load`.
+    """
+    from mmlib.features import vision  # late: it imports this module
+
+    if ":" in name:
+        return vision.load(name, weights, seed)
+    network = load_backbone(name, weights, seed)
+    return Vision(name, network, preprocess(), network, label_names(name))
+
+
 def load_state(network: nn.Module, state: Mapping[str, Tensor], refusal: str) -> None:
     """Put `state` into `network`; where it does not fit, a DataError that begins with `refusal`."""
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
-        raise DataError(f"{refusal}: {error}") from error
+        faults = [line.strip() for line in str(error).splitlines()[1:]] or [str(error)]
+        raise DataError(f"{refusal}: {faults[0][:200]}") from error
 
 
 def _default_weights(name: str) -> Any:
@@ -151,9 +185,18 @@ def _current_key(key: str) -> str:
 
 
 def feature_name(backbone: str, regions: Regions, weights: str | Path | None = None) -> str:
-    """The file name without suffix that `mmlib data features` gives: `grid4x4_densenet169`."""
+    """The file name without suffix that `mmlib data features` gives: `grid4x4_densenet169`.
+
+    Of LIBRARY:MODEL it has the model's name.
+    """
     kind = {"grid": "grid4x4", "global": "global"}[regions]
-    return f"{kind}_{backbone}" + ("_random" if weights == "random" else "")
+    return f"{kind}_{short_name(backbone, weights)}"
+
+
+def short_name(backbone: str, weights: str | Path | None = None) -> str:
+    """A backbone's name as files have it; random weights are marked."""
+    model = re.sub(r"[^\w-]+", "-", backbone.rpartition(":")[2])
+    return model + ("_random" if weights == "random" else "")
 
 
 def extract(
@@ -172,36 +215,41 @@ def extract(
     run's unfinished or finished files with other settings.
     """
     out, images = extraction.out, extraction.images
+    from mmlib.features import vision  # late: it imports this module
+
     settings: dict[str, Any] = {
         "backbone": backbone,
         "weights": extraction.weights_note(lambda: _default_weights(backbone)),
         "regions": regions,
-        "preprocessing": "resize 256x256 bilinear, centre crop 224, ImageNet mean and deviation",
+        "preprocessing": PREPROCESSING if backbone in BACKBONES else "the library's own",
+        **({"library": vision.version_of(backbone)} if ":" in backbone else {}),
         "labels": labels is not None,
         **extraction.settings(),
     }
     if out.exists():
         return finished(images, out, settings, extraction.batch)
-    network = load_backbone(backbone, extraction.weights, extraction.seed).to(extraction.device)
-    shape = (16, network.width) if regions == "grid" else (network.width,)
-    outputs = {"features": Output(out, shape, np.dtype(extraction.dtype))}
-    if labels is not None:
-        notes = {"label_names": label_names(backbone)}
-        outputs["labels"] = Output(labels, (network.head.out_features,), np.float32, notes)
+    model = load_vision(backbone, extraction.weights, extraction.seed)
+    model.network.to(extraction.device)
 
     @torch.inference_mode()
     def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
-        features, scores = network(torch.stack(pictures).to(extraction.device), regions)
-        return {"features": features.cpu().numpy(), "labels": scores.cpu().numpy()}
+        features, scores = model.see(torch.stack(pictures).to(extraction.device), regions)
+        rows = {"features": features.float().cpu().numpy()}
+        return rows if scores is None else rows | {"labels": scores.float().cpu().numpy()}
 
+    # What one picture gives tells the shapes of all.
+    rows = compute([model.preprocess(Image.new("RGB", (256, 256)))])
+    shape = rows["features"].shape[1:] if regions == "grid" else rows["features"].shape[2:]
+    outputs = {"features": Output(out, shape, np.dtype(extraction.dtype))}
+    if labels is not None:
+        if "labels" not in rows:
+            raise DataError(f"{backbone} has no classes (leave --labels out)")
+        notes = {"label_names": model.label_names}
+        outputs["labels"] = Output(labels, rows["labels"].shape[1:], np.float32, notes)
     return fill(
-        images, outputs, settings, _picture, compute,
-        batch=extraction.batch, skip_bad=extraction.skip_bad,
+        images, outputs, settings, lambda name, path: model.preprocess(open_picture(path)),
+        compute, batch=extraction.batch, skip_bad=extraction.skip_bad,
     )  # fmt: skip
-
-
-def _picture(name: str, path: Path) -> Tensor:
-    return preprocess()(open_picture(path))
 
 
 def open_picture(path: Path) -> Image.Image:

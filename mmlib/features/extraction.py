@@ -59,6 +59,9 @@ class Extraction:
         if self.weights is None:
             return str(default())
         path = Path(self.weights)
+        if path.is_dir():  # as transformers writes it
+            parts = [pooch.file_hash(one) for one in sorted(path.glob("*.safetensors"))]
+            return f"folder {path.name}, SHA-256 {', '.join(parts)}"
         return f"file {path.name}, SHA-256 {pooch.file_hash(path) if path.is_file() else 'missing'}"
 
     def settings(self) -> dict[str, Any]:

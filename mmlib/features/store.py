@@ -152,13 +152,17 @@ def ids_file(path: Path) -> Path:
     return path.with_name(f"{name}_ids.txt" if scan else f"{path.stem}.ids.txt")
 
 
-def _read_ids(path: Path, rows: int) -> dict[str, int]:
+def ids_of(path: Path) -> Path:
+    """The file from which the ids of a feature file are read."""
     by_name = ids_file(path)
-    if by_name.is_file():
-        return _ids_in_lines(by_name, path, rows)
-    other = path.with_name(OTHER_IDS.get(path.stem, by_name.name))
+    return by_name if by_name.is_file() else path.with_name(OTHER_IDS.get(path.stem, by_name.name))
+
+
+def _read_ids(path: Path, rows: int) -> dict[str, int]:
+    other = ids_of(path)
     if not other.is_file():
-        mend = f"put {by_name.name} there, an image id a line in the order of the rows"
+        by_name = ids_file(path).name
+        mend = f"put {by_name} there, an image id a line in the order of the rows"
         if any(path.with_name(name).is_file() for name in OTHER_IDS.values()):
             mend += "; a list of another name there may be of another file"
         raise DataError(Problem(path, None, "no ids beside it", mend))

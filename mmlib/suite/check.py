@@ -14,7 +14,7 @@ import numpy as np
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import listed
-from mmlib.core.paths import table_beside
+from mmlib.core.paths import data_dir, table_beside
 from mmlib.data import (
     cite,
     clue,
@@ -28,6 +28,7 @@ from mmlib.data import (
 )
 from mmlib.data.pair_pictures import unreadable
 from mmlib.data.tables import Fields, Row
+from mmlib.features import sets
 from mmlib.features.store import open_features
 from mmlib.papers.links.data.paper import read_corpus
 
@@ -103,7 +104,8 @@ def check(name: str, folder: Path | None = None) -> Report:
     """
     item = registry.find(name)
     report = Report(name, item.folder if folder is None else folder)
-    if report.folder.is_dir():
+    beside = name == "region_features" and folder is None and _beside_region_features()
+    if report.folder.is_dir() or beside:
         CHECKS.get(name, _layout)(report)
     else:
         report.add(report.folder, None, "no such folder", f"{_how_to_get(item)}; or set MMLIB_DATA")
@@ -133,8 +135,8 @@ def _flickr8k(report: Report) -> None:
         report.counts.append(f"{len(images)} images")
     with report.refusals(report.folder):
         captioned = _flickr8k_captions(report, flickr8k.caption_file(report.folder), images)
-    _flickr8k_splits(report, captioned)
-    _features(report, images)
+    in_splits = _flickr8k_splits(report, captioned)
+    _features(report, in_splits & images or images)
     _judgments(report)
 
 
@@ -168,7 +170,8 @@ def _flickr8k_captions(report: Report, path: Path, images: set[str]) -> set[str]
     return set(counts)
 
 
-def _flickr8k_splits(report: Report, captioned: set[str]) -> None:
+def _flickr8k_splits(report: Report, captioned: set[str]) -> set[str]:
+    """The names of the images that are in a split."""
     split_of: dict[str, str] = {}
     sizes = []
     for split, expected in flickr8k.SPLITS.items():
@@ -185,21 +188,32 @@ def _flickr8k_splits(report: Report, captioned: set[str]) -> None:
     report.counts.append(f"splits {'/'.join(sizes)}")
     if outside := len(captioned - split_of.keys()):
         report.notes.append(f"{outside} images are in no split (91 in the published set)")
+    return set(split_of)
 
 
 def _features(report: Report, images: set[str]) -> None:
-    """Every feature file: rows for all images, all of them finite."""
-    paths = listed(report.folder / "features", "*.npy")
+    """Every feature file: rows for all images that notebooks read, all of them finite.
+
+    Which set they read is noted, by the rule by which they choose it.
+    """
+    folder = report.folder / "features"
+    paths = listed(folder, "*.npy")
     if not paths:
         report.notes.append(f"no features yet: `mmlib data features {report.name}`")
+    with report.refusals(folder):
+        if sets.names(folder):
+            used = sets.choose(folder, default=flickr8k.SHARED_FEATURES)
+            report.notes.append(f"the notebooks read the feature set {used.stem}")
     mend = "extract the features again"
     for path in paths:
         with report.refusals(path):
             store = open_features(path)
-            lacking = sorted(images - store.row_of.keys() - set(store.meta.get("skipped", ())))
+            lacking = sorted(images - store.row_of.keys())
             if lacking and "packed" not in store.meta:  # rows of one split, in its order
                 problem = f"no row for {len(lacking)} images, first {lacking[0]}"
                 report.add(path, None, problem, mend)
+            if path.stem.startswith(sets.LABELS):
+                flickr8k.label_names(store)
             for name, row in store.row_of.items():
                 if not np.isfinite(store.array[row]).all():
                     report.add(path, None, f"row {row}, image {name}, is not finite", mend)
@@ -347,12 +361,29 @@ def _karpathy(report: Report) -> None:
             report.counts.append(f"{name} {counted} images")
 
 
+def _beside_region_features() -> list[Path]:
+    """Folders of the data folder itself that notebooks 02 and 03 read as region features."""
+    return [folder for name in ("f30k", "coco") if (folder := data_dir() / name).is_dir()]
+
+
 def _region_features(report: Report) -> None:
-    """Every folder in SCAN's or CORA's layout, here or one below; all values are read."""
-    files = sorted(p for depth in ("", "*/") for p in listed(report.folder, f"{depth}*_caps.txt"))
-    if not files:
+    """Every folder in a layout of `precomputed`, here or one below; all values are read."""
+    roots = [report.folder]
+    if report.folder == registry.find("region_features").folder:
+        roots += _beside_region_features()
+    found = [
+        sorted(p for root in roots for depth in ("", "*/") for p in listed(root, depth + pattern))
+        for pattern in ("*_caps.txt", "dataset_*.json")
+    ]
+    files, listings = found
+    if not files and not listings:
         how = registry.find("region_features").how
-        report.add(report.folder, None, "no {train,dev,test}_caps.txt here or one below", how)
+        problem = "no {train,dev,test}_caps.txt and no dataset_*.json here or one below"
+        report.add(report.folder, None, problem, how)
+    for folder in sorted({path.parent for path in listings} - {path.parent for path in files}):
+        for split in ("train", "val", "test"):
+            with report.refusals(folder):
+                report.counts.append(precomputed.inspect(folder, split))
     present: dict[Path, set[str]] = {}
     for path in files:
         split = path.name.removesuffix("_caps.txt")

@@ -4,6 +4,7 @@ import argparse
 import ast
 import io
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,12 @@ from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 SPECIFICATIONS: dict[str, dict[str, Any]] = table_beside(__file__)
+PHOTOGRAPHS = ("flickr8k", "paper")  # tiers of which one may have features of one's own
 TIERS: list[str] = SPECIFICATIONS["record"]["arguments"]["--tier"]["choices"]
+
+
+# What a command may choose for its processes.
+CHOSEN = ("MMLIB_FEATURES", "MMLIB_EVIDENCE", "MMLIB_DATASET")
 
 
 class UsageError(ValueError):
@@ -30,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = _parser(arguments[:1]).parse_args(arguments)
+    chosen = {name: os.environ.get(name) for name in CHOSEN}
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that kernels shut down
     try:
         return args.run(args)
@@ -44,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if of_data else 2
     finally:
         signal.signal(signal.SIGTERM, before)
+        for name, value in chosen.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _parser(group: Sequence[str]) -> argparse.ArgumentParser:
@@ -51,7 +60,7 @@ def _parser(group: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for run in (_run, _record, _judge, _score, _report):
+    for run in (_run, _record, _judge, _compare, _score, _report):
         add_command(commands, run.__name__[1:], run)
     data = commands.add_parser("data", help="list, get, check data sets; extract features")
     course = commands.add_parser("course", help="a course: its versions, its marks")
@@ -93,10 +102,14 @@ TYPES = {
 
 def _run(args: argparse.Namespace) -> int:
     from mmlib.suite import outcomes, runner
+    from mmlib.suite.parameters import evidence_folder
 
     folder = notebook_folder(args.notebooks)
     notebooks = select(folder, args.numbers)
     parameters = _parameters(args)
+    if args.evidence:
+        evidence_folder(str(args.evidence))
+    _choose(args)
     if isinstance(device := parameters.get("device"), str) and not args.cluster:
         from mmlib.core.device import pick_device  # late: PyTorch takes seconds to import
 
@@ -114,6 +127,24 @@ def _run(args: argparse.Namespace) -> int:
     return int(not all(report.ok for report in reports))
 
 
+def _choose(args: argparse.Namespace) -> None:
+    """Let the command use the features and the evidence that it names."""
+    from mmlib.core.paths import choose
+    from mmlib.data import flickr8k, registry
+    from mmlib.features import sets
+
+    if args.features and args.tier not in PHOTOGRAPHS:
+        raise UsageError(f"--features: the tier {args.tier} has features of its own")
+    dataset = getattr(args, "dataset", None)
+    if dataset and args.tier != "paper":
+        raise UsageError("--dataset: a data set of your own is of the tier paper")
+    if dataset and not dataset.is_dir():
+        raise UsageError(f"--dataset {dataset}: no such folder")
+    choose(args.features, args.evidence or "", dataset or "")
+    if args.features and args.tier == flickr8k.NAME:
+        sets.opened(registry.find(flickr8k.NAME).folder / "features", args.features)
+
+
 def _record(args: argparse.Namespace) -> int:
     from mmlib.core.device import pick_device
     from mmlib.core.engine import Resources
@@ -121,6 +152,7 @@ def _record(args: argparse.Namespace) -> int:
 
     if args.seeds < 1:
         raise UsageError("--seeds must be at least 1")
+    _choose(args)
     if args.workers < 0 or (args.workers and args.cluster):
         raise UsageError("--workers is 0 or more, and a cluster has workers of its own")
     evidence = record.record(
@@ -137,8 +169,29 @@ def _record(args: argparse.Namespace) -> int:
 def _judge(args: argparse.Namespace) -> int:
     from mmlib.suite import record
 
+    _choose(args)
     out = args.out or Path("runs") / "judge" / args.tier / args.number
     print(record.write_judgement(args.number, args.tier, out, args.evidence))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from mmlib.suite import compare
+
+    if args.items:
+        lines = compare.write_items(args.number, args.tier, args.dataset, args.items)
+        print(f"{lines} captions, in the order of rows and columns: {args.items}")
+        return 0
+    if args.similarity is None:
+        raise UsageError("name a .npy file, or a .py file with encode_images and encode_texts")
+    scores = compare.scores_of(args.number, args.similarity, args.tier, args.dataset)
+    found = compare.compare(
+        args.number, scores, args.tier, args.dataset, name=args.name, folder=args.evidence
+    )
+    print(found)
+    if args.out:
+        compare.write(found, args.out)
+        print(f"\nwritten to {args.out}")
     return 0
 
 
@@ -193,7 +246,12 @@ def select(folder: Path, numbers: Sequence[str]) -> list[Path]:
 
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:
-    """The parameters that the options ask for; what is not asked for keeps its default."""
+    """The parameters that the options ask for; what is not asked for keeps its default.
+
+    `--set evidence=DIR` is `--evidence DIR`, which is none of them.
+    """
+    from mmlib.suite.parameters import EVIDENCE, evidence_folder
+
     if args.seeds is not None and args.seeds < 1:
         raise UsageError("--seeds must be at least 1")
     options = {"tier": args.tier, "seeds": args.seeds, "device": args.device}
@@ -202,12 +260,15 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
             raise UsageError(f"--set {setting}: write NAME=VALUE")
-        if name in parameters or name == "out":
+        if name in parameters or name in ("out", "features"):
             raise UsageError(f"--set {name}: use --{name}, once")
         try:
             parameters[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             parameters[name] = text
+    evidence = parameters.get("evidence", EVIDENCE[0])
+    if evidence not in EVIDENCE:
+        args.evidence = evidence_folder(parameters.pop("evidence"))
     return parameters
 
 

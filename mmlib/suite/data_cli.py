@@ -108,11 +108,13 @@ def run_features(args: argparse.Namespace) -> int:
     if detect:
         store = regions.extract(extraction, args.side)
     else:
-        mark = "_random" if args.weights == "random" else ""
-        labels = extraction.out.with_name(f"labels_{args.backbone}{mark}.npy")
+        name = backbones.short_name(args.backbone, args.weights)
+        labels = extraction.out.with_name(f"labels_{name}.npy")
         store = backbones.extract(extraction, args.backbone, kind, labels if args.labels else None)
     shape = " x ".join(map(str, store.array.shape))
     print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
+    if args.name == "flickr8k" and args.out is None:
+        print(f"next: mmlib run --tier flickr8k --features {store.path.stem}")
     for skipped in store.meta["skipped"]:
         print(f"left out: {skipped}")
     return 0

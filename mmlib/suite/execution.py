@@ -22,7 +22,7 @@ import nbformat  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from mmlib.core.parallel import end_with  # noqa: E402
-from mmlib.core.paths import data_dir, write_atomic  # noqa: E402
+from mmlib.core.paths import data_dir, evidence_dir, own_dataset, write_atomic  # noqa: E402
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE = 60.0  # seconds that the process gets past the time limit to say what it was doing
@@ -97,6 +97,10 @@ def _environment(private: Path) -> dict[str, str]:
     # Relative ones are seen from here, not from the notebook's folder.
     if "MMLIB_DATA" in os.environ:
         environment["MMLIB_DATA"] = str(data_dir().absolute())
+    if "MMLIB_EVIDENCE" in os.environ:
+        environment["MMLIB_EVIDENCE"] = str(evidence_dir().absolute())
+    if dataset := own_dataset():
+        environment["MMLIB_DATASET"] = str(dataset.absolute())
     if "PYTHONPATH" in os.environ:
         folders = os.environ["PYTHONPATH"].split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, folders))

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import jsonschema
 
 from mmlib.core.claims import Verdict, effect_text
+from mmlib.core.evidence import OTHER_FEATURES
 from mmlib.core.files import listed
 from mmlib.core.paths import table_beside
 
@@ -120,7 +121,8 @@ def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:
 
 def summary_text(reports: Sequence[NotebookReport]) -> str:
     """What is printed at the end: each notebook's outcome, and one table of all claims."""
-    blocks, table = [], []
+    blocks: list[str] = []
+    table: list[str] = []
     for r in reports:
         lines = [
             f"{r.notebook}  {'done' if r.ok else 'FAILED'} in {clock(r.seconds)}",
@@ -131,6 +133,10 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
             f"  notebook {_from_here(r.executed)}",
         ]
         blocks.append("\n".join(lines))
+        if r.claims and (why := r.checks.get("why", "")).startswith(OTHER_FEATURES):
+            table.append(
+                f"{r.notebook[:2]}  verdicts of the record, not of this run, which was {why}:"
+            )
         table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in r.claims]
     if table:
         blocks.append("\n".join(["    claim and verdict", *table]))

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from mmlib.core import paths
 from mmlib.papers.coherence import systems as coherence
 from mmlib.papers.links import systems as links
 
 Allowed: TypeAlias = "Sequence[Any] | re.Pattern[str]"
+EVIDENCE = ("recorded", "compute")
 SEEDS = range(2**31)  # evidence keeps them in 32 bits
 
 
@@ -168,10 +170,32 @@ def check_values(number: str, values: Mapping[str, Any]) -> None:
             raise ParameterError(f"{name} is {_shown(values[name])}; it must be {_words(allowed)}")
 
 
+def choose(evidence: str, features: str = "") -> str:
+    """Let a notebook use a feature set and a folder of evidence; returns "recorded" or "compute".
+
+    evidence: "recorded", "compute", or a folder with recordings, which are then the recorded ones;
+    a relative one is seen from the working directory. features: see `mmlib run --features`; empty:
+    the default. Raises ParameterError for other evidence.
+    """
+    folder = "" if evidence in EVIDENCE else evidence_folder(evidence)
+    paths.choose(features, folder)
+    return "recorded" if folder else evidence
+
+
+def evidence_folder(name: Any) -> Path:
+    """The folder of evidence of that name. Raises ParameterError where it has no recording."""
+    if not isinstance(name, str) or not any(Path(name).expanduser().glob("*/*/*.parquet")):
+        raise ParameterError(
+            f"evidence is {_shown(name)}; it must be {_words(EVIDENCE)}, or a folder with "
+            "recordings, TIER/PAPER/*.parquet"
+        )
+    return Path(name).expanduser()
+
+
 def _allowed(number: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Allowed]]:
     """Name and what it may be, which may depend on the values of those before it."""
     yield "tier", ("world", "flickr8k", "paper")
-    yield "evidence", ("recorded", "compute")
+    yield "evidence", EVIDENCE
     yield "device", re.compile(r"auto|(cpu|cuda|mps)(:\d+)?")  # core.device knows which are there
     yield "seeds", SEEDS[1:]
     yield "seed", SEEDS

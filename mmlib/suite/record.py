@@ -14,7 +14,7 @@ from mmlib.core.claims import Assessment, assess, ledger, parts_table
 from mmlib.core.contract import gaps
 from mmlib.core.engine import Resources, as_text, run_jobs, tidy
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence, evidence_dir
+from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
 from mmlib.core.files import listed
@@ -22,9 +22,14 @@ from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Data, Job, Stage
 from mmlib.core.locks import alone
 from mmlib.core.parallel import connect
-from mmlib.core.paths import data_dir, write_atomic
+from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
 from mmlib.core.tables import without_formulas, write_json
+from mmlib.data import flickr8k
+from mmlib.features import sets
 from mmlib.suite.papers import experiment as experiment_of
+
+PICTURES = (".jpg", ".jpeg", ".png")  # of a data set, which trainings do not read
+FEATURES = "flickr8k/features/*"  # among the inputs of an experiment that reads photographs
 
 
 def record(
@@ -101,6 +106,7 @@ def _header(
         settings={name: asdict(experiment.budget(tier, name)) for name in data},
         data={name: arrays.fingerprint for name, arrays in data.items()},
         inputs=inputs_of(experiment, tier),
+        **_features(experiment, tier),
         inapplicable={
             name: sorted(
                 set(experiment.systems(tier, name)).difference(
@@ -114,13 +120,35 @@ def _header(
 
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     """The SHA-256 of each file below the data folder that the tier reads."""
-    hashes = {}
+    hashes, used = {}, sets.in_use()
+    if own := own_dataset() if tier == "paper" else None:
+        return {
+            f"{own.name}/{path.relative_to(own).as_posix()}": _sha256(path)
+            for path in listed(own, "**/*")
+            if path.is_file() and path.suffix.lower() not in PICTURES
+        }
     for pattern in experiment.inputs.get(tier, ()):
-        for path in filter(Path.is_file, listed(data_dir(), pattern)):
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            hashes[path.relative_to(data_dir()).as_posix()] = digest
+        paths = listed(data_dir(), pattern)
+        if pattern == FEATURES and used:  # of several sets side by side, the one in use
+            paths = sets.files(used.path, sets.labels_of(used, flickr8k.LABELS))
+        for path in filter(Path.is_file, paths):
+            hashes[path.relative_to(data_dir()).as_posix()] = _sha256(path)
     return hashes
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _features(experiment: Experiment[Any, Any], tier: str) -> dict[str, Any]:
+    """What a header says of the features that the tier reads: {"features": ...}, or nothing."""
+    used = sets.in_use()
+    return {"features": sets.note(used)} if used and _reads_features(experiment, tier) else {}
+
+
+def _reads_features(experiment: Experiment[Any, Any], tier: str) -> bool:
+    return FEATURES in experiment.inputs.get(tier, ())
 
 
 def _replaced(old: Sequence[Mapping[str, Any]], new: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -156,11 +184,31 @@ def _must_fit(folder: Path, old: Sequence[Mapping[str, Any]], new: Mapping[str, 
 def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     """A paper's evidence. Raises DataError where there is none, where a recording is damaged, and
     where the method, the settings or the columns of a system have changed since.
+
+    folder: of all evidence; None for `core.paths.evidence_dir`, or for the package's own where
+    that has nothing of this paper and tier, which it prints. Where this process uses other image
+    features than the recorded ones, it prints which.
     """
     experiment = experiment_of(number)
-    return _current(
-        recordings.folder_of(folder or evidence_dir(), tier, experiment.paper), experiment
-    )
+    evidence = _current(_shown_folder(folder, tier, experiment.paper), experiment)
+    if used := _features(experiment, tier):
+        head = {**evidence.header, "features_used": used["features"]}
+        evidence = replaced(evidence, header=head)
+    if evidence.other_features:
+        print(
+            f"Recorded figures, claims and verdicts are not of this run: {evidence.other_features}."
+        )
+    return evidence
+
+
+def _shown_folder(folder: Path | None, tier: str, paper: str) -> Path:
+    """The recordings that `read` reads; see there."""
+    chosen = recordings.folder_of(folder or evidence_dir(), tier, paper)
+    own = recordings.folder_of(OWN_EVIDENCE, tier, paper)
+    if folder or chosen == own or recordings.paths_of(chosen) or not recordings.paths_of(own):
+        return chosen
+    print(f"{chosen}: no evidence there; shown is the recorded one, from {own}.")
+    return own
 
 
 def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
@@ -186,7 +234,9 @@ def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
 def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str]:
     """What a complete record of the tier would have and this one lacks, in sentences."""
     tier = evidence.header["tier"]
-    names = [*experiment.datasets(tier), *evidence.datasets]
+    every = experiment.datasets(tier)
+    own = not set(evidence.datasets) <= set(every)  # a data set of the reader's own, alone
+    names = [*([] if own else every), *evidence.datasets]
     inapplicable: dict[str, set[str]] = {}
     for header in evidence.recordings:
         for dataset, systems in header["inapplicable"].items():
@@ -229,8 +279,12 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
     records = [assessment.record() for assessment in assessed]
-    write_json(out / "verdicts.json", {"incomplete": lacking, "claims": records})
+    features = evidence.header["features"]
+    verdicts = {"incomplete": lacking, "features": features, "claims": records}
+    write_json(out / "verdicts.json", verdicts)
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()
     seeds = f"{len(evidence.seeds)} seeds" if len(evidence.seeds) > 1 else ONE_SEED
     warning = "".join(f"INCOMPLETE: {sentence}\n" for sentence in lacking)
+    if features:
+        warning += f"features: {features_text(features)}\n"
     return f"{warning}{shown}\n\n{seeds}; all of it is in {out}"

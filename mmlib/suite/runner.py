@@ -18,7 +18,7 @@ from typing import Any
 
 from mmlib import __version__
 from mmlib.core.locks import alone
-from mmlib.core.paths import write_atomic
+from mmlib.core.paths import evidence_dir, feature_set, write_atomic
 from mmlib.suite.execution import execute, stop
 from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
 from mmlib.suite.parameters import ParameterError, check_parameters
@@ -106,6 +106,8 @@ def _write_summary(
         "torch": version("torch"),
         "machine": f"{platform.system()} {platform.machine()}",
         "parameters": parameters,
+        "features": feature_set(),
+        "evidence": str(evidence_dir()),
         "notebooks": [asdict(r) | {"ok": r.ok} for r in reports],
     }
     text = json.dumps(summary, indent=1, default=lambda path: path.relative_to(out_dir).as_posix())

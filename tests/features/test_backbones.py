@@ -240,9 +240,9 @@ def test_a_damaged_unfinished_run_is_named_and_can_be_deleted(
 def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
     break_off(pictures, tmp_path / "out", monkeypatch, 2)
     observed = []
-    picture = backbones._picture
+    picture = backbones.open_picture
     monkeypatch.setattr(
-        backbones, "_picture", lambda *image: observed.append(image[0]) or picture(*image)
+        backbones, "open_picture", lambda path: observed.append(path.name) or picture(path)
     )
     run(pictures, tmp_path / "out")
     assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]

@@ -35,6 +35,7 @@ def test_a_sound_copy_is_usable(small, tmp_path):
         "8 images", "40 captions", "splits 4/1/2", "grid4x4_mobilenetv1_pca192 8 x 4 x 3",
     ]  # fmt: skip
     assert "1 images are in no split" in report.notes[0]
+    assert "the notebooks read the feature set grid4x4_mobilenetv1_pca192" in report.notes
     assert check("flickr8k", make(tmp_path / "original", original=True)).usable
 
 
@@ -101,6 +102,30 @@ def test_splits(small):
     assert len(result) == 3
 
 
+def test_check_and_notebooks_agree_on_the_features(small, monkeypatch):
+    features = small / "features"
+    array = np.load(features / f"{flickr8k.SHARED_FEATURES}.npy")
+    for name in ("clip", "dino"):  # of the images in a split, which is what notebooks read
+        np.save(features / f"{name}.npy", array[:7])
+        (features / f"{name}.ids.txt").write_text("\n".join(NAMES[:7]))
+    (features / f"{flickr8k.SHARED_FEATURES}.npy").unlink()
+    for named, said in (("", "2 feature sets: clip, dino"), ("none", "no feature set 'none'")):
+        monkeypatch.setenv("MMLIB_FEATURES", named)
+        with pytest.raises(DataError, match=said):
+            flickr8k.load("test", small)
+        assert [said in line for line in lines(check("flickr8k", small))] == [True]
+    monkeypatch.setenv("MMLIB_FEATURES", "dino")
+    assert len(flickr8k.load("test", small).features) == 2
+    report = check("flickr8k", small)
+    assert report.usable
+    assert "the notebooks read the feature set dino" in report.notes
+    np.save(features / "labels_dino.npy", array[:, 0])
+    (features / "labels_dino.ids.txt").write_text("\n".join(NAMES))
+    with pytest.raises(DataError, match="0 label_names in its notes for 3 columns"):
+        flickr8k.load("test", small)
+    assert "0 label_names in its notes for 3 columns" in lines(check("flickr8k", small))[0]
+
+
 def test_features(small):
     path = small / "features" / f"{flickr8k.SHARED_FEATURES}.npy"
     array = np.load(path)
@@ -124,7 +149,7 @@ def test_features(small):
     (small / "features" / "packed.json").write_text('{"packed": "regions_ims.npy"}')
     result = lines(check("flickr8k", small))
     assert f"row 2, image {NAMES[2]}, is not finite" in result[0]
-    assert "own.npy: no row for 6 images, first 102_ab2.jpg" in result[1]
+    assert "own.npy: no row for 5 images, first 102_ab2.jpg" in result[1]
     assert "ids.txt: 8 ids for 7 rows of short.npy" in result[2]
     assert len(result) == 3
     (small / "features" / "packed.json").write_text("{")

@@ -1,12 +1,17 @@
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import made_up_evidence
 import nbformat
+import numpy as np
 import pytest
+from test_flickr8k import NAMES
+from test_flickr8k import make as make_flickr8k
 from tiny_notebooks import (
     CLAIM,
     PARAMETERS,
@@ -18,7 +23,8 @@ from tiny_notebooks import (
     write_notebook,
 )
 
-from mmlib.suite import cli, record, report, runner
+from mmlib.features import sets
+from mmlib.suite import cli, execution, record, report, runner
 
 FIGURE = {"figure": "AUC", "value": 93.0, "expected": 93.5, "tolerance": 1.0, "within": True}
 CHECKS = {
@@ -93,6 +99,34 @@ def test_options_become_parameters(notebooks, executed, tmp_path):
     assert not (notebooks.parent / "runs").exists()
 
 
+@pytest.mark.parametrize("option", ["--evidence", "--set"])
+def test_features_and_evidence_reach_notebooks_by_the_environment(
+    notebooks, executed, tmp_path, monkeypatch, option
+):
+    photographs = make_flickr8k(tmp_path / "data" / "flickr8k")
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("MMLIB_FEATURES", raising=False)
+    monkeypatch.setattr(sets, "_opened", [])
+    np.save(photographs / "features" / "clip.npy", np.ones((8, 3), dtype=np.float32))
+    (photographs / "features" / "clip.ids.txt").write_text("\n".join(NAMES))
+    made_up_evidence.write(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    seen = {}
+
+    def execute(notebook, done, parameters, timeout):
+        seen.update(execution._environment(tmp_path / "private"), **parameters)
+        return "enough"
+
+    monkeypatch.setattr(runner, "execute", execute)
+    where = "mine" if option == "--evidence" else "evidence=mine"
+    run(notebooks, "01", "--tier", "flickr8k", "--features", "clip", option, where)
+    assert (seen["MMLIB_FEATURES"], seen["MMLIB_EVIDENCE"]) == ("clip", str(tmp_path / "mine"))
+    assert "evidence" not in seen  # as a parameter it stays "recorded"
+    summary = json.loads((notebooks.parent / "runs/flickr8k/summary.json").read_text())
+    assert (summary["features"], summary["evidence"]) == ("clip", str(tmp_path / "mine"))
+    assert "MMLIB_FEATURES" not in os.environ
+
+
 @pytest.mark.parametrize("time", ["0", "-1", "nan", "inf"])
 def test_no_time_at_all_and_no_end_are_refused(notebooks, executed, capsys, time):
     assert run(notebooks, "2", f"--timeout={time}") == 2
@@ -124,6 +158,10 @@ def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
         ("--set epochs=3", "01_one.ipynb knows no parameter epochs; it has tier, seeds"),
         ("02 --set b={1}", "a parameter is not plain data"),
         ("--set evidence=computed", "evidence is 'computed'; it must be recorded or compute"),
+        ("--evidence none", "evidence is 'none'; it must be recorded or compute, or a folder with"),
+        ("--set features=clip", "--set features: use --features, once"),
+        ("--features clip", "--features: the tier world has features of its own"),
+        ("--tier flickr8k --features none", "none.npy: no such feature file"),
         ("--set seeds=abc", "seeds is 'abc'; it must be a whole number, 1 or more"),
         ("--set device=gpu", "mmlib run: no device 'gpu'"),
         ("--set device=gpu --cluster tcp://x:1", "device is 'gpu'; it must be auto, cpu, cuda"),

@@ -6,7 +6,6 @@ from test_flickr8k import NAMES, edit_line, make
 
 from mmlib.data import flickr8k, registry
 from mmlib.suite import cli, data_cli
-from mmlib.suite.cli import SPECIFICATIONS
 
 
 @pytest.fixture
@@ -97,10 +96,6 @@ def test_an_unusable_device_is_told_in_one_line(data, capsys):
 
 
 def test_features(data, capsys):
-    from mmlib.features import backbones
-
-    choices = SPECIFICATIONS["data features"]["arguments"]["--backbone"]["choices"]
-    assert choices == [*backbones.BACKBONES, data_cli.DETECTOR]
     folder = make(data / "flickr8k")
     words = ("features", "flickr8k", "--backbone", "resnet50", "--weights", "random")
     words += ("--regions", "global", "--device", "cpu", "--labels")
@@ -111,7 +106,7 @@ def test_features(data, capsys):
     out = capsys.readouterr().out
     assert "global_resnet50_random.npy: 7 x 2048, weights: random, seed 0: NOT TRAINED" in out
     assert f"left out: {NAMES[2]}" in out
-    loaded = flickr8k.load("test", None, "global_resnet50_random", "labels_resnet50_random")
+    loaded = flickr8k.load("test", None, "global_resnet50_random")
     assert loaded.features.shape == (2, 1, 2048)
     assert np.allclose(loaded.label_scores.sum(axis=1), 1, atol=1e-4)
     assert len(loaded.label_names) == 1000

@@ -1,11 +1,14 @@
 """Parameters of notebooks: their names, whether they are read, and what they may be."""
 
+import made_up_evidence
 import pytest
 from nbformat.v4 import new_code_cell
 from scripts import ROOT
 from tiny_notebooks import PARAMETERS, SETTINGS, write_notebook
 
-from mmlib.suite import parameters
+from mmlib.core import paths
+from mmlib.core.paths import OWN_EVIDENCE as OWN
+from mmlib.suite import parameters, record
 
 
 def test_unknown_parameter_is_an_error(tmp_path):
@@ -118,6 +121,23 @@ def test_a_value_that_no_branch_knows_is_refused_before_a_kernel_starts(number):
 )
 def test_what_the_notebooks_know_passes(number, given):
     assert parameters.check_parameters(NOTEBOOKS[number], given).items() >= given.items()
+
+
+def test_a_notebook_takes_a_folder_of_evidence_and_a_feature_set(tmp_path, monkeypatch, capsys):
+    for name in ("MMLIB_EVIDENCE", "MMLIB_FEATURES"):
+        monkeypatch.setenv(name, "")
+    made_up_evidence.write(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    assert parameters.choose("mine", "clip") == "recorded"
+    assert (paths.evidence_dir(), paths.feature_set()) == (tmp_path / "mine", "clip")
+    assert record.read("04", "world").header["cpu_seconds"] == 5400
+    assert record.read("04", "flickr8k").seeds == record.read("04", "flickr8k", OWN).seeds
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/mine/flickr8k/links: no evidence there")
+    assert parameters.choose("compute") == "compute"
+    assert paths.feature_set() == "clip"
+    for wrong in ("none", ".", 3):
+        with pytest.raises(parameters.ParameterError, match="it must be recorded or compute, or a"):
+            parameters.choose(wrong)
 
 
 def test_what_a_system_may_be_depends_on_the_documents():

@@ -144,7 +144,9 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
         }
         best_first = dict(sorted(levels.items(), key=lambda item: item[1].mean()))
         systems = {system.system for system in trained_systems(dataset)}
-        diamonds = {name: value for (of, name), value in (live or {}).items() if of == dataset}
+        diamonds = {
+            name: value for (of, name), value in evidence.comparable(live).items() if of == dataset
+        }
         plots.ranked_systems(axis, best_first, evidence.clusters(dataset), systems, diamonds)
         axis.set(xlabel="mean log2 rank (lower is better)", title=dataset)
     return figure

@@ -109,5 +109,6 @@ def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     ranks = entity_ranks(np.tile(frequency, (len(none), 1)), graphs, test)
     values["entity rank"] = np.concatenate([np.full(len(graphs), np.nan), ranks])
     images = np.bincount(images_with_entities(graphs, test)[1])  # that have each entity
-    chance = hypergeom.sf(0, len(none), images[:, None], np.array(KS))
+    first = np.minimum(KS, len(none))  # there may be fewer than ten images
+    chance = hypergeom.sf(0, len(none), images[:, None], first)
     return Answer({"test": values | hits_of_captions(chance, graphs, len(none))})

@@ -211,7 +211,9 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
         names = [name for name in rows[dataset] if name != "Random"]
         values = {name: evidence.values(dataset, name, "RSUM") for name in names}
         names = sorted(names, key=lambda name: -values[name].mean())
-        diamonds = {name: value for (of, name), value in (live or {}).items() if of == dataset}
+        diamonds = {
+            name: value for (of, name), value in evidence.comparable(live).items() if of == dataset
+        }
         ranked = {name: values[name] for name in names}
         plots.ranked_systems(axis, ranked, evidence.clusters(dataset), SYSTEMS, diamonds)
         highest = max(values[n].mean(axis=1).max() for n in names if n not in oracles)

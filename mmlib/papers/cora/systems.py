@@ -190,6 +190,11 @@ def original(dataset: str) -> str:
     return dataset.removesuffix(WITH_BERT).removesuffix(LONGER)
 
 
+def is_own(tier: str, dataset: str) -> bool:
+    """Whether it is a collection of the reader's own (see `core.paths.own_dataset`)."""
+    return tier == "paper" and original(dataset) not in DATASETS[tier]
+
+
 def datasets(tier: str) -> list[str]:
     """The collections of a complete record: all of a tier, trained longer, and read by a BERT."""
     plain = DATASETS[tier]
@@ -200,11 +205,16 @@ def datasets(tier: str) -> list[str]:
 
 
 def budget(tier: str, dataset: str) -> Settings:
-    """The settings of a collection, the same for all systems; the paper's where none are ours."""
+    """The settings of a collection, the same for all systems; the paper's where none are ours.
+
+    A collection of the reader's own is trained as Flickr8k is.
+    """
     if dataset in CONTROLLED:
         controlled = BUDGETS[CONTROLLED_TIER]
         longer = CONTROLLED[dataset].get("longer", 1)
         return replace(controlled, epochs=longer * controlled.epochs)
+    if is_own(tier, dataset):
+        dataset = dataset.replace(original(dataset), "flickr8k", 1)
     return BUDGETS.get(dataset, BUDGETS.get(original(dataset), Settings()))
 
 

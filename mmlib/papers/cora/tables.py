@@ -118,7 +118,9 @@ def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[st
 
 def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
     """Which items of a collection are test captions, and which are test images."""
-    captions = int(np.isfinite(evidence.values(dataset, CAPTIONS, "objects")[0]).sum())
+    described = evidence.has(dataset, CAPTIONS, "objects")  # else: a controlled collection
+    term = (CAPTIONS, "objects") if described else (ORACLES[-1]["system"], "in family")
+    captions = int(np.isfinite(evidence.values(dataset, *term)[0]).sum())
     return slice(captions), slice(captions, None)
 
 

@@ -192,7 +192,7 @@ def ladder(
     live: variant -> metric -> gain of a training of this run, a diamond.
     """
     shown = (*relevance(evidence, dataset), "RSUM")
-    recorded = evidence.systems(dataset)
+    recorded, live = evidence.systems(dataset), evidence.comparable(live)
     changes = [c for c in LADDER if any(name_of(family, *c) in recorded for family in FAMILIES)]
     height = 1.0 + 0.33 * len(changes)
     figure, axes = plt.subplots(1, len(shown), figsize=(11, height), sharey=True)

@@ -175,7 +175,7 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
     Horizontal lines are baselines and the supervised ridge (dotted). live: (data set, system) ->
     AUC of a training of this run, a diamond.
     """
-    shown = [name for name in SYSTEMS if name != "TK"]
+    shown, live = [name for name in SYSTEMS if name != "TK"], evidence.comparable(live)
     sets = labelled(evidence)
     figure, axes = plt.subplots(1, len(sets), figsize=(2.35 * len(sets), 3.6), squeeze=False)
     for axis, dataset in zip(axes[0], sets, strict=True):
@@ -190,7 +190,7 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
                 x, mean.effect, [[mean.effect - mean.low], [mean.high - mean.effect]], fmt="o",
                 color=colour, ms=5, capsize=3,
             )  # fmt: skip
-            if live and (dataset, name) in live:
+            if (dataset, name) in live:
                 axis.plot(x, live[dataset, name], "D", color="black", mfc="none", ms=8)
         for name, style, colour in (
             ("Co-occurrence", "--", "black"),
@@ -271,7 +271,7 @@ def auc_by_spread(
             axis.fill_between(x, means.min(axis=1), means.max(axis=1), color=colour, alpha=0.15)
         axis.axhline(50, color="#999999", ls="--", label="chance")
         axis.set(xlabel="image spread: how much its pictures differ", title=dataset)
-    for number, (name, (x_live, y_live)) in enumerate((live or {}).items()):
+    for number, (name, (x_live, y_live)) in enumerate(evidence.comparable(live).items()):
         axes[0, 0].plot(x_live, y_live, "Dv"[number % 2], color="black", mfc="none", label=name)
     axes[0, 0].set_ylabel("test AUC of a document in %")
     figure.suptitle("AUC of documents by how alike their pictures are", fontsize=11)

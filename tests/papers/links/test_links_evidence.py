@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mmlib.core.claims import DECIDED, assess, stability
-from mmlib.core.evidence import evidence_dir
+from mmlib.core.paths import evidence_dir
 from mmlib.papers.links import train
 from mmlib.papers.links.claims import CLAIMS
 from mmlib.suite import record

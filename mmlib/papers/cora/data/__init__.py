@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mmlib.core.paths import data_dir
+from mmlib.core.paths import data_dir, own_dataset
 from mmlib.papers.cora.batches import Arrays
 from mmlib.papers.cora.data import controlled, photographs, world
 from mmlib.papers.cora.data.arrays import prepare
@@ -32,7 +32,8 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     flickr8k: its photographs' features.
     paper: `<MMLIB_DATA>/f30k` and `coco` in a layout of `mmlib.data.precomputed`, with the graphs
     of their `scene_graph` folder where there are any; the test images of MS-COCO are all 5,000
-    where "testall" is there.
+    where "testall" is there. Where `core.paths.own_dataset` names a folder in such a layout, that
+    one alone, called by the folder's name.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
     own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
     "flickr8k_long" comes with "flickr8k", for longer trainings.
@@ -41,8 +42,10 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     if tier not in DATASETS:
         raise ValueError(f"no tier {tier!r}: use {', '.join(DATASETS)}")
     plain = list(dict.fromkeys(map(original, datasets)))
-    if unknown := [name for name in plain if name not in DATASETS[tier]]:
-        raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(DATASETS[tier])}")
+    own = own_dataset() if tier == "paper" else None
+    present = (own.name,) if own else DATASETS[tier]
+    if unknown := [name for name in plain if name not in present]:
+        raise ValueError(f"no captions {unknown[0]!r} here; there are {', '.join(present)}")
     workers = os.cpu_count() or 1
     if tier == CONTROLLED_TIER:
         return {name: _controlled(name, seed, workers) for name in plain or DATASETS[tier]}
@@ -51,7 +54,7 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
             name: world.load(seed, workers, world.CLARITY[name]) for name in plain or DATASETS[tier]
         }
     else:
-        study = photographs.load(tier, plain, workers)
+        study = photographs.own(own, workers) if own else photographs.load(tier, plain, workers)
     names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
     if _bert(tier).is_dir():
         names += [name + WITH_BERT for name in study if name not in WITHOUT_BERT]

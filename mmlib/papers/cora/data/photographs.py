@@ -8,7 +8,7 @@ from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.data import flickr8k, precomputed
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.systems import DATASETS, SPLITS
+from mmlib.papers.cora.systems import DATASETS, SPLITS, original
 
 
 def load(tier: str, names: Sequence[str], workers: int) -> dict[str, Captions]:
@@ -29,6 +29,18 @@ def load(tier: str, names: Sequence[str], workers: int) -> dict[str, Captions]:
     if not folders:
         precomputed.find(*DATASETS["paper"])  # says what is missing
     return {name: _read(folder, workers) for name, folder in folders.items()}
+
+
+def own(folder: Path, workers: int) -> dict[str, Captions]:
+    """A folder of the reader's own in a layout of `mmlib.data.precomputed`, by its name.
+
+    Raises DataError for a name that the recorded collections have, and what loading raises.
+    """
+    folder = folder.resolve()
+    taken = {name for names in DATASETS.values() for name in names}
+    if folder.name in taken or folder.name != original(folder.name):
+        raise DataError(f"{folder}: the name {folder.name} means another data set here; rename it")
+    return {folder.name: _read(folder, workers)}
 
 
 def _read(folder: Path, workers: int) -> Captions:
