@@ -65,7 +65,8 @@ def load(
         if name not in captions:
             path = split_file(split, folder)
             raise error_at(path, row, f"{name} has no captions", GET)
-    values, scores, names = np.zeros((len(ids), 0, 0), np.float32), None, ()
+    values, scores = np.zeros((len(ids), 0, 0), np.float32), None
+    names: tuple[str, ...] = ()
     if features is not None:
         store = sets.opened(folder / "features", features, SHARED_FEATURES)
         scores, names = _labels(sets.labels_of(store, LABELS), ids)

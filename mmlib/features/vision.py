@@ -160,7 +160,7 @@ def _torchvision(package: Any, name: str, model: str, weights: str | Path | None
 def _timm(timm: Any, name: str, model: str, weights: str | Path | None) -> Vision:
     if not timm.is_model(model):
         _known(name, model, timm.list_models())
-    network = _filled(timm.create_model(model, pretrained=False), name, weights)
+    network: Any = _filled(timm.create_model(model, pretrained=False), name, weights)
     config = timm.data.resolve_model_data_config(network)
     transform = timm.data.create_transform(**config, is_training=False)
 

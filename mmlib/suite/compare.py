@@ -71,7 +71,8 @@ def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
         functions = runpy.run_path(str(source))
         if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
             raise DataError(f"{source}: has no function {lacking[0]}")
-        return similarity(number, *(functions[name] for name in FUNCTIONS), tier, dataset)
+        images, texts = (functions[name] for name in FUNCTIONS)
+        return similarity(number, images, texts, tier, dataset)
     try:
         scores = np.load(source, allow_pickle=False)
     except FileNotFoundError:
