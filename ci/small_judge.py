@@ -37,9 +37,7 @@ def main() -> None:
         calibration=len(own), prior=own.mean(), figures=told, words=len(arrays.words.words),
     )  # fmt: skip
     plan, card = budget.retrieval, card.replace("\n", " ")
-    score.keep(
-        score.SMALL, arrays, plan.transformers, arrays.retriever, model, card, plan.space
-    )
+    score.keep(score.SMALL, arrays, plan.transformers, arrays.retriever, model, card, plan.space)
     score.SMALL.chmod(0o644)
     print(card, score.SMALL.stat().st_size, "bytes")
 

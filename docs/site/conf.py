@@ -17,7 +17,7 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
-import sources  # noqa: E402
+import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -67,7 +67,7 @@ html_theme_options = {
     "max_navbar_depth": 1,
     "use_download_button": False,
     "use_fullscreen_button": False,
-    "home_page_in_toc": True,
+    "navbar_persistent": [],  # the search stands in the sidebar
 }
 
 
