@@ -2,6 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
+SITE := .venv-docs/bin
+SITE_READY := .venv-docs/.installed
+
+# CPU=1 leaves CUDA out: uv takes PyTorch's builds for processors from PyTorch's own index.
+CUDA := ^(nvidia-|cuda-|triton==)
+ifdef CPU
+PINS := build/requirements-cpu.txt
+BACKEND := --torch-backend=cpu
+else
+PINS := requirements.txt
+endif
 
 # The notebooks start processes of one thread each, so that two cores are not asked for four.
 OMP_NUM_THREADS ?= 1
@@ -13,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 
-.PHONY: help setup run test lint style pages types unit regression lab format notebooks \
+.PHONY: help setup cpu-pins run test lint style pages types unit regression lab format notebooks \
   docs bench clean distclean
 
 help:
@@ -25,25 +36,37 @@ help:
 	@echo 'make unit        the unit tests alone; make regression: the notebooks alone'
 	@echo 'make format      let ruff format code and notebooks'
 	@echo 'make notebooks   execute the notebooks in place, for a commit'
-	@echo 'make docs        write the API reference into build/docs/api'
+	@echo 'make setup CPU=1 in a fresh clone: without CUDA, 4 GB less'
+	@echo 'make docs        build the site of notebooks, pages and API in build/docs'
 	@echo 'make bench       run the benchmarks'
 	@echo 'make clean       remove caches; make distclean: also .venv and runs'
 
 setup: $(READY)
 
-# uv installs in a minute what takes pip ten; where uv cannot be had or fails, pip does it.
+# uv installs in a minute what takes pip ten; where uv cannot be had or fails, pip does it, but for
+# a backend, which pip does not know. Arguments: a Python, its pins, options of uv.
+define install
+@$(1) -m pip install --quiet --disable-pip-version-check uv || echo '   uv cannot be had here'
+@{ $(1) -m uv --version >/dev/null 2>&1 && $(1) -m uv pip install --python $(1) $(3) -r $(2); } || \
+  { test -z '$(3)' && $(1) -m pip install --disable-pip-version-check -r $(2); } || \
+  { test -z '$(3)' || echo 'CPU=1 needs uv and the index of PyTorch; see docs/install.md' >&2; exit 1; }
+endef
+
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Python 3.11 or later is needed: make PYTHON=python3.12 ...' >&2; exit 1; }
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	@echo '== installing the pinned packages (once; a minute or more)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || \
-	  echo '   uv cannot be had here; pip installs, which takes longer'
-	@{ $(BIN)/python -m uv --version >/dev/null 2>&1 && \
-	   $(BIN)/python -m uv pip install --python $(BIN)/python -r requirements.txt; } || \
-	  $(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
+ifdef CPU
+	@$(MAKE) --no-print-directory cpu-pins
+endif
+	$(call install,$(BIN)/python,$(PINS),$(BACKEND))
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
+
+cpu-pins:
+	@mkdir -p build
+	@grep -vE '$(CUDA)' requirements.txt > build/requirements-cpu.txt
 
 run: $(READY)
 	$(BIN)/mmlib run --jobs 2 $(ARGS)
@@ -94,10 +117,18 @@ format: $(READY)
 notebooks: $(READY)
 	$(BIN)/python ci/hygiene.py execute $(ARGS)
 
-# Docstrings are Markdown; some have sections in Google's style.
-docs: $(READY)
-	$(BIN)/pdoc --docformat google --output-directory build/docs/api mmlib
-	@echo '== build/docs/api/index.html'
+# What builds the site has an environment of its own, a small one without PyTorch.
+$(SITE_READY): requirements-docs.txt
+	@test -x $(SITE)/python || $(PYTHON) -m venv .venv-docs
+	@echo '== installing what builds the site (once)'
+	$(call install,$(SITE)/python,requirements-docs.txt)
+	@touch $(SITE_READY)
+
+# A broken link is an error.
+docs: $(SITE_READY)
+	$(SITE)/sphinx-build -q -W --keep-going -c docs/site -d build/doctrees . build/docs
+	$(SITE)/python docs/site/links.py build/docs
+	@echo '== build/docs/index.html'
 
 bench: $(READY)
 	@for script in benchmarks/measure.py benchmarks/bench_*.py; do \
@@ -105,9 +136,9 @@ bench: $(READY)
 	done
 
 clean:
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf build docs/api .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find mmlib tests ci benchmarks notebooks \
 	  \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv runs
+	rm -rf .venv .venv-docs runs

@@ -337,7 +337,7 @@ class Lexicon:
         nouns: dict[str, dict[str, str]] = defaultdict(dict)
         verbs: dict[str, dict[str, str]] = defaultdict(dict)
         self.adjectives: list[str] = []
-        has_object = Counter()
+        has_object: Counter[str] = Counter()
         for rows in sentences:
             for row in rows:
                 word, lemma, pos, tag, feats = row[1].lower(), row[2], row[3], row[4], row[5]

@@ -1,5 +1,6 @@
-"""Draw the pictures of docs/pictures: scenes of the world, and the layers of the package."""
+"""Draw the pictures of docs/pictures: the world, the package, and a small one of each notebook."""
 
+import base64
 import io
 import textwrap
 import tomllib
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import grimp
 import matplotlib.pyplot as plt
+import nbformat
+import pages
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
@@ -20,12 +23,16 @@ from mmlib.world.scenes import sample_scene, split_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+THUMBNAIL = 320  # pixels wide
 
 
 def main() -> None:
     plots.use_style()
     for name, figure, dpi in (("world", world(), 90), ("layers", layers(plan()), 110)):
         write(figure, PICTURES / f"{name}.png", dpi)
+    for notebook in NOTEBOOKS:
+        save(thumbnail(notebook), PICTURES / f"{notebook.stem}.png")
 
 
 def world() -> Figure:
@@ -39,9 +46,31 @@ def write(figure: Figure, path: Path, dpi: int) -> None:
     """Write a figure in 256 colours: a third of the size."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=dpi, bbox_inches="tight")
-    image = Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    write_atomic(path, lambda file: image.save(file, optimize=True))
+    save(pages.in_few_colours(Image.open(buffer)), path)
+
+
+def save(image: Image.Image, path: Path) -> None:
+    """Write a picture as PNG and say how large it is."""
+    write_atomic(path, lambda file: image.save(file, "PNG", optimize=True))
     print(f"{path.name}: {path.stat().st_size / 1024:.0f} KB")
+
+
+def thumbnail(notebook: Path) -> Image.Image:
+    """The first picture that an executed notebook shows, 320 pixels wide.
+
+    Raises ValueError for a notebook without a picture.
+    """
+    outputs = [
+        output["data"]
+        for cell in nbformat.read(notebook, as_version=4).cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
+    if not outputs:
+        raise ValueError(f"{notebook.name} shows no picture: execute it with `make notebooks`")
+    with Image.open(io.BytesIO(base64.b64decode(outputs[0]["image/png"]))) as picture:
+        size = (THUMBNAIL, round(picture.height * THUMBNAIL / picture.width))
+        return pages.in_few_colours(picture.convert("RGB").resize(size, Image.Resampling.LANCZOS))
 
 
 # --- The layers of the package --------------------------------------------------------------------

@@ -36,9 +36,8 @@ def main() -> None:
         train=len(judge.training_rows(arrays.train, full("world"))),
         calibration=len(own), prior=own.mean(), figures=told, words=len(arrays.words.words),
     )  # fmt: skip
-    plan = budget.retrieval
-    how = {"card": card.replace("\n", " "), "space": plan.space}
-    score.keep(score.SMALL, arrays, plan.transformers, arrays.retriever, model, **how)
+    plan, card = budget.retrieval, card.replace("\n", " ")
+    score.keep(score.SMALL, arrays, plan.transformers, arrays.retriever, model, card, plan.space)
     score.SMALL.chmod(0o644)
     print(card, score.SMALL.stat().st_size, "bytes")
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -169,7 +170,12 @@ def train(args: argparse.Namespace, pixels: np.ndarray, scenes: list[Scene]) -> 
     optimiser = torch.optim.AdamW(parameters, args.rate, weight_decay=0.01)
     steps = len(scenes) // args.batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, args.rate, steps * args.epochs)
-    parts = {"network": network, "pairs": pairs, "optimiser": optimiser, "schedule": schedule}
+    parts: dict[str, Any] = {
+        "network": network,
+        "pairs": pairs,
+        "optimiser": optimiser,
+        "schedule": schedule,
+    }
     settings = {name: value for name, value in vars(args).items() if name != "build"}
     key = digest(repr(settings) + repr(scenes), Path(__file__), Path(backbone.__file__))
     checkpoint = args.build / f"checkpoint-{key}.pt"

@@ -36,7 +36,8 @@ def test_the_ledger_is_short():
 
 def test_the_pictures_have_the_size_of_pictures_for_a_page():
     pictures = list((ROOT / "docs" / "pictures").glob("*.png"))
-    assert {p.name for p in pictures} == {"world.png", "layers.png", "ledger.png"}
+    notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {p.stem for p in pictures} == {"world", "layers", "ledger"} | notebooks
     assert all(p.stat().st_size < 200_000 for p in pictures)
 
 
@@ -150,7 +151,7 @@ def command_faults(words):
     if program == "mmlib":
         return mmlib_faults(rest)
     if program == "make":
-        targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         return [f"no target {w}" for w in rest if "=" not in w and w not in targets]
     if program.startswith("python") or program == "sh":
         return [] if rest[0].startswith("-") or (ROOT / rest[0]).is_file() else [f"no {rest[0]}"]
