@@ -13,11 +13,14 @@ from sklearn.model_selection import GroupKFold
 
 from mmlib.core.related import RelatedPairs
 from mmlib.data import cite, clue
-from mmlib.papers.coherence import metrics
+from mmlib.features.text import Vocabulary, tokenize
+from mmlib.papers.coherence import metrics, placement
+from mmlib.papers.coherence.batches import Arrays, Split
 from mmlib.papers.coherence.data import flickr8k
 from mmlib.papers.coherence.data.paper import recipes
 
 DRAWS = 500  # of the bootstrap
+WORDS = 200  # of a text are read; none has more
 
 
 def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
@@ -38,6 +41,7 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
             "percent_positive": (100 * pairs.labels.mean(axis=0)).round(2), "AP": cite_text(pairs),
         }, index=list(pairs.relations)),
         "recorded_cite_repeats": repeats.astype(float).to_frame("count"),
+        "recorded_words": words(train, test, pairs),
     }  # fmt: skip
 
 
@@ -53,6 +57,32 @@ def clue_text(train: clue.CluePairs, test: clue.CluePairs) -> pd.DataFrame:
         ],
         axis=1,
     ).round(3)
+
+
+def words(train: clue.CluePairs, test: clue.CluePairs, pairs: RelatedPairs) -> pd.DataFrame:
+    """AUC of `placement.words_tell` on Clue's test rows, and over five folds of CITE's pairs."""
+    clean, _ = clue.clean_rows(test, train)
+    groups = np.unique(recipes(pairs), return_inverse=True)[1]
+    folds = GroupKFold(5).split(groups, groups=groups)
+    of_folds = [_words_tell(pairs.take(rows), pairs.take(held)) for rows, held in folds]
+    values = {"Clue, all rows": _words_tell(train, test),
+              "Clue, clean rows": _words_tell(train, test.take(clean)),
+              "CITE": np.mean(of_folds)}  # fmt: skip
+    return pd.Series(values).round(3).to_frame("AUC")
+
+
+def _words_tell(train: RelatedPairs, test: RelatedPairs) -> float:
+    """`placement.words_tell`, which needs no pictures."""
+    vocabulary = Vocabulary.from_sentences([tokenize(text) for text in train.texts], min_count=1)
+
+    def split(part: RelatedPairs) -> Split:
+        ids, lengths = vocabulary.encode([tokenize(text) for text in part.texts], WORDS)
+        images = np.zeros((len(part.image_ids), 1), np.float32)
+        return Split(ids.numpy(), lengths.numpy(), part.labels, part.image_of, images)
+
+    splits = {"train": split(train), "test": split(test)}
+    words = np.zeros((len(vocabulary), 1), np.float32)
+    return placement.words_tell(Arrays(splits, words, train.relations))
 
 
 def cite_text(pairs: RelatedPairs) -> np.ndarray:

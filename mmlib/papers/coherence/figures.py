@@ -15,7 +15,6 @@ from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_values
 from mmlib.papers.coherence.batches import Arrays
 from mmlib.papers.coherence.claims import at_defaults
-from mmlib.papers.coherence.method import confidence
 from mmlib.papers.coherence.metrics import mean_log_rank
 from mmlib.papers.coherence.systems import (
     CMCA,
@@ -35,6 +34,7 @@ from mmlib.papers.coherence.tables import (
     controlled_gains,
     dials,
     rankings,
+    relations_worth,
 )
 
 ON_DEV = "dev_loss", "mean log2 rank on dev"
@@ -57,17 +57,6 @@ def one_of_each(pairs: RelatedPairs) -> Figure:
     images = [pairs.open_image(int(pairs.image_of[i])) for i in rows]
     titles = [labelled_text(pairs, i) for i in rows]
     return plots.show_pictures(images, titles, columns=len(rows), size=2.1)
-
-
-def confidence_figure() -> Figure:
-    """Fig. 3a: one relation's confidence over its probability, for the printed λ and ours."""
-    x = np.linspace(0, 1, 201)
-    figure, axis = plt.subplots(figsize=(5, 3))
-    for strength in (0.01, 0.12, 1.0):
-        axis.plot(x, confidence(x[:, None], strength), label=f"λ = {strength:g}")
-    axis.set(xlabel="probability x of the relation", ylabel="the term of one relation in η")
-    axis.legend()
-    return figure
 
 
 # --- Models trained here -------------------------------------------------------------------------
@@ -97,9 +86,11 @@ def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns:
     names, count = list(shown), len(next(iter(shown.values())))
     figure, axes = plt.subplots(
         count * len(names), columns + 1,
-        figsize=(1.45 * (columns + 1), 1.75 * count * len(names)), squeeze=False, layout="none",
+        figsize=(1.45 * (columns + 1), 1.6 * count * len(names) + 0.4), squeeze=False,
+        layout="none",
     )  # fmt: skip
-    figure.subplots_adjust(left=0.1, right=0.99, top=0.97, bottom=0.01, hspace=0.22, wspace=0.05)
+    figure.subplots_adjust(left=0.1, right=0.99, top=0.84, bottom=0.01, hspace=0.08, wspace=0.05)
+    figure.suptitle("The text's own picture, framed, and what each model ranks first", fontsize=10)
     for i in range(count):
         for k, name in enumerate(names):
             example, row = shown[name][i], axes[i * len(names) + k]
@@ -267,21 +258,50 @@ def sweep_figure(evidence: Evidence, dataset: str) -> Figure:
 
 
 def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
-    """Mean log2 rank of systems trained on controlled pairs, a bar each, between two lines.
+    """Mean log2 rank of systems trained on controlled pairs, a bar each, and three lines.
 
-    The lines are readers that know what every picture shows: one that knows no relation and takes
-    any of the text's things, and one that knows all relations. levels: system -> mean log2 rank.
+    Two lines are readers that know what every picture shows: one that knows no relation and takes
+    any of the text's things, and one that knows all relations. The third is a random order.
+    levels: system -> mean log2 rank.
     """
-    figure, axis = plt.subplots(figsize=(7, 0.5 * len(levels) + 1.4), dpi=110)
-    names = list(levels)[::-1]
-    bars = axis.barh(names, [levels[name] for name in names], color=plots.COLOURS[: len(names)])
+    figure, axis = plt.subplots(figsize=(8, 0.5 * len(levels) + 1.6), dpi=110)
+    bars = axis.barh(list(levels), list(levels.values()), color=plots.COLOURS[: len(levels)])
+    axis.invert_yaxis()
     axis.bar_label(bars, fmt="%.2f", label_type="center", color="white")
     for knows, label, style in (("things", "knows no relation", "--"),
                                 ("relations", "knows all relations", ":")):  # fmt: skip
         level = mean_log_rank(arrays.truth[knows])
         axis.axvline(level, color="#333333", linestyle=style, label=f"reader that {label}")
+    chance = np.log2(np.arange(1, len(arrays.truth["things"]) + 1)).mean()
+    axis.axvline(chance, color="#777777", label="chance")
     axis.set(xlabel="mean log2 rank of the own picture (lower is better)")
-    figure.legend(loc="outside upper center", ncols=2, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
+    return figure
+
+
+def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
+    """What learning the relations gains over CMCA, and what knowing them would, with intervals.
+
+    evidence: by tier. See `tables.relations_worth`.
+    """
+    worth = relations_worth(evidence)
+    figure, axis = plt.subplots(figsize=(8, 0.34 * len(worth) + 1.3))
+    axis.axvspan(
+        -0.1, 0.1, color="#E69F00", alpha=0.15, linewidth=0, label="less than 7 % of a rank"
+    )
+    axis.axvline(0, color="#333333", linewidth=0.8)
+    looks = {"learning": ("o", 0, "learned as a second task (CMCM)"),
+             "knowing": ("D", 0.25, "known to the model (oracle)")}  # fmt: skip
+    for colour, (name, (marker, shift, label)) in zip(plots.COLOURS, looks.items(), strict=False):
+        effects = [one[name] for one in worth.values()]
+        middle = [effect.effect for effect in effects]
+        reach = [effect.high - effect.effect for effect in effects]
+        y = np.arange(len(effects)) + shift
+        axis.errorbar(middle, y, xerr=reach, fmt=marker, ms=5, capsize=2, color=colour, label=label)
+    axis.set_yticks(range(len(worth)), list(worth))
+    axis.set_ylim(len(worth) - 0.4, -0.5)
+    axis.set(xlabel="gain over CMCA, mean log2 ranks (1 is half the rank), 95 % interval")
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     return figure
 
 

@@ -10,7 +10,6 @@ from scipy import stats
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import paper_values
-from mmlib.papers.coherence.batches import SPLITS
 from mmlib.papers.coherence.claims import (
     Term,
     at_defaults,
@@ -19,7 +18,6 @@ from mmlib.papers.coherence.claims import (
     ratio,
     with_refinement,
 )
-from mmlib.papers.coherence.data import Pairs
 from mmlib.papers.coherence.data.schemes import SCHEMES
 from mmlib.papers.coherence.metrics import expected_in_pools
 from mmlib.papers.coherence.systems import (
@@ -31,6 +29,9 @@ from mmlib.papers.coherence.systems import (
     CONTROLLED,
     CONTROLLED_TIER,
     DIALS,
+    FEW,
+    HELPFUL,
+    MANY,
     ORACLES,
     OTHER_THRESHOLD,
     PAIRS,
@@ -46,6 +47,7 @@ from mmlib.papers.coherence.systems import (
 
 CMCA_RANK = (CMCA.system, "rank")
 ORACLE, DEPLOYED = "rank, true relations", "rank, told relations"
+CMCA_ORACLE = (CMCA.system, ORACLE)
 FUSED = {ORACLE: "CMCA + true relations", DEPLOYED: "CMCA + relations told by words"}
 PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
            CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
@@ -53,39 +55,9 @@ POOL_METRICS = ("MedR", "R@1", "R@5", "R@10")
 SCRIPT = {"table5": "figure5_clue_code", "table4": "figure5_cite_code"}
 
 
-def describe(study: Mapping[str, Pairs]) -> pd.DataFrame:
-    """Size of each split, and what texts and labels are like."""
-    rows = {}
-    for name, pairs in study.items():
-        for split in SPLITS:
-            related = pairs.split(split)
-            rows[f"{name}, {'dev' if split == 'val' else split}"] = {
-                "pairs": len(related),
-                "images": len(np.unique(related.image_of)),
-                "words a text": np.mean([len(text.split()) for text in related.texts]),
-                "relations a pair": related.labels.sum(axis=1).mean(),
-                "pairs without any, %": 100 * (~related.labels.any(axis=1)).mean(),
-            }
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
-
-
 def how_realised(scheme: str = "clue") -> pd.DataFrame:
     """How the picture world's texts realise each relation, and what in the picture goes with it."""
     return pd.DataFrame(pd.Series(SCHEMES[scheme].how, name="how the world realises it"))
-
-
-def rates(pairs: Pairs, name: str) -> pd.DataFrame:
-    """Positive rates in percent beside Table 1 or 2, and p_c of the loss."""
-    columns = {split: 100 * pairs.split(split).labels.mean(axis=0) for split in ("train", "test")}
-    table = pd.DataFrame(columns, index=list(pairs.relations)).round(1)
-    if PRINTED[name] == "table4":
-        printed = paper_values("coherence", "table1").set_index("question")
-        paper = 100 * printed["positive_rate"].astype(float)
-    else:
-        paper = paper_values("coherence", "table2")["percent_positive"]
-    table.insert(0, "paper", paper.reindex(table.index))
-    positive = np.maximum(pairs.train.labels.sum(axis=0), 1)
-    return table.assign(p_c=((len(pairs.train) - positive) / positive).round(2))
 
 
 def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
@@ -108,7 +80,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     Shares stand only where the oracle gains for certain. ± is the standard deviation over seeds; ↓
     marks a system of which more than a fifth of the trainings still improved on dev at their end.
     """
-    rows, oracle = {}, (CMCA.system, ORACLE)
+    rows, oracle = {}, CMCA_ORACLE
     with_oracle = evidence.has(dataset, *oracle) and _gain(evidence, dataset, oracle).low > 0
     for name, term in rankings(evidence, dataset).items():
         level = np.log2(evidence.values(dataset, *term))
@@ -158,14 +130,6 @@ def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.columns = pd.MultiIndex.from_tuples(table.columns)
     return table.round(1).astype(object).fillna("–")
-
-
-def authors_script(dataset: str) -> pd.DataFrame:
-    """MedR as printed, and before and after refinement in the authors' comparison script."""
-    table = PRINTED[dataset]
-    script = paper_values("coherence", SCRIPT[table])[["MedR_theta", "MedR_theta_bar"]]
-    script.insert(0, "printed", paper_values("coherence", table)["MedR"])
-    return script
 
 
 def human_study(n: int = 100) -> pd.DataFrame:
@@ -239,7 +203,7 @@ def singles(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def by_relation(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """Table 7's question: mean log2 rank over the test texts of which a relation holds."""
     terms = {"CMCA": CMCA_RANK, "CMCM, refined": (CMCM.system, REFINED),
-             "oracle": (CMCA.system, ORACLE)}  # fmt: skip
+             "oracle": CMCA_ORACLE}  # fmt: skip
     rows = {}
     for c in relations_of(dataset):
         holds = evidence.values(dataset, PAIRS, c)[0] > 0
@@ -304,7 +268,7 @@ def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def dials(evidence: Evidence) -> dict[str, dict[tuple[float, float], Effect]]:
     """Title -> (signal, telling) -> gain over CMCA, on every Clue-like collection that has it."""
     titles = {"CMCM": (CMCM.system, "rank"), FUSED[DEPLOYED]: (CMCA.system, DEPLOYED),
-              FUSED[ORACLE]: (CMCA.system, ORACLE)}  # fmt: skip
+              FUSED[ORACLE]: CMCA_ORACLE}  # fmt: skip
     return {
         title: {
             at: _gain(evidence, name, term)
@@ -416,6 +380,32 @@ def controlled_gains(evidence: Evidence) -> dict[str, dict[str, Effect]]:
         }
         for dataset in controlled(evidence)
     }
+
+
+# What learning the relations is worth in each kind of data: tier, collection, system.
+WORTH = {
+    "1,000 made-up pairs, λ = .4": (CONTROLLED_TIER, HELPFUL, SWEPT[1]),
+    "1,000 made-up pairs, λ = .1": (CONTROLLED_TIER, HELPFUL, CMCM),
+    "4,000 made-up pairs, λ = .4": (CONTROLLED_TIER, MANY, SWEPT[1]),
+    "300 made-up pairs, λ = .4": (CONTROLLED_TIER, FEW, SWEPT[1]),
+    "picture world, captions": ("world", CLUE_LIKE, CMCM),
+    "picture world, recipe steps": ("world", CITE_LIKE, CMCM),
+    "photographs": ("flickr8k", "flickr8k", CMCM),
+}
+
+
+def relations_worth(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, Effect]]:
+    """Kind of data -> what "learning" and "knowing" the relations gain over CMCA, in log2 ranks.
+
+    evidence: by tier. Learning is CMCM, knowing an oracle: of made-up pairs the reader that knows
+    all relations, elsewhere CMCA with the true relations added.
+    """
+    worth = {}
+    for kind, (tier, dataset, system) in WORTH.items():
+        oracle = (ORACLES[0]["system"], "rank") if tier == CONTROLLED_TIER else CMCA_ORACLE
+        terms = {"learning": (system.system, "rank"), "knowing": oracle}
+        worth[kind] = {name: _gain(evidence[tier], dataset, term) for name, term in terms.items()}
+    return worth
 
 
 OF_COLLECTIONS = (

@@ -274,6 +274,8 @@ def test_bars_stand_between_the_readers_that_know_no_relation_and_all():
     for knows, label in (("things", "no relation"), ("relations", "all relations")):
         level = np.log2(full_ranks(arrays.truth[knows])).mean()
         assert lines[f"reader that knows {label}"] == pytest.approx(level)
+    texts = len(arrays.truth["things"])
+    assert lines["chance"] == pytest.approx(np.mean([np.log2(k + 1) for k in range(texts)]))
 
 
 # --- Where other pairs lie -----------------------------------------------------------------------

@@ -1,0 +1,125 @@
+"""What notebook 01 builds is mmlib's method, and what it says is what the evidence holds."""
+
+import re
+
+import nbformat
+import numpy as np
+import pytest
+import tiny_coherence
+import torch
+from scripts import ROOT
+from torch import nn
+from torch.nn import functional as F
+
+from mmlib.core.tables import paper_values
+from mmlib.papers.coherence import figures, method, systems, tables, train
+from mmlib.suite import record
+
+NOTEBOOK = ROOT / "notebooks" / "01_coherence_retrieval.ipynb"
+DEFINING = "attention-pooling", "text-encoder", "image-encoder", "losses", "model"
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return nbformat.read(NOTEBOOK, 4).cells
+
+
+@pytest.fixture(scope="module")
+def built(cells):
+    """The names that the notebook's cells of the method define."""
+    sources = {cell.id: cell.source for cell in cells}
+    names = {"torch": torch, "nn": nn, "F": F, "method": method}
+    for cell in DEFINING:
+        exec(sources[cell], names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return {tier: record.read("01", tier) for tier in ("controlled", "world", "flickr8k")}
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.4])
+def test_loss_and_slopes_are_those_of_mmlib(built, weight):
+    arrays, how = tiny_coherence.tiny(), tiny_coherence.HOW
+    system = systems.System("CMCM", relations="all", lambda_cls=weight)
+    theirs = train.make(system, how, arrays, seed=3)
+    ours = built["CoherenceModel"](arrays, how, weight)
+    ours.load_state_dict(theirs.state_dict())
+    batch = arrays.splits["train"].batch(np.arange(12))
+    for model in (ours, theirs):
+        model.train().loss(batch).backward()
+    assert ours.loss(batch).item() == pytest.approx(theirs.loss(batch).item(), abs=1e-6)
+    slopes = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, slopes[name].grad, atol=1e-6, rtol=1e-4)
+
+
+def test_the_examples_by_hand(built):
+    pool = built["AttentionPooling"](1)
+    weights = {"project.weight": [[1.0]], "project.bias": [0.0], "query": [2.0]}
+    pool.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    pooled, weights = pool(torch.tensor([[[0.0], [1.0]]]), torch.tensor([2]))
+    assert pooled.item() == pytest.approx(0.821, abs=5e-4)
+    assert weights[0].tolist() == pytest.approx([0.179, 0.821], abs=5e-4)
+    places = torch.tensor([[1.0, 0.0], [0.8, 0.6]])
+    assert built["retrieval_loss"](places, places).item() == pytest.approx(0, abs=1e-5)
+    exchanged = built["retrieval_loss"](places, places.flip(0)).item()
+    assert exchanged == pytest.approx(0.3 + 0.632, abs=1e-3)
+
+
+def test_the_opening_picture_is_of_the_evidence(evidence):
+    def level(tier, dataset, system, metric="rank"):
+        return np.log2(evidence[tier].values(dataset, system, metric)).mean()
+
+    axis = figures.relations_gain(evidence).axes[0]
+    learning, knowing = (bars[0].get_xdata() for bars in axis.containers)
+    for i, (tier, dataset, system) in enumerate(tables.WORTH.values()):
+        oracle = ("CMCA", "rank, true relations")
+        if tier == "controlled":
+            oracle = ("Oracle of relations", "rank")
+        base = level(tier, dataset, "CMCA")
+        assert learning[i] == pytest.approx(base - level(tier, dataset, system.system))
+        assert knowing[i] == pytest.approx(base - level(tier, dataset, *oracle))
+
+
+def test_the_prose_says_what_the_evidence_holds(evidence):
+    worth = {
+        kind: {name: effect.effect for name, effect in gains.items()}
+        for kind, gains in tables.relations_worth(evidence).items()
+    }
+    kinds = [f"1,000 made-up pairs, λ = {value}" for value in (".4", ".1")]
+    best, printed = (worth[kind]["learning"] for kind in kinds)
+    assert best > 1  # "more than halves the rank"
+    assert 0 < printed < best / 3  # "less than a third of that at the paper's .1"
+    for where in ("captions", "recipe steps"):
+        gains = worth[f"picture world, {where}"]
+        assert abs(gains["learning"]) < 0.05  # "almost no difference"
+        assert 1 - 2 ** -gains["knowing"] > 0.3  # "by about a third or more"
+    assert -0.1 < worth["photographs"]["learning"] < 0  # "costs a little"
+    learned, by_words, known = (
+        [gain.effect for gain in squares.values()]
+        for squares in tables.dials(evidence["world"]).values()
+    )
+    assert (round(min(learned), 2), round(max(learned), 2)) == (-0.07, 0.04)
+    assert round(max(by_words), 2) == 0.07
+    assert round(max(known)) == 1  # "up to a whole log2 rank"
+    for dataset in ("Clue-like", "CITE-like"):  # "Ridge beats Base by far"
+        ridge, base = (
+            np.log2(evidence["world"].values(dataset, name, "rank")).mean()
+            for name in ("Ridge", "Base")
+        )
+        assert base - ridge > 0.5
+    leaks = paper_values("coherence", "recorded_clue_leaks")["count"]
+    assert (leaks["image in train"], leaks["test rows"]) == (610, 1512)
+
+
+def test_the_notebook_keeps_to_its_size_and_shows_a_picture_first(cells):
+    words = sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown")
+    assert words <= 5500
+    assert len(cells) <= 80
+    assert any("image/png" in o.get("data", {}) for c in cells[:3] for o in c.get("outputs", []))
+    exercises = [cell.source for cell in cells if "exercise" in cell.metadata.get("tags", [])]
+    effort = r"### Exercise \d\. .+\n\n\*(Easy|Medium|Hard), \d+ minutes"
+    levels = [re.match(effort, text)[1] for text in exercises]
+    assert levels == ["Easy", "Easy", "Medium", "Medium", "Hard"]
