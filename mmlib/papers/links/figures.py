@@ -36,12 +36,6 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
 # --- Documents -------------------------------------------------------------------------------
 
 
-def show_document(corpus: Corpus, document: Document) -> Figure:
-    """The images of a document, numbered as the columns of its link matrix."""
-    numbers = [str(column) for column in range(len(document.images))]
-    return plots.show_pictures([open_image(corpus, v) for v in document.images], numbers)
-
-
 def open_image(corpus: Corpus, image: str) -> Image.Image:
     """The picture, or a grey square where only features were brought."""
     return corpus.open_image(image) if corpus.open_image else Image.new("RGB", (8, 8), "grey")
@@ -297,7 +291,7 @@ def ranked(evidence: Evidence, dataset: str, live: Mapping[str, float]) -> Figur
     axis.plot([], [], "o-", color="#777777", label="without a training loop")
     axis.plot([], [], "|", color="black", label="a training")
     axis.plot([], [], "D", color=plots.COLOURS[1], mfc="none", label="this run")
-    axis.set(xlabel="test AUC in %", title=f"Systems on {dataset} documents")
+    axis.set(xlabel="test AUC in %", title=f"Who finds links in {dataset} documents?")
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
