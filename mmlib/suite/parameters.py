@@ -206,8 +206,10 @@ def _allowed(number: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Allo
     if number == "04":
         tier, live = values.get("tier", "world"), values.get("live")
         if tier != "paper":  # which has what lies in the data folder
-            yield "live", [kind for kind in links.datasets(tier) if kind != links.UNLABELLED]
-        yield "system", [system.system for system in links.trained_systems(tier, str(live))]
+            known = [kind for kind in links.datasets(tier) if kind != links.UNLABELLED]
+            yield "live", ["auto", *known]
+        dataset = links.chosen_dataset(tier, str(live))
+        yield "system", [system.system for system in links.trained_systems(tier, dataset)]
 
 
 def _is_allowed(value: Any, allowed: Allowed) -> bool:

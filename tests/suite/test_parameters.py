@@ -116,6 +116,8 @@ def test_a_value_that_no_branch_knows_is_refused_before_a_kernel_starts(number):
         ("01", {"signal": 0, "telling": 0.75, "epochs": 5, "seed": 7, "out": "/x"}),
         ("04", {"tier": "flickr8k", "live": "mixed5", "system": "TK+½k"}),
         ("04", {"live": "story", "system": "AP, at most k"}),
+        ("04", {"live": "auto", "system": "AP, at most k"}),  # stories, where variants are trained
+        ("04", {"tier": "flickr8k", "live": "auto"}),
         ("04", {"tier": "paper", "live": "of my own"}),
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
@@ -15,12 +16,12 @@ from PIL import Image
 
 from mmlib.core import plots
 from mmlib.core.evidence import Evidence
-from mmlib.papers.links.claims import auc, labelled, mean_auc
+from mmlib.papers.links.claims import auc, labelled, mean_auc, same_as
 from mmlib.papers.links.data.documents import Corpus, Document
 from mmlib.papers.links.method import best_matching
 from mmlib.papers.links.metrics import link_metrics
-from mmlib.papers.links.systems import SYSTEMS
-from mmlib.papers.links.tables import predictors
+from mmlib.papers.links.systems import PAPER_TABLES, STRUCTURED, SYSTEMS
+from mmlib.papers.links.tables import predictors, printed
 
 LINK, NO_LINK, UNKNOWN = plots.TRUE, plots.FALSE, "#777777"
 
@@ -33,12 +34,6 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
 
 
 # --- Documents -------------------------------------------------------------------------------
-
-
-def show_document(corpus: Corpus, document: Document) -> Figure:
-    """The images of a document, numbered as the columns of its link matrix."""
-    numbers = [str(column) for column in range(len(document.images))]
-    return plots.show_pictures([open_image(corpus, v) for v in document.images], numbers)
 
 
 def open_image(corpus: Corpus, image: str) -> Image.Image:
@@ -277,4 +272,119 @@ def auc_by_spread(
     figure.suptitle("AUC of documents by how alike their pictures are", fontsize=11)
     marks, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(marks, names, loc="outside lower center", ncols=len(names), fontsize=8)
+    return figure
+
+
+def ranked(evidence: Evidence, dataset: str, live: Mapping[str, float]) -> Figure:
+    """AUC of systems on one data set, a line each: seeds, mean and 95 % interval, and chance.
+
+    live: system -> AUC of a training of this run, a diamond.
+    """
+    names = ("Random", "NoStruct", "Co-occurrence", "Supervised ridge", *STRUCTURED)
+    recorded = {n: auc(evidence, dataset, [n]) for n in names if evidence.has(dataset, n, "AUC")}
+    scored = ~np.isnan(np.concatenate(list(recorded.values()))).any(axis=0)
+    values = {name: scores[:, scored] for name, scores in recorded.items()}
+    figure, axis = plt.subplots(figsize=(8, 0.3 * len(values) + 1.3))
+    plots.ranked_systems(axis, values, evidence.clusters(dataset)[scored], SYSTEMS, live)
+    axis.axvline(50, color="#999999", ls="--", label="chance")
+    axis.plot([], [], "o-", color=plots.COLOURS[0], label="trained systems: mean, 95 % interval")
+    axis.plot([], [], "o-", color="#777777", label="without a training loop")
+    axis.plot([], [], "|", color="black", label="a training")
+    axis.plot([], [], "D", color=plots.COLOURS[1], mfc="none", label="this run")
+    axis.set(xlabel="test AUC in %", title=f"Who finds links in {dataset} documents?")
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+# --- Several kinds of data beside each other -------------------------------------------------
+
+COMPARED = (
+    "Obj Detect (best K on test)", "Co-occurrence", "NoStruct", "DC", "TK", "TK+½k", "AP", "AP+½k",
+    "Supervised ridge",
+)  # fmt: skip
+SEES_LINKS = "Supervised ridge"
+
+
+def mean_aucs(evidence: Evidence) -> pd.DataFrame:
+    """Mean test AUC in percent: a row for each of `COMPARED`, a column for each data set.
+
+    NaN where a system was not recorded.
+    """
+    columns = {}
+    for dataset in labelled(evidence):
+        names = {name: same_as(evidence, dataset, name) for name in COMPARED}
+        columns[dataset] = {
+            name: float(np.nanmean(evidence.values(dataset, system, "AUC")))
+            for name, system in names.items()
+            if evidence.has(dataset, system, "AUC")
+        }
+    return pd.DataFrame(columns, index=pd.Index(COMPARED), dtype=float)
+
+
+def printed_aucs() -> pd.DataFrame:
+    """The AUC that the paper prints, as `mean_aucs`; a column for each data set with a table."""
+    columns = {dataset: printed(dataset)["AUC"] for dataset in PAPER_TABLES}
+    return pd.DataFrame(columns, dtype=float).reindex(COMPARED)
+
+
+def results_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
+    """AUC as heat maps beside each other: title -> systems (rows) by data sets (columns).
+
+    In each column the best system that sees no link is bold. One colour scale, from chance on.
+    """
+    widths = [table.shape[1] for table in panels.values()]
+    size = (2.2 + 0.52 * sum(widths), 0.32 * len(COMPARED) + 1.5)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, width_ratios=widths, squeeze=False)
+    for axis, (title, table) in zip(axes[0], panels.items(), strict=True):
+        cells = axis.imshow(
+            table, vmin=50, vmax=100, cmap="cividis", aspect="auto", interpolation="nearest"
+        )
+        best = table.drop(index=SEES_LINKS).max()
+        for row, column in np.argwhere(table.notna()):
+            value = table.iat[row, column]
+            bold = value == best.iloc[column] and table.index[row] != SEES_LINKS
+            axis.text(
+                column, row, f"{value:.0f}", ha="center", va="center", fontsize=8.5,
+                color="white" if value < 75 else "black", fontweight="bold" if bold else "normal",
+            )  # fmt: skip
+        axis.set_xticks(range(table.shape[1]), table.columns, rotation=45, ha="right", fontsize=8.5)
+        axis.set_yticks(range(len(table)), table.index if axis is axes[0, 0] else [], fontsize=8.5)
+        axis.set_title(title, fontsize=10)
+        axis.grid(visible=False)
+    figure.colorbar(cells, ax=axes[0], label="test AUC in % (50: chance)")
+    figure.suptitle("AUC of each system on each data set; bold: the best that sees no link")
+    return figure
+
+
+def gains_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
+    """What matching sets adds to the paper's baselines: a mark for each data set of each panel.
+
+    Across: the AUC of the stronger of NoStruct and Obj Detect; up: how far the mean of DC, TK+½k,
+    AP and AP+½k is above it. A hollow mark, joined to it, compares with the linear map where that
+    is stronger still. panels: title -> systems (rows) by data sets (columns).
+    """
+    figure, axis = plt.subplots(figsize=(8, 4.2))
+    axis.axhline(0, color="#333333", lw=0.8)
+    for panel, (title, table) in enumerate(panels.items()):
+        colour, mark = plots.COLOURS[panel], "Dos"[panel]
+        baseline = table.loc[["NoStruct", COMPARED[0]]].max()
+        sets = table.loc[list(STRUCTURED)].mean()
+        gain, fair = sets - baseline, sets - np.fmax(baseline, table.loc["Co-occurrence"])
+        axis.vlines(baseline, fair, gain, color=colour, lw=0.8)
+        axis.plot(baseline, gain, mark, color=colour, label=title)
+        axis.plot(baseline[fair < gain], fair[fair < gain], mark, mfc="white", mec=colour)
+        for i, (name, x, y) in enumerate(zip(table.columns, baseline, gain, strict=True)):
+            side = 1 if (i + panel) % 2 == 0 else -1  # by turns, as marks are close to each other
+            axis.annotate(
+                name, (x, y), (6 * side, 0), textcoords="offset points", fontsize=8, color=colour,
+                ha="left" if side > 0 else "right", va="center",
+            )  # fmt: skip
+    axis.plot([], [], "o", mfc="white", mec="#444444", label="against the linear map")
+    axis.margins(x=0.08)
+    axis.set(
+        xlabel="test AUC of the paper's stronger baseline, %",
+        ylabel="gain by matching sets, AUC points",
+        title="What matching sets adds to the paper's baselines, data set by data set",
+    )
+    axis.legend(fontsize=8)
     return figure

@@ -93,6 +93,13 @@ def datasets(tier: str) -> tuple[str, ...]:
     return tuple(BUDGETS.get(tier, (*PAPER_TABLES, UNLABELLED)))
 
 
+def chosen_dataset(tier: str, live: str = "auto") -> str:
+    """The data set that the notebook trains on; "auto": stories where there are any."""
+    if live != "auto":
+        return live
+    return "story" if "story" in datasets(tier) else "cohesive"
+
+
 def budget(tier: str, dataset: str) -> Settings:
     """The settings of a data set: the same for all systems that are trained on it."""
     return BUDGETS.get(tier, {}).get(dataset, Settings())

@@ -13,7 +13,6 @@ from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import mean_and_deviation, paper_tables, paper_values
 from mmlib.papers.links import systems
 from mmlib.papers.links.claims import auc, labelled, same_as
-from mmlib.papers.links.data.documents import Study
 from mmlib.papers.links.metrics import METRICS
 from mmlib.papers.links.systems import DOCUMENTS, PAPER, STEP_TIME, UNLABELLED
 
@@ -44,32 +43,8 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
         "difficulty": difficulty(evidence, [name for name in sets if name != "coco"]),
         "variants": variants(evidence),
         "step_times": step_times(evidence),
+        "unlabelled": unlabelled(evidence),
     }
-
-
-# --- Documents -------------------------------------------------------------------------------
-
-
-def describe(study: Study) -> pd.DataFrame:
-    """The counterpart of the paper's Table 1: a row a corpus."""
-    rows = {}
-    for name, corpus in {**study.corpora, UNLABELLED: study.unlabelled}.items():
-        if corpus is None:
-            continue
-        every = [*corpus.train, *corpus.val, *corpus.test]
-        sizes = [
-            np.median([len(getattr(d, side)) for d in every]) for side in ("sentences", "images")
-        ]
-        labels = corpus.test[0].labelled
-        density = np.mean([d.link_matrix().mean() for d in corpus.test]) if labels else np.nan
-        rows[name] = {
-            "train/val/test": f"{len(corpus.train)}/{len(corpus.val)}/{len(corpus.test)}",
-            "sentences/images (median)": "{:.0f}/{:.0f}".format(*sizes),
-            "images (unique)": len({image for d in every for image in d.images}),
-            "density": f"{100 * density:.0f}%" if labels else "unknown",
-            "clusters (test)": len({d.cluster for d in corpus.test}),
-        }
-    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 # --- Results ---------------------------------------------------------------------------------
@@ -137,6 +112,14 @@ def _over_seeds(evidence: Evidence, dataset: str, system: str, metric: str) -> s
         return "–"
     means = np.nanmean(evidence.values(dataset, system, metric), axis=1)
     return mean_and_deviation(pd.Series(means))
+
+
+def unlabelled(evidence: Evidence) -> pd.DataFrame:
+    """AP on documents without labels, by their sealed key: mean ± deviation over seeds, percent."""
+    if not evidence.has(UNLABELLED, "AP", "AUC"):
+        return pd.DataFrame(columns=list(METRICS))
+    row = {metric: _over_seeds(evidence, UNLABELLED, "AP", metric) for metric in METRICS}
+    return pd.DataFrame(row, index=["AP"])
 
 
 def variants(evidence: Evidence) -> pd.DataFrame:

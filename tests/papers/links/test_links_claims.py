@@ -1,5 +1,6 @@
 """The claims of paper 04 on made-up evidence: what is planted is what is found."""
 
+import made_up_evidence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -406,3 +407,11 @@ def test_a_single_data_set_can_be_judged(sets):
     assert f"results_{sets[0]}" in tables
     assert "overview" in made
     plt.close("all")
+
+
+def test_documents_without_links_have_a_table_where_they_were_recorded():
+    evidence = made_up_evidence.make(datasets=("coco", "unlabelled"))
+    means = evidence.values("unlabelled", "AP", "p@1").mean(axis=1)
+    said = f"{means.mean():.1f} ± {means.std(ddof=1):.1f}"
+    assert tables_of.unlabelled(evidence).loc["AP", "p@1"] == said
+    assert not len(tables_of.unlabelled(made_up_evidence.make(datasets=("coco",))))

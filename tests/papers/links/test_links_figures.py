@@ -5,6 +5,7 @@ from itertools import permutations
 import made_up_evidence
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import same_color
 
@@ -87,3 +88,68 @@ def test_a_dot_is_the_mean_of_documents_of_similar_spread():
     assert lines["AP"].get_xdata()[0] == pytest.approx(spread[alike].mean())
     values = evidence.values("story", "AP", "AUC")[:, alike]
     assert lines["AP"].get_ydata()[0] == pytest.approx(values.mean())
+
+
+# Several kinds of data
+
+SYSTEMS = ("NoStruct", "DC", "TK+½k", "AP", "AP+½k", "Co-occurrence", figures.COMPARED[0])
+
+
+def table_of(**columns):
+    """Systems by data sets: a list has the AUC of `SYSTEMS`, in this order."""
+    table = pd.DataFrame(columns, index=pd.Index(SYSTEMS), dtype=float)
+    return table.reindex(figures.COMPARED)
+
+
+def test_mean_aucs_are_the_means_of_the_evidence():
+    evidence = made_up_evidence.make(datasets=("coco", "story"))
+    table = figures.mean_aucs(evidence)
+    assert list(table.columns) == ["coco", "story"]
+    assert table.loc["AP", "story"] == evidence.values("story", "AP", "AUC").mean()
+    assert table.loc["Supervised ridge"].isna().all()  # made-up evidence has none
+
+
+def test_printed_aucs_are_those_of_the_papers_table():
+    table = figures.printed_aucs()
+    assert table.loc[["NoStruct", "AP", figures.COMPARED[0]], "organic"].tolist() == [
+        60.5, 69.3, 58.7,
+    ]  # fmt: skip
+    assert table.loc["Co-occurrence"].isna().all()
+
+
+def test_the_best_system_without_links_is_bold():
+    table = table_of(coco=[60, 70, 71, 72, 73, 74, 50], story=[80, 79, 78, 77, 76, 60, np.nan])
+    table.loc["Supervised ridge"] = [99, 99]
+    drawn = figures.results_map({"one": table, "other": table[["story"]]})
+    bold = [
+        [(text.get_position(), text.get_text()) for text in axis.texts
+         if text.get_fontweight() == "bold"]
+        for axis in drawn.axes[:2]
+    ]  # fmt: skip
+    rows = list(figures.COMPARED)
+    best = ((1, rows.index("NoStruct")), "80")
+    assert sorted(bold[0]) == [((0, rows.index("Co-occurrence")), "74"), best]
+    assert bold[1] == [((0, rows.index("NoStruct")), "80")]
+    assert len(drawn.axes[1].texts) == 7  # six of `SYSTEMS`, and the ridge
+
+
+def test_gains_are_over_the_stronger_baseline_and_hollow_over_the_linear_map():
+    table = table_of(coco=[60, 70, 71, 72, 73, 66, 64], story=[60, 70, 71, 72, 73, 50, 50])
+    axis = figures.gains_map({"world": table}).axes[0]
+    filled, hollow = (line.get_xydata().tolist() for line in axis.lines[1:3])
+    assert filled == [[64, 71.5 - 64], [60, 71.5 - 60]]
+    assert hollow == [[64, 71.5 - 66]]
+    assert [text.get_text() for text in axis.texts] == ["coco", "story"]
+
+
+def test_systems_of_a_data_set_with_chance_and_this_run():
+    evidence = made_up_evidence.make(datasets=("coco",))
+    axis = figures.ranked(evidence, "coco", {"AP": 77.0}).axes[0]
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    assert names == ["Random", "NoStruct", "Co-occurrence", "DC", "TK+½k", "AP", "AP+½k"]
+    marks = [line.get_xydata().tolist() for line in axis.lines if line.get_marker() == "D"]
+    assert marks[0] == [[77.0, names.index("AP")]]
+    means = [line.get_xdata() for line in axis.lines if line.get_marker() == "o"]
+    assert means[0][0] == pytest.approx(evidence.values("coco", "Random", "AUC").mean())
+    (chance,) = [line for line in axis.lines if line.get_label() == "chance"]
+    assert list(chance.get_xdata()) == [50, 50]

@@ -19,7 +19,7 @@ from mmlib.world import WorldImages, captioned_images, images_of
 from mmlib.world.schema import Scene
 
 _TABLES = table_beside(__file__)
-NOTE, IMAGES, ALBUMS, COUNTS = (_TABLES[k] for k in ("note", "images", "albums", "documents"))
+IMAGES, ALBUMS, COUNTS = (_TABLES[k] for k in ("images", "albums", "documents"))
 Written = Mapping[str, Sequence[WorldDocument]]
 
 
