@@ -168,7 +168,7 @@ def mmlib_faults(arguments):
         return []
     try:
         given = cli._parameters(args)
-        notebooks = cli._select(ROOT / "notebooks", args.numbers)
+        notebooks = cli.select(ROOT / "notebooks", args.numbers)
         if args.numbers:
             for notebook in notebooks:
                 parameters.check_parameters(notebook, given)

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -188,7 +188,7 @@ def _answer(request: Request, source: str, namespace: dict[str, Any]) -> dict[st
         answer = eval(request.expression, namespace)
         if request.cases is None or not callable(answer):
             return {"answer": encoded(answer)}
-        calls = [asdict(checks.attempt(answer, case)) for case in request.cases]
+        calls = [vars(checks.attempt(answer, case)) for case in request.cases]
         return {"calls": [call | {"returned": encoded(call["returned"])} for call in calls]}
     except BaseException as error:  # SystemExit, too
         return {"error": _line(error)}
