@@ -47,18 +47,8 @@ class Evidence:
 
     @property
     def other_features(self) -> str:
-        """Which features were recorded and which this process uses, where they differ; else "".
-
-        In use are those of "features_used" in the header, which `suite.record.read` adds.
-        """
-        used, recorded = self.header.get("features_used"), features_of(self.header)
-        if not used or not recorded:
-            return ""
-        same = used["sha256"] == recorded["sha256"] and used["ids_sha256"] == recorded.get(
-            "ids_sha256", used["ids_sha256"]
-        )
-        texts = f"recorded: {features_text(recorded)}; here: {features_text(used)}"
-        return "" if same else f"{OTHER_FEATURES} ({texts})"
+        """See the function `other_features`, of the header."""
+        return other_features(self.header)
 
     def comparable(self, live: Mapping[Any, Any] | None) -> Mapping[Any, Any]:
         """This run's figures to be drawn among the recorded ones; none where features differ."""
@@ -322,6 +312,21 @@ def features_of(header: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     ((name, file),) = files.items()
     return {"set": name, "sha256": inputs[file]}
+
+
+def other_features(header: Mapping[str, Any]) -> str:
+    """Which features were recorded and which this process uses, where they differ; else "".
+
+    In use are those of "features_used", which `suite.record.read` adds to a header.
+    """
+    used, recorded = header.get("features_used"), features_of(header)
+    if not used or not recorded:
+        return ""
+    same = used["sha256"] == recorded["sha256"] and used["ids_sha256"] == recorded.get(
+        "ids_sha256", used["ids_sha256"]
+    )
+    texts = f"recorded: {features_text(recorded)}; here: {features_text(used)}"
+    return "" if same else f"{OTHER_FEATURES} ({texts})"
 
 
 def features_text(features: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from mmlib.core.evidence import Evidence, machine
+from mmlib.core.evidence import Evidence, machine, other_features
 from mmlib.core.jobs import Data
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
@@ -33,8 +33,8 @@ def check_paired(
     Returns what goes into checks.json.
     """
     source = {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}"}
-    if evidence.other_features:
-        return {**source, "comparable": False, "why": evidence.other_features, "figures": []}
+    if why := other_features(evidence.header):
+        return {**source, "comparable": False, "why": why, "figures": []}
     prints = {name: data[name].fingerprint for name, *_ in live if name in data}
     apart = noise(again) if len(again) >= 3 else None
     figures = []

@@ -80,8 +80,9 @@ def test_four_test_images_go_from_the_folder_to_the_verdicts(small, tmp_path, ca
     verdicts = json.loads((tmp_path / "judged" / "verdicts.json").read_text())
     verdict_of = {claim["id"]: claim["verdict"] for claim in verdicts["claims"]}
     assert verdict_of["C5a"] == "undecided"
-    results = (tmp_path / "judged" / "my photographs.csv").read_text()
-    assert {"CORA", "Bag of phrases"} <= {line.split(",")[0][:14] for line in results.splitlines()}
+    results = (tmp_path / "judged" / "results_my photographs.csv").read_text(encoding="utf-8")
+    names = {line.split(",")[0].strip('"').removesuffix(" ↗") for line in results.splitlines()}
+    assert {"CORA", "Bag of phrases", "Random"} <= names
 
 
 def test_features_are_chosen_by_name_in_a_folder_of_any_name(small, tmp_path, monkeypatch):
