@@ -42,4 +42,4 @@ def leads_somewhere(link: str, path: Path, ids: dict[Path, set[str]]) -> bool:
 
 if __name__ == "__main__":
     faults = broken(Path(sys.argv[1]).resolve())
-    sys.exit("\n".join(f"{fault} leads nowhere" for fault in faults))
+    sys.exit("\n".join(f"{fault} leads nowhere" for fault in faults) or 0)

@@ -9,6 +9,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -144,6 +145,10 @@ def test_links_that_lead_nowhere_are_found(tmp_path):
     (tmp_path / "sub/b.html").write_text('<p id="here"><a href="../a.html">.</a>', encoding="utf-8")
     names = ("#no", "c.html", "no.png", "sub/b.html#no")
     assert links.broken(tmp_path) == [f"a.html: {name}" for name in names]
+    command = [sys.executable, str(ROOT / "docs/site/links.py"), str(tmp_path)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 1
+    (tmp_path / "a.html").write_text(good, encoding="utf-8")
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 # --- Set-ups elsewhere ----------------------------------------------------------------------------
