@@ -170,7 +170,7 @@ def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
     axis.set_xticks(range(len(regions)), regions)
     axis.set_yticks(range(len(words)), words)
     axis.set(xlabel="regions of the picture", ylabel="words",
-             title="Each word attends to the region that shows its thing")  # fmt: skip
+             title="Words attend to regions that show things, not to the empty ones")  # fmt: skip
     axis.grid(visible=False)
     figure.colorbar(drawn, label="attention")
     return figure
