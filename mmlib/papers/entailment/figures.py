@@ -1,29 +1,39 @@
 """Figures of paper 02: of the data, and of the evidence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from PIL import Image
 
 from mmlib.core import plots
+from mmlib.core.effects import Interval, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.papers.entailment.batches import Split
 from mmlib.papers.entailment.claims import ALL_TRUE, REVISED, Change, gain, over_images, relevance
-from mmlib.papers.entailment.data.controlled import Collection
+from mmlib.papers.entailment.data.controlled import SHOWN, Collection
 from mmlib.papers.entailment.data.study import Study
 from mmlib.papers.entailment.method import mask_regions
-from mmlib.papers.entailment.systems import FAMILIES, REFERENCE, name_of
+from mmlib.papers.entailment.revision import effective_ratio
+from mmlib.papers.entailment.systems import FAMILIES, REFERENCE, OptimizerState, name_of
+from mmlib.papers.entailment.tables import dialled
 
 LADDER: tuple[Change, ...] = (
     ("plain", ""), ("weak", "random"), ("both", "near misses"), ("exclusion", "miner"),
     ("weak", "miner"), ("both", "miner"), ("both", "candidates"), ("both", "rare"),
     ("exclusion", "all"), ("weak", "all"), ("both", "all"),
 )  # fmt: skip
+SOURCES: Mapping[str, Change] = {
+    "the judge's pairs": REVISED, "true ones of the same candidates": ("both", "candidates"),
+    "all true pairs": ALL_TRUE,
+}  # fmt: skip
+CONTROLLED_LOSSES = {"dual": "CLIP-like", "triplet": "VSE-like"}
 
 
 def figures(evidence: Evidence) -> dict[str, Figure]:
@@ -69,68 +79,145 @@ def controlled_batch(made: Mapping[str, Collection], count: int = 12) -> Figure:
 
 
 def controlled_gains(trainings: pd.DataFrame) -> Figure:
-    """What knowing the false negatives gains over golden pairs only, by their density.
+    """What knowing the false negatives gives, by their density: levels, and gains with intervals.
 
-    trainings: one row each, with "density", "family", "use", "seed" and "mAP". Dots are seeds,
-    lines their means.
+    trainings: one row each, with "density", "family", "use" ("random", "golden only" or "both"),
+    "seed" and "mAP". Lines are means over seeds, bars their 95 % intervals.
     """
-    of = trainings.set_index(["family", "seed", "density", "use"]).mAP.unstack()
-    gains = of.drop(columns="golden only").sub(of["golden only"], axis=0)
-    labels = {"both": "left out of the negatives, and weak positives",
-              "exclusion": "left out of the negatives"}  # fmt: skip
-    losses = {
-        "dual": "softmax over the batch (CLIP-like)",
-        "triplet": "hardest negative (VSE-like)",
-    }
-    figure, axes = plt.subplots(1, len(losses), figsize=(9, 3.6), sharey=True, dpi=110)
-    for axis, (family, title) in zip(axes, losses.items(), strict=True):
-        axis.axhline(0, color="#333333", linestyle="--", label="golden pairs only")
-        for k, (use, label) in enumerate(labels.items()):
-            values = gains.loc[family, use].unstack("seed")
-            axis.plot(values.index, values, "o", color=plots.COLOURS[k], ms=4, alpha=0.6)
-            axis.plot(values.index, values.mean(axis=1), color=plots.COLOURS[k], label=label)
+    of = trainings.set_index(["family", "density", "seed", "use"]).mAP.unstack()
+    figure, (level, gain_axis) = plt.subplots(1, 2, figsize=(9.5, 3.8))
+    shares = of.index.unique("density")
+    means = of.groupby(level=["family", "density"]).mean()
+    for k, (family, title) in enumerate(CONTROLLED_LOSSES.items()):
+        colour, own = plots.COLOURS[k], means.loc[family]
+        level.plot(own.index, own.both, "o-", ms=4, color=colour, label=f"{title}, truth known")
+        level.plot(own.index, own["golden only"], "o:", ms=4, color=colour,
+                   label=f"{title}, golden pairs only")  # fmt: skip
+        effects = [over_seeds(of.loc[family, share].eval("both - `golden only`"))
+                   for share in shares]  # fmt: skip
+        half = np.array([[e.effect - e.low, e.high - e.effect] for e in effects]).T
+        at = np.array(shares) * (0.96 if k else 1.04)  # beside each other
+        gain_axis.errorbar(at, [e.effect for e in effects], half, fmt="o-", ms=4, capsize=3,
+                           color=colour, label=title)  # fmt: skip
+    chance = of["random"].groupby(level="density").mean()
+    level.plot(chance.index, chance, "--", color="#333333", label="chance")
+    gain_axis.axhline(0, color="#333333", linestyle="--", label="golden pairs only")
+    for axis in (level, gain_axis):
         axis.set_xscale("log")
-        axis.set_xticks(values.index, [f"1 in {1 / share:.0f}" for share in values.index])
+        axis.set_xticks(list(shares), [f"1 in {1 / share:.0f}" for share in shares])
         axis.minorticks_off()
-        axis.set(title=title, xlabel="captions of other pictures that are true")
-    axes[0].set(ylabel="gain in mAP, points")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+        axis.set_xlabel("captions of other pictures that are true")
+        axis.legend(fontsize=8)
+    level.set(ylabel="mAP over all true captions, %", title="Levels")
+    gain_axis.set(ylabel="gain in mAP, points", title="The gain grows with the density")
     return figure
+
+
+def from_start(
+    panels: Mapping[str, Mapping[str, Sequence[float]]], chance: Mapping[str, float]
+) -> Figure:  # fmt: skip
+    """Curves over epochs, the first value from before training. panels: axis -> label -> values.
+
+    chance: axis -> what guessing reaches.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=(9.5, 3), squeeze=False)
+    for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        for label, values in curves.items():
+            axis.plot(range(len(values)), values, ".-", label=label)
+        if title in chance:
+            axis.axhline(chance[title], color="#333333", linestyle="--", label="chance")
+        axis.set(xlabel="epoch", ylabel=title)
+    axes[0, -1].legend(fontsize=8)
+    return figure
+
+
+def on_one_axis(
+    trainings: Sequence[tuple[str, str, int, float]], reference: pd.Series
+) -> Figure:  # fmt: skip
+    """From golden pairs only to all true pairs: gains in mAP, 95 % intervals over seeds.
+
+    trainings: family, one of SOURCES, seed and mAP of each. reference: mAP with golden pairs only,
+    by family and seed.
+    """
+    gains = pd.DataFrame(
+        [(family, pairs, value - reference[family, seed])
+         for family, pairs, seed, value in trainings],
+        columns=["family", "pairs", "gain"],
+    ).groupby(["family", "pairs"]).gain  # fmt: skip
+    families = [
+        family for family in CONTROLLED_LOSSES if (family, "all true pairs") in gains.groups
+    ]
+    figure, axis = plt.subplots(figsize=(9, 0.8 + 1.1 * len(families)))
+    axis.axvline(0, color="#333333", linestyle="--", label="golden pairs only")
+    for k, label in enumerate(SOURCES):
+        axis.plot([], [], "o-", color=plots.COLOURS[k], label=label)
+        for y, family in enumerate(families):
+            effect = over_seeds(gains.get_group((family, label)).to_numpy())
+            _interval(axis, effect, y + 0.22 * (k - 1), plots.COLOURS[k])
+    axis.set_yticks(range(len(families)), [CONTROLLED_LOSSES[family] for family in families])
+    axis.set(xlabel="gain in mAP, points", ylim=(len(families) - 0.5, -0.5))
+    axis.margins(x=0.12)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
+    """How much each word attends to each region of a controlled picture (words, regions)."""
+    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.35 * len(words)))
+    drawn = axis.imshow(attention, cmap="Blues", vmin=0, vmax=1, aspect="auto",
+                        interpolation="nearest")  # fmt: skip
+    regions = [f"thing {i + 1}" if i < SHOWN else "nothing" for i in range(attention.shape[1])]
+    axis.set_xticks(range(len(regions)), regions)
+    axis.set_yticks(range(len(words)), words)
+    axis.set(xlabel="regions of the picture", ylabel="words",
+             title="Words attend to regions that show things, not to the empty ones")  # fmt: skip
+    axis.grid(visible=False)
+    figure.colorbar(drawn, label="attention")
+    return figure
+
+
+def pulls(pull: Callable[[float, OptimizerState], float]) -> Figure:
+    """What a weak gradient moves, as a share of a golden one, over λ: measured, and by formula."""
+    ratios = (0.01, 0.03, 0.1, 0.3, 1.0)
+    measured: dict[OptimizerState, str] = {
+        "shared": "one Adam for both", "separate": "an Adam for each"
+    }  # fmt: skip
+    figure, axis = plt.subplots(figsize=(8, 2.8))
+    for state, label in measured.items():
+        axis.plot(ratios, [pull(ratio, state) for ratio in ratios], "o-", label=label)
+    axis.plot(ratios, [effective_ratio(ratio) for ratio in ratios], "k--",
+              label="formula for one Adam")  # fmt: skip
+    axis.set(xscale="log", xlabel="λ", ylabel="pull of a weak gradient",
+             title="With one Adam, a small λ hardly makes weak batches weaker")  # fmt: skip
+    axis.legend(fontsize=8)
+    return figure
+
+
+def _interval(axis: Axes, effect: Interval, y: float, colour: str) -> None:
+    """An effect as a dot on its interval, with its size in words."""
+    axis.plot([effect.low, effect.high], [y, y], color=colour, lw=2)
+    axis.plot(effect.effect, y, "o", color=colour, ms=5)
+    axis.annotate(f"{effect.effect:+.1f}", (effect.high, y), (4, 0), textcoords="offset points",
+                  va="center", fontsize=8, color=colour)  # fmt: skip
 
 
 # --- The data ------------------------------------------------------------------------------------
 
 
-def fit_counts(fits: np.ndarray, image_of: np.ndarray) -> Figure:
-    """Fig. 3: how many other images a caption fits, and how many foreign captions an image.
+def mined_pictures(
+    study: Study, split: Split, pairs: np.ndarray, most: int = 10
+) -> Figure:  # fmt: skip
+    """Pictures with a caption that was mined for each; ✓ true, ✗ not, where that is known.
 
-    fits (images, captions) bool; image_of (captions,): of each caption, whose pair is not counted.
+    pairs (n, 2): image and caption of the split; the first of each image is shown.
     """
-    foreign = fits.astype(bool).copy()
-    foreign[image_of, np.arange(len(image_of))] = False
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.2))
-    titles = ("other images that a caption fits", "foreign captions that fit an image")
-    for side, (axis, title, unit) in enumerate(
-        zip(axes, titles, ("captions", "images"), strict=True)
-    ):
-        counts = foreign.sum(axis=side)
-        axis.hist(counts, 40, color=plots.COLOURS[0], alpha=0.75, log=True)
-        axis.axvline(np.median(counts), color=plots.COLOURS[1])
-        share = 100 * float((counts > 0).mean())
-        summary = f"median {np.median(counts):g}, most {counts.max()}; {share:.0f} % have one"
-        axis.set(xlabel=title, ylabel=unit, title=summary)
-    return figure
-
-
-def sample_sheet(study: Study, rows: Sequence[int]) -> Figure:
-    """Fig. 6: training pairs as one who labels them sees them; black without a picture."""
-    samples, opened, titles = study.arrays.train.samples, [], []
-    for row in rows:
-        image = int(samples.image[row])
-        opened.append(Image.new("RGB", (64, 64)) if image < 0 else study.open_image(image))
-        label = "entailed" if samples.label[row] else "not entailed"
-        titles.append(f"{samples.hypothesis[row]} ({samples.kind[row]}, {label})")
-    return plots.show_pictures(opened, titles, columns=len(rows))
+    first = pairs[np.unique(pairs[:, 0], return_index=True)[1][:most]]
+    marks = [""] * len(first)
+    if split.fits is not None:
+        marks = ["✓ " if split.fits[image, caption] else "✗ " for image, caption in first]
+    titles = [mark + split.texts[row[1]] for mark, row in zip(marks, first, strict=True)]
+    opened = [study.open_image(int(split.rows[image])) for image in first[:, 0]]
+    return plots.show_pictures(opened, titles, columns=5, size=1.7)
 
 
 def masked_regions(
@@ -148,37 +235,6 @@ def masked_regions(
         grey = Image.new("RGB", picture.size, (128, 128, 128))
         shown += [picture, Image.composite(grey, picture.convert("RGB"), hidden)]
     return plots.show_pictures(shown, columns=len(shown), size=1.6)
-
-
-def with_foreign(study: Study, best: np.ndarray, top: int = 8) -> int:
-    """The first test image with a true text of another one among its best; 0 where nobody knows.
-
-    best (images, K): flat captions.
-    """
-    test = study.arrays.splits["test"]
-    if test.fits is None:
-        return 0
-    texts, image = best[:, :top], np.arange(len(best))[:, None]
-    foreign = test.fits[image, texts] & (test.image_of[texts] != image)
-    return int(foreign.any(axis=1).argmax())
-
-
-def before_after(
-    study: Study, image: int, best: Mapping[str, np.ndarray], top: int = 8
-) -> pd.DataFrame:
-    """Fig. 4: an image's best texts by several retrievers; ● its own, ✓ others that are true of it.
-
-    best: name -> (images, K) flat captions.
-    """
-    test = study.arrays.splits["test"]
-    texts, image_of, fits = test.texts, test.image_of, test.fits
-
-    def marked(caption: int) -> str:
-        mark = "✓" if fits is not None and fits[image, caption] else "–"
-        return f"{'●' if image_of[caption] == image else mark} {texts[caption]}"
-
-    columns = {name: [marked(c) for c in captions[image][:top]] for name, captions in best.items()}
-    return pd.DataFrame(columns, index=range(1, top + 1))
 
 
 # --- Evidence ------------------------------------------------------------------------------------
@@ -218,33 +274,50 @@ def ladder(
     return figure
 
 
-def between(evidence: Evidence, dataset: str) -> Figure:
+def between(evidence: Evidence, dataset: str, metrics: Sequence[str] = ()) -> Figure:
     """What the miner gains beside the truth, both over extra golden, with 95 % intervals.
 
-    One row for each family, one panel for each measure; all pairs are used both ways.
+    One row for each family, one panel for each measure; all pairs are used both ways. metrics: the
+    measures, without: all that count every true text.
     """
-    sources = {"the judge's pairs": REVISED, "true ones of the same candidates":
-               ("both", "candidates"), "all true pairs": ALL_TRUE}  # fmt: skip
-    shown = relevance(evidence, dataset)
+    shown = metrics or relevance(evidence, dataset)
     figure, axes = plt.subplots(1, len(shown), figsize=(9, 3.2), sharey=True, dpi=110)
     for axis, metric in zip(axes, shown, strict=True):
         axis.axvline(0, color="#333333", linestyle="--", label="golden pairs only")
-        for k, (label, change) in enumerate(sources.items()):
+        for k, (label, change) in enumerate(SOURCES.items()):
             axis.plot([], [], "o-", color=plots.COLOURS[k], label=label)
             for y, family in enumerate(FAMILIES):
                 values = gain(evidence, evidence.seeds, family, change, metric)
-                text, end, at = "not recorded", 0.0, y + 0.2 * (k - 1)
+                at = y + 0.2 * (k - 1)
                 if values is not None:
-                    effect = over_images(evidence, values)
-                    axis.plot([effect.low, effect.high], [at, at], color=plots.COLOURS[k], lw=2)
-                    axis.plot(effect.effect, at, "o", color=plots.COLOURS[k], ms=5)
-                    text, end = f"{effect.effect:+.1f}", effect.high
-                axis.annotate(text, (end, at), (4, 0), textcoords="offset points", va="center",
-                              fontsize=8, color=plots.COLOURS[k])  # fmt: skip
+                    _interval(axis, over_images(evidence, values), at, plots.COLOURS[k])
+                else:
+                    axis.annotate("not recorded", (0, at), (4, 0), textcoords="offset points",
+                                  va="center", fontsize=8, color=plots.COLOURS[k])  # fmt: skip
         axis.set(xlabel=f"gain in {metric}, points", ylim=(len(FAMILIES) - 0.5, -0.5))
         axis.margins(x=0.12)
     axes[0].set_yticks(range(len(FAMILIES)), list(FAMILIES.values()))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
+    """Gains over extra golden by the captions that are trained on, and by λ: `dialled`."""
+    pairs = dialled(evidence, dataset)
+    density = [title for title in pairs if title.endswith(" captions")]
+    groups = {"How many pictures the captions fit": density,
+              "The rate of weak batches, and what fills them": [
+                  title for title in pairs if title not in density]}  # fmt: skip
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.2))
+    for axis, (title, names) in zip(axes, groups.items(), strict=True):
+        axis.axvline(0, color="#333333", linestyle="--")
+        for y, name in enumerate(names):
+            ours, reference = (evidence.values(dataset, own, metric) for own in pairs[name])
+            colour = plots.COLOURS[not name.startswith("exclusion")]
+            _interval(axis, over_images(evidence, ours - reference), y, colour)
+        axis.set_yticks(range(len(names)), names, fontsize=8)
+        axis.set(xlabel=f"gain in {metric}, points", ylim=(len(names) - 0.5, -0.5), title=title)
+        axis.margins(x=0.15)
     return figure
 
 

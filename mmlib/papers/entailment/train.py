@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from mmlib.core.engine import handed_over
-from mmlib.core.jobs import Answer, Job, Run
+from mmlib.core.jobs import Answer, History, Job, Run
 from mmlib.core.ranking import chance_among_first
 from mmlib.papers.entailment import judge, retrieval
 from mmlib.papers.entailment.batches import Arrays, Labelled
@@ -155,3 +155,11 @@ def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         raise ValueError(f"no baseline {name!r} here")
     values = measured(scores, scores, split, arrays.people)
     return Answer({"test": values}, seconds=time.process_time() - began)
+
+
+def stage_b_ranked(
+    job: Job, arrays: Arrays, run: Run = Run()
+) -> tuple[tuple[np.ndarray, np.ndarray], History]:
+    """Stage B, then scores of all test images with all test texts, by image and by text."""
+    model, history = retrieval.stage_b(job, arrays, run)
+    return model.rank(*arrays.splits["test"].tensors(arrays.images, run.device)), history

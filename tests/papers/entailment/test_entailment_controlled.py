@@ -4,19 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 from mmlib.core import plots
 from mmlib.features.encoders import in_batch_softmax
 from mmlib.papers.entailment import figures, metrics
-from mmlib.papers.entailment.data import controlled
+from mmlib.papers.entailment.data import controlled, controlled_judge
 from mmlib.papers.entailment.data.controlled import THINGS, Bags
 from mmlib.papers.entailment.retrievers import hardest_triplet
+from mmlib.papers.entailment.revision import Weak
 from mmlib.papers.entailment.systems import Phase
 
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(controlled, "COUNTS", {"train": 40, "test": 20})
+    monkeypatch.setattr(controlled, "COUNTS", {"train": 40, "test": 20, "judge": 10})
     monkeypatch.setattr(controlled, "PHASE", Phase(2, 8, 5e-3))
 
 
@@ -98,6 +100,9 @@ def test_golden_pairs_only_know_nothing_of_the_others(few, monkeypatch):
             for u, r in seen.items()}  # fmt: skip
     assert held == {"golden only": [None, 40, None], "exclusion": [None, 40, count],
                     "both": [count, 40, count]}  # fmt: skip
+    mined = Weak.of(np.array([[0, 1], [2, 3]]))
+    controlled.trained(made, "dual", "both", 0, mined)
+    assert seen["both"].weak is mined is seen["both"].excluded
     with pytest.raises(ValueError, match="use 'weak' is not known"):
         controlled.trained(made, "dual", "weak", 0)
 
@@ -126,12 +131,80 @@ def test_the_batch_shows_own_captions_false_negatives_and_negatives(few):
 def test_gains_are_over_golden_pairs_of_the_same_seed():
     rows = [(d, family, use, seed, 10 * seed + gain * (1 + seed))
             for d in (0.1, 0.5) for family in ("dual", "triplet") for seed in (0, 1)
-            for use, gain in (("golden only", 0), ("exclusion", 1), ("both", 2))]  # fmt: skip
+            for use, gain in (("golden only", 0), ("both", 2), ("random", -1))]  # fmt: skip
     table = pd.DataFrame(rows, columns=["density", "family", "use", "seed", "mAP"])
-    for axis in figures.controlled_gains(table).axes:
-        by_label = {line.get_label(): line.get_ydata() for line in axis.lines}
-        assert list(by_label["left out of the negatives"]) == [1.5, 1.5]
-        assert list(by_label["left out of the negatives, and weak positives"]) == [3, 3]
-        dots = [line.get_ydata() for line in axis.lines if line.get_marker() == "o"]
-        assert np.ravel(dots).tolist() == [2, 2, 4, 4, 1, 1, 2, 2]
+    level, gains = figures.controlled_gains(table).axes
+    by_label = {line.get_label(): list(line.get_ydata()) for line in level.lines}
+    assert by_label["CLIP-like, truth known"] == [8, 8]  # of 2 and 14
+    assert by_label["CLIP-like, golden pairs only"] == [5, 5]
+    assert by_label["chance"] == [3.5, 3.5]
+    for bars in gains.containers:
+        line, _, (stems,) = bars
+        assert list(line.get_ydata()) == [3, 3]  # of 2 and 4
+        (_, low), (_, high) = stems.get_segments()[0]
+        assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 1) * 2**0.5 / 2**0.5)
     plots.plt.close("all")
+
+
+def test_the_axis_shows_gains_over_golden_pairs_of_the_same_family_and_seed():
+    trainings = [(family, label, seed, 10 * seed + k + seed)
+                 for k, label in enumerate(figures.SOURCES)
+                 for family in ("dual", "triplet") for seed in (0, 1)]  # fmt: skip
+    index = pd.MultiIndex.from_product([("dual", "triplet"), (0, 1)])
+    reference = pd.Series([0, 10, 1, 11], index)
+    (axis,) = figures.on_one_axis(trainings, reference).axes
+    dots = [line.get_xdata()[0] for line in axis.lines
+            if line.get_marker() == "o" and len(line.get_xdata()) == 1]  # fmt: skip
+    assert dots == [0.5, -0.5, 1.5, 0.5, 2.5, 1.5]
+    plots.plt.close("all")
+
+
+def test_curves_begin_before_the_first_epoch_and_show_chance():
+    figure = figures.from_start({"loss": {"a": [3, 2, 1]}, "mAP": {"a": [5, 6, 7]}}, {"mAP": 4.0})
+    loss, level = figure.axes
+    assert list(loss.lines[0].get_xdata()) == [0, 1, 2]
+    assert len(loss.lines) == 1
+    assert list(level.lines[1].get_ydata()) == [4.0, 4.0]
+
+
+def test_labelled_pairs_are_foreign_and_half_of_them_true(few):
+    split = controlled.load(1).splits["judge"]
+    pairs = controlled_judge.labelled_pairs(split, range(10), np.random.default_rng(0), each=2)
+    assert len({tuple(pair) for pair in pairs}) == len(pairs)
+    for picture in range(10):
+        captions = pairs[pairs[:, 0] == picture, 1]
+        assert picture not in captions
+        fitting = [split.texts[c] for c in range(10) if split.fits[picture, c] and c != picture]
+        true = split.fits[picture, captions]
+        assert true.sum() == min(2, len(fitting))
+        assert (~true).sum() == 2
+
+
+def test_words_attend_to_what_is_like_them_and_the_worst_matched_counts():
+    asked = torch.tensor([[[4.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])  # two words and padding
+    context = torch.tensor([[[9.0, 0.0], [0.0, 9.0]]])
+    state, attention = controlled_judge.compare(asked, context)
+    weights = torch.exp(torch.tensor(36 / 2**0.5))
+    assert attention[0, 0, 0] == pytest.approx(float(weights / (weights + 1)))
+    matched = torch.stack([word * (row @ context[0]) for word, row in
+                           zip(asked[0, :2], attention[0, :2], strict=True)])  # fmt: skip
+    torch.testing.assert_close(state[0], matched.min(dim=0).values)
+
+
+def test_a_judge_learns_from_labelled_pictures_and_both_inputs_beat_either():
+    made = controlled.load(2)
+    split, seen = made.splits["judge"], []
+    held_out = range(controlled_judge.LEARNT, len(split))
+    pairs = controlled_judge.labelled_pairs(split, held_out, np.random.default_rng(1))
+    truth = split.fits[tuple(pairs.T)]
+
+    def measure(model):
+        odds = controlled_judge.odds_of(model, made, split, pairs)
+        seen.append({b: metrics.figure("ROC area", truth, odds[b], np.ones(len(pairs)))
+                     for b in odds})  # fmt: skip
+
+    controlled_judge.train_judge(made, 0, measure)
+    assert len(seen) == controlled_judge.EPOCHS + 1
+    assert max(abs(area - 50) for area in seen[0].values()) < 15
+    assert seen[-1]["mm"] > max(seen[-1]["te"], seen[-1]["ve"]) - 2
+    assert seen[-1]["mm"] > 80

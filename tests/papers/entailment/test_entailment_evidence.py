@@ -351,6 +351,23 @@ def test_the_miner_stands_beside_the_truth_with_the_gains_of_the_ladder():
     assert dots == pytest.approx([values.mean() for values in gains if values is not None])
 
 
+def test_the_miner_may_be_shown_by_other_measures():
+    labels = [axis.get_xlabel() for axis in figures.between(WORLD, "world", ("mAP", "RSUM")).axes]
+    assert labels == ["gain in mAP, points", "gain in RSUM, points"]
+
+
+def test_the_dials_are_those_of_the_table():
+    table, dots = tables.dials_table(WORLD, "world"), {}
+    for axis in figures.dials(WORLD, "world").axes:
+        names = [tick.get_text() for tick in axis.get_yticklabels()]
+        for line in axis.lines:
+            if line.get_marker() == "o":
+                (x,), (y,) = line.get_data()
+                dots[names[round(y)]] = x
+    assert list(dots) == list(table.index)
+    assert [f"{x:+.2f}" for x in dots.values()] == [text.split()[0] for text in table.mAP]
+
+
 def test_mining_counts():
     table = tables.mining_table(WORLD, "world")
     assert table.loc["the judge", "precision, %"] == 50

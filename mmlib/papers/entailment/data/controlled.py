@@ -19,6 +19,7 @@ from mmlib.features.encoders import DualEncoder
 from mmlib.features.words import PAD, Words
 from mmlib.papers.entailment.batches import Split
 from mmlib.papers.entailment.data.study import split_of
+from mmlib.papers.entailment.metrics import measured
 from mmlib.papers.entailment.retrieval import Revision, train
 from mmlib.papers.entailment.retrievers import HardestTriplet
 from mmlib.papers.entailment.revision import Weak
@@ -27,7 +28,7 @@ from mmlib.papers.entailment.systems import Family, Phase
 THINGS = ("ball", "bell", "boat", "book", "cake", "coin", "drum", "fish", "hat", "key", "lamp",
           "tree")  # fmt: skip
 SHOWN, REGIONS, WIDTH = 4, 6, 24  # things and regions of a picture, and numbers of a region
-COUNTS = {"train": 600, "test": 300}  # pictures
+COUNTS = {"train": 600, "test": 300, "judge": 400}  # pictures; those of a judge are labelled
 NAMED = (1, 2, 3, 4)  # the dial: how many of a picture's things its caption names
 NOISE = 1.0  # deviation of what is added to each region, beside things with deviation 1
 USES = ("golden only", "exclusion", "both")  # of the pairs that are true
@@ -80,6 +81,11 @@ def false_negatives(split: Split) -> Weak:
     return Weak.of(np.argwhere(split.fits & foreign))
 
 
+def golden(split: Split) -> Weak:
+    """All pairs of a picture with its own caption."""
+    return Weak(split.image_of, np.arange(len(split.image_of)))
+
+
 def density(named: int) -> float:
     """The share of other pictures that a caption is true of which names so many things."""
     return comb(SHOWN, named) / comb(len(THINGS), named)
@@ -114,19 +120,31 @@ class Bags(HardestTriplet):
         return of.loss(self, images, ids, lengths, same)
 
 
-def trained(made: Collection, family: Family, use: str, seed: int) -> np.ndarray:
+def untrained(family: Family, seed: int) -> Bags:
+    """A retriever with random weights."""
+    seed_everything(seed)
+    return Bags(family, len(Words(THINGS)))
+
+
+def trained(
+    made: Collection, family: Family, use: str, seed: int, pairs: Weak | None = None
+) -> np.ndarray:
     """Scores (test pictures, test captions) of a retriever that is trained from random weights.
 
-    use: of the false negatives. "golden only": none, they are negatives; "exclusion": they are left
-    out of the negatives; "both": they are also weak positives. All take as many steps.
-    Raises ValueError for another use.
+    pairs: which training pairs are taken for true, without: all `false_negatives`. use: of these
+    pairs. "golden only": none, they are negatives; "exclusion": they are left out of the negatives;
+    "both": they are also weak positives. All take as many steps. Raises ValueError for another use.
     """
     if use not in USES:
         raise ValueError(f"use {use!r} is not known: use {', '.join(USES)}")
-    seed_everything(seed)
-    model, split = Bags(family, len(Words(THINGS))), made.splits["train"]
-    true = None if use == "golden only" else false_negatives(split)
-    golden = Weak(split.image_of, np.arange(len(split.image_of)))
-    revision = Revision(true if use == "both" else None, golden, true)
+    model, split = untrained(family, seed), made.splits["train"]
+    pairs = false_negatives(split) if pairs is None else pairs
+    excluded = None if use == "golden only" else pairs
+    revision = Revision(excluded if use == "both" else None, golden(split), excluded)
     train(model, split, PHASE, seed, lambda epoch: made.table, revision)
     return model.rank(*made.splits["test"].tensors(made.table))[0]
+
+
+def mean_ap(scores: np.ndarray, split: Split) -> float:
+    """Mean average precision over all true captions of a picture, in percent."""
+    return float(measured(scores, scores, split)["mAP"].mean())
