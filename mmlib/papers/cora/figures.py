@@ -263,7 +263,8 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
         if dataset.endswith(" families") and isinstance(dials, Dials):
             panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
     several = sorted(words for words, sets in panels.items() if len(sets) > 1)
-    panels = {words: dict(sorted(panels[words].items())) for words in {*several[:1], *several[-1:]}}
+    ends = sorted({*several[:1], *several[-1:]})
+    panels = {words: dict(sorted(panels[words].items())) for words in ends}
     figure, axes = plt.subplots(
         1, len(panels), figsize=(3 * len(panels) + 3, 3.3), sharey=True, squeeze=False
     )
@@ -424,9 +425,9 @@ def summary(recorded: Sequence[Evidence]) -> Figure:
                 values = evidence.values(dataset, name, metric)
                 items = np.isfinite(values[0])
                 mean = crossed(values[:, items], evidence.clusters(dataset)[items])
-                how = {"color": plots.COLOURS[k], "marker": "osD^v"[k]}
                 reach = [[mean.effect - mean.low], [mean.high - mean.effect]]
-                axis.errorbar(mean.effect, y + offset, xerr=reach, linestyle="", ms=5, **how)
+                axis.errorbar(mean.effect, y + offset, xerr=reach, linestyle="", ms=5,
+                              color=plots.COLOURS[k], marker="osD^v"[k])  # fmt: skip
     marks = [
         Line2D([], [], linestyle="", color=plots.COLOURS[k], marker="osD^v"[k],
                label=COLLECTIONS.get(name, name))

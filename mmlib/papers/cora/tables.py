@@ -166,7 +166,7 @@ def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
 
     Ours are means ± deviations over seeds; "–" means no value.
     """
-    paper = {**printed("table3").rsum, **printed("table1").rsum}
+    paper = printed("table3").rsum.to_dict() | printed("table1").rsum.to_dict()
     columns = {"the paper, Flickr30K": {n: f"{paper[n]:.1f}" for n in MAIN if n in paper}}
     for evidence in recorded:
         for dataset in (name for name in evidence.datasets if name == original(name)):
