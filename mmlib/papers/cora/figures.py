@@ -68,10 +68,10 @@ def graphs_beside_pictures(collection: Captions, rows: Sequence[int]) -> Figure:
 
 
 def acting(collection: Captions) -> list[int]:
-    """The test captions, by row, that say who chases, holds or rides whom."""
+    """The test captions, by row, that say once who chases, holds or rides whom."""
     return [
         row for row, graph in enumerate(collection.graphs["test"])
-        if any(data["label"] in ACTION_RELATIONS for *_, data in scenegraph.relations(graph))
+        if sum(data["label"] in ACTION_RELATIONS for *_, data in scenegraph.relations(graph)) == 1
     ]  # fmt: skip
 
 

@@ -79,9 +79,10 @@ def test_attention_stands_at_the_nodes_that_it_is_of(found, arrays, model):
 
 
 def test_acting_captions_say_who_does_what_to_whom(few):
-    """Of "jumps over", "holds" and "eats" none; of "chasing" and "holding" both."""
+    """Of "jumps over", "holds" and "eats" none; of "chasing" and "holding" each, but not two."""
     assert figures.acting(few) == []
-    texts = ["a cat", "a man chasing a dog", "a dog near a man", "a girl holding a kite"]
+    texts = ["a cat", "a man chasing a dog", "a dog near a man", "a girl holding a kite",
+             "a man chasing a dog and a girl holding a kite"]  # fmt: skip
     graphs = dict.fromkeys(SPLITS, scenegraph.parse(texts))
     assert figures.acting(Captions(few.images, graphs)) == [1, 3]
 
