@@ -1,29 +1,28 @@
 """Figures of paper 03: of captions, of a trained model, and of the evidence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from mmlib import scenegraph
 from mmlib.core import plots
+from mmlib.core.effects import crossed
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.ranking import rank_images_and_captions
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.cora.batches import GraphSet
 from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
-from mmlib.papers.cora.method import Encoded
-from mmlib.papers.cora.metrics import different_entities
 from mmlib.papers.cora.systems import (
     BAG,
     COMPARED,
     CONTROLLED_TIER,
     CORA,
+    JOINT,
     ON_CONTROLLED,
     ORACLES,
     ORDER,
@@ -32,10 +31,15 @@ from mmlib.papers.cora.systems import (
     SEQUENCE,
     SIZES,
     SYSTEMS,
+    TWO_STEP,
+    UNSEEN,
+    VSE,
     WITH_BERT,
     original,
 )
 from mmlib.papers.cora.tables import (
+    COLLECTIONS,
+    attributes_said,
     has_parse_errors,
     in_families,
     parse_effects,
@@ -43,6 +47,7 @@ from mmlib.papers.cora.tables import (
     with_rows,
 )
 from mmlib.world import Clarity
+from mmlib.world.schema import ACTION_RELATIONS
 
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
 MORE_COLOURS = dict(zip([*dict.fromkeys((*COMPARED, *ON_CONTROLLED))], plots.COLOURS, strict=True))
@@ -62,22 +67,12 @@ def graphs_beside_pictures(collection: Captions, rows: Sequence[int]) -> Figure:
     return figure
 
 
-def some_captions(collection: Captions, count: int) -> list[int]:
-    """The first test captions that say enough to see and little enough to draw, one a family.
-
-    2 or 3 objects, at least 2 attributes, and a relation that is more than "with".
-    """
-    rows: dict[int, int] = {}  # family -> caption
-    for row, image in enumerate(collection.image_of("test")):
-        graph = collection.graphs["test"][row]
-        objects = scenegraph.objects(graph)
-        attributes = sum(len(scenegraph.attributes(graph, i)) for i in objects)
-        related = any(data["label"] != "with" for *_, data in scenegraph.relations(graph))
-        if 2 <= len(objects) <= 3 and attributes >= 2 and related:
-            rows.setdefault(int(image // FAMILY), row)
-        if len(rows) == count:
-            break
-    return list(rows.values())
+def acting(collection: Captions) -> list[int]:
+    """The test captions, by row, that say once who chases, holds or rides whom."""
+    return [
+        row for row, graph in enumerate(collection.graphs["test"])
+        if sum(data["label"] in ACTION_RELATIONS for *_, data in scenegraph.relations(graph)) == 1
+    ]  # fmt: skip
 
 
 def family(images: CaptionedImages, image: int = 0, count: int = FAMILY) -> Figure:
@@ -87,105 +82,32 @@ def family(images: CaptionedImages, image: int = 0, count: int = FAMILY) -> Figu
     return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=count)
 
 
-def _pictures(
-    collection: Captions, titles: Sequence[str], images: Sequence[np.ndarray] | np.ndarray,
-    right: Sequence[np.ndarray] | np.ndarray, labels: tuple[str, str],
-) -> tuple[Figure, np.ndarray]:  # fmt: skip
-    """Rows of test pictures with a title each, framed and labelled by whether they are right."""
-    rows, columns = len(titles), len(images[0])
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(1.6 * columns, 2.1 * rows), squeeze=False, layout="none"
-    )
-    figure.subplots_adjust(left=0.01, right=0.99, top=0.93, bottom=0.07, hspace=0.42, wspace=0.06)
-    for line, title in zip(axes, titles, strict=True):
-        line[0].set_title(title, loc="left", fontsize=9)
-    for axis, image, is_right in zip(axes.flat, np.ravel(images), np.ravel(right), strict=True):
-        axis.imshow(collection.images["test"].open_image(int(image)))
+def scored_family(
+    collection: Captions, caption: int, scores: Mapping[str, np.ndarray], size: int = FAMILY
+) -> Figure:
+    """The family that a test caption is about, each model's score below each picture.
+
+    caption: its row; scores: model -> cosines (test images, test captions); size: neighbours that
+    are related. The caption's own picture is framed, each model's highest score marked.
+    """
+    own = int(collection.image_of("test")[caption])
+    rows = own // size * size + np.arange(size)
+    figure, axes = plt.subplots(1, size, figsize=(9, 2.9 + 0.2 * len(scores)))
+    images = collection.images["test"]
+    for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
+        lines = [
+            f"{name}: {table[row, caption]:.2f}"
+            + " ◄" * bool(table[rows, caption].argmax() == number)
+            for name, table in scores.items()
+        ]
+        axis.imshow(images.open_image(int(row)))
         axis.set(xticks=[], yticks=[])
-        axis.set_xlabel(labels[0] if is_right else labels[1], fontsize=8)
+        axis.set_xlabel("\n".join(lines), fontsize=9)
         axis.grid(visible=False)
-        for spine in axis.spines.values():
-            spine.set(visible=True, color=plots.TRUE if is_right else plots.FALSE, linewidth=3)
-    return figure, axes
-
-
-def retrieved(collection: Captions, encoded: Encoded, rows: Sequence[int], top: int = 5) -> Figure:
-    """A row a caption: the images that rank best, the right one in green, and its rank."""
-    ranks = rank_images_and_captions(encoded.images, encoded.captions, encoded.image_of)
-    captions, targets = collection.captions("test"), encoded.image_of[list(rows)]
-    cosines = [encoded.images @ encoded.captions[row] for row in rows]
-    best = [np.argsort(-scores, kind="stable")[:top] for scores in cosines]
-    images = np.column_stack([best, targets])
-    right = images == targets[:, None]
-    titles = [captions[row] for row in rows]
-    figure, axes = _pictures(collection, titles, images, right, ("right", "wrong"))
-    for axis, row in zip(axes[:, -1], rows, strict=True):
-        axis.set_xlabel(f"its own: rank {ranks.caption_ranks[row]}", fontsize=8)
-    return figure
-
-
-@dataclass(frozen=True, eq=False)
-class Entities:
-    """The different entities of the test captions as a model encodes them.
-
-    texts: each in words; scores (images, entities): cosines; named (images, entities): whether a
-    caption of the image names it.
-    """
-
-    texts: list[str]
-    scores: np.ndarray
-    named: np.ndarray
-
-
-def entities_of(graphs: GraphSet, encoded: Encoded) -> Entities:
-    """All different entities of a split whose texts are `graphs`, from its vectors."""
-    if encoded.entities is None:
-        raise ValueError("this system has no entities")
-    index, number = different_entities(graphs)
-    caption, name, described = graphs.entities(np.arange(len(graphs)))
-    texts = [
-        " ".join(graphs.phrases[k] for k in (*described[i][described[i] >= 0], name[i]))
-        for i in index
-    ]
-    named = np.zeros((len(encoded.images), len(index)), dtype=bool)
-    named[encoded.image_of[caption], number] = True
-    return Entities(texts, encoded.images @ encoded.entities[index].T, named)
-
-
-def entities_in_pictures(
-    collection: Captions, entities: Entities, images: Sequence[int], top: int = 5
-) -> Figure:
-    """Test pictures with the entities nearest to each; ✓: a caption of the picture names it."""
-    figure, axes = plt.subplots(
-        1, len(images), figsize=(1.9 * len(images), 3.2), squeeze=False, layout="none"
-    )
-    figure.subplots_adjust(left=0, right=1, top=1, bottom=0.4, wspace=0.08)
-    for axis, image in zip(axes[0], images, strict=True):
-        axis.imshow(collection.images["test"].open_image(image))
-        axis.axis("off")
-        for line, k in enumerate(np.argsort(-entities.scores[image], kind="stable")[:top]):
-            right = entities.named[image, k]
-            axis.text(
-                0, -0.06 - 0.11 * line, f"{'✓' if right else '✗'} {entities.texts[k][:26]}",
-                color=plots.TRUE if right else plots.FALSE, transform=axis.transAxes, va="top",
-                fontsize=8,
-            )  # fmt: skip
-    return figure
-
-
-def pictures_of_entities(
-    collection: Captions, entities: Entities, count: int = 3, top: int = 6
-) -> Figure:
-    """The other way round: entities with the pictures nearest to each, green where one is named.
-
-    Of entities of several words those that captions of most pictures name.
-    """
-    long = [k for k, text in enumerate(entities.texts) if len(text.split()) > 1]
-    often = sorted(long, key=lambda k: -entities.named[:, k].sum())[:count]
-    best = [np.argsort(-entities.scores[:, k], kind="stable")[:top] for k in often]
-    right = [entities.named[images, k] for images, k in zip(best, often, strict=True)]
-    titles = [entities.texts[k] for k in often]
-    figure, _ = _pictures(collection, titles, best, right, ("named", "not named"))
+        if row == own:
+            axis.spines[:].set(visible=True, color=plots.TRUE, linewidth=4)
+    text = collection.captions("test")[caption]
+    figure.suptitle(f'"{text}": its own picture is framed, ◄ marks the highest cosine', fontsize=11)
     return figure
 
 
@@ -197,11 +119,11 @@ def _panels(evidence: Evidence, width: float, height: float, extra: float = 0) -
     return figure, list(zip(names, axes[0], strict=True))
 
 
-def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = None) -> Figure:
+def overview(evidence: Evidence) -> Figure:
     """RSUM of each system, best first: a tick a seed, the mean with its 95 % interval.
 
     Without "Random", and with oracles as numbers at the edge, since beside either all others would
-    look alike. live: (collection, system) -> RSUM of a training of this run, a diamond.
+    look alike.
     """
     oracles = {row["system"] for row in ORACLES}
     rows = {name: with_rows(evidence, name, ORDER) for name in evidence.datasets}
@@ -211,14 +133,10 @@ def overview(evidence: Evidence, live: Mapping[tuple[str, str], float] | None = 
         names = [name for name in rows[dataset] if name != "Random"]
         values = {name: evidence.values(dataset, name, "RSUM") for name in names}
         names = sorted(names, key=lambda name: -values[name].mean())
-        diamonds = {
-            name: value for (of, name), value in evidence.comparable(live).items() if of == dataset
-        }
         ranked = {name: values[name] for name in names}
-        plots.ranked_systems(axis, ranked, evidence.clusters(dataset), SYSTEMS, diamonds)
+        plots.ranked_systems(axis, ranked, evidence.clusters(dataset), SYSTEMS, {})
         highest = max(values[n].mean(axis=1).max() for n in names if n not in oracles)
-        right = 1.05 * max(highest, *diamonds.values(), 0)
-        axis.set(xlabel="RSUM", title=dataset, xlim=(None, right))
+        axis.set(xlabel="RSUM", title=dataset, xlim=(None, 1.05 * highest))
         for y, name in enumerate(names):
             if name in oracles:
                 edge = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
@@ -270,6 +188,8 @@ def times_figure(evidence: Evidence, dataset: str) -> Figure:
 
 
 CHANCE = 100 / FAMILY
+BOUND = (CORA.system, JOINT.system, SEQUENCE.system, BAG.system)  # of which figures have a line
+SHORT = {SEQUENCE.system: "Sequence", TWO_STEP.system: "Two steps, caption losses"}
 CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
 
 
@@ -283,7 +203,7 @@ def controlled_family(
     """
     image = caption // CAPTIONS
     rows = range(image // FAMILY * FAMILY, (image // FAMILY + 1) * FAMILY)
-    figure, axes = plt.subplots(1, FAMILY, figsize=(9, 1.6 + 0.22 * len(scores)), dpi=110)
+    figure, axes = plt.subplots(1, FAMILY, figsize=(9, 1.6 + 0.22 * len(scores)))
     kinds = sorted(kind for _, kind in (f for f in images.facts[image] if len(f) == 2))
     best = {name: int(table[rows, caption].argmax()) for name, table in scores.items()}
     for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
@@ -308,10 +228,11 @@ def controlled_family(
 
 def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
     """How often captions find their picture in its family, a bar a system, in percent."""
-    figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2), dpi=110)
+    figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2))
     names = list(bars)[::-1]
     colours = [MORE_COLOURS[name] for name in names]
-    drawn = axis.barh(names, [bars[name] for name in names], color=colours)
+    labels = [SHORT.get(name, name) for name in names]
+    drawn = axis.barh(labels, [bars[name] for name in names], color=colours)
     axis.bar_label(drawn, fmt="%.0f", padding=3)
     _chance(axis.axvline)
     axis.set(xlim=(0, 105), xlabel="captions that find their picture in its family in %")
@@ -333,19 +254,22 @@ def _shares(evidence: Evidence, datasets: Mapping[int, str], system: str) -> dic
 def binding_by_pictures(evidence: Evidence) -> Figure:
     """In family over training pictures, a line a system: the mean and the range of seeds.
 
-    A panel for each vocabulary of which several numbers of pictures are recorded.
+    A panel for the smallest and for the largest vocabulary of which several numbers of pictures are
+    recorded.
     """
     panels: dict[tuple[int, int], dict[int, str]] = {}
     for dataset in evidence.datasets:
         dials = RECORDED[dataset]
         if dataset.endswith(" families") and isinstance(dials, Dials):
             panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
-    panels = {words: dict(sorted(sets.items())) for words, sets in panels.items() if len(sets) > 1}
+    several = sorted(words for words, sets in panels.items() if len(sets) > 1)
+    ends = sorted({*several[:1], *several[-1:]})
+    panels = {words: dict(sorted(panels[words].items())) for words in ends}
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(3.4 * len(panels) + 3, 3.6), sharey=True, squeeze=False, dpi=110
+        1, len(panels), figsize=(3 * len(panels) + 3, 3.3), sharey=True, squeeze=False
     )
     for axis, ((kinds, colours), by_pictures) in zip(axes[0], panels.items(), strict=True):
-        for name in ON_CONTROLLED:
+        for name in BOUND:
             shares = _shares(evidence, by_pictures, name)
             if shares:
                 line, low, high = (
@@ -353,7 +277,7 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
                     for how in ("mean", "min", "max")
                 )
                 colour = MORE_COLOURS[name]
-                axis.plot([*shares], line, "o-", color=colour, label=name)
+                axis.plot([*shares], line, "o-", color=colour, label=SHORT.get(name, name))
                 axis.fill_between([*shares], low, high, color=colour, alpha=0.15)
         _chance(axis.axhline)
         title = f"{kinds} kinds × {colours} colours"
@@ -361,6 +285,7 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
                  xticks=[*by_pictures], xticklabels=[*by_pictures])  # fmt: skip
         axis.minorticks_off()
     axes[0, 0].set_ylabel("right in family in %")
+    figure.suptitle("With more pictures the graph encoders learn who has what, a bag never")
     axes[0, -1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
@@ -377,7 +302,7 @@ def binding_by_regions(evidence: Evidence) -> Figure:
             cells[dials.noise, dials.mixing] = dataset
     noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
     names = (CORA.system, SEQUENCE.system, BAG.system)
-    figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2), dpi=110)
+    figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
     for axis, name in zip(axes, names, strict=True):
         table = np.full((len(noises), len(mixings)), np.nan)
         for (noise, mixing), dataset in cells.items():
@@ -399,18 +324,122 @@ def binding_drawn(evidence: Evidence) -> Figure:
     """In family of the drawn collections on record, a line a system: mean and range of seeds."""
     drawn = [name for name, dials in RECORDED.items() if isinstance(dials, Clarity)]
     names = [name for name in drawn if name in evidence.datasets]
-    figure, axis = plt.subplots(figsize=(9, 3.6), dpi=110)
-    for system in ON_CONTROLLED:
+    figure, axis = plt.subplots(figsize=(9, 3.6))
+    for system in BOUND:
         shares = _shares(evidence, dict(enumerate(names)), system)
         means = [of_seeds.mean() for of_seeds in shares.values()]
         reach = [np.abs([s.min(), s.max()] - s.mean()) for s in shares.values()]
         if shares:
             axis.errorbar([*shares], means, np.transpose(reach), fmt="o-", capsize=3,
-                          color=MORE_COLOURS[system], label=system)  # fmt: skip
+                          color=MORE_COLOURS[system],
+                          label=SHORT.get(system, system))  # fmt: skip
     _chance(axis.axhline)
     axis.set(ylabel="right in family in %", ylim=(0, 103), xticks=range(len(names)),
-             xticklabels=[name.replace(", ", ",\n") for name in names])  # fmt: skip
+             xticklabels=[name.replace(", ", ",\n") for name in names],
+             title="Encoders learn who has what until captions become sentences")  # fmt: skip
     axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def binding_map(evidence: Evidence) -> Figure:
+    """In family of all controlled collections but those of `binding_by_pictures`, as a heat map."""
+    rows = {
+        name + ", alone" * unseen: (name, unseen)
+        for name in RECORDED if name in evidence.datasets and not name.endswith(" families")
+        for unseen in (False, True) if name == UNSEEN or not unseen
+    }  # fmt: skip
+    shares = [
+        [
+            in_families(evidence, dataset, system, unseen).effect
+            if evidence.has(dataset, system, "in family") else np.nan
+            for system in BOUND
+        ]
+        for dataset, unseen in rows.values()
+    ]  # fmt: skip
+    figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(rows) + 1))
+    axis.imshow(shares, vmin=CHANCE, vmax=100, cmap="cividis", interpolation="none", aspect="auto")
+    for y, of_systems in enumerate(shares):
+        for x, share in enumerate(of_systems):
+            colour = "white" if share < 60 else "black"
+            axis.text(x, y, f"{share:.0f}", ha="center", va="center", color=colour)
+    axis.set(xticks=range(len(BOUND)), xticklabels=[SHORT.get(name, name) for name in BOUND],
+             yticks=range(len(rows)), yticklabels=[*rows],
+             title=f"Who has what, right in family in %; chance is {CHANCE:.0f}")  # fmt: skip
+    axis.grid(visible=False)
+    return figure
+
+
+def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> Figure:
+    """In family by how many attributes captions give a thing: mean and range of seeds.
+
+    Made-up collections that differ in this alone, and the plain ones of `recorded`; those without
+    families, such as photographs, have no dots.
+    """
+    sets = [
+        (dials.described, name, controlled) for name, dials in RECORDED.items()
+        if name in controlled.datasets and isinstance(dials, Dials)
+        and replace(dials, described=1.0, named=2) == CLEAR
+    ]  # fmt: skip
+    sets += [
+        (attributes_said(evidence, name), name, evidence)
+        for evidence in recorded
+        for name in evidence.datasets
+        if name == original(name)
+    ]
+    sets = sorted(sets, key=lambda row: -row[0])
+    figure, axis = plt.subplots(figsize=(8, 0.42 * len(sets) + 1.3))
+    for system in (CORA.system, SEQUENCE.system, BAG.system):
+        label: str | None = SHORT.get(system, system)
+        for y, (_, name, evidence) in enumerate(sets):
+            if evidence.has(name, system, "in family"):
+                of_seeds = evidence.means(name, system, "in family")
+                axis.plot([of_seeds.min(), of_seeds.max()], [y, y], color=MORE_COLOURS[system])
+                axis.plot(of_seeds.mean(), y, "o", color=MORE_COLOURS[system], label=label)
+                label = None
+    for y, (_, name, evidence) in enumerate(sets):
+        if not evidence.has(name, CORA.system, "in family"):
+            axis.text(CHANCE + 3, y, "no families to measure it in", va="center", fontsize=9)
+    _chance(axis.axvline)
+    names = [f"{COLLECTIONS.get(name, name)}: {said:.2g} a thing" for said, name, _ in sets]
+    axis.set(xlabel="right in family in %", xlim=(0, 103), ylim=(len(sets) - 0.5, -0.5),
+             yticks=range(len(sets)), yticklabels=names,
+             title="The fewer attributes captions give a thing, the less is bound")  # fmt: skip
+    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def summary(recorded: Sequence[Evidence]) -> Figure:
+    """The main systems on all plain collections: right in family, and RSUM, means with intervals.
+
+    Of each system a mark for each collection; the dashed line is chance.
+    """
+    sets = [(name, e) for e in recorded for name in e.datasets if name == original(name)]
+    names = (CORA.system, TWO_STEP.system, JOINT.system, VSE.system, SEQUENCE.system, BAG.system)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True)
+    for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):
+        for k, (dataset, evidence) in enumerate(sets):
+            offset = 0.22 * (k - (len(sets) - 1) / 2)
+            for y, name in enumerate(names):
+                if not evidence.has(dataset, name, metric):
+                    continue
+                values = evidence.values(dataset, name, metric)
+                items = np.isfinite(values[0])
+                mean = crossed(values[:, items], evidence.clusters(dataset)[items])
+                reach = [[mean.effect - mean.low], [mean.high - mean.effect]]
+                axis.errorbar(mean.effect, y + offset, xerr=reach, linestyle="", ms=5,
+                              color=plots.COLOURS[k], marker="osD^v"[k])  # fmt: skip
+    marks = [
+        Line2D([], [], linestyle="", color=plots.COLOURS[k], marker="osD^v"[k],
+               label=COLLECTIONS.get(name, name))
+        for k, (name, _) in enumerate(sets)
+    ]  # fmt: skip
+    _chance(axes[0].axvline)
+    axes[0].set(xlabel="right in family in %", title="Who has what", xlim=(0, 103),
+                yticks=range(len(names)), yticklabels=[SHORT.get(n, n) for n in names],
+                ylim=(len(names) - 0.5, -0.5))  # fmt: skip
+    axes[1].set(xlabel="RSUM (at best 600)", title="Search", xlim=(0, None))
+    marks.append(Line2D([], [], color="#333333", linestyle="--", linewidth=1, label="chance"))
+    figure.legend(handles=marks, loc="outside lower center", ncol=len(marks), fontsize=9)
     return figure
 
 

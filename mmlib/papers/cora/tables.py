@@ -1,10 +1,8 @@
 """Tables of paper 03: of its captions, and of the evidence, beside the paper's own."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -15,8 +13,6 @@ from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.tables import beside, mean_and_deviation, paper_tables
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.data.world import FAMILY
-from mmlib.papers.cora.metrics import right_in_family
 from mmlib.papers.cora.systems import (
     BAG,
     BASELINES,
@@ -48,6 +44,7 @@ from mmlib.papers.cora.systems import (
 
 _TABLE = table_beside(__file__)
 OUR_NAMES, FIELDS = _TABLE["names"], _TABLE["fields"]
+MAIN, COLLECTIONS = _TABLE["main"], _TABLE["collections"]
 NAMES_IN, NOT_RECORDED = _TABLE["names_in"], _TABLE["not_recorded"]
 
 RSUM, RIGHT = ("RSUM", "95 % low", "high"), ("right in %", "low", "high")  # with intervals
@@ -73,42 +70,10 @@ def describe(collection: Captions) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
 
 
-def seen_together(collections: Mapping[str, Captions]) -> pd.DataFrame:
-    """How often training shows what test captions ask for, a row a collection.
-
-    Of the objects of test captions the share with an attribute; how many different words training
-    captions have for either; and of each (attribute, object) of test captions, how many training
-    captions have it: the median, and the share that none has.
-    """
-    rows = {}
-    for name, collection in collections.items():
-        pairs = {s: list(map(_described, collection.graphs[s])) for s in ("train", "test")}
-        counts = Counter(pair for graph in pairs["train"] for pair in set(graph))
-        asked = [counts[pair] for graph in pairs["test"] for pair in graph if pair[0]]
-        objects = [
-            bool(scenegraph.attributes(graph, i))
-            for graph in collection.graphs["test"]
-            for i in scenegraph.objects(graph)
-        ]
-        words = [{pair[i] for pair in counts} - {""} for i in (1, 0)]
-        rows[name] = {
-            "training captions": len(pairs["train"]),
-            "objects with an attribute, %": 100 * np.mean(objects),
-            "object words": len(words[0]),
-            "attribute words": len(words[1]),
-            "a pair is in … training captions, median": np.median(asked),
-            "in none, %": 100 * np.mean(np.equal(asked, 0)),
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").round(0).astype(int)
-
-
-def _described(graph: nx.MultiDiGraph) -> list[tuple[str, str]]:
-    """(attribute, object) of each attribute; ("", object) of an object without any."""
-    pairs: list[tuple[str, str]] = []
-    for i in scenegraph.objects(graph):
-        looks = [scenegraph.phrase(graph, j) for j in scenegraph.attributes(graph, i)]
-        pairs += [(look, scenegraph.phrase(graph, i)) for look in looks or [""]]
-    return pairs
+def attributes_said(evidence: Evidence, dataset: str) -> float:
+    """Attributes per object of the test captions, as our parser finds them."""
+    counts = [evidence.values(dataset, CAPTIONS, kind)[0] for kind in ("attributes", "objects")]
+    return float(np.nansum(counts[0]) / np.nansum(counts[1]))
 
 
 def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
@@ -134,14 +99,6 @@ def recalls(evidence: Evidence, dataset: str, system: str) -> pd.DataFrame:
     values |= {f"{way}_medr": np.median(of[way], axis=1) for way in ("t2i", "i2t")}
     table = pd.DataFrame(values).assign(seed=evidence.seeds_of(dataset))
     return table.melt("seed", var_name="metric").assign(system=system)
-
-
-def each_training(evidence: Evidence, dataset: str, system: str) -> pd.Series:
-    """Seed -> RSUM of all trainings of a system, those in an ensemble of two of it among them."""
-    first = evidence.means(dataset, system, "RSUM")
-    mean = evidence.means(dataset, f"{system}, ensemble of two", "RSUM of members")
-    second = (2 * mean - first).dropna().rename(lambda seed: seed + 1000)  # see `train_and_score`
-    return pd.concat([first, second])
 
 
 def trained_again(evidence: Evidence, dataset: str) -> list[float]:
@@ -204,6 +161,25 @@ def table(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
     ours = [recalls(evidence, dataset, name) for name in names]
     both = beside(pd.concat(ours) if ours else nothing, paper)
     return both.loc[list(dict.fromkeys([*paper.index, *names]))]
+
+
+def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
+    """RSUM of the main systems: the paper's on Flickr30K, and ours on each plain collection.
+
+    Ours are means ± deviations over seeds; "–" means no value.
+    """
+    paper = printed("table3").rsum.to_dict() | printed("table1").rsum.to_dict()
+    columns = {"the paper, Flickr30K": {n: f"{paper[n]:.1f}" for n in MAIN if n in paper}}
+    for evidence in recorded:
+        for dataset in (name for name in evidence.datasets if name == original(name)):
+            names = with_rows(evidence, dataset, MAIN)
+            rsum = {name: evidence.means(dataset, name, "RSUM") for name in names}
+            columns[COLLECTIONS.get(dataset, dataset)] = {
+                name: f"{of_seeds.mean():.0f}"
+                + (f" ± {of_seeds.std():.0f}" if len(of_seeds) > 1 else "")
+                for name, of_seeds in rsum.items()
+            }
+    return pd.DataFrame(columns).reindex(MAIN).dropna(how="all").fillna("–").rename_axis("RSUM")
 
 
 def reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
@@ -370,19 +346,6 @@ def in_families(evidence: Evidence, dataset: str, system: str, unseen: bool = Fa
     """The mean of `right`, with its interval over seeds and families."""
     values = right(evidence, dataset, system, None, unseen)
     return crossed(values, families_of(evidence, dataset, unseen))
-
-
-def of_readers(scores: Mapping[str, np.ndarray], image_of: np.ndarray) -> pd.DataFrame:
-    """As `in_family`, of two scores (images, captions), and of the first less the second.
-
-    Over families alone, as nothing is trained.
-    """
-    captions = len(image_of)
-    hits = {name: right_in_family(s, image_of, FAMILY)[:captions] for name, s in scores.items()}
-    a, b = hits
-    hits[f"{a} − {b}"] = hits[a] - hits[b]
-    rows = {name: _interval(hit, image_of // FAMILY, RIGHT) for name, hit in hits.items()}
-    return pd.DataFrame.from_dict(rows, orient="index").round(1)
 
 
 def by_attributes(evidence: Evidence, dataset: str, most: int = 3) -> pd.DataFrame:

@@ -13,10 +13,9 @@ import tiny_cora
 from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.core.parallel import in_processes
-from mmlib.papers.cora import batches, data, tables
+from mmlib.papers.cora import batches, data
 from mmlib.papers.cora.data import load_arrays, load_study, prepare, texts, world
 from mmlib.papers.cora.data.arrays import word_vectors
-from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.systems import ERRORS, RATES, budget
 
 
@@ -212,19 +211,3 @@ def test_what_is_not_there_is_told(folder, monkeypatch, tmp_path):
     for named in ([], ["coco"]):
         with pytest.raises(DataError, match="no folder of region features"):
             load_study("paper", named)
-
-
-def test_how_often_training_shows_what_is_asked():
-    """Against counting in three captions."""
-    captions = {
-        "train": ["a red ball and a red ball", "a red ball", "a small blue cup", "a dog"],
-        "test": ["a red ball", "a blue cup and a dog", "a green dog"],
-    }
-    graphs = {split: scenegraph.parse(texts) for split, texts in captions.items()}
-    row = tables.seen_together({"mine": Captions({}, graphs)}).loc["mine"]
-    assert row["training captions"] == 4
-    assert row["objects with an attribute, %"] == 75  # of ball, cup, dog, dog
-    assert row["object words"] == 3
-    assert row["attribute words"] == 3  # red, small, blue
-    assert row.iloc[4] == 1  # red ball 2, blue cup 1, green dog 0
-    assert row["in none, %"] == 33

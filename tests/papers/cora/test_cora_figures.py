@@ -9,11 +9,10 @@ import pytest
 from PIL import Image
 
 from mmlib import scenegraph
-from mmlib.core.ranking import rank_images_and_captions
 from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora import figures, probes, tables
 from mmlib.papers.cora.data import Captions, load_study, prepare, texts, world
-from mmlib.papers.cora.method import encode
+from mmlib.papers.cora.data.controlled import RECORDED, Dials
 from mmlib.papers.cora.systems import BAG, CORA, QUERY_TIME, SPLITS, budget
 from mmlib.papers.cora.train import fresh
 
@@ -38,12 +37,6 @@ def model(arrays):
 
 
 @pytest.fixture(scope="module")
-def seen(model, arrays):
-    test = arrays.splits["test"]
-    return encode(model, test, test.texts["graph"])
-
-
-@pytest.fixture(scope="module")
 def evidence():
     return made_up_cora.make()
 
@@ -58,17 +51,6 @@ def words_on(axis):
     return [text.get_text() for text in axis.texts]
 
 
-def test_chosen_captions_say_enough_and_are_of_different_families(found):
-    rows = figures.some_captions(found, 3)
-    assert len({found.image_of("test")[row] // world.FAMILY for row in rows}) == 3
-    for row in rows:
-        graph = found.graphs["test"][row]
-        assert len(scenegraph.objects(graph)) in (2, 3)
-        assert scenegraph.relations(graph)
-    drawn = figures.graphs_beside_pictures(found, rows)
-    assert len(drawn.axes) == 6
-
-
 def test_a_family_stands_side_by_side(found):
     drawn = figures.family(found.images["test"], 4)
     assert [" ".join(words_on(axis)[0].split()) for axis in drawn.axes] == [
@@ -77,7 +59,10 @@ def test_a_family_stands_side_by_side(found):
 
 
 def test_attention_stands_at_the_nodes_that_it_is_of(found, arrays, model):
-    [row] = figures.some_captions(found, 1)
+    row = next(
+        i for i, graph in enumerate(found.graphs["test"])
+        if any(scenegraph.attributes(graph, one) for one in scenegraph.objects(graph))
+    )  # fmt: skip
     weights = probes.attention(model, arrays.splits["test"].texts["graph"], row)
     graph = found.graphs["test"][row]
     drawn = probes.attention_figure(found, [row], [weights])
@@ -93,62 +78,79 @@ def test_attention_stands_at_the_nodes_that_it_is_of(found, arrays, model):
     assert f"{scenegraph.phrase(graph, said)} {wanted:.0%}" in shown
 
 
-def test_pictures_found_are_the_nearest_and_the_own_one_is_told(found, seen):
-    rows = figures.some_captions(found, 2)
-    drawn = figures.retrieved(found, seen, rows, top=3)
-    ranks = rank_images_and_captions(seen.images, seen.captions, seen.image_of).caption_ranks
-    for line, row in enumerate(rows):
-        axes = drawn.axes[4 * line : 4 * line + 4]
-        own = seen.image_of[row]
-        best = sorted(range(40), key=lambda i: -(seen.images[i] @ seen.captions[row]))[:3]
-        assert [axis.get_xlabel() for axis in axes[:3]] == [
-            "right" if image == own else "wrong" for image in best
-        ]
-        assert axes[3].get_xlabel() == f"its own: rank {ranks[row]}"
-        assert axes[0].get_title(loc="left") == found.captions("test")[row]
+def test_acting_captions_say_who_does_what_to_whom(few):
+    """Of "jumps over", "holds" and "eats" none; of "chasing" and "holding" each, but not two."""
+    assert figures.acting(few) == []
+    texts = ["a cat", "a man chasing a dog", "a dog near a man", "a girl holding a kite",
+             "a man chasing a dog and a girl holding a kite"]  # fmt: skip
+    graphs = dict.fromkeys(SPLITS, scenegraph.parse(texts))
+    assert figures.acting(Captions(few.images, graphs)) == [1, 3]
 
 
-def test_entities_are_those_of_the_loop(found, arrays, seen):
-    graphs = arrays.splits["test"].texts["graph"]
-    known = figures.entities_of(graphs, seen)
-    named = set()
-    for row, graph in enumerate(found.graphs["test"]):
-        for i in scenegraph.objects(graph)[:13]:
-            said = [scenegraph.phrase(graph, a) for a in scenegraph.attributes(graph, i)[:4]]
-            key = frozenset(said), scenegraph.phrase(graph, i)
-            named.add((int(seen.image_of[row]), key))
-    assert len(known.texts) == len({key for _, key in named})
-    assert known.named.sum() == len(named)
-    for k, text in enumerate(known.texts):
-        images = {image for image, (said, name) in named
-                  if sorted(" ".join([*said, name]).split()) == sorted(text.split())}  # fmt: skip
-        assert set(np.flatnonzero(known.named[:, k])) <= images
-    assert known.scores.shape == known.named.shape
-    assert np.abs(known.scores).max() <= 1 + 1e-5
+def test_a_scored_family_marks_the_highest_and_frames_the_own_picture(found):
+    scores = np.random.default_rng(0).random((40, 200))
+    caption = 27  # of picture 5, so of family 1
+    drawn = figures.scored_family(found, caption, {"mine": scores})
+    labels = [axis.get_xlabel() for axis in drawn.axes]
+    best = int(scores[4:8, caption].argmax())
+    assert [label.endswith("◄") for label in labels] == [k == best for k in range(4)]
+    assert [label[:10] for label in labels] == [f"mine: {scores[i, 27]:.2f}" for i in range(4, 8)]
+    framed = [axis.spines["top"].get_linewidth() for axis in drawn.axes]
+    assert int(np.argmax(framed)) == 1
 
 
-def test_entities_are_marked_both_ways(found, arrays, seen):
-    known = figures.entities_of(arrays.splits["test"].texts["graph"], seen)
-    drawn = figures.entities_in_pictures(found, known, range(2), top=3)
-    for image, axis in enumerate(drawn.axes):
-        best = np.argsort(-known.scores[image], kind="stable")[:3]
-        marks = ["✓" if known.named[image, k] else "✗" for k in best]
-        assert [text[0] for text in words_on(axis)] == marks
-    drawn = figures.pictures_of_entities(found, known, count=2, top=4)
-    for line in (0, 1):
-        axes = drawn.axes[4 * line : 4 * line + 4]
-        k = known.texts.index(axes[0].get_title(loc="left"))
-        best = np.argsort(-known.scores[:, k], kind="stable")[:4]
-        assert [axis.get_xlabel() for axis in axes] == [
-            "named" if known.named[i, k] else "not named" for i in best
-        ]
+def made_up_binding():
+    """Two controlled collections that differ in what captions say, and one that is drawn."""
+    names = "40 × 12, 1000 families", "55 % of colours", "drawn"
+    parts = [made_up_cora.make("controlled", name) for name in names]
+    return made_up_cora.both(made_up_cora.both(parts[0], parts[1]), parts[2])
 
 
-def test_a_system_without_entities_is_refused(arrays):
-    test = arrays.splits["test"]
-    bag = fresh(BAG, budget("world", "world"), arrays)
-    with pytest.raises(ValueError, match="no entities"):
-        figures.entities_of(test.texts["graph"], encode(bag, test, test.texts["graph"]))
+def test_the_map_has_what_is_recorded():
+    controlled = made_up_binding()
+    [axis] = figures.binding_map(controlled).axes
+    rows = [label.get_text() for label in axis.get_yticklabels()]
+    assert rows == ["55 % of colours", "drawn"]
+    wanted = [
+        f"{np.nanmean(controlled.values(row, system, 'in family')):.0f}"
+        for row in rows for system in figures.BOUND
+    ]  # fmt: skip
+    assert words_on(axis) == wanted
+
+
+def test_what_captions_say_orders_the_collections(evidence):
+    controlled = made_up_binding()
+    said = tables.attributes_said(evidence, "world")
+    captions = (
+        evidence.values("world", "Captions", "attributes")[0],
+        evidence.values("world", "Captions", "objects")[0],
+    )
+    assert said == pytest.approx(np.nansum(captions[0]) / np.nansum(captions[1]))
+    [axis] = figures.binding_by_captions(controlled, [evidence]).axes
+    shown = [label.get_text() for label in axis.get_yticklabels()]
+    given = {"40 × 12, 1000 families": 1.0, "55 % of colours": 0.55, "drawn, sentences": said}
+    assert all(isinstance(RECORDED[name], Dials) for name in list(given)[:2])
+    order = sorted(given, key=lambda name: -given[name])
+    assert shown == [f"{name}: {given[name]:.2g} a thing" for name in order]
+
+
+def test_the_summary_has_the_means_of_both_measures(evidence):
+    figure = figures.summary([evidence])
+    for axis, metric in zip(figure.axes, ("in family", "RSUM"), strict=True):
+        marks = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "o"]
+        names = ("CORA", "Two-step, caption losses", "Joint", "VSE∞", "Sequence, CORA's rest",
+                 BAG.system)  # fmt: skip
+        means = [np.nanmean(evidence.values("world", name, metric)) for name in names]
+        assert marks == pytest.approx(means)
+
+
+def test_the_main_table_has_the_papers_figures_beside_ours(evidence):
+    shown = tables.main([evidence])
+    assert list(shown.columns) == ["the paper, Flickr30K", "drawn, sentences"]
+    assert shown.loc["Joint", "the paper, Flickr30K"] == "504.8"
+    assert shown.loc["Bag of phrases", "the paper, Flickr30K"] == "–"
+    of_seeds = evidence.means("world", "HARD", "RSUM")
+    assert shown.loc["HARD", "drawn, sentences"] == f"{of_seeds.mean():.0f} ± {of_seeds.std():.0f}"
 
 
 def test_floors_and_ceilings_stand_below_the_table(evidence):
@@ -199,32 +201,3 @@ def test_captions_are_described_by_means(few):
     assert row["attributes"] == (3 + 0 + 2 + 2) / 4
     assert row["relations"] == (1 + 0 + 2 + 1) / 4
     assert row["fallback graphs in %"] == 0
-
-
-def test_where_trainings_started_and_what_became_of_them(evidence):
-    shares = {}
-
-    def share(system, seed):
-        return shares.setdefault((system.system, seed), (7 * seed + len(system.system)) % 11 / 100)
-
-    begun = probes.pooling_starts(evidence, "world", share)
-    assert not any("near max" in name or "ensemble" in name for name in begun.system)
-    both = evidence.means("world", "CORA, ensemble of two", "RSUM of members")
-    of_cora = begun[begun.system == "CORA"]
-    first = evidence.means("world", "CORA", "RSUM")
-    assert of_cora.RSUM.tolist() == pytest.approx([*first, *(2 * both - first)])
-    assert of_cora["on largest"].tolist() == pytest.approx(
-        [100 * shares["CORA", seed] for seed in (0, 1, 2, 3, 1000, 1001, 1002, 1003)]
-    )
-    assert set(begun.system[begun.entities]) > {"CORA", "CON"}
-    assert set(begun.system[~begun.entities]) > {"HARD", "Joint", BAG.system}
-    table = probes.start_matters(begun)
-    wanted = np.corrcoef(of_cora["on largest"], of_cora.RSUM)[0, 1]
-    assert table.correlation["CORA"] == pytest.approx(wanted, abs=0.005)
-    assert table["95 % low"]["CORA"] < wanted < table.high["CORA"]
-    assert table.trainings.to_dict() == begun.system.value_counts().to_dict()
-    assert probes.start_matters(begun.groupby("system").head(3)).empty
-    figure = probes.starts_figure(begun)
-    lines = {line.get_label(): line for line in figure.axes[0].lines}
-    np.testing.assert_allclose(lines["CORA"].get_xdata(), of_cora["on largest"])
-    np.testing.assert_allclose(lines["CORA"].get_ydata(), of_cora.RSUM - of_cora.RSUM.mean())
