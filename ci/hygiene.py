@@ -27,7 +27,7 @@ from mmlib.suite import course, parameters, runner
 ROOT = Path(__file__).resolve().parent.parent
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 PARAMETERS = {"tier", "evidence", "seeds", "device", "out"}
-CHECKED = re.compile(r"^parameters\.check_values\(\"\d\d\", globals\(\)\)$", re.MULTILINE)
+CHECKED = re.compile(r"^parameters\.use\(\"\d\d\", globals\(\)\)$", re.MULTILINE)
 KEPT_METADATA = {"tags", "jupyter"}
 FORBIDDEN_TAGS = {
     "injected-parameters",
@@ -132,7 +132,7 @@ def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
         lost = sorted(names - set(papermill.inspect_notebook(path)))
     found += [f"papermill loses the parameter {name}: its line has another =" for name in lost]
     if not any(CHECKED.search(cell.source) for cell in nb.cells if cell.cell_type == "code"):
-        found.append("no cell calls parameters.check_values: a misspelt choice would be a default")
+        found.append("no cell calls parameters.use: a misspelt choice would be a default")
     return found
 
 

@@ -68,6 +68,8 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
             statements = ast.parse(plain_python(cell["source"])).body
             for statement in statements:
                 pending -= reads(statement)
+                if ast.unparse(statement).startswith("parameters.use("):
+                    pending.discard("features")  # read there, of the globals
                 overwritten = pending & _assigns(statement)
                 lost |= overwritten
                 pending -= overwritten
@@ -170,16 +172,19 @@ def check_values(number: str, values: Mapping[str, Any]) -> None:
             raise ParameterError(f"{name} is {_shown(values[name])}; it must be {_words(allowed)}")
 
 
-def choose(evidence: str, features: str = "") -> str:
-    """Let a notebook use a feature set and a folder of evidence; returns "recorded" or "compute".
+def use(number: str, values: Mapping[str, Any]) -> None:
+    """Check the parameters of a notebook and let it use their feature set and evidence.
 
-    evidence: "recorded", "compute", or a folder with recordings, which are then the recorded ones;
-    a relative one is seen from the working directory. features: see `mmlib run --features`; empty:
-    the default. Raises ParameterError for other evidence.
+    number: of the notebook, such as "04"; values: by name, in the notebook itself `globals()`.
+    `evidence` is "recorded", "compute", or a folder with recordings, which are then the recorded
+    ones; a relative one is seen from the working directory. `features` is as of `mmlib run
+    --features`; empty: the default. Raises ParameterError, which names the parameter and what it
+    may be.
     """
+    evidence = values.get("evidence", EVIDENCE[0])
     folder = "" if evidence in EVIDENCE else evidence_folder(evidence)
-    paths.choose(features, folder)
-    return "recorded" if folder else evidence
+    check_values(number, {**values, "evidence": EVIDENCE[0] if folder else evidence})
+    paths.choose(values.get("features", ""), folder)
 
 
 def evidence_folder(name: Any) -> Path:

@@ -35,7 +35,7 @@ def test_committed_notebook_keeps_the_rules(path):
 # The rules
 
 CHECKED = """\
-parameters.check_values("04", globals())
+parameters.use("04", globals())
 print('AUC: within tolerance')"""
 
 
@@ -126,9 +126,9 @@ def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
         ),
         (
             text(7, lambda source: source.partition("\n")[2]),
-            "no cell calls parameters.check_values",
+            "no cell calls parameters.use",
         ),
-        (text(7, lambda source: "# " + source), "no cell calls parameters.check_values"),
+        (text(7, lambda source: "# " + source), "no cell calls parameters.use"),
         (text(5, lambda source: source + "\nx = 1" * 15), "cell 6: 16 lines of code"),
         (gone(4), "no prose between the code cells 4 and 5"),
         (text(7, lambda source: "import os\n" + source), "imports belong at the top"),

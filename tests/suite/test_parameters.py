@@ -130,16 +130,16 @@ def test_a_notebook_takes_a_folder_of_evidence_and_a_feature_set(tmp_path, monke
         monkeypatch.setenv(name, "")
     made_up_evidence.write(tmp_path / "mine")
     monkeypatch.chdir(tmp_path)
-    assert parameters.choose("mine", "clip") == "recorded"
+    parameters.use("04", {"evidence": "mine", "features": "clip"})
     assert (paths.evidence_dir(), paths.feature_set()) == (tmp_path / "mine", "clip")
     assert record.read("04", "world").header["cpu_seconds"] == 5400
     assert record.read("04", "flickr8k").seeds == record.read("04", "flickr8k", OWN).seeds
     assert capsys.readouterr().out.startswith(f"{tmp_path}/mine/flickr8k/links: no evidence there")
-    assert parameters.choose("compute") == "compute"
+    parameters.use("04", {"evidence": "compute"})
     assert paths.feature_set() == "clip"
     for wrong in ("none", ".", 3):
         with pytest.raises(parameters.ParameterError, match="it must be recorded or compute, or a"):
-            parameters.choose(wrong)
+            parameters.use("04", {"evidence": wrong})
 
 
 def test_what_a_system_may_be_depends_on_the_documents():
