@@ -33,8 +33,8 @@ VERDICTS = ("supported", "opposite", "negligible", "mixed", "undecided", "not te
 
 HEAD = """# The ledger
 
-A row a claim: its verdict, effect and 95 % interval on each kind of data. `.venv/bin/python \
-ci/ledger.py write` makes page and picture from the evidence; `make lint` holds them to it.
+A row a claim: its verdict, effect and 95 % interval on each kind of data. Made from the \
+evidence; `make lint` holds it to that.
 
 ![All tested claims of each paper: effect and interval in units of the smallest effect of \
 interest, coloured by verdict, beside the paper's own effect](pictures/ledger.png)
@@ -58,7 +58,7 @@ verdict would not survive: {marks}."""
 ORIGIN = """## Where the figures come from
 
 The study pages have what tests each claim, its parts, why d is what it is, commits, machines and \
-cost. Words: [glossary](../notebooks/00_start_here.ipynb). Limits: [README](../README.md#limits)."""
+cost. Limits: [README](../README.md#limits)."""
 
 
 def collect(root: Path) -> dict[str, list[Standing]]:
