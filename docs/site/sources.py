@@ -21,7 +21,9 @@ CONTENTS = {
     ],
     "Guides": [
         "docs/install",
+        "docs/compare",
         "docs/course",
+        "docs/lecturers",
         "docs/recipes",
         "docs/report",
         "docs/data",

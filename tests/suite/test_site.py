@@ -43,7 +43,7 @@ def test_every_page_is_listed_once():
 
 def test_notebooks_come_in_the_order_of_reading():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    order = re.findall(r"^\| \[\d\d [^]]*\]\((notebooks/\w+)\.ipynb\)", readme, re.MULTILINE)
+    order = re.findall(r"^\| .*?\*\*\[\d\d [^]]*\]\((notebooks/\w+)\.ipynb\)", readme, re.MULTILINE)
     assert sources.CONTENTS["Notebooks"] == order
     assert [name[10:12] for name in order] == ["00", "04", "03", "01", "02"]
 

@@ -60,7 +60,7 @@ def test_transformers_reads_it_to_the_same_states(texts, encoder):
 def test_cora_knows_it_without_any_data(monkeypatch):
     monkeypatch.setattr("mmlib.papers.cora.data.world.load", lambda *_: "its captions")
     assert load_study("world") == {
-        "world": "its captions", "world_bert": "its captions",
+        "clear": "its captions", "world": "its captions", "world_bert": "its captions",
     }  # fmt: skip
 
 

@@ -378,6 +378,7 @@ def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> F
     sets = [
         (dials.described, name, controlled) for name, dials in RECORDED.items()
         if name in controlled.datasets and isinstance(dials, Dials)
+        and dials.structure == CLEAR.structure
         and replace(dials, described=1.0, named=2) == CLEAR
     ]  # fmt: skip
     sets += [
