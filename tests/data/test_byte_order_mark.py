@@ -157,7 +157,8 @@ def test_every_text_is_opened_with_an_encoding_and_that_of_users_past_a_mark():
             call = ast.unparse(node) if isinstance(node, ast.Call) else ""
             name = ast.unparse(node.func).rpartition(".")[2] if call else ""
             mode = "".join(word for word in call.split("'")[1::2] if set(word) <= set("abrtwx+"))
-            if name not in ("open", "read_text", "write_text") or "Image." in call or "os.open" in call or "b" in mode:
+            others = "Image." in call or "os.open" in call
+            if name not in ("open", "read_text", "write_text") or others or "b" in mode:
                 continue
             opened += 1
             assert "encoding='utf-8" in call, f"{path}, line {node.lineno}: {call}"
