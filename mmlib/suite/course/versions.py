@@ -62,7 +62,9 @@ def write(
     for name, content in {**written, RECORD: json.dumps(record, indent=1).encode()}.items():
         write_atomic(out / name, partial(Path.write_bytes, data=content))
     if version == "nbgrader":
-        write_atomic(out / "nbgrader_config.py", lambda path: path.write_text(STUB, "utf-8"))
+        write_atomic(
+            out / "nbgrader_config.py", lambda path: path.write_text(STUB, encoding="utf-8")
+        )
     made = [out / place for place in places if place in written]
     return made, [out / name for name in (*kept, *sorted(begun))]
 

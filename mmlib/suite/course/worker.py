@@ -159,7 +159,7 @@ def _run_request(request: Request, there: Connection, namespace: dict[str, Any])
     os.closerange(3, there.fileno())
     os.closerange(there.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     with suppress(FileNotFoundError):  # elsewhere than on Linux, memory has no limit
-        taken = int(STATM.read_text("utf-8").split()[0]) * resource.getpagesize()
+        taken = int(STATM.read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (taken + request.memory,) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
