@@ -16,8 +16,9 @@ from mmlib.core.effects import crossed
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.papers.cora import compare as cora
-from mmlib.papers.cora.data import controlled
+from mmlib.papers.cora.data import controlled, world
 from mmlib.suite import cli, record
+from mmlib.world import USUAL
 
 IMAGES = 40
 IMAGE_OF = np.repeat(np.arange(IMAGES), 5)
@@ -129,6 +130,24 @@ def test_the_record_tells_the_images_of_its_captions():
     collection = controlled.load(controlled.RECORDED[name])
     assert np.array_equal(cora.image_of(found, name), collection.image_of("test"))
     assert cora.family_of(found, name) == 4
+
+
+@pytest.mark.parametrize(
+    ("tier", "dataset", "count", "clarity"),
+    [
+        ("world", "clear", 600, world.CLARITY["clear"]),
+        ("world", "world", 600, USUAL),
+        ("world", "world_bert", 600, USUAL),
+        ("controlled", "drawn", 400, controlled.RECORDED["drawn"]),
+    ],
+)
+def test_drawn_items_are_as_easy_as_those_of_the_record(monkeypatch, tier, dataset, count, clarity):
+    monkeypatch.setattr(cora, "captioned_images", lambda *args, **how: (args, how))
+    assert cora.ranked_items(tier, dataset) == (
+        ("test", count), {"family": 4, "clarity": clarity}
+    )  # fmt: skip
+    with pytest.raises(DataError, match="no collection 'moon'; there are: "):
+        cora.ranked_items(tier, "moon")
 
 
 # Encoders

@@ -1,6 +1,6 @@
 """A retriever of the reader's own beside the recorded systems of paper 03."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,9 @@ from mmlib.core.records import CaptionedImages
 from mmlib.data import flickr8k
 from mmlib.papers.cora.data import controlled, load_study, world
 from mmlib.papers.cora.metrics import per_item, right_in_family
-from mmlib.papers.cora.systems import ORDER
+from mmlib.papers.cora.systems import ORDER, original
 from mmlib.papers.cora.tables import captions_and_images, results, with_rows
-from mmlib.world import captioned_images
+from mmlib.world import Clarity, captioned_images
 
 BATCH = 64  # pictures or captions that an encoder gets at a time
 FAMILY_METRIC = "in family"
@@ -91,7 +91,8 @@ def compare(
         ranks = ranks_of_scores(scores, owners)
     except ValueError as error:
         raise DataError(f"the similarity matrix: {error}") from None
-    own = {**per_item(ranks), "R@1": 100.0 * (per_item(ranks)["rank"] <= 1)}
+    own = per_item(ranks)
+    own["R@1"] = 100.0 * (own["rank"] <= 1)
     family = family_of(evidence, dataset)
     if family > 1:
         own[FAMILY_METRIC] = right_in_family(scores, owners, family)
@@ -157,17 +158,18 @@ def ranked_items(tier: str, dataset: str) -> CaptionedImages:
     """
     if tier == flickr8k.NAME:
         return flickr8k.load("test", features=None)
-    if tier == "world":
-        return captioned_images("test", world.WORLD_IMAGES["test"], family=world.FAMILY)
     if tier == "paper":
         return load_study(tier, [dataset])[dataset].images["test"]
-    if dataset not in controlled.RECORDED:
-        raise DataError(f"no collection {dataset!r}; there are: {'; '.join(controlled.RECORDED)}")
-    dials = controlled.RECORDED[dataset]
+    recorded: Mapping[str, controlled.Dials | Clarity] = controlled.RECORDED
+    counts = world.DRAWN_IMAGES
+    if tier == "world":
+        recorded, counts = world.CLARITY, world.WORLD_IMAGES
+    if original(dataset) not in recorded:
+        raise DataError(f"no collection {dataset!r}; there are: {'; '.join(recorded)}")
+    dials = recorded[original(dataset)]
     if isinstance(dials, controlled.Dials):
         return controlled.load(dials).images["test"]
-    count = world.DRAWN_IMAGES["test"]
-    return captioned_images("test", count, family=world.FAMILY, clarity=dials)
+    return captioned_images("test", counts["test"], family=world.FAMILY, clarity=dials)
 
 
 def encoded(images: CaptionedImages, encode_images: Encode, encode_texts: Encode) -> np.ndarray:
