@@ -92,7 +92,7 @@ def teacher(tmp_path_factory) -> Path:
     )
     for n, (answer, check) in CHECKS.items():
         cells = exercise(n, answer, check, blank=BLANK if n == 3 else "")
-        cells[0].source = f"### Exercise {n} (medium, {5 * n} minutes)\n\nQuestion?"
+        cells[0].source = f"### Exercise {n}. Count\n\n*Medium, {5 * n} minutes.* Question?"
         nb.cells += cells
     path = tmp_path_factory.mktemp("teacher") / "01_tiny.ipynb"
     nbformat.write(nb, path)

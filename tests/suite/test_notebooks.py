@@ -20,6 +20,8 @@ from tiny_notebooks import (
     stdout,
 )
 
+from mmlib.suite import course
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 hygiene = load("ci/hygiene.py")
 
@@ -30,6 +32,27 @@ hygiene = load("ci/hygiene.py")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_committed_notebook_keeps_the_rules(path):
     assert hygiene.problems(nbformat.read(path, as_version=4), path) == []
+
+
+# Words at most, and how hard the exercises are: Easy, Medium, Hard.
+SIZES = {"00": (3500, "EEEMH"), "01": (5500, "EEMMH"), "02": (5500, "EEMMH"),
+         "03": (5500, "EEMMH"), "04": (4500, "EEEMH")}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_committed_notebook_keeps_to_its_size_and_shows_a_picture_first(path):
+    cells = nbformat.read(path, as_version=4).cells
+    words = sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown")
+    most, levels = SIZES[path.stem[:2]]
+    assert words <= most
+    assert len(cells) <= 80
+    assert any("image/png" in o.get("data", {}) for c in cells[:3] for o in c.get("outputs", []))
+    tables = [o.get("data", {}).get("text/html", "") for c in cells for o in c.get("outputs", [])]
+    assert sum(str(table).count("<tr") for table in tables) <= 120
+    found = course.exercises(cells)
+    assert [one.number for one in found] == [1, 2, 3, 4, 5]
+    assert "".join(one.difficulty[:1] for one in found) == levels
+    assert all(int(one.minutes) > 0 for one in found)
 
 
 # The rules

