@@ -12,17 +12,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mmlib import __version__
-from mmlib.core.paths import notebooks_dir, table_beside, write_atomic
+from mmlib.core.paths import CHOSEN, notebooks_dir, table_beside, write_atomic
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 SPECIFICATIONS: dict[str, dict[str, Any]] = table_beside(__file__)
 PHOTOGRAPHS = ("flickr8k", "paper")  # tiers of which one may have features of one's own
 TIERS: list[str] = SPECIFICATIONS["record"]["arguments"]["--tier"]["choices"]
-
-
-# What a command may choose for its processes.
-CHOSEN = ("MMLIB_FEATURES", "MMLIB_EVIDENCE", "MMLIB_DATASET")
 
 
 class UsageError(ValueError):

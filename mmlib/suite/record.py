@@ -1,12 +1,12 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
+import pooch
 from matplotlib import rc_context
 
 from mmlib.core import plots, recordings
@@ -123,7 +123,7 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     hashes, used = {}, sets.in_use()
     if own := own_dataset() if tier == "paper" else None:
         return {
-            f"{own.name}/{path.relative_to(own).as_posix()}": _sha256(path)
+            f"{own.name}/{path.relative_to(own).as_posix()}": pooch.file_hash(str(path))
             for path in listed(own, "**/*")
             if path.is_file() and path.suffix.lower() not in PICTURES
         }
@@ -132,13 +132,8 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
         if pattern == FEATURES and used:  # of several sets side by side, the one in use
             paths = sets.files(used.path, sets.labels_of(used, flickr8k.LABELS))
         for path in filter(Path.is_file, paths):
-            hashes[path.relative_to(data_dir()).as_posix()] = _sha256(path)
+            hashes[path.relative_to(data_dir()).as_posix()] = pooch.file_hash(str(path))
     return hashes
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _features(experiment: Experiment[Any, Any], tier: str) -> dict[str, Any]:

@@ -169,7 +169,6 @@ CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD = (SYSTEMS[name] for name 
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs",
 ))  # fmt: skip
 RANDOM_WORDS = _system("CORA, random word vectors")
-NEAR_MAX = [row for row in SYSTEMS.values() if row.pooling == "largest"]
 WITH_GRU = ("Sequence", "CORA")  # both encoders of claim 10; with each BERT: "CORA, frozen BERT"
 BERT = ("frozen BERT", "BERT, prompts", "BERT, tuned")
 BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
