@@ -168,7 +168,8 @@ def test_set_takes_a_literal_or_text(notebooks, executed, text, value):
         ("--device cuda:99", "mmlib run: no device 'cuda:99': PyTorch sees "),
     ],
 )
-def test_wrong_usage_runs_nothing(notebooks, executed, capsys, options, said):
+def test_wrong_usage_runs_nothing(notebooks, executed, capsys, monkeypatch, options, said):
+    monkeypatch.setenv("MMLIB_DATA", str(notebooks / "data"))
     assert run(notebooks, *options.split()) == 2
     assert said in capsys.readouterr().err
     assert executed == []
