@@ -7,9 +7,10 @@ how well it would do on photographs.
 """
 
 import hashlib
+import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +25,7 @@ from mmlib.core.paths import PACKAGE, cache_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.world.captions import Caption, captions
 from mmlib.world.scenes import sample_scene, split_seeds
-from mmlib.world.schema import Scene, box
+from mmlib.world.schema import Scene, Thing, box
 from mmlib.world.siblings import clear_family
 from mmlib.world.siblings import family as siblings
 
@@ -95,9 +96,9 @@ def captioned_images(
             f"n is {n}, but a collection needs at least one picture, and whole families of {family}"
         )
     seeds = split_seeds(split, n // family, seed)
-    calls = [(scene_seed, split, seed, family, clarity) for scene_seed in seeds]
-    pairs = [pair for pairs in in_processes(_written, calls, workers) for pair in pairs]
-    scenes, gold = zip(*pairs, strict=True)
+    scenes = _composed(seeds, split, family, clarity.families, workers)
+    write = partial(captions, seed=seed, listed=clarity.captions, related=clarity.relations)
+    gold = tuple(in_processes(write, [(scene,) for scene in scenes], workers))
     ids = tuple(
         f"world-{split}-{scene_seed % 10**10:06d}" + (f"-{k}" if family > 1 else "")
         for scene_seed in seeds
@@ -120,15 +121,43 @@ def images_of(
     )  # fmt: skip
 
 
-def _written(
-    scene_seed: int, split: str, seed: int, size: int, clarity: Clarity
-) -> list[tuple[Scene, tuple[Caption, ...]]]:
-    """The scenes of a family of `size`, each with its captions."""
-    scenes: Sequence[Scene] = (sample_scene(scene_seed),)
-    if size > 1:
-        scenes = (clear_family if clarity.families else siblings)(scene_seed, split, size)
-    how = {"listed": clarity.captions, "related": clarity.relations}
-    return [(scene, captions(scene, seed, **how)) for scene in scenes]
+def _composed(
+    seeds: Sequence[int], split: str, size: int, clear: bool, workers: int
+) -> tuple[Scene, ...]:
+    """Families of `size` scenes, those of a family one after another.
+
+    clear: those of `siblings.clear_family`. Many of these are cached, since twenty placements are
+    tried for each that is easy to see.
+    """
+    if size == 1:
+        return tuple(in_processes(sample_scene, [(seed,) for seed in seeds], workers))
+    compose = clear_family if clear else siblings
+
+    def families() -> tuple[Scene, ...]:
+        calls = [(seed, split, size) for seed in seeds]
+        return tuple(scene for some in in_processes(compose, calls, workers) for scene in some)
+
+    folder = cache_dir()
+    if not clear or folder is None or len(seeds) <= _CHUNK:
+        return families()
+    from mmlib.core.source import source_hash
+
+    by = repr((source_hash("mmlib.world.siblings"), version("numpy"), seeds, split, size))
+    path = folder / "scenes" / f"{hashlib.sha256(by.encode()).hexdigest()[:32]}.safetensors"
+
+    def written() -> dict[str, np.ndarray]:
+        text = json.dumps([asdict(scene) for scene in families()])
+        return {"scenes": np.frombuffer(text.encode(), np.uint8)}
+
+    rows = json.loads(cached(path, written)["scenes"].tobytes())
+    return tuple(
+        replace(
+            Scene(**row),
+            things=tuple(Thing(**thing) for thing in row["things"]),
+            relations=tuple((i, relation, j) for i, relation, j in row["relations"]),
+        )
+        for row in rows
+    )
 
 
 def picture(scenes: Sequence[Scene], size: int, row: int) -> Image.Image:

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from mmlib import world
 from mmlib.world import BOXES, Clarity, boxes_of, captioned_images
 from mmlib.world.logic import satisfies
 from mmlib.world.scenes import (
@@ -106,6 +107,23 @@ def test_about_half_of_the_lists_with_relations_say_a_true_one():
         for caption in group:
             named = [dict(node.facts)["colour"] for node in caption.graph.nodes]
             assert len(named) == len(set(named)) == len(caption.graph.nodes)
+
+
+def test_clear_families_are_composed_once(tmp_path, monkeypatch):
+    asked = {"split": "val", "n": 12, "family": 4, "clarity": Clarity(families=True)}
+    monkeypatch.setattr(world, "_CHUNK", 2)
+    monkeypatch.setattr(world, "cache_dir", lambda: None)
+    plain = captioned_images(**asked).scenes
+    assert plain == tuple(s for k in split_seeds("val", 3) for s in clear_family(k, "val", 4))
+
+    monkeypatch.setattr(world, "cache_dir", lambda: tmp_path)
+    assert captioned_images(**asked).scenes == plain
+    [file] = (tmp_path / "scenes").iterdir()
+    monkeypatch.setattr(world, "clear_family", None)
+    assert captioned_images(**asked).scenes == plain
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(TypeError):  # made anew, which cannot be here
+        captioned_images(**asked)
 
 
 def test_what_cannot_be_made_clear_is_said():
