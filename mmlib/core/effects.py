@@ -7,7 +7,6 @@ from math import hypot, isfinite
 import numpy as np
 import pandas as pd
 from scipy import special
-from scipy.stats import rankdata, spearmanr
 
 LEVEL = 0.975  # each tail of a 95 % interval keeps 2.5 %
 MOST_GROUPS = 40  # of clusters, for the jackknife
@@ -141,44 +140,6 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
         raise ValueError("an interval over seeds needs at least two seeds")
     variance, n = float(values.var(ddof=1)), len(values)
     return Effect(float(values.mean()), (variance / n) ** 0.5, n - 1.0, variance, n)
-
-
-def _ranks_without(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Centred ranks (items, groups) of the rest when one group is left out, whose items get 0."""
-    items = np.arange(len(values))
-    ordered = np.argsort(values, kind="stable")
-    # How many of each group are among the first i values.
-    before = np.zeros((len(values) + 1, groups))
-    before[items + 1, group[ordered]] = 1
-    np.cumsum(before, axis=0, out=before)
-    lower = np.searchsorted(values, values, "left", sorter=ordered)
-    upper = np.searchsorted(values, values, "right", sorter=ordered)
-    ranks = before[lower]
-    ranks += before[upper]
-    ranks *= -0.5
-    ranks += rankdata(values)[:, None]  # ties share their mean rank
-    ranks -= (len(values) - before[-1] + 1) / 2
-    ranks[items, group] = 0
-    return ranks
-
-
-def correlation(x: np.ndarray, y: np.ndarray, clusters: Iterable, minus: float = 0.0) -> Effect:
-    """Spearman's correlation of x and y (items,), less a constant, with an interval over clusters.
-
-    The standard error is the jackknife's that leaves out one cluster at a time, or one of
-    `MOST_GROUPS` groups of clusters (Shao and Tu, The Jackknife and Bootstrap, 1995). Ranks are
-    taken anew each time. Seeds are not in it. A constant gives NaN; ValueError below two clusters.
-    """
-    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    member, count = _numbered(clusters)
-    groups = min(count, MOST_GROUPS)
-    group = member % groups
-    a, b = _ranks_without(x, group, groups), _ranks_without(y, group, groups)
-    products, of_a, of_b = (np.einsum("ng,ng->g", *pair) for pair in ((a, b), (a, a), (b, b)))
-    if not (np.ptp(x) > 0 and np.ptp(y) > 0 and of_a.all() and of_b.all()):
-        return Effect(np.nan, np.nan, groups - 1.0)
-    se = ((groups - 1) * (products / np.sqrt(of_a * of_b)).var()) ** 0.5
-    return Effect(float(spearmanr(x, y).statistic) - minus, float(se), groups - 1.0)
 
 
 def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: Iterable) -> Effect:

@@ -31,7 +31,6 @@ from mmlib.core.claims import (
 from mmlib.core.effects import (
     Effect,
     Interval,
-    correlation,
     crossed,
     difference,
     over_seeds,
@@ -192,36 +191,6 @@ def test_an_interval_is_told_with_its_signs():
     one = Interval(effect=-0.1, se=0.25, df=np.inf)
     assert one.told() == "-0.10 [-0.59, +0.39]"
     assert one.told(0, times=100) == "-10 [-59, +39]"
-
-
-def test_correlation_is_spearmans_with_the_error_of_a_cluster_bootstrap():
-    x, _, y, member = related(np.random.default_rng(2))
-    y = y.round()  # with ties
-    found = correlation(x, y, member, minus=0.1)
-    assert found.effect == pytest.approx(stats.spearmanr(x, y).statistic - 0.1)
-    resampled = bootstrap(lambda rows: stats.spearmanr(x[rows], y[rows]).statistic, member)
-    assert found.se == pytest.approx(resampled, rel=0.2)
-    assert correlation(x, y, np.arange(len(x))).se < 0.8 * found.se  # clusters cost
-
-
-def test_correlations_jackknife_leaves_out_each_cluster_and_ranks_anew():
-    rng = np.random.default_rng(4)
-    x, y, member = rng.integers(5, size=30), rng.integers(5, size=30), np.arange(30) % 7
-    left = [stats.spearmanr(x[member != c], y[member != c]).statistic for c in range(7)]
-    assert correlation(x, y, member).se == pytest.approx((6 * np.var(left)) ** 0.5)
-    assert correlation(x, y, member).df == 6
-    assert not correlation(x, np.ones(30), member).finite
-
-
-def test_of_many_clusters_the_jackknife_leaves_out_forty_groups():
-    """Fewer groups would give an error of other size, and fewer degrees of freedom."""
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=300)
-    y, member = x + rng.normal(size=300), np.arange(300) // 3  # a hundred clusters
-    left = [stats.spearmanr(x[member % 40 != g], y[member % 40 != g]).statistic for g in range(40)]
-    found = correlation(x, y, member)
-    assert found.se == pytest.approx((39 * np.var(left)) ** 0.5)
-    assert found.df == 39
 
 
 def test_slope_is_of_scaled_predictors_with_the_error_of_a_cluster_bootstrap():

@@ -291,30 +291,3 @@ def test_words_tell_relations_as_far_as_they_do():
         for name, split in arrays.splits.items()
     }
     assert placement.words_tell(replace(arrays, splits=shuffled)) == pytest.approx(0.5, abs=0.15)
-
-
-def test_texts_can_name_their_relations():
-    arrays = tiny_coherence.tiny()
-    named = placement.naming_relations(arrays)
-    assert len(named.words) == len(arrays.words) + 3
-    for name, split in arrays.splits.items():
-        told = named.splits[name]
-        for i, holds in enumerate(split.labels):
-            wanted = [len(arrays.words) + c for c in np.flatnonzero(holds)]
-            wanted += split.ids[i, : split.lengths[i]].tolist()
-            assert told.lengths[i] == len(wanted)
-            assert told.ids[i, : told.lengths[i]].tolist() == wanted
-            assert not told.ids[i, told.lengths[i] :].any()
-
-
-def test_knowing_the_relations_is_worth_something_where_they_decide():
-    how = replace(tiny_coherence.HOW, word_width=16, hidden=16, width=16, epochs=10)
-    dials = Dials(relations=2, cues=100, pairs=160, things=4, noise=0.2)
-    gains = [
-        placement.relations_decide(
-            prepare(controlled.load(replace(dials, decides=share)), how, "controlled"), how
-        )
-        for share in (1.0, 0.0)
-    ]
-    assert gains[0] > 0.3
-    assert gains[0] > gains[1] + 0.3
