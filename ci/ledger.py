@@ -48,7 +48,7 @@ and opposite where the interval lies beyond ±d.)
 would); without it, seeds alone would not. **Not tested**: the study page says why.
 - **Parts**: a claim about a mean, or "on the whole", is judged on the pooled effect of its parts; \
 one that names conditions counts each of them; data sets built by hand are never pooled. *2 of 3*: \
-two of three parts have the verdict, the third is open; the lowest part is shown.
+two of three parts have the verdict, the third is open; the lowest of the two is shown.
 - **Paper**: its own effect, where it prints one, and whether our intervals hold it (*in*, *out*, \
 *1 of 3*).
 
@@ -131,7 +131,7 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
         return []
     tiers = _by_tier(found)
     scope = ", ".join(
-        f"{len(own)} {'' if i else 'claims '}{DATA[tier]} ({max(one.seeds for one in own)} seeds)"
+        f"{len(own)} {'' if i else 'claims '}{DATA[tier]} ({_seeds(own)})"
         for i, (tier, own) in enumerate(tiers.items())
     )
     held = _named(tiers, ["supported"])
@@ -139,6 +139,14 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
     lines = {"Scope": f"{scope}.", "Held": held, "Did not": failed,
              "Easy": notes["easy"], "Hard": notes["hard"]}  # fmt: skip
     return ["\n".join(f"- **{word}.** {text}" for word, text in lines.items())]
+
+
+def _seeds(found: Sequence[Standing]) -> str:
+    """The fewest and the most seeds of any part that has several: "3 to 20 seeds"."""
+    parts = [part for one in found for part in one.record["parts"].values()]
+    counts = {part["seeds"] for part in parts if part["per_seed"]}
+    fewest, most = min(counts, default=0), max(counts, default=0)
+    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seeds"
 
 
 def _named(tiers: Mapping[str, Sequence[Standing]], verdicts: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/pictures: the world, the package, and a small one of each notebook."""
+"""Draw docs/pictures: the world, the package, a small one of each notebook, the README's."""
 
 import base64
 import io
@@ -33,6 +33,7 @@ def main() -> None:
         write(figure, PICTURES / f"{name}.png", dpi)
     for notebook in NOTEBOOKS:
         save(thumbnail(notebook), PICTURES / f"{notebook.stem}.png")
+    save(opening(), PICTURES / "opening.png")
 
 
 def world() -> Figure:
@@ -60,17 +61,32 @@ def thumbnail(notebook: Path) -> Image.Image:
 
     Raises ValueError for a notebook without a picture.
     """
-    outputs = [
-        output["data"]
+    picture = shown(notebook)[0]
+    size = (THUMBNAIL, round(picture.height * THUMBNAIL / picture.width))
+    return pages.in_few_colours(picture.resize(size, Image.Resampling.LANCZOS))
+
+
+def opening() -> Image.Image:
+    """The first two pictures of notebook 03, one above the other: the first thing in the README."""
+    family, lines = shown(next(path for path in NOTEBOOKS if path.stem.startswith("03")))[:2]
+    width = max(family.width, lines.width)
+    both = Image.new("RGB", (width, family.height + lines.height), "white")
+    for picture, top in ((family, 0), (lines, family.height)):
+        both.paste(picture, ((width - picture.width) // 2, top))
+    return pages.in_few_colours(both)
+
+
+def shown(notebook: Path) -> list[Image.Image]:
+    """The pictures that an executed notebook shows. Raises ValueError where there is none."""
+    pictures = [
+        Image.open(io.BytesIO(base64.b64decode(output["data"]["image/png"]))).convert("RGB")
         for cell in nbformat.read(notebook, as_version=4).cells
         for output in cell.get("outputs", [])
         if "image/png" in output.get("data", {})
     ]
-    if not outputs:
+    if not pictures:
         raise ValueError(f"{notebook.name} shows no picture: execute it with `make notebooks`")
-    with Image.open(io.BytesIO(base64.b64decode(outputs[0]["image/png"]))) as picture:
-        size = (THUMBNAIL, round(picture.height * THUMBNAIL / picture.width))
-        return pages.in_few_colours(picture.convert("RGB").resize(size, Image.Resampling.LANCZOS))
+    return pictures
 
 
 # --- The layers of the package --------------------------------------------------------------------

@@ -171,11 +171,14 @@ class Assessment:
         }  # fmt: skip
 
     def _deciding(self) -> tuple[Interval | None, str]:
-        """The effect that a record shows: the pooled one, or, of "every", the lowest part."""
+        """The effect that a record shows: the pooled one, or, of "every", the lowest part of those
+        that have the claim's verdict, of all where none has.
+        """
         if self.pooled is None or not self.claim.every or len(self.pooled.parts) < 2:
             return self.pooled, ""
         parts = self.pooled.parts
-        name = min(parts, key=lambda name: parts[name].low)
+        alike = [name for name in parts if self.part_verdicts[name] == self.verdict]
+        name = min(alike or parts, key=lambda name: parts[name].low)
         return parts[name], name
 
 

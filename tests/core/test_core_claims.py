@@ -642,13 +642,22 @@ def test_a_record_is_json_and_holds_all(several):
         assert record["verdict"] == one.verdict
         if one.pooled:
             parts = one.pooled.parts.values()
-            weakest = one.claim.every and len(parts) > 1  # "every" shows its weakest part
-            shown = min(parts, key=lambda part: part.low) if weakest else one.pooled
+            every = one.claim.every and len(parts) > 1  # shows the weakest of those that decide
+            alike = [part for name, part in one.pooled.parts.items()
+                     if one.part_verdicts[name] == one.verdict]  # fmt: skip
+            shown = min(alike or parts, key=lambda part: part.low) if every else one.pooled
             assert record["effect"] == pytest.approx(shown.effect, rel=1e-5)
             assert {n: p["verdict"] for n, p in record["parts"].items()} == one.part_verdicts
             assert list(record["parts"]) == list(one.pooled.parts)
         else:
             assert (record["effect"], record["parts"]) == (None, {})
+
+
+def test_of_parts_one_that_decides_is_shown():
+    parts = {"open": effect_of(-110, 160), "refuted": effect_of(-19, -10)}
+    record = given(parts, every=True, smallest=1.0).record()
+    assert (record["verdict"], record["deciding"]) == ("opposite", "refuted")
+    assert record["effect"] == pytest.approx(-14.5)
 
 
 def test_the_ledger_is_the_same_from_records(several):

@@ -60,6 +60,18 @@ def test_recalls_are_those_of_sorting(recorded, scores):
     assert {"CORA", "Random", "Oracle of the graph"} <= names
 
 
+def test_scores_in_another_order_or_all_alike_are_said(recorded, scores):
+    assert not cora.compare(recorded, "world", scores).warning
+    shuffled = np.random.default_rng(1).permutation(scores)
+    for wrong in (shuffled, np.ones_like(scores)):
+        assert str(cora.compare(recorded, "world", wrong)).startswith("These scores are hardly")
+
+
+def test_a_recorded_systems_name_is_refused(recorded, scores):
+    with pytest.raises(DataError, match="'CORA' is a recorded system; give yours another name"):
+        cora.compare(recorded, "world", scores, "CORA")
+
+
 def test_differences_are_paired_by_item_and_family(recorded, scores):
     found = cora.compare(recorded, "world", scores)
     captions, images = ranks_by_loop(scores)

@@ -103,7 +103,9 @@ def test_features_are_chosen_by_name_in_a_folder_of_any_name(small, tmp_path, mo
 @pytest.mark.parametrize("name", ["f30k", "flickr8k", "mine_bert", "mine_long"])
 def test_a_name_that_means_another_data_set_is_refused(small, tmp_path, monkeypatch, name):
     monkeypatch.setenv("MMLIB_DATASET", str(write_vse(tmp_path / name)))
-    with pytest.raises(DataError, match=f"the name {name} means another data set here; rename"):
+    with pytest.raises(
+        DataError, match=f"{name}: rename the folder: clear, coco, f30k, flickr8k, "
+    ):
         load_study("paper")
 
 

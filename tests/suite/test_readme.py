@@ -37,7 +37,7 @@ def test_the_ledger_is_short():
 def test_the_pictures_have_the_size_of_pictures_for_a_page():
     pictures = list((ROOT / "docs" / "pictures").glob("*.png"))
     notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert {p.stem for p in pictures} == {"world", "layers", "ledger"} | notebooks
+    assert {p.stem for p in pictures} == {"world", "layers", "ledger", "opening"} | notebooks
     assert all(p.stat().st_size < 200_000 for p in pictures)
 
 

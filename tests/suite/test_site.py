@@ -227,12 +227,21 @@ def test_prose_and_code_have_their_licences():
 # --- Small pictures -------------------------------------------------------------------------------
 
 
+def drawn_alike(kept, expected):
+    buffer = io.BytesIO()
+    expected.save(buffer, "PNG")
+    with Image.open(kept) as found, Image.open(buffer) as made:
+        return found.size == made.size and found.convert("RGB") == made.convert("RGB")
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_small_pictures_show_what_the_notebooks_show(path):
     kept = ROOT / "docs/pictures" / f"{path.stem}.png"
     assert kept.stat().st_size <= 40 * 1024
-    expected = io.BytesIO()
-    load("ci/pictures.py").thumbnail(path).save(expected, "PNG")
-    with Image.open(kept) as found, Image.open(expected) as made:
-        same = found.size == made.size and found.convert("RGB") == made.convert("RGB")
+    same = drawn_alike(kept, load("ci/pictures.py").thumbnail(path))
+    assert same, "python ci/pictures.py draws them anew"
+
+
+def test_the_readme_begins_with_what_notebook_03_shows():
+    same = drawn_alike(ROOT / "docs/pictures/opening.png", load("ci/pictures.py").opening())
     assert same, "python ci/pictures.py draws them anew"

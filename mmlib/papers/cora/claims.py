@@ -262,6 +262,7 @@ EFFECTS: dict[str, Callable[..., Effects]] = {
     )}),
     "B6": _of_families({name: _lead(name, "Joint", TWO_STEP.system) for name in FAMILIES}),
     "B7": _of_families({"relations": _lead("relations", BAG.system)}),
+    "B7b": _of_families({"relations": _lead("relations", SEQUENCE.system)}),
     "B8": _of_families({DRAWN: _lead(DRAWN, BAG.system)}),
     "B8b": _of_families({DRAWN: _lead(DRAWN, SEQUENCE.system)}),
     "B9": _of_families({

@@ -21,6 +21,11 @@ from mmlib.world import Clarity, captioned_images
 
 BATCH = 64  # pictures or captions that an encoder gets at a time
 FAMILY_METRIC = "in family"
+# By chance a caption's image comes in the middle.
+NO_BETTER = (
+    "These scores are hardly better than chance. Are rows and columns in the order that --items "
+    "writes, and do scores differ? Among equal ones the right one counts as the last."
+)
 Encode = Callable[[list[Any]], Any]
 
 
@@ -33,18 +38,21 @@ class Comparison:
     with a 95 % interval, and in percentage points R@1 both ways and, where pictures come in
     families, the share of captions that find their picture in its family.
     in_family: that share of each system, in percent; empty where there are no families.
+    warning: what looks wrong with the scores; empty where nothing does.
     """
 
     results: pd.DataFrame
     differences: pd.DataFrame
     in_family: pd.Series
+    warning: str = ""
 
     def __str__(self) -> str:
         """All of it as text."""
         tables: list[pd.DataFrame | pd.Series] = [self.results, self.differences]
         if len(self.in_family):
             tables.append(self.in_family.round(1).rename("in family, %").to_frame())
-        return "\n\n".join(table.to_string() for table in tables)
+        texts = [self.warning, *(table.to_string() for table in tables)]
+        return "\n\n".join(filter(None, texts))
 
 
 def image_of(evidence: Evidence, dataset: str) -> np.ndarray:
@@ -78,9 +86,12 @@ def compare(
     scores (test images, test captions), higher is better, in the order of `ranked_items`. Intervals
     are over seeds of the recorded system and over test images or families, paired by item, as those
     of the claims (`mmlib.core.effects.crossed`); the retriever counts as it is, one training.
-    Raises DataError for another collection or shape, and for scores that are not numbers.
+    Raises DataError for another collection or shape, for scores that are not numbers, and for the
+    name of a recorded system.
     """
     _must_be_recorded(evidence, dataset)
+    if name in ORDER:
+        raise DataError(f"{name!r} is a recorded system; give yours another name")
     owners = image_of(evidence, dataset)
     shape = int(owners.max()) + 1, len(owners)
     if scores.shape != shape:
@@ -103,6 +114,7 @@ def compare(
         pd.concat([first, recorded]),
         _differences(evidence, dataset, own),
         _in_family(evidence, dataset, own, name),
+        NO_BETTER if ranks.caption_ranks.mean() > 0.45 * shape[0] else "",
     )
 
 

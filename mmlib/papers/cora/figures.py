@@ -251,6 +251,13 @@ def _shares(evidence: Evidence, datasets: Mapping[int, str], system: str) -> dic
     return {x: of_seeds for x, of_seeds in shares.items() if len(of_seeds)}
 
 
+def _trainings(evidence: Evidence, dataset: str) -> str:
+    """How many trainings of each system in `BOUND` a collection has: "2 seeds", "1 to 3 seeds"."""
+    counts = {len(evidence.means(dataset, system, "in family")) for system in BOUND} - {0}
+    fewest, most = min(counts), max(counts)
+    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
+
+
 def binding_by_pictures(evidence: Evidence) -> Figure:
     """In family over training pictures, a line a system: the mean and the range of seeds.
 
@@ -334,9 +341,15 @@ def binding_drawn(evidence: Evidence) -> Figure:
                           color=MORE_COLOURS[system],
                           label=SHORT.get(system, system))  # fmt: skip
     _chance(axis.axhline)
-    axis.set(ylabel="right in family in %", ylim=(0, 103), xticks=range(len(names)),
-             xticklabels=[name.replace(", ", ",\n") for name in names],
-             title="Encoders learn who has what until captions become sentences")  # fmt: skip
+    axis.set(
+        ylabel="right in family in %",
+        ylim=(0, 103),
+        xticks=range(len(names)),
+        xticklabels=[
+            f"{name}\n{_trainings(evidence, name)}".replace(", ", ",\n") for name in names
+        ],
+        title="Who has what is learnt until captions are sentences that leave attributes out",
+    )
     axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
@@ -363,7 +376,8 @@ def binding_map(evidence: Evidence) -> Figure:
             colour = "white" if share < 60 else "black"
             axis.text(x, y, f"{share:.0f}", ha="center", va="center", color=colour)
     axis.set(xticks=range(len(BOUND)), xticklabels=[SHORT.get(name, name) for name in BOUND],
-             yticks=range(len(rows)), yticklabels=[*rows],
+             yticks=range(len(rows)),
+             yticklabels=[f"{y}; {_trainings(evidence, rows[y][0])}" for y in rows],
              title=f"Who has what, right in family in %; chance is {CHANCE:.0f}")  # fmt: skip
     axis.grid(visible=False)
     return figure

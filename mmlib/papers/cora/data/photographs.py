@@ -8,7 +8,14 @@ from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.data import flickr8k, precomputed
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.systems import DATASETS, SPLITS, original
+from mmlib.papers.cora.systems import (
+    CONTROLLED,
+    DATASETS,
+    LONGER,
+    SPLITS,
+    WITH_BERT,
+    original,
+)
 
 
 def load(tier: str, names: Sequence[str], workers: int) -> dict[str, Captions]:
@@ -39,7 +46,11 @@ def own(folder: Path, workers: int) -> dict[str, Captions]:
     folder = folder.resolve()
     taken = {name for names in DATASETS.values() for name in names}
     if folder.name in taken or folder.name != original(folder.name):
-        raise DataError(f"{folder}: the name {folder.name} means another data set here; rename it")
+        names = ", ".join(sorted(taken - set(CONTROLLED)))
+        raise DataError(
+            f"{folder}: rename the folder: {names} and names with {LONGER} or {WITH_BERT} at their "
+            "end are of other data here"
+        )
     return {folder.name: _read(folder, workers)}
 
 
