@@ -3,17 +3,19 @@
 import hashlib
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save, save_file
 
 from mmlib.core.errors import Problem
 from mmlib.core.paths import write_atomic
+
+PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")  # suffixes
 
 
 def text_lines(path: Path, mend: str) -> Iterator[tuple[int, str | Problem]]:
@@ -39,6 +41,16 @@ def listed(folder: Path, pattern: str) -> list[Path]:
         for path in folder.glob(pattern)
         if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+
+
+def write_tensors(path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> None:
+    """Write arrays and notes into a safetensors file.
+
+    It goes through memory, so that a full disk is an OSError that names the file, and the file can
+    be read by whom the user's umask lets: safetensors' own writing does neither.
+    """
+    content = save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, dict(notes))
+    write_atomic(path, lambda file: file.write_bytes(content))
 
 
 def cached(path: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

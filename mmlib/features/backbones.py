@@ -111,7 +111,7 @@ def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -
         torch.manual_seed(seed)
         network = get_model(name, weights=None)
     if weights != "random":
-        state = pretrained(_default_weights(name)) if weights is None else read_weights(weights)
+        state = pretrained(default_weights(name)) if weights is None else read_weights(weights)
         state = {_current_key(key): value for key, value in state.items()}
         load_state(network, state, f"{weights}: not the weights of {name}")
     return Backbone(name, network).eval().requires_grad_(False)
@@ -139,7 +139,8 @@ def load_state(network: nn.Module, state: Mapping[str, Tensor], refusal: str) ->
         raise DataError(f"{refusal}: {faults[0][:200]}") from error
 
 
-def _default_weights(name: str) -> Any:
+def default_weights(name: str) -> Any:
+    """torchvision's weights of one of `BACKBONES`; "unknown" of another network."""
     from torchvision.models import get_model_weights
 
     return get_model_weights(name)["IMAGENET1K_V1"] if name in BACKBONES else "unknown"
@@ -147,7 +148,7 @@ def _default_weights(name: str) -> Any:
 
 def label_names(name: str) -> tuple[str, ...]:
     """The names of the 1,000 ImageNet classes in the order of a backbone's outputs."""
-    return tuple(_default_weights(name).meta["categories"])
+    return tuple(default_weights(name).meta["categories"])
 
 
 def pretrained(choice: Any) -> Mapping[str, Tensor]:
@@ -219,7 +220,7 @@ def extract(
 
     settings: dict[str, Any] = {
         "backbone": backbone,
-        "weights": extraction.weights_note(lambda: _default_weights(backbone)),
+        "weights": extraction.weights_note(lambda: default_weights(backbone)),
         "regions": regions,
         "preprocessing": PREPROCESSING if backbone in BACKBONES else "the library's own",
         **({"library": vision.version_of(backbone)} if ":" in backbone else {}),

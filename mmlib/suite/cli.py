@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return args.run(args)
     except KeyboardInterrupt:
-        goes_on = args.command in ("data", "record", "course")
+        goes_on = args.command in ("data", "record", "course", "search")
         again = "; the same command goes on from here" if goes_on else ""
         print(f"\ninterrupted{again}", file=sys.stderr)
         return 130
@@ -56,7 +56,7 @@ def _parser(group: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mmlib", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mmlib {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for run in (_run, _record, _judge, _compare, _score, _report):
+    for run in (_run, _record, _judge, _compare, _search, _score, _train, _report):
         add_command(commands, run.__name__[1:], run)
     data = commands.add_parser("data", help="list, get, check data sets; extract features")
     course = commands.add_parser("course", help="a course: its versions, its marks")
@@ -131,12 +131,12 @@ def _choose(args: argparse.Namespace) -> None:
 
     if args.features and args.tier not in PHOTOGRAPHS:
         raise UsageError(f"--features: the tier {args.tier} has features of its own")
-    dataset = getattr(args, "dataset", None)
+    dataset, evidence = getattr(args, "dataset", None), getattr(args, "evidence", None)
     if dataset and args.tier != "paper":
         raise UsageError("--dataset: a data set of your own is of the tier paper")
     if dataset and not dataset.is_dir():
         raise UsageError(f"--dataset {dataset}: no such folder")
-    choose(args.features, args.evidence or "", dataset or "")
+    choose(args.features, evidence or "", dataset or "")
     if args.features and args.tier == flickr8k.NAME:
         sets.opened(registry.find(flickr8k.NAME).folder / "features", args.features)
 
@@ -191,16 +191,38 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
+def _search(args: argparse.Namespace) -> int:
+    from mmlib.core.device import pick_device
+    from mmlib.suite import score, search, sheet
+
+    if args.out and args.out.resolve().is_relative_to(args.folder.resolve()):
+        raise UsageError(f"--out {args.out}: lies in the folder that is searched; name another")
+    if args.out:
+        sheet.must_be_sheet(args.out)
+    model = score.read(args.model, pick_device(args.device), args.weights)
+    print(model.card, file=sys.stderr)  # what it has seen
+    if unknown := model.unknown(args.text):
+        print(f"words that it does not know: {', '.join(unknown)}", file=sys.stderr)
+    index = search.folder(args.folder, model, args.index)
+    print(f"{len(index.files)} pictures, {index.encoded} of them encoded now", file=sys.stderr)
+    found = index.find(args.text, args.k)
+    print(found)
+    if args.out:
+        found.save(args.out)
+        print(f"written to {args.out}")
+    return 0
+
+
 def _score(args: argparse.Namespace) -> int:
+    from mmlib.core.device import pick_device
     from mmlib.core.tables import without_formulas
     from mmlib.suite import score
 
-    model = score.SMALL if args.model == "small" else Path(args.model)
     rows = score.read_csv(args.pairs)
-    read = (args.pairs, model, *(row.image for row in rows))
+    scorer = score.read(args.model, pick_device(args.device), args.weights)
+    read = (args.pairs, scorer.path, *(row.image for row in rows))
     if args.out and args.out.resolve() in {path.resolve() for path in read}:
         raise UsageError(f"--out would write over {args.out}, which is read: name another file")
-    scorer = score.read(model)
     print(scorer.card, file=sys.stderr)  # of which pictures its odds are
     table = without_formulas(scorer.score(rows, args.prior))
     if args.out is None:
@@ -208,6 +230,17 @@ def _score(args: argparse.Namespace) -> int:
     else:
         write_atomic(args.out, lambda file: table.to_csv(file, index=False))
         print(f"written to {args.out}")
+    return 0
+
+
+def _train(args: argparse.Namespace) -> int:
+    from mmlib.core.device import pick_device
+    from mmlib.suite import train
+
+    _choose(args)
+    device = pick_device(args.device)
+    print(train.train(args.kind, args.tier, args.out, args.seed, device))
+    print(f"written to {args.out}")
     return 0
 
 

@@ -1,7 +1,6 @@
 """`mmlib compare`: a retriever of one's own beside the recorded systems."""
 
 import csv
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ from mmlib.core.tables import without_formulas
 from mmlib.papers.cora import compare as cora
 from mmlib.papers.cora.compare import Comparison
 from mmlib.suite import record
-
-FUNCTIONS = ("encode_images", "encode_texts")
+from mmlib.suite.encoders import functions_of
 
 
 def compare(
@@ -68,10 +66,7 @@ def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
 def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
     """The similarity matrix of a .npy file, or of the two functions of a Python file."""
     if source.suffix == ".py":
-        functions = runpy.run_path(str(source))
-        if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
-            raise DataError(f"{source}: has no function {lacking[0]}")
-        images, texts = (functions[name] for name in FUNCTIONS)
+        images, texts = functions_of(source)
         return similarity(number, images, texts, tier, dataset)
     try:
         scores = np.load(source, allow_pickle=False)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import listed
+from mmlib.core.files import PICTURES, listed
 from mmlib.core.paths import data_dir
 from mmlib.data import registry
 from mmlib.suite.cli import add_command
@@ -12,7 +12,6 @@ from mmlib.suite.cli import add_command
 SHOWN = 50
 DETECTOR = "fasterrcnn"  # as in features.regions, which brings PyTorch: seconds for a mere `list`
 PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -124,10 +123,10 @@ def _images(name: str) -> tuple[Path, list[Path]]:
     """The folder beside the images that `features/` goes into, and the images."""
     folder = _image_folder(name)
     for pattern, home in (("*", folder.parent), ("*/*", folder)):  # MS-COCO has them one deeper
-        paths = [p for p in listed(folder, pattern) if p.suffix.lower() in IMAGE_SUFFIXES]
+        paths = [p for p in listed(folder, pattern) if p.suffix.lower() in PICTURES]
         if paths:
             return home, paths
-    raise DataError(f"{folder}: no images ({', '.join(IMAGE_SUFFIXES)})")
+    raise DataError(f"{folder}: no images ({', '.join(PICTURES)})")
 
 
 def _image_folder(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Models of paper 02 in one file, and your own pairs of pictures and captions scored by them.
+"""Models of paper 02 in one file, and your own pairs of pictures and captions scored by a model.
 
 ```python
 from mmlib.suite import score
@@ -10,29 +10,34 @@ judge.score(score.read_csv("pairs.csv"), prior=0.05)
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pooch
 import torch
 from PIL import Image
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from scipy.special import expit, logit
 from torch import Tensor
 
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.paths import PACKAGE, table_beside, write_atomic
+from mmlib.core.files import write_tensors
+from mmlib.core.paths import PACKAGE, table_beside
 from mmlib.data.overlap import Weights
 from mmlib.data.tables import error_at
+from mmlib.features.backbones import default_weights, load_vision
 from mmlib.features.encoders import Shape
-from mmlib.features.store import UNREADABLE, rgb
-from mmlib.features.words import Words
+from mmlib.features.extraction import Extraction
+from mmlib.features.text import tokenize
+from mmlib.features.words import Words, padded
 from mmlib.papers.entailment.batches import Arrays, encode
 from mmlib.papers.entailment.calibration import Calibration
 from mmlib.papers.entailment.data.study import metadata_of, read_retriever
@@ -40,22 +45,15 @@ from mmlib.papers.entailment.inputs import ALL_INPUTS, Scale, frozen
 from mmlib.papers.entailment.judge import fresh_model, main_branch, scores
 from mmlib.papers.entailment.method import Classifier
 from mmlib.papers.entailment.metrics import best_threshold
+from mmlib.papers.entailment.retrievers import MAX_WORDS, AlignFuse
 from mmlib.papers.entailment.systems import Settings
+from mmlib.suite.encoders import Encoders, HuggingFace, PythonFile, Row, of_pictures, table_of
 from mmlib.suite.outcomes import form_fault, strict_json
 from mmlib.world import backbone
 
-BILINEAR = Image.Resampling.BILINEAR
-SMALL = PACKAGE / "world" / "judge.safetensors"  # of the picture world, by ci/small_judge.py
-
-
-@dataclass(frozen=True)
-class Row:
-    """A picture's file, the caption that is judged, and what else is said of the picture."""
-
-    image: Path
-    caption: str
-    others: tuple[str, ...] = ()
-    unreadable: Problem | None = None  # what to say where its file is no picture
+SMALL = PACKAGE / "world" / "judge.safetensors"  # by `mmlib train judge`
+WORLD = {"backbone": "world"}  # what saw the pictures of a model: here the world's own network
+MODELS = "small; a file of `mmlib train`; a CLIP's folder; a .py file with two functions"
 
 
 def read_csv(path: Path | str) -> list[Row]:
@@ -103,12 +101,14 @@ def read_csv(path: Path | str) -> list[Row]:
 def keep(
     path: Path, arrays: Arrays, shape: Shape, retriever: Mapping[str, Tensor],
     judge: Classifier | None = None, card: str = "", space: int = 64,
+    sees: Mapping[str, str] = WORLD,
 ) -> None:  # fmt: skip
     """Write an ALBEF-like retriever, or a judge and the one that it reads, into a file (float16).
 
     shape, space: of the retriever. arrays: whose vocabulary, scales and calibration pairs go with
-    it. card: what to know of the model before it is used. Raises ValueError for a judge that reads
-    a BERT, which does not fit into a file.
+    it. card: what to know of the model before it is used. sees: what made the image features:
+    backbone, weights and regions, as the notes of a feature set name them. Raises ValueError for a
+    judge that reads a BERT, which does not fit into a file.
     """
     if arrays.states is not None and judge is not None:
         raise ValueError("a judge that reads a BERT cannot be kept in one file")
@@ -130,18 +130,32 @@ def keep(
     meta |= {
         "words": arrays.words.words, "shape": asdict(shape), "space": space, "card": card,
         "stems": dict(stems), "unknown": getattr(stems, "unknown", 0.0),
-        "judge": asdict(judge.settings) if judge else None,
+        "judge": asdict(judge.settings) if judge else None, "sees": dict(sees),
     }  # fmt: skip
-    half = {n: (v.half() if v.is_floating_point() else v).contiguous() for n, v in tensors.items()}
-    write_atomic(path, lambda p: save_file(half, p, {"mmlib": json.dumps(meta)}))
+    half = {n: v.half() if v.is_floating_point() else v for n, v in tensors.items()}
+    plain = {name: value.detach().cpu().numpy() for name, value in half.items()}
+    write_tensors(path, plain, {"mmlib": json.dumps(meta)})
 
 
 NOTES: dict[str, Any] = table_beside(__file__)  # JSON Schemas of a file's notes
 
 
-def read(path: Path | str) -> "Scorer":
-    """A file of `keep`. Raises DataError for anything else; nothing is ever unpickled."""
-    path = Path(path)
+def read(model: Path | str, device: str = "cpu", weights: Path | str | None = None) -> Encoders:
+    """A model: "small", a file of `keep`, a folder in transformers' form, or a Python file.
+
+    weights: of the network that sees pictures, for a kept model that read other weights than
+    torchvision's own. Raises DataError for anything else; nothing is ever unpickled.
+    """
+    path = SMALL if str(model) == "small" else Path(model)
+    if not path.exists():
+        raise DataError(f"{path}: no such model (there are: {MODELS})")
+    if path.is_dir():
+        return HuggingFace(path, device)
+    return PythonFile(path) if path.suffix == ".py" else read_kept(path, device, weights)
+
+
+def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None) -> "Scorer":
+    """A file of `keep`, as `read` opens it."""
     try:
         meta = strict_json(metadata_of(path)["mmlib"])
         tensors = {name: value.float() for name, value in load_file(path).items()}
@@ -151,7 +165,7 @@ def read(path: Path | str) -> "Scorer":
         raise DataError(
             f"{path}: no model that score.keep has written ({error}); keep it anew"
         ) from None
-    return Scorer(path, meta, tensors)
+    return Scorer(path, meta, tensors, device, weights)
 
 
 def _fault(meta: Any, tensors: Mapping[str, Tensor]) -> str:
@@ -173,17 +187,44 @@ def _fault(meta: Any, tensors: Mapping[str, Tensor]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Scorer:
-    """A kept model. path: its file; tensors: by name; meta: everything else."""
+class Scorer(Encoders):
+    """A kept model. path: its file; tensors: by name; meta: everything else.
+
+    device, weights: where pictures are seen, and by which weights, see `read`.
+    """
 
     path: Path
     meta: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    device: str = "cpu"
+    weights: Path | str | None = None
 
     @property
-    def card(self) -> str:
+    def card(self) -> str:  # type: ignore[override]
         """What to know of the model before it is used."""
         return self.meta["card"]
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the file."""
+        return pooch.file_hash(str(self.path))
+
+    def image_vectors(self, pictures: list[Image.Image]) -> Tensor:
+        """(n, D) of pictures, by the retriever."""
+        regions = torch.from_numpy(self._regions(pictures))
+        with self._fitting(), torch.no_grad():
+            return self._retriever.image_states(regions)[1]
+
+    def text_vectors(self, texts: list[str]) -> Tensor:
+        """(n, D) of texts, by the retriever."""
+        with self._fitting(), torch.no_grad():
+            ids, lengths = padded([self._words.ids(text)[:MAX_WORDS] for text in texts])
+            return self._retriever.text_states(*map(torch.from_numpy, (ids, lengths)))[2]
+
+    def unknown(self, text: str) -> list[str]:
+        """The words of a text that training did not show."""
+        known = set(self._words.words)
+        return [word for word in tokenize(text) if word not in known and word.isalnum()]
 
     def score(self, rows: Sequence[Row], prior: float = 0.0) -> pd.DataFrame:
         """A line a pair: image, caption, "log odds", "probability", "threshold", "entailed".
@@ -193,13 +234,11 @@ class Scorer:
         Raises DataError for a picture that cannot be read and for a model whose weights do not go
         together or give no numbers, ValueError for a prior of 1 or more.
         """
-        if not rows:
-            raise ValueError("there are no pairs to score")
+        table = table_of(rows)
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
-        table = pd.DataFrame([{"image": str(row.image), "caption": row.caption} for row in rows])
         with self._fitting():
-            odds, cosine = self._odds(rows, self._regions(rows))
+            odds, cosine = self._odds(rows, of_pictures(rows, self._regions))
         if not np.isfinite([cosine, cosine if odds is None else odds]).all():
             raise DataError(f"{self.path}: its weights give no numbers; keep it anew")
         if odds is None:
@@ -226,7 +265,7 @@ class Scorer:
             yield
         except DataError:
             raise
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except (RuntimeError, ValueError, TypeError, LookupError) as error:
             fault = " ".join(str(error).split())[:200]
             raise DataError(
                 f"{self.path}: its weights do not go with its notes ({fault}); keep it anew"
@@ -239,15 +278,14 @@ class Scorer:
 
         images (n, R, W): regions of the pictures.
         """
-        words, meta = Words(self.meta["words"]), self.meta
+        words, meta = self._words, self.meta
         # Lines are words apart to the reader, and tell which captions were joined.
         premise, n = tuple("\n".join(row.others) for row in rows), len(rows)
         stems = Weights([])
         stems.update(meta["stems"])
         stems.unknown = meta["unknown"]
-        weights, shape = self._state("retriever."), Shape(**meta["shape"])
         frozen_inputs = frozen(
-            read_retriever(weights, shape, meta["space"], images, len(words)), words, images,
+            self._retriever, words, images,
             sorted({text for row in rows for text in (row.caption, *row.others)}), stems,
             {text: row.others for text, row in zip(premise, rows, strict=True)},
         )  # fmt: skip
@@ -268,25 +306,48 @@ class Scorer:
         how = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
         return how.margin(deep[main_branch(deep)], scaled), raw[:, 4]
 
-    def _regions(self, rows: Sequence[Row]) -> np.ndarray:
-        """Regions (n, R, W) of pictures by the picture world's network, standardised."""
-        opened: dict[Path, Image.Image] = {}
-        for row in rows:
-            if row.image in opened:
-                continue
-            try:
-                with Image.open(row.image) as file:
-                    small = rgb(file).resize((backbone.SIZE,) * 2, BILINEAR)
-            except UNREADABLE as error:
-                fault = row.unreadable or f"{row.image}: no picture"
-                raise DataError(f"{fault}: {error}") from None
-            opened[row.image] = small
-        features = dict(zip(opened, backbone.extract([*opened.values()])[0], strict=True))
-        regions = np.stack([features[row.image] for row in rows])
+    @cached_property
+    def _words(self) -> Words:
+        return Words(self.meta["words"])
+
+    @cached_property
+    def _retriever(self) -> AlignFuse:
+        weights, scale = self._state("retriever."), self.tensors["regions"]
+        positions = weights["image.layers.embeddings.position_embeddings.weight"]  # [CLS]'s, too
+        table = np.zeros((0, len(positions) - 1, scale.shape[1]), np.float32)
+        shape, space = Shape(**self.meta["shape"]), self.meta["space"]
+        return read_retriever(weights, shape, space, table, len(self._words)).eval()
+
+    @cached_property
+    def _see(self) -> Callable[[list[Image.Image]], np.ndarray]:
+        """What makes regions (n, R, W) of pictures, not yet standardised."""
+        sees = self.meta.get("sees", WORLD)
+        if sees == WORLD:
+            return lambda pictures: backbone.extract(pictures)[0]
+        name = sees["backbone"]
+        given = Extraction([], self.path, self.weights).weights_note(lambda: default_weights(name))
+        if given != sees["weights"]:
+            raise DataError(
+                f"{self.path}: its pictures were seen by {name}, weights: {sees['weights']}; name "
+                f"these with --weights (now: {given})"
+            )
+        vision = load_vision(name, self.weights)
+        vision.network.to(self.device)
+
+        @torch.inference_mode()
+        def see(pictures: list[Image.Image]) -> np.ndarray:
+            pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
+            return vision.see(pixels.to(self.device), sees["regions"])[0].float().cpu().numpy()
+
+        return see
+
+    def _regions(self, pictures: list[Image.Image]) -> np.ndarray:
+        """Regions (n, R, W) of pictures by the network that training had, standardised."""
+        regions = self._see(pictures)
         mean, scale = self.tensors["regions"].numpy()
         if mean.shape[-1] != regions.shape[-1]:
             raise DataError(
-                f"the model reads image features of width {mean.shape[-1]}, not the picture "
-                f"world's {regions.shape[-1]}: only models of that world can be asked here"
+                f"{self.path}: reads image features of width {mean.shape[-1]}, not "
+                f"{regions.shape[-1]}, as the network gives that it names; train it anew"
             )
         return ((regions - mean) / scale).astype(np.float32)

@@ -293,7 +293,7 @@ def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
 def test_models_of_other_features_are_refused(tmp_path, kept, seen):
     scorer = score.read(kept)
     scorer.tensors["regions"] = scorer.tensors["regions"][..., :3]
-    with pytest.raises(DataError, match="only models of that world"):
+    with pytest.raises(DataError, match="reads image features of width 3, not 8"):
         scorer.score(score.read_csv(written(tmp_path, "image,caption", "3.png,dog")))
 
 

@@ -1,0 +1,281 @@
+"""`mmlib search`: the pictures of a folder that fit a text.
+
+```python
+from mmlib.suite import search
+
+found = search.folder("photos").find("a dog on a beach", k=9)
+```
+
+Pictures are encoded once and kept in an index, a hidden file of the folder; later only new and
+changed ones are.
+"""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image, ImageFilter, UnidentifiedImageError
+from safetensors import SafetensorError, safe_open
+from tqdm.auto import tqdm
+
+from mmlib.core.errors import DataError
+from mmlib.core.files import PICTURES, listed, write_tensors
+from mmlib.features.store import UNREADABLE
+from mmlib.suite import score, sheet
+from mmlib.suite.encoders import BATCH, Encoders, open_small
+
+OFTEN = 60  # seconds after which an unfinished index is written
+THUMBNAIL = 384  # pixels of the longer side of a picture that was found
+Region = tuple[float, float, float, float]  # left, top, right, bottom as shares of the sides
+# Windows of half the picture's sides.
+WINDOWS: list[Region] = [
+    (x / 4, y / 4, x / 4 + 0.5, y / 4 + 0.5) for y in range(3) for x in range(3)
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The pictures found for a text, best first. files: below the folder; scores: cosines (k,)."""
+
+    folder: Path
+    model: Encoders
+    text: str
+    files: tuple[str, ...]
+    scores: np.ndarray
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Score and file of each picture, by rank."""
+        rank = pd.RangeIndex(1, len(self.files) + 1, name="rank")
+        return pd.DataFrame({"score": self.scores, "picture": self.files}, index=rank)
+
+    def __str__(self) -> str:
+        """Rank, score and file, a line each."""
+        return "\n".join(f"{rank:4}  {s:5.2f}  {file}" for rank, s, file in self.table.itertuples())
+
+    @cached_property
+    def pictures(self) -> list[Image.Image]:
+        """The pictures, at most `THUMBNAIL` pixels a side; DataError for one that is gone."""
+        pictures = []
+        for file in self.files:
+            path = self.folder / file
+            try:
+                picture = open_small(path)
+            except UNREADABLE as error:
+                raise DataError(f"{path}: {_reason(error)} (search again)") from None
+            picture.thumbnail((THUMBNAIL, THUMBNAIL))
+            pictures.append(picture)
+        return pictures
+
+    @cached_property
+    def regions(self) -> list[Region]:
+        """The part of each picture that its score depends on most.
+
+        That one of `WINDOWS` whose blurring lowers the cosine most (occlusion: Zeiler and Fergus,
+        Visualizing and Understanding Convolutional Networks, ECCV 2014).
+        """
+        wanted = self.model.encode_texts([self.text])
+        best = []
+        for picture in self.pictures:
+            covered = self.model.encode_images([_blurred(picture, window) for window in WINDOWS])
+            best.append(WINDOWS[int(np.argmin(self.model.cosines(covered, wanted)))])
+        return best
+
+    def save(self, path: Path | str) -> None:
+        """Write a contact sheet with the regions outlined: .png, or .html without other files.
+
+        Raises DataError for another suffix and for a picture that is gone.
+        """
+        sheet.write(self._titled(), self.text, self.model.card, sheet.must_be_sheet(Path(path)))
+
+    def _repr_html_(self) -> str:
+        """The contact sheet, which Jupyter shows."""
+        return sheet.page(self._titled(), self.text, self.model.card)
+
+    def _titled(self) -> list[sheet.Item]:
+        titles = [f"{rank}. {s:.2f} {file}" for rank, s, file in self.table.itertuples()]
+        paths = [self.folder / file for file in self.files]
+        columns = (self.pictures, self.regions, titles, paths)
+        return [sheet.Item(*row) for row in zip(*columns, strict=True)]
+
+
+def _blurred(picture: Image.Image, window: Region) -> Image.Image:
+    """A copy in which a window is blurred beyond recognition."""
+    left, top, right, bottom = sheet.pixels(picture, window)
+    smooth = picture.filter(ImageFilter.GaussianBlur(max(picture.size) / 8))
+    copy = picture.copy()
+    copy.paste(smooth.crop((left, top, right, bottom)), (left, top))
+    return copy
+
+
+# --- The index -------------------------------------------------------------------------------
+
+State = tuple[int, int]  # a file's size and time of change
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """The pictures of a folder as a model encodes them.
+
+    files: below the folder, sorted, as the rows of vectors (n, D), unit vectors. encoded: how many
+    were encoded now. left_out: of each file that cannot be read the reason.
+    """
+
+    folder: Path
+    model: Encoders
+    files: tuple[str, ...]
+    vectors: np.ndarray
+    encoded: int
+    left_out: dict[str, str]
+
+    def find(self, text: str, k: int = 9) -> Found:
+        """The k pictures that fit a text best, by cosine; equal ones in the order of names.
+
+        Raises ValueError for an empty text and for k below 1, DataError for a model whose vectors
+        of pictures and of texts have other widths.
+        """
+        if not text.strip():
+            raise ValueError("there is no text to search for")
+        if k < 1:
+            raise ValueError(f"{k} pictures cannot be shown: name 1 or more")
+        scores = self.model.cosines(self.vectors, self.model.encode_texts([text]))[:, 0]
+        best = np.argsort(-scores, kind="stable")[:k]
+        files = tuple(self.files[row] for row in best)
+        return Found(self.folder, self.model, text, files, scores[best])
+
+
+def folder(
+    path: Path | str, model: Encoders | Path | str = "small", index: Path | str | None = None
+) -> Index:
+    """The index of a folder and the folders in it, read and brought up to date.
+
+    model: as `score.read` takes or gives it. index: a folder for the index, if not `path` itself.
+    What is said goes to stderr: files that are no pictures and are left out, an index that is
+    damaged and made anew, or that cannot be written.
+    Raises DataError for a folder that is not there or has no pictures, and for what is no model.
+    """
+    path, model = Path(path), model if isinstance(model, Encoders) else score.read(model)
+    if not path.is_dir():
+        raise DataError(f"{path}: no such folder")
+    files = [p for p in listed(path, "**/*") if p.suffix.lower() in PICTURES and not p.is_dir()]
+    if not files:
+        raise DataError(f"{path}: no pictures there, nor in its folders ({', '.join(PICTURES)})")
+    states = {file.relative_to(path).as_posix(): _state(file) for file in files}
+    store = _Store(path, model, index)
+    kept = store.read()
+    vectors = {n: kept[n][1] for n, state in states.items() if n in kept and kept[n][0] == state}
+    new = [name for name in states if name not in vectors]
+    left_out: dict[str, str] = {}
+    written = time.monotonic()
+    try:
+        with tqdm(total=len(new), unit="picture", desc=path.name, disable=None) as bar:
+            for start in range(0, len(new), BATCH):
+                _encode(path, model, new[start : start + BATCH], vectors, left_out)
+                bar.update(min(BATCH, len(new) - start))
+                if time.monotonic() - written > OFTEN:
+                    store.write(vectors, states)
+                    written = time.monotonic()
+    finally:  # also when interrupted, so that the same call goes on from here
+        if vectors.keys() != kept.keys() or len(new) > len(left_out):
+            store.write(vectors, states)
+    if left_out:
+        name, reason = next(iter(left_out.items()))
+        if not vectors:
+            raise DataError(f"{path}: none of its {len(files)} files can be read: {name}: {reason}")
+        _say(f"left out: {len(left_out)} of {len(files)} files, such as {name}: {reason}")
+    names = tuple(name for name in states if name in vectors)
+    table = np.stack([vectors[name] for name in names])
+    return Index(path, model, names, table, len(new) - len(left_out), left_out)
+
+
+def _encode(
+    path: Path, model: Encoders, names: Sequence[str], vectors: dict[str, np.ndarray],
+    left_out: dict[str, str],
+) -> None:  # fmt: skip
+    """Add the vectors of some pictures of a folder, or why one cannot be read."""
+
+    def read(name: str) -> Image.Image | None:
+        try:
+            return open_small(path / name)
+        except UNREADABLE as error:
+            left_out[name] = _reason(error)
+            return None
+
+    with ThreadPoolExecutor() as pool:
+        pictures = dict(zip(names, pool.map(read, names), strict=True))
+    seen = {name: picture for name, picture in pictures.items() if picture is not None}
+    if seen:
+        vectors |= zip(seen, model.encode_images(list(seen.values())), strict=True)
+
+
+def _state(file: Path) -> State:
+    """Size and time of change; zeros where the file cannot be asked, and so cannot be read."""
+    try:
+        status = file.stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
+def _reason(error: Exception) -> str:
+    """Why a picture cannot be read; Pillow's own words name the file again."""
+    return "no picture" if isinstance(error, UnidentifiedImageError) else str(error).strip()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+class _Store:
+    """The file of an index: vectors and states by row, the names of files and the model's hash."""
+
+    def __init__(self, folder: Path, model: Encoders, home: Path | str | None) -> None:
+        """home: the folder for it, if not the pictures' own. Each model has a file of its own."""
+        self.model = hashlib.sha256(model.identity.encode()).hexdigest()
+        name = f".mmlib-{self.model[:12]}.safetensors"
+        if home is not None:
+            whose = hashlib.sha256(f"{folder.resolve()} {self.model}".encode("utf-8", "replace"))
+            name = f"{folder.resolve().name}-{whose.hexdigest()[:12]}.safetensors"
+        self.file = Path(folder if home is None else home) / name
+
+    def read(self) -> dict[str, tuple[State, np.ndarray]]:
+        """State and vector of each file; nothing where there is no index, or a damaged one."""
+        try:
+            with safe_open(self.file, "np") as file:
+                notes = json.loads((file.metadata() or {})["mmlib"])
+                vectors, states = (file.get_tensor(name) for name in ("vectors", "states"))
+            if notes["model"] != self.model or not np.isfinite(vectors).all() or vectors.ndim != 2:
+                raise ValueError("of another model")
+            rows = zip(states.tolist(), vectors, strict=True)
+            return {
+                name: ((int(size), int(changed)), vector)
+                for name, ((size, changed), vector) in zip(notes["files"], rows, strict=True)
+            }
+        except FileNotFoundError:
+            return {}
+        except (OSError, SafetensorError, LookupError, ValueError, TypeError, RecursionError):
+            _say(f"{self.file}: damaged, so the index is made anew")
+            return {}
+
+    def write(self, vectors: dict[str, np.ndarray], states: dict[str, State]) -> None:
+        """Write it whole, or say why not: what was asked for can be answered all the same."""
+        if not vectors:
+            return
+        arrays = {
+            "vectors": np.stack(list(vectors.values())),
+            "states": np.array([states[name] for name in vectors], dtype=np.int64),
+        }
+        notes = {"mmlib": json.dumps({"model": self.model, "files": list(vectors)})}
+        try:
+            write_tensors(self.file, arrays, notes)
+        except OSError as error:
+            reason = error.strerror or error
+            _say(f"{self.file}: {reason}, so the index is not kept (--index names another folder)")

@@ -1,0 +1,115 @@
+"""`mmlib train`: a judge or a retriever of paper 02, trained as recorded and kept in one file."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from mmlib import __version__
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.jobs import Job, Run
+from mmlib.core.paths import data_dir, table_beside
+from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.data import flickr8k, registry
+from mmlib.features import sets
+from mmlib.features.encoders import DualEncoder
+from mmlib.papers.entailment import data, judge, retrieval
+from mmlib.papers.entailment.batches import Arrays
+from mmlib.papers.entailment.grid import job as job_of
+from mmlib.papers.entailment.metrics import METRICS, figure
+from mmlib.papers.entailment.retrievers import build
+from mmlib.papers.entailment.systems import DATASETS, budget, systems
+from mmlib.suite import score
+
+Kind = Literal["judge", "retriever"]
+SYSTEMS: dict[Kind, str] = {"judge": "Full", "retriever": "ALBEF-like, plain"}  # as on record
+CARDS: dict[str, dict[str, str]] = table_beside(__file__)
+
+
+def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") -> str:
+    """Train the recorded system of a kind (`SYSTEMS`) and keep it in a file; returns its card.
+
+    tier: "world" or "flickr8k". A judge is kept with the retriever that it reads. The weights also
+    stay among the kept jobs, so that the same call after a full disk trains nothing again.
+    Raises DataError for data that are not there, for a feature set that does not name the network
+    that made it, and for a judge that would read a BERT, which does not fit into the file.
+    """
+    if out.is_dir():
+        raise DataError(f"{out}: is a folder; name a file, such as {kind}.safetensors")
+    bert = data_dir() / "bert"
+    if kind == "judge" and tier == flickr8k.NAME and bert.is_dir():
+        problem = "a judge would read this BERT, which does not fit into its file"
+        raise DataError(Problem(bert, None, problem, "give the folder another name meanwhile"))
+    sees = score.WORLD if tier == "world" else _sees()
+    arrays = data.load_arrays(data.load_study(tier), tier)[DATASETS[tier]]
+    job = job_of(tier, DATASETS[tier], systems(tier, DATASETS[tier])[SYSTEMS[kind]], seed)
+    plan, run = budget(tier, DATASETS[tier]), Run(device)
+    if kind == "judge":
+        model, weights = judge.trained(job, arrays, run), arrays.retriever
+        facts = asdict(plan.judge) | _figures_of_judge(job, model, arrays, run)
+    else:
+        weights = judge.weights_of(retrieval.stage_b, job, arrays, run)
+        model, facts = None, asdict(plan.retrieval.stage_b["align"])
+        facts |= _figures_of_retriever(weights, plan.retrieval, arrays)
+    facts |= {
+        "seed": seed, "version": __version__, "words": len(arrays.words.words),
+        "set": sees.get("set", ""),
+    }  # fmt: skip
+    card = " ".join((CARDS[kind]["text"] + CARDS[kind][tier] + CARDS["limits"][tier]).split())
+    card = card.format(**facts)
+    shape, space = plan.retrieval.transformers, plan.retrieval.space
+    made_by = {name: sees[name] for name in sees if name != "set"}
+    if model is not None:
+        model.cpu()
+    score.keep(out, arrays, shape, weights, model, card, space, made_by)
+    return card
+
+
+def _sees() -> dict[str, str]:
+    """What made the features of photographs in use, and the set's name."""
+    folder = registry.find(flickr8k.NAME).folder / "features"
+    store = sets.opened(folder, default=flickr8k.SHARED_FEATURES)
+    names = ("backbone", "weights", "regions")
+    if store.meta.get("regions") not in ("grid", "global") or not set(names) <= store.meta.keys():
+        problem = "does not say which network made it, so that a model could see no other picture"
+        mend = "name another set with --features; `mmlib data features` makes one"
+        raise DataError(Problem(store.path, None, problem, mend))
+    return {"set": store.path.stem, **{name: store.meta[name] for name in names}}
+
+
+def _figures_of_judge(job: Job, model: Any, arrays: Arrays, run: Run) -> dict[str, Any]:
+    """What a judge's card says of its data and of how good it is."""
+
+    def by_branch(pairs: Any) -> dict[str, np.ndarray]:
+        encoded = arrays.encoded(pairs, model.settings)
+        return judge.scores(model, encoded, arrays.images, run.device)
+
+    maps = judge.calibrations(model, arrays, by_branch(arrays.calibration))
+    branch, calibration = maps["margin"]
+    asked = next(iter(arrays.tests.values()))  # at its natural prior
+    margin, label = calibration.margin(by_branch(asked)[branch], asked.given), asked.samples.label
+    dev = arrays.encoded(arrays.dev, model.settings)
+    test = [f"{m} {figure(m, label, margin, asked.weights):.1f}" for m in METRICS[:3]]
+    return {
+        "pairs": len(judge.training_rows(arrays.train, judge.Judge(**job.system), job.seed)),
+        "calibration": len(arrays.calibration),
+        "prior": arrays.calibration.samples.label.mean(),
+        "dev": judge.dev_loss(model, dev, arrays.images, run.device)["dev_loss"],
+        "test": ", ".join(test),
+    }  # fmt: skip
+
+
+def _figures_of_retriever(weights: Any, plan: Any, arrays: Arrays) -> dict[str, Any]:
+    """What a retriever's card says: its two encoders alone, as in a search."""
+    model = build("align", plan, arrays.images, len(arrays.words))
+    model.load_state_dict(weights)
+    facts: dict[str, Any] = {"pictures": len(arrays.splits["train"])}
+    for name in ("val", "test"):
+        split = arrays.splits[name]
+        with torch.no_grad():
+            scores, _ = DualEncoder.rank(model, *split.tensors(arrays.images))
+        facts[name] = len(split)
+        facts[f"{name}_r10"] = metrics(ranks_of_scores(scores, split.image_of))["t2i_r10"]
+    return facts
