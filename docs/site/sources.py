@@ -21,6 +21,7 @@ CONTENTS = {
     ],
     "Guides": [
         "docs/install",
+        "docs/search",
         "docs/compare",
         "docs/course",
         "docs/lecturers",

@@ -25,6 +25,7 @@ from mmlib.features.store import UNREADABLE, rgb
 BATCH = 64  # pictures or texts that are encoded together
 SIDE = 1024  # pixels of a picture's longer side that are read, more than any model here takes
 FUNCTIONS = ("encode_images", "encode_texts")
+TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model")
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,9 @@ class HuggingFace(Encoders):
         if not hasattr(self.network, "get_text_features"):
             kind = self.network.config.model_type
             raise DataError(f"{folder}: a model of the type {kind} reads no texts; take a CLIP")
+        if not any((folder / name).is_file() for name in TOKENIZERS):
+            # transformers would take an empty one, which knows no word
+            raise DataError(f"{folder}: has no tokenizer ({', '.join(TOKENIZERS)})")
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False

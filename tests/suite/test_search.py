@@ -1,0 +1,577 @@
+"""Searching in a folder: against brute force, refreshed, damaged, and the page that shows it."""
+
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import mistune
+import numpy as np
+import pytest
+import tiny_entailment as tiny
+import torch
+from bs4 import BeautifulSoup
+from PIL import Image
+from safetensors.torch import load_file, safe_open, save_file
+
+from mmlib.core import engine
+from mmlib.core.errors import DataError
+from mmlib.features.backbones import extract
+from mmlib.features.extraction import Extraction
+from mmlib.features.words import padded
+from mmlib.papers.entailment import grid, judge, retrieval
+from mmlib.papers.entailment.retrievers import build
+from mmlib.suite import cli, encoders, score, search, sheet, train
+from mmlib.world import captioned_images
+from mmlib.world.schema import box
+
+ROOT = Path(__file__).resolve().parents[2]
+FUNCTIONS = """
+import numpy as np
+
+
+def encode_images(pictures):
+    open("seen.txt", "a").write(f"{len(pictures)} ")
+    return np.stack([np.asarray(p.convert("RGB"), float).mean((0, 1)) + 1 for p in pictures])
+
+
+def encode_texts(texts):
+    return np.array([[255.0 * (c in text) + 1 for c in ("red", "green", "blue")] for text in texts])
+"""
+COLOURS = {"red": (250, 5, 5), "deep/green": (5, 200, 5), "blue": (5, 5, 220), "grey": (90, 90, 90)}
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """A folder of pictures of one colour each, and encoders that see colours."""
+    monkeypatch.chdir(tmp_path)
+    Path("colours.py").write_text(FUNCTIONS, encoding="utf-8")
+    folder = tmp_path / "photos"
+    for name, colour in COLOURS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), colour).save(folder / f"{name}.png")
+    return folder
+
+
+def encoded():
+    """How many pictures each call of encode_images had since the last look."""
+    counts = Path("seen.txt").read_text() if Path("seen.txt").exists() else ""
+    Path("seen.txt").unlink(missing_ok=True)
+    return [int(n) for n in counts.split()]
+
+
+def test_ranks_are_those_of_cosines_by_hand(photos):
+    found = search.folder(photos, "colours.py").find("a red and blue thing", k=3)
+    cosines = {}
+    for name, colour in COLOURS.items():
+        a, b = [c + 1 for c in colour], [256, 1, 256]
+        dot = sum(x * y for x, y in zip(a, b, strict=True))
+        cosines[f"{name}.png"] = dot / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
+    wanted = sorted(cosines, key=lambda name: -cosines[name])[:3]
+    assert list(found.files) == wanted
+    np.testing.assert_allclose(found.scores, [cosines[name] for name in wanted], rtol=1e-5)
+    assert found.table.picture.tolist() == wanted
+    assert str(found).splitlines()[0].split() == ["1", f"{cosines[wanted[0]]:.2f}", wanted[0]]
+
+
+def test_equal_pictures_come_in_the_order_of_their_names(photos):
+    for name in ("b", "a"):
+        Image.new("RGB", (9, 9), COLOURS["red"]).save(photos / f"{name}.png")
+    found = search.folder(photos, "colours.py").find("red", k=3)
+    assert found.files == ("a.png", "b.png", "red.png")
+
+
+def test_only_new_and_changed_pictures_are_encoded_again(photos):
+    index = search.folder(photos, "colours.py")
+    assert (index.encoded, encoded()) == (4, [4])
+    again = search.folder(photos, "colours.py")
+    assert (again.encoded, encoded()) == (0, [])
+    assert again.files == index.files == ("blue.png", "deep/green.png", "grey.png", "red.png")
+    np.testing.assert_array_equal(again.vectors, index.vectors)
+    (photos / "grey.png").unlink()
+    Image.new("RGB", (40, 30), COLOURS["red"]).save(photos / "blue.png")
+    Image.new("RGB", (9, 9), COLOURS["blue"]).save(photos / "new.jpg")
+    changed = search.folder(photos, "colours.py")
+    assert (changed.encoded, encoded()) == (2, [2])
+    assert changed.files == ("blue.png", "deep/green.png", "new.jpg", "red.png")
+    np.testing.assert_array_equal(changed.vectors[0], changed.vectors[3])
+    kept = search.folder(photos, "colours.py")
+    assert encoded() == []
+    np.testing.assert_array_equal(kept.vectors, changed.vectors)
+
+
+def test_models_do_not_share_an_index(photos):
+    search.folder(photos, "colours.py")
+    Path("other.py").write_text(FUNCTIONS + "\n# another\n", encoding="utf-8")
+    assert search.folder(photos, "other.py").encoded == 4
+    assert len(list(photos.glob(".mmlib-*.safetensors"))) == 2
+    encoded()
+    search.folder(photos, "colours.py")
+    assert encoded() == []
+
+
+def rewritten(path, change):
+    """The file of an index with its notes and tensors changed."""
+    with safe_open(path, "pt") as file:
+        notes = json.loads(file.metadata()["mmlib"])
+    tensors = load_file(path)
+    change(notes, tensors)
+    save_file(tensors, path, {"mmlib": json.dumps(notes)})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-5]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("no index"),
+        lambda path: save_file({"a": torch.zeros(2)}, path),
+        lambda path: rewritten(path, lambda notes, _: notes.update(model="another")),
+        lambda path: rewritten(path, lambda notes, _: notes["files"].pop()),
+        lambda path: rewritten(path, lambda notes, _: notes.update(files=3)),
+        lambda path: rewritten(path, lambda _, tensors: tensors["vectors"].fill_(float("nan"))),
+        lambda path: rewritten(path, lambda _, tensors: tensors.update(states=torch.zeros(4))),
+    ],
+)
+def test_a_damaged_index_is_made_anew_and_said(photos, capsys, damage):
+    sound = search.folder(photos, "colours.py")
+    [path] = photos.glob(".mmlib-*")
+    damage(path)
+    mended = search.folder(photos, "colours.py")
+    assert capsys.readouterr().err == f"{path}: damaged, so the index is made anew\n"
+    assert mended.encoded == 4
+    np.testing.assert_array_equal(mended.vectors, sound.vectors)
+    assert search.folder(photos, "colours.py").encoded == 0
+
+
+def test_what_is_no_picture_is_left_out_and_said(photos, capsys):
+    (photos / "notes.jpg").write_text("a text")
+    (photos / "gone.png").symlink_to(photos / "nowhere.png")
+    cut = (photos / "red.png").read_bytes()[:-40]
+    (photos / "cut.png").write_bytes(cut)
+    (photos / "._red.png").write_bytes(cut)  # as macOS leaves them
+    index = search.folder(photos, "colours.py")
+    said = capsys.readouterr().err
+    assert said.startswith("left out: 3 of 7 files, such as ")
+    assert len(said.splitlines()) == 1
+    assert set(index.left_out) == {"cut.png", "gone.png", "notes.jpg"}
+    assert index.left_out["notes.jpg"] == "no picture"
+    assert len(index.files) == 4
+
+
+def test_a_folder_without_pictures_is_one_line(photos, tmp_path):
+    for name, message in {
+        "none": "none: no such folder",
+        "empty": "empty: no pictures there",
+    }.items():
+        if name == "empty":
+            (tmp_path / name).mkdir()
+        with pytest.raises(DataError, match=message):
+            search.folder(tmp_path / name, "colours.py")
+    (tmp_path / "empty" / "notes.jpg").write_text("a text")
+    with pytest.raises(DataError, match=r"none of its 1 files can be read: notes\.jpg: no picture"):
+        search.folder(tmp_path / "empty", "colours.py")
+    assert [p.name for p in (tmp_path / "empty").iterdir()] == ["notes.jpg"]
+
+
+def test_an_index_may_lie_elsewhere(photos, tmp_path):
+    search.folder(photos, "colours.py", tmp_path / "kept")
+    assert not list(photos.glob(".mmlib-*"))
+    assert [p.name.startswith("photos-") for p in (tmp_path / "kept").iterdir()] == [True]
+    assert search.folder(photos, "colours.py", tmp_path / "kept").encoded == 0
+
+
+def test_a_full_disk_leaves_the_answer_and_no_half_file(photos, capsys):
+    index = search.folder(photos, "colours.py")
+    [path] = photos.glob(".mmlib-*")
+    before = path.read_bytes()
+    Image.new("RGB", (9, 9)).save(photos / "new.png")
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    model = score.read("colours.py")
+    model.functions[0] = lambda pictures: np.ones((len(pictures), 3))
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+        found = search.folder(photos, model).find("red", k=9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert capsys.readouterr().err.startswith(f"{path}: File too large, so the index is not kept")
+    assert len(found.files) == len(index.files) + 1
+    assert path.read_bytes() == before
+    assert not list(photos.glob("*partial*")) + list(photos.glob(".*partial*"))
+
+
+def test_an_interrupted_index_goes_on(photos, monkeypatch):
+    monkeypatch.setattr(search, "BATCH", 1)
+    model, calls = score.read("colours.py"), []
+
+    def interrupted(pictures):
+        calls.append(len(pictures))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return np.ones((len(pictures), 3))
+
+    model.functions[0] = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        search.folder(photos, model)
+    index = search.folder(photos, model)
+    assert index.encoded == 2
+    assert len(index.files) == 4
+
+
+@pytest.mark.parametrize(
+    ("images", "texts", "message"),
+    [
+        ("np.ones((len(x), 3))", "np.ones((len(x), 4))", "pictures get 3 numbers and texts 4"),
+        ("np.ones(len(x))", "np.ones((len(x), 4))", r"encode_images gave \(4,\) for 4 items"),
+        ("np.ones((len(x), 3)) * np.nan", "np.ones((len(x), 3))", "encode_images gives no numbers"),
+    ],
+)
+def test_models_whose_vectors_do_not_fit_are_one_line(photos, images, texts, message):
+    functions = {"encode_images": images, "encode_texts": texts}
+    lines = [f"{name} = lambda x: {code}\n" for name, code in functions.items()]
+    Path("odd.py").write_text("import numpy as np\n" + "".join(lines), encoding="utf-8")
+    with pytest.raises(DataError, match=rf"^odd\.py: {message}.*$"):
+        search.folder(photos, "odd.py").find("red")
+
+
+# --- Models ----------------------------------------------------------------------------------
+
+
+def tiny_clip(folder):
+    """A CLIP of a few numbers with a tokenizer of a few words, as transformers writes it."""
+    import transformers as hf
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+             "num_attention_heads": 2}  # fmt: skip
+    words = {"<pad>": 0, "red": 1, "dog": 2, "cat": 3, "<unk>": 4, "<end>": 5}
+    text = {**sizes, "vocab_size": 6, "max_position_embeddings": 7, "eos_token_id": 5,
+            "bos_token_id": 4, "pad_token_id": 0}  # fmt: skip
+    seen = {**sizes, "image_size": 32, "patch_size": 8}
+    config = hf.CLIPConfig(text_config=text, vision_config=seen, projection_dim=6)
+    model = hf.CLIPModel(config).eval()
+    model.save_pretrained(folder)
+    size = {"height": 32, "width": 32}
+    hf.CLIPImageProcessor(crop_size=size, size={"shortest_edge": 32}).save_pretrained(folder)
+    tokens = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokens.pre_tokenizer = pre_tokenizers.Whitespace()
+    hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokens, pad_token="<pad>", unk_token="<unk>", eos_token="<end>"
+    ).save_pretrained(folder)
+    return model
+
+
+def test_a_clip_from_a_folder(photos, tmp_path, capsys):
+    original = tiny_clip(tmp_path / "clip")
+    model = score.read(tmp_path / "clip")
+    index = search.folder(photos, model)
+    found = index.find("red dog red cat red dog red cat red", k=4)  # more words than it takes
+    from transformers import CLIPImageProcessor
+
+    processor = CLIPImageProcessor.from_pretrained(tmp_path / "clip")
+    ids = torch.tensor([[1, 2, 1, 3, 1, 2, 1]])
+    with torch.inference_mode():
+        wanted = original.text_projection(original.text_model(input_ids=ids).pooler_output)[0]
+        cosines = {}
+        for file in index.files:
+            values = processor(images=Image.open(photos / file), return_tensors="pt")
+            image = original.visual_projection(original.vision_model(**values).pooler_output)[0]
+            cosines[file] = float(torch.cosine_similarity(image, wanted, dim=0))
+    assert list(found.files) == sorted(cosines, key=lambda file: -cosines[file])
+    np.testing.assert_allclose(found.scores, sorted(cosines.values(), reverse=True), atol=1e-5)
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("image,caption\nphotos/red.png,red dog red cat red dog red\n")
+    assert cli.main(["score", str(tmp_path / "clip"), str(pairs)]) == 0
+    shown = capsys.readouterr().out.splitlines()[1]
+    assert float(shown.rpartition(",")[2]) == pytest.approx(cosines["red.png"], abs=1e-4)
+    os.utime(tmp_path / "clip" / "model.safetensors")  # another model, for all that is known
+    assert search.folder(photos, tmp_path / "clip").encoded == 4
+
+
+def test_folders_that_are_no_clip_are_one_line(photos, tmp_path):
+    import transformers as hf
+
+    tiny_clip(tmp_path / "clip")
+    (tmp_path / "clip" / "tokenizer.json").write_text("{")
+    with pytest.raises(DataError, match=r"^[^\n]*clip: its tokenizer cannot be read[^\n]*$"):
+        score.read(tmp_path / "clip")
+    (tmp_path / "clip" / "tokenizer.json").unlink()
+    with pytest.raises(DataError, match=r"clip: has no tokenizer \(tokenizer\.json, "):
+        score.read(tmp_path / "clip")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "image_size": 32, "patch_size": 8}  # fmt: skip
+    hf.Dinov2Model(hf.Dinov2Config(**sizes)).save_pretrained(tmp_path / "dino")
+    hf.BitImageProcessor().save_pretrained(tmp_path / "dino")
+    with pytest.raises(DataError, match="dino: a model of the type dinov2 reads no texts"):
+        score.read(tmp_path / "dino")
+    with pytest.raises(DataError, match=r"photos: no folder with config\.json"):
+        score.read(photos)
+    with pytest.raises(DataError, match=r"none\.safetensors: no such model \(there are: small"):
+        score.read("none.safetensors")
+
+
+def test_a_large_picture_is_read_small_and_upright(tmp_path):
+    pixels = np.zeros((3000, 2000, 3), np.uint8)
+    pixels[:1500] = 255  # white above
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    for name in ("big.jpg", "big.png"):
+        lying = Image.fromarray(pixels).transpose(Image.Transpose.ROTATE_90)
+        lying.save(tmp_path / name, exif=exif)
+        picture = encoders.open_small(tmp_path / name)
+        assert max(picture.size) <= encoders.SIDE
+        assert picture.height > picture.width
+        half = np.asarray(picture.convert("L"), float)
+        assert half[: picture.height // 2 - 8].mean() > 250
+        assert half[picture.height // 2 + 8 :].mean() < 5
+
+
+# --- Regions and sheets ------------------------------------------------------------------------
+
+
+def test_the_region_is_the_one_without_which_the_score_falls_most(photos):
+    picture = Image.new("RGB", (200, 100), "black")
+    picture.paste((255, 0, 0), (120, 60, 190, 95))
+    picture.save(photos / "spot.png")
+    Path("most.py").write_text(FUNCTIONS.replace("mean((0, 1))", "max((0, 1))"))
+    index = search.folder(photos, "most.py")
+    found = search.Found(photos, index.model, "red", ("spot.png",), np.ones(1))
+    assert found.regions == [(0.5, 0.5, 1.0, 1.0)]
+
+
+def test_regions_of_the_small_model_hold_what_was_asked_for(tmp_path):
+    """More often than a window drawn at random, and than any one window for all pictures."""
+    images = captioned_images("val", 40, 9)
+    files, hits, fixed = [], [], []
+    model = score.read("small")
+    for row, scene in enumerate(images.scenes):
+        files.append(f"{row}.png")
+        images.open_image(row).save(tmp_path / files[row])
+        kinds = [thing.kind for thing in scene.things]
+        for thing in scene.things:
+            if kinds.count(thing.kind) == 1:
+                text = f"A {thing.colour} {thing.kind}."
+                found = search.Found(tmp_path, model, text, (files[row],), np.ones(1))
+                left, top, right, bottom = box(thing)
+                x, y = (left + right) / 2, (top + bottom) / 2
+                inside = [w[0] <= x <= w[2] and w[1] <= y <= w[3] for w in search.WINDOWS]
+                fixed.append(inside)
+                hits.append(inside[search.WINDOWS.index(found.regions[0])])
+    assert len(hits) > 80
+    assert np.mean(hits) > np.mean(fixed, axis=0).max() + 0.05
+    assert np.mean(hits) > np.mean(fixed) + 0.2
+
+
+def test_sheets_are_whole_files_that_name_the_text(photos, tmp_path):
+    found = search.folder(photos, "colours.py").find("red & <blue> $5 or $6", k=4)
+    found.save(tmp_path / "sheet.png")
+    found.save(tmp_path / "sheet.html")
+    with Image.open(tmp_path / "sheet.png") as picture:
+        assert picture.width > 300
+        assert len(picture.convert("RGB").getcolors(1 << 20)) > 10
+    soup = BeautifulSoup((tmp_path / "sheet.html").read_text(encoding="utf-8"), "html.parser")
+    assert soup.h1.get_text() == "red & <blue> $5 or $6"
+    assert len(soup.find_all("figure")) == 4
+    for image, file in zip(soup.find_all("img"), found.files, strict=True):
+        assert image["src"].startswith("data:image/jpeg;base64,")
+        assert file in image["alt"]
+        assert image.parent["href"] == (photos / file).as_uri()
+    assert "colours.py: two functions of yours." in soup.p.get_text()
+    with pytest.raises(DataError, match=r"sheet\.pdf: a contact sheet is a file whose name ends"):
+        found.save("sheet.pdf")
+    fresh = search.folder(photos, "colours.py").find("red", k=4)
+    (photos / "grey.png").unlink()
+    with pytest.raises(DataError, match=r"grey\.png: .*search again"):
+        fresh.save(tmp_path / "other.png")
+    assert not (tmp_path / "other.png").exists()
+
+
+def test_pixels_cover_the_picture():
+    picture = Image.new("RGB", (101, 67))
+    corners = [sheet.pixels(picture, window) for window in search.WINDOWS]
+    assert min(c[0] for c in corners) == min(c[1] for c in corners) == 0
+    assert (max(c[2] for c in corners), max(c[3] for c in corners)) == picture.size
+
+
+# --- Commands ----------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_it_did(photos, capsys):
+    words = ["search", "photos", "red", "--model", "colours.py", "-k", "2", "--out", "sheet.html"]
+    assert cli.main(words) == 0
+    shown = capsys.readouterr()
+    first, second, written = shown.out.splitlines()
+    assert first.split()[::2] == ["1", "red.png"]
+    assert second.split()[0] == "2"
+    assert written == "written to sheet.html"
+    assert shown.err.splitlines() == [
+        "colours.py: two functions of yours.", "4 pictures, 4 of them encoded now",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["photos", "red", "--out", "sheet.pdf"], "a contact sheet is a file whose name ends in"),
+        (["photos", "red", "--out", "photos/sheet.png"], "lies in the folder that is searched"),
+        (["photos", " "], "there is no text to search for"),
+        (["none", "red"], "none: no such folder"),
+        (["photos", "red", "--model", "none"], "none: no such model"),
+        (["photos", "red", "--model", "photos/red.png"], "no model that score.keep has written"),
+        (["photos", "red", "--device", "moon"], "no device 'moon'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(photos, capsys, words, message):
+    model = [] if "--model" in words else ["--model", "colours.py"]
+    before = sorted(photos.rglob("*"))
+    assert cli.main(["search", *words, *model]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    if words[1] == "red":
+        assert sorted(photos.rglob("*")) == before
+
+
+def test_words_that_the_small_model_does_not_know_are_said(photos, capsys):
+    assert cli.main(["search", "photos", "A dog at the opera, please."]) == 0
+    assert "words that it does not know: opera, please" in capsys.readouterr().err
+
+
+# --- Training ----------------------------------------------------------------------------------
+
+
+def untrained(regions, width):
+    """An ALBEF-like retriever of the toy's sizes with fresh weights."""
+    torch.manual_seed(1)
+    table = np.zeros((0, regions, width), np.float32)
+    return build("align", tiny.BUDGET.retrieval, table, 4 + len(tiny.NAMES)).state_dict()
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A toy in the place of a tier's data; its trainings are kept in the test's own folder."""
+    arrays = replace(
+        tiny.arrays(), region_scale=np.ones((2, tiny.WIDTH), np.float32),
+        retriever=untrained(tiny.REGIONS, tiny.WIDTH),
+    )  # fmt: skip
+    monkeypatch.setattr(train.data, "load_study", lambda tier: tier)
+    loaded = {"world": arrays, "flickr8k": arrays}
+    monkeypatch.setattr(train.data, "load_arrays", lambda study, tier: loaded)
+    for module in (train, grid):
+        monkeypatch.setattr(module, "budget", lambda tier, name: tiny.BUDGET)
+    monkeypatch.setattr(engine, "job_folder", lambda device="cpu": tmp_path / "jobs")
+    extract = lambda pictures: (arrays.images[: len(pictures)] + 1, None, ())  # noqa: E731
+    monkeypatch.setattr(score.backbone, "extract", extract)
+    return arrays
+
+
+@pytest.mark.parametrize("kind", ["judge", "retriever"])
+def test_a_trained_model_is_kept_with_its_card_and_finds(photos, toy, capsys, kind):
+    out = f"{kind}.safetensors"
+    assert cli.main(["train", kind, "--out", out, "--seed", "3"]) == 0
+    card = capsys.readouterr().out.splitlines()[0]
+    model = score.read(out)
+    assert model.card == card
+    assert "seed 3" in card
+    assert "it knows the 8 words" in card
+    assert "{" not in card
+    found = search.folder(photos, model).find("dog", k=4)
+    assert len(found.files) == 4
+    row = score.Row(photos / "red.png", "dog")
+    table = model.score([row])
+    assert ("probability" in table) == (kind == "judge")
+    job = grid.job("world", "world", train.systems("world", "world")[train.SYSTEMS[kind]], 3)
+    if kind == "retriever":
+        trained, _ = retrieval.stage_b(job, toy)
+        ids, lengths = padded([toy.words.ids("dog")])
+        with torch.no_grad():
+            unit = trained.text_states(torch.from_numpy(ids), torch.from_numpy(lengths))[2]
+        np.testing.assert_allclose(model.encode_texts(["dog"]), unit.numpy(), atol=5e-3)
+    else:
+        trained, _ = judge.train(job, toy)
+        for name, value in trained.state_dict().items():
+            torch.testing.assert_close(model.tensors[f"judge.{name}"], value.half().float())
+
+
+def test_a_training_that_cannot_be_kept_is_refused_before_it_begins(tmp_path, toy, monkeypatch):
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    (tmp_path / "bert").mkdir()
+    with pytest.raises(DataError, match=r"bert: a judge would read this BERT"):
+        train.train("judge", "flickr8k", tmp_path / "x.safetensors")
+    features = tmp_path / "flickr8k" / "features"
+    features.mkdir(parents=True)
+    np.save(features / "mine.npy", np.zeros((1, 2, 3), np.float32))
+    (features / "mine.ids.txt").write_text("a.jpg\n")
+    with pytest.raises(DataError, match=r"mine\.npy: does not say which network made it"):
+        train.train("retriever", "flickr8k", tmp_path / "x.safetensors")
+    with pytest.raises(DataError, match="is a folder; name a file"):
+        train.train("judge", "world", tmp_path)
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+NETWORK = "torchvision:mobilenet_v3_small"
+
+
+def test_a_model_of_a_feature_set_sees_pictures_by_its_network(photos, tmp_path, toy, monkeypatch):
+    """The features of a picture in the set, and those of the same picture in a search, agree."""
+    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
+    out = tmp_path / "flickr8k" / "features" / "grid4x4_small.npy"
+    files = [(path.name, path) for path in sorted(photos.glob("*.png"))]
+    store = extract(Extraction(files, out, "random", dtype="float32"), NETWORK, "grid")
+    _, regions, width = store.array.shape
+    table = np.repeat(store.array, len(toy.images) // len(files) + 1, 0)[: len(toy.images)]
+    seen = replace(
+        toy, images=np.array(table), clean=None, retriever=untrained(regions, width),
+        region_scale=np.stack([np.zeros(width), np.ones(width)]).astype(np.float32),
+    )  # fmt: skip
+    monkeypatch.setattr(train.data, "load_arrays", lambda study, tier: {"flickr8k": seen})
+    kept = tmp_path / "retriever.safetensors"
+    card = train.train("retriever", "flickr8k", kept)
+    assert "as the feature set grid4x4_small has them" in card
+    with pytest.raises(DataError, match=rf"seen by {NETWORK}, weights: random.*with --weights"):
+        search.folder(photos, kept)
+    model = score.read(kept, weights="random")
+    index = search.folder(photos, model)
+    regions = torch.from_numpy(np.array(store.array))
+    with torch.no_grad():
+        units = model._retriever.image_states(regions)[1].numpy()
+    for (name, _), unit in zip(files, units, strict=True):
+        np.testing.assert_allclose(index.vectors[index.files.index(name)], unit, atol=1e-4)
+
+
+# --- The page ----------------------------------------------------------------------------------
+
+
+def test_the_page_is_executed(tmp_path, monkeypatch, capsys):
+    """Every Python block and command of docs/search.md in order, and what it says they print.
+
+    But nothing is trained, and what needs Flickr8k is only parsed, as all pages' commands are.
+    """
+    monkeypatch.chdir(tmp_path)
+    tiny_clip(tmp_path / "clip")
+    monkeypatch.setattr(train, "train", lambda kind, tier, out, *_: shutil.copy(score.SMALL, out))
+    page = (ROOT / "docs" / "search.md").read_text(encoding="utf-8")
+    soup = BeautifulSoup(mistune.create_markdown(escape=False)(page), "html.parser")
+    commands, printed, compared = [], "", 0
+    for block in soup.find_all("code", class_=True):
+        kind, text = block["class"][0].removeprefix("language-"), block.get_text()
+        if kind == "text":
+            assert printed == text
+            compared += 1
+        elif kind == "python":
+            exec(text, {})
+        else:
+            for words in (shlex.split(line, comments=True) for line in text.splitlines()):
+                if "flickr8k" not in words:
+                    capsys.readouterr()
+                    assert cli.main(words[1:]) == 0, words
+                    printed = capsys.readouterr().out
+                    commands.append(words[1])
+    assert set(commands) == {"search", "score", "train"}
+    assert compared == 1
+    assert {"found.html", "found.png", "judge.safetensors"} <= {p.name for p in tmp_path.iterdir()}
