@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -163,8 +163,7 @@ class HuggingFace(Encoders):
         self.path, self.device = folder, device
         loaded = vision.load(f"hf:{folder.name or 'model'}", folder)
         self.preprocess = loaded.preprocess
-        self.network: Any = loaded.network
-        self.network.to(device)
+        self.network = cast(Any, loaded.network.to(device))
         if not hasattr(self.network, "get_text_features"):
             kind = self.network.config.model_type
             raise DataError(f"{folder}: a model of the type {kind} reads no texts; take a CLIP")

@@ -572,6 +572,6 @@ def test_the_page_is_executed(tmp_path, monkeypatch, capsys):
                     assert cli.main(words[1:]) == 0, words
                     printed = capsys.readouterr().out
                     commands.append(words[1])
-    assert set(commands) == {"search", "score", "train"}
+    assert set(commands) == {"search", "train"}
     assert compared == 1
     assert {"found.html", "found.png", "judge.safetensors"} <= {p.name for p in tmp_path.iterdir()}
