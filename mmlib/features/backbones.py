@@ -30,6 +30,7 @@ Regions = Literal["grid", "global"]
 PREPROCESSING = "resize 256x256 bilinear, centre crop 224, ImageNet mean and deviation"
 # With the weights of the papers' time: torchvision's first ImageNet weights of each network.
 BACKBONES = ("densenet169", "resnet50")
+MOBILENET = "mobilenetv1"  # see `mmlib.features.vision`
 
 
 @functools.cache
@@ -103,7 +104,7 @@ def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -
     Raises DataError: unknown name, no network, a file that does not fit. Never unpickles code.
     """
     if name not in BACKBONES:
-        choice = ", ".join(BACKBONES)
+        choice = ", ".join((*BACKBONES, MOBILENET))
         raise DataError(f"no backbone {name!r} (choose from {choice}, fasterrcnn or LIBRARY:MODEL)")
     from torchvision.models import get_model
 
@@ -117,14 +118,19 @@ def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -
     return Backbone(name, network).eval().requires_grad_(False)
 
 
+def of_library(name: str) -> bool:
+    """Whether `mmlib.features.vision` loads a backbone of this name."""
+    return ":" in name or name == MOBILENET
+
+
 def load_vision(name: str, weights: str | Path | None = None, seed: int = 0) -> Vision:
-    """A frozen backbone of `BACKBONES`, or LIBRARY:MODEL of `mmlib.features.vision`.
+    """A frozen backbone of `BACKBONES`, or one of `mmlib.features.vision`.
 
     weights, seed, errors: as of `load_backbone` and `vision.load`.
     """
     from mmlib.features import vision  # late: it imports this module
 
-    if ":" in name:
+    if of_library(name):
         return vision.load(name, weights, seed)
     network = load_backbone(name, weights, seed)
     return Vision(name, network, preprocess(), network, label_names(name))
@@ -223,7 +229,7 @@ def extract(
         "weights": extraction.weights_note(lambda: default_weights(backbone)),
         "regions": regions,
         "preprocessing": PREPROCESSING if backbone in BACKBONES else "the library's own",
-        **({"library": vision.version_of(backbone)} if ":" in backbone else {}),
+        **({"library": vision.version_of(backbone)} if of_library(backbone) else {}),
         "labels": labels is not None,
         **extraction.settings(),
     }

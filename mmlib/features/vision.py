@@ -3,6 +3,9 @@
 A name is LIBRARY:MODEL, such as `timm:mobilenetv1_100` or `open_clip:ViT-B-32`. For `hf` the
 weights are the folder that transformers writes, and MODEL is what its features will be called. A
 library is imported when one of its models is asked for. Only torchvision's weights are downloaded.
+
+`mobilenetv1` is the network of the recorded photographs' features: transformers' MobileNetV1 (1.0,
+224; Howard et al., 2017), cut after its last-but-one block.
 """
 
 import difflib
@@ -18,10 +21,10 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.features.backbones import Vision, load_state, pretrained, read_weights
+from mmlib.features.backbones import MOBILENET, Vision, load_state, pretrained, read_weights
 
 PACKAGES = {"torchvision": "torchvision", "timm": "timm", "open_clip": "open_clip_torch",
-            "hf": "transformers"}  # fmt: skip
+            "hf": "transformers", MOBILENET: "transformers"}  # fmt: skip
 SIDE = 4  # of the grid of regions
 
 
@@ -56,8 +59,9 @@ def load(name: str, weights: str | Path | None = None, seed: int = 0) -> Vision:
     Raises DataError: unknown library or model, library not installed, weights that do not fit.
     """
     library, _, model = name.partition(":")
-    if library not in LOADERS or not model:
-        raise DataError(f"no backbone {name!r} (LIBRARY:MODEL of {', '.join(LOADERS)})")
+    if name != MOBILENET and (library not in LOADERS or not model):
+        libraries = ", ".join(one for one in LOADERS if one != MOBILENET)
+        raise DataError(f"no backbone {name!r} (LIBRARY:MODEL of {libraries})")
     version_of(name)
     package = importlib.import_module(PACKAGES[library].removesuffix("_torch"))
     if weights is None and library != "torchvision":
@@ -232,6 +236,38 @@ def _hugging_face(package: Any, name: str, model: str, weights: str | Path | Non
     return Vision(name, network, preprocess, _seen(name, look), names)
 
 
+def _mobilenet(package: Any, name: str, model: str, weights: str | Path | None) -> Vision:
+    """Its map (n, 1024, 7, 7) is the last-but-one block's; the classifier is left out.
+
+    weights: the state dict of `google/mobilenet_v1_1.0_224`, with transformers' names.
+    """
+    from torchvision import transforms
+
+    network = package.MobileNetV1Model(package.MobileNetV1Config())
+    if weights != "random" and weights is not None:
+        state = {
+            key.removeprefix("mobilenet_v1."): value
+            for key, value in read_weights(weights).items()
+            if not key.startswith("classifier.")
+        }
+        load_state(network, state, f"{weights}: not the weights of {name}")
+    network.layer = network.layer[:-2]  # a block is two layers: depthwise, then 1 x 1
+
+    def look(images: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        encoded = network(images)
+        return encoded.last_hidden_state, encoded.pooler_output, None
+
+    transform = transforms.Compose(
+        [
+            transforms.Resize((224, 224)),
+            transforms.ToTensor(),
+            transforms.Normalize(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
+        ]
+    )
+    return Vision(name, network, transform, _seen(name, look))
+
+
 LOADERS: dict[str, Callable[[Any, str, str, str | Path | None], Vision]] = {
     "torchvision": _torchvision, "timm": _timm, "open_clip": _open_clip, "hf": _hugging_face,
+    MOBILENET: _mobilenet,
 }  # fmt: skip

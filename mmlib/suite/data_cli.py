@@ -2,12 +2,16 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mmlib.core.errors import DataError
 from mmlib.core.files import PICTURES, listed
 from mmlib.core.paths import data_dir
 from mmlib.data import registry
 from mmlib.suite.cli import add_command
+
+if TYPE_CHECKING:
+    from mmlib.features.store import FeatureStore
 
 SHOWN = 50
 DETECTOR = "fasterrcnn"  # as in features.regions, which brings PyTorch: seconds for a mere `list`
@@ -88,8 +92,8 @@ def run_features(args: argparse.Namespace) -> int:
 
     detect = args.backbone == DETECTOR
     kind: backbones.Regions = args.regions or "grid"
-    if detect and (args.regions or args.labels):
-        raise DataError(f"{DETECTOR} takes neither --regions nor --labels")
+    if detect and (args.regions or args.labels or args.pca):
+        raise DataError(f"{DETECTOR} takes neither --regions nor --labels nor --pca")
     if detect:
         name = regions.feature_name(args.weights)
     else:
@@ -110,6 +114,8 @@ def run_features(args: argparse.Namespace) -> int:
         name = backbones.short_name(args.backbone, args.weights)
         labels = extraction.out.with_name(f"labels_{name}.npy")
         store = backbones.extract(extraction, args.backbone, kind, labels if args.labels else None)
+    if args.pca:
+        store = _reduced(args.name, store, args.pca)
     shape = " x ".join(map(str, store.array.shape))
     print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
     if args.name == "flickr8k" and args.out is None:
@@ -117,6 +123,20 @@ def run_features(args: argparse.Namespace) -> int:
     for skipped in store.meta["skipped"]:
         print(f"left out: {skipped}")
     return 0
+
+
+def _reduced(name: str, store: "FeatureStore", count: int) -> "FeatureStore":
+    """Principal components of a set that lies beside them, as NAME_pcaN."""
+    from mmlib.data import flickr8k
+    from mmlib.features.reduction import reduce_features
+
+    ids = list(store.row_of)
+    if name == flickr8k.NAME:
+        train = set(flickr8k.read_splits(registry.find(name).folder)["train"])
+        ids = [one for one in ids if one in train]
+    scan = "_ims" if store.path.stem.endswith("_ims") else ""
+    stem = f"{store.path.stem.removesuffix(scan)}_pca{count}{scan}"
+    return reduce_features(store, ids, count, store.path.with_name(f"{stem}.npy"))
 
 
 def _images(name: str) -> tuple[Path, list[Path]]:

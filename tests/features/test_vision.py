@@ -152,6 +152,72 @@ def test_a_folder_that_is_no_model_is_one_line(tmp_path, damage):
     assert len(str(told.value)) < 400
 
 
+# The network of the recorded features
+
+
+def same_padded(images, weight, stride, groups):
+    """A convolution with TensorFlow's padding: what is odd goes to the right and the bottom."""
+    size = images.shape[-1]
+    short = max((-(-size // stride) - 1) * stride + weight.shape[-1] - size, 0)
+    before, after = short // 2, short - short // 2
+    images = torch.nn.functional.pad(images, (before, after, before, after))
+    return torch.nn.functional.conv2d(images, weight, stride=stride, groups=groups)
+
+
+def mobilenet_map(state, images, blocks):
+    """MobileNetV1's map after some blocks, from Howard et al. (2017), Table 1."""
+
+    def layer(name, images, stride, depthwise):
+        weight = state[f"{name}.convolution.weight"]
+        groups = len(weight) if depthwise else 1
+        images = same_padded(images, weight, stride, groups)
+        scale, shift, mean, variance = (
+            state[f"{name}.normalization.{kind}"][:, None, None]
+            for kind in ("weight", "bias", "running_mean", "running_var")
+        )
+        return ((images - mean) / (variance + 0.001).sqrt() * scale + shift).clamp(0, 6)
+
+    images = layer("mobilenet_v1.conv_stem", images, 2, False)
+    for i, stride in enumerate([1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1][:blocks]):
+        images = layer(f"mobilenet_v1.layer.{2 * i}", images, stride, True)
+        images = layer(f"mobilenet_v1.layer.{2 * i + 1}", images, 1, False)
+    return images
+
+
+def test_the_network_of_the_recorded_features(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    original = transformers.MobileNetV1ForImageClassification(transformers.MobileNetV1Config())
+    state = original.state_dict()
+    for key, value in state.items():  # so that no batch normalisation is the identity
+        if key.endswith("convolution.weight"):
+            torch.nn.init.kaiming_normal_(value)
+        elif "normalization" in key and value.ndim:
+            value.uniform_(0.5, 1.5)
+    save_file(state, tmp_path / "w.safetensors")
+    model = vision.load("mobilenetv1", tmp_path / "w.safetensors")
+    pixels = np.asarray(PICTURE.resize((224, 224), Image.Resampling.BILINEAR))
+    inputs = torch.tensor(pixels, dtype=torch.float32).permute(2, 0, 1)[None] / 127.5 - 1
+    torch.testing.assert_close(model.preprocess(PICTURE)[None], inputs)
+    with torch.inference_mode():
+        maps = mobilenet_map(state, inputs, 12)
+    grid, scores = seen(model, PICTURE, "grid")
+    whole, _ = seen(model, PICTURE, "global")
+    assert (maps.shape, grid.shape, scores) == ((1, 1024, 7, 7), (1, 16, 1024), None)
+    # The cells of a 7 x 7 map pooled to 4 x 4 overlap by a row or column.
+    cells = [(0, 2), (1, 4), (3, 6), (5, 7)]
+    wanted = [maps[:, :, a:b, c:d].mean(dim=(2, 3)) for a, b in cells for c, d in cells]
+    torch.testing.assert_close(grid, torch.stack(wanted, dim=1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(whole[:, 0], maps.mean(dim=(2, 3)), rtol=1e-4, atol=1e-4)
+    assert maps.std() > 0.1
+    del state["mobilenet_v1.conv_stem.convolution.weight"]
+    save_file(state, tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match=r"not the weights of mobilenetv1: .*conv_stem"):
+        vision.load("mobilenetv1", tmp_path / "w.safetensors")
+    with pytest.raises(DataError, match="mobilenetv1: give --weights FILE"):
+        vision.load("mobilenetv1")
+
+
 # timm and open_clip
 
 

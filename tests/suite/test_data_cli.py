@@ -125,7 +125,23 @@ def test_features_of_a_detector(data, capsys):
     loaded = flickr8k.load("test", None, "regions36_fasterrcnn_random_ims")
     assert loaded.features.shape == (2, 36, 1024)
     assert mmlib_data(*words, "--regions", "grid") == 1
-    assert "takes neither --regions nor --labels" in capsys.readouterr().err
+    assert "takes neither --regions nor --labels nor --pca" in capsys.readouterr().err
+
+
+def test_principal_components_are_fitted_on_the_training_images(data, capsys):
+    folder = make(data / "flickr8k") / "features"
+    words = ("features", "flickr8k", "--backbone", "mobilenetv1", "--weights", "random")
+    words += ("--pca", "3", "--device", "cpu", "--dtype", "float32")
+    assert mmlib_data(*words) == 0
+    out = capsys.readouterr().out
+    assert "grid4x4_mobilenetv1_random_pca3.npy: 8 x 16 x 3, weights: random, seed 0" in out
+    assert "--features grid4x4_mobilenetv1_random_pca3" in out
+    assert np.load(folder / "grid4x4_mobilenetv1_random.npy", mmap_mode="r").shape == (8, 16, 1024)
+    train = flickr8k.load("train", None, "grid4x4_mobilenetv1_random_pca3").features
+    assert np.abs(train.mean(axis=(0, 1))).max() < 1e-4
+    assert abs(train.std() - 1) < 1e-4
+    assert mmlib_data(*words) == 1
+    assert "grid4x4_mobilenetv1_random_pca3.npy: is there already" in capsys.readouterr().err
 
 
 def test_grid_features_in_scans_layout(data, capsys):

@@ -1,0 +1,72 @@
+"""A feature set's principal components, in the place of its full width."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from mmlib.core.errors import DataError, Problem
+from mmlib.core.paths import write_atomic
+from mmlib.features.extraction import new_array
+from mmlib.features.store import FeatureStore, ids_file, open_features
+
+BLOCK = 256  # images at a time
+
+
+def reduce_features(
+    store: FeatureStore, train: Sequence[str], count: int, out: Path
+) -> FeatureStore:
+    """Write the first `count` principal components of a feature set as the set `out`.
+
+    train: ids of the images that they are fitted on, with all their regions. There, each component
+    has the mean 0, and all values together the standard deviation 1: one scale for all, so that
+    their proportions stay. The largest weight of a component is positive. `out` has the type of the
+    set; its notes are the set's, and which part of the variance is kept.
+
+    Raises DataError: `out` is there already, an image of `train` has no features or some that are
+    not finite, more components than values or training regions.
+    """
+    if out.exists():
+        raise DataError(Problem(out, None, "is there already", "delete it, or name another file"))
+    mean, axes, kept = _components(store, train, count)
+    ids = sorted(store.row_of, key=store.row_of.__getitem__)
+
+    def write(path: Path) -> None:
+        array = new_array(path, (*store.array.shape[:-1], count), store.array.dtype)
+        for start in range(0, len(ids), BLOCK):
+            block = (store.rows(ids[start : start + BLOCK]) - mean) @ axes
+            array[start : start + BLOCK] = block.reshape(-1, *array.shape[1:])
+        array.flush()
+
+    fitted = {"components": count, "fitted_on": len(train), "variance_kept": round(kept, 4)}
+    texts = {
+        ids_file(out): "".join(f"{name}\n" for name in ids),
+        out.with_suffix(".json"): json.dumps({**store.meta, **fitted}, indent=1) + "\n",
+    }
+    for path, text in texts.items():
+        write_atomic(path, partial(Path.write_text, data=text, encoding="utf-8"))
+    write_atomic(out, write)  # last, since its name means done
+    return open_features(out)
+
+
+def _components(
+    store: FeatureStore, train: Sequence[str], count: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean (width,), scaled axes (width, count), and the part of the variance that they keep."""
+    total, products = np.zeros(store.width), np.zeros((store.width, store.width))
+    regions = 0
+    for start in range(0, len(train), BLOCK):
+        rows = store.rows(train[start : start + BLOCK]).reshape(-1, store.width).astype(np.float64)
+        regions += len(rows)
+        total += rows.sum(axis=0)
+        products += rows.T @ rows
+    if count > min(store.width, regions - 1):
+        problem = f"has no {count} components: {regions} training regions of width {store.width}"
+        raise DataError(Problem(store.path, None, problem, "ask for fewer"))
+    mean = total / regions
+    variances, axes = np.linalg.eigh(products / regions - np.outer(mean, mean))
+    kept, axes = variances[::-1][:count], axes[:, ::-1][:, :count]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
+    return mean, axes / np.sqrt(kept.mean()), float(kept.sum() / variances.sum())
