@@ -25,6 +25,7 @@ from mmlib.features.backbones import MOBILENET, Vision, load_state, pretrained, 
 
 PACKAGES = {"torchvision": "torchvision", "timm": "timm", "open_clip": "open_clip_torch",
             "hf": "transformers", MOBILENET: "transformers"}  # fmt: skip
+EXTRAS = ("timm", "open_clip")  # of pyproject.toml; mmlib needs the other packages itself
 SIDE = 4  # of the grid of regions
 
 
@@ -81,7 +82,9 @@ def version_of(name: str) -> str:
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
-        raise DataError(f"{name}: {package} is not installed (pip install {package})") from None
+        extra = f", or mmlib with its extra: pip install -e '.[{library}]'"
+        how = f"pip install {package}{extra if library in EXTRAS else ''}"
+        raise DataError(f"{name}: {package} is not installed ({how})") from None
 
 
 def _known(name: str, model: str, known: Sequence[str]) -> None:

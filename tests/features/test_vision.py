@@ -1,10 +1,13 @@
 """Vision models of other libraries: tiny ones, built here, against their own forward passes."""
 
 import json
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from packaging.requirements import Requirement
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -288,8 +291,21 @@ def test_weights_and_libraries_that_are_missing_are_named(monkeypatch):
     with pytest.raises(DataError, match=r"hf:clip: give --weights FOLDER"):
         vision.load("hf:clip")
     monkeypatch.setitem(vision.PACKAGES, "timm", "no_such_package")
-    with pytest.raises(DataError, match=r"no_such_package is not installed \(pip install no_"):
+    named = r"no_such_package is not installed \(pip install no_such_package, or .*'\.\[timm\]'\)"
+    with pytest.raises(DataError, match=named):
         vision.load("timm:resnet18")
+
+
+def test_the_extras_bring_the_libraries():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
+    needed = {Requirement(one).name for one in project["dependencies"]}
+    for library in vision.LOADERS:
+        package = vision.PACKAGES[library]
+        assert (library in vision.EXTRAS) == (package not in needed)
+        if library in vision.EXTRAS:
+            (extra,) = project["optional-dependencies"][library]
+            assert Requirement(extra).name == package
 
 
 def test_a_model_without_a_map_or_without_classes_says_so(pictures, tmp_path, monkeypatch):
