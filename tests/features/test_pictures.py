@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image, ImageChops
 
 import mmlib
@@ -13,7 +12,7 @@ from mmlib.core.errors import DataError
 from mmlib.data.pair_pictures import unreadable
 from mmlib.features import backbones, regions
 from mmlib.features.store import open_rgb
-from mmlib.suite import score
+from mmlib.suite import encoders
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 20, 3), dtype=np.uint8)
 UPRIGHT = Image.fromarray(PIXELS)
@@ -98,21 +97,16 @@ def test_numbers_without_a_known_range_are_refused(tmp_path):
     assert "no known range" in unreadable({"depth": path})["depth"]
 
 
-def test_features_and_scores_see_the_upright_picture(tmp_path, monkeypatch):
-    seen = []
-
-    def extract(images):
-        seen.extend(images)
-        return (np.ones((len(images), 1, 1)),)
-
-    monkeypatch.setattr(score.backbone, "extract", extract)
+def test_features_and_scores_see_the_upright_picture(tmp_path):
     upright = save(UPRIGHT, tmp_path / "a.png")
     phone = save(UPRIGHT.transpose(FLIPS[4]), tmp_path / "b.png", 6)
     assert regions._picture("a", upright).equal(regions._picture("b", phone))
     assert ImageChops.difference(*map(backbones.open_picture, (upright, phone))).getbbox() is None
-    scorer = score.Scorer(tmp_path, {}, {"regions": torch.ones(2, 1)})
-    scorer._regions([score.Row(upright, "a"), score.Row(phone, "b")])
-    assert seen[0].tobytes() == seen[1].tobytes()
+    seen = encoders.of_pictures(
+        [encoders.Row(upright, "a"), encoders.Row(phone, "b")],
+        lambda few: np.stack([*map(np.asarray, few)]),
+    )
+    assert np.array_equal(*seen)
 
 
 def test_no_picture_is_opened_past_the_helper():
@@ -122,7 +116,7 @@ def test_no_picture_is_opened_past_the_helper():
         for match in re.finditer(r"Image\.open\((.*\n){1,4}", text):
             assert re.search(r"\brgb\(", match[0]), f"{path}: {match[0]}"
             opening.append(path.name)
-    assert sorted(opening) == ["pair_pictures.py", "score.py", "store.py"]
+    assert sorted(opening) == ["encoders.py", "pair_pictures.py", "store.py"]
 
 
 @pytest.mark.real

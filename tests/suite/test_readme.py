@@ -135,6 +135,7 @@ KNOWN = {
     "nvidia-smi",
     "openssl",
     "papermill",
+    "pip",
     "jupyter",
     "playwright",
     "pytest",
