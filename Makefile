@@ -107,7 +107,7 @@ regression: $(READY)
 	$(BIN)/pytest --nbval-lax notebooks $(SPREAD)
 
 lab: $(READY)
-	$(BIN)/jupyter-lab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+	$(BIN)/jupyter-lab --LabApp.default_url=/lab/tree/$(firstword $(sort $(wildcard notebooks/*.ipynb)))
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -16,6 +16,20 @@ from tiny_notebooks import PARAMETERS, committed_notebook, exercise, five_exerci
 
 from mmlib.suite import course
 from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer, checks, versions
+from mmlib.suite.course.seals import seal
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The folder of sealed keys that were made before: an empty one."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setattr(versions, "cache_dir", lambda: folder)
+        yield folder
+
 
 # Numbers
 
@@ -297,6 +311,31 @@ def test_sealed_checks_give_the_reasons_of_typical_mistakes():
         one(...)
 
 
+def shifts(truth, within: float, count: int = 400) -> np.ndarray:
+    """The shifts of the grids of one number, under as many salts, as shares of a cell's width."""
+    made = [seal(truth, within, f"salt {n}")[0] for n in range(count)]
+    return np.array([one.offsets[0] for one in made]) / (128 * (within + 1e-6))
+
+
+@pytest.mark.parametrize("within", [0, 0.01])
+def test_sealed_0_and_1_look_alike(within, monkeypatch):
+    monkeypatch.setattr("mmlib.suite.course.seals.ROUNDS", 1)
+    key = checks.Key(1, "number", [0.0, 1.0, 0.0], [], within, ("a list of 3 numbers",))
+    keys = checks.sealed(key, "salt")
+    assert len({digest for _, digest, _ in keys["right"]}) == 3
+    assert len({offsets for offsets, _, _ in keys["right"]}) == 3
+    assert {(len(o), len(d), len(n)) for o, d, n in keys["right"]} == {(1, 32, 16)}
+    for truth in (0.0, 1.0):  # all over the cell: no tenth of it has twice its share, or half
+        counts = np.histogram(shifts(truth, within), bins=10, range=(0, 1))[0]
+        assert counts.sum() == 400
+        assert 20 < counts.min() <= counts.max() < 80
+    zero, one = (
+        checks.sealed(checks.Key(1, "number", [x], [], within, ("a number",)), "salt")
+        for x in (0.0, 1.0)
+    )
+    assert {name for name in zero if zero[name] != one[name]} == {"right"}
+
+
 def test_a_lost_key_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CourseError, match="keep the folder checks beside the notebook"):
@@ -452,6 +491,73 @@ def test_links_lead_to_notebooks_that_are_there(notebook, tmp_path):
 
     assert links(other) == "a, b, [c](d)"
     assert links(notebook, other) == links(other) == "[a](01_tiny.ipynb#x), b, [c](d)"
+
+
+def test_keys_are_made_once_for_the_same_code(notebook, tmp_path, monkeypatch, cache):
+    made = []
+
+    def read_keys(teacher):
+        made.append(teacher)
+        return {}
+
+    monkeypatch.setattr(versions, "read_keys", read_keys)
+    monkeypatch.setattr(versions, "cache_dir", lambda: tmp_path / "cache")
+    for n, (before, after) in enumerate([("", ""), ("Question?", "Which?"), ("* 2", "* 3")], 1):
+        text = notebook.read_text().replace("return 2 * x", "return x * 2")
+        notebook.write_text(text.replace(before, after) if before else text)
+        versions.write("student", tmp_path / "out", [notebook])
+        assert len(made) == (1 if n < 3 else 2)
+    monkeypatch.setattr(versions, "source_hash", lambda *modules: "another mmlib")
+    versions.write("student", tmp_path / "out", [notebook])
+    assert len(made) == 3
+
+
+def test_pages_of_the_repository_become_plain_text():
+    text = "[The page](../docs/a.md#b), [x](#x) and [the web](https://a.org)"
+    assert versions.LINK.sub(r"\1", text) == "The page, [x](#x) and [the web](https://a.org)"
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_no_students_copy_speaks_to_teachers(tmp_path, monkeypatch, pack):
+    monkeypatch.setattr(versions, "read_keys", lambda teacher: {})
+    monkeypatch.setattr(versions, "cache_dir", lambda: None)
+    monkeypatch.setattr(versions, "_packed", dict)
+    paths, _ = versions.write("student", tmp_path / "out", NOTEBOOKS, pack)
+    assert len(paths) == len(NOTEBOOKS) >= 5
+    for path, source in zip(paths, NOTEBOOKS, strict=True):
+        text = path.read_text(encoding="utf-8")
+        assert not [one for one in ("course student", "worked answer", "](../") if one in text]
+        before, after = (
+            "\n".join(c.source for c in nbformat.read(p, 4).cells if c.cell_type == "markdown")
+            for p in (source, path)
+        )
+        assert before.count("**What it costs.**") == after.count("**What it costs.**")
+        assert after.count(versions.GRADED) == 1
+        assert "Exercises\n\n" + versions.GRADED + "\n\n" in after
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("An hour; `mmlib course student DIR` writes one.", "An hour."),
+        ("Run it. It is a worked answer; `mmlib course student DIR` writes one.", "Run it."),
+        ("  - a  list; of parts. Both stay.", "  - a  list; of parts. Both stay."),
+        ("`mmlib course student DIR` writes one.", ""),
+    ],
+)
+def test_sentences_for_teachers_go(line, left):
+    assert versions._for_students(line) == left
+
+
+def test_the_plan_counts_the_exercises():
+    plan = (ROOT / "docs" / "course.md").read_text(encoding="utf-8").partition("## A plan")[2]
+    rows = [line.strip("| ").split(" | ") for line in plan.splitlines() if line.startswith("| 0")]
+    counts = {row[0][:2]: int(row[-1]) for row in rows}
+    cells = {path.name[:2]: nbformat.read(path, 4).cells for path in NOTEBOOKS}
+    assert counts == {
+        name: sum(cell.source.startswith("### Exercise ") for cell in found)
+        for name, found in cells.items()
+    }
 
 
 def test_interrupted_writing_can_be_done_again(notebook, tmp_path):

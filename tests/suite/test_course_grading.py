@@ -82,6 +82,15 @@ HAND_INS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """The folder of sealed keys that were made before: an empty one."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setattr(versions, "cache_dir", lambda: folder)
+        yield folder
+
+
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory) -> Path:
     """A notebook with three exercises."""
@@ -134,6 +143,15 @@ def graded(teacher, student, tmp_path_factory):
     short.cells = [cell for cell in short.cells if "square" not in cell.source]
     short.cells = [cell for cell in short.cells if cell.source != RIGHT[2]]
     nbformat.write(short, folder / "lacks_cells.ipynb")
+    for name in ("other_ids", "no_ids"):
+        rewritten = fill(student, RIGHT | {2: "answer_2 = 'dc'"})
+        for number, cell in enumerate(rewritten.cells):
+            cell.id = f"another-{number}"
+            if name == "no_ids":
+                del cell["id"]
+        if name == "no_ids":
+            rewritten.nbformat_minor = 4
+        (folder / f"{name}.ipynb").write_text(json.dumps(rewritten))
     nbformat.write(committed_notebook(("1", [], [])), folder / "foreign.ipynb")
     (folder / "no_json.ipynb").write_text("{")
     (folder / "empty.ipynb").write_text("")
@@ -164,6 +182,8 @@ def test_results_of_a_hand_in(graded, name):
     [
         ("edits_the_check", ["Exercise 1: 6 is too large.", "", ""]),
         ("lacks_cells", ["", "its cell is missing", ""]),
+        ("other_ids", ["", "Exercise 2: it is not 'DC': it lets images repeat", ""]),
+        ("no_ids", ["", "Exercise 2: it is not 'DC': it lets images repeat", ""]),
         ("foreign", ["it has no cell of the course"]),
         ("empty", ["it is empty, or over 50 MB"]),
         ("no_json", ["it is not a notebook: "]),

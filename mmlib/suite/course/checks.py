@@ -131,7 +131,7 @@ def check(notebook: str, exercise: int, answer: Any) -> None:
     path = Path(CHECKS, f"{notebook}.json")
     try:
         key = unsealed(json.loads(path.read_text(encoding="utf-8")), exercise)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: of an older version
         raise CourseError(
             f"{path} lacks the key of exercise {exercise}: keep the folder {CHECKS} beside the "
             f"notebook ({type(error).__name__})"
@@ -283,11 +283,15 @@ def sealed(key: Key, salt: str) -> dict[str, Any]:
     Raises CourseError where the arguments of a case cannot be written to a file.
     """
     salt = f"{salt} {key.exercise}"
+
+    def parts(target: Any, name: str) -> tuple[list[Any], bytes]:
+        hidden, secret = seal(target, key.within, f"{salt} {name}")
+        return [hidden.offsets, hidden.digest, hidden.numbers.hex()], secret
+
     wrong = []
-    for target, reason in key.wrong:
-        hidden, secret = seal(target, key.within, salt)
-        wrong.append([hidden.offsets, hidden.digest, crypt(reason.encode(), secret).hex()])
-    right = [seal(target, key.within, salt)[0] for target in key.right]
+    for i, (target, reason) in enumerate(key.wrong):
+        hidden, secret = parts(target, f"wrong {i}")
+        wrong.append([*hidden, crypt(reason.encode(), secret).hex()])
     try:
         cases = base64.b64encode(pickle.dumps(key.cases)).decode()
     except Exception as error:  # whatever an object raises that cannot be pickled
@@ -297,9 +301,8 @@ def sealed(key: Key, salt: str) -> dict[str, Any]:
         "within": key.within,
         "forms": key.forms,
         "options": key.options,
-        "width": right[0].width,
         "salt": salt,
-        "right": [[one.offsets, one.digest] for one in right],
+        "right": [parts(target, f"right {i}")[0] for i, target in enumerate(key.right)],
         "wrong": wrong,
         "cases": cases,
     }
@@ -309,14 +312,18 @@ def unsealed(keys: Mapping[str, Any], exercise: int) -> Key:
     """The key of an exercise, read again; its targets stay sealed."""
     one = keys[str(exercise)]
 
-    def target(offsets: list[float], digest: str) -> Seal:
-        return Seal(tuple(offsets), one["width"], digest, one["salt"])
+    def target(name: str, offsets: list[float], digest: str, numbers: str) -> Seal:
+        salt = f"{one['salt']} {name}"
+        return Seal(tuple(offsets), one["within"], digest, bytes.fromhex(numbers), salt)
 
     return Key(
         exercise,
         one["kind"],
-        [target(*each) for each in one["right"]],
-        [(target(*each), bytes.fromhex(reason)) for *each, reason in one["wrong"]],
+        [target(f"right {i}", *each) for i, each in enumerate(one["right"])],
+        [
+            (target(f"wrong {i}", *each), bytes.fromhex(reason))
+            for i, (*each, reason) in enumerate(one["wrong"])
+        ],
         one["within"],
         tuple(one["forms"]),
         tuple(one["options"]),

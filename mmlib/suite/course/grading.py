@@ -13,7 +13,7 @@ import pickle
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
@@ -125,8 +125,11 @@ class Kernel:
     lanes: "Queue[Connection]" = field(default_factory=Queue)
     stack: ExitStack = field(default_factory=ExitStack)
 
-    def start(self, lanes: int) -> None:
-        """Start a process, with so many more lanes. Raises NotebookFails."""
+    def start(self, lanes: int, progress: Callable[[], object] = lambda: None) -> None:
+        """Start a process, with so many more lanes. Raises NotebookFails.
+
+        progress: called after each cell.
+        """
         folder = self.stack.enter_context(
             tempfile.TemporaryDirectory(prefix="mmlib-course-", ignore_cleanup_errors=True)
         )
@@ -140,7 +143,8 @@ class Kernel:
         for lane in theirs:
             lane.close()
         try:
-            fault = ours[0].recv()
+            while isinstance(fault := ours[0].recv(), int):
+                progress()
         except EOFError:
             fault = "the process that ran it has ended"
         if fault:
@@ -173,11 +177,15 @@ def running(
         (number, "\n".join(one.source for one in group))
         for number, group in groupby(program, key=lambda one: one.cell)
     ]
+    steps = len(cells) + len(worked)
     with ExitStack() as stack:
         kernel = Kernel(cells, teacher.path.name, stack=stack)
         try:
-            kernel.start(lanes)
-            keys = _keys(teacher, kernel, worked)
+            with tqdm(
+                total=steps, desc=teacher.path.stem, unit="cell", delay=1.0, leave=False
+            ) as bar:
+                kernel.start(lanes, bar.update)
+                keys = _keys(teacher, kernel, worked, bar.update)
         except CourseError:
             if whole:
                 raise
@@ -200,19 +208,27 @@ def _worked(teacher: Teacher) -> list[list[Statement]]:
     return worked
 
 
-def _keys(teacher: Teacher, kernel: Kernel, worked: list[list[Statement]]) -> dict[int, Key]:
+def _keys(
+    teacher: Teacher,
+    kernel: Kernel,
+    worked: list[list[Statement]],
+    progress: Callable[[], object],
+) -> dict[int, Key]:
     if not worked:
         return {}
-    lane = kernel.lanes.get()
+    lane, collected = kernel.lanes.get(), []
     lane.send(Request(tuple(map(_joined, worked))))
-    answer = lane.recv_bytes()
-    if answer.startswith(b"{"):
-        raise NotebookFails(f"{teacher.path.name}: checks: {json.loads(answer)['ended']}")
-    lane.send(False)
+    for left in reversed(range(len(worked))):
+        message = lane.recv_bytes()
+        if message.startswith(b"{"):
+            raise NotebookFails(f"{teacher.path.name}: checks: {json.loads(message)['ended']}")
+        lane.send(left > 0)
+        found = pickle.loads(message)  # from a process that ran the teacher's code alone
+        if isinstance(found, str):
+            raise NotebookFails(f"{teacher.path.name}: its answers and checks fail with {found}")
+        collected += found
+        progress()
     kernel.lanes.put(lane)
-    collected = pickle.loads(answer)  # from a process that ran the teacher's code alone
-    if isinstance(collected, str):
-        raise NotebookFails(f"{teacher.path.name}: its answers and checks fail with {collected}")
     keys = {key.exercise: key for key in collected}
     if list(keys) != [one.number for one in teacher.exercises]:
         raise CourseError(f"{teacher.path.name}: its checks are of exercises {[*keys]}")
@@ -258,7 +274,8 @@ class HandIn:
 def read_hand_in(path: Path, name: str, teachers: Sequence[Teacher], setting: str) -> HandIn:
     """Read what was handed in; whatever is wrong with the file is its `fault`.
 
-    It is of that notebook with which it shares most ids of cells. setting: goes into its digest.
+    It is of that notebook with which it shares most ids of cells, or, where other programs have
+    lost these, most headings of exercises. setting: goes into its digest.
     """
     import nbformat
 
@@ -269,16 +286,23 @@ def read_hand_in(path: Path, name: str, teachers: Sequence[Teacher], setting: st
     try:
         cells = nbformat.reads(content.decode(), as_version=4).cells
         ids = {cell.get("id") for cell in cells}
-        shared, teacher = max(
-            ((len(ids & {c.id for c in one.cells}), one) for one in teachers),
-            key=lambda pair: pair[0],
-        )
-        if not shared:
+        headings = {_heading(cell) for cell in cells}
+
+        def shared(one: Teacher) -> tuple[int, int]:
+            titles = {_heading(exercise.question) for exercise in one.exercises}
+            return len(ids & {c.id for c in one.cells}), len(headings & titles)
+
+        teacher = max(teachers, key=shared)
+        if not any(shared(teacher)):
             return HandIn(path, name, digest, fault="it has no cell of the course")
         return HandIn(path, name, digest, teacher, _answers(cells, teacher))
     except Exception as error:  # nbformat raises whatever a malformed file leads to
         fault = f"it is not a notebook: {type(error).__name__}: {error}".splitlines()[0]
         return HandIn(path, name, digest, fault=fault[:300])
+
+
+def _heading(cell: Any) -> str:
+    return cell.source.partition("\n")[0].strip()
 
 
 def _answers(cells: Sequence[Any], teacher: Teacher) -> dict[int, str]:
@@ -291,10 +315,10 @@ def _answers(cells: Sequence[Any], teacher: Teacher) -> dict[int, str]:
     for cell in cells:
         tags = cell.metadata.get("tags", [])
         if cell.cell_type == "markdown":
-            current = starts.get(cell.id) or exercise_of(cell.source) or current
-        elif cell.id in ends or "check" in tags:
+            current = starts.get(cell.get("id")) or exercise_of(cell.source) or current
+        elif cell.get("id") in ends or "check" in tags:
             current = None
-        elif cell.cell_type == "code" and (number := blanks.get(cell.id) or current):
+        elif cell.cell_type == "code" and (number := blanks.get(cell.get("id")) or current):
             found.setdefault(number, []).append(cell.source)
     return {number: "\n".join(sources) for number, sources in found.items()}
 

@@ -1,21 +1,26 @@
 """Targets as salted hashes: who holds one can tell whether an answer is accepted, not which is.
 
-A number t that may be off by w is the one band [t - w, t + w] of a grid. The grid is published, the
-band's index is hashed. This hides an answer from a look, not from a search: a hash of five choices
-is found in five tries.
+Numbers lie in the cells of a grid. A cell is 64 times as wide as the range that is accepted, and
+each grid is shifted at random so that this range lies within one cell. The shift is published, the
+index of the cell is hashed. A number in the right cell decrypts the exact target, with which it is
+then compared. The shift shows next to nothing: only where the range cannot be, 1/64 of a cell. This
+hides an answer from a look, not from a search: a hash of five choices is found in five tries.
 """
 
 import hashlib
 import math
+import random
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mmlib.suite.course.values import numbers_of, plain
+from mmlib.suite.course.values import near, numbers_of, plain
 
-SLACK = 1e-9  # added to a tolerance, so that its border is inside whatever the rounding
+SLACK = 1e-6  # added to a tolerance, so that its border is in the cell whatever the rounding
+CELL = 64  # how many times as wide as what is accepted a cell is
 ROUNDS = 10_000  # of the hash: 5 ms for a check, a nuisance for a search
 
 
@@ -23,13 +28,14 @@ ROUNDS = 10_000  # of the hash: 5 ms for a check, a nuisance for a search
 class Seal:
     """A hashed target.
 
-    offsets: of the grid of each number in it, in the order of `_layout`. width: of a band. salt:
-    of the exercise.
+    offsets: of the grid of each number in it, in the order of `_layout`. within: the tolerance.
+    numbers: these, encrypted with the cells. salt: of this target alone.
     """
 
     offsets: tuple[float, ...]
-    width: float
+    within: float
     digest: str
+    numbers: bytes
     salt: str
 
     def secret(self, value: Any) -> bytes | None:
@@ -37,21 +43,38 @@ class Seal:
         outline, numbers = _layout(value)
         if len(numbers) != len(self.offsets):
             return None
-        bands = _bands(numbers, self.offsets, self.width)
+        cells = _cells(numbers, self.offsets, _width(self.within))
         for form in {outline, outline.replace("#", "?")}:  # 1 may stand for True, not the reverse
-            text = f"{form} {bands}"
+            text = f"{form} {cells}"
             if _digest(text, self.salt).hex() == self.digest:
-                return _digest(text, self.salt + "reason")
+                secret = _digest(text, self.salt + "reason")
+                return secret if self._near(numbers, secret) else None
         return None
+
+    def _near(self, numbers: list[float], secret: bytes) -> bool:
+        opened = crypt(self.numbers, secret + b"numbers")
+        mine, right = np.array(numbers), np.array(struct.unpack(f"<{len(numbers)}d", opened))
+        both_nan = np.isnan(mine) & np.isnan(right)
+        return bool((near(mine, right, self.within) | both_nan).all())
 
 
 def seal(value: Any, within: float, salt: str) -> tuple[Seal, bytes]:
-    """A target's seal, and the secret that opens the reason beside it."""
-    width = 2 * (within + SLACK)
+    """A target's seal, and the secret that opens the reason beside it.
+
+    salt: of no other target, as equal targets would else have equal seals.
+    """
+    width, border = _width(within), within + SLACK
     outline, numbers = _layout(value)
-    offsets = tuple((x - width / 2) % width if math.isfinite(x) else 0.0 for x in numbers)
-    text = f"{outline} {_bands(numbers, offsets, width)}"
-    return Seal(offsets, width, _digest(text, salt).hex(), salt), _digest(text, salt + "reason")
+    # Who does not know the target cannot draw the offsets again; the same call gives the same file.
+    draw = random.Random(_digest(f"{outline} {numbers}", salt + "offsets"))
+    offsets = tuple(
+        ((x if math.isfinite(x) else 0.0) - draw.uniform(border, width - border)) % width
+        for x in numbers
+    )
+    text = f"{outline} {_cells(numbers, offsets, width)}"
+    secret = _digest(text, salt + "reason")
+    hidden = crypt(struct.pack(f"<{len(numbers)}d", *numbers), secret + b"numbers")
+    return Seal(offsets, within, _digest(text, salt).hex(), hidden, salt), secret
 
 
 def crypt(text: bytes, secret: bytes) -> bytes:
@@ -64,7 +87,11 @@ def _digest(text: str, salt: str) -> bytes:
     return hashlib.pbkdf2_hmac("sha256", text.encode(), salt.encode(), ROUNDS, 16)
 
 
-def _bands(numbers: list[float], offsets: tuple[float, ...], width: float) -> str:
+def _width(within: float) -> float:
+    return CELL * 2 * (within + SLACK)
+
+
+def _cells(numbers: list[float], offsets: tuple[float, ...], width: float) -> str:
     pairs = zip(numbers, offsets, strict=True)
     return " ".join(str(math.floor((x - o) / width) if math.isfinite(x) else x) for x, o in pairs)
 

@@ -9,14 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from mmlib.core.paths import PACKAGE, write_atomic
+from mmlib.core.paths import PACKAGE, cache_dir, evidence_dir, write_atomic
+from mmlib.core.source import source_hash
 from mmlib.suite.course.checks import CHECKS, CourseError, sealed
 from mmlib.suite.course.grading import Teacher, read_keys, read_teacher
 
 Version = Literal["student", "answers", "nbgrader"]
 REMOVED = {"student": "answer", "answers": "blank"}  # cells of this tag
 RECORD = ".mmlib-course.json"  # what `write` made in a folder
-LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb)[^)]*\)")  # to a notebook beside
+# To a notebook beside, or to a page of the repository, which no folder of a course has.
+LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb|\.\./)[^)]*\)")
+FOR_TEACHERS = re.compile("course student|worked answer")  # in a sentence that students do not need
+EXERCISES = re.compile(r"#+ [\d. ]*Exercises\n")  # begins the cell before the first of them
+GRADED = (
+    "Graded is what stands between an exercise's question and its check; put imports that you "
+    "need there."
+)
 POINTS = {"Easy": 1, "Medium": 2, "Hard": 3}
 STUB = 'c = get_config()\nc.ClearSolutions.code_stub = {"python": "# Put your answer above."}\n'
 PACKED = ("pyproject.toml", "requirements.txt", "LICENSE", "Makefile")
@@ -36,10 +44,11 @@ def write(
 
     In the students' version the answers and the outputs of checks are gone, and the folder `checks`
     holds hashes; in the teacher's the blanks are gone. For nbgrader, each notebook is an assignment
-    in `source`. Every other cell keeps its id and its recorded output; a link to a notebook that
-    the folder lacks becomes plain text. A folder that an earlier call filled may be filled again,
-    also from newer notebooks; what was changed since, such as a notebook with a student's work, is
-    kept. pack: also the package, its evidence and what installs them; notebooks go to `notebooks`.
+    in `source`. Every other cell keeps its id and its recorded output; a link to a notebook or
+    page that the folder lacks becomes plain text. A folder that an earlier call filled may be
+    filled again, also from newer notebooks; what was changed since, such as a notebook with a
+    student's work, is kept. pack: also the package, its evidence and what installs them; notebooks
+    go to `notebooks`.
     Returns the notebooks written, and those kept. Raises CourseError where a notebook cannot be
     read or run or has an incomplete exercise, or where `out` holds the other version, or a file of
     that name that is not of an earlier call; nothing is written then.
@@ -76,10 +85,7 @@ def _files(
     import nbformat
 
     notebook = nbformat.read(teacher.path, as_version=4)
-    keys = {}
-    if version != "answers":
-        salt = _hash(teacher.path.read_bytes())
-        keys = {number: sealed(key, salt) for number, key in read_keys(teacher).items()}
+    keys = {} if version == "answers" else _sealed(teacher)
     if version == "nbgrader":
         notebook.cells = _graded_cells(teacher)
     else:
@@ -91,11 +97,40 @@ def _files(
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
+            if version != "answers":
+                cell.source = "\n".join(map(_for_students, cell.source.split("\n")))
+            if version == "student":
+                cell.source = EXERCISES.sub(rf"\g<0>\n{GRADED}\n", cell.source, count=1)
     files = {place: (nbformat.writes(notebook) + "\n").encode()}
     if keys:
         path = Path(place).parent / CHECKS / f"{teacher.path.stem}.json"
         files[path.as_posix()] = json.dumps(keys).encode()
     return files
+
+
+def _sealed(teacher: Teacher) -> dict[str, Any]:
+    """The sealed keys of a notebook's checks; kept for its code, that of mmlib and the evidence."""
+    salt = _hash("\n".join(c.source for c in teacher.cells if c.cell_type == "code").encode())
+    files = [p.relative_to(PACKAGE.parent) for p in PACKAGE.rglob("*.py")]
+    modules = [".".join(path.with_suffix("").parts) for path in files]
+    evidence = sorted((str(p), p.stat().st_size) for p in evidence_dir().rglob("*"))
+    state = f"{teacher.path.stem} {salt} {source_hash(*modules)} {evidence}"
+    cache = cache_dir()
+    path = cache / "course" / f"{_hash(state.encode())[:16]}.json" if cache else None
+    if path and path.is_file():
+        return json.loads(path.read_bytes())
+    keys = {str(number): sealed(key, salt) for number, key in read_keys(teacher).items()}
+    if path:
+        write_atomic(path, partial(Path.write_bytes, data=json.dumps(keys).encode()))
+    return keys
+
+
+def _for_students(line: str) -> str:
+    """A line of prose without sentences, or parts up to a semicolon, that are `FOR_TEACHERS`."""
+    if not FOR_TEACHERS.search(line):
+        return line
+    parts = [one for one in re.split(r"(?<=[.;?!]) ", line) if not FOR_TEACHERS.search(one)]
+    return re.sub(";$", ".", " ".join(parts))
 
 
 def _cell(cell: Any, teacher: Teacher, version: Version) -> Any:

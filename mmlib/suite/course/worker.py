@@ -61,7 +61,7 @@ class Other:
 def serve(parent: int, folder: str, cells: Sequence[tuple[int, str]], lanes: Sequence[Connection]):
     """Run a notebook's cells (number, source), then what comes along each lane; a process's target.
 
-    The first lane is told `None` once the notebook has run, else what failed.
+    The first lane is told the number of each cell once it has run, then None, or what failed.
     """
     os.environ |= {"MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": "", "IPYTHONDIR": folder}
     end_with(parent)
@@ -78,6 +78,7 @@ def serve(parent: int, folder: str, cells: Sequence[tuple[int, str]], lanes: Seq
         if error := done.error_before_exec or done.error_in_exec:
             fault = f"cell {number} fails with {_line(error)}"
             break
+        lanes[0].send(number)
     if "joblib" in sys.modules:  # its threads would not be in a fork
         from joblib.externals.loky import get_reusable_executor
 
@@ -154,7 +155,10 @@ def _run_request(request: Request, there: Connection, namespace: dict[str, Any])
     os.setsid()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     if not request.expression:
-        return there.send_bytes(_keys(request, namespace))
+        for source in request.sources:
+            there.send_bytes(_keys(source, namespace))
+            there.recv_bytes()
+        return
     end_with(os.getppid())
     os.closerange(3, there.fileno())
     os.closerange(there.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
@@ -166,15 +170,13 @@ def _run_request(request: Request, there: Connection, namespace: dict[str, Any])
     for source in request.sources:
         there.send_bytes(json.dumps(_answer(request, source, namespace)).encode())
         there.recv_bytes()
-    return None
 
 
-def _keys(request: Request, namespace: dict[str, Any]) -> bytes:
-    """The keys of all checks, or the line that says why there are none."""
+def _keys(source: str, namespace: dict[str, Any]) -> bytes:
+    """The keys of a check, or the line that says why there are none."""
     checks.collected = []
     try:
-        for source in request.sources:
-            exec(source, namespace)
+        exec(source, namespace)
         return pickle.dumps(checks.collected)
     except BaseException as error:
         return pickle.dumps(_line(error))
