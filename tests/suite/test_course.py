@@ -507,7 +507,7 @@ def test_keys_are_made_once_for_the_same_code(notebook, tmp_path, monkeypatch, c
         notebook.write_text(text.replace(before, after) if before else text)
         versions.write("student", tmp_path / "out", [notebook])
         assert len(made) == (1 if n < 3 else 2)
-    monkeypatch.setattr(versions, "source_hash", lambda *modules: "another mmlib")
+    monkeypatch.setattr(versions, "_package", lambda: "another mmlib")
     versions.write("student", tmp_path / "out", [notebook])
     assert len(made) == 3
 

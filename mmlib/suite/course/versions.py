@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmlib.core.paths import PACKAGE, cache_dir, evidence_dir, write_atomic
-from mmlib.core.source import source_hash
 from mmlib.suite.course.checks import CHECKS, CourseError, sealed
 from mmlib.suite.course.grading import Teacher, read_keys, read_teacher
 
@@ -111,10 +110,8 @@ def _files(
 def _sealed(teacher: Teacher) -> dict[str, Any]:
     """The sealed keys of a notebook's checks; kept for its code, that of mmlib and the evidence."""
     salt = _hash("\n".join(c.source for c in teacher.cells if c.cell_type == "code").encode())
-    files = [p.relative_to(PACKAGE.parent) for p in PACKAGE.rglob("*.py")]
-    modules = [".".join(path.with_suffix("").parts) for path in files]
     evidence = sorted((str(p), p.stat().st_size) for p in evidence_dir().rglob("*"))
-    state = f"{teacher.path.stem} {salt} {source_hash(*modules)} {evidence}"
+    state = f"{teacher.path.stem} {salt} {_package()} {evidence}"
     cache = cache_dir()
     path = cache / "course" / f"{_hash(state.encode())[:16]}.json" if cache else None
     if path and path.is_file():
@@ -123,6 +120,12 @@ def _sealed(teacher: Teacher) -> dict[str, Any]:
     if path:
         write_atomic(path, partial(Path.write_bytes, data=json.dumps(keys).encode()))
     return keys
+
+
+def _package() -> str:
+    """A hash of all of mmlib: `core.source` follows each module's imports, which takes longer."""
+    files = [p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".yaml", ".json")]
+    return _hash(b"".join(path.read_bytes() for path in sorted(files)))
 
 
 def _for_students(line: str) -> str:
