@@ -34,9 +34,9 @@ VERDICTS = ("supported", "opposite", "negligible", "mixed", "undecided", "not te
 HEAD = """# The ledger
 
 A row a claim: its verdict, effect and 95 % interval on each kind of data. Made from the \
-evidence; `make lint` holds it to that.
+evidence.
 
-![All tested claims of each paper: effect and interval in units of the smallest effect of \
+![All tested claims: effect and interval in units of the smallest effect of \
 interest, coloured by verdict, beside the paper's own effect](pictures/ledger.png)
 
 - **Supported**, **opposite**: the whole interval lies above 0, or below. In bold, it lies beyond \
@@ -48,7 +48,7 @@ and opposite where the interval lies beyond ±d.)
 would); without it, seeds alone would not. **Not tested**: the study page says why.
 - **Parts**: a claim about a mean, or "on the whole", is judged on the pooled effect of its parts; \
 one that names conditions counts each of them; data sets built by hand are never pooled. *2 of 3*: \
-two of three parts have the verdict, the third is open; the lowest of the two is shown.
+two of three parts have the verdict, the third is open; the lower one is shown.
 - **Paper**: its own effect, where it prints one, and whether our intervals hold it (*in*, *out*, \
 *1 of 3*).
 
@@ -57,8 +57,8 @@ Intervals cover seeds and test items, not training data drawn anew. Marks say wh
 verdict would not survive: {marks}."""
 ORIGIN = """## Where the figures come from
 
-The study pages have what tests each claim, its parts, why d is what it is, commits, machines and \
-cost. Limits: [README](../README.md#limits)."""
+The study pages have what tests each claim, its parts, why d is what it is, commits, machines, \
+cost and limits."""
 
 
 def collect(root: Path) -> dict[str, list[Standing]]:
