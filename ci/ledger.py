@@ -143,8 +143,11 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
 
 def _seeds(found: Sequence[Standing]) -> str:
     """The fewest and the most seeds of any part that has several: "3 to 20 seeds"."""
-    parts = [part for one in found for part in one.record["parts"].values()]
-    counts = {part["seeds"] for part in parts if part["per_seed"]}
+    counts = {
+        min(part["seeds"], one.seeds)
+        for one in found if one.seeds
+        for part in one.record["parts"].values() if part["per_seed"]
+    }  # fmt: skip
     fewest, most = min(counts, default=0), max(counts, default=0)
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seeds"
 

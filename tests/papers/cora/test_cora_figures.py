@@ -109,8 +109,10 @@ def made_up_binding():
 def test_the_map_has_what_is_recorded():
     controlled = made_up_binding()
     [axis] = figures.binding_map(controlled).axes
-    rows = [label.get_text() for label in axis.get_yticklabels()]
-    assert rows == ["55 % of colours", "drawn"]
+    rows = ["55 % of colours", "drawn"]
+    seeds = [len(controlled.values(row, "CORA", "in family")) for row in rows]
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert labels == [f"{row}; {count} seeds" for row, count in zip(rows, seeds, strict=True)]
     wanted = [
         f"{np.nanmean(controlled.values(row, system, 'in family')):.0f}"
         for row in rows for system in figures.BOUND
