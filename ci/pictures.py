@@ -61,14 +61,14 @@ def thumbnail(notebook: Path) -> Image.Image:
 
     Raises ValueError for a notebook without a picture.
     """
-    picture = shown(notebook)[0]
+    [picture] = shown(notebook, 1)
     size = (THUMBNAIL, round(picture.height * THUMBNAIL / picture.width))
     return pages.in_few_colours(picture.resize(size, Image.Resampling.LANCZOS))
 
 
 def opening() -> Image.Image:
     """The first two pictures of notebook 03, one above the other: the first thing in the README."""
-    family, lines = shown(next(path for path in NOTEBOOKS if path.stem.startswith("03")))[:2]
+    family, lines = shown(next(path for path in NOTEBOOKS if path.stem.startswith("03")), 2)
     width = max(family.width, lines.width)
     both = Image.new("RGB", (width, family.height + lines.height), "white")
     for picture, top in ((family, 0), (lines, family.height)):
@@ -76,17 +76,19 @@ def opening() -> Image.Image:
     return pages.in_few_colours(both)
 
 
-def shown(notebook: Path) -> list[Image.Image]:
-    """The pictures that an executed notebook shows. Raises ValueError where there is none."""
+def shown(notebook: Path, count: int) -> list[Image.Image]:
+    """The first pictures that an executed notebook shows. Raises ValueError where there is none."""
     pictures = [
-        Image.open(io.BytesIO(base64.b64decode(output["data"]["image/png"]))).convert("RGB")
+        output["data"]["image/png"]
         for cell in nbformat.read(notebook, as_version=4).cells
         for output in cell.get("outputs", [])
         if "image/png" in output.get("data", {})
     ]
     if not pictures:
         raise ValueError(f"{notebook.name} shows no picture: execute it with `make notebooks`")
-    return pictures
+    return [
+        Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB") for png in pictures[:count]
+    ]
 
 
 # --- The layers of the package --------------------------------------------------------------------

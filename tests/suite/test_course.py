@@ -18,17 +18,9 @@ from mmlib.suite import course
 from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer, checks, versions
 from mmlib.suite.course.seals import seal
 
+pytestmark = pytest.mark.usefixtures("no_sealed_keys")
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """The folder of sealed keys that were made before: an empty one."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setattr(versions, "cache_dir", lambda: folder)
-        yield folder
 
 
 # Numbers
@@ -493,7 +485,7 @@ def test_links_lead_to_notebooks_that_are_there(notebook, tmp_path):
     assert links(notebook, other) == links(other) == "[a](01_tiny.ipynb#x), b, [c](d)"
 
 
-def test_keys_are_made_once_for_the_same_code(notebook, tmp_path, monkeypatch, cache):
+def test_keys_are_made_once_for_the_same_code(notebook, tmp_path, monkeypatch):
     made = []
 
     def read_keys(teacher):

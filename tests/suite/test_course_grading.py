@@ -12,6 +12,7 @@ from tiny_notebooks import committed_notebook, exercise
 from mmlib.suite.course import CourseError, grading, versions
 from mmlib.suite.course.program import inputs, needed, statements
 
+pytestmark = pytest.mark.usefixtures("no_sealed_keys")
 GIB = 2**30
 CHECKS = {
     1: ("answer_1 = facts['links']", "course.number(1, answer_1, facts['links'], 0.1)"),
@@ -80,15 +81,6 @@ HAND_INS = {
     "kills": ({1: KILLS}, "error right right"),
     "writes_marks": ({1: WRITES}, "wrong right right"),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """The folder of sealed keys that were made before: an empty one."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setattr(versions, "cache_dir", lambda: folder)
-        yield folder
 
 
 @pytest.fixture(scope="module")
