@@ -199,8 +199,7 @@ def _search(args: argparse.Namespace) -> int:
         raise UsageError(f"--out {args.out}: lies in the folder that is searched; name another")
     if args.out:
         sheet.must_be_sheet(args.out)
-    if not args.text.strip():  # before the pictures are encoded
-        raise UsageError("there is no text to search for")
+    search.must_be_findable(args.text, args.k)
     model = score.read(args.model, pick_device(args.device), args.weights)
     print(model.card, file=sys.stderr)  # what it has seen
     if unknown := model.unknown(args.text):

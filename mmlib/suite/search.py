@@ -142,14 +142,19 @@ class Index:
         Raises ValueError for an empty text and for k below 1, DataError for a model whose vectors
         of pictures and of texts have other widths.
         """
-        if not text.strip():
-            raise ValueError("there is no text to search for")
-        if k < 1:
-            raise ValueError(f"{k} pictures cannot be shown: name 1 or more")
+        must_be_findable(text, k)
         scores = self.model.cosines(self.vectors, self.model.encode_texts([text]))[:, 0]
         best = np.argsort(-scores, kind="stable")[:k]
         files = tuple(self.files[row] for row in best)
         return Found(self.folder, self.model, text, files, scores[best])
+
+
+def must_be_findable(text: str, k: int) -> None:
+    """Raises ValueError for an empty text and for k below 1, before anything is encoded."""
+    if not text.strip():
+        raise ValueError("there is no text to search for")
+    if k < 1:
+        raise ValueError(f"{k} pictures cannot be shown: name 1 or more")
 
 
 def folder(
