@@ -68,8 +68,9 @@ cpu-pins:
 	@mkdir -p build
 	@grep -vE '$(CUDA)' requirements.txt > build/requirements-cpu.txt
 
+# The longest first: two cores are then busy to the end.
 run: $(READY)
-	$(BIN)/mmlib run --jobs 2 $(ARGS)
+	$(BIN)/mmlib run --jobs 2 $(or $(ARGS),03 02 $(basename $(notdir $(wildcard notebooks/*.ipynb))))
 
 # What takes one core a minute or two runs beside the tests; the notebooks, which take longest,
 # begin.

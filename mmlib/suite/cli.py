@@ -261,18 +261,18 @@ def notebook_folder(named: Path | None) -> Path:
 
 
 def select(folder: Path, numbers: Sequence[str]) -> list[Path]:
-    """The notebooks whose names begin with `numbers`, in the order of their names."""
+    """The notebooks whose names begin with `numbers`, in their order; all where there is none."""
     notebooks = sorted(folder.glob("[0-9][0-9]_*.ipynb"))
     if not notebooks:
         raise UsageError(f"no notebook in {folder}")
-    chosen: set[Path] = set()
+    chosen: list[Path] = []
     for number in numbers:
-        matching = {path for path in notebooks if path.stem.startswith(number.zfill(2))}
+        matching = [path for path in notebooks if path.stem.startswith(number.zfill(2))]
         if not matching or not number:
             listing = ", ".join(path.stem for path in notebooks)
             raise UsageError(f"no notebook {number!r}; there are {listing}")
-        chosen |= matching
-    return sorted(chosen) if numbers else notebooks
+        chosen += matching
+    return list(dict.fromkeys(chosen)) or notebooks
 
 
 def _parameters(args: argparse.Namespace) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def run_notebooks(
 ) -> list[NotebookReport]:
     """Run notebooks, `at_a_time` side by side, showing problems on stderr as they come.
 
+    They start in the order given; the reports are by name.
     All parameters are checked before the first notebook starts. Writes `out_dir/summary.json`.
     cluster: address of a Dask scheduler, on whose workers they run side by side; the folders must
     have the same names there. Raises ParameterError, also where `out_dir` is the folder of a
@@ -83,7 +84,7 @@ def run_notebooks(
             for problem in report.problems:
                 print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
             reports.append(report)
-        reports.sort(key=lambda report: [path.stem for path in notebooks].index(report.notebook))
+        reports.sort(key=lambda report: report.notebook)
         _write_summary(reports, out_dir, parameters)
     return reports
 

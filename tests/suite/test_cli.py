@@ -82,6 +82,13 @@ def test_all_notebooks_run_by_default(notebooks, executed, capsys):
     assert summary["notebooks"][1]["executed"] == "02_two.ipynb"
 
 
+def test_notebooks_start_in_the_order_asked_for_once_each(notebooks, executed, capsys):
+    assert run(notebooks, "02", "01", "02_two") == 0
+    assert [asked["name"] for asked in executed] == ["02_two", "01_one"]
+    summary = json.loads((notebooks.parent / "runs" / "world" / "summary.json").read_text())
+    assert [one["notebook"] for one in summary["notebooks"]] == ["01_one", "02_two"]
+
+
 def test_options_become_parameters(notebooks, executed, tmp_path):
     options = "02 --tier flickr8k --seeds 5 --device cpu --timeout 60 --set b=[1,2]"
     assert run(notebooks, *options.split(), "--out", str(tmp_path / "mine")) == 0

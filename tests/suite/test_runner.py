@@ -111,7 +111,7 @@ def test_streams_are_joined(reports):
     assert outputs[1].text.count("it/s") <= 1
 
 
-def test_notebooks_run_on_a_cluster_and_are_told_in_their_order(tmp_path):
+def test_notebooks_run_on_a_cluster_and_are_told_by_name(tmp_path):
     wait = "import time\ntime.sleep(1)"
     paths = [
         write_notebook(tmp_path / f"{name}.ipynb", SETTINGS, *cells, RESULTS, judgement())
@@ -119,11 +119,11 @@ def test_notebooks_run_on_a_cluster_and_are_told_in_their_order(tmp_path):
     ]
     with in_threads() as cluster:
         address = cluster.scheduler_address
-        slow, broken = runner.run_notebooks(paths, tmp_path / "runs", {}, 120, address)
+        broken, slow = runner.run_notebooks(paths, tmp_path / "runs", {}, 120, address)
     assert slow.ok, slow.problems
     assert "ZeroDivisionError" in broken.problems[0]
     told = json.loads((tmp_path / "runs" / "summary.json").read_text())
-    assert [one["notebook"] for one in told["notebooks"]] == ["slow", "broken"]
+    assert [one["notebook"] for one in told["notebooks"]] == ["broken", "slow"]
 
 
 def test_an_interrupted_run_leaves_no_earlier_summary(tmp_path, monkeypatch):
