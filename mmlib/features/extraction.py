@@ -1,7 +1,7 @@
 """One array row for every image, computed in batches by work that can be killed and goes on.
 
 `fill` reads files and computes; what it writes is read by `open_features`. The runs that use it:
-`mmlib.features.backbones.extract` (grids), `mmlib.features.regions.extract` (detected regions),
+`mmlib.features.networks.extract` (grids), `mmlib.features.regions.extract` (detected regions),
 and the packing of region files in `mmlib.data.precomputed`.
 """
 

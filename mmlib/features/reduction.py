@@ -28,8 +28,7 @@ def reduce_features(
     Raises DataError: `out` is there already, an image of `train` has no features or some that are
     not finite, more components than values or training regions.
     """
-    if out.exists():
-        raise DataError(Problem(out, None, "is there already", "delete it, or name another file"))
+    refuse_existing(out)
     mean, axes, kept = _components(store, train, count)
     ids = sorted(store.row_of, key=store.row_of.__getitem__)
 
@@ -49,6 +48,12 @@ def reduce_features(
         write_atomic(path, partial(Path.write_text, data=text, encoding="utf-8"))
     write_atomic(out, write)  # last, since its name means done
     return open_features(out)
+
+
+def refuse_existing(out: Path) -> None:
+    """Raises DataError where `out` is there: no set takes the place of another."""
+    if out.exists():
+        raise DataError(Problem(out, None, "is there already", "delete it, or name another file"))
 
 
 def _components(

@@ -147,7 +147,7 @@ def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
     images of a batch to one size, which changes the features a little.
     side: shorter side of the images that the detector sees, in pixels.
 
-    Resumes, leaves out images and raises DataError as `mmlib.features.backbones.extract` does.
+    Resumes, leaves out images and raises DataError as `mmlib.features.networks.extract` does.
     """
     out, images = extraction.out, extraction.images
     name = out.stem.removesuffix("_ims")

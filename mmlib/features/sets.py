@@ -63,7 +63,7 @@ def labels_of(store: FeatureStore, default: str) -> Path:
     else the only file of class scores.
     """
     folder = store.path.parent
-    model = store.path.stem.partition("_")[2]  # as `backbones.feature_name` names it
+    model = store.path.stem.partition("_")[2]  # as `networks.feature_name` names it
     wanted = [store.path.stem, model, store.meta.get("backbone", "")]
     stems = [*(f"{LABELS}{name}" for name in wanted), default]
     paths = [path for stem in stems if (path := folder / f"{stem}.npy").is_file()]

@@ -87,17 +87,18 @@ def run_features(args: argparse.Namespace) -> int:
     """Extract features of all images of a data set or folder."""
     folder, paths = _images(args.name)
     from mmlib.core.device import pick_device
-    from mmlib.features import backbones, regions
+    from mmlib.features import networks, regions
     from mmlib.features.extraction import Extraction
+    from mmlib.features.reduction import refuse_existing
 
     detect = args.backbone == DETECTOR
-    kind: backbones.Regions = args.regions or "grid"
+    kind: networks.Regions = args.regions or "grid"
     if detect and (args.regions or args.labels or args.pca):
         raise DataError(f"{DETECTOR} takes neither --regions nor --labels nor --pca")
     if detect:
         name = regions.feature_name(args.weights)
     else:
-        name = backbones.feature_name(args.backbone, kind, args.weights)
+        name = networks.feature_name(args.backbone, kind, args.weights)
     extraction = Extraction(
         images=[(path.name, path) for path in paths],
         out=args.out or folder / "features" / f"{name}.npy",
@@ -111,9 +112,11 @@ def run_features(args: argparse.Namespace) -> int:
     if detect:
         store = regions.extract(extraction, args.side)
     else:
-        name = backbones.short_name(args.backbone, args.weights)
+        name = networks.short_name(args.backbone, args.weights)
         labels = extraction.out.with_name(f"labels_{name}.npy")
-        store = backbones.extract(extraction, args.backbone, kind, labels if args.labels else None)
+        if args.pca:  # is not told after hours of extraction
+            refuse_existing(_reduced_file(extraction.out, args.pca))
+        store = networks.extract(extraction, args.backbone, kind, labels if args.labels else None)
     if args.pca:
         store = _reduced(args.name, store, args.pca)
     shape = " x ".join(map(str, store.array.shape))
@@ -134,9 +137,13 @@ def _reduced(name: str, store: "FeatureStore", count: int) -> "FeatureStore":
     if name == flickr8k.NAME:
         train = set(flickr8k.read_splits(registry.find(name).folder)["train"])
         ids = [one for one in ids if one in train]
-    scan = "_ims" if store.path.stem.endswith("_ims") else ""
-    stem = f"{store.path.stem.removesuffix(scan)}_pca{count}{scan}"
-    return reduce_features(store, ids, count, store.path.with_name(f"{stem}.npy"))
+    return reduce_features(store, ids, count, _reduced_file(store.path, count))
+
+
+def _reduced_file(path: Path, count: int) -> Path:
+    """Where the principal components of the set `path` lie: NAME_pcaN, or NAME_pcaN_ims."""
+    scan = "_ims" if path.stem.endswith("_ims") else ""
+    return path.with_name(f"{path.stem.removesuffix(scan)}_pca{count}{scan}.npy")
 
 
 def _images(name: str) -> tuple[Path, list[Path]]:

@@ -33,9 +33,10 @@ from mmlib.core.files import write_tensors
 from mmlib.core.paths import PACKAGE, table_beside
 from mmlib.data.overlap import Weights
 from mmlib.data.tables import error_at
-from mmlib.features.backbones import default_weights, load_vision
+from mmlib.features.backbones import default_weights
 from mmlib.features.encoders import Shape
 from mmlib.features.extraction import Extraction
+from mmlib.features.networks import load_vision
 from mmlib.features.text import tokenize
 from mmlib.features.words import Words, padded
 from mmlib.papers.entailment.batches import Arrays, encode

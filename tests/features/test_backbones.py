@@ -13,9 +13,10 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from mmlib.core.errors import DataError
-from mmlib.features import backbones, extraction
-from mmlib.features.backbones import extract, feature_name, load_backbone
+from mmlib.features import backbones, extraction, networks
+from mmlib.features.backbones import load_backbone
 from mmlib.features.extraction import Extraction
+from mmlib.features.networks import extract, feature_name
 from mmlib.features.store import open_features, open_rgb
 
 # Networks
@@ -123,7 +124,7 @@ def tiny(monkeypatch):
             network.classifier = torch.nn.Linear(8, 1000)
         return backbones.Backbone("densenet169", network).eval()
 
-    monkeypatch.setattr(backbones, "load_backbone", load)
+    monkeypatch.setattr(networks, "load_backbone", load)
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def test_extract_writes_what_the_reader_reads(tmp_path, tiny, pictures):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "f.ids.txt", "f.json", "f.npy", "labels.ids.txt", "labels.json", "labels.npy",
     ]  # fmt: skip
-    network = backbones.load_backbone("densenet169", "random")
+    network = networks.load_backbone("densenet169", "random")
     with torch.inference_mode():
         pixels = backbones.preprocess()(open_rgb(pictures[4][1]))[None]
         expected, scores = network(pixels, "grid")
@@ -242,7 +243,7 @@ def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
     observed = []
     picture = backbones.open_picture
     monkeypatch.setattr(
-        backbones, "open_picture", lambda path: observed.append(path.name) or picture(path)
+        networks, "open_picture", lambda path: observed.append(path.name) or picture(path)
     )
     run(pictures, tmp_path / "out")
     assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 from mmlib.core.errors import DataError
 from mmlib.features import vision
-from mmlib.features.backbones import extract, feature_name
 from mmlib.features.extraction import Extraction
+from mmlib.features.networks import extract, feature_name
 from mmlib.features.store import open_features
 
 

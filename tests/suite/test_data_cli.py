@@ -140,7 +140,9 @@ def test_principal_components_are_fitted_on_the_training_images(data, capsys):
     train = flickr8k.load("train", None, "grid4x4_mobilenetv1_random_pca3").features
     assert np.abs(train.mean(axis=(0, 1))).max() < 1e-4
     assert abs(train.std() - 1) < 1e-4
+    (folder / "grid4x4_mobilenetv1_random.npy").unlink()
     assert mmlib_data(*words) == 1
+    assert not (folder / "grid4x4_mobilenetv1_random.npy").exists()  # told before the extraction
     assert "grid4x4_mobilenetv1_random_pca3.npy: is there already" in capsys.readouterr().err
 
 

@@ -20,8 +20,8 @@ from safetensors.torch import load_file, safe_open, save_file
 
 from mmlib.core import engine
 from mmlib.core.errors import DataError
-from mmlib.features.backbones import extract
 from mmlib.features.extraction import Extraction
+from mmlib.features.networks import extract
 from mmlib.features.words import padded
 from mmlib.papers.entailment import grid, judge, retrieval
 from mmlib.papers.entailment.retrievers import build
