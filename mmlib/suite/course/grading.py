@@ -74,7 +74,7 @@ class Teacher:
     @cached_property
     def checks(self) -> dict[int, Checked]:
         """The checks, by exercise. Raises CourseError for one that does not end with its call."""
-        return {one.number: self._checked(one) for one in self.exercises}
+        return {exercise.number: self._checked(exercise) for exercise in self.exercises}
 
     def _checked(self, exercise: Exercise) -> Checked:
         found = statements(exercise.check.source)
@@ -307,9 +307,9 @@ def _heading(cell: Any) -> str:
 
 def _answers(cells: Sequence[Any], teacher: Teacher) -> dict[int, str]:
     """The code between the question and the check of each exercise, and in its blank."""
-    starts = {one.question.id: one.number for one in teacher.exercises}
-    blanks = {one.blank.id: one.number for one in teacher.exercises}
-    ends = {one.check.id for one in teacher.exercises}
+    starts = {exercise.question.id: exercise.number for exercise in teacher.exercises}
+    blanks = {exercise.blank.id: exercise.number for exercise in teacher.exercises}
+    ends = {exercise.check.id for exercise in teacher.exercises}
     found: dict[int, list[str]] = {}
     current = None
     for cell in cells:
@@ -378,7 +378,7 @@ def grade(
             else:
                 pending.append(hand_in)
         for teacher in teachers:
-            of_notebook = [one for one in pending if one.teacher is teacher]
+            of_notebook = [hand_in for hand_in in pending if hand_in.teacher is teacher]
             for hand_in, rows in _graded(teacher, of_notebook, jobs, limits, whole):
                 enter(hand_in, rows)
     return Counter(row["result"] for rows in marks.values() for row in rows)
@@ -390,14 +390,14 @@ def _graded(
     """Hand-ins of one notebook and their rows, as soon as they are there."""
     if not hand_ins:
         return
-    sources = [source for one in hand_ins for source in one.answers.values()]
+    sources = [source for hand_in in hand_ins for source in hand_in.answers.values()]
     answers = [_parsed(source)[0] for source in sources]
     lanes = min(jobs, len(hand_ins))
     with (
         running(teacher, answers, lanes, whole) as (kernel, keys),
         ThreadPoolExecutor(lanes) as pool,
     ):
-        todo = {pool.submit(_rows, one, kernel, keys, limits): one for one in hand_ins}
+        todo = {pool.submit(_rows, hand_in, kernel, keys, limits): hand_in for hand_in in hand_ins}
         for done in as_completed(todo):
             yield todo[done], done.result()
 
@@ -422,9 +422,9 @@ def _rows(
             part = needed(
                 [*answers, *checked.prelude], reads(ast.parse(checked.expression).body[0])
             )
-            part = [one for one in part if one not in checked.prelude]
+            part = [statement for statement in part if statement not in checked.prelude]
             sources = [_joined(part)]
-            if any(one not in part for one in own):
+            if any(statement not in part for statement in own):
                 sources.append(source)
             request = Request(
                 tuple(sources), _joined(checked.prelude), checked.expression,

@@ -63,30 +63,30 @@ def needed(program: Sequence[Statement], names: Iterable[str]) -> list[Statement
     where a function does it to its arguments, unless its name ends as those of PyTorch do, with _.
     Seeds of random numbers are always set.
     """
-    data = {name for one in program if not one.defines for name in one.binds}
+    data = {name for statement in program if not statement.defines for name in statement.binds}
     bodies: dict[str, set[str]] = {}  # what a function or class reads once it is used
-    for one in program:
-        if one.defines:
-            for name in one.binds:
-                bodies.setdefault(name, set()).update(one.reads)
+    for statement in program:
+        if statement.defines:
+            for name in statement.binds:
+                bodies.setdefault(name, set()).update(statement.reads)
     wanted, kept = _with_bodies(names, bodies), []
-    for one in reversed(program):
-        if not (one.binds & wanted or one.changes & wanted & data or one.seeds):
+    for statement in reversed(program):
+        if not (statement.binds & wanted or statement.changes & wanted & data or statement.seeds):
             continue
-        kept.append(one)
-        if one.replaces:
-            wanted -= one.binds
-        wanted |= _with_bodies(one.reads, bodies)
+        kept.append(statement)
+        if statement.replaces:
+            wanted -= statement.binds
+        wanted |= _with_bodies(statement.reads, bodies)
     return kept[::-1]
 
 
 def inputs(program: Sequence[Statement]) -> set[str]:
     """Names that a run of statements takes from before it."""
     names: set[str] = set()
-    for one in reversed(program):
-        if one.replaces:
-            names -= one.binds
-        names |= one.reads
+    for statement in reversed(program):
+        if statement.replaces:
+            names -= statement.binds
+        names |= statement.reads
     return names
 
 
@@ -119,19 +119,19 @@ def _loops_over(node: ast.stmt) -> set[str]:
 
 def _changed(node: ast.stmt) -> Iterator[str]:
     """Names whose values a statement may change in place."""
-    for one in ast.walk(node) if not isinstance(node, DEFINITIONS) else ():
-        if isinstance(one, ast.AugAssign):
-            yield from _root(one.target)
-        elif isinstance(one, ast.Subscript | ast.Attribute) and isinstance(one.ctx, ast.Store):
-            yield from _root(one)
-        elif isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-            yield from _root(one.value.func)
-            if ast.unparse(one.value.func).endswith(("_", "shuffle", "setattr")):
-                for argument in one.value.args:
+    for inner in ast.walk(node) if not isinstance(node, DEFINITIONS) else ():
+        if isinstance(inner, ast.AugAssign):
+            yield from _root(inner.target)
+        elif isinstance(inner, ast.Subscript | ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            yield from _root(inner)
+        elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
+            yield from _root(inner.value.func)
+            if ast.unparse(inner.value.func).endswith(("_", "shuffle", "setattr")):
+                for argument in inner.value.args:
                     yield from _root(argument)
-        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
-            if one.func.attr in TAKERS:
-                yield from _root(one.func)
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            if inner.func.attr in TAKERS:
+                yield from _root(inner.func)
 
 
 def _root(node: ast.expr) -> Iterator[str]:

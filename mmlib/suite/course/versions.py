@@ -144,7 +144,7 @@ def _cell(cell: Any, teacher: Teacher, version: Version) -> Any:
 
 def _check(cell: str, teacher: Teacher) -> str:
     """The source of a student's check: what it does before its call, and a call without truth."""
-    number = next(one.number for one in teacher.exercises if one.check.id == cell)
+    number = next(exercise.number for exercise in teacher.exercises if exercise.check.id == cell)
     checked = teacher.checks[number]
     lines = [one.source + ("\n\n" if one.defines else "") for one in checked.prelude]
     call = f'course.check("{teacher.path.stem}", {number}, {checked.expression})'
@@ -158,14 +158,14 @@ def _graded_cells(teacher: Teacher) -> list[Any]:
     marks that nbgrader cuts out. What explains an answer is left out.
     """
     roles: dict[str, tuple[str, dict[str, Any]]] = {}
-    for one in teacher.exercises:
-        points = POINTS.get(one.difficulty, 1)
-        roles[one.question.id] = (f"question-{one.number}", {"locked": True})
-        roles[one.blank.id] = (f"answer-{one.number}", {"solution": True})
-        roles[one.check.id] = (
-            f"check-{one.number}", {"grade": True, "locked": True, "points": points}
+    for exercise in teacher.exercises:
+        points = POINTS.get(exercise.difficulty, 1)
+        roles[exercise.question.id] = (f"question-{exercise.number}", {"locked": True})
+        roles[exercise.blank.id] = (f"answer-{exercise.number}", {"solution": True})
+        roles[exercise.check.id] = (
+            f"check-{exercise.number}", {"grade": True, "locked": True, "points": points}
         )  # fmt: skip
-    worked = {one.blank.id: one.answer.source for one in teacher.exercises}
+    worked = {exercise.blank.id: exercise.answer.source for exercise in teacher.exercises}
     cells = []
     for cell in copy.deepcopy(teacher.cells):
         if "answer" in cell.metadata.get("tags", []):
