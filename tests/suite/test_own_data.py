@@ -100,7 +100,7 @@ def test_features_are_chosen_by_name_in_a_folder_of_any_name(small, tmp_path, mo
     assert sets.names(folder / "features") == ["clip", "dino"]  # what was packed is none
 
 
-@pytest.mark.parametrize("name", ["f30k", "flickr8k", "mine_bert", "mine_long"])
+@pytest.mark.parametrize("name", ["f30k", "flickr8k", "mine_bert", "mine_long", "mine_tuned"])
 def test_a_name_that_means_another_data_set_is_refused(small, tmp_path, monkeypatch, name):
     monkeypatch.setenv("MMLIB_DATASET", str(write_vse(tmp_path / name)))
     with pytest.raises(

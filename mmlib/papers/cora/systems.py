@@ -1,6 +1,6 @@
 """The systems of paper 03, how they are trained, and on what budget of which collection."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -11,8 +11,9 @@ SPLITS = ("train", "val", "test")
 CLEAR = "clear"  # of the picture world the collection whose captions say plainly who has what
 DATASETS = {"world": (CLEAR, "world"), "flickr8k": ("flickr8k",), "paper": ("f30k", "coco")}
 CONTROLLED_TIER = "controlled"
-# How collections end that a BERT reads, or whose main systems are trained longer.
-WITH_BERT, LONGER = "_bert", "_long"
+# How collections end that a BERT reads, whose main systems are trained longer, or whose budget was
+# searched with CORA and the systems that the paper compares it with.
+WITH_BERT, LONGER, TUNED = "_bert", "_long", "_tuned"
 WITHOUT_BERT = (CLEAR,)  # the picture world's BERT has read sentences
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
@@ -164,9 +165,9 @@ def _system(name: str) -> System:
 
 
 SYSTEMS = {name: _system(name) for names in TABLES.values() for name in names}
-CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD = (SYSTEMS[name] for name in (
+CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (SYSTEMS[name] for name in (
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
-    "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs",
+    "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs", "CORA, authors' form",
 ))  # fmt: skip
 RANDOM_WORDS = _system("CORA, random word vectors")
 WITH_GRU = ("Sequence", "CORA")  # both encoders of claim 10; with each BERT: "CORA, frozen BERT"
@@ -186,7 +187,13 @@ DATASETS[CONTROLLED_TIER] = tuple(CONTROLLED)
 
 def original(dataset: str) -> str:
     """The collection that a collection for a BERT, or for longer trainings, is made of."""
-    return dataset.removesuffix(WITH_BERT).removesuffix(LONGER)
+    return dataset.removesuffix(WITH_BERT).removesuffix(LONGER).removesuffix(TUNED)
+
+
+def retrained(names: Iterable[str]) -> list[str]:
+    """The collections of the same captions as these, on which some systems have other budgets."""
+    every = (name + suffix for suffix in (LONGER, TUNED) for name in names)
+    return [name for name in every if name in BUDGETS]
 
 
 def is_own(tier: str, dataset: str) -> bool:
@@ -195,12 +202,12 @@ def is_own(tier: str, dataset: str) -> bool:
 
 
 def datasets(tier: str) -> list[str]:
-    """The collections of a complete record: all of a tier, trained longer, and read by a BERT."""
+    """The collections of a complete record: all of a tier, retrained, and read by a BERT."""
     plain = DATASETS[tier]
     if tier == CONTROLLED_TIER:
         return list(plain)
-    longer = [name + LONGER for name in plain if name + LONGER in BUDGETS]
-    return [*plain, *longer, *(name + WITH_BERT for name in plain if name not in WITHOUT_BERT)]
+    with_bert = (name + WITH_BERT for name in plain if name not in WITHOUT_BERT)
+    return [*plain, *retrained(plain), *with_bert]
 
 
 def budget(tier: str, dataset: str) -> Settings:
@@ -227,8 +234,9 @@ def trained_systems(dataset: str) -> list[System]:
         if dataset == CLEAR:
             rows = [row for row in rows if row.system in _TABLE["on clear"]]
     else:
-        longer = "with BERT" if dataset.endswith(WITH_BERT) else "longer"
-        names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[longer]
+        chosen = {WITH_BERT: "with BERT", LONGER: "longer", TUNED: "tuned"}
+        own = next((chosen[end] for end in chosen if dataset.endswith(end)), "on controlled")
+        names = _TABLE[own]
         rows = [replace(_system(name), record_diagnostics=False) for name in names]
     if original(dataset) in DATASETS["paper"]:
         rows = [replace(row, contrast="authors") for row in rows]

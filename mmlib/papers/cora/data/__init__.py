@@ -10,14 +10,13 @@ from mmlib.papers.cora.data import controlled, photographs, world
 from mmlib.papers.cora.data.arrays import prepare
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.systems import (
-    BUDGETS,
     CONTROLLED_TIER,
     DATASETS,
-    LONGER,
     WITH_BERT,
     WITHOUT_BERT,
     budget,
     original,
+    retrained,
 )
 from mmlib.world import BERT
 
@@ -36,7 +35,7 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
     one alone, called by the folder's name.
     "flickr8k_bert" and so on are the same captions, to be read by a BERT too: the world's by its
     own, photographs' by the one in `<MMLIB_DATA>/bert`; they come by themselves where there is one.
-    "flickr8k_long" comes with "flickr8k", for longer trainings.
+    "flickr8k_long" and "flickr8k_tuned" come with "flickr8k", for other budgets.
     Raises ValueError for a tier or collection that is not there, DataError for missing data.
     """
     if tier not in DATASETS:
@@ -55,7 +54,7 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
         }
     else:
         study = photographs.own(own, workers) if own else photographs.load(tier, plain, workers)
-    names = [*study, *(name + LONGER for name in study if name + LONGER in BUDGETS)]
+    names = [*study, *retrained(study)]
     if _bert(tier).is_dir():
         names += [name + WITH_BERT for name in study if name not in WITHOUT_BERT]
     return {name: study[original(name)] for name in datasets or names}

@@ -13,6 +13,7 @@ from mmlib.papers.cora.systems import (
     DATASETS,
     LONGER,
     SPLITS,
+    TUNED,
     WITH_BERT,
     original,
 )
@@ -48,8 +49,8 @@ def own(folder: Path, workers: int) -> dict[str, Captions]:
     if folder.name in taken or folder.name != original(folder.name):
         names = ", ".join(sorted(taken - set(CONTROLLED)))
         raise DataError(
-            f"{folder}: rename the folder: {names} and names with {LONGER} or {WITH_BERT} at their "
-            "end are of other data here"
+            f"{folder}: rename the folder: {names} and names with {LONGER}, {TUNED} or {WITH_BERT} "
+            "at their end are of other data here"
         )
     return {folder.name: _read(folder, workers)}
 
