@@ -23,7 +23,7 @@ LOOKS = {
     ("04", "world"): (20, 20, 20, 20, 20),
     ("04", "flickr8k"): (10, 10),
     ("01", "controlled"): (2, 10),
-    ("03", "controlled"): (1, 2, 3, 3, 3, 6),
+    ("03", "controlled"): (1, 2, 3, 3, 3, 6, 10),
 }
 # Looks -> the level of each that makes one of .05 of all (Pocock, Biometrika, 1977, table 1).
 POCOCK = {

@@ -52,48 +52,33 @@ def _sum(evidence: Evidence, dataset: str, terms: Mapping[Term, float], seeds: S
     return crossed(np.sum(values, axis=0), evidence.clusters(dataset))
 
 
-def _sums(named: Mapping[str, Mapping[Term, float]], ending: str = "") -> Callable[..., Effects]:
-    """Each sum on each collection that has all of its terms, and whose name ends so."""
+def _sums(named: Mapping[str, Mapping[Term, float]]) -> Callable[..., Effects]:
+    """Each sum on each collection that has all of its terms."""
 
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
         sums = {
             f"{dataset}: {name}" if name else dataset: _sum(evidence, dataset, terms, seeds)
             for dataset in evidence.datasets
             for name, terms in named.items()
-            if dataset.endswith(ending) and all(evidence.has(dataset, *term) for term in terms)
+            if all(evidence.has(dataset, *term) for term in terms)
         }
         return sums or NOT_TRAINED
 
     return effects
 
 
-def _gaps(
-    pairs: Sequence[tuple[str, str]], mean: bool = False, ending: str = ""
-) -> Callable[..., Effects]:
+def _gaps(pairs: Sequence[tuple[str, str]], mean: bool = False) -> Callable[..., Effects]:
     """RSUM of the first of each pair minus that of the second; a part each, or their mean."""
     if mean:
         sums: defaultdict[Term, float] = defaultdict(float)
         for a, b in pairs:  # a system may be in several
             sums[a, UNIT] += 1 / len(pairs)
             sums[b, UNIT] -= 1 / len(pairs)
-        return _sums({"": sums}, ending)
+        return _sums({"": sums})
     return _sums({
         " − ".join(f"({name})" if " + " in name else name for name in (a, b)):
         {(a, UNIT): 1.0, (b, UNIT): -1.0} for a, b in pairs
-    }, ending)  # fmt: skip
-
-
-def _and_tuned(effects: Callable[..., Effects], rival: str) -> Callable[..., Effects]:
-    """The same, and the gap of CORA's best form to a rival where the budget was searched for it."""
-    tuned = _gaps([(AUTHORS.system, rival)], ending=TUNED)
-
-    def parts(evidence: Evidence, seeds: Seeds) -> Effects:
-        found, more = effects(evidence, seeds), tuned(evidence, seeds)
-        if isinstance(more, str):
-            return found
-        return more if isinstance(found, str) else {**found, **more}
-
-    return parts
+    })  # fmt: skip
 
 
 def strongest(evidence: Evidence, dataset: str, names: Iterable[str]) -> str | None:
@@ -107,13 +92,27 @@ def _plain(evidence: Evidence) -> list[str]:
     return [name for name in evidence.datasets if name == original(name)]
 
 
-def _over_strongest(system: str, rivals: Sequence[str]) -> Callable[..., Effects]:
-    """RSUM of a system minus that of its strongest rival, after the longest trainings."""
+def _longest(evidence: Evidence) -> list[str]:
+    """Those, or the same captions with longer trainings where there are any."""
+    longer = {plain: plain + LONGER for plain in _plain(evidence)}
+    return [name if name in evidence.datasets else plain for plain, name in longer.items()]
+
+
+def _tuned(evidence: Evidence) -> list[str]:
+    """Collections with a budget that was searched with CORA."""
+    return [name for name in evidence.datasets if name.endswith(TUNED)]
+
+
+def _over_strongest(
+    system: str,
+    rivals: Sequence[str],
+    collections: Callable[[Evidence], Iterable[str]] = _longest,
+) -> Callable[..., Effects]:
+    """RSUM of a system minus that of its strongest rival, on each of the collections."""
 
     def effects(evidence: Evidence, seeds: Seeds) -> Effects:
         leads = {}
-        for plain in _plain(evidence):
-            dataset = plain + LONGER if plain + LONGER in evidence.datasets else plain
+        for dataset in collections(evidence):
             rival = strongest(evidence, dataset, rivals)
             if rival and evidence.has(dataset, system, UNIT):
                 terms = {(system, UNIT): 1.0, (rival, UNIT): -1.0}
@@ -121,6 +120,19 @@ def _over_strongest(system: str, rivals: Sequence[str]) -> Callable[..., Effects
         return leads or NOT_TRAINED
 
     return effects
+
+
+def _and_tuned(effects: Callable[..., Effects], *rivals: str) -> Callable[..., Effects]:
+    """The same, and on `_tuned` the lead of CORA's best form over its strongest rival."""
+    lead = _over_strongest(AUTHORS.system, rivals, _tuned)
+
+    def parts(evidence: Evidence, seeds: Seeds) -> Effects:
+        found, more = effects(evidence, seeds), lead(evidence, seeds)
+        if isinstance(more, str):
+            return found
+        return more if isinstance(found, str) else {**found, **more}
+
+    return parts
 
 
 def _untested(why: str) -> Callable[..., Effects]:
@@ -241,7 +253,7 @@ def _less(a: Mapping[Right, float], b: Mapping[Right, float]) -> dict[Right, flo
 
 EFFECTS: dict[str, Callable[..., Effects]] = {
     "C1": _gaps([("HARD + CON", "HARD"), ("HARD + CON", "CON"), ("CORA", "HARD + CON")]),
-    "C2": _and_tuned(_gaps([("CORA", "Joint")], mean=True), "Joint, authors' form"),
+    "C2": _and_tuned(_gaps([("CORA", "Joint")], mean=True), "Joint", "Joint, authors' form"),
     "C2b": _gaps([(TWO_STEP.system, "Joint")], mean=True),
     "C3": _gaps([("CORA", "Two-step + FC"), ("Joint", "Joint + FC")]),
     "C4": _gaps([("CORA", name) for name in SYSTEMS if name.endswith(" layers")]),
