@@ -18,6 +18,7 @@ from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImag
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
 from mmlib.papers.cora.systems import (
+    AUTHORS,
     BAG,
     COMPARED,
     CONTROLLED_TIER,
@@ -148,13 +149,21 @@ def overview(evidence: Evidence) -> Figure:
 def curves(evidence: Evidence) -> Figure:
     """RSUM on dev over epochs, mean and range of seeds."""
     figure, panels = _panels(evidence, 5, 3.4, extra=3)
+    colours = dict(zip((*COMPARED, VSE.system, AUTHORS.system), plots.COLOURS, strict=True))
+    named: dict[str, Any] = {}  # a panel need not have all systems
     for dataset, axis in panels:
-        for name, colour in COLOURS.items():
+        for name, colour in colours.items():
             if evidence.has(dataset, name, "dev_RSUM", EPOCHS):
                 curves = evidence.curves(dataset, name, "dev_RSUM")
                 plots.curve_of_seeds(axis, curves, name, colour)
         axis.set(xlabel="epoch", ylabel=ON_DEV[1], title=dataset)
-    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+        handles, labels = axis.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    shown = [name for name in colours if name in named]
+    axis.legend(
+        [named[name] for name in shown], shown,
+        fontsize=8, loc="upper left", bbox_to_anchor=(1, 1),
+    )  # fmt: skip
     return figure
 
 

@@ -203,3 +203,17 @@ def test_captions_are_described_by_means(few):
     assert row["attributes"] == (3 + 0 + 2 + 2) / 4
     assert row["relations"] == (1 + 0 + 2 + 1) / 4
     assert row["fallback graphs in %"] == 0
+
+
+def test_every_curve_has_its_colour_in_the_legend():
+    """Also that of a system which the last panel lacks."""
+    names = ("flickr8k", "flickr8k_tuned")
+    found = made_up_cora.both(*(made_up_cora.make("flickr8k", name) for name in names))
+    figure = figures.curves(found)
+    first, last = figure.axes
+    [legend] = [axis.get_legend() for axis in figure.axes if axis.get_legend()]
+    lines = zip(legend.get_texts(), legend.get_lines(), strict=True)
+    colours = {text.get_text(): line.get_color() for text, line in lines}
+    assert {"CORA", "CORA, authors' form", "VSE∞"} < colours.keys()
+    assert {line.get_color() for line in (*first.lines, *last.lines)} == {*colours.values()}
+    assert len({*colours.values()}) == len(colours)
