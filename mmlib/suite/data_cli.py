@@ -114,7 +114,7 @@ def run_features(args: argparse.Namespace) -> int:
     else:
         name = networks.short_name(args.backbone, args.weights)
         labels = extraction.out.with_name(f"labels_{name}.npy")
-        if args.pca:  # is not told after hours of extraction
+        if args.pca:  # said before hours of extraction
             refuse_existing(_reduced_file(extraction.out, args.pca))
         store = networks.extract(extraction, args.backbone, kind, labels if args.labels else None)
     if args.pca:

@@ -93,7 +93,7 @@ def _plain(evidence: Evidence) -> list[str]:
 
 
 def _longest(evidence: Evidence) -> list[str]:
-    """Those, or the same captions with longer trainings where there are any."""
+    """Those of `_plain`, or the same captions with longer trainings where there are any."""
     longer = {plain: plain + LONGER for plain in _plain(evidence)}
     return [name if name in evidence.datasets else plain for plain, name in longer.items()]
 
