@@ -130,11 +130,13 @@ def test_no_diamond_of_other_features_among_recorded_dots():
 
 @pytest.mark.parametrize("paper", ["coherence", "cora", "entailment", "links"])
 def test_records_from_before_sets_had_names_tell_theirs(paper):
-    for head in recordings.headers(evidence_dir() / "flickr8k" / paper):
-        assert "features" not in head
-        assert features_of(head) == {
-            "set": "grid4x4_mobilenetv1_pca192",
-            "sha256": "ea59734f50437a9695cd276e74aa97c6b32f3143811a860144c9302ec40b6238",
-        }
+    heads = list(recordings.headers(evidence_dir() / "flickr8k" / paper))
+    assert any("features" not in head for head in heads)
+    recorded = {
+        "set": "grid4x4_mobilenetv1_pca192",
+        "sha256": "ea59734f50437a9695cd276e74aa97c6b32f3143811a860144c9302ec40b6238",
+    }
+    for head in heads:  # later ones tell more
+        assert recorded.items() <= features_of(head).items()
     for head in recordings.headers(evidence_dir() / "world" / paper):
         assert features_of(head) == {}
