@@ -94,8 +94,8 @@ def _plain(evidence: Evidence) -> list[str]:
 
 def _longest(evidence: Evidence) -> list[str]:
     """Those of `_plain`, or the same captions with longer trainings where there are any."""
-    longer = {plain: plain + LONGER for plain in _plain(evidence)}
-    return [name if name in evidence.datasets else plain for plain, name in longer.items()]
+    recorded = evidence.datasets
+    return [name + LONGER if name + LONGER in recorded else name for name in _plain(evidence)]
 
 
 def _tuned(evidence: Evidence) -> list[str]:

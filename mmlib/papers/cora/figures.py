@@ -159,11 +159,7 @@ def curves(evidence: Evidence) -> Figure:
         axis.set(xlabel="epoch", ylabel=ON_DEV[1], title=dataset)
         handles, labels = axis.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
-    shown = [name for name in colours if name in named]
-    axis.legend(
-        [named[name] for name in shown], shown,
-        fontsize=8, loc="upper left", bbox_to_anchor=(1, 1),
-    )  # fmt: skip
+    axis.legend(named.values(), named.keys(), fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 

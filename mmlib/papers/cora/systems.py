@@ -14,6 +14,8 @@ CONTROLLED_TIER = "controlled"
 # How collections end that a BERT reads, whose main systems are trained longer, or whose budget was
 # searched with CORA and the systems that the paper compares it with.
 WITH_BERT, LONGER, TUNED = "_bert", "_long", "_tuned"
+# Each ending's systems in the table.
+ENDINGS = {WITH_BERT: "with BERT", LONGER: "longer", TUNED: "tuned"}
 WITHOUT_BERT = (CLEAR,)  # the picture world's BERT has read sentences
 ERRORS = ("tokens", "attribute", "edge", "mixed")  # kinds of simulated parse errors (Section 9)
 RATES = (10, 20, 30)  # percent of the captions
@@ -186,8 +188,10 @@ DATASETS[CONTROLLED_TIER] = tuple(CONTROLLED)
 
 
 def original(dataset: str) -> str:
-    """The collection that a collection for a BERT, or for longer trainings, is made of."""
-    return dataset.removesuffix(WITH_BERT).removesuffix(LONGER).removesuffix(TUNED)
+    """The collection that one for a BERT, or with another budget, is made of."""
+    for ending in ENDINGS:
+        dataset = dataset.removesuffix(ending)
+    return dataset
 
 
 def retrained(names: Iterable[str]) -> list[str]:
@@ -234,9 +238,8 @@ def trained_systems(dataset: str) -> list[System]:
         if dataset == CLEAR:
             rows = [row for row in rows if row.system in _TABLE["on clear"]]
     else:
-        chosen = {WITH_BERT: "with BERT", LONGER: "longer", TUNED: "tuned"}
-        own = next((chosen[end] for end in chosen if dataset.endswith(end)), "on controlled")
-        names = _TABLE[own]
+        ending = dataset.removeprefix(original(dataset))
+        names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[ENDINGS[ending]]
         rows = [replace(_system(name), record_diagnostics=False) for name in names]
     if original(dataset) in DATASETS["paper"]:
         rows = [replace(row, contrast="authors") for row in rows]
