@@ -215,6 +215,7 @@ def _time(evidence: Evidence, seeds: Seeds) -> Effects:
 
 MANY = "40 × 12, 1000 families"
 FAMILIES = ("40 × 12, 200 families", "40 × 12, 400 families", MANY)
+RELATIONS = ("relations", "relations, three times as long")
 DRAWN = "drawn"
 UNCLEAR = ("noise 1, mixing 0", "noise 0.3, mixing 0.5")
 Right = tuple[str, str]  # a collection and a system
@@ -290,8 +291,8 @@ EFFECTS: dict[str, Callable[..., Effects]] = {
         _lead("100 % of colours", SEQUENCE.system), _lead("55 % of colours", SEQUENCE.system)
     )}),
     "B6": _of_families({name: _lead(name, "Joint", TWO_STEP.system) for name in FAMILIES}),
-    "B7": _of_families({"relations": _lead("relations", BAG.system)}),
-    "B7b": _of_families({"relations": _lead("relations", SEQUENCE.system)}),
+    "B7": _of_families({name: _lead(name, BAG.system) for name in RELATIONS}),
+    "B7b": _of_families({name: _lead(name, SEQUENCE.system) for name in RELATIONS}),
     "B8": _of_families({DRAWN: _lead(DRAWN, BAG.system)}),
     "B8b": _of_families({DRAWN: _lead(DRAWN, SEQUENCE.system)}),
     "B9": _of_families({
