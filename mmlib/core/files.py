@@ -66,6 +66,12 @@ def cached(path: Path | None, make: Callable[[], dict[str, np.ndarray]]) -> dict
     return arrays
 
 
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def file_fingerprint(array: np.memmap, rows: int = 64) -> str:
     """A hash of a memory-mapped array that does not read all of it, which may be many gigabytes.
 

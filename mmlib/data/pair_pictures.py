@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import pooch
 from PIL import Image
 from tqdm.auto import tqdm
 
-from mmlib.core.files import listed
+from mmlib.core.files import file_hash, listed
 from mmlib.core.related import RelatedPairs
 from mmlib.data.tables import error_at
 from mmlib.features.store import UNREADABLE, open_rgb, rgb
@@ -84,7 +83,7 @@ def with_pictures(
         image_of=row_of[pairs.image_of[rows]],
         image_ids=tuple(usable),
         open_image=open_image,
-        image_hashes=tuple(pooch.file_hash(str(files[name])) for name in usable),
+        image_hashes=tuple(file_hash(files[name]) for name in usable),
     )
     return complete, missing  # type: ignore[return-value]  # take returns the same class
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pooch
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError, Problem
+from mmlib.core.files import file_hash
 from mmlib.core.jobs import as_bytes
 from mmlib.core.paths import write_atomic
 from mmlib.features.store import FeatureStore, ids_file, open_features
@@ -60,9 +60,9 @@ class Extraction:
             return str(default())
         path = Path(self.weights)
         if path.is_dir():  # as transformers writes it
-            parts = [pooch.file_hash(one) for one in sorted(path.glob("*.safetensors"))]
+            parts = [file_hash(one) for one in sorted(path.glob("*.safetensors"))]
             return f"folder {path.name}, SHA-256 {', '.join(parts)}"
-        return f"file {path.name}, SHA-256 {pooch.file_hash(path) if path.is_file() else 'missing'}"
+        return f"file {path.name}, SHA-256 {file_hash(path) if path.is_file() else 'missing'}"
 
     def settings(self) -> dict[str, Any]:
         """What the bytes of any extraction depend on (and, faintly, on the machine's threads)."""
@@ -106,7 +106,7 @@ def ids_settings(images: Images) -> dict[str, Any]:
 
 def content(path: Path) -> str:
     """The SHA-256 of a file; "" where there is none."""
-    return pooch.file_hash(str(path)) if path.is_file() else ""
+    return file_hash(path) if path.is_file() else ""
 
 
 def size_and_time(path: Path) -> str:

@@ -9,10 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pooch
-
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import listed
+from mmlib.core.files import file_hash, listed
 from mmlib.core.paths import data_dir, feature_set
 from mmlib.features.store import FeatureStore, ids_of, open_features
 
@@ -81,14 +79,14 @@ def note(store: FeatureStore) -> dict[str, Any]:
         "backbone": store.meta.get("backbone", ""),
         "weights": store.meta.get("weights", ""),
         "sha256": _hash(store.path, status.st_size, status.st_mtime_ns),
-        "ids_sha256": pooch.file_hash(str(ids)),
+        "ids_sha256": file_hash(ids),
     }
 
 
 @lru_cache
 def _hash(path: Path, size: int, time: int) -> str:
     """A file's SHA-256, read once a process for each size and time of change."""
-    return pooch.file_hash(str(path))
+    return file_hash(path)
 
 
 def files(path: Path, labels: Path) -> list[Path]:

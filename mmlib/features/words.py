@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import pooch
 import torch
 from torch import Tensor, nn
 
-from mmlib.core.files import cached
+from mmlib.core.files import cached, file_hash
 from mmlib.core.source import source_hash
 from mmlib.features.text import UNKNOWN as NO_WORD
 from mmlib.features.text import Vocabulary, tokenize
@@ -112,7 +111,7 @@ class TokenStates:
             return {"states": np.concatenate(inner), "lengths": lengths - 2}
 
         check_files(folder)
-        content = [pooch.file_hash(str(folder / name)) for name in MODEL_FILES]
+        content = [file_hash(folder / name) for name in MODEL_FILES]
         code = [source_hash(__name__), *map(version, ("torch", "transformers", "tokenizers"))]
         key = hashlib.sha256(json.dumps([content, code, most, list(texts)]).encode()).hexdigest()
         kept = cached(cache / f"states-{key[:24]}.safetensors", read)

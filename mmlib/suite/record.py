@@ -6,7 +6,6 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-import pooch
 from matplotlib import rc_context
 
 from mmlib.core import plots, recordings
@@ -17,7 +16,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
-from mmlib.core.files import listed
+from mmlib.core.files import file_hash, listed
 from mmlib.core.forest import forest
 from mmlib.core.jobs import Answer, Data, Job, Stage
 from mmlib.core.locks import alone
@@ -123,7 +122,7 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
     hashes, used = {}, sets.in_use()
     if own := own_dataset() if tier == "paper" else None:
         return {
-            f"{own.name}/{path.relative_to(own).as_posix()}": pooch.file_hash(str(path))
+            f"{own.name}/{path.relative_to(own).as_posix()}": file_hash(path)
             for path in listed(own, "**/*")
             if path.is_file() and path.suffix.lower() not in PICTURES
         }
@@ -132,7 +131,7 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
         if pattern == FEATURES and used:  # of several sets side by side, the one in use
             paths = sets.files(used.path, sets.labels_of(used, flickr8k.LABELS))
         for path in filter(Path.is_file, paths):
-            hashes[path.relative_to(data_dir()).as_posix()] = pooch.file_hash(str(path))
+            hashes[path.relative_to(data_dir()).as_posix()] = file_hash(path)
     return hashes
 
 

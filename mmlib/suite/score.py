@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pooch
 import torch
 from PIL import Image
 from safetensors import SafetensorError
@@ -29,7 +28,7 @@ from torch import Tensor
 
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.errors import DataError, Problem
-from mmlib.core.files import write_tensors
+from mmlib.core.files import file_hash, write_tensors
 from mmlib.core.paths import PACKAGE, table_beside
 from mmlib.data.overlap import Weights
 from mmlib.data.tables import error_at
@@ -208,7 +207,7 @@ class Scorer(Encoders):
     @cached_property
     def identity(self) -> str:
         """A hash of the file."""
-        return pooch.file_hash(str(self.path))
+        return file_hash(self.path)
 
     def image_vectors(self, pictures: list[Image.Image]) -> Tensor:
         """(n, D) of pictures, by the retriever."""

@@ -19,11 +19,11 @@ LOOKS = {
     ("02", "world"): (3, 5, 10, 14, 17, 20),
     ("02", "flickr8k"): (3, 6, 10),
     ("03", "world"): (3, 6, 10, 16, 20, 20, 20, 20),
-    ("03", "flickr8k"): (3, 4, 7, 9, 10, 10),
+    ("03", "flickr8k"): (3, 4, 7, 9, 10, 10, 10),
     ("04", "world"): (20, 20, 20, 20, 20),
     ("04", "flickr8k"): (10, 10),
     ("01", "controlled"): (2, 10),
-    ("03", "controlled"): (1, 2, 3, 3, 3, 6, 10),
+    ("03", "controlled"): (1, 2, 3, 3, 3, 6, 10, 10),
 }
 # Looks -> the level of each that makes one of .05 of all (Pocock, Biometrika, 1977, table 1).
 POCOCK = {

@@ -218,7 +218,7 @@ def test_equal_values_with_other_gradients_are_not_timed(bench_cora, monkeypatch
 NOT_THERE = """
 import sys
 names = "spacy gensim papermill joblib pandas pyarrow sklearn statsmodels nltk faiss matplotlib"
-sys.modules.update(dict.fromkeys(names.split()))
+sys.modules.update(dict.fromkeys([*names.split(), "pooch"]))
 """
 
 

@@ -25,9 +25,9 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-import pooch
 from tqdm import tqdm
 
+from mmlib.core.files import file_hash
 from mmlib.core.paths import write_atomic
 from mmlib.suite.course.checks import Call, CourseError, Key, NoAnswer, Replay, WrongAnswer, judge
 from mmlib.suite.course.form import Exercise, exercise_of, exercises, form_faults, is_part
@@ -352,7 +352,7 @@ def grade(
     a notebook fails, or `out` is another file.
     """
     teachers = [read_teacher(path) for path in notebooks]
-    setting = f"{limits} {whole}" + "".join(pooch.file_hash(str(path)) for path in notebooks)
+    setting = f"{limits} {whole}" + "".join(file_hash(path) for path in notebooks)
     files = sorted(p for p in folder.rglob("*.ipynb") if not _hidden(p.relative_to(folder)))
     files = [folder] if folder.is_file() else files
     if not files:
