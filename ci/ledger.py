@@ -57,8 +57,8 @@ Intervals cover seeds and test items, not training data drawn anew. Marks say wh
 verdict would not survive: {marks}."""
 ORIGIN = """## Where the figures come from
 
-The study pages have what tests each claim, its parts, why d is what it is, commits, machines, \
-cost and limits."""
+The study pages have each claim's test and parts, why d is what it is, commits, machines, cost \
+and limits."""
 
 
 def collect(root: Path) -> dict[str, list[Standing]]:

@@ -4,10 +4,18 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pooch
 import pytest
 
 from mmlib.core.errors import Problem
-from mmlib.core.files import cached, file_fingerprint, listed, read_rows, text_lines
+from mmlib.core.files import (
+    cached,
+    file_fingerprint,
+    file_hash,
+    listed,
+    read_rows,
+    text_lines,
+)
 from mmlib.core.paths import write_atomic
 
 
@@ -50,6 +58,13 @@ def resident(path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells of mappings")
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+def test_a_files_hash_is_poochs(size, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(np.random.default_rng(0).bytes(size))
+    assert file_hash(path) == pooch.file_hash(str(path))
+
+
 def test_rows_that_were_read_do_not_stay_in_memory(large):
     array, rows = np.load(large, mmap_mode="r"), np.array([7, 99, 0, 7])
     assert np.array_equal(array[rows], np.load(large)[rows])
