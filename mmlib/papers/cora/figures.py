@@ -302,9 +302,9 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
     return figure
 
 
-def binding_by_regions(evidence: Evidence) -> Figure:
-    """In family over noise and mixing of regions, a heat map a system."""
-    cells: dict[tuple[float, float], str] = {}
+def _by_region(evidence: Evidence) -> dict[tuple[float, float], str]:
+    """(noise, mixing) -> the recorded collection that is `CLEAR` but for these."""
+    cells = {}
     for dataset in evidence.datasets:
         dials = RECORDED[dataset]
         if (
@@ -312,6 +312,12 @@ def binding_by_regions(evidence: Evidence) -> Figure:
             and replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR
         ):
             cells[dials.noise, dials.mixing] = dataset
+    return cells
+
+
+def binding_by_regions(evidence: Evidence) -> Figure:
+    """In family over noise and mixing of regions, a heat map a system."""
+    cells = _by_region(evidence)
     noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
     names = (CORA.system, SEQUENCE.system, BAG.system)
     figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
@@ -328,7 +334,12 @@ def binding_by_regions(evidence: Evidence) -> Figure:
                  xticks=range(len(mixings)), xticklabels=mixings,
                  yticks=range(len(noises)), yticklabels=noises)  # fmt: skip
         axis.grid(visible=False)
-    figure.suptitle(f"Right in family in %; chance is {CHANCE:.0f}", fontsize=10)
+    counts = {
+        len(evidence.means(dataset, name, "in family"))
+        for dataset in cells.values() for name in names
+    }  # fmt: skip
+    seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+    figure.suptitle(f"Right in family in %; chance is {CHANCE:.0f}; seeds a cell: {seeds}")
     return figure
 
 
@@ -360,10 +371,12 @@ def binding_drawn(evidence: Evidence) -> Figure:
 
 
 def binding_map(evidence: Evidence) -> Figure:
-    """In family of all controlled collections but those of `binding_by_pictures`, as a heat map."""
+    """In family of the controlled collections that no other figure shows, and those drawn."""
+    elsewhere = set(_by_region(evidence).values())
     rows = {
         name + ", alone" * unseen: (name, unseen)
-        for name in RECORDED if name in evidence.datasets and not name.endswith(" families")
+        for name in RECORDED
+        if name in evidence.datasets and name not in elsewhere and not name.endswith(" families")
         for unseen in (False, True) if name == UNSEEN or not unseen
     }  # fmt: skip
     shares = [
