@@ -214,6 +214,7 @@ def _time(evidence: Evidence, seeds: Seeds) -> Effects:
 # --- On the controlled collections ---------------------------------------------------------------
 
 MANY = "40 × 12, 1000 families"
+ALL_NAMED = "all four named"
 FAMILIES = ("40 × 12, 200 families", "40 × 12, 400 families", MANY)
 RELATIONS = ("relations", "relations, three times as long")
 DRAWN = "drawn"
@@ -279,7 +280,7 @@ EFFECTS: dict[str, Callable[..., Effects]] = {
     ),
     "H3": _untested("no relation was encoded together with both of its ends"),
     "H4": _gaps([("CORA, BERT, prompts", "CORA, BERT, tuned")]),
-    "B1": _of_families({MANY: _lead(MANY, BAG.system)}),
+    "B1": _of_families({name: _lead(name, BAG.system) for name in (MANY, ALL_NAMED)}),
     "B2": _of_families({name: _lead(name, SEQUENCE.system) for name in FAMILIES}),
     "B3": _of_families({UNSEEN: _lead(UNSEEN, BAG.system)}, unseen=True),
     "B3b": _of_families({UNSEEN: _lead(UNSEEN, SEQUENCE.system)}, unseen=True),

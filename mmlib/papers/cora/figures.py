@@ -297,7 +297,7 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
                  xticks=[*by_pictures], xticklabels=[*by_pictures])  # fmt: skip
         axis.minorticks_off()
     axes[0, 0].set_ylabel("right in family in %")
-    figure.suptitle("With more pictures the graph encoders learn who has what, a bag never")
+    figure.suptitle("With more pictures the graph encoders learn who has what, a bag hardly")
     axes[0, -1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 

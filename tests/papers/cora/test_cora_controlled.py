@@ -1,6 +1,7 @@
 """Controlled collections: what their families share, what captions say, and what is recorded."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -50,6 +51,28 @@ def test_a_reader_who_knows_all_finds_what_captions_tell(dials, right):
     assert np.nanmean(hits) == pytest.approx(right, abs=5)
     if right == 100:
         assert np.nanmin(hits) == 100
+
+
+@pytest.mark.parametrize(
+    ("dials", "right"),
+    [(SMALL, 83), (replace(SMALL, named=3), 100), (replace(SMALL, named=4), 25),
+     (replace(SMALL, named=4, structure="relations"), 25)],
+)  # fmt: skip
+def test_words_without_their_order_say_less_the_more_things_are_named(dials, right):
+    images = controlled.load(dials).images["test"]
+    shares = []
+    for picture, said in enumerate(images.said):
+        start = picture - picture % FAMILY
+        shown = [[f for f in images.facts[start + i] if len(f) > 1] for i in range(FAMILY)]
+        for facts in said:
+            told = [fact for fact in facts if len(fact) > 1]
+            fits = [
+                any(words_of(part) == words_of(told) for part in combinations(one, len(told)))
+                for one in shown
+            ]
+            assert fits[picture - start]
+            shares.append(100 / sum(fits))
+    assert np.mean(shares) == pytest.approx(right, abs=1.5)
 
 
 def test_captions_say_what_their_picture_shows_and_graphs_say_the_same():
