@@ -132,6 +132,7 @@ KNOWN = {
     "dask",
     "git",
     "kubectl",
+    "nvidia-cuda-mps-control",
     "nvidia-smi",
     "openssl",
     "papermill",
