@@ -58,7 +58,7 @@ def test_a_reader_who_knows_all_finds_what_captions_tell(dials, right):
     [(SMALL, 83), (replace(SMALL, named=3), 100), (replace(SMALL, named=4), 25),
      (replace(SMALL, named=4, structure="relations"), 25)],
 )  # fmt: skip
-def test_words_without_their_order_say_less_the_more_things_are_named(dials, right):
+def test_how_much_words_tell_without_who_has_which(dials, right):
     images = controlled.load(dials).images["test"]
     shares = []
     for picture, said in enumerate(images.said):

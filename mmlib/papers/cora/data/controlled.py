@@ -38,9 +38,9 @@ class Dials:
 
     kinds, colours: how many there are (or, of structure "relations", kinds and relations).
     families: training pictures by four. objects: in a picture, at least 4, of which a caption
-    names `named`. described: the share of these whose colour the caption gives. Where not all
-    are named, two kinds and two colours fit some picture best even without who has which: a bag
-    of words can then be right in 83 % at best; where all are named, by chance alone.
+    names `named`. described: the share of these whose colour the caption gives. Of four
+    things, two kinds and two colours often fit one picture alone, without who has which: a bag of
+    words can be right in 83 %. With three named it can be right in all, with four by chance alone.
     structure: a family differs in which thing has which "colours", or in who is the subject of two
     "relations" and who the object. noise: deviation of what is added to each region, beside
     kinds and colours with deviation 1. mixing: how far regions leak into each other, 0 not at all.
