@@ -72,6 +72,8 @@ def _in_few_colours(encoded: str) -> str:
     """A picture in 256 colours, as on the study pages, where that is smaller."""
     small = io.BytesIO()
     with Image.open(io.BytesIO(base64.b64decode(encoded))) as picture:
+        if picture.mode == "P":  # it has them; others would be chosen anew each time
+            return encoded
         pages.in_few_colours(picture).save(small, "PNG", optimize=True)
     found = base64.b64encode(small.getvalue()).decode()
     return found if len(found) < len(encoded.replace("\n", "")) else encoded

@@ -34,6 +34,14 @@ def test_committed_notebook_keeps_the_rules(path):
     assert hygiene.problems(nbformat.read(path, as_version=4), path) == []
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_fix_changes_nothing_that_is_committed(path):
+    notebook = nbformat.read(path, as_version=4)
+    before = deepcopy(notebook)
+    hygiene.fix(notebook)
+    assert notebook == before
+
+
 # Words at most, and how hard the exercises are: Easy, Medium, Hard.
 SIZES = {"00": (3500, "EEEMH"), "01": (5500, "EEMMH"), "02": (5500, "EEMMH"),
          "03": (5500, "EEMMH"), "04": (4500, "EEEMH")}  # fmt: skip
