@@ -62,7 +62,7 @@ class Extraction:
         if path.is_dir():  # as transformers writes it
             parts = [file_hash(one) for one in sorted(path.glob("*.safetensors"))]
             return f"folder {path.name}, SHA-256 {', '.join(parts)}"
-        return f"file {path.name}, SHA-256 {file_hash(path) if path.is_file() else 'missing'}"
+        return f"file {path.name}, SHA-256 {content(path) or 'missing'}"
 
     def settings(self) -> dict[str, Any]:
         """What the bytes of any extraction depend on (and, faintly, on the machine's threads)."""

@@ -217,8 +217,9 @@ def test_equal_values_with_other_gradients_are_not_timed(bench_cora, monkeypatch
 # What a machine with PyTorch, NumPy, SciPy and transformers lacks.
 NOT_THERE = """
 import sys
-names = "spacy gensim papermill joblib pandas pyarrow sklearn statsmodels nltk faiss matplotlib"
-sys.modules.update(dict.fromkeys([*names.split(), "pooch"]))
+names = '''spacy gensim papermill pooch joblib pandas pyarrow sklearn statsmodels nltk faiss
+matplotlib'''
+sys.modules.update(dict.fromkeys(names.split()))
 """
 
 

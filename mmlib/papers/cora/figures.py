@@ -256,9 +256,12 @@ def _shares(evidence: Evidence, datasets: Mapping[int, str], system: str) -> dic
     return {x: of_seeds for x, of_seeds in shares.items() if len(of_seeds)}
 
 
-def _trainings(evidence: Evidence, dataset: str) -> str:
-    """How many trainings of each system in `BOUND` a collection has: "2 seeds", "1 to 3 seeds"."""
-    counts = {len(evidence.means(dataset, system, "in family")) for system in BOUND} - {0}
+def _trainings(evidence: Evidence, *datasets: str) -> str:
+    """How many trainings of each system in `BOUND` collections have: "2 seeds", "1 to 3 seeds"."""
+    counts = {
+        len(evidence.means(dataset, system, "in family"))
+        for dataset in datasets for system in BOUND
+    } - {0}  # fmt: skip
     fewest, most = min(counts), max(counts)
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
 
@@ -334,12 +337,8 @@ def binding_by_regions(evidence: Evidence) -> Figure:
                  xticks=range(len(mixings)), xticklabels=mixings,
                  yticks=range(len(noises)), yticklabels=noises)  # fmt: skip
         axis.grid(visible=False)
-    counts = {
-        len(evidence.means(dataset, name, "in family"))
-        for dataset in cells.values() for name in names
-    }  # fmt: skip
-    seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
-    figure.suptitle(f"Right in family in %; chance is {CHANCE:.0f}; seeds a cell: {seeds}")
+    seeds = _trainings(evidence, *cells.values())
+    figure.suptitle(f"Right in family in %; chance is {CHANCE:.0f}; {seeds} a cell")
     return figure
 
 

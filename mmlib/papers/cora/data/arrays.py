@@ -1,6 +1,5 @@
 """A collection as arrays to train on: word vectors, scaled features, texts as ids."""
 
-import hashlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ import networkx as nx
 import numpy as np
 
 from mmlib import scenegraph
+from mmlib.core.files import file_hash
 from mmlib.core.paths import data_dir
 from mmlib.features.bert import BertEncoder
 from mmlib.features.text import (
@@ -60,7 +60,7 @@ def prepare(
     pieces, source = None, ("", "")
     if bert:
         pieces = PieceReader(tokenizer=BertEncoder.from_pretrained(bert, "frozen").tokenizer)
-        source = str(bert), hashlib.sha256((bert / "model.safetensors").read_bytes()).hexdigest()
+        source = str(bert), file_hash(bert / "model.safetensors")
     vocabulary, table = word_vectors(collection.captions("train"), settings)
     reader = Reader(vocabulary.words, settings.delimiters)
     train = collection.images["train"].features
