@@ -87,6 +87,7 @@ style: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python ci/hygiene.py check
+	$(BIN)/python ci/budget.py check
 
 # The ledger and the studies, at one reading of the evidence.
 pages: $(READY)

@@ -98,12 +98,11 @@ def shown(notebook: Path, count: int) -> list[Image.Image]:
 class Plan:
     """The package as import-linter's contracts order it, with what it really imports.
 
-    layers: folders from above; those of one layer do not import each other. rooms: the modules of
-    a paper, likewise. modules: what each folder holds. imports: (importing, imported) folders.
+    layers: folders from above; those of one layer do not import each other. modules: what each
+    folder holds. imports: (importing, imported) folders.
     """
 
     layers: tuple[tuple[str, ...], ...]
-    rooms: tuple[tuple[str, ...], ...]
     modules: dict[str, tuple[str, ...]]
     imports: frozenset[tuple[str, str]]
 
@@ -111,15 +110,13 @@ class Plan:
 def plan() -> Plan:
     """The plan, read from the contracts in pyproject.toml and the package's own imports."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contracts = {c["id"]: c["layers"] for c in settings["tool"]["importlinter"]["contracts"]
-                 if "layers" in c}  # fmt: skip
-    rows = {
-        name: tuple(tuple(item.strip("() ") for item in row.replace("|", ":").split(":"))
-                    for row in contracts[name])
-        for name in ("layers", "rooms")
-    }  # fmt: skip
+    [contract] = (c for c in settings["tool"]["importlinter"]["contracts"] if c["id"] == "layers")
+    rows = tuple(
+        tuple(item.strip("() ") for item in row.replace("|", ":").split(":"))
+        for row in contract["layers"]
+    )
     graph = grimp.build_graph("mmlib", cache_dir=None)
-    folders = [folder for row in rows["layers"] for folder in row]
+    folders = [folder for row in rows for folder in row]
     modules = {
         folder: tuple(sorted(name.split(".")[2] for name in graph.find_children(f"mmlib.{folder}")))
         for folder in folders
@@ -130,7 +127,7 @@ def plan() -> Plan:
         for imported in graph.find_modules_directly_imported_by(importer) - {"mmlib"}
     }
     imports = frozenset((upper, lower) for upper, lower in pairs if upper != lower)
-    return Plan(rows["layers"], rows["rooms"], modules, imports)
+    return Plan(rows, modules, imports)
 
 
 BOX = 6.3  # inches: width of a layer's box
@@ -140,11 +137,10 @@ TINTS = ("#EAF2F8", "#F7F9FB")  # of layers, by turns
 
 
 def layers(plan: Plan) -> Figure:
-    """Layers as rows, the rooms of a paper in theirs, and which folder imports which."""
+    """Layers as rows, and which folder imports which."""
     folders = [folder for row in plan.layers for folder in row]
     texts = {folder: textwrap.wrap(", ".join(plan.modules[folder]), 104) for folder in folders}
     lines = {folder: 2.1 + len(texts[folder]) for folder in folders}
-    lines["papers"] = 4.1 + 1.35 * len(plan.rooms)
     lanes = folders[:-1]  # the lowest imports none
     height, width = LINE * (sum(lines.values()) + 3), BOX + LANE * len(lanes) + 0.4
     figure = plt.figure(figsize=(width, height), layout="none")
@@ -162,31 +158,12 @@ def layers(plan: Plan) -> Figure:
         for folder in row:
             middles[folder] = y + 0.9 * LINE
             axis.text(0.15, y + 1.2 * LINE, f"{folder}/", fontsize=10, weight="bold", va="center")
-            if folder == "papers":
-                papers(axis, plan, y + 1.2 * LINE)
-            else:
-                block = "\n".join(texts[folder])
-                axis.text(0.15, y + 1.95 * LINE, block, fontsize=8, va="top", color="#333333")
+            block = "\n".join(texts[folder])
+            axis.text(0.15, y + 1.95 * LINE, block, fontsize=8, va="top", color="#333333")
             y += LINE * lines[folder]
     for k, upper in enumerate(lanes):
         lane(axis, plan, upper, BOX + 0.3 + LANE * k, middles, plots.COLOURS[k])
     return figure
-
-
-def papers(axis: Axes, plan: Plan, y: float) -> None:
-    """The names of the papers, which do not import each other, and the rooms that each has."""
-    names = " | ".join(plan.modules["papers"])
-    axis.text(0.85, y, names, fontsize=8, va="center", color="#333333")
-    note = "The rooms of each paper (and probes, where needed); they import those below and beside:"
-    axis.text(0.15, y + 1.4 * LINE, note, fontsize=8, va="center", color="#333333")
-    for i, row in enumerate(plan.rooms):
-        top, wide = y + LINE * (2.3 + 1.35 * i), 5.9 / len(row)
-        for k, room in enumerate(row):
-            left = 0.2 + wide * k
-            box = plt.Rectangle((left, top), wide - 0.06, 1.15 * LINE, fc="white", ec="#0072B2")
-            axis.add_patch(box)
-            middle = left + wide / 2 - 0.03, top + 0.6 * LINE
-            axis.text(*middle, room, fontsize=8, ha="center", va="center")
 
 
 def lane(

@@ -26,9 +26,3 @@ def test_imports_run_downwards_only(plan):
     level = {folder: i for i, row in enumerate(plan.layers) for folder in row}
     assert all(level[importer] < level[imported] for importer, imported in plan.imports)
     assert {(folder, "core") for folder in level if folder != "core"} <= plan.imports
-
-
-def test_the_rooms_are_those_that_the_papers_have(plan):
-    rooms = set(chain(*plan.rooms))
-    assert {"method", "train", "systems", "data", "experiment"} <= rooms
-    assert all((PACKAGE / "papers" / paper).is_dir() for paper in plan.modules["papers"])
