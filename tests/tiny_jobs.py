@@ -62,8 +62,8 @@ def jobs(seeds: Sequence[int] = range(2), systems=("a", "b"), data=DATA, **setti
 
 
 def rows(systems: Sequence[str] = ("a", "b")) -> list[dict]:
-    """The columns of some systems; the first has a number that the others lack."""
-    return [{"system": one} | ({} if i else {"size": 1}) for i, one in enumerate(systems)]
+    """The columns of some systems; the first is of size 1, the others of size 0."""
+    return [{"system": one, "size": int(i == 0)} for i, one in enumerate(systems)]
 
 
 def train(job: Job, data: Numbers, run: Run = Run()) -> Answer:
@@ -79,7 +79,7 @@ def train(job: Job, data: Numbers, run: Run = Run()) -> Answer:
     seed_everything(job.seed)
     line = torch.nn.Linear(2, 1).to(run.device)
     optimizer = torch.optim.SGD(line.parameters(), 0.1)
-    wanted = torch.arange(float(data.items)) / data.items + job.system.get("size", 0)
+    wanted = torch.arange(float(data.items)) / data.items + job.system["size"]
 
     def after_epoch(history: list) -> None:
         run.after_epoch(history)

@@ -6,12 +6,13 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 
 from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
 from mmlib.core.contract import gaps
-from mmlib.core.engine import Resources, as_text, run_jobs, tidy
+from mmlib.core.engine import Resources, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
@@ -97,7 +98,7 @@ def _header(
     experiment: Experiment[Any, Any], tier: str, data: Mapping[str, Data], stages: Sequence[Stage]
 ) -> dict[str, Any]:
     """How the recording is made that would have all jobs of these stages."""
-    keys = [_key(job) for stage in stages for job in stage.jobs]
+    used = {_key(job)[:2] for stage in stages for job in stage.jobs}
     return header_of(
         paper=experiment.paper,
         tier=tier,
@@ -107,11 +108,7 @@ def _header(
         inputs=inputs_of(experiment, tier),
         **_features(experiment, tier),
         inapplicable={
-            name: sorted(
-                set(experiment.systems(tier, name)).difference(
-                    system for dataset, system, _ in keys if dataset == name
-                )
-            )
+            name: [s for s in sorted(experiment.systems(tier, name)) if (name, s) not in used]
             for name in data
         },
     )
@@ -138,11 +135,8 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
 def _features(experiment: Experiment[Any, Any], tier: str) -> dict[str, Any]:
     """What a header says of the features that the tier reads: {"features": ...}, or nothing."""
     used = sets.in_use()
-    return {"features": sets.note(used)} if used and _reads_features(experiment, tier) else {}
-
-
-def _reads_features(experiment: Experiment[Any, Any], tier: str) -> bool:
-    return FEATURES in experiment.inputs.get(tier, ())
+    reads = used and FEATURES in experiment.inputs.get(tier, ())
+    return {"features": sets.note(used)} if reads else {}
 
 
 def _replaced(old: Sequence[Mapping[str, Any]], new: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -180,14 +174,12 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     where the method, the settings or the columns of a system have changed since.
 
     folder: of all evidence; None for `core.paths.evidence_dir`, or for the package's own where
-    that has nothing of this paper and tier, which it prints. Where this process uses other image
-    features than the recorded ones, it prints which.
+    that has nothing of this paper and tier. Prints which, and which other image features are used.
     """
     experiment = experiment_of(number)
     evidence = _current(_shown_folder(folder, tier, experiment.paper), experiment)
     if used := _features(experiment, tier):
-        head = {**evidence.header, "features_used": used["features"]}
-        evidence = replaced(evidence, header=head)
+        evidence = replaced(evidence, header={**evidence.header, "features_used": used["features"]})
     if evidence.other_features:
         print(
             f"Recorded figures, claims and verdicts are not of this run: {evidence.other_features}."
@@ -218,10 +210,18 @@ def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
     for dataset, settings in evidence.header["settings"].items():
         if settings != asdict(experiment.budget(tier, dataset)):
             raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
-    now = {dataset: experiment.systems(tier, dataset) for dataset in evidence.datasets}
+    gone = set()  # systems that the experiment no longer has
     for (dataset, system), columns in evidence.columns().items():
-        if columns != as_text(now[dataset].get(system, {})):
+        current = experiment.systems(tier, dataset).get(system)
+        if current is None:
+            gone.add((dataset, system))
+        # A column that the record lacks is the default; one that the code lacks has no effect.
+        elif any(columns[k] != str(current[k]) for k in columns.keys() & current.keys()):
             raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
+    if gone:
+        kept = [rows for (name, _, s, _), rows in evidence._rows.items() if (name, s) not in gone]
+        table = recordings.trimmed(evidence.table.iloc[np.sort(np.concatenate(kept))])
+        evidence = replaced(evidence, table=table)
     return evidence
 
 
@@ -272,10 +272,10 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
-    records = [assessment.record() for assessment in assessed]
-    features = evidence.header["features"]
-    verdicts = {"incomplete": lacking, "features": features, "claims": records}
-    write_json(out / "verdicts.json", verdicts)
+    features, records = evidence.header["features"], [one.record() for one in assessed]
+    write_json(
+        out / "verdicts.json", {"incomplete": lacking, "features": features, "claims": records}
+    )
     shown = tables["ledger"][["claim", "effect, 95 % interval", "verdict"]].to_string()
     seeds = f"{len(evidence.seeds)} seeds" if len(evidence.seeds) > 1 else ONE_SEED
     warning = "".join(f"INCOMPLETE: {sentence}\n" for sentence in lacking)
