@@ -31,9 +31,8 @@ from mmlib.core.fit import seed_everything
 from mmlib.core.jobs import Job, Run
 from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import metrics, rank_images_and_captions
-from mmlib.papers.coherence import batches as coherence
-from mmlib.papers.coherence import systems as coherence_systems
-from mmlib.papers.coherence.train import make as make_coherence
+from mmlib.papers.coherence import run as coherence_run
+from mmlib.papers.coherence.data import pairs as coherence
 from mmlib.papers.cora import batches as cora
 from mmlib.papers.cora import systems as cora_systems
 from mmlib.papers.cora.method import encode as cora_encode
@@ -103,18 +102,18 @@ def graphs(tiny: bool, device: str) -> Made:
 def relations(tiny: bool, device: str) -> Made:
     """Paper 01: CMCM with five relations, 32 pairs of 40 words and 2,048 image features."""
     pairs, words, features = (4, 6, 16) if tiny else (32, 40, 2048)
-    settings = coherence_systems.Settings()
+    settings = coherence_run.Settings()
     settings = replace(settings, word_width=8, hidden=8, width=16) if tiny else settings
     rng = np.random.default_rng(0)
     ids, lengths = rng.integers(1, 1000, (pairs, words)), rng.integers(3, words + 1, pairs)
     images = rng.standard_normal((pairs, features), dtype=np.float32)
     labels, every = rng.random((pairs, 5)) < 0.5, np.arange(pairs)
+    labels[0] = True  # each relation holds of some pair
     split = coherence.Split(ids, lengths, labels, every, images)
     batch = split.batch(every, device)
     vectors = rng.standard_normal((1000, settings.word_width), dtype=np.float32)
-    arrays = coherence.Arrays({"train": split}, vectors, coherence_systems.CLUE[:5])
-    system = replace(coherence_systems.CMCM, weighted=False)
-    model = make_coherence(system, settings, arrays, 0)
+    arrays = coherence.Arrays({"train": split}, vectors, coherence.CLUE[:5])
+    model = coherence_run.make(coherence_run.CMCM, settings, arrays, 0)
     return model, lambda: model.loss(batch)
 
 

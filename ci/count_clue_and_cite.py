@@ -14,9 +14,9 @@ from sklearn.model_selection import GroupKFold
 from mmlib.core.related import RelatedPairs
 from mmlib.data import cite, clue
 from mmlib.features.text import Vocabulary, tokenize
-from mmlib.papers.coherence import metrics, placement
-from mmlib.papers.coherence.batches import Arrays, Split
+from mmlib.papers.coherence import baselines, method
 from mmlib.papers.coherence.data import flickr8k
+from mmlib.papers.coherence.data.pairs import Arrays, Split
 from mmlib.papers.coherence.data.paper import recipes
 
 DRAWS = 500  # of the bootstrap
@@ -60,7 +60,7 @@ def clue_text(train: clue.CluePairs, test: clue.CluePairs) -> pd.DataFrame:
 
 
 def words(train: clue.CluePairs, test: clue.CluePairs, pairs: RelatedPairs) -> pd.DataFrame:
-    """AUC of `placement.words_tell` on Clue's test rows, and over five folds of CITE's pairs."""
+    """AUC of `baselines.words_tell` on Clue's test rows, and over five folds of CITE's pairs."""
     clean, _ = clue.clean_rows(test, train)
     groups = np.unique(recipes(pairs), return_inverse=True)[1]
     folds = GroupKFold(5).split(groups, groups=groups)
@@ -72,7 +72,7 @@ def words(train: clue.CluePairs, test: clue.CluePairs, pairs: RelatedPairs) -> p
 
 
 def _words_tell(train: RelatedPairs, test: RelatedPairs) -> float:
-    """`placement.words_tell`, which needs no pictures."""
+    """`baselines.words_tell`, which needs no pictures."""
     vocabulary = Vocabulary.from_sentences([tokenize(text) for text in train.texts], min_count=1)
 
     def split(part: RelatedPairs) -> Split:
@@ -82,7 +82,7 @@ def _words_tell(train: RelatedPairs, test: RelatedPairs) -> float:
 
     splits = {"train": split(train), "test": split(test)}
     words = np.zeros((len(vocabulary), 1), np.float32)
-    return placement.words_tell(Arrays(splits, words, train.relations))
+    return baselines.words_tell(Arrays(splits, words, train.relations))
 
 
 def cite_text(pairs: RelatedPairs) -> np.ndarray:
@@ -92,7 +92,7 @@ def cite_text(pairs: RelatedPairs) -> np.ndarray:
     for rows, held in GroupKFold(5).split(groups, groups=groups):
         pipeline = flickr8k.fit_pipeline(pairs.take(rows))
         scores[held] = flickr8k.predict(pipeline, [pairs.texts[i] for i in held])
-    return metrics.average_precisions(pairs.labels, scores).round(3)
+    return method.average_precisions(pairs.labels, scores).round(3)
 
 
 def average_precisions(pipeline: Any, pairs: RelatedPairs) -> pd.DataFrame:
@@ -108,9 +108,9 @@ def average_precisions(pipeline: Any, pairs: RelatedPairs) -> pd.DataFrame:
     for _ in range(DRAWS):
         images = rng.integers(len(of_image), size=len(of_image))
         rows = np.concatenate([of_image[image] for image in images])
-        drawn.append(metrics.average_precisions(truth[rows], scores[rows]))
+        drawn.append(method.average_precisions(truth[rows], scores[rows]))
     ends = pd.DataFrame(drawn).quantile([0.025, 0.975])  # draws without a positive are left out
-    columns = {"AP": metrics.average_precisions(truth, scores), "low": ends.loc[0.025].to_numpy(),
+    columns = {"AP": method.average_precisions(truth, scores), "low": ends.loc[0.025].to_numpy(),
                "high": ends.loc[0.975].to_numpy(), "chance": truth.mean(axis=0),
                "positives": truth.sum(axis=0)}  # fmt: skip
     return pd.DataFrame(columns, index=list(pairs.relations))

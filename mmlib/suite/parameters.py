@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mmlib.core import paths
-from mmlib.papers.coherence import systems as coherence
+from mmlib.papers.coherence.data import pairs as coherence
 from mmlib.papers.links import systems as links
 
 Allowed: TypeAlias = "Sequence[Any] | re.Pattern[str]"

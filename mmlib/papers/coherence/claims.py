@@ -22,24 +22,26 @@ from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.core.paths import table_beside
-from mmlib.papers.coherence.systems import (
-    BASE,
-    CMCA,
-    CMCM,
+from mmlib.papers.coherence.data.pairs import (
     CONTROLLED_TIER,
     FEW,
     HELPFUL,
     MANY,
     MAP,
+    PLACES,
+    UNDECIDING,
+    relations_of,
+)
+from mmlib.papers.coherence.run import (
+    BASE,
+    CMCA,
+    CMCM,
     NO_ATTENTION,
     PAIRS,
-    PLACES,
     REFINED,
     SWEPT,
     SYSTEMS,
-    UNDECIDING,
     System,
-    relations_of,
     single,
 )
 

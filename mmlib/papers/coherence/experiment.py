@@ -3,9 +3,9 @@
 from mmlib.core.experiment import Experiment
 from mmlib.papers.coherence import figures, tables
 from mmlib.papers.coherence.claims import ALL_CLAIMS
-from mmlib.papers.coherence.data import load_arrays, load_study
-from mmlib.papers.coherence.grid import PAPER, stages
-from mmlib.papers.coherence.systems import COLLECTIONS, budget, systems
+from mmlib.papers.coherence.data import load_study
+from mmlib.papers.coherence.data.pairs import COLLECTIONS
+from mmlib.papers.coherence.run import PAPER, budget, load_arrays, stages, systems
 
 EXPERIMENT = Experiment(
     number="01",

@@ -13,20 +13,10 @@ from mmlib.core.effects import Effect
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.related import RelatedPairs
 from mmlib.core.tables import paper_values
-from mmlib.papers.coherence.batches import Arrays
 from mmlib.papers.coherence.claims import at_defaults
-from mmlib.papers.coherence.metrics import mean_log_rank
-from mmlib.papers.coherence.systems import (
-    CMCA,
-    CMCM,
-    CONTROLLED,
-    CONTROLLED_TIER,
-    SIGNALS,
-    SWEPT,
-    SYSTEMS,
-    TELLINGS,
-    trained_systems,
-)
+from mmlib.papers.coherence.data.pairs import CONTROLLED, CONTROLLED_TIER, SIGNALS, TELLINGS, Arrays
+from mmlib.papers.coherence.method import mean_log_rank
+from mmlib.papers.coherence.run import CMCA, CMCM, SWEPT, SYSTEMS, trained_systems
 from mmlib.papers.coherence.tables import (
     PRINTED,
     SCRIPT,

@@ -18,29 +18,30 @@ from mmlib.papers.coherence.claims import (
     ratio,
     with_refinement,
 )
-from mmlib.papers.coherence.data.schemes import SCHEMES
-from mmlib.papers.coherence.metrics import expected_in_pools
-from mmlib.papers.coherence.systems import (
+from mmlib.papers.coherence.data.pairs import (
     CITE_LIKE,
     CLUE_LIKE,
-    CMCA,
-    CMCM,
-    CONTRASTS,
     CONTROLLED,
     CONTROLLED_TIER,
     DIALS,
     FEW,
     HELPFUL,
     MANY,
+    PLACES,
+    relations_of,
+)
+from mmlib.papers.coherence.data.schemes import SCHEMES
+from mmlib.papers.coherence.method import expected_in_pools
+from mmlib.papers.coherence.run import (
+    CMCA,
+    CMCM,
+    CONTRASTS,
     ORACLES,
     OTHER_THRESHOLD,
     PAIRS,
-    PLACES,
-    PRODUCT,
     REFINED,
     SWEPT,
     SYSTEMS,
-    relations_of,
     single,
     trained_systems,
 )
@@ -106,7 +107,7 @@ def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """
     paper = paper_values("coherence", PRINTED[dataset])
     singles = [single(c) for c in relations_of(dataset)]
-    names = ["Random", "Ridge", *(system.system for system in (*SYSTEMS, *singles, PRODUCT))]
+    names = ["Random", "Ridge", *(system.system for system in (*SYSTEMS, *singles))]
     names += [name for name in paper.index if name not in names]
     rows = {}
     for name in names:
@@ -177,26 +178,23 @@ def contrasts(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def singles(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """What each relation alone gains over CMCA, with its weight p_c in the loss and without.
+    """What each relation alone gains over CMCA.
 
     The last row: the correlation of gain and rate over relations, with its interval over seeds.
     """
     rate = evidence.values(dataset, PAIRS, "rate", split="relations")[0]
     names = relations_of(dataset)
     table = pd.DataFrame({"rate": [f"{r:.2f}" for r in rate]}, index=list(names))
-    correlations = {}
-    for label, weighted in (("with p_c", True), ("without", False)):
-        terms = [(single(c, weighted).system, "rank") for c in names]
-        if not all(evidence.has(dataset, *term) for term in terms):
-            continue
-        gains = [gained(evidence, dataset, over(term, CMCA_RANK)) for term in terms]
-        clusters = evidence.clusters(dataset)
-        table[label] = [crossed(values, clusters).told() for values in gains]
-        by_seed = np.array([values.mean(axis=1) for values in gains]).T  # (seeds, C)
-        correlations[label] = [float(np.corrcoef(rate, of_seed)[0, 1]) for of_seed in by_seed]
-    for label, of_seeds in correlations.items():
-        if len(of_seeds) > 1:
-            table.loc["correlation with the rate", label] = over_seeds(of_seeds).told()
+    terms = [(single(c).system, "rank") for c in names]
+    if not all(evidence.has(dataset, *term) for term in terms):
+        return table
+    gains = [gained(evidence, dataset, over(term, CMCA_RANK)) for term in terms]
+    clusters = evidence.clusters(dataset)
+    table["with p_c"] = [crossed(values, clusters).told() for values in gains]
+    by_seed = np.array([values.mean(axis=1) for values in gains]).T  # (seeds, C)
+    if len(by_seed) > 1:
+        correlations = [float(np.corrcoef(rate, of_seed)[0, 1]) for of_seed in by_seed]
+        table.loc["correlation with the rate", "with p_c"] = over_seeds(correlations).told()
     return table.fillna("–")
 
 

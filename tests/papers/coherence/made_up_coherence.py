@@ -8,19 +8,20 @@ from mmlib.core import evidence as records
 from mmlib.core.engine import tidy
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Answer, Job
-from mmlib.papers.coherence import systems
-from mmlib.papers.coherence.batches import POOLS
-from mmlib.papers.coherence.grid import PAPER
-from mmlib.papers.coherence.systems import CMCA, CMCM, MAP, PAIRS
+from mmlib.papers.coherence import run
+from mmlib.papers.coherence.data import pairs as collections
+from mmlib.papers.coherence.data.pairs import MAP
+from mmlib.papers.coherence.method import POOLS
+from mmlib.papers.coherence.run import CMCA, CMCM, PAIRS, PAPER
 
 # Mean log2 ranks; all others 5.
 LEVELS = {"Random": 8.5, "Ridge": 6.0, "Base": 6.0, "CMCA": 5.0, "CMCM-NoAttn": 5.8, "CMCM": 4.7}
-SEEDLESS = (PAIRS, "Ridge", *(oracle["system"] for oracle in systems.ORACLES))
+SEEDLESS = (PAIRS, "Ridge", *(oracle["system"] for oracle in run.ORACLES))
 
 
 def answer(dataset, row, seed, texts):
     """Made-up values of one job."""
-    name, relations = row["system"], systems.relations_of(dataset)
+    name, relations = row["system"], collections.relations_of(dataset)
     rng = np.random.default_rng([max(seed, 0), sum(name.encode()), len(dataset)])
     hard = np.random.default_rng(len(dataset)).normal(size=texts)
 
@@ -64,7 +65,7 @@ def make(tier="world", datasets=("Clue-like", "CITE-like", MAP[-1]), seeds=4, te
         fingerprint = "made up"
 
         def __init__(self, dataset):
-            self.relations = systems.relations_of(dataset)
+            self.relations = collections.relations_of(dataset)
 
         def clusters(self, split):
             sizes = {"pools": POOLS, "relations": len(self.relations)}
@@ -73,7 +74,7 @@ def make(tier="world", datasets=("Clue-like", "CITE-like", MAP[-1]), seeds=4, te
     jobs = [
         Job(PAPER, tier, dataset, row, seed)
         for dataset in datasets
-        for row in systems.systems(tier, dataset).values()
+        for row in run.systems(tier, dataset).values()
         if dataset not in MAP or "baseline" not in row
         for seed in ([NO_SEED] if row["system"] in SEEDLESS else range(seeds))
     ]
@@ -81,7 +82,7 @@ def make(tier="world", datasets=("Clue-like", "CITE-like", MAP[-1]), seeds=4, te
     table = tidy(jobs, answers, {name: Data(name) for name in datasets})
     head = records.header(
         paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
-        settings={name: asdict(systems.budget(tier, name)) for name in datasets},
+        settings={name: asdict(run.budget(tier, name)) for name in datasets},
         data={name: "made up" for name in datasets}, cpu_seconds=5400,
     )  # fmt: skip
     return records.Evidence(table, head)

@@ -9,12 +9,13 @@ import tiny_coherence
 
 from mmlib.core.claims import assess
 from mmlib.core.engine import Resources
-from mmlib.papers.coherence import experiment, figures, grid, placement, systems, tables
+from mmlib.papers.coherence import baselines, experiment, figures, run, tables
 from mmlib.papers.coherence.claims import CLAIMS
 from mmlib.papers.coherence.data import controlled, load_study, prepare
+from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.controlled import CUES, THINGS, Dials
-from mmlib.papers.coherence.metrics import full_ranks
-from mmlib.papers.coherence.systems import CONTROLLED, FEW, HELPFUL, MANY, UNDECIDING
+from mmlib.papers.coherence.data.pairs import CONTROLLED, FEW, HELPFUL, MANY, UNDECIDING
+from mmlib.papers.coherence.method import full_ranks
 from mmlib.suite import record
 
 CONTROLLED_CLAIMS = experiment.EXPERIMENT.claims_of("controlled")
@@ -153,7 +154,7 @@ def test_every_recorded_collection_can_be_made_and_has_its_name():
     study = load_study("controlled", [HELPFUL, FEW, UNDECIDING])
     for name, pairs in study.items():
         assert len(pairs.train) == CONTROLLED[name]["pairs"]
-        assert pairs.relations == systems.relations_of(name)
+        assert pairs.relations == collections.relations_of(name)
         assert name.startswith("4 relations, 120 cues")
     assert {controlled.recorded(name).pairs for name in CONTROLLED} == {300, 1000, 4000}
     assert len(CONTROLLED) == len({tuple(dials.items()) for dials in CONTROLLED.values()})
@@ -165,13 +166,13 @@ def test_every_recorded_collection_can_be_made_and_has_its_name():
 
 
 def test_each_weight_is_trained_and_one_relation_alone_where_all_help():
-    names = [one.system for one in systems.trained_systems(HELPFUL)]
-    assert names == ["CMCA", "CMCM", *(s.system for s in systems.SWEPT), "CMCM_first"]
-    assert [one.system for one in systems.trained_systems(MANY)] == names[:-1]
-    assert set(systems.systems("controlled", FEW)) == {
+    names = [one.system for one in run.trained_systems(HELPFUL)]
+    assert names == ["CMCA", "CMCM", *(s.system for s in run.SWEPT), "CMCM_first"]
+    assert [one.system for one in run.trained_systems(MANY)] == names[:-1]
+    assert set(run.systems("controlled", FEW)) == {
         *names[:-1], "Oracle of relations", "Oracle of things", "Pairs"
     }  # fmt: skip
-    world, own = systems.budget("world", "Clue-like"), systems.budget("controlled", FEW)
+    world, own = run.budget("world", "Clue-like"), run.budget("controlled", FEW)
     assert own == replace(world, epochs=30)
 
 
@@ -179,10 +180,9 @@ def test_each_weight_is_trained_and_one_relation_alone_where_all_help():
 
 
 def test_a_small_record_is_made_and_judged(monkeypatch, tmp_path):
-    few_systems = [replace(systems.CMCA, reports="ranks"), systems.SWEPT[1]]
-    for module in (systems, grid):
-        monkeypatch.setattr(module, "trained_systems", lambda dataset: few_systems)
-    monkeypatch.setattr(grid, "budget", lambda *_: tiny_coherence.HOW)
+    few_systems = [replace(run.CMCA, reports="ranks"), run.SWEPT[1]]
+    monkeypatch.setattr(run, "trained_systems", lambda dataset: few_systems)
+    monkeypatch.setattr(run, "budget", lambda *_: tiny_coherence.HOW)
     toy = replace(
         experiment.EXPERIMENT,
         datasets=lambda tier: [HELPFUL],
@@ -209,7 +209,7 @@ def test_a_small_record_is_made_and_judged(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def evidence():
-    return made_up_coherence.make("controlled", systems.COLLECTIONS["controlled"])
+    return made_up_coherence.make("controlled", collections.COLLECTIONS["controlled"])
 
 
 def level(evidence, dataset, system):
@@ -224,7 +224,7 @@ def test_claims_of_controlled_pairs_are_of_their_tier_alone():
 
 
 def test_effects_are_differences_of_mean_log2_ranks(evidence):
-    best, large = systems.SWEPT[1].system, systems.SWEPT[2].system
+    best, large = run.SWEPT[1].system, run.SWEPT[2].system
     pairs = {
         "K9": (best, "CMCA", HELPFUL), "K9b": ("CMCM", "CMCA", HELPFUL),
         "K10": (best, "CMCA", MANY), "K10b": (best, "CMCA", FEW), "K11": ("CMCA", large, HELPFUL),
@@ -284,10 +284,10 @@ def test_bars_stand_between_the_readers_that_know_no_relation_and_all():
 def test_words_tell_relations_as_far_as_they_do():
     pairs = controlled.load(replace(SMALL, pairs=300))
     arrays = prepare(pairs, tiny_coherence.HOW, "controlled")
-    assert placement.words_tell(arrays) > 0.99
+    assert baselines.words_tell(arrays) > 0.99
     rng = np.random.default_rng(0)
     shuffled = {
         name: replace(split, labels=rng.permutation(split.labels))
         for name, split in arrays.splits.items()
     }
-    assert placement.words_tell(replace(arrays, splits=shuffled)) == pytest.approx(0.5, abs=0.15)
+    assert baselines.words_tell(replace(arrays, splits=shuffled)) == pytest.approx(0.5, abs=0.15)

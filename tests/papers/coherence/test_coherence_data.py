@@ -14,12 +14,12 @@ from mmlib.core.errors import DataError
 from mmlib.core.jobs import Job
 from mmlib.data import cite, clue
 from mmlib.features.text import spaced_tokens
-from mmlib.papers.coherence import data, grid, systems, train
-from mmlib.papers.coherence.batches import Pictures
+from mmlib.papers.coherence import data, run
 from mmlib.papers.coherence.data import load_study, paper, prepare, world
-from mmlib.papers.coherence.data.pairs import Pairs, pooled
+from mmlib.papers.coherence.data import pairs as collections
+from mmlib.papers.coherence.data.pairs import MAP, Pairs, Pictures, pooled
 from mmlib.papers.coherence.method import ImageEncoder
-from mmlib.papers.coherence.systems import CMCA, CMCM, MAP, Settings
+from mmlib.papers.coherence.run import CMCA, CMCM, Settings
 
 SMALL = Settings(word_width=8, hidden=8, width=16, epochs=1, word2vec_epochs=2)
 
@@ -39,8 +39,8 @@ def toy(relations=tiny_coherence.RELATIONS):
 
 
 def test_dials_change_texts_and_labels_and_leave_pictures(small_world):
-    blind = systems.at_dials(0.0, 0.5)
-    quiet = systems.at_dials(1.0, 0.0)
+    blind = collections.at_dials(0.0, 0.5)
+    quiet = collections.at_dials(1.0, 0.0)
     study = load_study("world", ["Clue-like", "CITE-like", blind, quiet])
     first, other = study["Clue-like"], study["CITE-like"]
     assert first.relations == clue.RELATIONS
@@ -52,14 +52,14 @@ def test_dials_change_texts_and_labels_and_leave_pictures(small_world):
     assert (study[blind].train.labels != first.train.labels).any()
     np.testing.assert_array_equal(study[quiet].train.labels, first.train.labels)
     for name, pairs in study.items():
-        assert pairs.relations == systems.relations_of(name)
+        assert pairs.relations == collections.relations_of(name)
         assert [len(pairs.split(s)) for s in ("train", "val", "test")] == [60, 20, 30]
 
 
 def test_every_collection_of_the_map_has_its_dials():
     assert len(MAP) == len(set(MAP)) == 11
-    assert systems.at_dials(*systems.DEFAULTS) == "Clue-like"
-    assert all(systems.at_dials(*systems.DIALS[name]) == name for name in MAP)
+    assert collections.at_dials(*collections.DEFAULTS) == "Clue-like"
+    assert all(collections.at_dials(*collections.DIALS[name]) == name for name in MAP)
 
 
 def test_unknown_tiers_and_collections_are_named(monkeypatch, tmp_path):
@@ -212,16 +212,16 @@ def test_a_system_is_trained_on_pictures_from_end_to_end(clue_folder, monkeypatc
         made.append(Seven())
         return made[-1]
 
-    monkeypatch.setattr(train, "_resnet50", resnet50)
+    monkeypatch.setattr(run, "_resnet50", resnet50)
     arrays = prepare(load_study("paper", ["clue"])["clue"], SMALL, "paper")
-    start = train.make(CMCA, SMALL, arrays, 0).images.backbone.weight.weight
+    start = run.make(CMCA, SMALL, arrays, 0).images.backbone.weight.weight
     for one in (CMCA, CMCM):
         job = Job("coherence", "paper", "clue", asdict(one), 0, asdict(SMALL))
-        answer = train.train_and_score(job, arrays)
+        answer = run.train_and_score(job, arrays)
         assert len(answer.values["test"]["rank"]) == 18
         assert "rank, true relations" not in answer.values["test"]
         assert not torch.allclose(made[-1].weight.weight, start, atol=1e-6)  # it was trained
-    stages = grid.stages("paper", {"clue": arrays}, [0])
+    stages = run.stages("paper", {"clue": arrays}, [0])
     assert {job.system["system"] for job in stages[0].jobs} == {"Random"}
     renamed = prepare(load_study("paper", ["clue"], seed=1)["clue"], SMALL, "paper")
     assert renamed.fingerprint != arrays.fingerprint
@@ -265,7 +265,7 @@ def test_the_image_network_gives_one_vector_a_picture():
             "mmlib.features.backbones.load_backbone",
             lambda name: load_backbone(name, weights="random"),
         )
-        network = train._resnet50()
+        network = run._resnet50()
     assert network.training
     assert sum(p.numel() for p in network.parameters()) == 23_508_032  # spec of ResNet-50
     assert ImageEncoder(2048, 8, network)(torch.randn(2, 3, 64, 64)).shape == (2, 8)

@@ -12,9 +12,11 @@ from scipy import stats
 from mmlib.core import evidence as records
 from mmlib.core.claims import assess, ledger
 from mmlib.core.tables import paper_values
-from mmlib.papers.coherence import claims, figures, systems, tables
+from mmlib.papers.coherence import claims, figures, run, tables
 from mmlib.papers.coherence.claims import CLAIMS
-from mmlib.papers.coherence.systems import MAP, PAIRS
+from mmlib.papers.coherence.data import pairs as collections
+from mmlib.papers.coherence.data.pairs import MAP
+from mmlib.papers.coherence.run import PAIRS
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +81,8 @@ def test_gains_are_differences_of_mean_log2_ranks(evidence):
 
 def test_each_relation_and_each_weight_is_a_part(evidence):
     found = effects(evidence, "K3")
-    assert len(found) == len(systems.CLUE) + len(systems.CITE)
-    for c in systems.CITE:
+    assert len(found) == len(collections.CLUE) + len(collections.CITE)
+    for c in collections.CITE:
         refined = level(evidence, f"CMCM_{c}", "rank, refined", "CITE-like")
         wanted = level(evidence, "CMCA", dataset="CITE-like") - refined
         assert found[f"CITE-like, {c}"].effect == pytest.approx(wanted)
@@ -92,8 +94,8 @@ def test_each_relation_and_each_weight_is_a_part(evidence):
 
 
 def test_refinement_is_the_mean_of_the_papers_systems(evidence):
-    some = ["CMCM", "CMCM-NoAttn", *(f"CMCM_{c}" for c in systems.CLUE)]
-    assert set(claims.with_refinement(evidence, "Clue-like")) == {*some, "CMCM, product head"}
+    some = ["CMCM", "CMCM-NoAttn", *(f"CMCM_{c}" for c in collections.CLUE)]
+    assert set(claims.with_refinement(evidence, "Clue-like")) == set(some)
     wanted = np.mean([level(evidence, n) - level(evidence, n, "rank, refined") for n in some])
     assert effects(evidence, "K4")["Clue-like"].effect == pytest.approx(wanted)
 
@@ -137,7 +139,7 @@ def test_a_smaller_spread_counts_for_the_claim(evidence):
 
 def test_by_relation_only_its_own_texts_count(evidence):
     found = effects(evidence, "K15")
-    assert len(found) == len(systems.CLUE) + len(systems.CITE)
+    assert len(found) == len(collections.CLUE) + len(collections.CITE)
     holds = evidence.values("CITE-like", PAIRS, "Q5")[0] > 0
     a, b = (np.log2(evidence.values("CITE-like", n, "rank"))[:, holds] for n in ("CMCA", "CMCM"))
     assert found["CITE-like, Q5"].effect == pytest.approx((a - b).mean())
@@ -248,7 +250,7 @@ def test_table_7_is_about_the_texts_of_which_a_relation_holds(evidence):
     among.loc[among.metric == "rank", "value"] = among.value.clip(upper=60)  # of 60 texts
     evidence = records.Evidence(among, evidence.header)
     table = tables.table7(evidence, "CITE-like")
-    assert len(table) == 2 * len(systems.CITE)
+    assert len(table) == 2 * len(collections.CITE)
     assert table.loc[("Q4", "CMCM"), ("R@10", "paper")] == 52.0
     holds = evidence.values("CITE-like", PAIRS, "Q4")[0] > 0
     assert table.loc[("Q4", "CMCM"), ("texts", "ours")] == str(holds.sum())
@@ -275,7 +277,7 @@ def test_figure_5_draws_every_system_before_and_after(evidence, dataset):
     ours, authors = figures.refinement_figure(evidence, dataset).axes
     names = [tick.get_text() for tick in ours.get_yticklabels()]
     refined = [name for name in names if name not in ("Base", "CMCA")]
-    assert len(names) == 4 + len(systems.relations_of(dataset))
+    assert len(names) == 4 + len(collections.relations_of(dataset))
     for name in names:
         for metric, shift in (("MedR", 0.12), ("MedR, refined", -0.12)):
             at = names.index(name) + shift
@@ -294,9 +296,9 @@ def test_figure_5_draws_every_system_before_and_after(evidence, dataset):
 
 def test_the_map_has_the_gain_at_each_dial_on_record(evidence):
     cells = tables.dials(evidence)["CMCM"]
-    assert set(cells) == {systems.DEFAULTS, systems.DIALS[MAP[-1]]}
+    assert set(cells) == {collections.DEFAULTS, collections.DIALS[MAP[-1]]}
     wanted = level(evidence, "CMCA", dataset=MAP[-1]) - level(evidence, "CMCM", dataset=MAP[-1])
-    assert cells[systems.DIALS[MAP[-1]]].effect == pytest.approx(wanted)
+    assert cells[collections.DIALS[MAP[-1]]].effect == pytest.approx(wanted)
 
 
 def test_trainings_that_still_improve_are_flagged(evidence):
@@ -310,14 +312,14 @@ def test_trainings_that_still_improve_are_flagged(evidence):
 
 
 def test_the_grid_has_each_system_where_it_belongs():
-    assert len(systems.MAP) == 11
-    assert len(systems.trained_systems("Clue-like")) == 21
-    assert len(systems.trained_systems("CITE-like")) == 13
-    assert len(systems.trained_systems("flickr8k")) == 11
-    assert [one.system for one in systems.trained_systems(MAP[0])] == ["CMCA", "CMCM"]
+    assert len(collections.MAP) == 11
+    assert len(run.trained_systems("Clue-like")) == 21
+    assert len(run.trained_systems("CITE-like")) == 13
+    assert len(run.trained_systems("flickr8k")) == 11
+    assert [one.system for one in run.trained_systems(MAP[0])] == ["CMCA", "CMCM"]
     for tier, dataset in (("world", "Clue-like"), ("world", MAP[0]), ("paper", "cite")):
-        own = systems.systems(tier, dataset)
+        own = run.systems(tier, dataset)
         assert {"Random", "Ridge", PAIRS} < set(own)
         assert own["CMCM"]["relations"] == "all"
-    assert systems.budget("paper", "clue") == systems.Settings()
-    assert asdict(systems.budget("paper", "cite"))["max_words"] == 200
+    assert run.budget("paper", "clue") == run.Settings()
+    assert asdict(run.budget("paper", "cite"))["max_words"] == 200

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import TTestPower
 
-from mmlib.papers.coherence import metrics, tables
+from mmlib.papers.coherence import method, tables
 
 
 def test_the_papers_numbers():
@@ -20,5 +20,5 @@ def test_the_papers_numbers():
 
 def test_the_authors_selection_takes_only_what_the_aware_system_won():
     aware, agnostic = np.array([3, 1, 5, 2, 2]), np.array([9, 1, 6, 1, 4])
-    assert metrics.selected(aware, agnostic).tolist() == [4, 0, 2]
-    assert metrics.selected(aware, agnostic, 1).tolist() == [4]
+    assert method.selected(aware, agnostic).tolist() == [4, 0, 2]
+    assert method.selected(aware, agnostic, 1).tolist() == [4]

@@ -17,26 +17,23 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, rankdata
 from torch.nn import functional as F
 
-from mmlib.papers.coherence import train
+from mmlib.papers.coherence import run
 from mmlib.papers.coherence.method import (
     AttentionPooling,
     CoherenceHead,
     coherence_loss,
     confidence,
+    expected_in_pools,
+    full_ranks,
     gap,
     hinge_cosine,
     hinge_distance,
-    positive_weights,
-    refine,
-)
-from mmlib.papers.coherence.metrics import (
-    expected_in_pools,
-    full_ranks,
     pool_metrics,
     pool_ranks,
     pools_of,
+    positive_weights,
+    refine,
 )
-from mmlib.papers.coherence.variants import ProductHead
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -547,23 +544,6 @@ def test_head_knows_no_interaction():
     assert (logits[1:] - logits[:1]).abs().max() > 0.01  # texts do differ
 
 
-def test_head_on_the_product_is_a_loop_and_knows_only_agreement():
-    texts, images = units(3, 4, 5), units(4, 3, 5)
-    head = ProductHead(5, 2)
-    x = head.all_pairs(texts, images)
-    for i, text in enumerate(texts):
-        for j, image in enumerate(images):
-            each = [
-                sum(w[k] * text[k] * image[k] for k in range(5)) + b
-                for w, b in zip(head.linear.weight, head.linear.bias, strict=True)
-            ]
-            assert same(x[i, j], torch.stack(each).sigmoid())
-            assert same(head(text[None], image[None]).sigmoid()[0], x[i, j])
-    logits = x.logit()
-    swing = logits[:, 0] - logits[:, 1]
-    assert (swing - swing[0]).abs().max() > 1e-3  # unlike CAM's, it differs from text to text
-
-
 def test_both_sides_learn_from_the_head():
     head = head_of(4, 3)
     texts, images = units(7, 5, 4).requires_grad_(), units(8, 5, 4).requires_grad_()
@@ -905,7 +885,7 @@ def imported(path, root, seen):
 
 
 def test_import_needs_none_of_the_heavy_libraries():
-    path = Path(train.__file__)
+    path = Path(run.__file__)
     names = {name.split(".")[0] for name in imported(path, path.parents[3], set())}
     assert "torch" in names
     assert not names & {"spacy", "gensim", "papermill", "sklearn", "transformers", "nltk"}

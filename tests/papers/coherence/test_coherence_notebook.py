@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlib.core.tables import paper_values
-from mmlib.papers.coherence import figures, method, systems, tables, train
+from mmlib.papers.coherence import figures, method, run, tables
 from mmlib.suite import record
 
 NOTEBOOK = ROOT / "notebooks" / "01_coherence_retrieval.ipynb"
@@ -40,8 +40,8 @@ def evidence():
 @pytest.mark.parametrize("weight", [0.0, 0.4])
 def test_loss_and_slopes_are_those_of_mmlib(built, weight):
     arrays, how = tiny_coherence.tiny(), tiny_coherence.HOW
-    system = systems.System("CMCM", relations="all", lambda_cls=weight)
-    theirs = train.make(system, how, arrays, seed=3)
+    system = run.System("CMCM", relations="all", lambda_cls=weight)
+    theirs = run.make(system, how, arrays, seed=3)
     ours = built["CoherenceModel"](arrays, how, weight)
     ours.load_state_dict(theirs.state_dict())
     batch = arrays.splits["train"].batch(np.arange(12))

@@ -3,7 +3,7 @@
 import pytest
 
 from mmlib.core.tables import paper_tables, paper_values
-from mmlib.papers.coherence.systems import CITE, CLUE
+from mmlib.papers.coherence.data.pairs import CITE, CLUE
 
 TABLES = {"table4": "figure5_cite_code", "table5": "figure5_clue_code"}
 UNTRACED = {"CMCM_Q2", "CMCM_Q3", "CMCM_Q6"}  # not what the script has for them

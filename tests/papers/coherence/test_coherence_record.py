@@ -6,19 +6,19 @@ import pytest
 import tiny_coherence
 
 from mmlib.core.engine import Resources
-from mmlib.papers.coherence import experiment, figures, grid, systems, tables
-from mmlib.papers.coherence.systems import CMCA, CMCM
+from mmlib.papers.coherence import experiment, figures, run, tables
+from mmlib.papers.coherence.run import CMCA, CMCM
 from mmlib.suite import record
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Paper 01 with two systems on toy pairs, four epochs each."""
-    for module in (systems, grid, figures, tables):
+    for module in (run, figures, tables):
         monkeypatch.setattr(module, "trained_systems", lambda dataset: [CMCA, CMCM])
-    for module in (systems, tables):
+    for module in (run, tables):
         monkeypatch.setattr(module, "relations_of", lambda dataset: tiny_coherence.RELATIONS)
-    monkeypatch.setattr(grid, "budget", lambda *_: tiny_coherence.HOW)
+    monkeypatch.setattr(run, "budget", lambda *_: tiny_coherence.HOW)
     toy = replace(
         experiment.EXPERIMENT,
         datasets=lambda tier: ["Clue-like"],

@@ -6,9 +6,8 @@ import numpy as np
 
 from mmlib.core.jobs import Job
 from mmlib.core.related import RelatedPairs
-from mmlib.papers.coherence.batches import Arrays, Split
-from mmlib.papers.coherence.grid import PAPER
-from mmlib.papers.coherence.systems import Settings
+from mmlib.papers.coherence.data.pairs import Arrays, Split
+from mmlib.papers.coherence.run import PAPER, Settings
 
 RELATIONS = ("Visible", "Story", "Meta")
 HOW = Settings(

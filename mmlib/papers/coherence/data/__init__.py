@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +15,20 @@ from mmlib.features.text import (
     tokenize,
     train_word2vec,
 )
-from mmlib.papers.coherence.batches import SPLITS, Arrays, Pictures, Split
 from mmlib.papers.coherence.data import controlled, flickr8k, paper, world
 from mmlib.papers.coherence.data.controlled import ControlledPairs
-from mmlib.papers.coherence.data.pairs import Pairs
-from mmlib.papers.coherence.systems import COLLECTIONS, CONTROLLED_TIER, Settings, budget
+from mmlib.papers.coherence.data.pairs import (
+    COLLECTIONS,
+    CONTROLLED_TIER,
+    SPLITS,
+    Arrays,
+    Pairs,
+    Pictures,
+    Split,
+)
+
+if TYPE_CHECKING:
+    from mmlib.papers.coherence.run import Settings
 
 NOTES: dict[str, str] = table_beside(str(Path(__file__).with_name("notes")))
 Study = Mapping[str, Pairs]
@@ -51,7 +61,7 @@ def tokens_of(tier: str) -> Callable[[str], list[str]]:
     return spaced_tokens if tier == "paper" else tokenize
 
 
-def prepare(pairs: Pairs, settings: Settings, tier: str, seed: int = 0) -> Arrays:
+def prepare(pairs: Pairs, settings: "Settings", tier: str, seed: int = 0) -> Arrays:
     """A collection as arrays. Vocabulary, word vectors and scales are of its training pairs.
 
     word2vec (CBOW, window 10) gives the vectors that training starts from; an unknown word starts
@@ -88,11 +98,6 @@ def _images(pairs: RelatedPairs, train: RelatedPairs) -> np.ndarray | Pictures:
     sample = np.asarray(train.features[:, 0], dtype=np.float32)
     features = np.asarray(pairs.features[:, 0], dtype=np.float32)
     return ((features - sample.mean(axis=0)) / (sample.std(axis=0) + 1e-3)).astype(np.float32)
-
-
-def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
-    """All collections as arrays, each prepared as its budget says."""
-    return {name: prepare(pairs, budget(tier, name), tier) for name, pairs in study.items()}
 
 
 def some_texts(pairs: RelatedPairs, count: int) -> list[int]:

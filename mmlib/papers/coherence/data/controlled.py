@@ -13,9 +13,7 @@ import numpy as np
 
 from mmlib.core.paths import table_beside
 from mmlib.core.related import RelatedPairs
-from mmlib.papers.coherence.batches import SPLITS
-from mmlib.papers.coherence.data.pairs import Pairs
-from mmlib.papers.coherence.systems import CONTROLLED, PLACES
+from mmlib.papers.coherence.data.pairs import CONTROLLED, PLACES, SPLITS, Pairs
 
 THINGS: list[str] = table_beside(__file__)["things"]
 _SYLLABLES = ["".join(pair) for pair in product("kmtvlz", "aiou")]

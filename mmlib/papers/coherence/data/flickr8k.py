@@ -24,8 +24,7 @@ from mmlib.core.paths import data_dir
 from mmlib.core.records import normalised
 from mmlib.core.related import RelatedPairs
 from mmlib.data import clue, flickr8k
-from mmlib.papers.coherence.data.pairs import Pairs, pooled
-from mmlib.papers.coherence.systems import relations_of
+from mmlib.papers.coherence.data.pairs import Pairs, pooled, relations_of
 
 FOLDS = 5
 

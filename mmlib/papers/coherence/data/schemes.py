@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 
 from mmlib.core.paths import table_beside
-from mmlib.papers.coherence.systems import CITE, CLUE
+from mmlib.papers.coherence.data.pairs import CITE, CLUE
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import GROUPS, Scene, Thing, box
 

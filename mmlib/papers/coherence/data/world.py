@@ -17,9 +17,8 @@ import numpy as np
 from mmlib.core.related import RelatedPairs
 from mmlib.papers.coherence.data.cite_texts import cite_text
 from mmlib.papers.coherence.data.clue_texts import clue_text
-from mmlib.papers.coherence.data.pairs import Pairs, pooled
+from mmlib.papers.coherence.data.pairs import CITE_LIKE, DIALS, Pairs, pooled
 from mmlib.papers.coherence.data.schemes import SCHEMES, TELLING, draw_labels, draw_wordings
-from mmlib.papers.coherence.systems import CITE_LIKE, DIALS
 from mmlib.world import SIZE, extract_features, picture
 from mmlib.world.scenes import sample_scene, split_seeds
 from mmlib.world.schema import Scene

@@ -1,41 +1,202 @@
-"""One training of paper 01, and what is measured of it."""
+"""What paper 01 trains and how: systems, budgets, one training, and the jobs of its record."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
+from mmlib.core.evidence import NO_SEED
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
-from mmlib.core.jobs import Answer, History, Job, Run
-from mmlib.papers.coherence.batches import Arrays, Batch, Split, row_batches
+from mmlib.core.jobs import Answer, History, Job, Run, Stage
+from mmlib.papers.coherence.baselines import (
+    BySplit,
+    describe_pairs,
+    precisions,
+    relations_in_ranking,
+    score,
+)
+from mmlib.papers.coherence.data import Study, prepare
+from mmlib.papers.coherence.data.pairs import (
+    CLUE_LIKE,
+    CONTROLLED,
+    CONTROLLED_TIER,
+    HELPFUL,
+    MAP,
+    PLACES,
+    Arrays,
+    Split,
+    relations_of,
+    row_batches,
+)
 from mmlib.papers.coherence.method import (
     AttentionPooling,
+    Batch,
     CoherenceHead,
     ImageEncoder,
+    LastStates,
     Model,
     TextEncoder,
+    average_precisions,
     confidence,
+    full_ranks,
     gap,
     hinge_cosine,
     hinge_distance,
-    positive_weights,
-)
-from mmlib.papers.coherence.metrics import (
-    average_precisions,
-    full_ranks,
     mean_log_rank,
     pool_metrics,
     pool_ranks,
     pools_of,
+    positive_weights,
 )
-from mmlib.papers.coherence.probes import BySplit, precisions, relations_in_ranking
-from mmlib.papers.coherence.systems import OTHER_THRESHOLD, REFINED, Settings, System
-from mmlib.papers.coherence.variants import HEADS, LastStates
+
+PAPER = "coherence"
+
+# --- Systems -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class System:
+    """What a system is (the paper's Table 3, and variants of it).
+
+    attention: the learned query; without it the LSTM's last states are taken.
+    relations: what the head learns: "" nothing, "all", or the name of one relation.
+    lambda_cls: λ_cls, weight of the coherence loss.
+    reports: of the answer: "ranks" alone, also "refined" ones, or "all" diagnostics.
+    """
+
+    system: str
+    attention: bool = True
+    relations: str = ""
+    lambda_cls: float = 0.1
+    reports: Literal["ranks", "refined", "all"] = "ranks"
+
+    def columns(self, relations: Sequence[str]) -> list[int]:
+        """Columns of the labels that the head learns; ValueError for a relation not there."""
+        if self.relations in ("", "all"):
+            return list(range(len(relations))) if self.relations else []
+        if self.relations not in relations:
+            raise ValueError(f"no relation {self.relations!r}: there are {', '.join(relations)}")
+        return [list(relations).index(self.relations)]
+
+
+BASE = System("Base", attention=False)
+CMCA = System("CMCA", reports="all")
+NO_ATTENTION = System("CMCM-NoAttn", attention=False, relations="all", reports="refined")
+CMCM = System("CMCM", relations="all", reports="all")
+SYSTEMS = (BASE, CMCA, NO_ATTENTION, CMCM)  # the paper's, beside CMCM_c
+SWEEP = (0.01, 0.4, 2.0)  # λ_cls beside 0 and 0.1, some of Fig. 8's
+SWEPT = tuple(
+    replace(CMCM, system=f"CMCM, λ_cls {value:g}", lambda_cls=value, reports="ranks")
+    for value in SWEEP
+)
+CONTRASTS = {  # systems that differ in one thing
+    "relations, with attention": (CMCM, CMCA),
+    "relations, without attention": (NO_ATTENTION, BASE),
+    "attention": (CMCA, BASE),
+}
+BASELINES = ({"system": "Random", "baseline": "random"}, {"system": "Ridge", "baseline": "ridge"})
+ORACLES = (  # readers that see what a controlled picture shows, see `data.controlled.truth`
+    {"system": "Oracle of relations", "baseline": "truth", "knows": "relations"},
+    {"system": "Oracle of things", "baseline": "truth", "knows": "things"},
+)
+REFINED = "rank, refined"  # how ranks under θ̄ are named
+OTHER_THRESHOLD = 0.1  # the paper's T; its code has the one of Settings
+PAIRS = "Pairs"  # what words and pictures say of relations, without training
+
+
+def single(relation: str) -> System:
+    """CMCM_c: the head learns one relation."""
+    return System(f"CMCM_{relation}", relations=relation, reports="refined")
+
+
+def trained_systems(dataset: str) -> list[System]:
+    """What is trained on a collection: on the map two systems, on the first one all.
+
+    On controlled pairs λ_cls is what matters; one relation alone is learnt where all help.
+    """
+    if dataset in CONTROLLED:
+        chosen = [replace(CMCA, reports="ranks"), replace(CMCM, reports="refined"), *SWEPT]
+        return [*chosen, single(PLACES[0])] if dataset == HELPFUL else chosen
+    if dataset in MAP:
+        return [CMCA, replace(CMCM, reports="ranks")]
+    chosen = [*SYSTEMS, *map(single, relations_of(dataset))]
+    return [*chosen, *SWEPT] if dataset == CLUE_LIKE else chosen
+
+
+def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
+    """The columns of each system, trained or not, that may be in the record of a collection."""
+    untrained = ORACLES if tier == CONTROLLED_TIER else BASELINES
+    rows = (*map(asdict, trained_systems(dataset)), *untrained, {"system": PAIRS})
+    return {row["system"]: row for row in rows}
+
+
+# --- Budgets -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How systems are trained: the paper's values, completed from the authors' code.
+
+    word_width, hidden, width: of word vectors (300), of one LSTM direction (300), of the shared
+        space (1024).
+    loss: "distance" (the authors' code) or "cosine" (the paper's text). margin: α.
+    strength, threshold: λ of eq. 4 and T, below which a text counts as difficult.
+    dropout: of word vectors; the authors use none. word2vec_epochs: of their pre-training.
+    schedule: "plateau" lets the rate fall to a tenth after `patience` checks without a better dev
+        rank; "cosine" brings it to 0 over the training.
+    """
+
+    word_width: int = 300
+    hidden: int = 300
+    width: int = 1024
+    loss: Literal["distance", "cosine"] = "distance"
+    margin: float = 0.3
+    batch: int = 32
+    learning_rate: float = 1e-4
+    epochs: int = 20
+    schedule: Literal["plateau", "cosine"] = "plateau"
+    patience: int = 5
+    max_words: int = 40
+    word2vec_epochs: int = 50
+    strength: float = 0.12
+    threshold: float = 0.05
+    dropout: float = 0.0
+
+
+BUDGETS = {
+    # One budget for all systems of a collection, searched on dev (mean log2 rank, CMCA, one seed).
+    # Rate 2e-3, batches of 32, dropout .4, 10 epochs: 5.61; half the rate 5.79; rate 4e-3, dropout
+    # .2, 12 epochs 5.40; dropout .1 5.36; 18 epochs 5.24; margin .2 5.38; batches of 16 5.21. With
+    # dropout .4: the paper's cosine loss 5.91, half the shared space 5.63, rate 8e-3 5.73.
+    "world": Settings(
+        word_width=48, hidden=48, width=128, epochs=10, batch=16, learning_rate=4e-3,
+        schedule="cosine", max_words=30, dropout=0.2,
+    ),
+    # Rate 1e-3, width 256, dropout .4, 6 epochs: 4.03, still falling; rate 2e-3 and three quarters
+    # of all widths 3.75, flat; rate 2e-3 with dropout .2 4.03, and rising after two epochs.
+    "flickr8k": Settings(
+        word_width=96, hidden=96, width=192, epochs=6, learning_rate=2e-3, batch=64,
+        schedule="cosine", word2vec_epochs=10, dropout=0.4,
+    ),
+    "paper": Settings(),
+}  # fmt: skip
+# Pairs are as few as 300, and texts are short.
+BUDGETS[CONTROLLED_TIER] = replace(BUDGETS["world"], epochs=30)
+
+
+def budget(tier: str, dataset: str) -> Settings:
+    """The settings of a collection, the same for all of its systems; of tier paper the paper's."""
+    if tier == "paper" and dataset.startswith("cite"):
+        return Settings(max_words=200, strength=0.13)
+    return BUDGETS.get(tier, Settings())
+
+
+# --- One training ---------------------------------------------------------------------------------
 
 STRENGTHS = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
 THRESHOLDS = (0.02, 0.05, 0.1, 0.2, 2.0)  # 2: every text is refined
@@ -46,22 +207,20 @@ def make(system: System, settings: Settings, arrays: Arrays, seed: int) -> Model
     """The model that a training of this seed starts from."""
     seed_everything(seed)
     train, columns = arrays.splits["train"], system.columns(arrays.relations)
-    weights = np.ones(len(columns))
-    if columns and system.weighted:
-        weights = positive_weights(train.labels[:, columns])
+    weights = positive_weights(train.labels[:, columns])
     backbone = None if isinstance(train.images, np.ndarray) else _resnet50()
     texts = TextEncoder(
         torch.tensor(arrays.words), settings.hidden, settings.width, settings.dropout,
         pooling=AttentionPooling if system.attention else LastStates,
     )  # fmt: skip
     images = ImageEncoder(arrays.image_width, settings.width, backbone)
-    head = HEADS[system.head](settings.width, len(columns)) if columns else None
+    head = CoherenceHead(settings.width, len(columns)) if columns else None
     retrieval_loss = partial(LOSSES[settings.loss], margin=settings.margin)
     return Model(texts, images, head, columns, weights, system.lambda_cls, retrieval_loss)
 
 
 def _resnet50() -> torch.nn.Module:
-    """The paper's image network with ImageNet weights, up to its last maps (B, 2048, 7, 7)."""
+    # The paper's image network with ImageNet weights, up to its last maps (B, 2048, 7, 7).
     from mmlib.features.backbones import load_backbone
 
     return load_backbone("resnet50").trunk.train().requires_grad_(True)
@@ -88,20 +247,15 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Model, History]:
     optimizer = torch.optim.Adam(
         model.parameters(), lr=settings.learning_rate, betas=(0.5, 0.999), fused=True
     )
-    step = Descent(model.loss, optimizer, _schedule(optimizer, settings, len(train)))
-    history = fit(
-        model, batches, step, evaluate, epochs=settings.epochs, seed=job.seed, run=run
-    )  # fmt: skip
+    steps = settings.epochs * -(-len(train) // settings.batch)
+    schedule: LRScheduler | ReduceLROnPlateau = (
+        ReduceLROnPlateau(optimizer, factor=0.1, patience=settings.patience)
+        if settings.schedule == "plateau"
+        else LambdaLR(optimizer, partial(warm_up_cosine, steps=steps, warm_up=steps // 20))
+    )
+    step = Descent(model.loss, optimizer, schedule)
+    history = fit(model, batches, step, evaluate, epochs=settings.epochs, seed=job.seed, run=run)
     return model, history
-
-
-def _schedule(
-    optimizer: torch.optim.Optimizer, settings: Settings, pairs: int
-) -> LRScheduler | ReduceLROnPlateau:
-    if settings.schedule == "plateau":
-        return ReduceLROnPlateau(optimizer, factor=0.1, patience=settings.patience)
-    steps = settings.epochs * -(-pairs // settings.batch)
-    return LambdaLR(optimizer, partial(warm_up_cosine, steps=steps, warm_up=steps // 20))
 
 
 # --- Encoding ------------------------------------------------------------------------------------
@@ -159,8 +313,7 @@ def probabilities(model: Model, encoded: Encoded) -> np.ndarray:
     device = model.weights.device
     texts = torch.from_numpy(encoded.texts).to(device)
     images = torch.from_numpy(encoded.images).to(device)
-    x = model.head.all_pairs(texts, images)  # type: ignore[operator]
-    return x.cpu().numpy()[:, encoded.image_of]
+    return model.head.all_pairs(texts, images).cpu().numpy()[:, encoded.image_of]
 
 
 # --- One job -------------------------------------------------------------------------------------
@@ -251,13 +404,11 @@ def of_relations(model: Model, arrays: Arrays, test: Encoded, device: str) -> di
         return values
     pairs = (torch.from_numpy(vectors).to(device) for vectors in (test.texts, test.of_pairs))
     scores = {"AP": model.head(*pairs).cpu().numpy()}
-    if isinstance(model.head, CoherenceHead):
-        weight = model.head.linear.weight.cpu().numpy().astype(float)
-        a, b = np.split(weight, 2, axis=1)  # (C, D) each
-        scores["AP, text part"] = texts["test"] @ a.T
-        scores["AP, image part"] = images["test"] @ b.T
-        lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-        values["alignment"] = (a * b).sum(axis=1) / lengths
+    weight = model.head.linear.weight.cpu().numpy().astype(float)
+    a, b = np.split(weight, 2, axis=1)  # (C, D) each
+    scores |= {"AP, text part": texts["test"] @ a.T, "AP, image part": images["test"] @ b.T}
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    values["alignment"] = (a * b).sum(axis=1) / lengths
     return values | {name: average_precisions(labels["test"], x) for name, x in scores.items()}
 
 
@@ -273,4 +424,44 @@ def examples(encoded: Encoded, rows: Sequence[int], top: int = 5) -> list[dict[s
             "attention": None if encoded.attention is None else encoded.attention[row],
         }
         for row in rows
+    ]
+
+
+def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
+    """All collections as arrays, each prepared as its budget says."""
+    return {name: prepare(pairs, budget(tier, name), tier) for name, pairs in study.items()}
+
+
+# --- The record -----------------------------------------------------------------------------------
+
+PAPER = "coherence"
+
+
+def trainings(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Job]:
+    """A job for each collection, system and seed; none of a relation that training never has."""
+    return [
+        Job(PAPER, tier, dataset, asdict(system), seed, asdict(budget(tier, dataset)))
+        for seed in seeds
+        for dataset, arrays in data.items()
+        for system in trained_systems(dataset)
+        if arrays.splits["train"].labels[:, system.columns(arrays.relations)].any(axis=0).all()
+    ]
+
+
+def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
+    """All that a record needs: baselines or oracles, descriptions of the pairs, and trainings."""
+    random, ridge = BASELINES
+    baselines = []
+    for dataset, arrays in data.items():
+        if arrays.truth:
+            baselines += [Job(PAPER, tier, dataset, oracle, NO_SEED) for oracle in ORACLES]
+        elif dataset not in MAP:
+            baselines += [Job(PAPER, tier, dataset, random, seed) for seed in seeds]
+            if isinstance(arrays.splits["train"].images, np.ndarray):
+                baselines.append(Job(PAPER, tier, dataset, ridge, NO_SEED))
+    descriptions = [Job(PAPER, tier, dataset, {"system": PAIRS}, NO_SEED) for dataset in data]
+    return [
+        Stage(score, baselines),
+        Stage(describe_pairs, descriptions),
+        Stage(train_and_score, trainings(tier, data, seeds)),
     ]
