@@ -8,15 +8,12 @@ import pytest
 import tiny_coherence
 
 from mmlib.core.claims import assess
-from mmlib.core.engine import Resources
 from mmlib.papers.coherence import baselines, experiment, figures, run, tables
-from mmlib.papers.coherence.claims import CLAIMS
 from mmlib.papers.coherence.data import controlled, load_study, prepare
 from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.controlled import CUES, THINGS, Dials
 from mmlib.papers.coherence.data.pairs import CONTROLLED, FEW, HELPFUL, MANY, UNDECIDING
 from mmlib.papers.coherence.method import full_ranks
-from mmlib.suite import record
 
 CONTROLLED_CLAIMS = experiment.EXPERIMENT.claims_of("controlled")
 
@@ -65,12 +62,6 @@ def test_a_cue_stands_for_one_relation_and_relations_for_equally_many_cues():
     assert all(len(relations) == 1 for relations in held.values())
     names = [name for relations in held.values() for name in relations]
     assert [names.count(name) for name in ("first", "second", "third")] == [4, 4, 4]
-
-
-def test_words_differ_and_things_are_no_cues():
-    assert len(set(THINGS)) == len(THINGS)
-    assert len(set(CUES)) == len(CUES) >= 120
-    assert not set(THINGS) & set(CUES)
 
 
 def test_features_are_those_of_the_thing_and_noise():
@@ -165,46 +156,7 @@ def test_every_recorded_collection_can_be_made_and_has_its_name():
         load_study("controlled", ["clue"])
 
 
-def test_each_weight_is_trained_and_one_relation_alone_where_all_help():
-    names = [one.system for one in run.trained_systems(HELPFUL)]
-    assert names == ["CMCA", "CMCM", *(s.system for s in run.SWEPT), "CMCM_first"]
-    assert [one.system for one in run.trained_systems(MANY)] == names[:-1]
-    assert set(run.systems("controlled", FEW)) == {
-        *names[:-1], "Oracle of relations", "Oracle of things", "Pairs"
-    }  # fmt: skip
-    world, own = run.budget("world", "Clue-like"), run.budget("controlled", FEW)
-    assert own == replace(world, epochs=30)
-
-
 # --- The record, claims, tables and figures ------------------------------------------------------
-
-
-def test_a_small_record_is_made_and_judged(monkeypatch, tmp_path):
-    few_systems = [replace(run.CMCA, reports="ranks"), run.SWEPT[1]]
-    monkeypatch.setattr(run, "trained_systems", lambda dataset: few_systems)
-    monkeypatch.setattr(run, "budget", lambda *_: tiny_coherence.HOW)
-    toy = replace(
-        experiment.EXPERIMENT,
-        datasets=lambda tier: [HELPFUL],
-        load_study=lambda tier, datasets: None,
-        load_arrays=lambda *_: {
-            HELPFUL: prepare(controlled.load(SMALL), tiny_coherence.HOW, "controlled")
-        },
-        budget=lambda *_: tiny_coherence.HOW,
-    )
-    monkeypatch.setattr(experiment, "EXPERIMENT", toy)
-    folder = tmp_path / "evidence"
-    resources = Resources(workers=1, folder=tmp_path / "jobs")
-    found = record.record("01", "controlled", [0, 1], resources=resources, folder=folder)
-    levels = {name: np.log2(found.values(HELPFUL, f"Oracle of {name}", "rank")).mean()
-              for name in ("relations", "things")}  # fmt: skip
-    assert levels["relations"] + 1 < levels["things"]
-    text = record.write_judgement("01", "controlled", tmp_path / "out", folder)
-    assert "learning the relations helps where they decide" in text
-    assert "attention over words" not in text
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"verdicts.json", "ledger.csv", "parts.csv", "levels.csv", "gains.csv",
-                     "map.png", "claims.png"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -214,13 +166,6 @@ def evidence():
 
 def level(evidence, dataset, system):
     return np.log2(evidence.values(dataset, system, "rank")).mean()
-
-
-def test_claims_of_controlled_pairs_are_of_their_tier_alone():
-    ids = [one.id for one in CONTROLLED_CLAIMS]
-    assert ids == "K9 K9b K10 K10b K11 K12 K13".split()
-    assert all(one.why for one in CONTROLLED_CLAIMS)
-    assert experiment.EXPERIMENT.claims_of("world") == list(CLAIMS)
 
 
 def test_effects_are_differences_of_mean_log2_ranks(evidence):

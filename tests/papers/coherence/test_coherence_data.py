@@ -17,7 +17,7 @@ from mmlib.features.text import spaced_tokens
 from mmlib.papers.coherence import data, run
 from mmlib.papers.coherence.data import load_study, paper, prepare, world
 from mmlib.papers.coherence.data import pairs as collections
-from mmlib.papers.coherence.data.pairs import MAP, Pairs, Pictures, pooled
+from mmlib.papers.coherence.data.pairs import Pairs, Pictures, pooled
 from mmlib.papers.coherence.method import ImageEncoder
 from mmlib.papers.coherence.run import CMCA, CMCM, Settings
 
@@ -26,7 +26,7 @@ SMALL = Settings(word_width=8, hidden=8, width=16, epochs=1, word2vec_epochs=2)
 
 @pytest.fixture
 def small_world(monkeypatch):
-    monkeypatch.setattr(world, "COUNTS", {"train": 60, "val": 20, "test": 30})
+    monkeypatch.setattr(world, "COUNTS", {"train": 24, "val": 8, "test": 12})
     monkeypatch.setattr("os.cpu_count", lambda: 1)
 
 
@@ -53,13 +53,7 @@ def test_dials_change_texts_and_labels_and_leave_pictures(small_world):
     np.testing.assert_array_equal(study[quiet].train.labels, first.train.labels)
     for name, pairs in study.items():
         assert pairs.relations == collections.relations_of(name)
-        assert [len(pairs.split(s)) for s in ("train", "val", "test")] == [60, 20, 30]
-
-
-def test_every_collection_of_the_map_has_its_dials():
-    assert len(MAP) == len(set(MAP)) == 11
-    assert collections.at_dials(*collections.DEFAULTS) == "Clue-like"
-    assert all(collections.at_dials(*collections.DIALS[name]) == name for name in MAP)
+        assert [len(pairs.split(s)) for s in ("train", "val", "test")] == [24, 8, 12]
 
 
 def test_unknown_tiers_and_collections_are_named(monkeypatch, tmp_path):
@@ -104,13 +98,6 @@ def test_texts_are_cut_and_tokens_are_the_authors_in_the_tier_paper():
     assert short.splits["train"].ids.shape[1] == 3
     assert data.tokens_of("paper") is spaced_tokens
     assert data.tokens_of("world")("A Dog.") == ["a", "dog", "."]
-
-
-def test_texts_to_show_cover_different_relations():
-    pairs = tiny_coherence.related(60)
-    rows = data.some_texts(pairs, 3)
-    assert len(set(rows)) == 3
-    assert all(pairs.labels[row, c] for c, row in enumerate(rows))
 
 
 # --- The tier "paper", on made-up files ----------------------------------------------------------

@@ -53,19 +53,6 @@ def test_loss_and_slopes_are_those_of_mmlib(built, weight):
         torch.testing.assert_close(parameter.grad, slopes[name].grad, atol=1e-6, rtol=1e-4)
 
 
-def test_the_examples_by_hand(built):
-    pool = built["AttentionPooling"](1)
-    weights = {"project.weight": [[1.0]], "project.bias": [0.0], "query": [2.0]}
-    pool.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
-    pooled, weights = pool(torch.tensor([[[0.0], [1.0]]]), torch.tensor([2]))
-    assert pooled.item() == pytest.approx(0.821, abs=5e-4)
-    assert weights[0].tolist() == pytest.approx([0.179, 0.821], abs=5e-4)
-    places = torch.tensor([[1.0, 0.0], [0.8, 0.6]])
-    assert built["retrieval_loss"](places, places).item() == pytest.approx(0, abs=1e-5)
-    exchanged = built["retrieval_loss"](places, places.flip(0)).item()
-    assert exchanged == pytest.approx(0.3 + 0.632, abs=1e-3)
-
-
 def test_the_opening_picture_is_of_the_evidence(evidence):
     def level(tier, dataset, system, metric="rank"):
         return np.log2(evidence[tier].values(dataset, system, metric)).mean()

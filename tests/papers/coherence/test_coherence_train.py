@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny_coherence
 import torch
 from scipy.special import expit
 from sklearn.metrics import average_precision_score
@@ -123,14 +122,6 @@ def test_ranks_are_those_of_the_models_cosines(arrays, answers):
     np.testing.assert_array_equal(own["pools"]["MedR"], medr)
 
 
-def test_pairs_of_one_image_tie(arrays):
-    test = tiny_coherence.split(40, 2, images=20)
-    model, _ = run.train(job(CMCA), arrays)
-    theta = run.encode(model, test).theta
-    np.testing.assert_array_equal(theta[:, :20], theta[:, 20:])
-    assert full_ranks(theta).min() >= 1.5
-
-
 def test_what_a_head_knows_is_sklearns_precision_of_its_parts(arrays, answers):
     model, _ = run.train(job(CMCM), arrays)
     seen, labels = run.encode(model, arrays.splits["test"]), arrays.splits["test"].labels
@@ -193,14 +184,6 @@ def test_a_relation_without_positives_has_no_average_precision():
     scores = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]])
     assert method.average_precisions(labels, scores)[0] == pytest.approx((1 + 2 / 3) / 2)
     assert np.isnan(method.average_precisions(labels, scores)[1])
-
-
-def test_words_that_occur_are_counted_once(arrays):
-    split = arrays.splits["val"]
-    bag = baselines.occurring(split, len(arrays.words)).toarray()
-    for ids, row in zip(split.ids, bag, strict=True):
-        assert set(np.flatnonzero(row)) == {i for i in ids if i > 1}
-        assert set(row) <= {0, 1}
 
 
 def test_fusion_is_the_loop_over_texts_pictures_and_relations():
