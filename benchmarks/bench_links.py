@@ -20,10 +20,10 @@ from measure import processor
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from mmlib.papers.links.batches import Batch
-from mmlib.papers.links.method import LinkModel, document_loss
+from mmlib.papers.links.data.arrays import Batch
+from mmlib.papers.links.method import LinkModel, Settings, document_loss
 from mmlib.papers.links.method import set_similarity as of_batch
-from mmlib.papers.links.systems import SYSTEMS, Settings
+from mmlib.papers.links.run import SYSTEMS
 
 STRUCTURED = tuple(name for name in SYSTEMS if name != "NoStruct")
 WORDS, WORD_WIDTH, SENTENCE, FEATURES = 2000, 300, 12, 1664

@@ -40,9 +40,8 @@ from mmlib.papers.cora.train import train as cora_train
 from mmlib.papers.cora.variants import build as cora_build
 from mmlib.papers.entailment import method as entailment
 from mmlib.papers.links import method as links_method
-from mmlib.papers.links import systems as links_systems
-from mmlib.papers.links import train as links_training
-from mmlib.papers.links.batches import Arrays, Batch, Split
+from mmlib.papers.links import run as links_run
+from mmlib.papers.links.data.arrays import Arrays, Batch, Split
 
 # Relative: of the first loss, of the first gradient (its length), of the loss after two steps.
 TOLERANCES = {"forward": 1e-4, "backward": 1e-3, "step": 1e-3}
@@ -55,7 +54,7 @@ Made = tuple[nn.Module, Callable[[], Tensor]]
 def links(tiny: bool, device: str) -> Made:
     """Paper 04: AP with hard negatives, 11 documents of 10 sentences and 10 images."""
     documents, nodes, words, features = (3, 4, 50, 16) if tiny else (11, 10, 10_000, 1664)
-    settings = links_systems.Settings(dropout=0.0)
+    settings = links_method.Settings(dropout=0.0)
     settings = replace(settings, width=16, word_width=8) if tiny else settings
     model = links_method.LinkModel(torch.randn(words, settings.word_width), features, settings)
     there = torch.ones(documents, nodes, dtype=torch.bool, device=device)
@@ -66,7 +65,7 @@ def links(tiny: bool, device: str) -> Made:
         rows=there,
         columns=there,
     )
-    system = links_systems.System("AP", "AP")
+    system = links_method.System("AP", "AP")
     return model, lambda: links_method.batch_loss(model, batch, system, settings, "hard")
 
 
@@ -254,10 +253,9 @@ def train_cora(kept: dict[str, Any], seed: int, device: str) -> float:
 
 
 def links_arrays() -> dict[str, Any]:
-    from mmlib.papers.links import data, grid
-
-    arrays = data.load_arrays(data.load_study("flickr8k", ["cohesive"]), "flickr8k")
-    jobs = grid.trainings("flickr8k", arrays, [0])
+    study = links_run.data.load_study("flickr8k", ["cohesive"])
+    arrays = links_run.load_arrays(study, "flickr8k")
+    jobs = links_run.trainings("flickr8k", arrays, [0])
     (job,) = [job for job in jobs if job.system["system"] == "AP"]
     return {"arrays": arrays["cohesive"], "job": job}
 
@@ -265,7 +263,7 @@ def links_arrays() -> dict[str, Any]:
 def train_links(kept: dict[str, Any], seed: int, device: str) -> float:
     """AUC of the test documents, in percent."""
     job = replace(kept["job"], seed=seed)
-    answer = links_training.train_and_score(job, kept["arrays"], Run(device))
+    answer = links_run.train_and_score(job, kept["arrays"], Run(device))
     return float(np.nanmean(answer.values["test"]["AUC"]))
 
 

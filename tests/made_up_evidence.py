@@ -9,8 +9,8 @@ import pandas as pd
 from mmlib.core import evidence, recordings
 from mmlib.core.engine import SECONDS, as_text, canonical
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
-from mmlib.papers.links import systems
-from mmlib.papers.links.systems import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
+from mmlib.papers.links import run
+from mmlib.papers.links.run import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
 
 LEVELS = {
     "NoStruct": 60, "DC": 75, "TK": 75, "TK+½k": 74, "AP": 76, "AP+½k": 75, "Obj Detect": 55,
@@ -30,7 +30,7 @@ def make(
         item = np.arange(count) + (split == EPOCHS)
         cluster = np.zeros(count, int) if split == EPOCHS else np.arange(count)
         keys = {"paper": PAPER, "tier": tier, "dataset": dataset, "split": split}
-        known = systems.systems(tier, dataset).get(system, {"system": system})
+        known = run.systems(tier, dataset).get(system, {"system": system})
         own = {**as_text(known), "seed": seed, "metric": metric, "value": values}
         parts.append(pd.DataFrame({**keys, **own, "item": item, "cluster": cluster}))
 
@@ -50,7 +50,7 @@ def make(
             add(dataset, STEP_TIME, NO_SEED, EPOCHS, f"ms of {system}", ms + rng.random(8))
     head = evidence.header(
         paper=PAPER, tier=tier, method_version=1, device="cpu", inputs={}, inapplicable={},
-        settings={name: asdict(systems.budget(tier, name)) for name in datasets},
+        settings={name: asdict(run.budget(tier, name)) for name in datasets},
         data={name: "made up" for name in datasets}, cpu_seconds=5400,
     )  # fmt: skip
     return Evidence(canonical(pd.concat(parts)), head)

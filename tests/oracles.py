@@ -38,28 +38,10 @@ def ap(matrix, k: int) -> tuple[float, list]:
     return float(weight[best] / k), [list(edge) for edge in best]
 
 
-def ap_at_most(matrix, k: int) -> tuple[float, list]:
-    """The paper's form: at most k edges, largest sum, divided by how many; 0 where empty."""
-    best, chosen = 0.0, []
-    for size in range(1, k + 1):
-        for edges in matchings(*np.shape(matrix), size):
-            total = sum(matrix[i][j] for i, j in edges)
-            if total > best:
-                best, chosen = total, edges
-    return float(best / max(len(chosen), 1)), [list(edge) for edge in chosen]
-
-
-def sizes(n: int, m: int, half: bool, rounding: str = "ceil") -> int:
-    q = min(n, m)
-    if not half:
-        return q
-    return q // 2 if rounding == "floor" else -(-q // 2)
-
-
 def similarity(matrix, name: str) -> float:
     """Document similarity by the name of the system."""
     n, m = np.shape(matrix)
-    k = sizes(n, m, half=name.endswith("½k"))
+    k = -(-min(n, m) // 2) if name.endswith("½k") else min(n, m)
     if name == "DC":
         return dc(matrix)
     return tk(matrix, k) if name.startswith("TK") else ap(matrix, k)[0]

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from mmlib.core import paths
 from mmlib.papers.coherence.data import pairs as coherence
-from mmlib.papers.links import systems as links
+from mmlib.papers.links import run as links
 
 Allowed: TypeAlias = "Sequence[Any] | re.Pattern[str]"
 EVIDENCE = ("recorded", "compute")

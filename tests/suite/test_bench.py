@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import similarity
 
-from mmlib.papers.links.systems import SYSTEMS
+from mmlib.papers.links.run import SYSTEMS
 
 STRUCTURED = tuple(name for name in SYSTEMS if name != "NoStruct")
 FOLDER = Path(__file__).parents[2] / "benchmarks"

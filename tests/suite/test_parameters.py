@@ -115,8 +115,8 @@ def test_a_value_that_no_branch_knows_is_refused_before_a_kernel_starts(number):
         ("00", {"evidence": "compute", "seeds": 5, "device": "cuda:1", "tier": "paper"}),
         ("01", {"signal": 0, "telling": 0.75, "epochs": 5, "seed": 7, "out": "/x"}),
         ("04", {"tier": "flickr8k", "live": "mixed5", "system": "TK+½k"}),
-        ("04", {"live": "story", "system": "AP, at most k"}),
-        ("04", {"live": "auto", "system": "AP, at most k"}),  # stories, where variants are trained
+        ("04", {"live": "story", "system": "AP, b = 20"}),
+        ("04", {"live": "auto", "system": "AP, b = 20"}),  # stories, where variants are trained
         ("04", {"tier": "flickr8k", "live": "auto"}),
         ("04", {"tier": "paper", "live": "of my own"}),
     ],
@@ -143,7 +143,7 @@ def test_a_notebook_takes_a_folder_of_evidence_and_a_feature_set(tmp_path, monke
 
 
 def test_what_a_system_may_be_depends_on_the_documents():
-    values = {"tier": "world", "live": "coco", "system": "AP, at most k"}
+    values = {"tier": "world", "live": "coco", "system": "AP, b = 20"}
     with pytest.raises(parameters.ParameterError, match=r"must be NoStruct, DC, TK, .* or AP\+½k"):
         parameters.check_values("04", values)
     parameters.check_values("04", values | {"live": "story"})

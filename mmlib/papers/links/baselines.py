@@ -9,11 +9,13 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
+from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 
 from mmlib.core.jobs import Answer, Job, Run
-from mmlib.papers.links.batches import Arrays, Split
-from mmlib.papers.links.metrics import evaluate
+from mmlib.papers.links.data.arrays import Arrays, Split
+from mmlib.papers.links.method import evaluate
 
 ALPHAS = tuple(10.0 ** (power / 2) for power in range(-6, 5))  # of the ridge
 MOST_LABELS = 20  # K of Object Detection
@@ -131,3 +133,32 @@ def spread(vectors: np.ndarray) -> float:
 def means(vectors: np.ndarray, nodes: Sequence[np.ndarray]) -> np.ndarray:
     """The mean vector of each document, (documents, width)."""
     return np.stack([vectors[rows].mean(axis=0) for rows in nodes])
+
+
+# --- What makes a document hard (Section 4.1) ------------------------------------------------
+
+
+def describe_documents(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """The predictors of `difficulty_predictors`, a value a test document."""
+    columns = difficulty_predictors(arrays)
+    return Answer({"test": {name: columns[name].to_numpy() for name in columns}})
+
+
+def difficulty_predictors(arrays: Arrays, components: int = 20) -> pd.DataFrame:
+    """Spread and content of every test document, from vectors that no system has trained.
+
+    A row a document: "image spread", "text spread", and "image content 0" and so on: mean vectors
+    reduced by a PCA fitted on training documents. Texts are mean word vectors.
+    """
+    train, test = arrays.splits["train"], arrays.splits["test"]
+    columns = {}
+    for side, vectors, training, documents in (
+        ("image", arrays.features, train.images, test.images),
+        ("text", word_shares(arrays) @ arrays.words, train.sentences, test.sentences),
+    ):
+        columns[f"{side} spread"] = np.array([spread(vectors[rows]) for rows in documents])
+        centres = means(vectors, training)
+        reduce = PCA(min(components, *centres.shape), random_state=0).fit(centres)
+        for i, column in enumerate(reduce.transform(means(vectors, documents)).T):
+            columns[f"{side} content {i}"] = column
+    return pd.DataFrame(columns)

@@ -16,7 +16,8 @@ from mmlib.core.claims import Claim
 from mmlib.core.effects import MOST_GROUPS, Effect, crossed, difference, over_seeds, slope
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.paths import table_beside
-from mmlib.papers.links.systems import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED, UNLABELLED
+from mmlib.papers.links.data.documents import UNLABELLED
+from mmlib.papers.links.run import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED
 
 Effects = Mapping[str, Effect] | str
 Seeds = Sequence[int]

@@ -18,9 +18,8 @@ from mmlib.core import plots
 from mmlib.core.evidence import Evidence
 from mmlib.papers.links.claims import auc, labelled, mean_auc, same_as
 from mmlib.papers.links.data.documents import Corpus, Document
-from mmlib.papers.links.method import best_matching
-from mmlib.papers.links.metrics import link_metrics
-from mmlib.papers.links.systems import PAPER_TABLES, STRUCTURED, SYSTEMS
+from mmlib.papers.links.method import best_matching, link_metrics
+from mmlib.papers.links.run import PAPER_TABLES, STRUCTURED, SYSTEMS
 from mmlib.papers.links.tables import predictors, printed
 
 LINK, NO_LINK, UNKNOWN = plots.TRUE, plots.FALSE, "#777777"

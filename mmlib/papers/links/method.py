@@ -6,16 +6,70 @@ cosines M (n, m). Training compares whole documents through a set similarity (DC
 3); links are read off M itself. Rows are sentences and columns images everywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import rankdata
 from torch import Tensor, nn
 
+from mmlib.core.ranking import chance_among_first
 from mmlib.features.gru import PackedGRU
-from mmlib.papers.links.batches import Arrays, Batch, Batches
-from mmlib.papers.links.systems import Negatives, Settings, System
+from mmlib.papers.links.data.arrays import Arrays, Batch, Batches, Split
+
+METRICS = ("AUC", "p@1", "p@5")
+Negatives = Literal["hard", "mean"]
+
+
+@dataclass(frozen=True)
+class System:
+    """A trained row of Tables 2 and 3, or a variant of one.
+
+    similarity: the set similarity; "pair" is NoStruct's. half: k = q/2 instead of q. negatives, b:
+    of the loss, and how many.
+    """
+
+    system: str
+    similarity: Literal["pair", "DC", "TK", "AP"]
+    half: bool = False
+    negatives: Negatives = "hard"
+    b: int = 10
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a system is trained. The defaults are the paper's (Section 4) where it states them.
+
+    width: of the shared space; word_width, max_words, min_count: of the word vectors, a sentence,
+    the vocabulary; dropout: on word channels and image features; schedule: "plateau" divides the
+    rate by 5 after `patience` epochs without a better dev loss, "cosine" warms it up over the
+    first 5 % of the steps and lets it decay to 0. steps: batches an epoch, 0 for all documents
+    once. draws: NoStruct's random pairs a document and step (1 in the paper). feature_power: each
+    image feature is divided by its deviation to this power. word_scale: word vectors are
+    multiplied by it. warmup_fraction: of the epochs, in which hard negatives are averaged ones (0
+    in the paper).
+    """
+
+    margin: float = 0.2
+    width: int = 1024
+    word_width: int = 300
+    max_words: int = 20
+    min_count: int = 5
+    dropout: float = 0.4
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.0
+    schedule: Literal["plateau", "cosine"] = "plateau"
+    patience: int = 3
+    epochs: int = 50
+    steps: int = 0
+    draws: int = 1
+    feature_power: float = 0.0
+    word_scale: float = 1.0
+    warmup_fraction: float = 0.0
+
 
 # --- Encoders --------------------------------------------------------------------------------
 
@@ -94,16 +148,12 @@ def top_k(cosines: Tensor, rows: Tensor, columns: Tensor, k: Tensor) -> Tensor:
     return _mean_of_largest(best_image, k) + _mean_of_largest(best_sentence, k)
 
 
-def assignment(
-    cosines: Tensor, rows: Tensor, columns: Tensor, k: Tensor, at_most: bool = False
-) -> Tensor:
+def assignment(cosines: Tensor, rows: Tensor, columns: Tensor, k: Tensor) -> Tensor:
     """AP: mean cosine of the best matching with exactly k edges, one a sentence and one an image.
 
     Shapes as in `top_k`. The matching is found by SciPy outside the gradient, so that the
-    gradient is 1/k at each chosen edge. `at_most` is the paper's printed form, which leaves
-    negative edges out and divides by the number of edges chosen; an empty matching counts 0.
+    gradient is 1/k at each chosen edge. (The paper prints "at most k"; its code has exactly k.)
     """
-    matching = positive_matching if at_most else best_matching
     lead = cosines.shape[:-2]
     blocks = cosines.detach().reshape(-1, *cosines.shape[-2:]).double().cpu().numpy()
     n = rows.sum(-1).expand(lead).flatten().tolist()
@@ -111,8 +161,8 @@ def assignment(
     sizes = k.expand(lead).flatten().tolist()
     chosen = np.zeros_like(blocks)
     for i, block in enumerate(blocks):
-        edges = matching(block[: n[i], : m[i]], sizes[i])  # without padding
-        chosen[i, edges[:, 0], edges[:, 1]] = 1 / max(len(edges), 1)
+        edges = best_matching(block[: n[i], : m[i]], sizes[i])  # without padding
+        chosen[i, edges[:, 0], edges[:, 1]] = 1 / len(edges)
     weights = torch.from_numpy(chosen).to(cosines).reshape(cosines.shape)
     return (cosines.masked_fill(weights == 0, 0) * weights).sum((-2, -1))
 
@@ -139,23 +189,13 @@ def best_matching(matrix: np.ndarray, k: int) -> np.ndarray:
     return np.stack([row[real], column[real]], axis=1)
 
 
-def positive_matching(matrix: np.ndarray, k: int) -> np.ndarray:
-    """Edges (at most k, 2): the printed form of `best_matching`, without negative edges."""
-    edges = best_matching(np.maximum(matrix, 0), k)
-    return edges[matrix[edges[:, 0], edges[:, 1]] > 0]
+def cardinality(n: Tensor, m: Tensor, half: bool) -> Tensor:
+    """How many edges k count: q = min(n, m), or half of it, rounded up as in the authors' code.
 
-
-def cardinality(n: Tensor, m: Tensor, half: bool, rounding: str = "ceil") -> Tensor:
-    """How many edges k count: q = min(n, m), or half of it; rounding: "ceil" or "floor".
-
-    The paper prints floor(q / 2), which is 0 for a single image; the authors' code rounds up.
+    The paper prints floor(q / 2), which is 0 for a single image.
     """
     q = torch.minimum(n, m)
-    if not half:
-        return q
-    if rounding == "floor" and int(q.min()) < 2:
-        raise ValueError("floor(q / 2) is 0 for a document with one image or sentence: use ceil")
-    return (q + (rounding == "ceil")) // 2
+    return (q + 1) // 2 if half else q
 
 
 def _best_partners(cosines: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,10 +218,10 @@ def set_similarity(cosines: Tensor, rows: Tensor, columns: Tensor, system: Syste
         return dense_correspondence(cosines, rows, columns)
     lead = cosines.shape[:-2]
     n, m = rows.sum(-1).expand(lead), columns.sum(-1).expand(lead)
-    k = cardinality(n, m, system.half, system.rounding)
+    k = cardinality(n, m, system.half)
     if system.similarity == "TK":
         return top_k(cosines, rows, columns, k)
-    return assignment(cosines, rows, columns, k, system.at_most)
+    return assignment(cosines, rows, columns, k)
 
 
 def random_pairs(
@@ -234,8 +274,8 @@ def batch_loss(
     """The whole loss of a batch: cosines, document similarities, hinge."""
     cosines, rows, columns = model(batch)  # (D, D, N, M), (D, 1, N), (1, D, M)
     if system.similarity == "pair":
-        pairs = random_pairs(cosines, rows, columns, settings.draws, generator)  # (draws, D, D)
-        similarities = 2 * pairs if system.doubled else pairs
+        # (draws, D, D); twice, as DC of a 1 x 1 matrix is in the authors' code
+        similarities = 2 * random_pairs(cosines, rows, columns, settings.draws, generator)
     else:
         similarities = set_similarity(cosines, rows, columns, system)  # (D, D)
     return document_loss(similarities, settings.margin, negatives)
@@ -262,3 +302,40 @@ def cosine_matrices(model: LinkModel, arrays: Arrays, split: str, device: str) -
     texts = encode(source.split.sentences, lambda rows: model.text(*source.texts(rows)))
     images = encode(source.split.images, encode_images)
     return [s @ v.T for s, v in zip(texts, images, strict=True)]
+
+
+# --- Metrics (Section 4) ---------------------------------------------------------------------
+
+
+def link_metrics(scores: np.ndarray, links: np.ndarray) -> dict[str, float] | None:
+    """AUC, p@1 and p@5 of one document in percent; None where every cell or no cell is a link.
+
+    scores, links (n, m). AUC counts a tie as half. p@C is the share of links among the C highest
+    cells, the expected one where equal scores leave open which these are, or among all cells where
+    there are fewer; it is not corrected for documents with fewer than C links.
+    Raises ValueError where the shapes differ.
+    """
+    if scores.shape != links.shape:
+        raise ValueError(f"scores are {scores.shape} but links are {links.shape}")
+    flat, true = scores.ravel(), links.ravel().astype(bool)
+    positives, negatives = int(true.sum()), int((~true).sum())
+    if not positives or not negatives:
+        return None
+    # By rank sums: scikit-learn's roc_auc_score is far slower on so small a matrix.
+    above = rankdata(flat)[true].sum() - positives * (positives + 1) / 2
+    figures = {"AUC": 100 * float(above) / (positives * negatives)}
+    for c in (1, 5):
+        figures[f"p@{c}"] = 100 * float(chance_among_first(flat, c)[true].sum()) / min(c, len(flat))
+    return figures
+
+
+def evaluate(matrices: Sequence[np.ndarray], split: Split) -> dict[str, np.ndarray]:
+    """Metric -> (documents,), NaN for a document that has to be skipped.
+
+    The score of a data set is the mean over its documents (macro), nothing is pooled.
+    Raises ValueError on a corpus without labels.
+    """
+    if split.links is None:
+        raise ValueError("this corpus has no link labels: there is nothing to evaluate against")
+    scored = [link_metrics(m, y) for m, y in zip(matrices, split.links, strict=True)]
+    return {name: np.array([s[name] if s else np.nan for s in scored]) for name in METRICS}

@@ -11,15 +11,16 @@ from statsmodels.tools.tools import add_constant
 
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import mean_and_deviation, paper_tables, paper_values
-from mmlib.papers.links import systems
+from mmlib.papers.links import run
 from mmlib.papers.links.claims import auc, labelled, same_as
-from mmlib.papers.links.metrics import METRICS
-from mmlib.papers.links.systems import DOCUMENTS, PAPER, STEP_TIME, UNLABELLED
+from mmlib.papers.links.data.documents import UNLABELLED
+from mmlib.papers.links.method import METRICS
+from mmlib.papers.links.run import DOCUMENTS, PAPER, STEP_TIME
 
 ROWS = [
-    *(r["system"] for r in systems.BASELINES),
-    *systems.SYSTEMS,
-    *(r["system"] for r in systems.UPPER_BOUNDS),
+    *(r["system"] for r in run.BASELINES),
+    *run.SYSTEMS,
+    *(r["system"] for r in run.UPPER_BOUNDS),
 ]
 # The paper chose K on test; its row is compared with ours that did so, too.
 PRINTED = {"Obj Detect": "", "Obj Detect (best K on test)": "Obj Detect"}
@@ -52,20 +53,20 @@ def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
 
 def with_printed(evidence: Evidence) -> list[str]:
     """The labelled data sets of a record, then those of which the paper alone has figures."""
-    return list(dict.fromkeys([*labelled(evidence), *systems.PAPER_TABLES]))
+    return list(dict.fromkeys([*labelled(evidence), *run.PAPER_TABLES]))
 
 
 def printed(dataset: str) -> pd.DataFrame:
     """The paper's figures on a data set by our names of systems; empty where it has none."""
-    if dataset not in systems.PAPER_TABLES:
+    if dataset not in run.PAPER_TABLES:
         return pd.DataFrame(columns=list(METRICS), dtype=float)
-    paper = paper_values(PAPER, systems.PAPER_TABLES[dataset])
+    paper = paper_values(PAPER, run.PAPER_TABLES[dataset])
     return paper.rename({there: here for here, there in PRINTED.items()})
 
 
 def papers_name(dataset: str) -> str:
     """The paper's data set beside which ours stands; "" where it has none."""
-    table = systems.PAPER_TABLES.get(dataset)
+    table = run.PAPER_TABLES.get(dataset)
     return paper_tables(PAPER)[table]["dataset"] if table else ""
 
 
@@ -93,7 +94,7 @@ def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
 def not_recorded(evidence: Evidence) -> pd.DataFrame:
     """What the paper prints and this record lacks, and why: a row a data set or a system of it."""
     rows = {}
-    for dataset in systems.PAPER_TABLES:
+    for dataset in run.PAPER_TABLES:
         lacking = [
             name for name in printed(dataset).index
             if not evidence.has(dataset, same_as(evidence, dataset, name), "AUC")
@@ -126,9 +127,9 @@ def variants(evidence: Evidence) -> pd.DataFrame:
     """The variants beside what they vary: mean ± deviation over seeds of each metric."""
     rows = {}
     for dataset in labelled(evidence):
-        if not any(evidence.has(dataset, name, "AUC") for name in systems.VARIANTS):
+        if not any(evidence.has(dataset, name, "AUC") for name in run.VARIANTS):
             continue
-        for name in ("NoStruct", "DC", "AP", *systems.VARIANTS):
+        for name in ("NoStruct", "DC", "AP", *run.VARIANTS):
             if evidence.has(dataset, name, "AUC"):
                 row = {metric: _over_seeds(evidence, dataset, name, metric) for metric in METRICS}
                 rows[dataset, name] = row

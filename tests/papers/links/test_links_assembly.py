@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.links.data.assembly import Build, CaptionSource, image_vectors
+from mmlib.papers.links.data.assembly import Build, CaptionSource
 
 
 def split_of(captions, split="train", features=None):
@@ -96,14 +96,3 @@ def test_an_image_has_one_place():
     parts = splits()
     with pytest.raises(ValueError, match="image 'val0' occurs twice"):
         Build("toy", {**parts, "test": parts["val"]}).corpus()
-
-
-def test_every_split_is_needed():
-    with pytest.raises(ValueError, match="no 'test' given"):
-        Build("toy", {split: part for split, part in splits().items() if split != "test"})
-
-
-def test_one_vector_an_image():
-    images = split_of([["a"], ["b"]], features=np.arange(12, dtype=np.float16).reshape(2, 2, 3))
-    assert image_vectors(images).tolist() == [[1.5, 2.5, 3.5], [7.5, 8.5, 9.5]]
-    assert image_vectors(images).dtype == np.float32

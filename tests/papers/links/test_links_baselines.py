@@ -10,18 +10,12 @@ from tiny_links import TRAINED, tiny, uneven, with_split
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Job
-from mmlib.papers.links import baselines, data, grid, probes
+from mmlib.papers.links import baselines, data, method, run
 from mmlib.papers.links.baselines import ALPHAS, score, spread
-from mmlib.papers.links.batches import SPLITS
-from mmlib.papers.links.data.documents import Corpus, Document
-from mmlib.papers.links.systems import (
-    BASELINES,
-    SYSTEMS,
-    UNLABELLED,
-    UPPER_BOUNDS,
-    Settings,
-    budget,
-)
+from mmlib.papers.links.data.arrays import SPLITS
+from mmlib.papers.links.data.documents import UNLABELLED, Corpus, Document
+from mmlib.papers.links.method import Settings
+from mmlib.papers.links.run import BASELINES, SYSTEMS, UPPER_BOUNDS, budget
 
 ROWS = {row["system"]: row for row in (*BASELINES, *UPPER_BOUNDS)}
 
@@ -86,18 +80,6 @@ def test_co_occurrence_reads_no_link_and_the_supervised_ridge_does(arrays):
     assert baseline("Supervised ridge", wrong)["AUC"].mean() < 60
 
 
-def test_random_scores_are_at_chance_and_follow_the_seed(arrays):
-    found = [baseline("Random", arrays, seed)["AUC"] for seed in range(40)]
-    assert np.mean(found) == pytest.approx(50, abs=2)
-    assert np.array_equal(baseline("Random", arrays, 3)["AUC"], found[3])
-    assert not np.array_equal(found[0], found[1])
-
-
-def test_the_recogniser_scores_what_it_is_told(arrays):
-    seeing = replace(arrays, truth=tuple(m.astype(float) for m in arrays.splits["test"].links))
-    assert (baseline("Recogniser", seeing)["AUC"] == 100).all()
-
-
 # --- Object Detection --------------------------------------------------------------------------
 
 
@@ -122,7 +104,7 @@ def test_detection_is_that_of_a_loop_and_k_is_chosen_where_it_is_said(arrays):
     assert baseline("Obj Detect", seeing)["AUC"].mean() > 95
     noise = replace(seeing, label_scores=rng.random(seeing.label_scores.shape))
     by_k = [
-        baselines.evaluate(baselines.detection_scores(noise, "test", k), noise.splits["test"])
+        method.evaluate(baselines.detection_scores(noise, "test", k), noise.splits["test"])
         for k in range(1, baselines.MOST_LABELS + 1)
     ]
     best = max(one["AUC"].mean() for one in by_k)
@@ -146,7 +128,7 @@ def test_spread_is_that_of_the_printed_vectors(vectors, wanted):
 
 def test_the_grid_trains_what_differs_and_scores_what_can_be_had(arrays):
     every = {"story": arrays, "organic": tiny(square=True), UNLABELLED: arrays}
-    jobs = grid.trainings("world", every, [0, 1])
+    jobs = run.trainings("world", every, [0, 1])
     names = {d: [j.system["system"] for j in jobs if j.dataset == d and j.seed == 1] for d in every}
     assert "TK" in names["story"]
     assert "TK" not in names["organic"]
@@ -158,16 +140,16 @@ def test_the_grid_trains_what_differs_and_scores_what_can_be_had(arrays):
     )
     assert all(j.settings == asdict(budget("world", j.dataset)) for j in jobs)
     assert asdict(budget("paper", "coco")) == asdict(Settings())
-    told = [(j.dataset, j.system["system"], j.seed) for j in grid.scorings("world", every, [0, 1])]
+    told = [(j.dataset, j.system["system"], j.seed) for j in run.scorings("world", every, [0, 1])]
     assert ("story", "Random", 1) in told
     assert ("story", "Co-occurrence", NO_SEED) in told
     assert not {("story", "Co-occurrence", 0), ("story", "Co-occurrence", 1)} & {*told}
     assert not any(name.startswith(("Obj", "Recog")) for _, name, _ in told)
-    stages = grid.stages("world", every, [0])
+    stages = run.stages("world", every, [0])
     assert all(stage.function.__module__.startswith("mmlib.papers.links") for stage in stages)
     assert [stage.parallel for stage in stages] == [True, True, True, False]
-    timed = probes.time_steps(stages[-1].jobs[0], with_width(tiny()))
-    assert len(timed.history) == probes.REPEATS
+    timed = run.time_steps(stages[-1].jobs[0], with_width(tiny()))
+    assert len(timed.history) == run.REPEATS
     assert all(value > 0 for row in timed.history for value in row.values())
 
 
@@ -193,7 +175,7 @@ def test_the_fingerprint_changes_with_whatever_training_or_scoring_reads():
 
 
 def test_predictors_are_spread_and_the_components_of_training_means(arrays):
-    found = probes.difficulty_predictors(arrays, components=2)
+    found = baselines.difficulty_predictors(arrays, components=2)
     own = arrays.splits["test"]
     assert found["image spread"][4] == pytest.approx(spread(arrays.features[own.images[4]]))
     means = {
@@ -299,7 +281,7 @@ def test_unknown_tiers_and_documents_are_refused_and_the_authors_folders_found(
     study = data.load_study("paper")
     assert list(study.corpora) == ["coco"]
     assert study.corpora["coco"].test == corpus.test
-    arrays = data.load_arrays(study, "paper")
+    arrays = run.load_arrays(study, "paper")
     assert list(arrays) == ["coco", UNLABELLED]
     assert arrays[UNLABELLED].splits["test"].links is None
     write(corpus, tmp_path / "links" / "wiki", known=False)
@@ -326,7 +308,7 @@ def test_a_small_corpus_of_the_world_has_a_recogniser_who_is_right(monkeypatch):
     monkeypatch.setattr(data.world, "IMAGES", {"train": 60, "val": 30, "test": 30})
     counts = {"coco": {"train": 8, "val": 2, "test": 4}}
     monkeypatch.setattr(data.world, "COUNTS", counts)
-    arrays = data.load_arrays(data.load_study("world", ["coco"]), "world")["coco"]
+    arrays = run.load_arrays(data.load_study("world", ["coco"]), "world")["coco"]
     assert [len(arrays.splits[s]) for s in SPLITS] == [8, 2, 4]
     assert baseline("Recogniser", arrays)["AUC"].mean() > 80
     assert [m.shape for m in arrays.truth] == [y.shape for y in arrays.splits["test"].links]

@@ -21,9 +21,9 @@ from mmlib.papers.links.claims import (
     strongest_baseline,
 )
 from mmlib.papers.links.experiment import EXPERIMENT
-from mmlib.papers.links.metrics import METRICS
-from mmlib.papers.links.systems import DOCUMENTS as DESCRIBED
-from mmlib.papers.links.systems import STEP_TIME
+from mmlib.papers.links.method import METRICS
+from mmlib.papers.links.run import DOCUMENTS as DESCRIBED
+from mmlib.papers.links.run import STEP_TIME
 
 CLAIM = {claim.id: claim for claim in CLAIMS}
 SEEDS, DOCUMENTS, EPOCH_COUNT = 6, 120, 8

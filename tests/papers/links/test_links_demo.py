@@ -7,8 +7,8 @@ import pytest
 import torch
 from tiny_links import HOW, job, tiny
 
-from mmlib.papers.links import demo, systems, train
-from mmlib.papers.links.systems import trained_systems
+from mmlib.papers.links import run
+from mmlib.papers.links.run import trained_systems
 
 STORY_AP = next(one for one in trained_systems("world", "story") if one.system == "AP")
 
@@ -23,12 +23,12 @@ def shown():
     arrays = tiny()
     corpus = SimpleNamespace(test=documents(*[5] * 30))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "documents", lambda tier, dataset: (corpus, HOW, arrays))
-        yield demo.train_one.__wrapped__("world", "story", "AP", 3)
+        patch.setattr(run, "documents", lambda tier, dataset: (corpus, HOW, arrays))
+        yield run.train_one.__wrapped__("world", "story", "AP", 3)
 
 
 def test_it_is_the_recorded_job(shown):
-    answer = train.train_and_score(job(STORY_AP, seed=3), tiny())
+    answer = run.train_and_score(job(STORY_AP, seed=3), tiny())
     assert np.array_equal(shown.auc, answer.values["test"]["AUC"])
     assert list(shown.history[1:]) == list(answer.history)
 
@@ -36,7 +36,7 @@ def test_it_is_the_recorded_job(shown):
 def test_the_first_of_the_history_is_the_untrained_model(shown):
     assert len(shown.history) == HOW.epochs + 1
     with torch.no_grad():
-        start = train.dev_evaluation(shown.untrained, shown.arrays, STORY_AP, HOW, "cpu")()
+        start = run.dev_evaluation(shown.untrained, shown.arrays, STORY_AP, HOW, "cpu")()
     assert shown.history[0] == start
     assert shown.history[-1]["dev_loss"] < start["dev_loss"]
 
@@ -44,7 +44,7 @@ def test_the_first_of_the_history_is_the_untrained_model(shown):
 def of_auc(auc, *lengths):
     """A demonstration of which the AUC and the lengths of documents are known."""
     corpus = SimpleNamespace(test=documents(*lengths))
-    made = demo.Demo(corpus, *[None] * 8)
+    made = run.Demo(corpus, *[None] * 8)
     made.__dict__["auc"] = np.array(auc, dtype=float)  # as `cached_property` keeps it
     return made
 
@@ -53,9 +53,3 @@ def test_the_nearest_document_is_one_that_can_be_shown():
     assert of_auc([70, 80, 81, 79], 5, 12, 6, 4).nearest(80) == 2  # the first of two as near
     assert of_auc([70, 80, 81], 9, 9, 9).nearest(80) == 1  # none is short
     assert of_auc([np.nan, 60], 5, 5).nearest(80) == 1
-
-
-def test_stories_are_shown_where_there_are_any():
-    chosen = systems.chosen_dataset
-    assert (chosen("world"), chosen("flickr8k"), chosen("paper")) == ("story", "cohesive", "story")
-    assert chosen("world", "coco") == "coco"

@@ -6,7 +6,7 @@ import pytest
 
 from mmlib.core.claims import DECIDED, assess, stability
 from mmlib.core.paths import evidence_dir
-from mmlib.papers.links import train
+from mmlib.papers.links import run
 from mmlib.papers.links.claims import CLAIMS
 from mmlib.suite import record
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 def judged():
     """Every claim, and the seconds that reading and judging took."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "train", lambda *arguments, **more: pytest.fail("it trains"))
+        patch.setattr(run, "train", lambda *arguments, **more: pytest.fail("it trains"))
         started = time.process_time()
         evidence = record.read("04", "world")
         found = [assess(claim, evidence, evidence.seeds) for claim in CLAIMS]

@@ -1,6 +1,6 @@
 """Encoders, batches and training of paper 04."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +8,10 @@ import torch
 from oracles import auc, loss, similarity
 from tiny_links import HOW, SHORT, TRAINED, job, net, tiny, uneven, with_split
 
-from mmlib.papers.links import method
-from mmlib.papers.links import train as training
-from mmlib.papers.links.batches import Batch, Batches, Split, fixed_batches, random_batches
-from mmlib.papers.links.systems import SYSTEMS, Settings
-from mmlib.papers.links.train import train, train_and_score
+from mmlib.papers.links import method, run
+from mmlib.papers.links.data.arrays import Batch, Batches, Split, fixed_batches, random_batches
+from mmlib.papers.links.method import Settings
+from mmlib.papers.links.run import SYSTEMS, train, train_and_score
 
 STRUCTURED = {name: one for name, one in TRAINED.items() if name != "NoStruct"}
 SMALL = replace(SHORT, width=8, word_width=4, dropout=0.0)
@@ -57,15 +56,6 @@ def test_training_finds_links_it_was_never_shown(arrays, answers, name):
     assert found.history[-1]["train_loss"] < found.history[0]["train_loss"]
     assert len(found.history) == HOW.epochs
     assert found.seconds > 0
-
-
-def test_matching_the_wrong_way_round_is_seen(arrays, answers, monkeypatch):
-    right = method.best_matching
-    monkeypatch.setattr(method, "best_matching", lambda matrix, k: right(-matrix, k))
-    wrong = train_and_score(job(TRAINED["AP"]), arrays)
-    for metric, margin in (("AUC", 10), ("p@1", 25)):
-        own = answers["AP"].values["test"][metric].mean()
-        assert wrong.values["test"][metric].mean() < own - margin
 
 
 @pytest.mark.parametrize("name", ["AP", "NoStruct"])
@@ -120,28 +110,9 @@ def test_hard_negatives_wait_for_the_end_of_the_warm_up(few):
 @pytest.mark.parametrize(("schedule", "keep"), [("cosine", "last"), ("plateau", "best")])
 def test_only_a_plateau_rule_chooses_an_epoch(few, monkeypatch, schedule, keep):
     asked = []
-    monkeypatch.setattr(
-        training, "fit", lambda *arguments, **more: asked.append(more["keep"]) or []
-    )
+    monkeypatch.setattr(run, "fit", lambda *arguments, **more: asked.append(more["keep"]) or [])
     train(job(TRAINED["DC"], replace(SHORT, schedule=schedule)), few)
     assert asked == [keep]
-
-
-def test_steps_bound_the_batches_of_an_epoch(few, monkeypatch):
-    drawn = []
-    right = Batches.batch
-
-    def note(self, documents):
-        drawn.append(list(documents))
-        return right(self, documents)
-
-    monkeypatch.setattr(Batches, "batch", note)
-    train(job(TRAINED["DC"], replace(SMALL, word_width=32, steps=3)), few)
-    assert len(drawn) == 2 + 3 + 3  # the dev batches, then two epochs
-    assert drawn[2:5] != drawn[5:]
-    drawn.clear()
-    train(job(TRAINED["DC"], replace(SMALL, word_width=32)), few)
-    assert len(drawn) == 2 + 10 + 10
 
 
 # Dev losses, and the rates after each epoch: patience 3, a fifth, absolute threshold 1e-4.
@@ -162,18 +133,9 @@ def test_the_papers_own_settings_run_and_lower_the_rate_on_a_plateau(few, monkey
             rates.append(step.optimizer.param_groups[0]["lr"])
         return []
 
-    monkeypatch.setattr(training, "fit", of_printed_losses)
+    monkeypatch.setattr(run, "fit", of_printed_losses)
     train(job(SYSTEMS["DC"], how), few)
     assert rates == pytest.approx(RATES)
-
-
-def test_read_only_arrays_train_without_a_warning(recwarn):
-    """Arrays reach a worker process as read-only memory maps."""
-    arrays = tiny({"train": 12, "val": 6, "test": 6})
-    for array in (arrays.ids, arrays.lengths, arrays.words, arrays.features):
-        array.flags.writeable = False
-    train_and_score(job(TRAINED["DC"], replace(SMALL, word_width=32, epochs=1)), arrays)
-    assert not [str(w.message) for w in recwarn if "writable" in str(w.message)]
 
 
 # --- Model -----------------------------------------------------------------------------------
@@ -205,21 +167,6 @@ def test_a_batch_of_unequal_documents_equals_each_pair_alone():
         together = method.set_similarity(cosines, rows, columns, system)
         wanted = similarity(pair(trained, source, order[1], order[4]), name)
         assert together[1, 4].item() == pytest.approx(wanted, abs=1e-5), name
-
-
-def test_permuting_a_document_permutes_its_matrix():
-    arrays = uneven()
-    own = arrays.splits["test"]
-    document, rows, columns = 6, [0], [2, 0, 1]
-    moved = with_split(
-        arrays, "test",
-        sentences=(*own.sentences[:5], own.sentences[5][::-1], own.sentences[document][rows]),
-        images=(*own.images[:6], own.images[document][columns]),
-    )  # fmt: skip
-    trained = net(arrays, SMALL)
-    before, after = (method.cosine_matrices(trained, a, "test", "cpu") for a in (arrays, moved))
-    assert after[5] == pytest.approx(before[5][::-1], abs=1e-6)
-    assert after[6] == pytest.approx(before[6][:, columns], abs=1e-6)
 
 
 def test_cosines_are_dot_products_of_unit_vectors_without_padding():
@@ -307,8 +254,3 @@ def test_fixed_batches_cover_everything_with_as_many_negatives():
     assert all(len(set(split.rounds[batch])) == 1 for batch in found)
     assert set(np.concatenate(found)) == set(np.flatnonzero(split.rounds != 3))
     assert all((a == b).all() for a, b in zip(found, fixed_batches(split, 3), strict=True))
-
-
-def test_settings_and_systems_are_plain_data():
-    assert Settings(**asdict(HOW)) == HOW
-    assert Settings().learning_rate == 1e-4

@@ -18,8 +18,8 @@ from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from mmlib.papers.links import figures, method
-from mmlib.papers.links.batches import Batches
-from mmlib.papers.links.systems import SYSTEMS
+from mmlib.papers.links.data.arrays import Batches
+from mmlib.papers.links.run import SYSTEMS
 from mmlib.suite.record import assess_paper, read
 
 CELLS = nbformat.read(ROOT / "notebooks" / "04_document_links.ipynb", as_version=4).cells

@@ -11,7 +11,6 @@ from mmlib.papers.links.data.documents import SPLITS
 from mmlib.papers.links.data.sessions import (
     CAPTIONS,
     by_session,
-    captions_each,
     look_alikes,
     organic,
     photo_number,
@@ -53,12 +52,6 @@ def corpus(splits):
     return organic(splits, {"train": 90})
 
 
-def test_photo_number_is_what_the_name_begins_with():
-    assert photo_number("2513260012_03d33305cf.jpg") == 2513260012
-    with pytest.raises(ValueError, match="photo id"):
-        photo_number("beach.jpg")
-
-
 def test_sessions_need_ids_as_near_as_their_likeness_allows():
     numbers = [0, 200, 1_000_000, 1_005_000, 2_000_000, 2_005_000, 3_000_000, 3_050_000]
     pictures = np.eye(208)[np.r_[0, 1, 2, 2, 4, 5, 6, 6, 8:208]]
@@ -87,13 +80,6 @@ def test_sessions_stay_whole_and_val_and_test_hold_nothing_else(splits):
             assert len(heads) == 1
 
 
-def test_pictures_and_captions_follow_their_image(splits):
-    dealt, _ = by_session(splits)
-    told_of = {i: c for s in SPLITS for i, c in zip(splits[s].ids, splits[s].captions, strict=True)}
-    for split in SPLITS:
-        assert dealt[split].captions == tuple(told_of[image] for image in dealt[split].ids)
-
-
 def test_every_sentence_belongs_to_one_photo_of_its_document(corpus):
     sizes = set()
     for split in SPLITS:
@@ -117,20 +103,6 @@ def test_further_rounds_show_the_same_sessions_with_other_captions(splits):
     for group in again:
         assert len({frozenset(document.images) for document in group}) == 1
         assert len({document.sentences for document in group}) == len(group)
-
-
-def test_same_seed_same_documents(splits, corpus):
-    assert organic(splits, {"train": 90}).test == corpus.test
-    assert organic(splits, {"train": 90}, seed=1).test != corpus.test
-
-
-def test_told_gives_at_least_two_captions_and_at_most_three_a_photo():
-    rng = np.random.default_rng(0)
-    rows = np.array([4, 9])
-    for _ in range(200):
-        times = np.unique(captions_each(rows, rng), return_counts=True)
-        assert 2 <= times[1].sum() <= 6
-        assert times[1].max() <= 3
 
 
 def test_look_alikes_are_disjoint_and_near():

@@ -81,41 +81,11 @@ def test_links_survive_shuffling(written, pictures):
             assert source["Take your time."] == ""
 
 
-def test_sides_are_shuffled(pictures, written):
-    corpora = [from_world("organic", written, pictures, seed=seed) for seed in range(6)]
-    assert len({corpus.train[0].sentences for corpus in corpora}) > 1
-    assert len({corpus.train[0].images for corpus in corpora}) > 1
-    assert from_world("organic", written, pictures, seed=2).train == corpora[2].train
-
-
-def test_each_document_is_its_own_cluster(written, pictures):
-    corpus = from_world("story", written, pictures)
-    assert corpus.name == "story"
-    assert [d.id for d in corpus.val] == [f"story-val-r0-c{n:03d}-{n:04d}" for n in range(3)]
-
-
 def test_pictures_are_drawn_again_on_demand(written, pictures):
     corpus = from_world("organic", written, pictures)
     image = corpus.test[0].images[0]
     again = colours([corpus.open_image(image)]).mean(axis=1)[0]
     np.testing.assert_allclose(corpus.features[corpus.row_of[image]], again, atol=1e-6)
-
-
-def test_one_set_of_pictures_serves_two_kinds(written, pictures):
-    """The same albums with other sentences give the same images in both corpora."""
-    other = {
-        split: [replace(d, sentences=("One.", "Two.", "Three.", "Four.")) for d in each]
-        for split, each in written.items()
-    }
-    story, alone = from_world("story", written, pictures), from_world("cohesive", other, pictures)
-    assert [set(d.images) for d in story.test] == [set(d.images) for d in alone.test]
-    np.testing.assert_array_equal(story.features, alone.features)
-
-
-def test_captions_are_the_linked_sentences(written, pictures):
-    images = dict(zip(pictures["val"].ids, pictures["val"].captions, strict=True))
-    assert images[scene_id(written["val"][0].scenes[0])] == ("First the house.", "A ball.")
-    assert images[scene_id(written["val"][0].scenes[2])] == ("Then the dog and the cat.",)
 
 
 def test_repeated_sentences_are_left_out_and_counted(written, pictures):
@@ -133,11 +103,6 @@ def test_a_scene_in_two_splits_is_a_leak(written):
     shared = {**written, "test": [replace(written["train"][0], id="copy"), *written["test"][1:]]}
     with pytest.raises(ValueError, match="occurs twice; give it one place in one split"):
         from_world("organic", shared, picture_scenes(shared))
-
-
-def test_every_split_needs_documents(written):
-    with pytest.raises(ValueError, match="no val documents"):
-        picture_scenes({**written, "val": []})
 
 
 def test_the_worlds_own_writers():

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from mmlib.core.jobs import Job
-from mmlib.papers.links.batches import Arrays, Split
-from mmlib.papers.links.method import LinkModel
-from mmlib.papers.links.systems import PAPER, SYSTEMS, Settings, System
+from mmlib.papers.links.data.arrays import Arrays, Split
+from mmlib.papers.links.method import LinkModel, Settings, System
+from mmlib.papers.links.run import PAPER, SYSTEMS
 
 ANIMALS, FILLERS, COPIES = 16, 5, 20
 HOW = Settings(

@@ -1,6 +1,7 @@
 """The documents of each tier, as corpora to look at and as arrays to train on."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +14,20 @@ from mmlib.features.text import (
     tokenize,
     train_word2vec,
 )
-from mmlib.papers.links.batches import Arrays, Split
 from mmlib.papers.links.data import flickr8k, paper, world
-from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study, cluster_numbers
-from mmlib.papers.links.systems import UNLABELLED, Settings, budget, datasets
+from mmlib.papers.links.data.arrays import Arrays, Split
+from mmlib.papers.links.data.documents import (
+    KINDS,
+    SPLITS,
+    UNLABELLED,
+    Corpus,
+    Document,
+    Study,
+    cluster_numbers,
+)
+
+if TYPE_CHECKING:
+    from mmlib.papers.links.method import Settings
 
 LONG = ("organic", "diy", UNLABELLED)  # their sentences are cut at 50 words, not at 20 (§5)
 
@@ -30,11 +41,11 @@ def load_study(tier: str, kinds: Sequence[str] = ()) -> Study:
     """
     if tier == "paper":
         return paper.load(kinds)
-    if tier not in ("world", "flickr8k"):
+    if tier not in KINDS:
         raise ValueError(f"no tier {tier!r}: use world, flickr8k or paper")
-    kinds = kinds or datasets(tier)
-    if unknown := [kind for kind in kinds if kind not in datasets(tier)]:
-        available = ", ".join(datasets(tier))
+    kinds = kinds or KINDS[tier]
+    if unknown := [kind for kind in kinds if kind not in KINDS[tier]]:
+        available = ", ".join(KINDS[tier])
         raise ValueError(f"no documents {unknown[0]!r} here; there are {available}")
     study = (world if tier == "world" else flickr8k).load(kinds)
     corpora = {kind: study.corpora[kind] for kind in kinds if kind != UNLABELLED}
@@ -44,7 +55,7 @@ def load_study(tier: str, kinds: Sequence[str] = ()) -> Study:
 # --- Arrays ----------------------------------------------------------------------------------
 
 
-def word_vectors(corpus: Corpus, settings: Settings) -> dict[str, np.ndarray]:
+def word_vectors(corpus: Corpus, settings: "Settings") -> dict[str, np.ndarray]:
     """Word vectors that all systems start from: the user's GoogleNews file, else made here.
 
     word2vec trained on the sentences of training documents only. The file is
@@ -59,7 +70,7 @@ def word_vectors(corpus: Corpus, settings: Settings) -> dict[str, np.ndarray]:
 
 
 def prepare(
-    corpus: Corpus, settings: Settings, vectors: Mapping[str, np.ndarray] | None = None,
+    corpus: Corpus, settings: "Settings", vectors: Mapping[str, np.ndarray] | None = None,
     key: Mapping[str, np.ndarray] | None = None,
 ) -> Arrays:  # fmt: skip
     """Tokenise a corpus and index it. The vocabulary sees training sentences only.
@@ -105,14 +116,3 @@ def _index(corpus: Corpus, documents: Sequence[Document], row: Mapping[str, int]
         rounds=np.array([d.round for d in documents]),
         clusters=cluster_numbers(documents),
     )
-
-
-def load_arrays(study: Study, tier: str) -> dict[str, Arrays]:
-    """All corpora of a study as arrays, each prepared as its budget says."""
-    arrays = {}
-    for kind, corpus in {**study.corpora, UNLABELLED: study.unlabelled}.items():
-        if corpus is not None:
-            settings = budget(tier, kind)
-            key = study.key if kind == UNLABELLED else None
-            arrays[kind] = prepare(corpus, settings, word_vectors(corpus, settings), key)
-    return arrays

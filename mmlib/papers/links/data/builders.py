@@ -20,8 +20,7 @@ from sklearn.preprocessing import normalize
 
 from mmlib.papers.links.data import assembly
 from mmlib.papers.links.data.assembly import Build, CaptionSource, Counts, Splits
-from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
-from mmlib.papers.links.systems import UNLABELLED
+from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document, Study
 
 BLOCK = 30  # images of a val or test cluster where documents are random
 GROUP = 5  # linked pairs of a document

@@ -8,6 +8,11 @@ import numpy as np
 from PIL import Image
 
 SPLITS = ("train", "val", "test")
+UNLABELLED = "unlabelled"  # documents whose links nobody knows
+KINDS = {
+    "world": ("coco", "cohesive", "story", "stress", "organic", UNLABELLED),
+    "flickr8k": ("coco", "mixed5", "cohesive", "stress", "organic", UNLABELLED),
+}
 # Where the ids of documents built here say their round and cluster.
 ROUND_AND_CLUSTER = re.compile(r"-r(\d+)-c(\w+)-\w+$")
 

@@ -18,8 +18,7 @@ import numpy as np
 from mmlib.core.errors import DataError
 from mmlib.core.files import listed
 from mmlib.core.paths import data_dir
-from mmlib.papers.links.data.documents import SPLITS, Corpus, Document, Study
-from mmlib.papers.links.systems import UNLABELLED
+from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Document, Study
 
 # The names of the authors' data sets here; other folders keep theirs.
 NAMES = {

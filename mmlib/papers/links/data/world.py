@@ -12,9 +12,8 @@ from mmlib.core.paths import table_beside
 from mmlib.core.records import normalised
 from mmlib.papers.links.data import builders, stories
 from mmlib.papers.links.data.assembly import Build, Sentence, Splits, split_rngs
-from mmlib.papers.links.data.documents import SPLITS, Corpus, Study
+from mmlib.papers.links.data.documents import SPLITS, UNLABELLED, Corpus, Study
 from mmlib.papers.links.data.stories import WorldDocument
-from mmlib.papers.links.systems import UNLABELLED
 from mmlib.world import WorldImages, captioned_images, images_of
 from mmlib.world.schema import Scene
 
