@@ -2,12 +2,9 @@
 
 Equal scores never gain by their place in an array. What is a share of the first k (p@k, E@k, the
 best of a family) is the expectation over all orders of equal scores: `chance_among_first`. A rank
-is one place in one list, so that it has no such expectation. Ranks start at 1 and are counted, not
-sorted: the rank of a relevant item follows from how many items score higher and how many score the
-same. What comes first among equal scores is a rule:
-
-- "pessimistic" (the default): irrelevant items come first, so constant scores earn nothing;
-- "optimistic": relevant items come first.
+is one place in one list, so that it has no such expectation: irrelevant items come first among
+equal scores, and constant scores earn nothing. Ranks start at 1 and are counted, not sorted: the
+items that score as high or higher, less the relevant ones of the same score that come later.
 
 Cosines are exact. Unit vectors are rounded to multiples of 2⁻²⁶ (finer than float32 at the size of
 their entries), so that each product and each partial sum of a cosine fits float64 without
@@ -22,135 +19,49 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
-Ties = Literal["pessimistic", "optimistic"]
 Direction = Literal["i2t", "t2i"]
-Tile = Callable[[slice, slice], np.ndarray]
-
 KS = (1, 5, 10)
 UNIT = 1e-3  # how far the length of a unit vector may be from 1
 GRID = 2.0**26
 
 
-# --- Exact cosines ----------------------------------------------------------------------------
+def _ranks(above: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Ranks (r,) of a query's relevant items, of scores `own`: `above` score as high or higher."""
+    return above - np.triu(own[:, None] == own, 1).sum(axis=1)
 
 
-def _check_unit(vectors: np.ndarray, name: str, block: int) -> None:
-    """ValueError names the first of the vectors (n, D) that is not of length 1."""
-    for rows in _slices(len(vectors), block):
-        lengths = np.linalg.norm(np.asarray(vectors[rows], dtype=np.float32), axis=1)
-        wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT))  # so written that NaN is wrong, too
-        if wrong.size:
-            raise ValueError(
-                f"{name}, row {rows.start + wrong[0]}: the vector's length is "
-                f"{lengths[wrong[0]]:.4g}, not 1 (divide each embedding by its length)"
-            )
+def _query_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
+    """Ranks of each query's relevant items."""
+    scores = np.asarray(scores)
+    if not relevant or len(relevant) != len(scores):
+        raise ValueError(f"{len(relevant)} sets of relevant items for scores {scores.shape}")
+    _refuse_nan(scores, 0, 0)
+    for query, (row, answers) in enumerate(zip(scores, relevant, strict=True)):
+        items = np.asarray(answers)
+        if not items.size:
+            raise ValueError(f"query {query} has no relevant item (leave such queries out)")
+        numbers = items.dtype.kind in "iu" and 0 <= items.min() and items.max() < len(row)
+        if not numbers or len(np.unique(items)) < len(items):
+            wanted = f"different numbers from 0 to {len(row) - 1}"
+            raise ValueError(f"query {query}: relevant are {items.tolist()}, not {wanted}")
+        own = row[items]
+        yield _ranks(np.count_nonzero(row >= own[:, None], axis=1), own)
 
 
-def _on_grid(vectors: np.ndarray) -> np.ndarray:
-    """Unit vectors as float64 multiples of 2⁻²⁶: their products are exact in any order."""
-    return np.rint(np.asarray(vectors, dtype=np.float64) * GRID) / GRID
-
-
-def _slices(length: int, block: int) -> Iterator[slice]:
-    if block < 1:
-        raise ValueError(f"block is {block}, but a block holds at least 1 row")
-    return (slice(start, min(start + block, length)) for start in range(0, length, block))
-
-
-# --- Ranks ------------------------------------------------------------------------------------
-
-
-class _Pairs:
-    """Counts, over tiles of a score matrix, what each relevant pair (query, item) has above it."""
-
-    def __init__(self, queries: np.ndarray, scores: np.ndarray, ties: Ties) -> None:
-        if ties not in ("pessimistic", "optimistic"):
-            raise ValueError(f"ties {ties!r} is not known: use pessimistic or optimistic")
-        self.queries, self.own, self.ties = queries, scores, ties
-        self.above = np.zeros(len(scores), dtype=np.int64)  # higher; if pessimistic, or the same
-        # The c-th group holds the c-th pair of every query, so that a tile is compared at once.
-        order = np.argsort(queries, kind="stable")
-        nth = _places(queries[order])
-        by_nth = np.argsort(nth, kind="stable")
-        self.groups = np.split(order[by_nth], np.flatnonzero(np.diff(nth[by_nth])) + 1)
-
-    def count(self, tile: np.ndarray, rows: slice) -> None:
-        """Take in the scores (rows, items) of some queries with some items."""
-        for group in self.groups:
-            first, last = np.searchsorted(self.queries[group], (rows.start, rows.stop))
-            pairs = group[first:last]
-            rows_of = self.queries[pairs] - rows.start
-            compared = tile if len(rows_of) == len(tile) else tile[rows_of]
-            scores = self.own[pairs, None]
-            is_above = compared >= scores if self.ties == "pessimistic" else compared > scores
-            self.above[pairs] += np.count_nonzero(is_above, axis=1)
-
-    def ranks(self) -> np.ndarray:
-        """The rank of each pair's item in its query's list.
-
-        Equal relevant items of a query take the places left to them one after another.
-        """
-        order = np.lexsort((self.own, self.queries))
-        fresh = np.ones(len(order), dtype=bool)
-        fresh[1:] = np.diff(self.queries[order]) != 0
-        fresh[1:] |= self.own[order][1:] != self.own[order][:-1]
-        run = np.cumsum(fresh) - 1
-        position, size = np.empty_like(self.above), np.empty_like(self.above)
-        position[order] = _places(run) + 1
-        size[order] = np.bincount(run)[run]
-        return self.above + position - (size if self.ties == "pessimistic" else 0)
-
-
-def _places(ordered: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... within each run of equal values: [4, 4, 7] -> [0, 1, 0]."""
-    start = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-    return np.arange(len(ordered)) - np.repeat(start, np.diff(start, append=len(ordered)))
-
-
-def pair_ranks(
-    scores: np.ndarray,
-    queries: np.ndarray,
-    items: np.ndarray,
-    *,
-    ties: Ties = "pessimistic",
-    block: int = 1024,
-) -> np.ndarray:
-    """The ranks of relevant items, given as pairs: item `items[p]` answers query `queries[p]`.
-
-    scores (q, g), higher is better; queries, items (p,) integers, any number of pairs a query.
-    Returns (p,) ranks from 1, int64.
-    Raises ValueError for scores that are not numbers, pairs outside the matrix or given twice.
-    """
-    scores, queries, items = np.asarray(scores), np.asarray(queries), np.asarray(items)
-    if scores.ndim != 2 or queries.shape != items.shape or queries.ndim != 1:
-        raise ValueError(
-            f"scores {scores.shape}, queries {queries.shape}, items {items.shape}: wanted are "
-            "(q, g), (p,) and (p,)"
-        )
-    for name, index, size in (("query", queries, len(scores)), ("item", items, scores.shape[1])):
-        _check_index(index, size, name)
-    queries, items = queries.astype(np.int64), items.astype(np.int64)
-    if len(np.unique(queries * scores.shape[1] + items)) < len(queries):
-        raise ValueError("the same pair of query and item is given twice")
-    pairs = _Pairs(queries, scores[queries, items], ties)
-    for rows in _slices(len(scores), block):
-        tile = scores[rows]
-        _refuse_nan(tile, rows.start, 0)
-        pairs.count(tile, rows)
-    return pairs.ranks()
+def _refuse_nan(tile: np.ndarray, row: int, column: int) -> None:
+    if len(bad := np.argwhere(np.isnan(tile))):
+        place = f"row {row + bad[0][0]}, column {column + bad[0][1]}"
+        raise ValueError(f"the score in {place} is not a number (NaN): nothing can be ranked")
 
 
 def best_ranks(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
     """The rank (q,) of each query's best-ranked relevant item.
 
     scores (q, g), higher is better; relevant: for each query its items, at least one.
-    Raises ValueError as `pair_ranks`, and for a query without a relevant item.
+    Raises ValueError for NaN, and for items that are no numbers from 0 to g - 1 or named twice.
     """
-    queries, items = _as_pairs(relevant, len(scores))
-    ranks = pair_ranks(scores, queries, items)
-    return np.minimum.reduceat(ranks, np.flatnonzero(np.diff(queries, prepend=-1)))
+    return np.array([ranks.min() for ranks in _query_ranks(scores, relevant)])
 
 
 def average_precision(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> np.ndarray:
@@ -158,42 +69,9 @@ def average_precision(scores: np.ndarray, relevant: Sequence[Sequence[int]]) -> 
 
     Arguments and errors are those of `best_ranks`; the mean over queries is MAP.
     """
-    queries, items = _as_pairs(relevant, len(scores))
-    ranks = pair_ranks(scores, queries, items)
-    ranks = ranks[np.lexsort((ranks, queries))]
-    return np.bincount(queries, (_places(queries) + 1) / ranks) / np.bincount(queries)
-
-
-def _as_pairs(relevant: Sequence[Sequence[int]], count: int) -> tuple[np.ndarray, np.ndarray]:
-    if len(relevant) != count:
-        raise ValueError(f"{len(relevant)} sets of relevant items for {count} queries")
-    sizes = [len(answers) for answers in relevant]
-    if not sizes or 0 in sizes:
-        query = sizes.index(0) if sizes else 0
-        raise ValueError(f"query {query} has no relevant item (leave such queries out)")
-    items = np.concatenate([np.asarray(list(answers), dtype=np.int64) for answers in relevant])
-    return np.repeat(np.arange(count), sizes), items
-
-
-def _check_index(index: np.ndarray, size: int, name: str) -> None:
-    if index.dtype.kind not in "iu":
-        raise ValueError(f"the {name} indices are {index.dtype}, not integers")
-    outside = np.flatnonzero((index < 0) | (index >= size))
-    if outside.size:
-        raise ValueError(
-            f"entry {outside[0]} names {name} {index[outside[0]]}, but there are {size}, "
-            "counted from 0"
-        )
-
-
-def _refuse_nan(tile: np.ndarray, row: int, column: int) -> None:
-    bad = np.argwhere(np.isnan(tile))
-    if len(bad):
-        where_nan = f"row {row + bad[0][0]}, column {column + bad[0][1]}"
-        raise ValueError(f"the score in {where_nan} is not a number (NaN): nothing can be ranked")
-
-
-# --- Images and captions ----------------------------------------------------------------------
+    every = [np.sort(ranks) for ranks in _query_ranks(scores, relevant)]
+    precisions = [(np.arange(1, len(ranks) + 1) / ranks).tolist() for ranks in every]
+    return np.array([sum(of_query) / len(of_query) for of_query in precisions])
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,35 +90,23 @@ class Ranks:
     image_ranks: np.ndarray
 
 
-def ranks_of_scores(
-    scores: np.ndarray,
-    image_of: np.ndarray,
-    *,
-    ties: Ties = "pessimistic",
-    block: int = 1024,
-) -> Ranks:
+def ranks_of_scores(scores: np.ndarray, image_of: np.ndarray) -> Ranks:
     """Rank both ways from a full matrix of scores, as ensembles and reranking need it.
 
     scores (n, m) of n images with m captions, higher is better; image_of (m,): the image of each
-    caption, at least one caption an image, in any order; block: rows of a tile.
+    caption, at least one caption an image, in any order.
     Raises ValueError for NaN, and where an image has no caption or a caption no image.
     """
     scores, image_of = np.asarray(scores), np.asarray(image_of)
     if scores.ndim != 2 or image_of.shape != scores.shape[1:]:
         raise ValueError(f"scores {scores.shape} with image_of {image_of.shape}: not (n, m), (m,)")
     _check_image_of(image_of, len(scores))
-    true_scores = scores[image_of, np.arange(len(image_of))]
-    return _both_ways(
-        lambda rows, columns: scores[rows, columns], true_scores, image_of, ties, block
-    )
+    own = scores[image_of, np.arange(len(image_of))]
+    return _both_ways(lambda rows, columns: scores[rows, columns], own, image_of, 1024)
 
 
 def rank_images_and_captions(
-    images: np.ndarray,
-    captions: np.ndarray,
-    image_of: np.ndarray,
-    *,
-    block: int = 1024,
+    images: np.ndarray, captions: np.ndarray, image_of: np.ndarray, *, block: int = 1024
 ) -> Ranks:
     """Rank both ways by the cosine of unit embeddings, without the full matrix in memory.
 
@@ -249,56 +115,65 @@ def rank_images_and_captions(
     Cosines are exact (see the module's text) and then rounded to float32.
     Raises ValueError as `ranks_of_scores`, and for rows that are not of length 1.
     """
-    images, captions = np.asarray(images), np.asarray(captions)
-    image_of = np.asarray(image_of)
+    images, captions, image_of = np.asarray(images), np.asarray(captions), np.asarray(image_of)
     if images.ndim != 2 or captions.ndim != 2 or images.shape[1] != captions.shape[1]:
         raise ValueError(f"images {images.shape}, captions {captions.shape}: not (n, D), (m, D)")
     if image_of.shape != captions.shape[:1]:
         raise ValueError(f"image_of is {image_of.shape} for {len(captions)} captions")
     _check_image_of(image_of, len(images))
-    _check_unit(images, "images", block)
-    _check_unit(captions, "captions", block)
+    for name, vectors in (("images", images), ("captions", captions)):
+        lengths = np.linalg.norm(np.asarray(vectors, dtype=np.float32), axis=1)
+        wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT))  # so written that NaN is wrong, too
+        if wrong.size:
+            length = f"the vector's length is {lengths[wrong[0]]:.4g}, not 1"
+            raise ValueError(f"{name}, row {wrong[0]}: {length} (divide each embedding by it)")
 
-    def tile(rows: slice, columns: slice) -> np.ndarray:
-        return (_on_grid(images[rows]) @ _on_grid(captions[columns]).T).astype(np.float32)
+    def cosines(rows: slice, columns: slice) -> np.ndarray:
+        return (on_grid(images[rows]) @ on_grid(captions[columns]).T).astype(np.float32)
 
-    true_scores = np.concatenate(
-        [
-            np.einsum("cd,cd->c", _on_grid(images[image_of[chunk]]), _on_grid(captions[chunk]))
-            for chunk in _slices(len(captions), block)
-        ]
-    )
-    return _both_ways(tile, true_scores.astype(np.float32), image_of, "pessimistic", block)
+    own = np.empty(len(captions), dtype=np.float32)
+    for some in _slices(len(captions), block):
+        pairs = on_grid(images[image_of[some]]), on_grid(captions[some])
+        own[some] = np.einsum("cd,cd->c", *pairs)
+    return _both_ways(cosines, own, image_of, block)
+
+
+def on_grid(vectors: np.ndarray) -> np.ndarray:
+    """Unit vectors as float64 multiples of 2⁻²⁶: their products are exact in any order."""
+    return np.rint(np.asarray(vectors, dtype=np.float64) * GRID) / GRID
+
+
+def _slices(length: int, block: int) -> Iterator[slice]:
+    return (slice(start, min(start + block, length)) for start in range(0, length, block))
 
 
 def _check_image_of(image_of: np.ndarray, images: int) -> None:
-    _check_index(image_of, images, "image")
-    lonely = np.flatnonzero(np.bincount(image_of, minlength=images) == 0)
-    if lonely.size or not images:
-        raise ValueError(f"image {lonely[0] if images else 0} has no caption (leave it out)")
+    absent = np.setdiff1d(np.arange(images), image_of)
+    wanted = f"image_of must name each of {images} images, counted from 0"
+    if absent.size:
+        raise ValueError(f"image {absent[0]} has no caption: {wanted}")
+    if not images or image_of.dtype.kind not in "iu" or len(np.unique(image_of)) > images:
+        raise ValueError(f"{wanted}, and no other")
 
 
 def _both_ways(
-    tile: Tile, true_scores: np.ndarray, image_of: np.ndarray, ties: Ties, block: int
+    tile: Callable[[slice, slice], np.ndarray], own: np.ndarray, image_of: np.ndarray, block: int
 ) -> Ranks:
     """Ranks from tiles (rows, columns) of the score matrix and the scores (m,) of true pairs."""
-    image_of = image_of.astype(np.int64)
-    images, captions = int(image_of.max()) + 1, len(image_of)
-    by_image = _Pairs(image_of, true_scores, ties)
-    by_caption = _Pairs(np.arange(captions), true_scores, ties)
-    for rows in _slices(images, block):
-        for columns in _slices(captions, 4 * block):
+    order = np.argsort(image_of, kind="stable")
+    captions_of = np.split(order, np.cumsum(np.bincount(image_of))[:-1])
+    by_image, by_caption, own_ranks = np.zeros((3, len(own)), dtype=np.int64)
+    for rows in _slices(len(captions_of), block):
+        for columns in _slices(len(own), 4 * block):
             scores = tile(rows, columns)
             _refuse_nan(scores, rows.start, columns.start)
-            by_image.count(scores, rows)
-            by_caption.count(scores.T, columns)
-    own_ranks = by_image.ranks()
-    by_rank = own_ranks[np.lexsort((own_ranks, image_of))]
-    image_ranks = by_rank[np.flatnonzero(np.diff(np.sort(image_of), prepend=-1))]
-    return Ranks(image_of, by_caption.ranks(), own_ranks, image_ranks)
-
-
-# --- Metrics ----------------------------------------------------------------------------------
+            by_caption[columns] += np.count_nonzero(scores >= own[columns], axis=0)
+            for captions, row in zip(captions_of[rows], scores, strict=True):
+                by_image[captions] += np.count_nonzero(row >= own[captions, None], axis=1)
+    for captions in captions_of:
+        own_ranks[captions] = _ranks(by_image[captions], own[captions])
+    image_ranks = np.array([own_ranks[captions].min() for captions in captions_of])
+    return Ranks(image_of, by_caption, own_ranks, image_ranks)
 
 
 def hits(ranks: Ranks, k: int, direction: Direction) -> np.ndarray:
@@ -323,15 +198,12 @@ def metrics(ranks: Ranks, ks: Sequence[int] = KS) -> dict[str, float]:
     the recall, gets other figures (at most 20 for I2T R@1 with five captions).
     Figures of different gallery sizes cannot be compared either.
     """
-    figures = {
-        f"{direction}_r{k}": 100 * float(hits(ranks, k, direction).mean())
-        for direction in ("i2t", "t2i")
-        for k in ks
-    }
+    ways: tuple[Direction, Direction] = ("i2t", "t2i")
+    figures = {f"{way}_r{k}": 100 * float(hits(ranks, k, way).mean()) for way in ways for k in ks}
     figures["rsum"] = sum(figures.values())
-    for direction, places in (("i2t", ranks.image_ranks), ("t2i", ranks.caption_ranks)):
-        figures[f"{direction}_medr"] = float(np.median(places))
-        figures[f"{direction}_meanr"] = float(places.mean())
+    for way, places in zip(ways, (ranks.image_ranks, ranks.caption_ranks), strict=True):
+        figures[f"{way}_medr"] = float(np.median(places))
+        figures[f"{way}_meanr"] = float(places.mean())
     return figures
 
 
@@ -353,9 +225,6 @@ def chance_among_first(scores: np.ndarray, k: int) -> np.ndarray:
     return above + at * (free / at.sum(axis=-1, keepdims=True))
 
 
-# --- Search -----------------------------------------------------------------------------------
-
-
 def flat_index(vectors: np.ndarray) -> Any:
     """A `faiss.IndexFlatIP` of vectors (n, D), float32: exact search by inner product.
 
@@ -366,6 +235,7 @@ def flat_index(vectors: np.ndarray) -> Any:
     if mac:
         os.environ.setdefault("KMP_DUPLICATE_LIB_OK", "TRUE")
     import faiss  # imported late: few need it
+    import torch
 
     faiss.omp_set_num_threads(1 if mac else torch.get_num_threads())
     index = faiss.IndexFlatIP(vectors.shape[1])
