@@ -36,7 +36,6 @@ from mmlib.data.tables import check_choice, error_at
 from mmlib.features import sets
 from mmlib.features.extraction import (
     Images,
-    Output,
     content,
     fill,
     finished,
@@ -356,14 +355,13 @@ def _packed_files(texts: _Texts) -> np.ndarray:
     files = _FileRows(texts)
     images = [(str(row), files.path(row)) for row in range(len(files))]
     out = texts.files.parent / f"{texts.name}.npy"
-    return _packed(images, out, files.read, files.shape[1:], files.dtype, {"packed": texts.name})
+    return _packed(images, out, files.read, files.dtype, {"packed": texts.name})
 
 
 def _packed(
     images: Images,
     out: Path,
     read: Callable[[str, Path], np.ndarray],
-    shape: tuple[int, ...],
     dtype: np.dtype,
     settings: Mapping[str, Any],
 ) -> np.ndarray:
@@ -375,9 +373,9 @@ def _packed(
     settings = {**settings, **ids_settings(images)}
     if out.exists():
         return finished(images, out, settings, batch, size_and_time).array
-    outputs = {"features": Output(out, shape, dtype)}
     return fill(
-        images, outputs, settings, read, lambda rows: {"features": np.stack(rows)},
+        images, {"features": (out, {})}, settings, read,
+        lambda rows: {"features": np.stack(rows).astype(dtype)},
         batch=batch, identity=size_and_time,
     ).array  # fmt: skip
 
@@ -411,7 +409,6 @@ def _karpathy(path: Path, split: str) -> Precomputed:
         [(image_id, store.path) for image_id in ids],
         store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
         lambda image_id, _: store.rows([image_id])[0],
-        _regions(store.array).shape[1:],
         store.array.dtype,
         {
             "packed": store.path.name,

@@ -1,137 +1,142 @@
-"""torchvision's frozen classifiers that make image features, and reading weights and pictures."""
+"""Frozen networks that see pictures, by name.
 
-import functools
+densenet169, resnet50   timm's, with torchvision's first ImageNet weights: those of the papers' time
+mobilenetv1             the network of the recorded photographs' features: transformers' MobileNetV1
+                        (1.0, 224; Howard et al., 2017), cut after its last-but-one block
+timm:MODEL              any of timm's, such as `timm:vit_base_patch16_224`
+open_clip:MODEL         any of open_clip's, such as `open_clip:ViT-B-32`
+hf:NAME                 CLIP, SigLIP, DINOv2, ViT and their kin, from a folder in transformers' form
+
+Only the weights of the first two are downloaded; those of the others come from a file or folder. A
+library is imported when one of its models is asked for.
+"""
+
+import difflib
 import re
 import urllib.error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
+from mmlib.core.files import file_hash
 from mmlib.features.store import open_rgb
 
-# torchvision is imported where it is used: that takes seconds, which readers of features need not
-# wait for.
+# torchvision and timm take seconds to import, which readers of features need not wait for.
 
 Regions = Literal["grid", "global"]
-
-
-PREPROCESSING = "resize 256x256 bilinear, centre crop 224, ImageNet mean and deviation"
-# With the weights of the papers' time: torchvision's first ImageNet weights of each network.
-BACKBONES = ("densenet169", "resnet50")
-MOBILENET = "mobilenetv1"  # see `mmlib.features.vision`
-
-
-@functools.cache
-def preprocess() -> Callable[[Image.Image], Tensor]:
-    """RGB picture -> normalised (3, 224, 224).
-
-    Resize to 256 x 256 without keeping the aspect, centre crop 224 (Hessel et al. 2019, authors'
-    code); mean and deviation of ImageNet, as torchvision's weights expect.
-    """
-    from torchvision import transforms
-
-    return transforms.Compose(
-        [
-            transforms.Resize((256, 256)),
-            transforms.CenterCrop(224),
-            transforms.ToTensor(),
-            transforms.Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
-        ]
-    )
+TORCHVISIONS = ("densenet169", "resnet50")
+MOBILENET = "mobilenetv1"
+PACKAGES = {"timm": "timm", "open_clip": "open_clip_torch", "hf": "transformers"}
+SIDE = 4  # of the grid of regions
 
 
 @dataclass(frozen=True)
 class Vision:
     """A frozen network, and how it sees.
 
-    name: of the backbone. preprocess: RGB picture -> (3, height, width), as the network expects it.
-    see: pictures (n, 3, height, width), "grid" or "global" -> region features (n, 16 or 1, width),
-    class probabilities (n, classes) or None. label_names: of the classes. network: to be moved to a
-    device.
+    name: of the backbone. network: to be moved to a device. preprocess: RGB picture -> (3, height,
+    width). look: such pictures (n, 3, height, width) -> map (n, C, h, w) or None, vector (n, D),
+    class logits (n, classes) or None. label_names: of the classes.
     """
 
     name: str
     network: nn.Module
     preprocess: Callable[[Image.Image], Tensor]
-    see: Callable[[Tensor, str], tuple[Tensor, Tensor | None]]
+    look: Callable[[Tensor], tuple[Tensor | None, Tensor, Tensor | None]]
     label_names: tuple[str, ...] = ()
 
+    def see(self, images: Tensor, regions: Regions) -> tuple[Tensor, Tensor | None]:
+        """Region features and class probabilities (n, classes), or None, of pictures.
 
-class Backbone(nn.Module):
-    """A torchvision classifier cut in two: `trunk` gives the feature map, `head` the classes."""
-
-    def __init__(self, name: str, network: Any) -> None:
-        super().__init__()
-        if name == "densenet169":  # torchvision applies this ReLU in `forward`
-            self.trunk = nn.Sequential(network.features, nn.ReLU())
-            self.head: nn.Linear = network.classifier
-        else:
-            self.trunk = nn.Sequential(*list(network.children())[:-2])
-            self.head = network.fc
-        self.width = self.head.in_features
-
-    def forward(self, images: Tensor, regions: Regions) -> tuple[Tensor, Tensor]:
-        """Region features and class probabilities of normalised images (n, 3, 224, 224).
-
-        Regions are (n, 16, width), a 4 x 4 grid in rows from the top left (averages of the last
-        7 x 7 map), or (n, 1, width), the average of the whole map. Probabilities: (n, classes).
+        Regions are (n, 16, C), the map averaged to 4 x 4 in rows from the top left, or for "global"
+        (n, 1, D), the vector. Raises DataError for a grid of a model that has no map.
         """
-        maps = self.trunk(images)
-        side = 4 if regions == "grid" else 1
-        pooled = nn.functional.adaptive_avg_pool2d(maps, side).flatten(2).transpose(1, 2)
-        return pooled, self.head(maps.mean(dim=(2, 3))).softmax(dim=1)
+        maps, vector, logits = self.look(images)
+        scores = None if logits is None else logits.softmax(dim=1)
+        if regions == "global":
+            return vector[:, None], scores
+        if maps is None:
+            raise DataError(f"{self.name} gives one vector an image (use --regions global)")
+        pooled = nn.functional.adaptive_avg_pool2d(maps, SIDE)
+        return pooled.flatten(2).transpose(1, 2), scores
 
 
-def load_backbone(name: str, weights: str | Path | None = None, seed: int = 0) -> Backbone:
-    """A frozen backbone in evaluation mode.
+def load(name: str, weights: str | Path | None = None, seed: int = 0) -> Vision:
+    """A backbone in evaluation mode, on the CPU (see the module's text for the names).
 
-    weights: None for torchvision's ImageNet weights (its cache, else downloaded and checked), a
-        `.safetensors` or `.pth` file with the state dict of the torchvision model, or "random".
-    seed: for random weights only.
-
-    Raises DataError: unknown name, no network, a file that does not fit. Never unpickles code.
+    weights: a `.safetensors` or `.pth` state dict (of `hf` a folder), or "random", drawn by `seed`;
+    None: torchvision's own, from its cache, else downloaded and checked. Never unpickles code.
+    Raises DataError: unknown name, library not installed, no network, weights that do not fit.
     """
-    if name not in BACKBONES:
-        choice = ", ".join((*BACKBONES, MOBILENET))
-        raise DataError(f"no backbone {name!r} (choose from {choice}, fasterrcnn or LIBRARY:MODEL)")
-    from torchvision.models import get_model
-
+    library, _, model = name.partition(":")
+    if name not in (*TORCHVISIONS, MOBILENET) and not (library in PACKAGES and model):
+        known = ", ".join((*TORCHVISIONS, MOBILENET, "fasterrcnn"))
+        raise DataError(
+            f"no backbone {name!r} (choose from {known}, or LIBRARY:MODEL of {', '.join(PACKAGES)})"
+        )
+    version_of(name)
+    if weights is None and name not in TORCHVISIONS:
+        what = "FOLDER" if library == "hf" else "FILE"
+        raise DataError(f"{name}: give --weights {what}, or `random` for a test")
+    loaders = {"open_clip": _open_clip, "hf": _hugging_face, MOBILENET: _mobilenet}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = get_model(name, weights=None)
-    if weights != "random":
-        state = pretrained(default_weights(name)) if weights is None else read_weights(weights)
-        state = {_current_key(key): value for key, value in state.items()}
-        load_state(network, state, f"{weights}: not the weights of {name}")
-    return Backbone(name, network).eval().requires_grad_(False)
+        vision = loaders.get(library, _timm)(name, weights)
+    vision.network.eval().requires_grad_(False)
+    return vision
 
 
-def load_state(network: nn.Module, state: Mapping[str, Tensor], refusal: str) -> None:
-    """Put `state` into `network`; where it does not fit, a DataError that begins with `refusal`."""
+def version_of(name: str) -> str:
+    """The library of a backbone with its version. Raises DataError where it is not installed."""
+    package = PACKAGES.get(name.partition(":")[0], "transformers" if name == MOBILENET else "timm")
     try:
-        network.load_state_dict(state)
-    except RuntimeError as error:
-        faults = [line.strip() for line in str(error).splitlines()[1:]] or [str(error)]
-        raise DataError(f"{refusal}: {faults[0][:200]}") from error
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        raise DataError(f"{name}: {package} is not installed (pip install {package})") from None
 
 
-def default_weights(name: str) -> Any:
-    """torchvision's weights of one of `BACKBONES`; "unknown" of another network."""
+def short_name(backbone: str, weights: str | Path | None = None) -> str:
+    """A backbone's name as files have it: the model's; random weights are marked."""
+    model = re.sub(r"[^\w-]+", "-", backbone.rpartition(":")[2])
+    return model + ("_random" if weights == "random" else "")
+
+
+def feature_name(backbone: str, regions: Regions, weights: str | Path | None = None) -> str:
+    """The file name without suffix that `mmlib data features` gives: `grid4x4_densenet169`."""
+    kind = {"grid": "grid4x4", "global": "global"}[regions]
+    return f"{kind}_{short_name(backbone, weights)}"
+
+
+# Weights -----------------------------------------------------------------------------------------
+
+
+def torchvisions_weights(name: str) -> Any:
+    """torchvision's weights of one of `TORCHVISIONS`; "unknown" of another network."""
     from torchvision.models import get_model_weights
 
-    return get_model_weights(name)["IMAGENET1K_V1"] if name in BACKBONES else "unknown"
+    return get_model_weights(name)["IMAGENET1K_V1"] if name in TORCHVISIONS else "unknown"
 
 
-def label_names(name: str) -> tuple[str, ...]:
-    """The names of the 1,000 ImageNet classes in the order of a backbone's outputs."""
-    return tuple(default_weights(name).meta["categories"])
+def weights_note(weights: str | Path | None, default: object, seed: int = 0) -> str:
+    """Where weights come from, in words; `default`: where none are named."""
+    if weights == "random":
+        return f"random, seed {seed}: NOT TRAINED, for tests only"
+    if weights is None:
+        return str(default)
+    path = Path(weights)
+    if path.is_dir():  # as transformers writes it
+        parts = [file_hash(one) for one in sorted(path.glob("*.safetensors"))]
+        return f"folder {path.name}, SHA-256 {', '.join(parts)}"
+    return f"file {path.name}, SHA-256 {file_hash(path) if path.is_file() else 'missing'}"
 
 
 def pretrained(choice: Any) -> Mapping[str, Tensor]:
@@ -163,9 +168,162 @@ def read_weights(path: str | Path) -> Mapping[str, Tensor]:
     return state
 
 
-def _current_key(key: str) -> str:
-    """Name of a DenseNet parameter today; the published file still has `norm.1` for `norm1`."""
-    return re.sub(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.", r"\1\2.", key)
+def load_state(network: nn.Module, state: Mapping[str, Tensor], refusal: str) -> None:
+    """Put `state` into `network`; where it does not fit, a DataError that begins with `refusal`."""
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        faults = [line.strip() for line in str(error).splitlines()[1:]] or [str(error)]
+        raise DataError(f"{refusal}: {faults[0][:200]}") from error
+
+
+# Libraries ---------------------------------------------------------------------------------------
+
+
+def _check_known(name: str, known: Sequence[str]) -> None:
+    library, _, model = name.partition(":")
+    if model not in known:
+        near = ", ".join(difflib.get_close_matches(model, known, 3))
+        raise DataError(f"{library} has no model {model!r}" + (f" (near: {near})" if near else ""))
+
+
+def _to_map(tokens: Tensor, images: Tensor, patch: int) -> Tensor | None:
+    """Tokens (n, T, C) of a picture's patches as a map (n, C, h, w).
+
+    Tokens of no patch (class, registers) come first and are left out; None where there are fewer
+    tokens than patches.
+    """
+    rows, columns = images.shape[2] // patch, images.shape[3] // patch
+    if tokens.shape[1] < rows * columns:
+        return None
+    patches = tokens[:, tokens.shape[1] - rows * columns :]
+    return patches.transpose(1, 2).unflatten(2, (rows, columns))
+
+
+def _timm(name: str, weights: str | Path | None) -> Vision:
+    import timm
+    from torchvision import transforms
+
+    if not timm.is_model(model := name.removeprefix("timm:")):
+        _check_known(name, timm.list_models())
+    network: Any = timm.create_model(model, pretrained=False)
+    if weights != "random":
+        choice = torchvisions_weights(name)
+        state = pretrained(choice) if weights is None else read_weights(weights)
+        # The published file of DenseNet still has `norm.1` for `norm1`.
+        older = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.")
+        state = {older.sub(r"\1\2.", key): value for key, value in state.items()}
+        load_state(network, state, f"{weights}: not the weights of {name}")
+    if name in TORCHVISIONS:  # as Hessel et al. (2019) prepare pictures: the shape is not kept
+        mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+        steps = [transforms.Resize((256, 256)), transforms.CenterCrop(224), transforms.ToTensor()]
+        preprocess = transforms.Compose([*steps, transforms.Normalize(mean, deviation)])
+    else:
+        config = timm.data.resolve_model_data_config(network)
+        preprocess = timm.data.create_transform(**config, is_training=False)
+
+    def look(images: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        features = network.forward_features(images)
+        vector = network.forward_head(features, pre_logits=True)
+        logits = network.forward_head(features) if network.num_classes else None
+        if features.ndim == 3:
+            patch = network.patch_embed.patch_size[0] if hasattr(network, "patch_embed") else 1
+            return _to_map(features, images, patch), vector, logits
+        last = features.shape[-1] == network.num_features != features.shape[1]
+        return features.permute(0, 3, 1, 2) if last else features, vector, logits
+
+    from torchvision.models import ResNet50_Weights
+
+    names = tuple(ResNet50_Weights.IMAGENET1K_V1.meta["categories"])
+    if network.num_classes != len(names):
+        names = tuple(map(str, range(network.num_classes)))
+    return Vision(name, network, preprocess, look, names)
+
+
+def _open_clip(name: str, weights: str | Path | None) -> Vision:
+    import open_clip
+
+    _check_known(name, open_clip.list_models())
+    model = name.removeprefix("open_clip:")
+    network, _, preprocess = open_clip.create_model_and_transforms(model, pretrained=None)
+    if weights is not None and weights != "random":
+        load_state(network, read_weights(weights), f"{weights}: not the weights of {name}")
+    visual = network.visual
+    if hasattr(visual, "output_tokens"):
+        visual.output_tokens = True
+
+    def look(images: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        encoded = visual(images)
+        if isinstance(encoded, Tensor):  # a network without tokens
+            return None, encoded, None
+        vector, tokens = encoded
+        return _to_map(tokens, images, visual.patch_size[0]), vector, None
+
+    return Vision(name, network, preprocess, look)
+
+
+def _hugging_face(name: str, weights: str | Path | None) -> Vision:
+    import transformers
+
+    folder = Path(weights or "")
+    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+        raise DataError(f"{folder}: no folder with config.json and *.safetensors")
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, **local)
+        classifies = any("ForImageClassification" in one for one in config.architectures or ())
+        auto: Any = transformers.AutoModelForImageClassification
+        auto = auto if classifies else transformers.AutoModel
+        network = auto.from_pretrained(folder, use_safetensors=True, **local)
+        processor = transformers.AutoImageProcessor.from_pretrained(folder, **local)
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(f"{folder}: not read by transformers: {reason}") from error
+    base = network.base_model if classifies else getattr(network, "vision_model", network)
+    patch = getattr(getattr(config, "vision_config", config), "patch_size", 1)
+
+    def look(images: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        encoded = base(pixel_values=images)
+        states = encoded.last_hidden_state
+        pooled = getattr(encoded, "pooler_output", None)
+        if pooled is None:
+            pooled = states[:, 0] if states.ndim == 3 else states.mean(dim=(2, 3))
+        vector = pooled.flatten(1)
+        if hasattr(network, "visual_projection"):
+            vector = network.visual_projection(vector)
+        maps = _to_map(states, images, patch) if states.ndim == 3 else states
+        return maps, vector, network(pixel_values=images).logits if classifies else None
+
+    def preprocess(picture: Image.Image) -> Tensor:
+        return processor(images=picture, return_tensors="pt")["pixel_values"][0]
+
+    names = tuple(config.id2label[i] for i in range(config.num_labels)) if classifies else ()
+    return Vision(name, network, preprocess, look, names)
+
+
+def _mobilenet(name: str, weights: str | Path | None) -> Vision:
+    """Its map (n, 1024, 7, 7) is the last-but-one block's; the classifier is left out.
+
+    weights: the state dict of `google/mobilenet_v1_1.0_224`, with transformers' names.
+    """
+    from torchvision import transforms
+    from transformers import MobileNetV1Config, MobileNetV1Model
+
+    network = MobileNetV1Model(MobileNetV1Config())
+    if weights is not None and weights != "random":
+        every = {k.removeprefix("mobilenet_v1."): v for k, v in read_weights(weights).items()}
+        state = {key: value for key, value in every.items() if not key.startswith("classifier.")}
+        load_state(network, state, f"{weights}: not the weights of {name}")
+    network.layer = network.layer[:-2]  # a block is two layers: depthwise, then 1 x 1
+
+    def look(images: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        encoded = network(images)
+        return encoded.last_hidden_state, encoded.pooler_output, None
+
+    steps = [transforms.Resize((224, 224)), transforms.ToTensor()]
+    half = (0.5, 0.5, 0.5)
+    preprocess = transforms.Compose([*steps, transforms.Normalize(half, half)])
+    return Vision(name, network, preprocess, look)
 
 
 def open_picture(path: Path) -> Image.Image:

@@ -1,23 +1,23 @@
-"""One array row for every image, computed in batches by work that can be killed and goes on.
+"""Features of images by a frozen network, batch by batch; a run that was killed goes on.
 
-`fill` reads files and computes; what it writes is read by `open_features`. The runs that use it:
-`mmlib.features.networks.extract` (grids), `mmlib.features.regions.extract` (detected regions),
-and the packing of region files in `mmlib.data.precomputed`.
+`fill` does the work, also for detected regions (`mmlib.features.regions`) and for the packing of
+region files (`mmlib.data.precomputed`). What it writes is read by `open_features`. Until all rows
+are there they lie in a hidden folder beside their place.
 """
 
-import errno
-import functools
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from PIL import Image
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError, Problem
@@ -28,7 +28,6 @@ from mmlib.features.store import FeatureStore, ids_file, open_features
 
 Images = Sequence[tuple[str, Path]]  # (id, file)
 Identity = Callable[[Path], str]  # of a file, another one for other content
-FloatType = Literal["float16", "float32"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class Extraction:
     """What to extract: of which images, by which weights, into which file.
 
     images: (id, file) pairs. out: the `.npy` file of the features.
-    weights: None for torchvision's own (its cache, else downloaded and checked), a `.safetensors`
-        or `.pth` file with the state dict of the torchvision model, or "random", drawn by `seed`.
+    weights, seed: as of `backbones.load`.
     batch, device: images at a time, and where they are computed.
     skip_bad: leave out undecodable images and list them in the notes (`out` with `.json`).
     dtype: of the features as stored.
@@ -50,19 +48,7 @@ class Extraction:
     batch: int = 32
     device: str = "cpu"
     skip_bad: bool = False
-    dtype: FloatType = "float16"
-
-    def weights_note(self, default: Callable[[], Any]) -> str:
-        """Where the weights come from, in words; `default` gives torchvision's own."""
-        if self.weights == "random":
-            return f"random, seed {self.seed}: NOT TRAINED, for tests only"
-        if self.weights is None:
-            return str(default())
-        path = Path(self.weights)
-        if path.is_dir():  # as transformers writes it
-            parts = [file_hash(one) for one in sorted(path.glob("*.safetensors"))]
-            return f"folder {path.name}, SHA-256 {', '.join(parts)}"
-        return f"file {path.name}, SHA-256 {content(path) or 'missing'}"
+    dtype: Literal["float16", "float32"] = "float16"
 
     def settings(self) -> dict[str, Any]:
         """What the bytes of any extraction depend on (and, faintly, on the machine's threads)."""
@@ -79,14 +65,63 @@ class Extraction:
         }
 
 
-@dataclass(frozen=True)
-class Output:
-    """One array to write: path (`.npy`), the shape of one image's row, its type, its own notes."""
+def extract(
+    extraction: Extraction,
+    backbone: str = "densenet169",
+    regions: Literal["grid", "global"] = "grid",
+    labels: Path | None = None,
+) -> FeatureStore:
+    """Write features of images, by a backbone of `mmlib.features.backbones`, with ids and notes.
 
-    path: Path
-    shape: tuple[int, ...]
-    dtype: np.dtype | type
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    `labels`, if given, gets the class probabilities, (images, classes) float32, in the same form.
+    Resumes and raises DataError as `fill` does, and for settings other than those of a finished
+    file of that name.
+    """
+    import torch
+
+    from mmlib.features import backbones
+
+    out, images = extraction.out, extraction.images
+    default = backbones.torchvisions_weights(backbone)
+    torchvisions = backbone in backbones.TORCHVISIONS
+    settings: dict[str, Any] = {
+        "backbone": backbone,
+        "weights": backbones.weights_note(extraction.weights, default, extraction.seed),
+        "regions": regions,
+        **(
+            {}
+            if backbone in backbones.TORCHVISIONS
+            else {"library": backbones.version_of(backbone)}
+        ),
+        "labels": labels is not None,
+        **extraction.settings(),
+    }
+    if out.exists():
+        return finished(images, out, settings, extraction.batch)
+    model = backbones.load(backbone, extraction.weights, extraction.seed)
+    model.network.to(extraction.device)
+
+    @torch.inference_mode()
+    def compute(pictures: list[Any]) -> dict[str, np.ndarray]:
+        features, scores = model.see(torch.stack(pictures).to(extraction.device), regions)
+        features = features if regions == "grid" else features[:, 0]
+        with np.errstate(over="ignore"):
+            rows = {"features": features.float().cpu().numpy().astype(extraction.dtype)}
+        if labels is not None:
+            if scores is None:
+                raise DataError(f"{backbone} has no classes (leave --labels out)")
+            rows["labels"] = scores.float().cpu().numpy()
+        return rows
+
+    compute([model.preprocess(Image.new("RGB", (256, 256)))])  # refuses before the work
+    outputs: dict[str, tuple[Path, dict[str, Any]]] = {"features": (out, {})}
+    if labels is not None:
+        outputs["labels"] = labels, {"label_names": model.label_names}
+    return fill(
+        images, outputs, settings,
+        lambda name, path: model.preprocess(backbones.open_picture(path)), compute,
+        batch=extraction.batch, skip_bad=extraction.skip_bad,
+    )  # fmt: skip
 
 
 def ids_settings(images: Images) -> dict[str, Any]:
@@ -94,14 +129,14 @@ def ids_settings(images: Images) -> dict[str, Any]:
 
     Raises DataError for none, a doubled id, and one that is no line of a list of ids.
     """
+    names = [name for name, _ in images]
     if not images:
         raise DataError("no images to extract features from")
-    if len({name for name, _ in images}) < len(images):
+    if len(set(names)) < len(names):
         raise DataError("an image id occurs twice (ids are file names; give one folder)")
-    if broken := [name for name, _ in images if "\n" in name or "\r" in name]:
+    if broken := [name for name in names if "\n" in name or "\r" in name]:
         raise DataError(f"image id {broken[0]!r} has a line break (rename the file)")
-    digest = hashlib.sha256(as_bytes([name for name, _ in images])).hexdigest()
-    return {"images": len(images), "ids_sha256": digest}
+    return {"images": len(names), "ids_sha256": hashlib.sha256(as_bytes(names)).hexdigest()}
 
 
 def content(path: Path) -> str:
@@ -131,7 +166,7 @@ def finished(
         raise DataError(
             f"{out}: was made with other settings: {changed} (name another file or delete it)"
         )
-    if store.meta.get("files_sha256") != _chained(images, batch, identity):
+    if store.meta.get("files_sha256") != _hash_of(images, batch, identity):
         problem = "was made from other files, or by an earlier version, which did not read them"
         raise DataError(Problem(out, None, problem, "delete it, or name another file"))
     shutil.rmtree(_work_folder(out), ignore_errors=True)
@@ -140,7 +175,7 @@ def finished(
 
 def fill(
     images: Images,
-    outputs: Mapping[str, Output],
+    outputs: Mapping[str, tuple[Path, Mapping[str, Any]]],
     settings: Mapping[str, Any],
     read: Callable[[str, Path], Any],
     compute: Callable[[list[Any]], Mapping[str, np.ndarray]],
@@ -149,10 +184,10 @@ def fill(
     skip_bad: bool = False,
     identity: Identity = content,
 ) -> FeatureStore:
-    """Write the `outputs`, one of them "features", of `images`, with their ids and notes.
+    """Write the `outputs`, (file, own notes) by name and one of them "features", of `images`.
 
     read: id, file -> what `compute` takes a list of; raises DataError for a file that is no use.
-    compute: a batch -> its rows by name of the output.
+    compute: a batch -> its rows by name of the output, in the type that is stored.
     settings: all that the bytes of the result depend on; they become part of the notes.
     skip_bad: leave out the images that `read` refuses, and list them in the notes.
     identity: by which it is seen that a file of an image was replaced.
@@ -160,32 +195,13 @@ def fill(
     The run may be killed at any time: called again with the same settings it goes on at the batch
     where it stopped and ends with the same bytes. Rows keep the order of `images`.
 
-    Raises DataError: a file that `read` refuses, rows that are not finite in their type, another
-    run's unfinished files.
+    Raises DataError: a file that `read` refuses, rows that are not finite, another run's unfinished
+    files.
     """
-    out = outputs["features"].path
-    work = Work(_work_folder(out), settings, len(images), outputs)
-    if work.files != _chained(images[: work.done], batch, identity):
-        raise DataError(f"{work.folder}: images changed since this run began (delete this folder)")
-    bar = tqdm(total=len(images), initial=work.done, unit="image", desc=out.stem, disable=None)
-    with bar, ThreadPoolExecutor() as pool:
-        for start in range(work.done, len(images), batch):
-            chunk = images[start : start + batch]
-            good, bad = _read_all(read, chunk, pool, skip_bad)
-            if good:
-                arrays = compute(list(good.values()))
-                for name in outputs:
-                    work.write(name, start, arrays[name], {i: chunk[i][1] for i in good})
-            work.advance(_link(work.files, chunk, identity), len(chunk), bad)
-            bar.update(len(chunk))
-    _finish(work, images, outputs)
-    return open_features(out)
-
-
-def _read_all(
-    read: Callable[[str, Path], Any], chunk: Images, pool: ThreadPoolExecutor, skip_bad: bool
-) -> tuple[dict[int, Any], list[str]]:
-    """Position in the chunk -> what was read, and the ids of those that could not be."""
+    out = outputs["features"][0]
+    folder = _work_folder(out)
+    note = _resumed(folder, images, settings, batch, identity)
+    folder.mkdir(parents=True, exist_ok=True)
 
     def attempt(image: tuple[str, Path]) -> Any:
         try:
@@ -193,36 +209,110 @@ def _read_all(
         except DataError as error:
             return error
 
-    good, bad = {}, []
-    for i, item in enumerate(pool.map(attempt, chunk)):
-        if not isinstance(item, DataError):
-            good[i] = item
-        elif skip_bad:
-            bad.append(chunk[i][0])
-        else:
-            raise item
-    return good, bad
+    bar = tqdm(total=len(images), initial=note["done"], unit="image", desc=out.stem, disable=None)
+    with bar, ThreadPoolExecutor() as pool:
+        for start in range(note["done"], len(images), batch):
+            chunk = images[start : start + batch]
+            sound = dict(zip(chunk, pool.map(attempt, chunk), strict=True))
+            for image in chunk:
+                if isinstance(sound[image], DataError):
+                    if not skip_bad:
+                        raise sound[image]
+                    note["bad"].append(image[0])
+                    del sound[image]
+            for name, rows in (compute(list(sound.values())) if sound else {}).items():
+                broken = np.flatnonzero(~np.isfinite(rows).reshape(len(rows), -1).all(axis=1))
+                if broken.size:
+                    fault = f"its {name} do not fit {rows.dtype} (are the weights right?)"
+                    raise DataError(f"{list(sound)[broken[0]][1]}: {fault}")
+                note["arrays"][name] = _append(folder / f"{name}.npy", rows, name in note["arrays"])
+            note["files"] = _link(note["files"], chunk, identity)
+            note["done"] += len(chunk)
+            _write_text(folder / "progress.json", json.dumps(note))
+            bar.update(len(chunk))
+    skipped = set(note["bad"])
+    names = [name for name, _ in images if name not in skipped]
+    if not names:
+        raise DataError(f"{out}: none of {len(images)} images can be read")
+    notes = {**settings, "files_sha256": note["files"], "skipped": note["bad"]}
+    for name in sorted(outputs, key=lambda name: name == "features"):  # whose name means done
+        path, own = outputs[name]
+        _write_text(ids_file(path), "".join(f"{name}\n" for name in names))
+        _write_text(path.with_suffix(".json"), json.dumps({**notes, **own}, indent=1) + "\n")
+        if (unfinished := folder / f"{name}.npy").is_file():
+            with unfinished.open("r+b") as file:
+                _write_header(file, len(names), note["arrays"][name])
+            os.replace(unfinished, path)
+    shutil.rmtree(folder, ignore_errors=True)
+    return open_features(out)
 
 
 def _work_folder(out: Path) -> Path:
     return out.with_name(f".{out.stem}.partial")
 
 
+def _resumed(
+    folder: Path, images: Images, settings: Mapping[str, Any], batch: int, identity: Identity
+) -> dict[str, Any]:
+    """How far an unfinished run came; what it wrote after its last note is cut off."""
+    new = {"done": 0, "bad": [], "files": "", "arrays": {}, "settings": settings}
+    if not (folder / "progress.json").is_file():
+        return new
+    try:
+        note = json.loads((folder / "progress.json").read_bytes())
+        if changed := _differences(note["settings"], settings):
+            raise DataError(
+                f"{folder}: an unfinished run with other settings: {changed} "
+                "(go on with the old settings, or delete this folder)"
+            )
+        if note["files"] != _hash_of(images[: note["done"]], batch, identity):
+            raise DataError(f"{folder}: images changed since this run began (delete this folder)")
+        for name, array in note["arrays"].items() if note["done"] < len(images) else ():
+            with (folder / f"{name}.npy").open("r+b") as file:
+                if file.seek(0, os.SEEK_END) < array["size"]:
+                    raise ValueError(f"{name}.npy is cut")
+                file.truncate(array["size"])
+    except DataError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{folder}: damaged; delete it to begin anew ({error})") from None
+    return new | note
+
+
+def _append(path: Path, rows: np.ndarray, exists: bool) -> dict[str, Any]:
+    """Add rows to an `.npy` file whose header is mended at the end; returns what it holds."""
+    array = {"descr": rows.dtype.str, "row": rows.shape[1:]}
+    try:
+        with path.open("ab" if exists else "wb") as file:
+            if not exists:
+                _write_header(file, 0, array)
+            file.write(rows.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+            return {**array, "size": file.tell()}
+    except OSError as error:  # a full disk
+        error.filename = error.filename or str(path)
+        raise
+
+
+def _write_header(file: Any, rows: int, array: Mapping[str, Any]) -> None:
+    """NumPy leaves room in a header, so that it has one length for any number of rows."""
+    header = {"descr": array["descr"], "fortran_order": False, "shape": (rows, *array["row"])}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
 def _link(before: str, chunk: Images, identity: Identity) -> str:
     """Hash of these images' names and files, chained to the hash of those before them."""
-    known: dict[Path, str] = {}
-    for _, path in chunk:
-        known[path] = known.get(path) or identity(path)
+    known = {path: identity(path) for path in {path for _, path in chunk}}
     listing = [text for name, path in chunk for text in (name, known[path])]
     return hashlib.sha256(as_bytes([before, *listing])).hexdigest()
 
 
-def _chained(images: Images, batch: int, identity: Identity) -> str:
+def _hash_of(images: Images, batch: int, identity: Identity) -> str:
     link = ""
-    with tqdm(total=len(images), unit="file", desc="read", leave=False, disable=None) as bar:
-        for start in range(0, len(images), batch):
-            link = _link(link, images[start : start + batch], identity)
-            bar.update(len(images[start : start + batch]))
+    bar = tqdm(range(0, len(images), batch), desc="read", leave=False, disable=None)
+    for start in bar:
+        link = _link(link, images[start : start + batch], identity)
     return link
 
 
@@ -231,155 +321,5 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {old.get(key)!r}, now {new[key]!r}" for key in keys)
 
 
-def _read_note(path: Path, rows: int) -> dict[str, Any]:
-    """How far an unfinished run came. Raises DataError for a damaged file."""
-    try:
-        noted = json.loads(path.read_bytes())
-        sound = (
-            type(noted["done"]) is int and 0 <= noted["done"] <= rows
-            and isinstance(noted["settings"], dict) and isinstance(noted["files"], str)
-            and isinstance(noted["bad"], list) and all(isinstance(b, str) for b in noted["bad"])
-        )  # fmt: skip
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        sound = False
-    if not sound:
-        raise DataError(f"{path}: damaged; delete it to begin anew")
-    return noted
-
-
-class Work:
-    """Unfinished arrays in a hidden folder, and how far they are filled."""
-
-    def __init__(
-        self, folder: Path, settings: Mapping[str, Any], rows: int, outputs: Mapping[str, Output]
-    ) -> None:
-        self.folder, self.settings = folder, dict(settings)
-        self.state = folder / "progress.json"
-        self.done, self.bad, self.files = 0, list[str](), ""
-        self.arrays: dict[str, np.memmap] = {}
-        if self.state.is_file():
-            self._take_up(outputs, rows)
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        try:
-            for name, output in outputs.items():
-                shape = rows, *output.shape
-                self.arrays[name] = new_array(self.file(name), shape, output.dtype)
-            self._note()
-        except (DataError, OSError):  # a full disk
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-
-    def _take_up(self, outputs: Mapping[str, Output], rows: int) -> None:
-        """Go on where an earlier run stopped."""
-        noted = _read_note(self.state, rows)
-        if changed := _differences(noted["settings"], self.settings):
-            raise DataError(
-                f"{self.folder}: an unfinished run with other settings: {changed} "
-                "(go on with the old settings, or delete this folder)"
-            )
-        self.done, self.bad, self.files = noted["done"], noted["bad"], noted["files"]
-        for name, output in outputs.items():
-            self.arrays[name] = self._opened(name, (rows, *output.shape), output.dtype)
-            reserve(self.file(name))
-
-    def _opened(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.memmap:
-        """The unfinished array of that name. Raises DataError for a damaged one."""
-        path = self.file(name)
-        try:
-            array = np.lib.format.open_memmap(path, mode="r")  # "r+" fills a cut file with zeros
-            if array.shape != shape or array.dtype != dtype:
-                raise ValueError(f"{array.shape} {array.dtype} instead of {shape} {dtype}")
-        except (ValueError, OSError, EOFError) as error:
-            again = f"delete {self.folder} to begin anew"
-            raise DataError(f"{path}: damaged; {again} ({error})") from None
-        return np.lib.format.open_memmap(path, mode="r+")
-
-    def file(self, name: str) -> Path:
-        """Where the unfinished array of that name lies."""
-        return self.folder / f"{name}.npy"
-
-    def write(self, name: str, start: int, values: np.ndarray, paths: dict[int, Path]) -> None:
-        """Put values, one for each of `paths`, into the rows start + keys of `paths`."""
-        array = self.arrays[name]
-        with np.errstate(over="ignore"):
-            values = values.reshape(len(paths), *array.shape[1:]).astype(array.dtype)
-        broken = np.flatnonzero(~np.isfinite(values).reshape(len(paths), -1).all(axis=1))
-        if broken.size:
-            path = list(paths.values())[broken[0]]
-            raise DataError(f"{path}: its {name} do not fit {array.dtype} (are the weights right?)")
-        array[[start + i for i in paths]] = values
-
-    def advance(self, files: str, count: int, bad: list[str]) -> None:
-        """Note that the next `count` images are on disk; files: the hash of all files so far."""
-        for array in self.arrays.values():
-            array.flush()
-        self.done, self.bad, self.files = self.done + count, [*self.bad, *bad], files
-        self._note()
-
-    def _note(self) -> None:
-        state = {"done": self.done, "bad": self.bad, "files": self.files}
-        _write_text(self.state, json.dumps(state | {"settings": self.settings}))
-
-
-def _finish(work: Work, images: Images, outputs: Mapping[str, Output]) -> None:
-    """Give the filled arrays their names; the features last, since their name means done."""
-    bad = set(work.bad)
-    rows = [row for row, (name, _) in enumerate(images) if name not in bad]
-    ids = "".join(f"{images[row][0]}\n" for row in rows)
-    notes = {**work.settings, "files_sha256": work.files, "skipped": work.bad}
-    for name in sorted(outputs, key=lambda name: name == "features"):
-        output, array = outputs[name], work.arrays.pop(name)
-        _write_text(ids_file(output.path), ids)
-        text = json.dumps({**notes, **output.notes}, indent=1) + "\n"
-        _write_text(output.path.with_suffix(".json"), text)
-        if bad:
-            write_atomic(output.path, functools.partial(copy_rows, array, rows))
-        else:
-            write_atomic(output.path, functools.partial(_link_or_copy, work.file(name)))
-    shutil.rmtree(work.folder, ignore_errors=True)
-
-
-def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> np.memmap:
-    """A new `.npy` file to be filled through memory, with its space reserved on the disk."""
-    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    reserve(path)
-    return array
-
-
-def reserve(path: Path) -> None:
-    """Make the disk keep the space of a file that is to be filled through memory.
-
-    Without, a disk that fills up ends the process with a bus error. Raises DataError for no room.
-    """
-    size = path.stat().st_size
-    try:
-        if hasattr(os, "posix_fallocate"):
-            with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, size)
-        elif shutil.disk_usage(path.parent).free < size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        problem = f"cannot reserve {size / 1e9:.3g} GB: {error.strerror}"
-        raise DataError(Problem(path, None, problem, "make room, or name another folder")) from None
-
-
-def copy_rows(array: np.ndarray, rows: Sequence[int], path: Path, block: int = 1024) -> None:
-    """Save array[rows] as `path` (`.npy`) without holding more than a block of it in memory."""
-    copy = new_array(path, (len(rows), *array.shape[1:]), array.dtype)
-    for start in range(0, len(rows), block):
-        copy[start : start + block] = array[rows[start : start + block]]
-    copy.flush()
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """The same file under a second name: no second copy of many gigabytes, where links exist."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-
-
 def _write_text(path: Path, text: str) -> None:
-    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_atomic(path, partial(Path.write_text, data=text, encoding="utf-8"))

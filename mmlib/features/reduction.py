@@ -9,7 +9,6 @@ import numpy as np
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.paths import write_atomic
-from mmlib.features.extraction import new_array
 from mmlib.features.store import FeatureStore, ids_file, open_features
 
 BLOCK = 256  # images at a time
@@ -29,24 +28,36 @@ def reduce_features(
     not finite, more components than values or training regions.
     """
     refuse_existing(out)
-    mean, axes, kept = _components(store, train, count)
+    total, products, regions = np.zeros(store.width), np.zeros((store.width, store.width)), 0
+    for start in range(0, len(train), BLOCK):
+        rows = store.rows(train[start : start + BLOCK]).reshape(-1, store.width).astype(np.float64)
+        regions, total, products = (
+            regions + len(rows),
+            total + rows.sum(0),
+            products + rows.T @ rows,
+        )
+    if count > min(store.width, regions - 1):
+        problem = f"has no {count} components: {regions} training regions of width {store.width}"
+        raise DataError(Problem(store.path, None, problem, "ask for fewer"))
+    mean = total / regions
+    variances, axes = np.linalg.eigh(products / regions - np.outer(mean, mean))
+    kept, axes = variances[::-1][:count], axes[:, ::-1][:, :count]
+    axes *= np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)]) / np.sqrt(kept.mean())
+
     ids = sorted(store.row_of, key=store.row_of.__getitem__)
-
-    def write(path: Path) -> None:
-        array = new_array(path, (*store.array.shape[:-1], count), store.array.dtype)
-        for start in range(0, len(ids), BLOCK):
-            block = (store.rows(ids[start : start + BLOCK]) - mean) @ axes
-            array[start : start + BLOCK] = block.reshape(-1, *array.shape[1:])
-        array.flush()
-
-    fitted = {"components": count, "fitted_on": len(train), "variance_kept": round(kept, 4)}
+    array = np.empty((*store.array.shape[:-1], count), store.array.dtype)
+    for start in range(0, len(ids), BLOCK):
+        block = (store.rows(ids[start : start + BLOCK]) - mean) @ axes
+        array[start : start + BLOCK] = block.reshape(-1, *array.shape[1:])
+    variance_kept = round(float(kept.sum() / variances.sum()), 4)
+    fitted = {"components": count, "fitted_on": len(train), "variance_kept": variance_kept}
     texts = {
         ids_file(out): "".join(f"{name}\n" for name in ids),
         out.with_suffix(".json"): json.dumps({**store.meta, **fitted}, indent=1) + "\n",
     }
     for path, text in texts.items():
         write_atomic(path, partial(Path.write_text, data=text, encoding="utf-8"))
-    write_atomic(out, write)  # last, since its name means done
+    write_atomic(out, partial(np.save, arr=array))  # last, since its name means done
     return open_features(out)
 
 
@@ -54,24 +65,3 @@ def refuse_existing(out: Path) -> None:
     """Raises DataError where `out` is there: no set takes the place of another."""
     if out.exists():
         raise DataError(Problem(out, None, "is there already", "delete it, or name another file"))
-
-
-def _components(
-    store: FeatureStore, train: Sequence[str], count: int
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean (width,), scaled axes (width, count), and the part of the variance that they keep."""
-    total, products = np.zeros(store.width), np.zeros((store.width, store.width))
-    regions = 0
-    for start in range(0, len(train), BLOCK):
-        rows = store.rows(train[start : start + BLOCK]).reshape(-1, store.width).astype(np.float64)
-        regions += len(rows)
-        total += rows.sum(axis=0)
-        products += rows.T @ rows
-    if count > min(store.width, regions - 1):
-        problem = f"has no {count} components: {regions} training regions of width {store.width}"
-        raise DataError(Problem(store.path, None, problem, "ask for fewer"))
-    mean = total / regions
-    variances, axes = np.linalg.eigh(products / regions - np.outer(mean, mean))
-    kept, axes = variances[::-1][:count], axes[:, ::-1][:, :count]
-    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
-    return mean, axes / np.sqrt(kept.mean()), float(kept.sum() / variances.sum())

@@ -15,13 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from mmlib.core.errors import DataError
-from mmlib.features.backbones import load_state, open_picture, pretrained, read_weights
-from mmlib.features.extraction import Extraction, Output, fill, finished
+from mmlib.features.backbones import (
+    load_state,
+    open_picture,
+    pretrained,
+    read_weights,
+    weights_note,
+)
+from mmlib.features.extraction import Extraction, fill, finished
 from mmlib.features.store import FeatureStore
 
 # torchvision is imported where it is used, as in mmlib.features.backbones.
 
-NAME = "fasterrcnn"
+NAME, MODEL = "fasterrcnn", "fasterrcnn_resnet50_fpn"
 COUNT = 36  # regions an image, as in all files of this kind
 LONGEST = 100  # times the shorter side; of longer strips torchvision's resizing leaves nothing
 CLASSES = 91  # of MS-COCO, with the background and the numbers that it leaves out
@@ -96,8 +102,7 @@ def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 
 
     weights: None for torchvision's MS-COCO weights (its cache, else downloaded and checked), a
         `.safetensors` or `.pth` file with the state dict of the torchvision model (with any number
-        of classes), or "random".
-    seed: for random weights only.
+        of classes), or "random", drawn by `seed`.
     side: images are resized to this shorter side; 800 is what torchvision's weights expect, less is
         faster and coarser.
 
@@ -112,15 +117,11 @@ def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = get_model(
-            "fasterrcnn_resnet50_fpn",
-            weights=None,
-            weights_backbone=None,
-            num_classes=classes,
-            min_size=side,
-            max_size=side * 5 // 3,
-        )
+            MODEL, weights=None, weights_backbone=None, num_classes=classes,
+            min_size=side, max_size=side * 5 // 3,
+        )  # fmt: skip
     if state is not None:
-        load_state(network, state, f"{weights}: not the weights of fasterrcnn_resnet50_fpn")
+        load_state(network, state, f"{weights}: not the weights of {MODEL}")
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.eps = 0.0  # what the published weights were trained with
@@ -130,7 +131,7 @@ def load_detector(weights: str | Path | None = None, seed: int = 0, side: int = 
 def _default_weights() -> Any:
     from torchvision.models import get_model_weights
 
-    return get_model_weights("fasterrcnn_resnet50_fpn")["COCO_V1"]
+    return get_model_weights(MODEL)["COCO_V1"]
 
 
 def feature_name(weights: str | Path | None = None) -> str:
@@ -147,15 +148,15 @@ def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
     images of a batch to one size, which changes the features a little.
     side: shorter side of the images that the detector sees, in pixels.
 
-    Resumes, leaves out images and raises DataError as `mmlib.features.networks.extract` does.
+    Resumes, leaves out images and raises DataError as `mmlib.features.extraction.extract` does.
     """
     out, images = extraction.out, extraction.images
     name = out.stem.removesuffix("_ims")
     if out.name != f"{name}_ims.npy":
         raise DataError(f"{out}: the file of regions must be named NAME_ims.npy")
     settings = {
-        "backbone": "fasterrcnn_resnet50_fpn",
-        "weights": extraction.weights_note(_default_weights),
+        "backbone": MODEL,
+        "weights": weights_note(extraction.weights, _default_weights(), extraction.seed),
         "regions": f"the {COUNT} best boxes; fc7 of the box head",
         "side": side,
         **extraction.settings(),
@@ -163,18 +164,20 @@ def extract(extraction: Extraction, side: int = 800) -> FeatureStore:
     if out.exists():
         return finished(images, out, settings, extraction.batch)
     detector = load_detector(extraction.weights, extraction.seed, side).to(extraction.device)
-    boxes, scores = (out.with_name(f"{name}_{kind}.npy") for kind in ("boxes", "scores"))
-    outputs = {
-        "features": Output(out, (COUNT, detector.width), np.dtype(extraction.dtype)),
-        "boxes": Output(boxes, (COUNT, 4), np.float32, {"values": "x1, y1, x2, y2 in pixels"}),
-        "scores": Output(scores, (COUNT,), np.float32),
-    }
 
     @torch.inference_mode()
     def compute(pictures: list[Tensor]) -> dict[str, np.ndarray]:
-        tensors = detector([picture.to(extraction.device) for picture in pictures])
-        return {name: values.cpu().numpy() for name, values in tensors.items()}
+        found = detector([picture.to(extraction.device) for picture in pictures])
+        rows = {kind: values.float().cpu().numpy() for kind, values in found.items()}
+        with np.errstate(over="ignore"):
+            return rows | {"features": rows["features"].astype(extraction.dtype)}
 
+    boxes, scores = (out.with_name(f"{name}_{kind}.npy") for kind in ("boxes", "scores"))
+    outputs = {
+        "features": (out, {}),
+        "boxes": (boxes, {"values": "x1, y1, x2, y2 in pixels"}),
+        "scores": (scores, {}),
+    }
     return fill(
         images, outputs, settings, _picture, compute,
         batch=extraction.batch, skip_bad=extraction.skip_bad,

@@ -87,18 +87,18 @@ def run_features(args: argparse.Namespace) -> int:
     """Extract features of all images of a data set or folder."""
     folder, paths = _images(args.name)
     from mmlib.core.device import pick_device
-    from mmlib.features import networks, regions
-    from mmlib.features.extraction import Extraction
+    from mmlib.features import backbones, regions
+    from mmlib.features.extraction import Extraction, extract
     from mmlib.features.reduction import refuse_existing
 
     detect = args.backbone == DETECTOR
-    kind: networks.Regions = args.regions or "grid"
+    kind: backbones.Regions = args.regions or "grid"
     if detect and (args.regions or args.labels or args.pca):
         raise DataError(f"{DETECTOR} takes neither --regions nor --labels nor --pca")
     if detect:
         name = regions.feature_name(args.weights)
     else:
-        name = networks.feature_name(args.backbone, kind, args.weights)
+        name = backbones.feature_name(args.backbone, kind, args.weights)
     extraction = Extraction(
         images=[(path.name, path) for path in paths],
         out=args.out or folder / "features" / f"{name}.npy",
@@ -112,11 +112,11 @@ def run_features(args: argparse.Namespace) -> int:
     if detect:
         store = regions.extract(extraction, args.side)
     else:
-        name = networks.short_name(args.backbone, args.weights)
+        name = backbones.short_name(args.backbone, args.weights)
         labels = extraction.out.with_name(f"labels_{name}.npy")
         if args.pca:  # said before hours of extraction
             refuse_existing(_reduced_file(extraction.out, args.pca))
-        store = networks.extract(extraction, args.backbone, kind, labels if args.labels else None)
+        store = extract(extraction, args.backbone, kind, labels if args.labels else None)
     if args.pca:
         store = _reduced(args.name, store, args.pca)
     shape = " x ".join(map(str, store.array.shape))

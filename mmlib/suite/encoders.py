@@ -158,10 +158,10 @@ class HuggingFace(Encoders):
         """Raises DataError for a folder that is no model, or one that reads no texts."""
         from transformers import AutoTokenizer
 
-        from mmlib.features import vision
+        from mmlib.features import backbones
 
         self.path, self.device = folder, device
-        loaded = vision.load(f"hf:{folder.name or 'model'}", folder)
+        loaded = backbones.load(f"hf:{folder.name or 'model'}", folder)
         self.preprocess = loaded.preprocess
         self.network = cast(Any, loaded.network.to(device))
         if not hasattr(self.network, "get_text_features"):

@@ -32,10 +32,8 @@ from mmlib.core.files import file_hash, write_tensors
 from mmlib.core.paths import PACKAGE, table_beside
 from mmlib.data.overlap import Weights
 from mmlib.data.tables import error_at
-from mmlib.features.backbones import default_weights
+from mmlib.features import backbones
 from mmlib.features.encoders import Shape
-from mmlib.features.extraction import Extraction
-from mmlib.features.networks import load_vision
 from mmlib.features.text import tokenize
 from mmlib.features.words import Words, padded
 from mmlib.papers.entailment.batches import Arrays, encode
@@ -325,13 +323,13 @@ class Scorer(Encoders):
         if sees == WORLD:
             return lambda pictures: backbone.extract(pictures)[0]
         name = sees["backbone"]
-        given = Extraction([], self.path, self.weights).weights_note(lambda: default_weights(name))
+        given = backbones.weights_note(self.weights, backbones.torchvisions_weights(name))
         if given != sees["weights"]:
             raise DataError(
                 f"{self.path}: its pictures were seen by {name}, weights: {sees['weights']}; name "
                 f"these with --weights (now: {given})"
             )
-        vision = load_vision(name, self.weights)
+        vision = backbones.load(name, self.weights)
         vision.network.to(self.device)
 
         @torch.inference_mode()

@@ -1,80 +1,251 @@
-"""The backbones against torchvision; the extractor on generated pictures."""
+"""Backbones against their libraries' own forward passes, and what is refused."""
 
-import errno
 import json
-import os
 import pickle
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 import torchvision
+from packaging.requirements import Requirement
 from PIL import Image
 from safetensors.torch import save_file
+from transformers import MobileNetV1Config, MobileNetV1ForImageClassification
 
 from mmlib.core.errors import DataError
-from mmlib.features import backbones, extraction, networks
-from mmlib.features.backbones import load_backbone
-from mmlib.features.extraction import Extraction
-from mmlib.features.networks import extract, feature_name
-from mmlib.features.store import open_features, open_rgb
+from mmlib.features import backbones
+from mmlib.features.backbones import feature_name, read_weights
 
-# Networks
+PICTURE = Image.fromarray(np.random.default_rng(1).integers(0, 256, (50, 70, 3), dtype=np.uint8))
 
 
-@pytest.fixture(scope="module")
-def resnet():
-    return load_backbone("resnet50", "random", seed=3)
+def seen(model, picture, regions):
+    with torch.inference_mode():
+        features, scores = model.see(model.preprocess(picture)[None], regions)
+    return features, scores
 
 
-@pytest.fixture(scope="module")
-def densenet():
-    return load_backbone("densenet169", "random", seed=3)
+# timm, with the weights of torchvision
 
 
 @pytest.mark.parametrize(("name", "width"), [("resnet50", 2048), ("densenet169", 1664)])
-def test_backbone_is_torchvisions_network_cut_in_two(request, name, width):
-    backbone = request.getfixturevalue(name[:-2] if name == "resnet50" else "densenet")
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        original = torchvision.models.get_model(name, weights=None).eval()
-    images = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+def test_networks_of_the_papers_are_torchvisions(tmp_path, name, width):
+    original = torchvision.models.get_model(name, weights=None).eval()
+    published = {  # the published file's older names
+        key.replace("norm1.", "norm.1.").replace("conv2.", "conv.2.") if "dense" in key else key: v
+        for key, v in original.state_dict().items()
+    }
+    assert (published.keys() != original.state_dict().keys()) == (name == "densenet169")
+    torch.save(published, tmp_path / "w.pth")
+    model = backbones.load(name, tmp_path / "w.pth")
+    images = model.preprocess(PICTURE)[None]
+    grid, scores = seen(model, PICTURE, "grid")
+    pooled, _ = seen(model, PICTURE, "global")
     with torch.inference_mode():
-        grid, scores = backbone(images, "grid")
-        pooled, _ = backbone(images, "global")
         torch.testing.assert_close(scores, original(images).softmax(dim=1))
-        maps = backbone.trunk(images)
-    assert grid.shape == (1, 16, width)
-    assert pooled.shape == (1, 1, width)
+        if name == "resnet50":
+            maps = torch.nn.Sequential(*list(original.children())[:-2])(images)
+        else:
+            maps = original.features(images).relu()
+    assert (grid.shape, pooled.shape) == ((1, 16, width), (1, 1, width))
     torch.testing.assert_close(pooled[:, 0], maps.mean(dim=(2, 3)))
     # Cell 1 of a 7 x 7 map pooled to 4 x 4: rows 0-1, columns 1-3, so rows come first.
     torch.testing.assert_close(grid[:, 1], maps[:, :, 0:2, 1:4].mean(dim=(2, 3)))
+    assert model.label_names[207] == "golden retriever"
 
 
-def test_random_weights_follow_their_seed_and_leave_the_generator_alone(resnet):
+def test_pictures_are_squeezed_and_their_centre_is_seen():
+    red = Image.new("RGB", (400, 100), "blue")
+    red.paste("red", (50, 0, 350, 100))
+    pixels = backbones.load("resnet50", "random").preprocess(red)
+    assert pixels.shape == (3, 224, 224)
+    deviation, mean = np.array([0.229, 0.224, 0.225]), np.array([0.485, 0.456, 0.406])
+    colours = pixels.numpy().transpose(1, 2, 0) * deviation + mean
+    assert colours[:, 60:160] == pytest.approx(np.broadcast_to([1, 0, 0], (224, 100, 3)), abs=1e-5)
+    columns = np.flatnonzero((colours[0] > [0.9, -1, -1]).all(axis=1))
+    assert abs(len(columns) - 0.75 * 256) < 3
+
+
+@pytest.mark.parametrize(
+    "name", ["mobilenetv1_100", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"]
+)
+def test_models_of_timm(tmp_path, name):
+    torch.manual_seed(1)
+    original = timm.create_model(name, pretrained=False).eval()
+    save_file(original.state_dict(), tmp_path / "w.safetensors")
+    model = backbones.load(f"timm:{name}", tmp_path / "w.safetensors")
+    inputs = model.preprocess(PICTURE)[None]
+    grid, scores = seen(model, PICTURE, "grid")
+    whole, _ = seen(model, PICTURE, "global")
+    with torch.inference_mode():
+        torch.testing.assert_close(scores, original(inputs).softmax(1))
+        features = original.forward_features(inputs)
+    if name.startswith("vit"):
+        maps = features[:, 1:].transpose(1, 2).reshape(1, 192, 14, 14)
+    else:
+        maps = features.permute(0, 3, 1, 2) if name.startswith("swin") else features
+    pooled = torch.nn.functional.adaptive_avg_pool2d(maps, 4).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(grid, pooled)
+    assert grid.shape[:2] == (1, 16)
+    assert whole.shape[:2] == (1, 1)
+
+
+def test_random_weights_follow_their_seed_and_leave_the_generator_alone():
     before = torch.random.get_rng_state()
-    second = load_backbone("resnet50", "random", 4)
+    first, same, second = (
+        backbones.load("timm:mobilenetv3_small_050", "random", seed).network.state_dict()
+        for seed in (3, 3, 4)
+    )
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert not torch.equal(second.head.weight, resnet.head.weight)
+    assert torch.equal(first["conv_stem.weight"], same["conv_stem.weight"])
+    assert not torch.equal(first["conv_stem.weight"], second["conv_stem.weight"])
 
 
-def test_weights_from_a_file(tmp_path, densenet):
-    state = {
-        key.replace("trunk.0.", "features.").replace("head.", "classifier."): value
-        for key, value in densenet.state_dict().items()
-    }
-    published = {  # the published file's older names
-        key.replace("norm1.", "norm.1.").replace("conv2.", "conv.2."): value
-        for key, value in state.items()
-    }
-    assert published.keys() != state.keys()
-    torch.save(published, tmp_path / "w.pth")
-    loaded = load_backbone("densenet169", tmp_path / "w.pth").state_dict()
-    assert all(torch.equal(loaded[key], value) for key, value in densenet.state_dict().items())
-    with pytest.raises(DataError, match="not the weights of resnet50"):
-        load_backbone("resnet50", tmp_path / "w.pth")
-    save_file({"a": torch.arange(3)}, tmp_path / "w.safetensors")
-    assert backbones.read_weights(tmp_path / "w.safetensors")["a"].tolist() == [0, 1, 2]
+# Hugging Face
+
+
+TEXT = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 9,
+        "num_attention_heads": 2}  # fmt: skip
+SEES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "image_size": 32,
+        "num_attention_heads": 2, "patch_size": 8}  # fmt: skip
+
+
+def build(kind, folder):
+    """A tiny model of that kind in transformers' form; returns it."""
+    import transformers as hf
+
+    torch.manual_seed(0)
+    if kind == "clip":
+        config = hf.CLIPConfig(text_config=TEXT, vision_config=SEES, projection_dim=6)
+        model, processor = hf.CLIPModel(config), hf.CLIPImageProcessor
+    elif kind == "siglip":
+        model = hf.SiglipModel(hf.SiglipConfig(text_config=TEXT, vision_config=SEES))
+        processor = hf.SiglipImageProcessor
+    elif kind == "dinov2":
+        model, processor = hf.Dinov2Model(hf.Dinov2Config(**SEES)), hf.BitImageProcessor
+    else:
+        config = hf.ViTConfig(**SEES, id2label={0: "cat", 1: "dog", 2: "hat"})
+        model, processor = hf.ViTForImageClassification(config), hf.ViTImageProcessor
+    size = {"height": 32, "width": 32}
+    model.eval().save_pretrained(folder)
+    crop = {"crop_size": size, "size": {"shortest_edge": 32}} if kind in ("clip", "dinov2") else {}
+    processor(**(crop or {"size": size})).save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip", "dinov2", "vit"])
+def test_hugging_face_models(tmp_path, kind):
+    original = build(kind, tmp_path / kind)
+    model = backbones.load(f"hf:{kind}", tmp_path / kind)
+    inputs = model.preprocess(PICTURE)[None]
+    assert inputs.shape == (1, 3, 32, 32)
+    grid, scores = seen(model, PICTURE, "grid")
+    whole, _ = seen(model, PICTURE, "global")
+    with torch.inference_mode():
+        tower = getattr(original, "vision_model", getattr(original, "vit", original))
+        encoded = tower(pixel_values=inputs)
+        tokens = encoded.last_hidden_state
+        skipped = 0 if kind == "siglip" else 1  # 4 x 4 patches, so that each is a region
+        torch.testing.assert_close(grid, tokens[:, skipped:])
+        assert grid.shape == (1, 16, 16)
+        if kind == "clip":
+            wanted = original.visual_projection(encoded.pooler_output)
+            assert whole.shape == (1, 1, 6)
+        else:
+            wanted = tokens[:, 0] if kind == "vit" else encoded.pooler_output
+        torch.testing.assert_close(whole[:, 0], wanted)
+        if kind == "vit":
+            torch.testing.assert_close(scores, original(pixel_values=inputs).logits.softmax(1))
+            assert model.label_names == ("cat", "dog", "hat")
+        else:
+            assert scores is None
+
+
+# The network of the recorded features
+
+
+def same_padded(images, weight, stride, groups):
+    """A convolution with TensorFlow's padding: what is odd goes to the right and the bottom."""
+    size = images.shape[-1]
+    short = max((-(-size // stride) - 1) * stride + weight.shape[-1] - size, 0)
+    before, after = short // 2, short - short // 2
+    images = torch.nn.functional.pad(images, (before, after, before, after))
+    return torch.nn.functional.conv2d(images, weight, stride=stride, groups=groups)
+
+
+def mobilenet_map(state, images, blocks):
+    """MobileNetV1's map after some blocks, from Howard et al. (2017), Table 1."""
+
+    def layer(name, images, stride, depthwise):
+        weight = state[f"{name}.convolution.weight"]
+        groups = len(weight) if depthwise else 1
+        images = same_padded(images, weight, stride, groups)
+        scale, shift, mean, variance = (
+            state[f"{name}.normalization.{kind}"][:, None, None]
+            for kind in ("weight", "bias", "running_mean", "running_var")
+        )
+        return ((images - mean) / (variance + 0.001).sqrt() * scale + shift).clamp(0, 6)
+
+    images = layer("mobilenet_v1.conv_stem", images, 2, False)
+    for i, stride in enumerate([1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1][:blocks]):
+        images = layer(f"mobilenet_v1.layer.{2 * i}", images, stride, True)
+        images = layer(f"mobilenet_v1.layer.{2 * i + 1}", images, 1, False)
+    return images
+
+
+def test_the_network_of_the_recorded_features(tmp_path):
+    torch.manual_seed(1)
+    original = MobileNetV1ForImageClassification(MobileNetV1Config())
+    state = original.state_dict()
+    for key, value in state.items():  # so that no batch normalisation is the identity
+        if key.endswith("convolution.weight"):
+            torch.nn.init.kaiming_normal_(value)
+        elif "normalization" in key and value.ndim:
+            value.uniform_(0.5, 1.5)
+    save_file(state, tmp_path / "w.safetensors")
+    model = backbones.load("mobilenetv1", tmp_path / "w.safetensors")
+    pixels = np.asarray(PICTURE.resize((224, 224), Image.Resampling.BILINEAR))
+    inputs = torch.tensor(pixels, dtype=torch.float32).permute(2, 0, 1)[None] / 127.5 - 1
+    torch.testing.assert_close(model.preprocess(PICTURE)[None], inputs)
+    with torch.inference_mode():
+        maps = mobilenet_map(state, inputs, 12)
+    grid, scores = seen(model, PICTURE, "grid")
+    whole, _ = seen(model, PICTURE, "global")
+    assert (maps.shape, grid.shape, scores) == ((1, 1024, 7, 7), (1, 16, 1024), None)
+    # The cells of a 7 x 7 map pooled to 4 x 4 overlap by a row or column.
+    cells = [(0, 2), (1, 4), (3, 6), (5, 7)]
+    wanted = [maps[:, :, a:b, c:d].mean(dim=(2, 3)) for a, b in cells for c, d in cells]
+    torch.testing.assert_close(grid, torch.stack(wanted, dim=1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(whole[:, 0], maps.mean(dim=(2, 3)), rtol=1e-4, atol=1e-4)
+    assert maps.std() > 0.1
+
+
+# open_clip
+
+
+def test_clip_of_open_clip(tmp_path, monkeypatch):
+    open_clip = pytest.importorskip("open_clip", reason="the extra open_clip is not installed")
+    tiny = {"embed_dim": 6, "vision_cfg": {"image_size": 32, "layers": 1, "width": 64,
+            "patch_size": 8}, "text_cfg": {"context_length": 8, "vocab_size": 9, "width": 64,
+            "heads": 1, "layers": 1}}  # fmt: skip
+    (tmp_path / "tiny.json").write_text(json.dumps(tiny))
+    open_clip.add_model_config(tmp_path / "tiny.json")
+    torch.manual_seed(1)
+    original = open_clip.create_model("tiny").eval()
+    torch.save(original.state_dict(), tmp_path / "w.pth")
+    model = backbones.load("open_clip:tiny", tmp_path / "w.pth")
+    inputs = model.preprocess(PICTURE)[None]
+    whole, scores = seen(model, PICTURE, "global")
+    grid, _ = seen(model, PICTURE, "grid")
+    with torch.inference_mode():
+        torch.testing.assert_close(whole[:, 0], original.encode_image(inputs))
+    assert (grid.shape, scores) == ((1, 16, 64), None)
+
+
+# What is refused
 
 
 class Evil:
@@ -88,306 +259,60 @@ def test_a_weights_file_cannot_run_code(tmp_path, monkeypatch):
     (tmp_path / "plain.pth").write_bytes(pickle.dumps(Evil(), protocol=2))
     for name in ("w.pth", "plain.pth"):
         with pytest.raises(DataError, match="not a file of plain tensors"):
-            load_backbone("resnet50", tmp_path / name)
+            read_weights(tmp_path / name)
     assert not (tmp_path / "evil.txt").exists()
 
 
-def test_names_that_do_not_exist(tmp_path):
-    with pytest.raises(DataError, match="no backbone 'vgg'"):
-        load_backbone("vgg", "random")
-    with pytest.raises(DataError, match="no such weights file"):
-        load_backbone("resnet50", tmp_path / "none.pth")
+def other_weights(folder):
+    save_file({"fc.weight": torch.ones(3)}, folder / "w.safetensors")
+    return folder / "w.safetensors"
 
 
-def test_no_network_says_what_to_do(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "weights", "message"),
+    [
+        (
+            "vgg",
+            "random",
+            "no backbone 'vgg' .*, or LIBRARY:MODEL of timm, open_clip, hf",
+        ),
+        ("keras:vgg", "random", "no backbone 'keras:vgg'"),
+        ("timm:", "random", "no backbone 'timm:'"),
+        ("timm:resnet5", "random", r"timm has no model 'resnet5' \(near: resnet50"),
+        ("hf:clip", "random", "random: no folder with config.json"),
+        ("hf:clip", None, "hf:clip: give --weights FOLDER"),
+        ("mobilenetv1", None, "mobilenetv1: give --weights FILE"),
+        ("resnet50", "none.pth", r"none\.pth: no such weights file"),
+        ("resnet50", other_weights, "not the weights of resnet50: "),
+        ("timm:resnet18", other_weights, "not the weights of timm:resnet18: "),
+        ("mobilenetv1", other_weights, "not the weights of mobilenetv1: "),
+    ],
+)
+def test_what_is_refused(tmp_path, name, weights, message):
+    with pytest.raises(DataError, match=message):
+        backbones.load(name, weights(tmp_path) if callable(weights) else weights)
+
+
+def test_no_network_and_no_library_say_what_to_do(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise backbones.urllib.error.URLError("no route")
 
     monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(DataError, match="--weights FILE"):
-        load_backbone("densenet169")
+        backbones.load("densenet169")
+    monkeypatch.setitem(backbones.PACKAGES, "open_clip", "no_such_package")
+    with pytest.raises(DataError, match=r"not installed \(pip install no_such_package\)"):
+        backbones.load("open_clip:ViT-B-32")
 
 
-# Extraction: a small network stands in, so that a run takes milliseconds.
+def test_a_library_is_a_dependency_or_an_extra():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["open_clip"]]
+    assert set(backbones.PACKAGES.values()) <= {Requirement(one).name for one in needed}
 
 
-@pytest.fixture
-def tiny(monkeypatch):
-    """`load_backbone` that gives a seeded one-layer network of width 8 with 1,000 classes."""
-
-    def load(name, weights=None, seed=0):
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            network = torch.nn.Module()
-            network.features = torch.nn.Conv2d(3, 8, 32, 32)
-            network.classifier = torch.nn.Linear(8, 1000)
-        return backbones.Backbone("densenet169", network).eval()
-
-    monkeypatch.setattr(networks, "load_backbone", load)
-
-
-@pytest.fixture
-def pictures(tmp_path):
-    generator = np.random.default_rng(0)
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for i in range(11):
-        pixels = generator.integers(0, 256, size=(40, 60, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{i:02}.jpg")
-    return [(path.name, path) for path in sorted(folder.iterdir())]
-
-
-def files(folder):
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
-
-
-def run(pictures, folder, regions="grid", **settings):
-    settings = {"weights": "random", "batch": 3, **settings}
-    labels = folder / "labels.npy"
-    return extract(
-        Extraction(pictures, folder / "f.npy", **settings), regions=regions, labels=labels
-    )  # fmt: skip
-
-
-def break_off(pictures, folder, monkeypatch, batches, **settings):
-    """Run and stop as a kill would: after so many batches, before the next one is written."""
-    write, left = extraction.Work.write, [2 * batches]
-
-    def breaking(self, *args):
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        write(self, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(extraction.Work, "write", breaking)
-        with pytest.raises(KeyboardInterrupt):
-            run(pictures, folder, **settings)
-
-
-def test_extract_writes_what_the_reader_reads(tmp_path, tiny, pictures):
-    features = run(pictures, tmp_path / "out")
-    assert features.array.shape == (11, 16, 8)
-    assert features.array.dtype == np.float16
-    assert list(features.row_of) == [name for name, _ in pictures]
-    assert "NOT TRAINED" in features.meta["weights"]
-    labels = open_features(tmp_path / "out" / "labels.npy")
-    assert labels.array.shape == (11, 1000)
-    assert np.allclose(labels.array.sum(axis=1), 1, atol=1e-5)
-    assert labels.meta["label_names"][207] == "golden retriever"
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
-        "f.ids.txt", "f.json", "f.npy", "labels.ids.txt", "labels.json", "labels.npy",
-    ]  # fmt: skip
-    network = networks.load_backbone("densenet169", "random")
-    with torch.inference_mode():
-        pixels = backbones.preprocess()(open_rgb(pictures[4][1]))[None]
-        expected, scores = network(pixels, "grid")
-    assert np.allclose(features.rows(["04.jpg"])[0], expected[0], atol=2e-3)
-    assert np.allclose(labels.rows(["04.jpg"])[0, 0], scores[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("batches", [0, 1, 3])
-@pytest.mark.parametrize("settings", [{}, {"regions": "global"}, {"skip_bad": True}])
-def test_resumed_run_ends_with_the_same_bytes(
-    tmp_path, tiny, pictures, monkeypatch, batches, settings
-):
-    if settings.get("skip_bad"):
-        pictures[1][1].write_bytes(b"no picture")
-    run(pictures, tmp_path / "whole", **settings)
-    broken = tmp_path / "broken"
-    break_off(pictures, broken, monkeypatch, batches, **settings)
-    assert files(broken) == {}
-    assert json.loads((broken / ".f.partial/progress.json").read_text())["done"] == 3 * batches
-    run(pictures, broken, **settings)
-    assert files(broken) == files(tmp_path / "whole")
-    assert not (broken / ".f.partial").exists()
-
-
-NOTES = (
-    "", "{", "[]", '"x"', "{}", '{"done": "3", "bad": [], "files": "", "settings": {}}',
-    '{"done": -1, "bad": [], "files": "", "settings": {}}',
-    '{"done": 99, "bad": [], "files": "", "settings": {}}',
-    '{"done": 3, "bad": [1], "files": "", "settings": {}}',
-    '{"done": 3, "bad": [], "files": "", "settings": []}',
-)  # fmt: skip
-
-
-def test_a_damaged_unfinished_run_is_named_and_can_be_deleted(
-    tmp_path, tiny, pictures, monkeypatch
-):
-    out = tmp_path / "out"
-    break_off(pictures, out, monkeypatch, 1)
-    state, array = out / ".f.partial/progress.json", out / ".f.partial/features.npy"
-    whole, values = state.read_text(), array.read_bytes()
-    for text in NOTES:
-        state.write_text(text)
-        with pytest.raises(DataError, match=r"progress\.json: damaged; delete it to begin anew$"):
-            run(pictures, out)
-    state.write_text(whole)
-    for cut in (b"", values[:20], values[:-1]):
-        array.write_bytes(cut)
-        with pytest.raises(DataError, match=r"features\.npy: damaged; delete .*\.f\.partial to"):
-            run(pictures, out)
-    np.save(array, np.zeros(3))
-    with pytest.raises(DataError, match=r"features\.npy: damaged"):
-        run(pictures, out)
-    state.unlink()
-    run(pictures, out)
-    run(pictures, tmp_path / "whole")
-    assert files(out) == files(tmp_path / "whole")
-
-
-def test_resume_does_not_compute_again(tmp_path, tiny, pictures, monkeypatch):
-    break_off(pictures, tmp_path / "out", monkeypatch, 2)
-    observed = []
-    picture = backbones.open_picture
-    monkeypatch.setattr(
-        networks, "open_picture", lambda path: observed.append(path.name) or picture(path)
-    )
-    run(pictures, tmp_path / "out")
-    assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]
-    run(pictures, tmp_path / "out")  # finished: nothing to do
-    assert len(observed) == 5
-
-
-@pytest.mark.parametrize(
-    "change", [{"batch": 4}, {"seed": 1}, {"regions": "global"}, {"weights": None}]
-)
-def test_other_settings_are_refused(tmp_path, tiny, pictures, monkeypatch, change):
-    break_off(pictures, tmp_path / "out", monkeypatch, 1)
-    key = "weights" if "seed" in change else next(iter(change))
-    with pytest.raises(DataError, match=f"unfinished run with other settings: {key}"):
-        run(pictures, tmp_path / "out", **change)
-    with pytest.raises(DataError, match="images 11, now 10"):
-        run(pictures[:-1], tmp_path / "out")
-    run(pictures, tmp_path / "out")
-    with pytest.raises(DataError, match=f"was made with other settings: {key}"):
-        run(pictures, tmp_path / "out", **change)
-
-
-def test_undecodable_image_is_named_or_left_out(tmp_path, tiny, pictures):
-    name, path = pictures[4]
-    path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(DataError, match=r"04\.jpg: cannot be decoded.*--skip-bad"):
-        run(pictures, tmp_path / "out")
-    with pytest.raises(DataError, match=r"04\.jpg: cannot be decoded"):
-        run(pictures, tmp_path / "out")  # again, where it stopped
-    features = run(pictures, tmp_path / "out", skip_bad=True)
-    assert features.meta["skipped"] == ["04.jpg"]
-    assert len(features.array) == 10
-    with pytest.raises(DataError, match=r"no features for image '04\.jpg'"):
-        features.rows([name])
-    assert np.isfinite(features.rows(["03.jpg", "05.jpg"])).all()
-    assert (features.rows(["03.jpg", "05.jpg"]) != 0).any(axis=(1, 2)).all()
-
-
-def test_bad_image_may_be_mended_or_left_out_half_way(tmp_path, tiny, pictures):
-    sound = pictures[7][1].read_bytes()
-    pictures[7][1].write_bytes(b"?")
-    for folder in ("mended", "left_out"):
-        with pytest.raises(DataError, match="07"):
-            run(pictures, tmp_path / folder)
-    assert len(run(pictures, tmp_path / "left_out", skip_bad=True).array) == 10
-    pictures[7][1].write_bytes(sound)
-    run(pictures, tmp_path / "mended")
-    run(pictures, tmp_path / "whole")
-    assert files(tmp_path / "mended") == files(tmp_path / "whole")
-    with pytest.raises(DataError, match="was made from other files"):
-        run(pictures, tmp_path / "left_out")
-
-
-def test_images_already_done_may_not_change(tmp_path, tiny, pictures, monkeypatch):
-    break_off(pictures, tmp_path / "out", monkeypatch, 2)
-    pictures[1][1].write_bytes(pictures[9][1].read_bytes() + b"0")
-    with pytest.raises(DataError, match="images changed since this run began"):
-        run(pictures, tmp_path / "out")
-
-
-def test_photographs_replaced_by_others_of_equal_size_are_seen(
-    tmp_path, tiny, pictures, monkeypatch
-):
-    for name, half in (("whole", False), ("half", True)):
-        if half:
-            break_off(pictures, tmp_path / name, monkeypatch, 1)
-        else:
-            run(pictures, tmp_path / name)
-        path, times = pictures[1][1], pictures[1][1].stat()
-        data = path.read_bytes()
-        path.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert path.stat().st_size == times.st_size
-        message = "images changed since" if half else r"f\.npy: was made from other files.*delete"
-        with pytest.raises(DataError, match=message):
-            run(pictures, tmp_path / name)
-
-
-@pytest.mark.parametrize("room", [0, 1])
-def test_a_disk_without_room_is_said_before_the_work(tmp_path, tiny, pictures, monkeypatch, room):
-    """The first or the second array has no room; nothing is left."""
-    room = [room]
-
-    def full(file, offset, length):
-        if not room[0]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        room[0] -= 1
-
-    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    message = r"\.npy: cannot reserve \S+ GB: No space left on device \(make room"
-    with pytest.raises(DataError, match=message):
-        run(pictures, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_the_space_of_an_unfinished_array_is_reserved(tmp_path, tiny, pictures, monkeypatch):
-    if not hasattr(os, "posix_fallocate"):
-        pytest.skip("this system cannot reserve space")
-    break_off(pictures, tmp_path / "out", monkeypatch, 0)
-    for name in ("features", "labels"):
-        status = (tmp_path / "out/.f.partial" / f"{name}.npy").stat()
-        assert status.st_blocks * 512 >= status.st_size
-    monkeypatch.setattr(os, "posix_fallocate", lambda *_: os.open(tmp_path / "none", os.O_RDONLY))
-    with pytest.raises(DataError, match="cannot reserve"):  # of an earlier version's, too
-        run(pictures, tmp_path / "out")
-    monkeypatch.undo()
-    assert (tmp_path / "out/.f.partial/features.npy").is_file()
-
-
-def test_a_name_with_a_line_break_is_refused_before_the_work(tmp_path, tiny, pictures):
-    with pytest.raises(DataError, match=r"id 'a\\nb.jpg' has a line break"):
-        run([*pictures, ("a\nb.jpg", pictures[0][1])], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_missing_image_doubled_id_and_overflow(tmp_path, tiny, pictures, monkeypatch):
-    with pytest.raises(DataError, match="no such image"):
-        run([*pictures, ("none.jpg", tmp_path / "none.jpg")], tmp_path / "a")
-    with pytest.raises(DataError, match="no images"):
-        run([], tmp_path / "e")
-    with pytest.raises(DataError, match="occurs twice"):
-        run([*pictures, pictures[0]], tmp_path / "b")
-
-    def huge(self, images, regions):
-        return torch.full((len(images), 16, 8), 1e6), torch.zeros(len(images), 1000)
-
-    monkeypatch.setattr(backbones.Backbone, "forward", huge)
-    with pytest.raises(DataError, match=r"00\.jpg: its features do not fit float16"):
-        run(pictures, tmp_path / "c")
-
-
-def test_global_features_are_one_row_an_image(tmp_path, tiny, pictures):
-    features = run(pictures, tmp_path / "out", regions="global")
-    assert features.array.shape == (11, 8)
-    assert features.rows(["00.jpg"]).shape == (1, 1, 8)
-
-
-def test_file_names():
-    assert feature_name("resnet50", "grid") == "grid4x4_resnet50"
-    assert feature_name("resnet50", "global", "random") == "global_resnet50_random"
-
-
-def test_a_real_backbone_end_to_end(tmp_path, pictures):
-    three = Extraction(pictures[:3], tmp_path / "f.npy", weights="random")
-    features = extract(three, backbone="resnet50", regions="global")
-    assert features.array.shape == (3, 2048)
-    assert len(np.unique(features.rows([pictures[0][0], pictures[1][0]]), axis=0)) == 2
+def test_file_names_have_the_models_name():
+    assert feature_name("timm:vit.in1k", "grid") == "grid4x4_vit-in1k"
+    assert feature_name("hf:my clip", "global", "random") == "global_my-clip_random"

@@ -20,8 +20,7 @@ from safetensors.torch import load_file, safe_open, save_file
 
 from mmlib.core import engine
 from mmlib.core.errors import DataError
-from mmlib.features.extraction import Extraction
-from mmlib.features.networks import extract
+from mmlib.features.extraction import Extraction, extract
 from mmlib.features.words import padded
 from mmlib.papers.entailment import grid, judge, retrieval
 from mmlib.papers.entailment.retrievers import build
@@ -513,7 +512,7 @@ def test_a_training_that_cannot_be_kept_is_refused_before_it_begins(tmp_path, to
     assert not (tmp_path / "x.safetensors").exists()
 
 
-NETWORK = "torchvision:mobilenet_v3_small"
+NETWORK = "timm:mobilenetv3_small_050"
 
 
 def test_a_model_of_a_feature_set_sees_pictures_by_its_network(photos, tmp_path, toy, monkeypatch):

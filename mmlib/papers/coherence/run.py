@@ -221,9 +221,11 @@ def make(system: System, settings: Settings, arrays: Arrays, seed: int) -> Model
 
 def _resnet50() -> torch.nn.Module:
     # The paper's image network with ImageNet weights, up to its last maps (B, 2048, 7, 7).
-    from mmlib.features.backbones import load_backbone
+    from mmlib.features import backbones
 
-    return load_backbone("resnet50").trunk.train().requires_grad_(True)
+    network: Any = backbones.load("resnet50").network
+    network.reset_classifier(0, "")  # no pooling either
+    return network.train().requires_grad_(True)
 
 
 def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Model, History]:

@@ -245,13 +245,11 @@ def test_pictures_are_cropped_at_random_in_training_and_in_the_centre_else():
 
 def test_the_image_network_gives_one_vector_a_picture():
     """The real ResNet-50, untrained: its last maps, in training mode, with slopes."""
-    from mmlib.features.backbones import load_backbone
+    from mmlib.features import backbones
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "mmlib.features.backbones.load_backbone",
-            lambda name: load_backbone(name, weights="random"),
-        )
+        load = backbones.load
+        patch.setattr(backbones, "load", lambda name: load(name, weights="random"))
         network = run._resnet50()
     assert network.training
     assert sum(p.numel() for p in network.parameters()) == 23_508_032  # spec of ResNet-50

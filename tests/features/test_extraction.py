@@ -1,0 +1,261 @@
+"""The extraction on generated pictures: resumed, changed and damaged runs."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mmlib.core.errors import DataError
+from mmlib.features import backbones, extraction
+from mmlib.features.extraction import Extraction, extract
+from mmlib.features.store import open_features, open_rgb
+
+
+def tiny_network(name, weights=None, seed=0):
+    """A seeded one-layer network of width 8 with 10 classes, or none for the name hf:flat."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        conv, head = torch.nn.Conv2d(3, 8, 32, 32), torch.nn.Linear(8, 10)
+
+    def look(images):
+        maps = conv(images) * (1e6 if name == "hf:huge" else 1)
+        vector = maps.mean(dim=(2, 3))
+        return (None, vector, None) if name == "hf:flat" else (maps, vector, head(vector))
+
+    def preprocess(picture):
+        pixels = np.asarray(picture.resize((224, 224)), dtype=np.float32)
+        return torch.from_numpy(pixels).permute(2, 0, 1) / 255
+
+    return backbones.Vision(name, conv, preprocess, look, tuple("abcdefghij"))
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr(backbones, "load", tiny_network)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    generator = np.random.default_rng(0)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for i in range(11):
+        pixels = generator.integers(0, 256, size=(40, 60, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i:02}.jpg")
+    return [(path.name, path) for path in sorted(folder.iterdir())]
+
+
+def files(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+def run(pictures, folder, regions="grid", backbone="densenet169", **settings):
+    settings = {"weights": "random", "batch": 3, **settings}
+    labels = None if backbone == "hf:flat" else folder / "labels.npy"
+    return extract(Extraction(pictures, folder / "f.npy", **settings), backbone, regions, labels)
+
+
+def break_off(pictures, folder, monkeypatch, batches, **settings):
+    """Run and stop as a kill would: while the next batch is written."""
+    append, left = extraction._append, [2 * batches + 1]  # one array of the next batch is written
+
+    def breaking(*args):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return append(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extraction, "_append", breaking)
+        with pytest.raises(KeyboardInterrupt):
+            run(pictures, folder, **settings)
+
+
+def test_extract_writes_what_the_reader_reads(tmp_path, pictures):
+    features = run(pictures, tmp_path / "out")
+    assert (features.array.shape, features.array.dtype) == ((11, 16, 8), np.float16)
+    assert isinstance(features.array, np.memmap)
+    assert list(features.row_of) == [name for name, _ in pictures]
+    assert "NOT TRAINED" in features.meta["weights"]
+    labels = open_features(tmp_path / "out" / "labels.npy")
+    assert labels.array.shape == (11, 10)
+    assert labels.meta["label_names"] == list("abcdefghij")
+    assert sorted(files(tmp_path / "out")) == [
+        "f.ids.txt", "f.json", "f.npy", "labels.ids.txt", "labels.json", "labels.npy",
+    ]  # fmt: skip
+    network = tiny_network("densenet169")
+    with torch.inference_mode():
+        grid, scores = network.see(network.preprocess(open_rgb(pictures[4][1]))[None], "grid")
+    assert np.allclose(features.rows(["04.jpg"])[0], grid[0], atol=2e-3)
+    assert np.allclose(labels.rows(["04.jpg"])[0, 0], scores[0], atol=1e-6)
+    whole = run(pictures, tmp_path / "global", regions="global", dtype="float32")
+    assert (whole.array.shape, whole.array.dtype) == ((11, 8), np.float32)
+    flat = run(pictures, tmp_path / "flat", "global", "hf:flat")
+    assert np.allclose(flat.array, whole.array, atol=2e-3)
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+@pytest.mark.parametrize("settings", [{}, {"regions": "global"}, {"skip_bad": True}])
+def test_resumed_run_ends_with_the_same_bytes(tmp_path, pictures, monkeypatch, batches, settings):
+    if settings.get("skip_bad"):
+        pictures[1][1].write_bytes(b"no picture")
+    run(pictures, tmp_path / "whole", **settings)
+    broken = tmp_path / "broken"
+    break_off(pictures, broken, monkeypatch, batches, **settings)
+    assert files(broken) == {}
+    if batches:
+        state = json.loads((broken / ".f.partial/progress.json").read_text())
+        assert state["done"] == 3 * batches
+    run(pictures, broken, **settings)
+    assert files(broken) == files(tmp_path / "whole")
+    assert not (broken / ".f.partial").exists()
+
+
+def test_a_run_stopped_while_it_names_its_files_ends_with_the_same_bytes(
+    tmp_path, pictures, monkeypatch
+):
+    run(pictures, tmp_path / "whole")
+    replace = os.replace
+
+    def breaking(source, target):
+        if str(target).endswith("f.npy"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", breaking)
+        with pytest.raises(KeyboardInterrupt):
+            run(pictures, tmp_path / "out")
+    assert "labels.npy" in files(tmp_path / "out")
+    assert "f.npy" not in files(tmp_path / "out")  # its name means done
+    run(pictures, tmp_path / "out")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+NOTES = ("", "{", "[]", "{}", '{"done": "3", "settings": {}, "files": "", "arrays": {}, "bad": []}')
+
+
+def test_a_damaged_unfinished_run_is_named_and_can_be_deleted(tmp_path, pictures, monkeypatch):
+    out = tmp_path / "out"
+    break_off(pictures, out, monkeypatch, 1)
+    state, array = out / ".f.partial/progress.json", out / ".f.partial/features.npy"
+    whole, values = state.read_text(), array.read_bytes()
+    for text in NOTES:
+        state.write_text(text)
+        with pytest.raises(DataError, match=r"\.f\.partial: (damaged; delete it|an unfinished)"):
+            run(pictures, out)
+    state.write_text(whole)
+    for cut in (b"", values[: json.loads(whole)["arrays"]["features"]["size"] - 1]):
+        array.write_bytes(cut)
+        with pytest.raises(DataError, match=r"\.f\.partial: damaged; delete it to begin anew"):
+            run(pictures, out)
+    state.unlink()
+    run(pictures, out)
+    run(pictures, tmp_path / "whole")
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_resume_does_not_compute_again(tmp_path, pictures, monkeypatch):
+    break_off(pictures, tmp_path / "out", monkeypatch, 2)
+    observed = []
+    picture = backbones.open_picture
+    monkeypatch.setattr(
+        backbones, "open_picture", lambda path: observed.append(path.name) or picture(path)
+    )
+    run(pictures, tmp_path / "out")
+    assert sorted(observed) == [f"{i:02}.jpg" for i in range(6, 11)]
+    run(pictures, tmp_path / "out")  # finished: nothing to do
+    assert len(observed) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [({"batch": 4}, "batch"), ({"seed": 1}, "weights"), ({"regions": "global"}, "regions")],
+)
+def test_other_settings_are_refused(tmp_path, pictures, monkeypatch, change, key):
+    break_off(pictures, tmp_path / "out", monkeypatch, 1)
+    with pytest.raises(DataError, match=f"unfinished run with other settings: {key}"):
+        run(pictures, tmp_path / "out", **change)
+    with pytest.raises(DataError, match="images 11, now 10"):
+        run(pictures[:-1], tmp_path / "out")
+    run(pictures, tmp_path / "out")
+    with pytest.raises(DataError, match=f"was made with other settings: {key}"):
+        run(pictures, tmp_path / "out", **change)
+
+
+def test_an_undecodable_image_is_named_and_may_be_left_out_or_mended(tmp_path, pictures):
+    sound = pictures[7][1].read_bytes()
+    pictures[7][1].write_bytes(sound[:200])
+    for folder in ("mended", "left_out"):
+        with pytest.raises(DataError, match=r"07\.jpg: cannot be decoded.*--skip-bad"):
+            run(pictures, tmp_path / folder)
+    features = run(pictures, tmp_path / "left_out", skip_bad=True)
+    assert (features.meta["skipped"], len(features.array)) == (["07.jpg"], 10)
+    with pytest.raises(DataError, match=r"no features for image '07\.jpg'"):
+        features.rows(["07.jpg"])
+    pictures[7][1].write_bytes(sound)
+    run(pictures, tmp_path / "mended")
+    whole = run(pictures, tmp_path / "whole")
+    assert files(tmp_path / "mended") == files(tmp_path / "whole")
+    assert np.array_equal(features.rows(["06.jpg", "08.jpg"]), whole.rows(["06.jpg", "08.jpg"]))
+    with pytest.raises(DataError, match="was made from other files"):
+        run(pictures, tmp_path / "left_out")
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_photographs_replaced_by_others_of_equal_size_and_time_are_seen(
+    tmp_path, pictures, monkeypatch, half
+):
+    if half:
+        break_off(pictures, tmp_path / "out", monkeypatch, 1)
+    else:
+        run(pictures, tmp_path / "out")
+    path, times = pictures[1][1], pictures[1][1].stat()
+    data = path.read_bytes()
+    path.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    message = "images changed since" if half else r"f\.npy: was made from other files.*delete"
+    with pytest.raises(DataError, match=message):
+        run(pictures, tmp_path / "out")
+
+
+def test_a_full_disk_names_the_file_and_the_run_goes_on(tmp_path, pictures, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"No space left.*f\.partial/features\.npy"):
+            run(pictures, tmp_path / "out")
+    run(pictures, tmp_path / "out")
+    run(pictures, tmp_path / "whole")
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("images", "how", "message"),
+    [
+        ([], {}, "no images"),
+        (["00.jpg", "00.jpg"], {}, "occurs twice"),
+        (["a\nb.jpg"], {}, r"id 'a\\nb.jpg' has a line break"),
+        (["none.jpg"], {}, "no such image"),
+        (["none.jpg"], {"skip_bad": True}, "none of 1 images can be read"),
+        (["00.jpg"], {"backbone": "hf:huge"}, r"00\.jpg: its features do not fit float16"),
+        (["00.jpg"], {"backbone": "hf:flat"}, "one vector an image"),
+    ],
+)
+def test_what_is_refused(tmp_path, pictures, images, how, message):
+    folder = pictures[0][1].parent
+    with pytest.raises(DataError, match=message):
+        run([(name, folder / name) for name in images], tmp_path / "out", **how)
+
+
+def test_labels_of_a_network_without_classes_are_refused(tmp_path, pictures):
+    flat = Extraction(pictures, tmp_path / "f.npy", weights="random")
+    with pytest.raises(DataError, match="hf:flat has no classes"):
+        extract(flat, "hf:flat", "global", tmp_path / "labels.npy")
+    assert not (tmp_path / ".f.partial").exists()  # before the work
