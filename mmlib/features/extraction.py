@@ -88,11 +88,7 @@ def extract(
         "backbone": backbone,
         "weights": backbones.weights_note(extraction.weights, default, extraction.seed),
         "regions": regions,
-        **(
-            {}
-            if backbone in backbones.TORCHVISIONS
-            else {"library": backbones.version_of(backbone)}
-        ),
+        **({} if torchvisions else {"library": backbones.version_of(backbone)}),
         "labels": labels is not None,
         **extraction.settings(),
     }

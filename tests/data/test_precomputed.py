@@ -252,7 +252,7 @@ def test_files_are_packed_once(tmp_path, small_parts, monkeypatch):
 def test_packing_after_an_interruption(tmp_path, small_parts, monkeypatch):
     folder = write_cora(tmp_path / "f30k")
     with monkeypatch.context() as patch:
-        patch.setattr(extraction.Work, "write", interrupt)
+        patch.setattr(extraction, "_append", interrupt)
         with pytest.raises(KeyboardInterrupt):
             load(folder, "test")
     assert not (folder / "region_feats/test.npy").exists()
