@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import Answer, History, Job, Run, Stage
+from mmlib.features import backbones
 from mmlib.papers.coherence.baselines import (
     BySplit,
     describe_pairs,
@@ -220,11 +221,8 @@ def make(system: System, settings: Settings, arrays: Arrays, seed: int) -> Model
 
 
 def _resnet50() -> torch.nn.Module:
-    # The paper's image network with ImageNet weights, up to its last maps (B, 2048, 7, 7).
-    from mmlib.features import backbones
-
-    network: Any = backbones.load("resnet50").network
-    network.reset_classifier(0, "")  # no pooling either
+    network: Any = backbones.load("resnet50").network  # the paper's, with ImageNet weights
+    network.reset_classifier(0, "")  # up to its last maps (B, 2048, 7, 7)
     return network.train().requires_grad_(True)
 
 
