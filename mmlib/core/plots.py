@@ -3,19 +3,22 @@
 import textwrap
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from mmlib.core.effects import crossed
+from mmlib.core.effects import Interval, crossed
 from mmlib.core.paths import write_atomic
 
 # Okabe and Ito's colours, which readers with colour-blindness can tell apart.
@@ -132,6 +135,186 @@ def drawn_live(
         display(figure)
 
     return draw
+
+
+# --- Evidence ------------------------------------------------------------------------------------
+
+Span = tuple[float, float, float]  # a middle, its low and its high end
+
+
+def span(effect: Interval) -> Span:
+    """An effect with its 95 % interval."""
+    return effect.effect, effect.low, effect.high
+
+
+def range_of(values: np.ndarray) -> Span:
+    """The mean of values, such as one a seed, with their range."""
+    return float(values.mean()), float(values.min()), float(values.max())
+
+
+def spans(
+    axis: Axes,
+    series: Mapping[str, Mapping[float, Span]],
+    colours: Sequence[str] = COLOURS,
+    shift: float = 0.0,
+    style: str = "o",
+    upright: bool = False,
+    numbers: str = "",
+) -> None:
+    """Middles with their ends: label -> place on the axis -> span, a colour for each label.
+
+    shift: how far labels lie from each other, on a logarithmic axis as a share of the place.
+    upright: places are horizontal. numbers: the format in which middles are written, too.
+    """
+    for k, (label, found) in enumerate(series.items()):
+        by = shift * (k - (len(series) - 1) / 2)
+        places = np.array([*found], float)
+        at = places * (1 + by) if upright and axis.get_xscale() == "log" else places + by
+        middle, low, high = np.reshape([*found.values()], (-1, 3)).T
+        x, y = (at, middle) if upright else (middle, at)
+        reach = {"yerr" if upright else "xerr": np.array([middle - low, high - middle])}
+        axis.errorbar(x, y, **reach, fmt=style, ms=5, capsize=2, color=colours[k], label=label)
+        for value, end, place in zip(middle, high, at, strict=True) if numbers else ():
+            axis.annotate(f"{value:{numbers}}", (end, place), (4, 0), textcoords="offset points",
+                          va="center", fontsize=8, color=colours[k])  # fmt: skip
+
+
+def name_rows(axis: Axes, names: Sequence[str]) -> None:
+    """Names for the places 0, 1, … of the vertical axis, the first on top."""
+    axis.set_yticks(range(len(names)), names, fontsize=9)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+
+
+def chance_line(axis: Axes, chance: float, label: str = "chance", upright: bool = False) -> None:
+    """A dashed line for what guessing reaches; upright: where values are on the horizontal axis."""
+    line = axis.axvline if upright else axis.axhline
+    line(chance, color="#333333", linestyle="--", linewidth=1, label=label)
+
+
+def legend_below(figure: Figure, columns: int = 5) -> None:
+    """One legend for all panels of a figure, in which each label has one mark."""
+    marks: dict[str, Any] = {}
+    for axis in figure.axes:
+        handles, labels = axis.get_legend_handles_labels()
+        marks |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        [*marks.values()], [*marks], loc="outside lower center", ncols=min(columns, len(marks)),
+        fontsize=8,
+    )  # fmt: skip
+
+
+def overview(
+    panels: Mapping[str, tuple[Mapping[str, np.ndarray], np.ndarray]],
+    trained: Container[str],
+    label: str,
+    live: Mapping[tuple[str, str], float] = {},
+    chance: float | None = None,
+    aside: Container[str] = (),
+) -> Figure:
+    """A row for each system, the first on top: its trainings, their mean, its 95 % interval.
+
+    panels: data set -> name -> values (seeds, items), of which items with NaN are left out, and the
+    items' clusters, as `effects.crossed` takes them. trained: all others are grey. label: of the
+    values. live: (data set, name) -> what this run measured, a diamond. aside: those that become
+    numbers at the edge, since all others would look alike beside them.
+    """
+    columns = min(len(panels), 3)
+    most = max(len(values) for values, _ in panels.values())
+    rows = -(-len(panels) // columns)
+    size = (6.2 * columns, (0.25 * most + 0.9) * rows + 0.4)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False)
+    for axis, (title, (values, clusters)) in zip(axes.flat, panels.items(), strict=False):
+        for y, (name, scores) in enumerate(values.items()):
+            if name in aside:
+                edge = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
+                axis.annotate(f"{np.nanmean(scores):.0f} →", (0.92, y), color="#777777", **edge)
+                continue
+            known = np.isfinite(scores).all(axis=0)
+            kind, colour = (
+                ("trained: mean, 95 % interval", COLOURS[0])
+                if name in trained else ("not trained: the same", "#777777")
+            )  # fmt: skip
+            mean = crossed(scores[:, known], clusters[known])
+            spans(axis, {kind: {y: span(mean)}}, [colour])
+            seeds = scores[:, known].mean(axis=1)
+            axis.plot(seeds, [y + 0.25] * len(seeds), "|", color="black", ms=4, label="one seed")
+            if (title, name) in live:
+                diamond = {"color": COLOURS[1], "mfc": "none", "ms": 7, "label": "this run"}
+                axis.plot(live[title, name], y, "D", **diamond)
+        if chance is not None:
+            chance_line(axis, chance, upright=True)
+        axis.set(xlabel=label, title=title)
+        name_rows(axis, list(values))
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    legend_below(figure)
+    return figure
+
+
+def curves(panels: Mapping[tuple[str, str], Mapping[str, np.ndarray]]) -> Figure:
+    """Learning curves: the mean over seeds of each system's, and their range as a band.
+
+    panels: (title, what is measured) -> system -> curves (seeds, epochs).
+    """
+    names = dict.fromkeys(name for found in panels.values() for name in found)
+    colours = dict(zip(names, COLOURS * 2, strict=False))
+    size = (4.2 * len(panels) + 0.8, 3.5)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+    for axis, ((title, label), found) in zip(axes[0], panels.items(), strict=True):
+        for name, values in found.items():
+            epochs, colour = np.arange(1, values.shape[1] + 1), colours[name]
+            axis.plot(epochs, values.mean(axis=0), color=colour, label=name)
+            band = values.min(axis=0), values.max(axis=0)
+            axis.fill_between(epochs, *band, color=colour, alpha=0.15)
+        axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        axis.set(xlabel="epoch", ylabel=label, title=title)
+    legend_below(figure)
+    return figure
+
+
+def from_start(
+    panels: Mapping[str, Mapping[str, Sequence[float]]], chance: Mapping[str, float]
+) -> Figure:  # fmt: skip
+    """Curves over epochs, the first value from before training.
+
+    panels: what is measured -> name -> values; chance: what is measured -> what guessing reaches.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=(9.5, 3), squeeze=False)
+    for axis, (title, found) in zip(axes[0], panels.items(), strict=True):
+        for label, values in found.items():
+            axis.plot(range(len(values)), values, ".-", label=label)
+        if title in chance:
+            chance_line(axis, chance[title])
+        axis.set(xlabel="epoch", ylabel=title)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0, -1].legend(fontsize=8)
+    return figure
+
+
+def heat_map(
+    axis: Axes,
+    table: pd.DataFrame,
+    low: float,
+    high: float,
+    write: Callable[[Any, Any], str] | None = None,
+    colours: str = "cividis",
+) -> AxesImage:
+    """A table as colours from `low` to `high`, with a text in each cell; NaN stays empty.
+
+    write: row and column, as numbers -> the cell's text; without, its value without decimals.
+    """
+    look = {"vmin": low, "vmax": high, "cmap": colours, "interpolation": "nearest"}
+    image = axis.imshow(table.to_numpy(float), aspect="auto", **look)
+    for (y, x), value in np.ndenumerate(table.to_numpy(float)):
+        if np.isfinite(value):
+            dark = np.dot(image.to_rgba(value)[:3], (0.3, 0.59, 0.11)) < 0.5
+            text = write(y, x) if write else f"{value:.0f}"
+            axis.text(x, y, text, ha="center", va="center", fontsize=8.5,
+                      color="white" if dark else "black")  # fmt: skip
+    axis.set_xticks(range(table.shape[1]), table.columns)
+    axis.set_yticks(range(len(table)), table.index)
+    axis.grid(visible=False)
+    return image
 
 
 def curve_of_seeds(axis: Axes, curves: np.ndarray, label: str, colour: str | None = None) -> None:

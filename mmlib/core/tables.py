@@ -2,14 +2,19 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from mmlib.core.effects import Effect, crossed
+from mmlib.core.errors import DataError
+from mmlib.core.evidence import Evidence
 from mmlib.core.paths import PACKAGE, write_atomic
 
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that spreadsheets compute
@@ -77,23 +82,117 @@ def paper_values(name: str, table: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")[printed["columns"]]
 
 
-def mean_and_deviation(values: pd.Series) -> str:
+def mean_and_deviation(values: pd.Series | np.ndarray, digits: int = 1) -> str:
     """Mean ± standard deviation of a figure over seeds; without the latter where all are equal."""
+    values = pd.Series(values)
     spread = values.std()
-    return f"{values.mean():.1f}" + (f" ± {spread:.1f}" if spread > 1e-6 else "")
+    return f"{values.mean():.{digits}f}" + (f" ± {spread:.{digits}f}" if spread > 1e-6 else "")
+
+
+Term = tuple[str, str]  # a system and a metric
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What cells of a table say of a data set's values. DataError where these are not recorded.
+
+    figure: of the values before anything else, such as `np.log2`; items: which of them count.
+    """
+
+    evidence: Evidence
+    dataset: str
+    split: str = "test"
+    figure: Callable[[np.ndarray], np.ndarray] | None = None
+    items: Any = ...
+
+    def has(self, *terms: Term) -> bool:
+        """Whether all of these are recorded."""
+        return all(self.evidence.has(self.dataset, *term, self.split) for term in terms)
+
+    def named(self, systems: Iterable[str], metric: str, mark: str = "↗") -> dict[str, str]:
+        """The systems of which the metric is recorded, by their name in a table.
+
+        It ends with the mark where more than a fifth of the trainings still improved at their end.
+        """
+        return {
+            f"{name} {mark}" if self.evidence.unfinished(self.dataset, name) else name: name
+            for name in systems
+            if self.has((name, metric))
+        }
+
+    def values(self, terms: Mapping[Term, float]) -> np.ndarray:
+        """The sum of the values of terms times their weights, (seeds, items), paired by both."""
+        weighed = []
+        for term, weight in terms.items():
+            values = self.evidence.values(self.dataset, *term, split=self.split)[:, self.items]
+            weighed.append(weight * (self.figure(values) if self.figure else values))
+        return np.sum(weighed, axis=0)
+
+    def of_seeds(self, system: str, metric: str) -> np.ndarray:
+        """The mean over items of each seed, (seeds,); NaN is skipped."""
+        return np.nanmean(self.values({(system, metric): 1}), axis=1)
+
+    def mean(self, system: str, metric: str) -> float:
+        """The mean over seeds and items."""
+        return float(self.of_seeds(system, metric).mean())
+
+    def spread(self, system: str, metric: str) -> str:
+        """The mean over seeds and items ± the standard deviation over seeds."""
+        return mean_and_deviation(self.of_seeds(system, metric))
+
+    def effect(self, terms: Mapping[Term, float]) -> Effect:
+        """The mean of `values`, with its interval over seeds and clusters of items."""
+        values, clusters = self.values(terms), self.evidence.clusters(self.dataset, self.split)
+        known = np.isfinite(values).all(axis=0)
+        return crossed(values[:, known], clusters[self.items][known])
+
+
+def over(better: Term, worse: Term) -> dict[Term, float]:
+    """The terms of a difference."""
+    return {better: 1.0, worse: -1.0}
+
+
+def table(
+    rows: Iterable[Any], columns: Iterable[Any], cell: Callable[[Any, Any], Any], empty: Any = "–"
+) -> pd.DataFrame:
+    """A table from what its rows and columns are, and how its cells are written.
+
+    rows, columns: labels, or label -> what `cell` takes. cell: (row, column) -> text or a number;
+    where it raises DataError or returns None the cell is `empty`. Rows of which no cell is recorded
+    are left out.
+    """
+    rows, columns = (
+        given if isinstance(given, Mapping) else {label: label for label in given}
+        for given in (rows, columns)
+    )
+    found: dict[Any, list[Any]] = {label: [] for label in rows}
+    for (label, row), column in product(rows.items(), columns.values()):
+        try:
+            found[label].append(cell(row, column))
+        except DataError:
+            found[label].append(None)
+    kept = {label: cells for label, cells in found.items() if any(c is not None for c in cells)}
+    index, names = (
+        pd.MultiIndex.from_tuples(labels)
+        if labels and isinstance(labels[0], tuple)
+        else pd.Index(labels, dtype=object)
+        for labels in (list(kept), list(columns))
+    )
+    frame = pd.DataFrame(list(kept.values()), index, names)
+    return frame if empty is None else frame.astype(object).fillna(empty)
 
 
 def beside(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Our results beside the paper's: rows are systems; each metric has columns (paper, ours).
 
-    ours: columns system, metric, seed, value (one data set). A cell of ours is the mean and the
-    standard deviation over seeds, without the latter where all are equal; "–" means no value.
+    Rows are the paper's, then those that are ours alone; "–" means no value.
     """
+    if "system" in ours:
+        ours = ours.groupby(["system", "metric"]).value.agg(mean_and_deviation).unstack()
     columns = {}
     for metric in paper.columns:
-        values = ours[ours.metric == metric].groupby("system").value
         columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))
-        columns[metric, "ours"] = values.agg(mean_and_deviation)
+        columns[metric, "ours"] = ours.get(metric, pd.Series(dtype=object))
     table = pd.DataFrame(columns)
-    order = [*paper.index, *(s for s in table.index if s not in paper.index)]
+    order = [*paper.index, *(s for s in ours.index if s not in paper.index)]
     return table.reindex(order).astype(object).fillna("–")

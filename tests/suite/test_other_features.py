@@ -18,7 +18,7 @@ from mmlib.core.paths import evidence_dir
 from mmlib.core.regression import check_paired, print_check
 from mmlib.data import flickr8k
 from mmlib.features import sets
-from mmlib.papers.links import figures
+from mmlib.papers.links import show
 from mmlib.suite import outcomes, record
 
 LIVE = {("even", "a", 0, "AUC"): 6.0}
@@ -120,11 +120,11 @@ def diamonds(figure):
 def test_no_diamond_of_other_features_among_recorded_dots():
     found = made_up_evidence.make()
     live = {("coco", "AP"): 70.0}
-    assert diamonds(figures.overview(found, live)) == 1
+    assert diamonds(show.ranked(found, ["coco"], live)) == 1
     used = {"set": "mine", "sha256": "b" * 64, "ids_sha256": "i"}
     recorded = {"set": "theirs", "sha256": "a" * 64, "ids_sha256": "i"}
     other = replace(found, header={**found.header, "features": recorded, "features_used": used})
-    assert diamonds(figures.overview(other, live)) == 0
+    assert diamonds(show.ranked(other, ["coco"], live)) == 0
     plt.close("all")
 
 

@@ -1,7 +1,7 @@
 """The experiment of paper 04, as the suite knows it."""
 
 from mmlib.core.experiment import Experiment
-from mmlib.papers.links import claims, data, figures, run, tables
+from mmlib.papers.links import claims, data, run, show
 
 EXPERIMENT = Experiment(
     number="04",
@@ -14,8 +14,8 @@ EXPERIMENT = Experiment(
     systems=run.systems,
     stages=run.stages,
     claims=claims.CLAIMS,
-    tables=tables.tables,
-    figures=figures.figures,
+    tables=show.tables,
+    figures=show.figures,
     inputs={
         "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*"),
         "paper": ("links/**/*", "word2vec/*"),

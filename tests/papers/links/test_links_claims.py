@@ -1,17 +1,14 @@
 """The claims of paper 04 on made-up evidence: what is planted is what is found."""
 
-import made_up_evidence
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 from statsmodels.api import OLS, add_constant
 
-from mmlib.core.claims import DECIDED, assess, ledger
-from mmlib.core.engine import canonical
+from mmlib.core.claims import DECIDED, assess
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
-from mmlib.papers.links import tables as tables_of
+from mmlib.papers.links import show
 from mmlib.papers.links.claims import (
     CLAIMS,
     agreement_of_trainings,
@@ -20,7 +17,6 @@ from mmlib.papers.links.claims import (
     same_as,
     strongest_baseline,
 )
-from mmlib.papers.links.experiment import EXPERIMENT
 from mmlib.papers.links.method import METRICS
 from mmlib.papers.links.run import DOCUMENTS as DESCRIBED
 from mmlib.papers.links.run import STEP_TIME
@@ -267,7 +263,7 @@ def test_trainings_agree_as_spearman_has_it_and_documents_and_seeds_both_count(u
 
 def test_a_pair_of_trainings_agrees_less_than_means_over_seeds():
     evidence = planted(noise=4.0, sets=("story",))
-    table = tables_of.agreement(evidence, [("DC", "AP")]).loc["story"]
+    table = show.agreement(evidence).loc["story"]
     found = agreement_of_trainings(evidence, "story", evidence.seeds).effect
     assert found == pytest.approx(table["DC–AP, one seed"], abs=0.005)
     assert found < table["DC–AP"] - 0.1
@@ -286,12 +282,12 @@ def test_explained_variance_is_that_of_least_squares_without_each_group():
 
 def test_what_content_adds_is_held_against_spread_alone(usual):
     [found] = verdict("H4", usual).pooled.parts.values()
-    table = tables_of.difficulty(usual, ["organic"])["adjusted R²"]
+    table = show.difficulty(usual, ["organic"])["adjusted R²"]
     spread, both = (table["organic", n] for n in ("spread", "spread + content"))
     assert found.effect == pytest.approx(both - 2 * spread, abs=0.2)  # the table is rounded
     table = usual.table[usual.table.dataset == "story"]
     [lead] = verdict("C9b", Evidence(table, usual.header)).pooled.parts.values()
-    x, y = tables_of.predictors(usual, "story"), usual.values("story", "AP", "AUC").mean(axis=0)
+    x, y = show.predictors(usual, "story"), usual.values("story", "AP", "AUC").mean(axis=0)
     image, text = (
         OLS(y, add_constant(x[name].to_numpy()), missing="drop").fit().rsquared_adj
         for name in ("image spread", "text spread")
@@ -304,114 +300,3 @@ def test_tk_stands_for_dc_where_the_two_are_the_same(usual):
     assert same_as(usual, "organic", "TK") == "TK"
     found = auc(usual, "coco", ["TK", "DC"])
     assert np.array_equal(found, usual.values("coco", "DC", "AUC"), equal_nan=True)
-
-
-# --- Tables and figures ------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def drawn(usual):
-    evidence = Evidence(canonical(usual.table), usual.header)
-    yield EXPERIMENT.tables(evidence), EXPERIMENT.figures(evidence)
-    plt.close("all")
-
-
-def test_every_table_and_figure_is_made(drawn, tmp_path):
-    tables, made = drawn
-    assert {*made} == {"overview", "objectives", "difficulty"}
-    for name, figure in made.items():
-        figure.savefig(tmp_path / f"{name}.png", dpi=40)
-    assert {f"results_{name}" for name in LEVELS} < {*tables}
-    assert len(tables["variants"]) == 7
-
-
-def test_the_table_of_results_shows_the_papers_figures_beside_ours(drawn, usual):
-    table = drawn[0]["results_coco"]
-    assert table.loc["AP", ("AUC", "paper")] == "98.7"
-    assert table.loc["Obj Detect", ("AUC", "paper")] == "–"  # the paper chose K on test
-    assert table.loc["Co-occurrence", ("AUC", "paper")] == "–"
-    means = np.nanmean(usual.values("coco", "AP", "AUC"), axis=1)
-    assert table.loc["AP", ("AUC", "ours")] == f"{means.mean():.1f} ± {means.std(ddof=1):.1f}"
-    assert "±" not in table.loc["Co-occurrence", ("AUC", "ours")]
-    assert table.loc["TK", "AUC"]["ours"] == table.loc["DC", "AUC"]["ours"]
-    assert not any("↓" in name for name in table.index)
-
-
-def test_what_the_paper_prints_and_nobody_recorded_is_shown_with_the_reason(drawn, usual):
-    tables, _ = drawn
-    diy = tables["results_diy"]
-    assert diy.loc["AP", ("AUC", "paper")] == "61.8"
-    assert diy.loc["Obj Detect (best K on test)", ("p@1", "paper")] == "17.9"
-    assert (diy.xs("ours", axis=1, level=1) == "–").all(axis=None)
-    assert len(diy) == 8
-    assert list(tables["not_recorded"].index) == [("diy", "all")]
-    fewer = Evidence(usual.table[usual.table.system != DETECTION], usual.header)
-    lacking = tables_of.not_recorded(fewer)
-    assert list(lacking.index) == [(name, DETECTION) for name in LEVELS] + [("diy", "all")]
-    assert lacking.why["coco", DETECTION] == "no objects were detected in these pictures"
-    assert tables_of.results(fewer, "coco").loc[DETECTION, "AUC"].tolist() == ["89.5", "–"]
-
-
-def test_the_papers_own_agreement_and_regressions_stand_beside_ours(drawn):
-    tables, _ = drawn
-    assert tables["agreement"]["paper, DC–AP"].to_dict() == {
-        "coco": 0.89, "cohesive": "–", "story": "–", "stress": "–", "organic": 0.64
-    }  # fmt: skip
-    printed = tables["difficulty"]["paper, R²"]
-    assert printed["story", "spread"] == "23"
-    assert printed["organic", "spread + content"] == "18"
-
-
-def test_trainings_that_ended_too_early_are_flagged(usual):
-    table = usual.table.copy()
-    early = (table.metric == "dev_loss") & (table.system == "AP") & (table.dataset == "coco")
-    table.loc[early & (table.seed < 2), "value"] = 1 - table.item[early] / 10
-    evidence = Evidence(table, usual.header)
-    assert evidence.unfinished("coco", "AP")
-    assert not evidence.unfinished("coco", "DC")
-    assert "AP ↓" in tables_of.results(evidence, "coco").index
-
-
-def test_regressions_of_difficulty_are_those_of_least_squares(usual, drawn):
-    row = drawn[0]["difficulty"].loc[("story", "spread")]
-    y = usual.values("story", "AP", "AUC").mean(axis=0)
-    x = tables_of.predictors(usual, "story")
-    fitted = OLS(y, add_constant(x.to_numpy()), missing="drop").fit()
-    assert row["R² in %"] == pytest.approx(100 * fitted.rsquared, abs=0.06)
-    assert row["F"] == pytest.approx(fitted.fvalue, abs=0.06)
-    content = np.random.default_rng(0).normal(size=len(x))  # by name it stands before the spreads
-    metrics = {"a content": content, "image spread": x["image spread"], "text spread": content**2}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables_of, "predictors", lambda *_: pd.DataFrame(metrics))
-        row = tables_of.difficulty(usual, ["story"]).loc[("story", "spread + content")]
-    scaled = {name: v / np.std(v, ddof=1) for name, v in metrics.items()}
-    fitted = OLS(y, add_constant(pd.DataFrame(scaled)), missing="drop").fit()
-    for side in ("image spread", "text spread"):
-        assert row[f"slope, {side}"] == pytest.approx(fitted.params[side], abs=0.06)
-
-
-def test_agreement_of_systems_and_of_halves_of_the_seeds(usual):
-    found = tables_of.agreement(usual, [("DC", "AP"), ("AP", "AP")])
-    assert (found["AP–AP"] == 1).all()
-    crowd_labelled = found.drop("organic")  # whose noise is planted
-    assert (crowd_labelled["DC–AP"] > 0.9).all()
-    assert (crowd_labelled["AP, two halves of the seeds"] > 0.9).all()
-
-
-@pytest.mark.parametrize("sets", [("coco",), ("story",)])
-def test_a_single_data_set_can_be_judged(sets):
-    evidence = planted(sets=sets, metrics=METRICS)
-    found = [assess(claim, evidence, evidence.seeds) for claim in CLAIMS]
-    assert len(ledger(found)) == len(CLAIMS)
-    tables, made = EXPERIMENT.tables(evidence), EXPERIMENT.figures(evidence)
-    assert f"results_{sets[0]}" in tables
-    assert "overview" in made
-    plt.close("all")
-
-
-def test_documents_without_links_have_a_table_where_they_were_recorded():
-    evidence = made_up_evidence.make(datasets=("coco", "unlabelled"))
-    means = evidence.values("unlabelled", "AP", "p@1").mean(axis=1)
-    said = f"{means.mean():.1f} ± {means.std(ddof=1):.1f}"
-    assert tables_of.unlabelled(evidence).loc["AP", "p@1"] == said
-    assert not len(tables_of.unlabelled(made_up_evidence.make(datasets=("coco",))))

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from mmlib.papers.links import figures, method
+from mmlib.papers.links import method, show
 from mmlib.papers.links.data.arrays import Batches
 from mmlib.papers.links.run import SYSTEMS
 from mmlib.suite.record import assess_paper, read
@@ -79,12 +79,12 @@ def test_similarities_by_hand_are_the_best_of_all_choices(by_hand, n, m):
 
 
 def test_the_text_says_what_its_evidence_holds():
-    world, photographs = (figures.mean_aucs(read("04", tier)) for tier in ("world", "flickr8k"))
+    world, photographs = (show.mean_aucs(read("04", tier)) for tier in ("world", "flickr8k"))
     of_world, of_photographs = (
         {one.claim.id: one.record() for one in assess_paper("04", tier)}
         for tier in ("world", "flickr8k")
     )
-    without = [table.drop(index=figures.SEES_LINKS) for table in (world, photographs)]
+    without = [table.drop(index=show.SEES_LINKS) for table in (world, photographs)]
     first, second = (table.idxmax() == "AP" for table in without)
     assert "AP has the highest mean in the world on all but *coco*" in TEXT
     assert first.index[~first].tolist() == ["coco"]

@@ -1,0 +1,425 @@
+"""What is shown of paper 04: its documents, its tables beside ours, and figures of the evidence."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+from matplotlib.patches import Rectangle
+from PIL import Image
+from scipy.stats import spearmanr
+from statsmodels.regression.linear_model import OLS
+from statsmodels.tools.tools import add_constant
+
+from mmlib.core import plots
+from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.tables import Cells, beside, paper_tables, paper_values, table
+from mmlib.papers.links.claims import SPREADS, auc, labelled, same_as
+from mmlib.papers.links.data.documents import UNLABELLED, Corpus, Document
+from mmlib.papers.links.method import METRICS, best_matching, link_metrics
+from mmlib.papers.links.run import (
+    BASELINES,
+    DOCUMENTS,
+    PAPER,
+    PAPER_TABLES,
+    STEP_TIME,
+    STRUCTURED,
+    SYSTEMS,
+    UPPER_BOUNDS,
+    VARIANTS,
+)
+
+LINK, NO_LINK, UNKNOWN = plots.TRUE, plots.FALSE, "#777777"
+# The paper chose K on test; its row is compared with ours that did so, too.
+DETECTION = "Obj Detect (best K on test)"
+SEES_LINKS = "Supervised ridge"
+COMPARED = (DETECTION, "Co-occurrence", "NoStruct", "DC", "TK", "TK+½k", "AP", "AP+½k", SEES_LINKS)
+
+# --- Tables ----------------------------------------------------------------------------------
+
+
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """All tables that need nothing but evidence, by name; those of a data set end with its name."""
+    sets = labelled(evidence)
+    unrecorded = [name for name in PAPER_TABLES if name not in sets]
+    varied = [name for name in sets if any(evidence.has(name, v, "AUC") for v in VARIANTS)]
+    of_variants = {(name, row): (name, row) for name in varied
+                   for row in ("NoStruct", "DC", "AP", *VARIANTS)}  # fmt: skip
+    timed = [name for name in sets if evidence.has(name, STEP_TIME, "ms of DC", EPOCHS)]
+    hard = [name for name in sets if name != "coco"]
+    found = {
+        **{f"results_{name}": results(evidence, name) for name in [*sets, *unrecorded]},
+        "agreement": agreement(evidence),
+        **({"difficulty": difficulty(evidence, hard)} if hard else {}),
+        "variants": table(
+            of_variants, METRICS, lambda row, metric: Cells(evidence, row[0]).spread(row[1], metric)
+        ),
+        "step_times": table(
+            timed, ("DC", "AP"),
+            lambda name, of: round(np.median(evidence.curves(name, STEP_TIME, f"ms of {of}")), 1),
+        ),
+        "unlabelled": table(["AP"], METRICS, Cells(evidence, UNLABELLED).spread),
+    }  # fmt: skip
+    return {name: rows for name, rows in found.items() if len(rows)}
+
+
+def printed(dataset: str) -> pd.DataFrame:
+    """The paper's figures on a data set by our names of systems; empty where it has none."""
+    if dataset not in PAPER_TABLES:
+        return pd.DataFrame(columns=list(METRICS), dtype=float)
+    return paper_values(PAPER, PAPER_TABLES[dataset]).rename({"Obj Detect": DETECTION})
+
+
+def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """A row a system, a column pair (paper, ours) a metric: mean ± deviation over seeds, percent.
+
+    Every printed row has a place. Baselines come before the trained systems, upper bounds after
+    them. "↓" flags a system whose dev loss still fell when training ended.
+    """
+    cells, paper = Cells(evidence, dataset), printed(dataset)
+    order = [r["system"] for r in BASELINES] + [*SYSTEMS] + [r["system"] for r in UPPER_BOUNDS]
+    held = {name: same_as(evidence, dataset, name) for name in order}
+    rows = beside(
+        table(order, METRICS, lambda name, metric: cells.spread(held[name], metric)), paper
+    )
+    marks = {name: " ↓" * evidence.unfinished(dataset, held[name]) for name in order}
+    return rows.loc[[name for name in order if name in rows.index]].rename(
+        lambda name: name + marks[name]
+    )
+
+
+def predictors(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What may make a test document hard (Section 4.1): its spread and its content."""
+    names = evidence.metrics(dataset, DOCUMENTS)
+    return pd.DataFrame({name: evidence.values(dataset, DOCUMENTS, name)[0] for name in names})
+
+
+def difficulty(evidence: Evidence, datasets: Sequence[str], system: str = "AP") -> pd.DataFrame:
+    """The paper's regressions of per-document AUC: a row a corpus and set of predictors.
+
+    "paper, R²": what the paper prints, of one training. A slope is the change of AUC, in points,
+    with one standard deviation of the predictor.
+    """
+    rows = {}
+    paper = paper_values(PAPER, "text_regression").set_axis(["spread", "spread + content"], axis=1)
+    for dataset in datasets:
+        predicting = predictors(evidence, dataset)
+        content = [name for name in predicting if name not in SPREADS]
+        y = auc(evidence, dataset, [system]).mean(axis=0)
+        scored = ~np.isnan(y)
+        for name, chosen in (("spread", [*SPREADS]), ("spread + content", [*SPREADS, *content])):
+            x = add_constant(predicting.loc[scored, chosen].to_numpy())
+            if scored.sum() > x.shape[1]:
+                fitted = OLS(y[scored], x).fit()
+                slopes = fitted.params[1:] * x[:, 1:].std(axis=0, ddof=1)
+                rows[dataset, name] = {
+                    "paper, R²": str(paper.T.get(papers_name(dataset), {}).get(name, "–")),
+                    "R² in %": 100 * fitted.rsquared, "adjusted R²": 100 * fitted.rsquared_adj,
+                    "F": fitted.fvalue, "p of F": f"{fitted.f_pvalue:.1g}",
+                    **{f"slope, {side}": slopes[i] for i, side in enumerate(SPREADS)},
+                }  # fmt: skip
+    found = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["documents", "predictors"])
+    return found.round(1)
+
+
+def papers_name(dataset: str) -> str:
+    """The paper's data set beside which ours stands; "" where it has none."""
+    return paper_tables(PAPER)[PAPER_TABLES[dataset]]["dataset"] if dataset in PAPER_TABLES else ""
+
+
+def agreement(evidence: Evidence) -> pd.DataFrame:
+    """Spearman's ρ of per-document AUC, means over seeds, between systems and halves of AP's seeds.
+
+    "DC–AP, one seed": the mean of single seeds' ρ, which is what one training each would show;
+    "AP–AP, one seed": that of neighbouring seeds. "paper, DC–AP": of one training each.
+    """
+
+    def rho(x: np.ndarray, y: np.ndarray) -> float:
+        return float(spearmanr(x, y, nan_policy="omit").statistic)
+
+    rows = {}
+    paper = paper_values(PAPER, "text_spearman").rho.rename(lambda row: row.split(" on ")[-1])
+    for dataset in labelled(evidence):
+        dc, tk, ap = (auc(evidence, dataset, [name]) for name in ("DC", "TK+½k", "AP"))
+        row = {
+            "paper, DC–AP": paper.get(papers_name(dataset), np.nan),
+            "DC–TK+½k": rho(dc.mean(axis=0), tk.mean(axis=0)),
+            "DC–AP": rho(dc.mean(axis=0), ap.mean(axis=0)),
+            "DC–AP, one seed": fmean(map(rho, dc, ap)),
+            "TK+½k–AP": rho(tk.mean(axis=0), ap.mean(axis=0)),
+        }
+        if len(ap) > 1:
+            row["AP–AP, one seed"] = fmean(map(rho, ap, np.roll(ap, -1, axis=0)))
+            row["AP, two halves of the seeds"] = rho(ap[::2].mean(axis=0), ap[1::2].mean(axis=0))
+        rows[dataset] = row
+    return pd.DataFrame.from_dict(rows, orient="index").round(2).astype(object).fillna("–")
+
+
+# --- Figures of documents --------------------------------------------------------------------
+
+
+def open_image(corpus: Corpus, image: str) -> Image.Image:
+    """The picture, or a grey square where only features were brought."""
+    return corpus.open_image(image) if corpus.open_image else Image.new("RGB", (8, 8), "grey")
+
+
+def document_graph(
+    corpus: Corpus, document: Document, scores: np.ndarray, title: str, edges: int = 5
+) -> Figure:
+    """A document as a bipartite graph, as in Fig. 4.
+
+    The best matching with `edges` edges of scores (n, m): a predicted pair stands in one column,
+    the most confident first, its score below. All edges between these nodes are drawn, wider for a
+    higher score (negative ones count 0, the rest is scaled to [0, 1]); green is a true link,
+    purple is none, grey means that nobody knows. Predicted edges are opaque.
+    """
+    matching = best_matching(scores, min(edges, *scores.shape))
+    order = matching[np.argsort(-scores[matching[:, 0], matching[:, 1]], kind="stable")]
+    block = scores[np.ix_(order[:, 0], order[:, 1])].clip(min=0)
+    strength = (block - block.min()) / max(float(np.ptp(block)), 1e-9)
+    links = document.link_matrix() if document.labelled else None
+    k = len(order)
+    figure, axis = plt.subplots(figsize=(1.9 * k, 4.2))
+    for i, j in np.ndindex(k, k):
+        colour = UNKNOWN if links is None else LINK if links[order[i, 0], order[j, 1]] else NO_LINK
+        alpha = 1.0 if i == j else 0.35 * float(np.sqrt(strength[i, j]))
+        axis.plot([i, j], [1, 0], color=colour, lw=0.5 + 7 * strength[i, j] ** 2, alpha=alpha)
+    for i, (sentence, image) in enumerate(order):
+        picture = open_image(corpus, document.images[image]).resize((88, 88))
+        axis.add_artist(AnnotationBbox(OffsetImage(np.asarray(picture)), (i, -0.26), pad=0.1))
+        text = _wrapped(document.sentences[sentence], 21)
+        axis.text(i, 1.05, text, ha="center", va="bottom", fontsize=8)
+        axis.text(i, -0.8, f"{scores[sentence, image]:.2f}", ha="center", fontsize=8)
+    axis.set(xlim=(-0.55, k - 0.45), ylim=(-0.85, 1.65), title=title)
+    axis.axis("off")
+    return figure
+
+
+def _wrapped(sentence: str, width: int) -> str:
+    return textwrap.fill(textwrap.shorten(sentence, 90, placeholder=" …"), width)
+
+
+def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.ndarray]) -> Figure:
+    """A labelled document's cosines as heat maps: a row for each sentence, pictures as heads.
+
+    matrices: title -> scores (n, m). A dot is a pair of the best matching with min(n, m) pairs,
+    green where it is a link and purple where it is none; links are outlined. Titles gain the AUC
+    and how many matched pairs are links. Of more than 12 sentences those are left out that have
+    neither a link nor a dot.
+    """
+    links, m, cell = document.link_matrix(), len(document.images), 0.78  # inches
+    matchings = [best_matching(scores, min(scores.shape)) for scores in matrices.values()]
+    rows = np.arange(len(links))
+    if len(rows) > 12:
+        rows = np.union1d(np.flatnonzero(links.any(axis=1)), np.concatenate(matchings)[:, 0])
+    figure, axes = plt.subplots(
+        1, len(matrices), figsize=(3.6 + cell * m * len(matrices), cell * (len(rows) + 1) + 1.1),
+        squeeze=False, dpi=110,  # the pictures are small
+    )  # fmt: skip
+    low, high = (limit(list(matrices.values())) for limit in (np.min, np.max))
+    for axis, (title, scores), matching in zip(axes[0], matrices.items(), matchings, strict=True):
+        look = {"vmin": low, "vmax": high, "cmap": "Blues", "interpolation": "nearest"}
+        cells = axis.imshow(scores[rows], **look)
+        for number, (sentence, image) in enumerate(np.argwhere(links)):
+            corner = image - 0.46, np.searchsorted(rows, sentence) - 0.46
+            outline = {"fill": False, "lw": 2.5, "ec": plots.COLOURS[4]}
+            axis.add_patch(
+                Rectangle(corner, 0.92, 0.92, **outline, label="true link"[99 * number :])
+            )
+        right = links[tuple(matching.T)]
+        for pairs, colour, name in (
+            (matching[right], LINK, "matched, a link"),
+            (matching[~right], NO_LINK, "matched, no link"),
+        ):
+            y = np.searchsorted(rows, pairs[:, 0])
+            axis.plot(pairs[:, 1], y, "o", color=colour, ms=14, mec="white", label=name)
+        measured = link_metrics(scores, links)
+        said = f"AUC {measured['AUC']:.0f} %, " if measured else ""
+        said += f"{right.sum()} of {len(matching)} pairs right"
+        axis.set_title(f"{title}\n{said}", fontsize=10)
+        for column, image in enumerate(document.images):
+            left, top = column - 0.46, -1.5
+            extent = (left, left + 0.92, top + 0.92, top)
+            axis.imshow(open_image(corpus, image), extent=extent)
+        axis.set(xlim=(-0.5, m - 0.5), ylim=(len(rows) - 0.5, -1.5), xticks=[], yticks=[])
+        axis.grid(visible=False)
+        axis.spines[:].set_visible(False)
+    wrapped = [_wrapped(document.sentences[row], 30) for row in rows]
+    axes[0, 0].set_yticks(range(len(rows)), wrapped, fontsize=8)
+    axes[0, 0].tick_params(length=0)
+    figure.colorbar(cells, ax=axes[0], label="cosine of sentence and picture", shrink=0.7)
+    plots.legend_below(figure)
+    return figure
+
+
+def training_curve(history: Sequence[Mapping[str, float]]) -> Figure:
+    """Dev loss and dev AUC of the epochs so far; the first of `history` is the untrained model."""
+    named = {
+        "dev loss between documents": "dev_loss",
+        "dev AUC of links, never shown, %": "dev_AUC",
+    }
+    panels = {words: {"": [epoch[key] for epoch in history]} for words, key in named.items()}
+    return plots.from_start(panels, dict(zip(named, (0.4, 50), strict=True)))
+
+
+# --- Figures of the evidence -----------------------------------------------------------------
+
+
+def figures(evidence: Evidence) -> dict[str, Figure]:
+    """All figures that need nothing but evidence, by name."""
+    sets = labelled(evidence)
+    found = {"overview": ranked(evidence, sets), "objectives": objectives(evidence)}
+    hard = [name for name in sets if name != "coco"]
+    return found | ({"difficulty": auc_by_spread(evidence, hard)} if hard else {})
+
+
+def ranked(
+    evidence: Evidence, datasets: Sequence[str], live: Mapping[tuple[str, str], float] | None = None
+) -> Figure:
+    """AUC of systems, a panel a data set: seeds, their mean and 95 % interval, and chance.
+
+    live: (data set, system) -> AUC of a training of this run, a diamond.
+    """
+    names = ("Random", "NoStruct", "Co-occurrence", SEES_LINKS, *STRUCTURED)
+    panels = {
+        dataset: (
+            {n: auc(evidence, dataset, [n]) for n in names if evidence.has(dataset, n, "AUC")},
+            evidence.clusters(dataset),
+        )
+        for dataset in datasets
+    }
+    live = evidence.comparable(live)
+    figure = plots.overview(panels, SYSTEMS, "test AUC in %", live, chance=50)
+    figure.suptitle("Who finds links in documents?", fontsize=11)
+    return figure
+
+
+def objectives(evidence: Evidence, system: str = "AP") -> Figure:
+    """Fig. 3: dev loss between documents, and dev AUC of the links inside them, over epochs."""
+    return plots.curves({
+        (title, label): {d: evidence.curves(d, system, key) for d in labelled(evidence)}
+        for title, label, key in (
+            ("Between documents", "dev loss, averaged negatives", "dev_loss"),
+            ("Links inside documents", "dev AUC in %", "dev_AUC"),
+        )
+    })  # fmt: skip
+
+
+def auc_by_spread(
+    evidence: Evidence,
+    datasets: Sequence[str],
+    live: Mapping[str, tuple[float, float]] | None = None,
+    groups: int = 10,
+) -> Figure:
+    """Test AUC over the image spread of documents, in groups of as many; a panel for a data set.
+
+    A line is a mean over documents and seeds, its band the range of seeds. live: what to call a
+    document of the first data set -> its spread and its AUC in this run, a diamond.
+    """
+    figure, axes = plt.subplots(
+        1, len(datasets), figsize=(3.5 * len(datasets) + 1.5, 3.6), squeeze=False, sharey=True
+    )
+    for axis, dataset in zip(axes[0], datasets, strict=True):
+        spread = predictors(evidence, dataset)[SPREADS[0]].to_numpy()
+        members = np.array_split(np.argsort(spread, kind="stable"), groups)
+        x = [spread[group].mean() for group in members]
+        for name, style, colour in (
+            ("AP", "o-", plots.COLOURS[0]),
+            ("NoStruct", "s-", plots.COLOURS[1]),
+            (SEES_LINKS, ":", "black"),
+        ):
+            if not evidence.has(dataset, name, "AUC"):
+                continue
+            values = auc(evidence, dataset, [name])  # (seeds, documents)
+            means = np.stack([np.nanmean(values[:, group], axis=1) for group in members])
+            axis.plot(x, means.mean(axis=1), style, color=colour, ms=4, label=name)
+            axis.fill_between(x, means.min(axis=1), means.max(axis=1), color=colour, alpha=0.15)
+        plots.chance_line(axis, 50)
+        axis.set(xlabel="image spread: how much its pictures differ", title=dataset)
+    for number, (name, (x_live, y_live)) in enumerate(evidence.comparable(live).items()):
+        axes[0, 0].plot(x_live, y_live, "Dv"[number % 2], color="black", mfc="none", label=name)
+    axes[0, 0].set_ylabel("test AUC of a document in %")
+    figure.suptitle("AUC of documents by how alike their pictures are", fontsize=11)
+    plots.legend_below(figure, 6)
+    return figure
+
+
+# --- Figures of several records --------------------------------------------------------------
+
+
+def mean_aucs(evidence: Evidence) -> pd.DataFrame:
+    """Mean test AUC in percent: a row for each of `COMPARED`, a column for each data set.
+
+    NaN where a system was not recorded.
+    """
+    return table(
+        COMPARED, labelled(evidence),
+        lambda name, of: Cells(evidence, of).mean(same_as(evidence, of, name), "AUC"), None,
+    ).reindex(COMPARED).astype(float)  # fmt: skip
+
+
+def printed_aucs() -> pd.DataFrame:
+    """The AUC that the paper prints, as `mean_aucs`; a column for each data set with a table."""
+    columns = {dataset: printed(dataset)["AUC"] for dataset in PAPER_TABLES}
+    return pd.DataFrame(columns, dtype=float).reindex(COMPARED)
+
+
+def results_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
+    """AUC as heat maps beside each other: title -> systems (rows) by data sets (columns).
+
+    In each column the best system that sees no link is bold. One colour scale, from chance on.
+    """
+    widths = [found.shape[1] for found in panels.values()]
+    size = (2.2 + 0.52 * sum(widths), 0.32 * len(COMPARED) + 1.5)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, width_ratios=widths, squeeze=False)
+    for axis, (title, found) in zip(axes[0], panels.items(), strict=True):
+        cells = plots.heat_map(axis, found, 50, 100)
+        best = found.drop(index=SEES_LINKS).idxmax()
+        for text in axis.texts:
+            column, row = text.get_position()
+            if best.iloc[int(column)] == found.index[int(row)]:
+                text.set_fontweight("bold")
+        axis.tick_params(axis="x", labelrotation=45)
+        axis.tick_params(labelleft=axis is axes[0, 0])
+        axis.set_title(title, fontsize=10)
+    figure.colorbar(cells, ax=axes[0], label="test AUC in % (50: chance)")
+    figure.suptitle("AUC of each system on each data set; bold: the best that sees no link")
+    return figure
+
+
+def gains_map(panels: Mapping[str, pd.DataFrame]) -> Figure:
+    """What matching sets adds to the paper's baselines: a mark for each data set of each panel.
+
+    Across: the AUC of the stronger of NoStruct and Obj Detect; up: how far the mean of DC, TK+½k,
+    AP and AP+½k is above it. A hollow mark, joined to it, compares with the linear map where that
+    is stronger still. panels: title -> systems (rows) by data sets (columns).
+    """
+    figure, axis = plt.subplots(figsize=(8, 4.2))
+    axis.axhline(0, color="#333333", lw=0.8)
+    for panel, (title, found) in enumerate(panels.items()):
+        colour, mark = plots.COLOURS[panel], "Dos"[panel]
+        baseline = found.loc[["NoStruct", DETECTION]].max()
+        sets = found.loc[list(STRUCTURED)].mean()
+        gain, fair = sets - baseline, sets - np.fmax(baseline, found.loc["Co-occurrence"])
+        axis.vlines(baseline, fair, gain, color=colour, lw=0.8)
+        axis.plot(baseline, gain, mark, color=colour, label=title)
+        axis.plot(baseline[fair < gain], fair[fair < gain], mark, mfc="white", mec=colour)
+        for i, (name, x, y) in enumerate(zip(found.columns, baseline, gain, strict=True)):
+            side = 1 if (i + panel) % 2 == 0 else -1  # by turns, as marks are close to each other
+            axis.annotate(
+                name, (x, y), (6 * side, 0), textcoords="offset points", fontsize=8, color=colour,
+                ha="left" if side > 0 else "right", va="center",
+            )  # fmt: skip
+    axis.plot([], [], "o", mfc="white", mec="#444444", label="against the linear map")
+    axis.margins(x=0.08)
+    axis.set(
+        xlabel="test AUC of the paper's stronger baseline, %",
+        ylabel="gain by matching sets, AUC points",
+        title="What matching sets adds to the paper's baselines, data set by data set",
+    )
+    axis.legend(fontsize=8)
+    return figure
