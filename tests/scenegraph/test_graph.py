@@ -36,7 +36,7 @@ from mmlib.scenegraph import (
 from mmlib.scenegraph import graph as graphs
 from mmlib.scenegraph.graph import LOST, fallback_label
 from mmlib.scenegraph.rules import _Reader
-from mmlib.scenegraph.score import compare, items, without
+from mmlib.scenegraph.score import compare, items
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds
 
@@ -341,18 +341,6 @@ def test_the_rules(case):
     assert read(graph_of(doc_of(case[1]))) == (case[2], sorted(case[3]))
 
 
-def test_the_form_of_a_graph():
-    graph = graph_of(doc_of(CASES[0][1]))
-    assert isinstance(graph, nx.MultiDiGraph)
-    assert graph.graph == {"text": graph.graph["text"], "fallback": False}
-    assert graph.nodes[0] == {"type": "object", "label": "construction workers"}
-    assert graph.nodes[0, 0] == {"type": "attribute", "label": "two", "adverbs": ()}
-    assert graph.edges[0, (0, 0), 0] == {"type": "attribute", "label": "has"}
-    assert graph.edges[0, 1, 0] == {
-        "type": "relation", "label": "jump over", "words": ("jump",), "preposition": "over",
-    }  # fmt: skip
-
-
 def test_an_unparsed_text_is_refused():
     from spacy.tokens import Doc
     from spacy.vocab import Vocab
@@ -580,18 +568,6 @@ def test_white_space_of_any_kind_is_one_blank(white):
     assert found[: len(written)] == found[len(written) :]
 
 
-def test_white_space_between_words_makes_no_label(english):
-    """Of a text that somebody else's pipeline has read, too."""
-    labels = {
-        data["label"]
-        for white in WHITE
-        for place in PLACES
-        for *_, data in graph_of(english(place.replace("{}", white))).nodes(data=True)
-    }
-    assert "car" in labels
-    assert all(label == " ".join(label.split()) for label in labels)
-
-
 def test_white_space_parts_words_with_hyphens():
     from spacy.tokens import Doc
     from spacy.vocab import Vocab
@@ -644,14 +620,6 @@ def test_any_text_gives_a_graph(text):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["a dog " * 1667, "x" * 10_000, "\t\n\r\v ", "\x00\x01\x7f", "😀🏴‍☠️", "a cup of " * 1000],
-)
-def test_odd_texts(text):
-    assert objects(parse([text])[0])
-
-
-@pytest.mark.parametrize(
     ("text", "message"), [("a \ud800 dog", "text 1: character 2"), ("a" * 200_000, "text 1 has")]
 )
 def test_what_cannot_be_parsed_is_named(text, message):
@@ -671,11 +639,6 @@ def counted(monkeypatch):
 
     monkeypatch.setattr(graphs, "entry_of", entry_of)
     return texts
-
-
-def test_equal_texts_are_parsed_once(counted):
-    parse(TEXTS)
-    assert counted == list(dict.fromkeys(TEXTS))
 
 
 def test_the_cache_keeps_graphs(tmp_path, counted, monkeypatch):
@@ -785,19 +748,6 @@ def test_score_sums_over_pairs():
     assert table.loc["all", "gold"] == 8
 
 
-def test_what_is_left_out_leaves_its_verb():
-    graph = entry(["man", "park", "dog"], [(0, "standing", 1), (2, "on", 1), (0, "pets", 2)])
-    for _, _, data in relations(graph):
-        if data["label"] == "standing":
-            data["label"], data["preposition"] = "standing in", "in"
-    left = without(graph, ["in the park"])
-    assert items(left)["objects"] == {("man",): 1, ("dog",): 1}
-    assert ("man", "standing") in items(left)["attributes"]
-    assert items(left)["relations"] == {("man", "pets", "dog"): 1}
-    assert items(graph)["objects"].total() == 3
-    assert without(graph, ["in a parking lot"]) is graph
-
-
 # --- The world's gold graphs ---------------------------------------------------------------------
 
 
@@ -819,24 +769,6 @@ def test_gold_graphs_follow_the_text():
                 )
         assert all(all(w in text for w in d["label"].split()) for *_, d in relations(graph))
         assert to_authors(from_authors(to_authors(graph))) == to_authors(graph)
-
-
-def test_gold_graphs_of_groups_places_and_actions():
-    texts = {one.text: one for one in world_captions("train", 600)}
-    pairs = [t for t in texts if "a pair of" in t]
-    assert pairs
-    for text in pairs:
-        assert any(o.startswith("pair of ") for o in read(gold_graph(texts[text]))[0]), text
-    for text, one in texts.items():
-        described, related = read(gold_graph(one))
-        if text.lower().startswith("two ") and " of " not in text:
-            assert "two" in next(iter(described.values())), text
-        if "is taking a walk" in text:
-            assert any(label.endswith("|taking|walk") for label in related), text
-        if " held by a" in text:
-            assert any("|held|" in label for label in related), text
-        for phrases in gold_graph(one).graph["aside"]:
-            assert phrases in text.lower()
 
 
 # --- Quality -------------------------------------------------------------------------------------
@@ -959,12 +891,6 @@ def test_objects_do_not_overlap_and_weights_widen_edges():
     for i, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[i + 1 :])
     plt.close(figure)
-
-
-def test_the_smallest_graph_can_be_drawn():
-    axes = draw(entry(["dog"]))
-    assert [text.get_text() for text in axes.texts] == ["dog"]
-    plt.close(axes.figure)
 
 
 # --- The benchmark -------------------------------------------------------------------------------

@@ -4,13 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
 from mmlib import world
 from mmlib.features.bert import BertEncoder
 from mmlib.features.words import SPECIAL, TokenStates, Words
-from mmlib.papers.cora.data import load_study
 from mmlib.papers.entailment.data.study import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
 from mmlib.world.captions import captions
@@ -47,21 +44,6 @@ def test_captions_of_one_scene_are_near_each_other(texts, encoder):
     np.fill_diagonal(alike, -1)
     same = alike.argmax(axis=1) // 5 == np.arange(len(texts)) // 5
     assert same.mean() > 10 * 4 / (len(texts) - 1)  # ten times what chance finds
-
-
-def test_transformers_reads_it_to_the_same_states(texts, encoder):
-    own = transformers.AutoModel.from_pretrained(world.BERT, dtype=torch.float32).eval()
-    ids = torch.tensor(encoder.tokenizer(texts[:1])["input_ids"])
-    with torch.no_grad():
-        states = own(input_ids=ids).last_hidden_state
-        torch.testing.assert_close(encoder(ids, torch.ones_like(ids)), states)
-
-
-def test_cora_knows_it_without_any_data(monkeypatch):
-    monkeypatch.setattr("mmlib.papers.cora.data.world.load", lambda *_: "its captions")
-    assert load_study("world") == {
-        "clear": "its captions", "world": "its captions", "world_bert": "its captions",
-    }  # fmt: skip
 
 
 def test_states_that_were_cut_off_are_read_anew(texts, tmp_path):

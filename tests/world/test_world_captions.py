@@ -7,7 +7,7 @@ import pytest
 
 from mmlib.world import captioned_images, words
 from mmlib.world.backbone import extract
-from mmlib.world.captions import caption, captions
+from mmlib.world.captions import captions
 from mmlib.world.graphs import CONCEPTS
 from mmlib.world.logic import satisfies
 from mmlib.world.scenes import derive_relations, sample_scene, split_seeds
@@ -45,47 +45,12 @@ def test_captions_stay_what_the_recorded_figures_were_made_with(texts):
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == "7e2aa5f1d6736ad9"
 
 
-def test_captions_say_something(captioned):
-    rng = np.random.default_rng(0)
-    true = [
-        satisfies(captioned[rng.integers(len(captioned))][0], some[0].graph)
-        for _, some in captioned
-    ]
-    assert np.mean(true) < 0.1  # of another picture
-
-
 def test_captions_are_varied_and_seeded(captioned):
     for scene, some in captioned[:200]:
         assert len({one.text for one in some}) == 5
         assert captions(scene) == some
     assert captions(captioned[0][0], seed=1) != captioned[0][1]
     assert len(captions(captioned[1][0], n=2)) == 2
-
-
-def test_the_vocabulary_is_large(texts):
-    counts = Counter(re.findall(r"[a-z'-]+", " ".join(texts).lower()))
-    assert len(counts) >= 400
-    assert len(texts) == 4000
-    lengths = [len(text.split()) for text in texts]
-    assert 8 < np.mean(lengths) < 15
-    assert max(lengths) <= 45
-
-
-def test_each_detail_adds(captioned):
-    sizes = []
-    for detail in range(5):
-        rng = np.random.default_rng(detail)
-        made = [caption(scene, rng, detail) for scene, _ in captioned[:200]]
-        sizes.append(np.mean([len(one.text.split()) for one in made]))
-        if detail == 0:
-            assert not any(node.facts - _actions(node) for one in made for node in one.graph.nodes)
-        if detail == 3:
-            assert np.mean([one.graph.setting is not None for one in made]) > 0.7
-    assert sizes == sorted(sizes)
-
-
-def _actions(node):
-    return {fact for fact in node.facts if fact[0] == "action"}
 
 
 def test_the_graph_is_what_the_text_says(captioned):
@@ -113,21 +78,6 @@ def _look_words(name):
     return (words.COLOUR_WORDS.get(name) or words.PATTERN_WORDS[name]).split()
 
 
-def test_every_thing_said_of_is_mentioned_once(captioned):
-    for _, some in captioned:
-        for one in some:
-            ends = {end for edge in one.graph.edges for end in (edge.subject, edge.object)}
-            assert ends <= set(range(len(one.graph.nodes)))
-            pairs = [(e.subject, e.relation, e.object) for e in one.graph.edges]
-            assert len(pairs) == len(set(pairs))
-
-
-def test_no_colour_is_named_where_none_is_seen(captioned):
-    for scene, some in captioned:
-        if scene.style == "black and white":
-            assert not any("colour" == f[0] for c in some for n in c.graph.nodes for f in n.facts)
-
-
 def test_articles_and_agreement(texts):
     for text in texts:
         low = text.lower()
@@ -144,48 +94,6 @@ def test_articles_and_agreement(texts):
             text
         )
         assert not re.search(r"\bsomeone (tall|red|blue)", low), text
-
-
-def test_what_one_clause_says_is_not_read_into_the_next(captioned):
-    both = [
-        one.text
-        for scene, _ in captioned[:300]
-        for one in [caption(scene, np.random.default_rng(1), 4)]
-        if " beneath a" in one.text or " under a" in one.text
-    ]
-    assert both
-    assert not any(re.search(r"\b(beneath|under) an? [\w -]+ and an? ", text) for text in both), (
-        both
-    )
-
-
-def test_plurals_and_counts():
-    flock = scene_of(*(thing("sheep", x, colour="white", action="eating") for x in (0.2, 0.5, 0.8)))
-    ladies = scene_of(*(thing("woman", x, action="walking") for x in (0.2, 0.8)))
-    rng = np.random.default_rng(0)
-    of_sheep = " | ".join(caption(flock, rng, 1).text.lower() for _ in range(200))
-    of_women = " | ".join(caption(ladies, rng, 1).text.lower() for _ in range(400))
-    assert re.search(r"\bthree (\w+ )?sheep\b", of_sheep)
-    assert "two" not in of_sheep  # a count is of all there are
-    assert re.search(r"\btwo women\b", of_women)
-    assert re.search(r"\bwomen in red dresses\b", of_women)
-    assert re.search(r"\b(women|ladies|people|adults) .{,25}(stroll|walk|take a walk)\b", of_women)
-    assert not re.search(r"\b(women|ladies|people|dresses) (is|walks|strolls|takes)\b", of_women)
-
-
-def test_passives_name_the_right_actor(captioned):
-    passive = [
-        (scene, edge, one.graph)
-        for scene, some in captioned
-        for one in some
-        for edge in one.graph.edges
-        if edge.passive
-    ]
-    assert len(passive) > 20
-    for _, edge, graph in passive:
-        assert edge.relation in ("holding", "riding", "chasing")
-        if edge.relation != "chasing":
-            assert CONCEPTS[graph.nodes[edge.subject].concept] & CONCEPTS["person"]
 
 
 def test_words_cover_the_world():
@@ -243,10 +151,3 @@ def test_listings_name_two_or_three_things_with_their_colours():
                     assert colour_of[node.concept] in one.text.split()
     assert set(numbers) == {2, 3}
     assert 0.25 < numbers[3] / numbers.total() < 0.5
-
-
-def test_a_listing_reads_as_one_would_say_it():
-    scene = scene_of(thing("man", 0.2, colour="orange"), thing("dog", 0.5), thing("box", 0.8))
-    texts = {one.text for one in captions(scene, n=20, listed=True)}
-    assert "a man in an orange shirt and a red dog" in texts
-    assert "a red box, a red dog and a man in an orange shirt" in texts

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from mmlib.world import drawing
 from mmlib.world.drawing import draw
 from mmlib.world.figures.inanimate import Stroke
 from mmlib.world.habits import ABLE, PATTERNED
-from mmlib.world.pen import Look, Pen, mix, pattern_tile, shade, smooth
+from mmlib.world.pen import Look, Pen
 from mmlib.world.scenes import sample_scene
 from mmlib.world.schema import (
     ACTIONS,
@@ -32,6 +33,7 @@ from mmlib.world.schema import (
     box,
 )
 
+PINNED_PILLOW = "13.0.0"
 MAN = Thing("man", "red", "large", "plain", "standing", 0.5, 0.85)
 BALL = Thing("ball", "red", "large", "plain", None, 0.5, 0.85)
 
@@ -78,6 +80,18 @@ def drawn_box(thing: Thing, monkeypatch) -> tuple[float, ...]:
     return found[0]
 
 
+def sheet() -> bytes:
+    """Forty scenes in all settings and styles, the first ones large."""
+    return b"".join(draw(sample_scene(s), 128 if s < 8 else 48).tobytes() for s in range(40))
+
+
+def test_pictures_stay_what_the_recorded_figures_were_made_with():
+    """Any change of the drawing moves them; another Pillow may round otherwise."""
+    if version("pillow") != PINNED_PILLOW:
+        pytest.skip(f"pictures are compared under Pillow {PINNED_PILLOW}")
+    assert hashlib.sha256(sheet()).hexdigest()[:16] == "a1f611d95d799afe"
+
+
 def test_another_process_draws_the_same_bytes():
     code = (
         "import hashlib; from mmlib.world.drawing import draw;"
@@ -88,32 +102,6 @@ def test_another_process_draws_the_same_bytes():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     sheet = b"".join(draw(sample_scene(s), 64).tobytes() for s in range(8))
     assert run.stdout.strip() == hashlib.sha256(sheet).hexdigest()
-
-
-def test_the_order_of_drawing_other_scenes_does_not_matter():
-    scene = sample_scene(3)
-    before = draw(scene).tobytes()
-    for seed in range(20, 26):
-        draw(sample_scene(seed), 48)
-    assert draw(scene).tobytes() == before
-
-
-def test_another_seed_varies_the_picture():
-    scene = scene_of(MAN)
-    assert gap(scene, replace(scene, seed=6)).mean() > 5
-
-
-@pytest.mark.parametrize("size", [16, 32, 100, 128, 200, 512])
-def test_any_size(size):
-    image = draw(sample_scene(1), size)
-    assert image.size == (size, size)
-    assert image.mode == "RGB"
-
-
-def test_sizes_show_the_same_picture():
-    scene = sample_scene(2)
-    small = np.asarray(draw(scene, 256).resize((64, 64), Image.Resampling.BOX), dtype=float)
-    assert np.abs(small - pixels(scene, 64)).mean() < 12
 
 
 @settings(max_examples=25, deadline=None)
@@ -143,32 +131,6 @@ def share_beyond_noise(a: Scene, b: Scene, thing: Thing | None = None) -> float:
     """The share of pixels that differ by more than noise makes them differ, 45 at least."""
     limit = max(45.0, 1.2 * noise_gap(a.style).max())
     return float((gap(a, b, thing) > limit).mean())
-
-
-def test_noise_alone_does_not_count_as_a_difference():
-    for style in STYLES:
-        limit = max(45.0, 1.2 * noise_gap(style).max())
-        assert limit < 110
-        assert (noise_gap(style) > limit).mean() == 0
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_settings_look_different(style):
-    pictures = {setting: pixels(scene_of(setting=setting, style=style)) for setting in SETTINGS}
-    floor = noise_gap(style).mean()
-    for one in SETTINGS:
-        for other in SETTINGS:
-            if one < other:
-                difference = np.abs(pictures[one] - pictures[other]).max(2).mean()
-                assert difference > max(8, 1.3 * floor), (one, other)
-
-
-@pytest.mark.parametrize("setting", ["park", "snow"])
-def test_styles_look_different(setting):
-    pictures = [pixels(scene_of(MAN, setting=setting, style=style)) for style in STYLES]
-    for i, one in enumerate(pictures):
-        for other in pictures[i + 1 :]:
-            assert np.abs(one - other).max(2).mean() > 10
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -206,13 +168,6 @@ def test_patterns_show(kind, style):
             assert share_beyond_noise(a, b, one) > 0.01, (one.pattern, other.pattern)
 
 
-def test_plain_things_have_no_pattern_of_their_own():
-    ball = np.asarray(draw(scene_of(BALL)))
-    left, top, right, bottom = (int(128 * part) for part in box(BALL))
-    inside = ball[top:bottom, left:right].reshape(-1, 3)
-    assert (np.abs(inside - np.median(inside, 0)).max(1) < 40).mean() > 0.5
-
-
 @pytest.mark.parametrize("style", ["photo", "sketch", "flat"])
 def test_colours_can_be_told_apart(style):
     left, top, right, bottom = (int(128 * part) for part in box(BALL))
@@ -232,51 +187,11 @@ def test_black_and_white_shows_no_colour():
     assert (image[:, :, 1] == image[:, :, 2]).all()
 
 
-def test_sizes_of_things_differ():
-    areas = []
-    for size in SIZES:
-        areas.append((gap(scene_of(replace(BALL, size=size)), scene_of()) > 20).sum())
-    assert areas[0] * 1.5 < areas[1]
-    assert areas[1] * 1.5 < areas[2]
-
-
-def test_facing_mirrors_the_figure():
-    thing = replace(MAN, kind="horse", size="medium", action=None)
-    right, left = (
-        gap(scene_of(replace(thing, facing=facing)), scene_of()) > 40 for facing in (1, -1)
-    )
-    right, left = right[:100], left[:100]  # above the shadow, which does not turn
-    assert (right != left).mean() > 0.01
-    assert (right[:, 1:] == left[:, ::-1][:, :-1]).mean() > 0.99
-
-
 def test_nearer_things_hide_farther_ones():
     back, front = replace(BALL, y=0.8, colour="blue"), replace(BALL, y=0.86)
     overlap = pixels(scene_of(back, front))[int(128 * 0.8), 64]
     assert overlap[0] > overlap[2]  # red, the colour of the nearer one
     assert (pixels(scene_of(back, front)) == pixels(scene_of(front, back))).mean() > 0.9
-
-
-def test_a_holder_reaches_for_what_is_held():
-    kite = Thing("kite", "blue", "medium", "plain", "flying", 0.75, 0.851, 1, 0.6)
-    apart, held = scene_of(MAN, kite), scene_of(MAN, kite, relations=[(0, "holding", 1)])
-    rows, columns = np.nonzero(gap(apart, held) > 40)
-    assert columns.max() > 80  # the string runs towards the kite
-    assert rows.min() < 60
-
-
-def test_a_rider_does_not_walk():
-    horse = Thing("horse", "brown", "large", "plain", "walking", 0.5, 0.85)
-    rider = Thing("man", "red", "medium", "plain", "sitting", 0.5, 0.854, 1, 0.2)
-    rides = [(1, "on", 0), (1, "riding", 0), (0, "under", 1)]
-    sits = [(1, "on", 0), (0, "under", 1)]
-    rider_alone = rides[:1] + sits[1:]
-    assert gap(
-        scene_of(horse, rider, relations=rides), scene_of(horse, rider, relations=sits)
-    ).any()
-    assert not gap(
-        scene_of(horse, rider, relations=rider_alone), scene_of(horse, rider, relations=sits)
-    ).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -289,25 +204,6 @@ def test_things_fill_the_box_that_relations_are_read_from(kind, monkeypatch):
     assert abs(seen[2] - right) < 0.25 * wide
     assert abs(seen[1] - top) < 0.2 * high
     assert abs(seen[3] - bottom) < 0.1 * high
-
-
-def test_colour_helpers():
-    assert mix((0, 0, 0), (100, 200, 50), 0.5) == (50, 100, 25)
-    assert shade((100, 100, 100), 0.5) == (50, 50, 50)
-    assert shade((100, 100, 100), 2) == (255, 255, 255)
-
-
-def test_a_smooth_curve_passes_its_points():
-    corners = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]
-    assert np.allclose(smooth(corners)[::5], corners)
-
-
-def test_patterns_repeat_every_two_periods():
-    for pattern in ("striped", "across", "checked", "spotted"):
-        tile = np.asarray(pattern_tile(pattern, 10, 128))
-        assert (tile[:, :-20] == tile[:, 20:]).all()
-        assert (tile[:-20] == tile[20:]).all()
-        assert 0.15 < (tile > 0).mean() < 0.6
 
 
 def test_a_stroke_is_read_as_the_table_explains():

@@ -40,14 +40,6 @@ def test_siblings_share_things_and_facts_but_not_who_has_them(split):
     assert bound > 30  # a colour, pattern or size of 30 siblings, where things allow it
 
 
-def test_families_are_collected_whole():
-    found = captioned_images("val", 4, family=2)
-    assert found.ids == tuple(f"world-val-00000{i}-{k}" for i in (0, 1) for k in (0, 1))
-    assert found.scenes[2:] == family(split_seeds("val", 2)[1], "val", 2)
-    with pytest.raises(ValueError, match="whole families of 3"):
-        captioned_images("val", 4, family=3)
-
-
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_in_clear_families_every_thing_changes_its_colour(split):
     for seed in split_seeds(split, 10):
@@ -79,19 +71,6 @@ def test_boxes_are_those_of_the_things_and_others():
         for thing in scene.things:
             assert np.abs(boxes - np.clip(box(thing), 0, 1)).sum(1).min() == 0
         assert np.array_equal(boxes, boxes_of(scene))
-
-
-def test_each_dial_of_clarity_changes_what_it_says():
-    usual = captioned_images("val", 8, family=4)
-    families = captioned_images("val", 8, family=4, clarity=Clarity(families=True))
-    assert families.scenes != usual.scenes
-    listed = captioned_images("val", 8, family=4, clarity=Clarity(families=True, captions=True))
-    assert listed.scenes == families.scenes
-    assert listed.captions != families.captions
-    assert np.array_equal(listed.features, families.features)
-    all_three = captioned_images("val", 8, family=4, clarity=Clarity(True, True, True))
-    assert all_three.captions == listed.captions
-    assert all_three.features.shape == (8, BOXES, usual.features.shape[2])
 
 
 def test_about_half_of_the_lists_with_relations_say_a_true_one():
