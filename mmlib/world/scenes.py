@@ -70,10 +70,19 @@ def derive_relations(
             relations |= {(i, "left of", j), (j, "right of", i)}
         if gap_x <= -0.015 and gap_y <= -0.015 and b.y - a.y >= 0.05:
             relations |= {(i, "behind", j), (j, "in front of", i)}
-        if _rests_on(a, b):
-            relations.add((i, "on", j))
-        if _sheltered(a, b):
-            relations.add((i, "under", j))
+        rests = b.kind in habits.SEAT and abs(a.y - b.y) <= 0.01
+        if rests and abs(a.x - b.x) <= 0.4 * (box_b[2] - box_b[0]):
+            if abs(a.lift - _seat_lift(a, b)) <= 0.01:
+                relations.add((i, "on", j))
+        below = b.kind in ("tree", "umbrella") and abs(a.y - b.y) <= 0.02
+        if below and abs(a.x - b.x) <= 0.38 * (box_b[2] - box_b[0]):
+            head, feet = box_a[1], box_a[3]
+            if b.kind == "tree":
+                sheltered = a.lift < 0.06 and feet - head <= 0.6 * (box_b[3] - box_b[1])
+            else:
+                sheltered = box_b[1] < head and (head + feet) / 2 > box_b[3] > head - 0.05
+            if sheltered:
+                relations.add((i, "under", j))
         if gap_x <= 0.05 and gap_y <= 0.05 and abs(a.y - b.y) <= 0.15:
             relations.add((i, "near", j))
     relations |= {(j, "under", i) for i, name, j in relations if name == "on"}
@@ -88,25 +97,6 @@ def _seat_lift(guest: Thing, host: Thing) -> float:
     if GROUP_OF[guest.kind] == "person" and guest.action == "sitting":
         lift -= _DROP * height(guest)
     return max(lift, 0.0)
-
-
-def _rests_on(a: Thing, b: Thing) -> bool:
-    if b.kind not in habits.SEAT or abs(a.y - b.y) > 0.01:
-        return False
-    left, _, right, _ = box(b)
-    return abs(a.x - b.x) <= 0.4 * (right - left) and abs(a.lift - _seat_lift(a, b)) <= 0.01
-
-
-def _sheltered(a: Thing, b: Thing) -> bool:
-    if b.kind not in ("tree", "umbrella") or abs(a.y - b.y) > 0.02:
-        return False
-    left, top, right, bottom = box(b)
-    if abs(a.x - b.x) > 0.38 * (right - left):
-        return False
-    _, head, _, feet = box(a)
-    if b.kind == "tree":
-        return a.lift < 0.06 and feet - head <= 0.6 * (bottom - top)
-    return top < head and (head + feet) / 2 > bottom > head - 0.05
 
 
 # --- Placing --------------------------------------------------------------------------------------
@@ -339,23 +329,17 @@ def _sample(rng: np.random.Generator, seed: int) -> Scene:
         paired = len(things) + 2 <= number and rng.random() < 0.5 and pairs
         kinds = pick_weighted(rng, pairs) if paired else (_kind(rng, setting),)
         for _ in range(6):
-            new = _placed(rng, relation, kinds, setting)
+            if paired:
+                new = _place_pair(rng, relation, *_pair(rng, relation, *kinds), setting)
+            else:
+                action = pick(rng, actions_in(kinds[0], setting))
+                new = (_stand(rng, new_thing(rng, kinds[0], action), setting),)
             if _fits([*things, *new], limit):
                 if paired and relation in schema.ACTION_RELATIONS:
                     acting.append((len(things), relation, len(things) + 1))
                 things += new
                 break
     return Scene(tuple(things), tuple(acting), setting, style, seed)
-
-
-def _placed(
-    rng: np.random.Generator, relation: str, kinds: tuple[str, ...], setting: str
-) -> tuple[Thing, ...]:
-    """New things of these kinds: one, or two that stand in the relation."""
-    if len(kinds) == 1:
-        action = pick(rng, actions_in(kinds[0], setting))
-        return (_stand(rng, new_thing(rng, kinds[0], action), setting),)
-    return _place_pair(rng, relation, *_pair(rng, relation, *kinds), setting)
 
 
 def _kind(rng: np.random.Generator, setting: str) -> str:
