@@ -38,7 +38,7 @@ from mmlib.papers.cora import systems as cora_systems
 from mmlib.papers.cora.method import encode as cora_encode
 from mmlib.papers.cora.train import train as cora_train
 from mmlib.papers.cora.variants import build as cora_build
-from mmlib.papers.entailment import method as entailment
+from mmlib.papers.entailment.method import classifier as entailment
 from mmlib.papers.links import method as links_method
 from mmlib.papers.links import run as links_run
 from mmlib.papers.links.data.arrays import Arrays, Batch, Split

@@ -24,11 +24,11 @@ from mmlib.core.paths import write_atomic
 from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
-from mmlib.papers.entailment.data.study import split_of
+from mmlib.papers.entailment.data.arrays import Split
 from mmlib.papers.entailment.data.world import NOISE, RETRIEVERS
-from mmlib.papers.entailment.retrieval import train
-from mmlib.papers.entailment.retrievers import build
-from mmlib.papers.entailment.systems import BUDGETS, Phase
+from mmlib.papers.entailment.method.retrievers import build
+from mmlib.papers.entailment.method.revision import Phase, train
+from mmlib.papers.entailment.run.systems import BUDGETS
 
 LIST = 2  # of the split's scenes; the world's image network saw list 0 and was tested on list 1
 HELD_OUT = 300
@@ -56,7 +56,7 @@ def main() -> None:
         return clean + NOISE * rng.standard_normal(clean.shape, dtype=np.float32)
 
     scale = region_scale(blurred()[: args.scenes])
-    few, held = (split_of(words, images.captions, rows) for rows in (train_rows, held_rows))
+    few, held = (Split.of(words, images.captions, rows) for rows in (train_rows, held_rows))
     weights: dict[str, torch.Tensor] = {}
     notes = {"made_by": "ci/train_world_retriever.py", "split": "backbone", "list": LIST,
              "scenes": args.scenes, "image_noise": NOISE, "torch": torch.__version__,

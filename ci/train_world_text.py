@@ -40,8 +40,8 @@ from mmlib.features.encoders import small_bert
 from mmlib.features.words import CLS, SEP, SPECIAL, UNKNOWN, Words, padded
 from mmlib.papers.entailment.data.study import metadata_of
 from mmlib.papers.entailment.data.world import RETRIEVERS
-from mmlib.papers.entailment.method import Head
-from mmlib.papers.entailment.systems import BUDGETS
+from mmlib.papers.entailment.method.classifier import Head
+from mmlib.papers.entailment.run.systems import BUDGETS
 from mmlib.world import BERT
 from mmlib.world.captions import captions
 from mmlib.world.scenes import sample_scene, split_seeds

@@ -21,7 +21,7 @@ def experiment(number: str) -> Experiment[Any, Any]:
 
             return coherence
         case "02":
-            from mmlib.papers.entailment.experiment import EXPERIMENT as entailment
+            from mmlib.papers.entailment.run.experiment import EXPERIMENT as entailment
 
             return entailment
         case "03":

@@ -36,15 +36,13 @@ from mmlib.features import backbones
 from mmlib.features.encoders import Shape
 from mmlib.features.text import tokenize
 from mmlib.features.words import Words, padded
-from mmlib.papers.entailment.batches import Arrays, encode
-from mmlib.papers.entailment.calibration import Calibration
+from mmlib.papers.entailment.data.arrays import Arrays, encode
 from mmlib.papers.entailment.data.study import metadata_of, read_retriever
-from mmlib.papers.entailment.inputs import ALL_INPUTS, Scale, frozen
-from mmlib.papers.entailment.judge import fresh_model, main_branch, scores
-from mmlib.papers.entailment.method import Classifier
-from mmlib.papers.entailment.metrics import best_threshold
-from mmlib.papers.entailment.retrievers import MAX_WORDS, AlignFuse
-from mmlib.papers.entailment.systems import Settings
+from mmlib.papers.entailment.method.calibration import ALL_INPUTS, Calibration, Scale, frozen
+from mmlib.papers.entailment.method.classifier import Classifier, Settings, classifier
+from mmlib.papers.entailment.method.metrics import best_threshold
+from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
+from mmlib.papers.entailment.run.judge import main_branch, scores
 from mmlib.suite.encoders import Encoders, HuggingFace, PythonFile, Row, of_pictures, table_of
 from mmlib.suite.outcomes import form_fault, strict_json
 from mmlib.world import backbone
@@ -296,7 +294,7 @@ class Scorer(Encoders):
         if meta["judge"] is None:
             return None, raw[:, 4]
         settings = Settings(**meta["judge"])
-        model = fresh_model(settings, len(words), images)
+        model = classifier(settings, len(words), images)
         model.load_state_dict(self._state("judge."))
         encoded = encode(samples, words, words, settings.max_premise, settings.max_hypothesis)
         deep = scores(model, encoded, images)

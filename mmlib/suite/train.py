@@ -15,12 +15,13 @@ from mmlib.core.ranking import metrics, ranks_of_scores
 from mmlib.data import flickr8k, registry
 from mmlib.features import sets
 from mmlib.features.encoders import DualEncoder
-from mmlib.papers.entailment import data, judge, retrieval
-from mmlib.papers.entailment.batches import Arrays
-from mmlib.papers.entailment.grid import job as job_of
-from mmlib.papers.entailment.metrics import METRICS, figure
-from mmlib.papers.entailment.retrievers import build
-from mmlib.papers.entailment.systems import DATASETS, budget, systems
+from mmlib.papers.entailment import data
+from mmlib.papers.entailment.data.arrays import Arrays
+from mmlib.papers.entailment.method.metrics import METRICS, figure
+from mmlib.papers.entailment.method.retrievers import build
+from mmlib.papers.entailment.run import judge, retriever
+from mmlib.papers.entailment.run.jobs import job as job_of
+from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS, systems
 from mmlib.suite import score
 
 Kind = Literal["judge", "retriever"]
@@ -45,12 +46,12 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
     sees = score.WORLD if tier == "world" else _sees()
     arrays = data.load_arrays(data.load_study(tier), tier)[DATASETS[tier]]
     job = job_of(tier, DATASETS[tier], systems(tier, DATASETS[tier])[SYSTEMS[kind]], seed)
-    plan, run = budget(tier, DATASETS[tier]), Run(device)
+    plan, run = BUDGETS[DATASETS[tier]], Run(device)
     if kind == "judge":
         model, weights = judge.trained(job, arrays, run), arrays.retriever
         facts = asdict(plan.judge) | _figures_of_judge(job, model, arrays, run)
     else:
-        weights = judge.weights_of(retrieval.stage_b, job, arrays, run)
+        weights = judge.weights_of(retriever.stage_b, job, arrays, run)
         model, facts = None, asdict(plan.retrieval.stage_b["align"])
         facts |= _figures_of_retriever(weights, plan.retrieval, arrays)
     facts |= {

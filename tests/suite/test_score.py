@@ -13,11 +13,10 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from mmlib.core.errors import DataError
-from mmlib.papers.entailment.calibration import Calibration
-from mmlib.papers.entailment.inputs import ALL_INPUTS
-from mmlib.papers.entailment.judge import fresh, main_branch, scores
-from mmlib.papers.entailment.retrievers import build
-from mmlib.papers.entailment.systems import Judge
+from mmlib.papers.entailment.method.calibration import ALL_INPUTS, Calibration
+from mmlib.papers.entailment.method.retrievers import build
+from mmlib.papers.entailment.run.judge import fresh, main_branch, scores
+from mmlib.papers.entailment.run.systems import Judge
 from mmlib.suite import score
 from mmlib.suite.cli import main
 

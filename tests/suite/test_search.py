@@ -22,8 +22,8 @@ from mmlib.core import engine
 from mmlib.core.errors import DataError
 from mmlib.features.extraction import Extraction, extract
 from mmlib.features.words import padded
-from mmlib.papers.entailment import grid, judge, retrieval
-from mmlib.papers.entailment.retrievers import build
+from mmlib.papers.entailment.method.retrievers import build
+from mmlib.papers.entailment.run import jobs, judge, retriever
 from mmlib.suite import cli, encoders, score, search, sheet, train
 from mmlib.world import captioned_images
 from mmlib.world.schema import box
@@ -460,8 +460,8 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.setattr(train.data, "load_study", lambda tier: tier)
     loaded = {"world": arrays, "flickr8k": arrays}
     monkeypatch.setattr(train.data, "load_arrays", lambda study, tier: loaded)
-    for module in (train, grid):
-        monkeypatch.setattr(module, "budget", lambda tier, name: tiny.BUDGET)
+    for module in (train, jobs):
+        monkeypatch.setattr(module, "BUDGETS", dict.fromkeys(loaded, tiny.BUDGET))
     monkeypatch.setattr(engine, "job_folder", lambda device="cpu": tmp_path / "jobs")
     extract = lambda pictures: (arrays.images[: len(pictures)] + 1, None, ())  # noqa: E731
     monkeypatch.setattr(score.backbone, "extract", extract)
@@ -483,9 +483,9 @@ def test_a_trained_model_is_kept_with_its_card_and_finds(photos, toy, capsys, ki
     row = score.Row(photos / "red.png", "dog")
     table = model.score([row])
     assert ("probability" in table) == (kind == "judge")
-    job = grid.job("world", "world", train.systems("world", "world")[train.SYSTEMS[kind]], 3)
+    job = jobs.job("world", "world", train.systems("world", "world")[train.SYSTEMS[kind]], 3)
     if kind == "retriever":
-        trained, _ = retrieval.stage_b(job, toy)
+        trained, _ = retriever.stage_b(job, toy)
         ids, lengths = padded([toy.words.ids("dog")])
         with torch.no_grad():
             unit = trained.text_states(torch.from_numpy(ids), torch.from_numpy(lengths))[2]

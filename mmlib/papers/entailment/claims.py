@@ -19,9 +19,9 @@ from mmlib.core.effects import Effect, crossed
 from mmlib.core.evidence import Evidence
 from mmlib.core.paths import table_beside
 from mmlib.data.judgments import EVERY
-from mmlib.papers.entailment import systems
-from mmlib.papers.entailment.metrics import ACCURACY, RANKED, shares
-from mmlib.papers.entailment.systems import FAMILIES, PAIRS, REFERENCE, name_of
+from mmlib.papers.entailment.method.metrics import ACCURACY, RANKED, shares
+from mmlib.papers.entailment.run import systems
+from mmlib.papers.entailment.run.systems import FAMILIES, PAIRS, REFERENCE, name_of
 
 F05, PLAIN, BY_JUDGE = "F0.5", "plain", ("E@10, judge", "E@30, judge")
 Effects = Mapping[str, Effect] | str

@@ -15,13 +15,13 @@ from PIL import Image
 from mmlib.core import plots
 from mmlib.core.effects import Interval, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.papers.entailment.batches import Split
 from mmlib.papers.entailment.claims import ALL_TRUE, REVISED, Change, gain, over_images, relevance
+from mmlib.papers.entailment.data.arrays import Split
 from mmlib.papers.entailment.data.controlled import SHOWN, Collection
 from mmlib.papers.entailment.data.study import Study
-from mmlib.papers.entailment.method import mask_regions
-from mmlib.papers.entailment.revision import effective_ratio
-from mmlib.papers.entailment.systems import FAMILIES, REFERENCE, OptimizerState, name_of
+from mmlib.papers.entailment.method.classifier import mask_regions
+from mmlib.papers.entailment.method.revision import effective_ratio
+from mmlib.papers.entailment.run.systems import FAMILIES, REFERENCE, OptimizerState, name_of
 from mmlib.papers.entailment.tables import dialled
 
 LADDER: tuple[Change, ...] = (

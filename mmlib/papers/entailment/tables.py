@@ -7,7 +7,6 @@ import pandas as pd
 
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import beside, mean_and_deviation, paper_values
-from mmlib.papers.entailment import systems
 from mmlib.papers.entailment.claims import (
     REVISED,
     Change,
@@ -16,8 +15,9 @@ from mmlib.papers.entailment.claims import (
     main_test,
     over_images,
 )
-from mmlib.papers.entailment.metrics import METRICS, recalls
-from mmlib.papers.entailment.systems import FAMILIES, MINING, PAIRS, REFERENCE, name_of
+from mmlib.papers.entailment.method.metrics import METRICS, recalls
+from mmlib.papers.entailment.run import systems
+from mmlib.papers.entailment.run.systems import FAMILIES, MINING, PAIRS, REFERENCE, name_of
 
 PRINTED = {  # our row of Table 3 -> the paper's
     "Only TE": "Only TE", "Only VE": "Only VE", "Single stream": "OFA", "Full": "Ours",

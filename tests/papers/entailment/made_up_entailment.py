@@ -9,15 +9,15 @@ from mmlib.core import evidence as records
 from mmlib.core.engine import tidy
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Answer
-from mmlib.papers.entailment.grid import job
-from mmlib.papers.entailment.systems import (
+from mmlib.papers.entailment.run.jobs import job
+from mmlib.papers.entailment.run.systems import (
     BASELINES,
+    BUDGETS,
     MINING,
     ORIGINS,
     PAIRS,
     PAPER,
     RANKINGS,
-    budget,
     judges,
     variants,
 )
@@ -107,7 +107,7 @@ def make(tier="world", seeds=4):
     jobs, answers = zip(*rows, strict=True)
     head = records.header(
         paper=PAPER, tier=tier, source="made up", seeds=list(range(seeds)),
-        settings={dataset: asdict(budget(tier, dataset))}, data={dataset: "made up"},
+        settings={dataset: asdict(BUDGETS[dataset])}, data={dataset: "made up"},
     )  # fmt: skip
     return records.Evidence(tidy(jobs, answers, {dataset: Data()}), head)
 

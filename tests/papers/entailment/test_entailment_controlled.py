@@ -8,12 +8,12 @@ from scipy import stats
 
 from mmlib.core import plots
 from mmlib.features.encoders import in_batch_softmax
-from mmlib.papers.entailment import figures, metrics
-from mmlib.papers.entailment.data import controlled, controlled_judge
+from mmlib.papers.entailment import figures
+from mmlib.papers.entailment.data import controlled
 from mmlib.papers.entailment.data.controlled import THINGS, Bags
-from mmlib.papers.entailment.retrievers import hardest_triplet
-from mmlib.papers.entailment.revision import Weak
-from mmlib.papers.entailment.systems import Phase
+from mmlib.papers.entailment.method import metrics
+from mmlib.papers.entailment.method.retrievers import hardest_triplet
+from mmlib.papers.entailment.method.revision import Phase, Weak
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_curves_begin_before_the_first_epoch_and_show_chance():
 
 def test_labelled_pairs_are_foreign_and_half_of_them_true(few):
     split = controlled.load(1).splits["judge"]
-    pairs = controlled_judge.labelled_pairs(split, range(10), np.random.default_rng(0), each=2)
+    pairs = controlled.labelled_pairs(split, range(10), np.random.default_rng(0), each=2)
     assert len({tuple(pair) for pair in pairs}) == len(pairs)
     for picture in range(10):
         captions = pairs[pairs[:, 0] == picture, 1]
@@ -183,7 +183,7 @@ def test_labelled_pairs_are_foreign_and_half_of_them_true(few):
 def test_words_attend_to_what_is_like_them_and_the_worst_matched_counts():
     asked = torch.tensor([[[4.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])  # two words and padding
     context = torch.tensor([[[9.0, 0.0], [0.0, 9.0]]])
-    state, attention = controlled_judge.compare(asked, context)
+    state, attention = controlled.compare(asked, context)
     weights = torch.exp(torch.tensor(36 / 2**0.5))
     assert attention[0, 0, 0] == pytest.approx(float(weights / (weights + 1)))
     matched = torch.stack([word * (row @ context[0]) for word, row in
@@ -194,17 +194,17 @@ def test_words_attend_to_what_is_like_them_and_the_worst_matched_counts():
 def test_a_judge_learns_from_labelled_pictures_and_both_inputs_beat_either():
     made = controlled.load(2)
     split, seen = made.splits["judge"], []
-    held_out = range(controlled_judge.LEARNT, len(split))
-    pairs = controlled_judge.labelled_pairs(split, held_out, np.random.default_rng(1))
+    held_out = range(controlled.LEARNT, len(split))
+    pairs = controlled.labelled_pairs(split, held_out, np.random.default_rng(1))
     truth = split.fits[tuple(pairs.T)]
 
     def measure(model):
-        odds = controlled_judge.odds_of(model, made, split, pairs)
+        odds = controlled.odds_of(model, made, split, pairs)
         seen.append({b: metrics.figure("ROC area", truth, odds[b], np.ones(len(pairs)))
                      for b in odds})  # fmt: skip
 
-    controlled_judge.train_judge(made, 0, measure)
-    assert len(seen) == controlled_judge.EPOCHS + 1
+    controlled.train_judge(made, 0, measure)
+    assert len(seen) == controlled.EPOCHS + 1
     assert max(abs(area - 50) for area in seen[0].values()) < 15
     assert seen[-1]["mm"] > max(seen[-1]["te"], seen[-1]["ve"]) - 2
     assert seen[-1]["mm"] > 80

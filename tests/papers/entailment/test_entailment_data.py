@@ -8,15 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import tiny_entailment as tiny
 
 from mmlib.core.errors import DataError
 from mmlib.features import words
-from mmlib.papers.entailment import judge, systems
-from mmlib.papers.entailment.data import load_arrays, load_study, paper, world
-from mmlib.papers.entailment.data.study import _key, starts_of
-from mmlib.papers.entailment.inputs import INPUTS
-from mmlib.papers.entailment.judge import training_rows
-from mmlib.papers.entailment.method import INDICATORS
+from mmlib.papers.entailment.data import load_arrays, load_study, photographs, world
+from mmlib.papers.entailment.data.study import starts_of
+from mmlib.papers.entailment.method.calibration import INPUTS
+from mmlib.papers.entailment.method.classifier import INDICATORS, Settings
+from mmlib.papers.entailment.run import judge, systems
+from mmlib.papers.entailment.run.judge import training_rows
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +95,8 @@ def test_a_machine_without_a_tokenizer_reads_every_text(study, monkeypatch):
     monkeypatch.setattr(words, "tokenize", gone)
     arrays = study.arrays
     for own in (arrays.train, arrays.calibration, *arrays.tests.values()):
-        arrays.encoded(own, systems.budget("world", "world").judge.classifier)
-    arrays.encoded(arrays.pairs("train", np.array([[0, 7], [3, 1]])), systems.Settings())
+        arrays.encoded(own, systems.BUDGETS["world"].judge.classifier)
+    arrays.encoded(arrays.pairs("train", np.array([[0, 7], [3, 1]])), Settings())
 
 
 def test_the_fingerprint_is_of_what_is_read(study):
@@ -107,19 +108,32 @@ def test_the_fingerprint_is_of_what_is_read(study):
 
 def test_texts_divided_otherwise_are_other_data(study):
     own, marks = study.arrays, []
-    retriever = systems.budget("world", "world")
     for texts in (("a\nb", "c"), ("a", "b\nc")):
         split = replace(own.splits["test"], texts=texts)
         changed = replace(own, splits={**own.splits, "test": split})
         frozen = replace(own.frozen, row={text: i for i, text in enumerate(texts)})
-        key = _key(retriever, own.words, own.images, split)
-        marks += [changed.fingerprint, replace(own, frozen=frozen).fingerprint, key]
-    assert len(set(marks)) == 6
+        marks += [changed.fingerprint, replace(own, frozen=frozen).fingerprint]
+    assert len(set(marks)) == 4
+
+
+def test_a_kept_retriever_that_was_cut_off_is_trained_anew(monkeypatch, tmp_path):
+    """And one of other texts is another one."""
+    monkeypatch.setattr(photographs, "job_folder", lambda: tmp_path)
+    toy = tiny.arrays()
+    budget = replace(tiny.BUDGET, frozen={"dual": tiny.PHASE, "align": tiny.PHASE})
+    given = budget, toy.words, toy.images, toy.splits["train"]
+    whole = photographs._frozen_retriever(*given)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-9])
+    again = photographs._frozen_retriever(*given)
+    assert all(whole[name].equal(again[name]) for name in whole)
+    photographs._frozen_retriever(*given[:3], replace(given[3], texts=given[3].texts[::-1]))
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_judges_start_from_the_retriever_and_the_small_bert(study):
     one = systems.full("world")
-    settings = one.settings(systems.budget("world", "world").judge.classifier)
+    settings = one.settings(systems.BUDGETS["world"].judge.classifier)
     model, begun = judge.fresh(one, settings, study.arrays)
     assert {n.split(".")[0] for n in begun} == {"image", "words", "cross", "text"}
     state = model.state_dict()
@@ -147,18 +161,18 @@ def test_no_test_image_of_flickr30k_trains_the_judge(monkeypatch):
             ids=names[split], captions=(("a", "b"),) * len(names[split])
         ))  # fmt: skip
 
-    monkeypatch.setattr(paper.precomputed, "find", lambda name: Path("f30k"))
-    monkeypatch.setattr(paper.precomputed, "load", load)
-    monkeypatch.setattr(paper.snli_ve, "read", lambda split: told)
+    monkeypatch.setattr(photographs.precomputed, "find", lambda name: Path("f30k"))
+    monkeypatch.setattr(photographs.precomputed, "load", load)
+    monkeypatch.setattr(photographs.snli_ve, "read", lambda split: told)
     monkeypatch.setattr(
-        paper, "study_of", lambda collections, budget, seed, samples, *more: samples
+        photographs, "study_of", lambda collections, budget, seed, samples, *more: samples
     )
     monkeypatch.setenv("MMLIB_DATA", "none")
-    samples = paper.load(systems.budget("paper", "f30k"), 0)
+    samples = photographs.load_paper(systems.BUDGETS["f30k"], 0)
     assert {*samples["train"].image} == {0, 1}
     assert {*samples["dev"].image} == {*samples["calibration"].image} == {0, 1, 2}
     assert {*samples["SNLI-VE"].image} == {0, 1, 2, 3, 4}
     names["train"] = ("7", "8")  # as without id_mapping.json
     names["dev"] = ("9",)
     with pytest.raises(DataError, match=r"dev\.jsonl: no image is one of f30k, such as '7'"):
-        paper.load(systems.budget("paper", "f30k"), 0)
+        photographs.load_paper(systems.BUDGETS["f30k"], 0)

@@ -11,10 +11,12 @@ import pytest
 from mmlib.core.claims import assess, ledger
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import paper_tables, paper_values
-from mmlib.papers.entailment import figures, grid, systems, tables
+from mmlib.papers.entailment import figures, tables
 from mmlib.papers.entailment.claims import CLAIMS, judge_figure, pair_shares, strongest
-from mmlib.papers.entailment.metrics import METRICS
-from mmlib.papers.entailment.systems import MINING, ORIGINS, PAIRS, judges, name_of, variants
+from mmlib.papers.entailment.method.metrics import METRICS
+from mmlib.papers.entailment.run import jobs as grid
+from mmlib.papers.entailment.run import systems
+from mmlib.papers.entailment.run.systems import MINING, ORIGINS, PAIRS, judges, name_of, variants
 
 WORLD, PHOTOGRAPHS = (made_up_entailment.make(tier) for tier in ("world", "flickr8k"))
 
@@ -43,7 +45,7 @@ def test_every_system_has_a_name_of_its_own(tier):
 def test_a_budget_survives_a_file():
 
     for name in systems.BUDGETS:
-        own = asdict(systems.budget("any", name))
+        own = asdict(systems.BUDGETS[name])
         assert json.loads(json.dumps(own)) == own
 
 

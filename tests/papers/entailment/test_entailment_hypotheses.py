@@ -21,7 +21,7 @@ from mmlib.papers.entailment.data.premises import (
     partial_scene,
     premise_captions,
 )
-from mmlib.papers.entailment.systems import EDITS
+from mmlib.papers.entailment.run.systems import EDITS
 from mmlib.world import captioned_images, extract_features
 from mmlib.world.backbone import GRID, WIDTH
 from mmlib.world.captions import captions

@@ -1,41 +1,145 @@
-"""Inputs, calibration, and the job of one judge."""
+"""Batches against loops over single samples; inputs, calibration, and the job of one judge."""
 
 from dataclasses import asdict, replace
 from functools import wraps
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import tiny_entailment as tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from mmlib.core import engine
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.jobs import Job, Run
 from mmlib.data.overlap import Weights, overlap_parts, stems
-from mmlib.features.words import TokenStates
-from mmlib.papers.entailment import judge, systems
-from mmlib.papers.entailment.calibration import Calibration, baseline_margin, logistic, rounded
-from mmlib.papers.entailment.inputs import ALL_INPUTS, INPUTS, Frozen, Scale
-from mmlib.papers.entailment.judge import EPOCHS, Miner, epoch_batches, training_rows
-from mmlib.papers.entailment.metrics import best_threshold
-from mmlib.papers.entailment.systems import Judge
-from mmlib.papers.entailment.train import score_baseline, train_and_score
+from mmlib.features.words import TokenStates, Words
+from mmlib.papers.entailment.data.arrays import RUN, encode, shuffled_batches
+from mmlib.papers.entailment.method.calibration import (
+    ALL_INPUTS,
+    INPUTS,
+    Calibration,
+    Frozen,
+    Scale,
+    baseline_margin,
+    logistic,
+    rounded,
+)
+from mmlib.papers.entailment.method.metrics import best_threshold
+from mmlib.papers.entailment.run import judge, systems
+from mmlib.papers.entailment.run.jobs import score_baseline, train_and_score
+from mmlib.papers.entailment.run.judge import EPOCHS, Miner, load_pretrained, training_rows
+from mmlib.papers.entailment.run.systems import Judge
 
+PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3  # as in the docstrings; not taken from the code under test
+DELTA = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}
+VOCABULARY = ("dog", "cat", "runs", "sleeps", "a", "red", ".")
+IMAGES = np.random.default_rng(0).normal(size=(6, 3, 4))
 ARRAYS = tiny.arrays()
+few = settings(max_examples=40, deadline=None)
 
 
-def job(system="Full", seed=0, **changes):
-    row = replace(systems.full("world"), system=system, **changes)
-    return Job("entailment", "world", "world", asdict(row), seed, asdict(tiny.BUDGET))
+# --- Batches -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folder(monkeypatch, tmp_path):
-    monkeypatch.setattr(engine, "job_folder", lambda device: tmp_path / device)
-    return tmp_path / "cpu"
+def samples_of(seed, n=9):
+    """Samples of all kinds with texts of 1 to 9 words, a few of them unknown."""
+    rng = np.random.default_rng(seed)
+    kinds = tuple(rng.choice(["te", "ve", "mme"], n))
+
+    def text():
+        return " ".join(rng.choice([*VOCABULARY, "zebra"], int(rng.integers(1, 10))))
+
+    return Samples(
+        premise=tuple("" if kind == "ve" else text() for kind in kinds),
+        hypothesis=tuple(text() for _ in kinds),
+        image=np.array([-1 if kind == "te" else rng.integers(6) for kind in kinds]),
+        label=rng.integers(0, 2, n), kind=kinds, source=("toy",) * n, group=("toy",) * n,
+    )  # fmt: skip
 
 
-# --- Inputs --------------------------------------------------------------------------------------
+def number(text):
+    return [4 + VOCABULARY.index(w) if w in VOCABULARY else UNKNOWN for w in text.split()]
+
+
+class Letters:
+    """Another reader: a token a letter."""
+
+    def ids(self, text):
+        return [4 + ord(letter) for letter in text]
+
+
+@few
+@given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 9), st.booleans())
+def test_a_batch_is_the_loop_over_single_samples(seed, most, short, letters):
+    """Also: rows in any order and twice, pads, kinds of tokens, cut texts, the black image."""
+    samples = samples_of(seed)
+    pair = Letters() if letters else Words(VOCABULARY)
+    encoded = encode(samples, pair, Words(VOCABULARY), most, short)
+    rows = np.random.default_rng(seed).integers(0, 9, 5)
+    batch = encoded.batch(rows, IMAGES)
+    read = pair.ids if letters else number
+    lengths = []
+    for at, row in enumerate(rows):
+        first = [CLS, *read(samples.premise[row])[:most], SEP]
+        second = [*read(samples.hypothesis[row])[:short], SEP]
+        words = [CLS, *number(samples.hypothesis[row])[:short], SEP]
+        lengths.append((len(first) + len(second), len(words)))
+        left = batch.pair.shape[1] - lengths[-1][0]
+        assert batch.pair[at].tolist() == first + second + [PAD] * left
+        assert batch.pair_mask[at].tolist() == [1] * lengths[-1][0] + [0] * left
+        types = [0] * len(first) + [1] * len(second)
+        assert batch.pair_type[at].tolist()[: len(types)] == types
+        left = batch.words.shape[1] - len(words)
+        assert batch.words[at].tolist() == words + [PAD] * left
+        assert batch.words_mask[at].tolist() == [1] * len(words) + [0] * left
+        picture = np.zeros((3, 4)) if samples.kind[row] == "te" else IMAGES[samples.image[row]]
+        assert np.array_equal(batch.images[at].numpy(), picture.astype(np.float32))
+        assert batch.labels[at] == samples.label[row]
+        assert tuple(batch.counted[at].tolist()) == DELTA[samples.kind[row]]
+    assert (batch.pair.shape[1], batch.words.shape[1]) == tuple(
+        map(max, zip(*lengths, strict=True))
+    )
+    assert {value.dtype for value in vars(batch).values()} == {torch.int64, torch.float32}
+
+
+def test_every_sample_counts_for_a_single_stream():
+    """Its one loss is that of all kinds; of the others the indicators of equation 12 decide."""
+    plan = tiny.BUDGET.judge.classifier
+    counted = ARRAYS.encoded(ARRAYS.train, plan).counted
+    assert counted.tolist() == [list(DELTA[kind]) for kind in ARRAYS.train.samples.kind]
+    assert (ARRAYS.encoded(ARRAYS.train, replace(plan, model="single")).counted == 1).all()
+
+
+@few
+@given(st.integers(0, 500), st.integers(1, 40), st.integers(0, 2**31))
+def test_every_row_is_in_one_batch(n, size, seed):
+    lengths = np.random.default_rng(seed).integers(1, 90, n)
+    batches, again = (list(shuffled_batches(lengths, size, np.random.default_rng(seed)))
+                      for _ in range(2))  # fmt: skip
+    assert sorted(int(row) for rows in batches for row in rows) == list(range(n))
+    assert len(batches) == -(-n // size)
+    assert sum(len(rows) != size for rows in batches) == (n % size > 0)
+    assert [rows.tolist() for rows in again] == [rows.tolist() for rows in batches]
+
+
+def test_rows_of_one_length_come_together_but_in_random_order():
+    """In runs of `RUN` batches, so that rows far apart in a longer set meet."""
+    lengths = np.random.default_rng(0).integers(1, 90, 8 * RUN)
+    batches = list(shuffled_batches(lengths, 8, np.random.default_rng(1)))
+    ranges = sorted((lengths[rows].min(), lengths[rows].max()) for rows in batches)
+    assert all(above <= below for (_, above), (below, _) in pairwise(ranges))
+    starts = [lengths[rows].min() for rows in batches]
+    assert starts != sorted(starts)
+    equal = np.full(4 * 3 * RUN, 7)
+    spans = [np.ptp(rows) for rows in shuffled_batches(equal, 4, np.random.default_rng(0))]
+    assert np.mean(spans) > len(equal) / 3
+
+
+# --- Inputs and calibration ----------------------------------------------------------------------
 
 
 def test_inputs_by_hand():
@@ -59,14 +163,10 @@ def test_inputs_by_hand():
     assert np.flatnonzero(np.isfinite(got[1])).tolist() == [4, 5]
     assert np.flatnonzero(np.isnan(got[2])).tolist() == [4]
     assert got[2, 2] == got[2, 3] == pytest.approx(0.6)
-
-
-def test_a_scale_makes_the_unknown_the_mean():
     raw = np.array([[1.0, np.nan], [3.0, 5.0], [5.0, 7.0]])
     scaled = Scale.of(raw)(raw)
     np.testing.assert_allclose(scaled[:, 0], (raw[:, 0] - 3) / np.std([1, 3, 5]), rtol=1e-5)
-    assert scaled[0, 1] == 0
-    assert scaled.dtype == np.float32
+    assert scaled[0, 1] == 0  # what is unknown becomes the mean
 
 
 def test_the_regression_is_scikit_learns():
@@ -78,32 +178,24 @@ def test_the_regression_is_scikit_learns():
     np.testing.assert_allclose(got, [*wanted.intercept_, *wanted.coef_[0]], atol=1e-4)
 
 
-# --- Calibration ---------------------------------------------------------------------------------
-
-
-def test_a_margin_is_above_0_where_f_half_is_best():
+@pytest.mark.parametrize("columns", [(), ALL_INPUTS, (4, 5)])
+def test_a_margin_is_that_of_the_regression_less_the_best_threshold(columns):
+    """A network alone keeps its order."""
     own = ARRAYS.calibration
     deep = own.samples.label + np.random.default_rng(1).normal(size=len(own))
-    for seen in ((), ALL_INPUTS, (4, 5)):
-        margin = Calibration.fit(own, deep, seen).margin(deep, own.given)
-        limit = best_threshold(own.samples.label, margin, own.weights)
-        np.testing.assert_array_equal(margin >= 0, margin >= limit)
-
-
-def test_a_network_alone_keeps_its_order_and_inputs_may_mend_it():
-    own = ARRAYS.calibration
-    deep = np.random.default_rng(2).normal(size=len(own))
-    alone = Calibration.fit(own, deep, ()).margin(deep, own.given)
-    np.testing.assert_allclose(np.diff(alone), np.diff(deep))
-    both = Calibration.fit(own, deep, ALL_INPUTS).margin(deep, own.given)
-    truth = own.samples.label == 1
-    assert both[truth].mean() - both[~truth].mean() > alone[truth].mean() - alone[~truth].mean()
+    raw = deep
+    if columns:
+        x = np.column_stack([own.given[:, columns], deep])
+        w = logistic(x, own.samples.label, own.weights)
+        raw = w[0] + x @ w[1:]
+    margin = Calibration.fit(own, deep, columns).margin(deep, own.given)
+    wanted = raw - best_threshold(own.samples.label, raw, own.weights)
+    np.testing.assert_allclose(margin, wanted, atol=1e-6)
 
 
 def test_rounding_calls_no_other_pair():
     margin = np.array([-0.001, 0.0, 0.009, 1.239, -1.231])
     assert rounded(margin).tolist() == [-0.01, 0.0, 0.0, 1.23, -1.24]
-    np.testing.assert_array_equal(rounded(margin) >= 0, margin >= 0)
 
 
 @pytest.mark.parametrize("which", ["overlap", "random", "regression", *INPUTS])
@@ -111,12 +203,13 @@ def test_baselines_keep_the_order_of_what_they_know(which):
     own = ARRAYS.tests["candidates"]
     margin = baseline_margin(ARRAYS, which, own.given)
     raw = own.given * ARRAYS.scale.deviation + ARRAYS.scale.mean
-    if which in INPUTS:
-        np.testing.assert_allclose(np.diff(margin), np.diff(raw[:, INPUTS.index(which)]), atol=1e-6)
-    if which == "overlap":
-        np.testing.assert_allclose(np.diff(margin), np.diff(raw[:, 0] + raw[:, 1]), atol=1e-6)
-    again = baseline_margin(ARRAYS, which, own.given)
-    np.testing.assert_array_equal(margin, again)
+    known = {"overlap": raw[:, 0] + raw[:, 1], **dict(zip(INPUTS, raw.T, strict=True))}
+    if which in known:
+        np.testing.assert_allclose(np.diff(margin), np.diff(known[which]), atol=1e-6)
+    np.testing.assert_array_equal(margin, baseline_margin(ARRAYS, which, own.given))
+    row = Job("entailment", "world", "world", {"system": "o", "baseline": which}, -1)
+    recorded = score_baseline(row, ARRAYS).values["candidates"]["margin"]
+    np.testing.assert_array_equal(recorded, rounded(100 * margin) / 100)
 
 
 def test_an_unknown_baseline_is_an_error():
@@ -127,48 +220,73 @@ def test_an_unknown_baseline_is_an_error():
 # --- Training ------------------------------------------------------------------------------------
 
 
+def job(system="Full", seed=0, **changes):
+    row = replace(systems.full("world"), system=system, **changes)
+    return Job("entailment", "world", "world", asdict(row), seed, asdict(tiny.BUDGET))
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(engine, "job_folder", lambda device: tmp_path / device)
+    return tmp_path / "cpu"
+
+
 def test_rows_of_a_judge_have_its_kinds_and_sources():
-    one = Judge("x", kinds="te, mme", without="own caption, candidate")
-    rows = training_rows(ARRAYS.train, one)
+    rows = training_rows(
+        ARRAYS.train, Judge("x", kinds="te, mme", without="own caption, candidate")
+    )
     own = ARRAYS.train.samples
-    assert {own.kind[i] for i in rows} == {"te", "mme"}
-    assert {own.source[i] for i in rows} == {"world"}
-    few = training_rows(ARRAYS.train, Judge("x", mme_share=0.3))
-    kept = np.array(own.kind)[few]
+    wanted = [
+        i for i in range(len(own)) if own.kind[i] in ("te", "mme") and own.source[i] == "world"
+    ]
+    assert rows.tolist() == wanted
+    kept = np.array(own.kind)[training_rows(ARRAYS.train, Judge("x", mme_share=0.3))]
     assert (kept == "ve").sum() == own.kind.count("ve")
     assert 0 < (kept == "mme").sum() < 0.6 * own.kind.count("mme")
 
 
-def test_a_judge_trained_apart_takes_kinds_one_after_another():
-    lengths = np.arange(30) % 5 + 3
-    groups = [np.arange(10), np.arange(10, 20), np.arange(20, 30)]
-    for part in range(EPOCHS):
-        seen = np.concatenate(epoch_batches(lengths, groups, 3, 4, 0, part))
-        assert set(seen) <= set(groups[part // 2].tolist())
-    whole = epoch_batches(lengths, [np.arange(30)], 8, 4, 0, 0)
-    assert sorted(np.concatenate(whole)) == list(range(30))
+def test_pretrained_weights_go_where_a_model_has_their_names():
+    model = torch.nn.ModuleDict({"a_embeddings": torch.nn.Embedding(3, 2),
+                                 "b": torch.nn.Linear(2, 3)})  # fmt: skip
+    before = model.b.weight.detach().clone()
+    given_ = {"a_embeddings.weight": torch.ones(2, 2), "b.weight": torch.ones(2, 2),
+              "b.bias": torch.ones(3), "c": torch.ones(1)}  # fmt: skip
+    assert load_pretrained(model, given_) == {"a_embeddings.weight", "b.bias"}
+    assert (model.a_embeddings.weight[:2] == 1).all()
+    assert not (model.a_embeddings.weight[2] == 1).any()
+    assert model.b.weight.equal(before)
+
+
+def test_a_judge_trained_apart_takes_kinds_one_after_another(folder, monkeypatch):
+    seen = []
+    monkeypatch.setattr(judge, "step_loss", lambda model, batch: (
+        seen.append({tuple(row) for row in batch.counted.tolist()}),
+        sum(p.sum() for p in model.parameters()),
+    )[1])  # fmt: skip
+    judge.train(job("Separate", sequential=True), ARRAYS)
+    assert len(seen) == tiny.BUDGET.judge.steps
+    third = len(seen) // 3
+    for i, kind in enumerate(DELTA):
+        assert seen[i * third : (i + 1) * third] == [{DELTA[kind]}] * third
 
 
 def test_a_judge_answers_every_pair_by_every_branch(folder):
-    answer = train_and_score(job(), ARRAYS)
+    answer, again, other = (train_and_score(job(seed=seed), ARRAYS) for seed in (0, 0, 1))
     assert answer.values.keys() == ARRAYS.tests.keys()
     for name, own in answer.values.items():
         assert own.keys() == {"alone", "alone, TE", "alone, VE", "margin"}
         assert all(np.isfinite(v).all() and len(v) == len(ARRAYS.tests[name]) for v in own.values())
     assert len(answer.history) == EPOCHS
     assert answer.history[-1].keys() == {"train_loss", "dev_loss"}
-    again = train_and_score(job(), ARRAYS)
-    np.testing.assert_array_equal(
-        again.values["candidates"]["margin"], answer.values["candidates"]["margin"]
-    )
-    other = train_and_score(job(seed=1), ARRAYS)
-    assert (other.values["candidates"]["margin"] != answer.values["candidates"]["margin"]).any()
+    margins = [one.values["candidates"]["margin"] for one in (answer, again, other)]
+    np.testing.assert_array_equal(margins[0], margins[1])
+    assert (margins[0] != margins[2]).any()
 
 
 @pytest.mark.parametrize(
     "changes",
     [{"model": "te", "kinds": "te, mme"}, {"model": "ve", "clean": True}, {"model": "single"},
-     {"text": "shared"}, {"output": "sigmoid"}, {"sequential": True}, {"masked": 0}],
+     {"text": "shared"}, {"output": "sigmoid"}, {"masked": 0}],
     ids=str,
 )  # fmt: skip
 def test_every_row_trains(folder, changes):
@@ -178,8 +296,7 @@ def test_every_row_trains(folder, changes):
 
 def test_a_miner_says_what_the_job_said(folder):
     """From kept weights, and trained again where they are gone: the same margins."""
-    own = ARRAYS.tests["candidates"].samples
-    test = ARRAYS.splits["test"]
+    own, test = ARRAYS.tests["candidates"].samples, ARRAYS.splits["test"]
     told = train_and_score(job(), ARRAYS).values["candidates"]["margin"]
     place = {row: i for i, row in enumerate(test.rows)}
     known = [i for i, text in enumerate(own.hypothesis) if text in test.texts]
@@ -207,10 +324,3 @@ def test_weights_of_a_processor_are_not_taken_for_those_of_a_gpu(folder, monkeyp
         judge.trained(job(), ARRAYS, Run(device))
     assert trained_on == ["cpu", "cuda:0"]
     assert len(list(folder.iterdir())) == 1
-
-
-def test_baselines_answer_as_judges_do():
-    row = Job("entailment", "world", "world", {"system": "o", "baseline": "overlap"}, -1)
-    values = score_baseline(row, ARRAYS).values
-    assert values.keys() == ARRAYS.tests.keys()
-    assert all(own.keys() == {"margin"} for own in values.values())

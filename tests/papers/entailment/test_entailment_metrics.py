@@ -19,7 +19,7 @@ from sklearn.metrics import (
 
 from mmlib.core.ranking import chance_among_first
 from mmlib.core.tables import paper_tables, paper_values
-from mmlib.papers.entailment.metrics import (
+from mmlib.papers.entailment.method.metrics import (
     ACCURACY,
     AT_SIZE,
     METRICS,

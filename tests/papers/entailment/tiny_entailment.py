@@ -8,16 +8,12 @@ from mmlib.core.entailment_pairs import Samples
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import Shape
 from mmlib.features.words import TokenStates, Words, padded
-from mmlib.papers.entailment import systems
-from mmlib.papers.entailment.batches import Arrays, Labelled, People, Split
-from mmlib.papers.entailment.inputs import Frozen, Scale
-from mmlib.papers.entailment.systems import (
-    ORIGINS,
-    JudgeTraining,
-    Phase,
-    RetrieverTraining,
-    Settings,
-)
+from mmlib.papers.entailment.data.arrays import Arrays, Labelled, People, Split
+from mmlib.papers.entailment.method.calibration import Frozen, Scale
+from mmlib.papers.entailment.method.classifier import Settings
+from mmlib.papers.entailment.method.revision import Phase
+from mmlib.papers.entailment.run import systems
+from mmlib.papers.entailment.run.systems import ORIGINS, JudgeTraining, RetrieverTraining
 
 NAMES = ("dog", "cat", "ball", "tree", "house", "car", "man", "boat")
 SIZES = {"train": 24, "val": 8, "test": 12}

@@ -1,16 +1,17 @@
 """Images, captions and labelled pairs of each tier, to look at and as arrays to train on."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from mmlib.core.paths import table_beside
-from mmlib.papers.entailment.batches import Arrays
-from mmlib.papers.entailment.data import flickr8k, paper, world
+from mmlib.papers.entailment.data import photographs, world
+from mmlib.papers.entailment.data.arrays import Arrays
 from mmlib.papers.entailment.data.study import Study
-from mmlib.papers.entailment.systems import DATASETS, budget
+from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS
 
-TIERS = {"world": world, "flickr8k": flickr8k, "paper": paper}
-NOTES = table_beside(str(Path(__file__).with_name("notes")))
+LOADERS = {
+    "world": world.load,
+    "flickr8k": photographs.load_flickr8k,
+    "paper": photographs.load_paper,
+}
 
 
 def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> dict[str, Study]:
@@ -20,7 +21,7 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> dict[s
     name = DATASETS[tier]
     if unknown := [other for other in datasets if other != name]:
         raise ValueError(f"no data {unknown[0]!r} here; there is {name}")
-    return {name: TIERS[tier].load(budget(tier, name), seed)}
+    return {name: LOADERS[tier](BUDGETS[name], seed)}
 
 
 def load_arrays(study: Mapping[str, Study], tier: str) -> dict[str, Arrays]:

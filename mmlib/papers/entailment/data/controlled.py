@@ -3,9 +3,12 @@
 Nothing is drawn. A picture shows four of twelve things, and its one caption names some of these
 four. The fewer things it names, the more pictures it is true of. The retrievers are bags of words
 and of regions, so small that one learns in a second. Losses and training are those of all others.
+The judge is the paper's gate and heads on two branches of a few lines, in which the words of a
+hypothesis attend to something: to the words of the picture's own caption (TE, a BERT in the paper),
+or to the picture's regions (VE, ALBEF in the paper).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import comb
 
@@ -17,13 +20,12 @@ from torch.nn import functional as F
 from mmlib.core.fit import seed_everything
 from mmlib.features.encoders import DualEncoder
 from mmlib.features.words import PAD, Words
-from mmlib.papers.entailment.batches import Split
-from mmlib.papers.entailment.data.study import split_of
-from mmlib.papers.entailment.metrics import measured
-from mmlib.papers.entailment.retrieval import Revision, train
-from mmlib.papers.entailment.retrievers import HardestTriplet
-from mmlib.papers.entailment.revision import Weak
-from mmlib.papers.entailment.systems import Family, Phase
+from mmlib.papers.entailment.data.arrays import Split
+from mmlib.papers.entailment.method.classifier import BRANCHES, Gate, Head, joint_loss, log_odds
+from mmlib.papers.entailment.method.metrics import measured
+from mmlib.papers.entailment.method.retrievers import HardestTriplet
+from mmlib.papers.entailment.method.revision import Phase, Revision, Weak, train
+from mmlib.papers.entailment.run.systems import Family
 
 THINGS = ("ball", "bell", "boat", "book", "cake", "coin", "drum", "fish", "hat", "key", "lamp",
           "tree")  # fmt: skip
@@ -33,6 +35,9 @@ NAMED = (1, 2, 3, 4)  # the dial: how many of a picture's things its caption nam
 NOISE = 1.0  # deviation of what is added to each region, beside things with deviation 1
 USES = ("golden only", "exclusion", "both")  # of the pairs that are true
 PHASE, SPACE = Phase(epochs=10, batch=64, rate=5e-3), 32
+LEARNT = 300  # labelled pictures that a judge learns from; the others set its threshold
+EACH = 3  # true and false captions of a labelled picture
+STATE, EPOCHS, BATCH, RATE = 32, 8, 32, 1e-2  # of a judge
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,25 +58,21 @@ def load(named: int, seed: int = 0) -> Collection:
         raise ValueError(f"a caption names 1 to {SHOWN} things, not {named}")
     rng, count = np.random.default_rng(seed), sum(COUNTS.values())
     looks = rng.normal(size=(len(THINGS), WIDTH))
-    shown = _some(rng, np.tile(np.arange(len(THINGS)), (count, 1)), SHOWN)
+    # Entries of each row, drawn without replacement.
+    shown = rng.permuted(np.tile(np.arange(len(THINGS)), (count, 1)), axis=1)[:, :SHOWN]
     table = NOISE * rng.normal(size=(count, REGIONS, WIDTH))
     table[:, :SHOWN] += looks[shown]  # the other regions show nothing
-    said = np.sort(_some(rng, shown, named), axis=1)
+    said = np.sort(rng.permuted(shown, axis=1)[:, :named], axis=1)
     holds = (shown[:, :, None] == np.arange(len(THINGS))).any(axis=1)  # (pictures, things)
     words, captions = Words(THINGS), [(" ".join(THINGS[i] for i in one),) for one in said]
     words.read([text for (text,) in captions])
     ends = np.cumsum(list(COUNTS.values()))
     splits = {
-        name: split_of(words, captions, rows, holds[rows][:, said[rows]].all(axis=2))
+        name: Split.of(words, captions, rows, holds[rows][:, said[rows]].all(axis=2))
         for name, rows in zip(COUNTS, np.split(np.arange(count), ends[:-1]), strict=True)
     }
     names = tuple(tuple(THINGS[i] for i in sorted(one)) for one in shown)
     return Collection(table.astype(np.float32), splits, names)
-
-
-def _some(rng: np.random.Generator, rows: np.ndarray, count: int) -> np.ndarray:
-    """So many entries of each row, drawn without replacement."""
-    return rng.permuted(rows, axis=1)[:, :count]
 
 
 def false_negatives(split: Split) -> Weak:
@@ -148,3 +149,94 @@ def trained(
 def mean_ap(scores: np.ndarray, split: Split) -> float:
     """Mean average precision over all true captions of a picture, in percent."""
     return float(measured(scores, scores, split)["mAP"].mean())
+
+
+# --- The judge -----------------------------------------------------------------------------------
+
+
+def labelled_pairs(
+    split: Split, pictures: Iterable[int], rng: np.random.Generator, each: int = EACH
+) -> np.ndarray:
+    """Pairs (n, 2) of a picture and another one's caption: `each` true and false ones a picture.
+
+    A picture with fewer has all of them.
+    """
+    assert split.fits is not None
+    pairs = []
+    for picture in pictures:
+        foreign = np.flatnonzero(split.image_of != picture)
+        for truth in (True, False):
+            fitting = foreign[split.fits[picture, foreign] == truth]
+            pairs += [(picture, caption) for caption in rng.permutation(fitting)[:each]]
+    return np.array(pairs)
+
+
+class Judge(nn.Module):
+    """Does a caption follow from a picture and the picture's own caption?"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(len(Words(THINGS)), STATE, padding_idx=PAD)
+        self.regions = nn.Linear(WIDTH, STATE)
+        self.gate = Gate(STATE)
+        self.heads = nn.ModuleDict({branch: Head(STATE) for branch in BRANCHES})
+
+    def forward(self, premise: Tensor, images: Tensor, hypothesis: Tensor) -> dict[str, Tensor]:
+        """Ids (B, L), regions (B, R, W), ids (B, M) -> logits (B, 2) by branch."""
+        asked = self.words(hypothesis)
+        te, _ = compare(asked, self.words(premise))
+        ve, _ = compare(asked, self.regions(images))
+        mm, *_ = self.gate(te, ve)
+        return {name: self.heads[name](h) for name, h in zip(BRANCHES, (te, ve, mm), strict=True)}
+
+
+def compare(asked: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+    """Words (B, M, D), padding 0, and vectors (B, L, D) -> state (B, D), attention (B, M, L).
+
+    Each word times what it attends to; of these the minimum, as all words must be found.
+    """
+    attention = (asked @ context.transpose(1, 2) / asked.shape[2] ** 0.5).softmax(dim=2)
+    padding = (asked == 0).all(dim=2, keepdim=True)
+    matched = (asked * (attention @ context)).masked_fill(padding, torch.inf)
+    return matched.amin(dim=1), attention
+
+
+def logits_of(model: Judge, made: Collection, split: Split, pairs: np.ndarray) -> dict[str, Tensor]:
+    """Logits (n, 2) by branch of pairs (n, 2) of a picture and a caption; one caption a picture."""
+    ids = torch.from_numpy(np.array(split.ids))
+    images = torch.from_numpy(made.table[split.rows[pairs[:, 0]]])
+    return model(ids[pairs[:, 0]], images, ids[pairs[:, 1]])
+
+
+@torch.no_grad()
+def odds_of(
+    model: Judge, made: Collection, split: Split, pairs: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Log odds (n,) of entailment by branch."""
+    return log_odds(logits_of(model, made, split, pairs))
+
+
+def train_judge(
+    made: Collection, seed: int, after_epoch: Callable[[Judge], None] = lambda model: None
+) -> Judge:
+    """A judge that learnt from the first `LEARNT` labelled pictures.
+
+    after_epoch: is also called before the first one.
+    """
+    seed_everything(seed)
+    split, model, rng = made.splits["judge"], Judge(), np.random.default_rng(seed)
+    assert split.fits is not None
+    pairs = labelled_pairs(split, range(LEARNT), rng)
+    labels = torch.from_numpy(split.fits[tuple(pairs.T)].astype(int))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    after_epoch(model)
+    for _ in range(EPOCHS):
+        for rows in np.array_split(rng.permutation(len(pairs)), max(1, len(pairs) // BATCH)):
+            logits = logits_of(model, made, split, pairs[rows])
+            counted = torch.ones(len(rows), len(BRANCHES))
+            loss = joint_loss(logits, labels[rows], counted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        after_epoch(model)
+    return model

@@ -23,7 +23,7 @@ from mmlib.papers.entailment.data import premises
 from mmlib.papers.entailment.data.edits import GENERAL, Accept, anything, editable, new_draft
 from mmlib.papers.entailment.data.edits import edited as edited_caption
 from mmlib.papers.entailment.data.premises import PartialScene, counter_scene, joint
-from mmlib.papers.entailment.systems import EDITS
+from mmlib.papers.entailment.run.systems import EDITS
 from mmlib.world import SIZE, WorldImages, picture
 from mmlib.world.captions import Caption
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Node

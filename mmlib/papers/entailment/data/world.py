@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,13 @@ from mmlib.data.caption_pairs import caption_pairs
 from mmlib.data.overlap import Weights
 from mmlib.features.encoders import region_scale, standardised
 from mmlib.features.words import Words
-from mmlib.papers.entailment.batches import SPLITS, samples_of
-from mmlib.papers.entailment.data import hypotheses, study
+from mmlib.papers.entailment.data import study
+from mmlib.papers.entailment.data.arrays import SPLITS, Split, flat, samples_of
 from mmlib.papers.entailment.data.hypotheses import entailment_set, false_negatives, noisy
 from mmlib.papers.entailment.data.premises import merged as merged_captions
-from mmlib.papers.entailment.data.study import Study, flat
-from mmlib.papers.entailment.inputs import Frozen, frozen
-from mmlib.papers.entailment.revision import candidates
-from mmlib.papers.entailment.systems import Budget
+from mmlib.papers.entailment.method.calibration import Frozen, frozen
+from mmlib.papers.entailment.method.revision import candidates
+from mmlib.papers.entailment.run.systems import Budget
 
 IMAGES = {"train": 1200, "val": 200, "test": 1000}  # of the retrievers
 JUDGES = {"train": 440, "dev": 60, "calibration": 120}  # images whose candidates are labelled
@@ -34,7 +33,7 @@ NOISE, PARTIAL = 1.0, 0.25  # the world's dials, see `hypotheses`
 RETRIEVERS = PACKAGE / "world" / "retrievers.safetensors"
 
 
-def load(budget: Budget, seed: int) -> Study:
+def load(budget: Budget, seed: int) -> study.Study:
     """Generated scenes. Pictures of retrievers, then of judges' candidates, then of hypotheses."""
     cores, plan = os.cpu_count() or 1, budget.retrieval
     drawn = {s: world.captioned_images(s, n, seed, workers=cores) for s, n in IMAGES.items()}
@@ -54,7 +53,22 @@ def load(budget: Budget, seed: int) -> Study:
     captions = tuple(texts for some in drawn.values() for texts in some.captions)
     premises = tuple(merged_captions(gold) for some in drawn.values() for gold in some.gold)
     rows = {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(drawn)}
-    edited, about = _edited(sets, ends[len(drawn) :])
+    # Hypotheses by split. Those of val and test are pairs of image and text with both premises.
+    edited, about = {}, {}
+    for name, some, first in zip(EDITED, sets, ends[len(drawn) :], strict=False):
+        pairs = some.samples
+        edited[name] = replace(pairs, image=np.where(pairs.image < 0, -1, pairs.image + first))
+        if name != "train":
+            of_images = np.array([i for i, kind in enumerate(pairs.kind) if kind != "te"])
+            scenes = some.scene_of[of_images]
+            both: tuple[Kind, ...] = ("mme",) * len(of_images)
+            told = tuple(merged_captions(some.captions[i]) for i in scenes)
+            about["edits" if name == "test" else name] = tuple(
+                some.hypotheses[i].edit for i in of_images
+            )
+            edited[name] = replace(
+                pairs.take(of_images), premise=told, kind=both, image=scenes + first
+            )
     merged = dict(zip(premises, captions, strict=True))
     merged |= {merged_captions(c): tuple(t.text for t in c) for some in sets for c in some.captions}
     words = Words(json.loads(study.metadata_of(RETRIEVERS)["words"]))
@@ -64,96 +78,56 @@ def load(budget: Budget, seed: int) -> Study:
     stems = Weights(drawn["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged)
     fits = dict(zip(drawn, truth, strict=True))
-    pool = Pool(captions, premises, rows, fits, encoders)
-    samples = pool.samples(edited, seed)
+    samples = _samples(edited, captions, premises, rows, fits, encoders, seed)
     words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})
     arrays = study.arrays_of(
         samples, encoders, about=about, images=images, premises=premises, words=words,
-        splits={name: study.split_of(words, captions, rows[name], fits[name]) for name in SPLITS},
+        splits={name: Split.of(words, captions, rows[name], fits[name]) for name in SPLITS},
         clean=standardised(clean, scale), noise=(NOISE / scale[1]).astype(np.float32),
         region_scale=scale, starts=study.starts_of(weights, world.BERT), retriever=weights,
     )  # fmt: skip
-    return Study(arrays, captions, rows, study.opener(collections, ends))
+    return study.Study(arrays, captions, rows, study.opener(collections, ends))
 
 
-def _edited(
-    sets: Sequence[hypotheses.WorldEntailment], firsts: np.ndarray
-) -> tuple[dict[str, Samples], dict[str, tuple[str, ...]]]:
-    """Hypotheses of "train", "val" and "test" in the image table, and the origin of each.
+def _samples(
+    edited: Mapping[str, Samples], captions: Sequence[Sequence[str]], premises: Sequence[str],
+    rows: Mapping[str, np.ndarray], fits: Mapping[str, np.ndarray], encoders: Frozen, seed: int,
+) -> dict[str, Samples]:  # fmt: skip
+    # Training, dev, calibration and test pairs: hypotheses, and pairs (n, 2) of an image and a flat
+    # caption that the frozen retriever proposes and logic labels.
+    def proposed(split: str) -> np.ndarray:
+        texts, image_of = flat(captions, rows[split])
+        return candidates(encoders.similarities(rows[split], texts), image_of)
 
-    Those of val and test are pairs of image and text with both premises.
-    """
-    samples: dict[str, Samples] = {}
-    about = {}
-    for name, some, first in zip(EDITED, sets, firsts, strict=False):
-        pairs = some.samples
-        samples[name] = replace(pairs, image=np.where(pairs.image < 0, -1, pairs.image + first))
-        if name != "train":
-            rows = np.array([i for i, kind in enumerate(pairs.kind) if kind != "te"])
-            texts = tuple(merged_captions(some.captions[i]) for i in some.scene_of[rows])
-            kinds: tuple[Kind, ...] = ("mme",) * len(rows)  # type: ignore[assignment]
-            samples[name] = replace(
-                pairs.take(rows), premise=texts, kind=kinds, image=some.scene_of[rows] + first
-            )
-            origins = tuple(some.hypotheses[i].edit for i in rows)
-            about["edits" if name == "test" else name] = origins
-    return samples, about
+    def labelled(split: str, pairs: np.ndarray, kind: Kind = "mme") -> Samples:
+        texts, _ = flat(captions, rows[split])
+        image = rows[split][pairs[:, 0]]
+        asked = samples_of(image, [texts[c] for c in pairs[:, 1]], premises, "candidate", kind)
+        return replace(asked, label=fits[split][pairs[:, 0], pairs[:, 1]].astype(np.int64))
 
+    def each(pairs: np.ndarray, some: np.ndarray, most: int) -> np.ndarray:
+        # Rows of at most `most` random pairs of each image, of those that are meant, in order.
+        order = rng.permutation(np.flatnonzero(some))
+        order = order[np.argsort(pairs[order, 0], kind="stable")]
+        _, first = np.unique(pairs[order, 0], return_index=True)
+        turn = np.arange(len(order)) - np.repeat(first, np.diff([*first, len(order)]))
+        return np.sort(order[turn < most])
 
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Pictures with captions, of which a frozen retriever proposes pairs that logic labels.
-
-    captions, premises: of each image. rows, fits: split -> its images, and which captions are true.
-    """
-
-    captions: Sequence[Sequence[str]]
-    premises: Sequence[str]
-    rows: Mapping[str, np.ndarray]
-    fits: Mapping[str, np.ndarray]
-    encoders: Frozen
-
-    def candidates(self, split: str) -> np.ndarray:
-        """Pairs (n, 2) of an image of a split and a flat caption."""
-        texts, image_of = flat(self.captions, self.rows[split])
-        return candidates(self.encoders.similarities(self.rows[split], texts), image_of)
-
-    def labelled(self, split: str, pairs: np.ndarray, kind: Kind = "mme") -> Samples:
-        """Such pairs with their labels."""
-        truth = self.fits[split][pairs[:, 0], pairs[:, 1]]
-        texts, _ = flat(self.captions, self.rows[split])
-        image = self.rows[split][pairs[:, 0]]
-        asked = samples_of(image, [texts[c] for c in pairs[:, 1]], self.premises, "candidate", kind)
-        return replace(asked, label=truth.astype(np.int64))
-
-    def samples(self, edited: Mapping[str, Samples], seed: int) -> dict[str, Samples]:
-        """Training, dev, calibration and test pairs."""
-        rng, ends = np.random.default_rng([seed, 25]), np.cumsum(list(JUDGES.values()))
-        pairs, test = self.candidates("judges"), self.candidates("test")
-        share = np.searchsorted(ends, pairs[:, 0], side="right")  # of JUDGES
-
-        def few(chosen: np.ndarray) -> np.ndarray:
-            true = self.fits["judges"][pairs[:, 0], pairs[:, 1]]
-            rows = [_each(pairs, chosen & label, 3, rng) for label in (true, ~true)]
-            return pairs[np.concatenate(rows)]
-
-        learnt, watched = (few(share == k) for k in range(2))
-        compared = _each(test, test[:, 0] < ASKED, OF_EACH, rng)
-        of_captions, _ = caption_pairs(self.captions, self.rows["judges"][: ends[0]], seed)
-        return {
-            "train": joined([edited["train"], self.labelled("judges", learnt),
-                             self.labelled("judges", learnt, "ve"), of_captions]),
-            "dev": joined([edited["val"], self.labelled("judges", watched)]),
-            "calibration": self.labelled("judges", pairs[share == 2]),
-            "candidates": self.labelled("test", test[compared]),
-            "edits": edited["test"],
-        }  # fmt: skip
-
-
-def _each(pairs: np.ndarray, some: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows of at most `most` random pairs of each image, of those that are meant, in order."""
-    order = rng.permutation(np.flatnonzero(some))
-    order = order[np.argsort(pairs[order, 0], kind="stable")]
-    _, first = np.unique(pairs[order, 0], return_index=True)
-    turn = np.arange(len(order)) - np.repeat(first, np.diff([*first, len(order)]))
-    return np.sort(order[turn < most])
+    rng, ends = np.random.default_rng([seed, 25]), np.cumsum(list(JUDGES.values()))
+    pairs, test = proposed("judges"), proposed("test")
+    share = np.searchsorted(ends, pairs[:, 0], side="right")  # of JUDGES
+    true = fits["judges"][pairs[:, 0], pairs[:, 1]]
+    learnt, watched = (
+        pairs[np.concatenate([each(pairs, (share == k) & label, 3) for label in (true, ~true)])]
+        for k in range(2)
+    )
+    compared = each(test, test[:, 0] < ASKED, OF_EACH)
+    of_captions, _ = caption_pairs(captions, rows["judges"][: ends[0]], seed)
+    return {
+        "train": joined([edited["train"], labelled("judges", learnt),
+                         labelled("judges", learnt, "ve"), of_captions]),
+        "dev": joined([edited["val"], labelled("judges", watched)]),
+        "calibration": labelled("judges", pairs[share == 2]),
+        "candidates": labelled("test", test[compared]),
+        "edits": edited["test"],
+    }  # fmt: skip

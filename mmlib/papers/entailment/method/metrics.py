@@ -14,7 +14,7 @@ import numpy as np
 from mmlib.core.ranking import KS, average_precision, chance_among_first, ranks_of_scores
 
 if TYPE_CHECKING:
-    from mmlib.papers.entailment.batches import People, Split
+    from mmlib.papers.entailment.data.arrays import People, Split
 
 RANKED = ("ROC area", "average precision")
 AT_THRESHOLD = ("F0.5", "precision", "recall")
@@ -48,75 +48,42 @@ def shares(metric: str, labels: np.ndarray, margins: np.ndarray, weights: np.nda
     if truth.all() or not truth.any():
         raise ValueError("there must be entailed pairs and others")
     weights = np.asarray(weights, dtype=float)
-    if metric == "ROC area":
-        value, slope = _area(truth, margins, weights)
-    elif metric == "average precision":
-        value, slope = _average_precision(truth, margins, weights)
-    elif metric == AT_SIZE:
-        value, slope = _at_threshold("precision", truth, _first(truth, margins, weights), weights)
-    else:
+    if metric not in (*RANKED, AT_SIZE):
         value, slope = _at_threshold(metric, truth, np.asarray(margins) >= 0, weights)
-    return 100 * (value + len(truth) * weights * slope)
-
-
-def _first(truth: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """How much of each pair, from 0 to 1, is among the first that weigh as much as all entailed.
-
-    The expectation where equal margins leave open which these are: what a pair stands for is
-    ordered one by one.
-    """
-    step, yes, no = _steps(truth, margins, weights)
-    weight = yes + no
-    free = yes.sum() - (np.cumsum(weight) - weight)
-    return np.clip(free / np.maximum(weight, 1e-12), 0, 1)[step]
-
-
-def _steps(
-    truth: np.ndarray, margins: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs by falling margin, equal ones in one step.
-
-    Returns the step of each pair, and the weight of entailed and of other pairs in each step.
-    """
-    _, step = np.unique(-np.asarray(margins), return_inverse=True)
-    step = step.ravel()
-    return step, np.bincount(step, weights * truth), np.bincount(step, weights * ~truth)
-
-
-def _area(truth: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray]:
-    """The ROC area, equal margins counting half, and its derivative by each pair's weight."""
-    step, yes, no = _steps(truth, margins, weights)
-    positive, negative = yes.sum(), no.sum()
-    above = (np.cumsum(yes) - yes / 2) / positive  # of a negative: entailed above it
-    below = 1 - (np.cumsum(no) - no / 2) / negative  # of a positive: others below it
-    area = float((no * above).sum() / negative)
-    per_yes, per_no = (below - area) / positive, (above - area) / negative
-    return area, np.where(truth, per_yes[step], per_no[step])
-
-
-def _average_precision(
-    truth: np.ndarray, margins: np.ndarray, weights: np.ndarray
-) -> tuple[float, np.ndarray]:
-    """Average precision, equal margins sharing theirs, and its derivative by each weight."""
-    step, yes, no = _steps(truth, margins, weights)
+        return 100 * (value + len(truth) * weights * slope)
+    _, step = np.unique(-np.asarray(margins), return_inverse=True)  # pairs by falling margin
+    yes, no = np.bincount(step, weights * truth), np.bincount(step, weights * ~truth)
     positive, hits = yes.sum(), np.cumsum(yes)
-    called = hits + np.cumsum(no)
-    precision = hits / called
-    value = float((yes * precision).sum() / positive)
-    # A pair counts in the precision at each entailed pair from its own rank on.
-    gained = np.cumsum((yes / called)[::-1])[::-1]
-    lost = np.cumsum((yes * hits / called**2)[::-1])[::-1]
-    of_yes, of_no = precision - value + gained - lost, -lost
-    return value, np.where(truth, of_yes[step], of_no[step]) / positive
+    if metric == "ROC area":  # equal margins count half
+        negative = no.sum()
+        above = (hits - yes / 2) / positive  # of a negative: entailed above it
+        below = 1 - (np.cumsum(no) - no / 2) / negative  # of a positive: others below it
+        value = float((no * above).sum() / negative)
+        per_yes, per_no = (below - value) / positive, (above - value) / negative
+        slope = np.where(truth, per_yes[step], per_no[step])
+    elif metric == "average precision":  # equal margins share theirs
+        called = hits + np.cumsum(no)
+        precision = hits / called
+        value = float((yes * precision).sum() / positive)
+        # A pair counts in the precision at each entailed pair from its own rank on.
+        gained = np.cumsum((yes / called)[::-1])[::-1]
+        lost = np.cumsum((yes * hits / called**2)[::-1])[::-1]
+        slope = np.where(truth, (precision - value + gained - lost)[step], -lost[step]) / positive
+    else:
+        # How much of each pair, from 0 to 1, is among the first that weigh as much as all entailed:
+        # the expectation where equal margins leave open which these are.
+        weight = yes + no
+        free = positive - (np.cumsum(weight) - weight)
+        first = np.clip(free / np.maximum(weight, 1e-12), 0, 1)[step]
+        value, slope = _at_threshold("precision", truth, first, weights)
+    return 100 * (value + len(truth) * weights * slope)
 
 
 def _at_threshold(
     metric: str, truth: np.ndarray, called: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """F0.5, precision, recall or accuracy of the pairs that are called, and its derivative.
-
-    called (n,): bool, or which share of a pair.
-    """
+    # F0.5, precision, recall or accuracy of the pairs that are called (n,), bool or which share of
+    # a pair, and its derivative by each pair's weight.
     denominators = {
         "F0.5": (0.25 * truth + called) / 1.25, "precision": 1.0 * called, "recall": 1.0 * truth,
         ACCURACY: np.ones(len(truth)),

@@ -7,7 +7,7 @@ entailed: these are no negatives (Sec. 4.2).
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,10 +16,11 @@ from torch.nn import functional as F
 
 from mmlib.features import encoders
 from mmlib.features.encoders import BLOCK, CrossEncoder, DualEncoder, Shape, Sizes
-from mmlib.papers.entailment.systems import RetrieverTraining
+
+if TYPE_CHECKING:
+    from mmlib.papers.entailment.run.systems import RetrieverTraining
 
 MAX_WORDS = 40  # of a caption
-Top = tuple[int, int]  # texts of each image, images of each text
 
 
 def hard_negatives(
@@ -77,7 +78,9 @@ class AlignFuse(DualEncoder):
     top: how many of ITC's best texts of an image, and images of a text, are re-ranked.
     """
 
-    def __init__(self, sizes: Sizes, settings: Shape, top: Top = (16, 16), seed: int = 0):
+    def __init__(
+        self, sizes: Sizes, settings: Shape, top: tuple[int, int] = (16, 16), seed: int = 0
+    ):
         super().__init__(sizes, settings)
         self.cross = CrossEncoder(settings)
         encoders.only_first(self.cross.layers[-1])
@@ -114,33 +117,24 @@ class AlignFuse(DualEncoder):
         states, left = map(torch.cat, zip(*image_blocks, strict=True))
         words, mask, right = map(torch.cat, zip(*text_blocks, strict=True))
 
-        def matched(image: Tensor, text: Tensor, longest: int) -> Tensor:
-            shown = slice(longest + 1)
-            logits = self.match(words[text, shown], mask[text, shown], states[image])
-            return logits.softmax(dim=1)[:, 1]
+        long = lengths.cpu().numpy()
 
-        scores = (left @ right.T).cpu().numpy()
-        return reranked(scores, self.top, lambda pairs: pair_scores(pairs, lengths, matched))
+        def matched(pairs: np.ndarray) -> np.ndarray:
+            # ITM's probability of pairs (n, 2), in blocks of texts of about one length.
+            chances = np.empty(len(pairs), dtype=np.float32)
+            order = np.argsort(long[pairs[:, 1]], kind="stable")
+            for rows in np.split(order, range(BLOCK, len(order), BLOCK)):
+                image, text = torch.from_numpy(pairs[rows]).to(lengths.device).T
+                shown = slice(int(long[pairs[rows[-1], 1]]) + 1)
+                logits = self.match(words[text, shown], mask[text, shown], states[image])
+                chances[rows] = logits.softmax(dim=1)[:, 1].cpu().numpy()
+            return chances
 
-
-def pair_scores(
-    pairs: np.ndarray, lengths: Tensor, score: Callable[[Tensor, Tensor, int], Tensor]
-) -> np.ndarray:
-    """Score pairs (n, 2) of image and text in blocks of texts of about one length -> (n,).
-
-    score: images (b,), texts (b,), the longest of these texts' lengths -> scores (b,).
-    """
-    long = lengths.cpu().numpy()[pairs[:, 1]]
-    order = np.argsort(long, kind="stable")
-    scores = np.empty(len(pairs), dtype=np.float32)
-    for rows in np.split(order, range(BLOCK, len(order), BLOCK)):
-        image, text = torch.from_numpy(pairs[rows]).to(lengths.device).T
-        scores[rows] = score(image, text, int(long[rows[-1]])).cpu().numpy()
-    return scores
+        return reranked((left @ right.T).cpu().numpy(), self.top, matched)
 
 
 def reranked(
-    scores: np.ndarray, top: Top, score: Callable[[np.ndarray], np.ndarray]
+    scores: np.ndarray, top: tuple[int, int], score: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores (images, texts) to rank texts by and images by, with the `top` of each query anew.
 
@@ -160,7 +154,7 @@ def reranked(
     return by_image, by_text
 
 
-def build(family: str, plan: RetrieverTraining, images: np.ndarray, vocabulary: int) -> Any:
+def build(family: str, plan: "RetrieverTraining", images: np.ndarray, vocabulary: int) -> Any:
     """A retriever of a family with fresh weights. images: the image table."""
     _, regions, width = images.shape
     sizes = Sizes(vocabulary, width, regions, words=MAX_WORDS, space=plan.space)

@@ -12,9 +12,9 @@ from torch import Tensor, from_numpy
 from mmlib.core.entailment_pairs import Kind, Samples
 from mmlib.core.jobs import as_bytes
 from mmlib.features.words import CLS, SEP, Reader, TokenStates, Words, padded
-from mmlib.papers.entailment.inputs import Frozen, Scale
-from mmlib.papers.entailment.method import INDICATORS, Batch
-from mmlib.papers.entailment.systems import Settings
+from mmlib.papers.entailment.method.calibration import Frozen, Scale
+from mmlib.papers.entailment.method.classifier import INDICATORS, Batch, Settings
+from mmlib.papers.entailment.method.retrievers import MAX_WORDS
 
 SPLITS = ("train", "val", "test")
 RUN = 20  # batches whose samples are sorted by length together, so that little is padded
@@ -36,6 +36,16 @@ class Split:
     image_of: np.ndarray
     fits: np.ndarray | None = None
 
+    @classmethod
+    def of(
+        cls, words: Words, captions: Sequence[Sequence[str]], rows: np.ndarray,
+        fits: np.ndarray | None = None,
+    ) -> "Split":  # fmt: skip
+        """Some images of the table, and their captions as ids."""
+        texts, image_of = flat(captions, rows)
+        ids, lengths = padded([words.ids(text)[:MAX_WORDS] for text in texts])
+        return cls(rows, ids, lengths, tuple(texts), image_of, fits)
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -44,6 +54,13 @@ class Split:
         columns = (table[self.rows], self.ids, self.lengths)
         images, ids, lengths = (from_numpy(np.array(column)).to(device) for column in columns)
         return images, ids, lengths
+
+
+def flat(captions: Sequence[Sequence[str]], rows: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """All captions of some images, and the image of each, counted from 0."""
+    chosen = [captions[row] for row in rows]
+    texts = [text for image in chosen for text in image]
+    return texts, np.repeat(np.arange(len(chosen)), list(map(len, chosen)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +201,7 @@ def samples_of(
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Samples as arrays, one row a sample; see `method.Batch` for the columns."""
+    """Samples as arrays, one row a sample; see `classifier.Batch` for the columns."""
 
     pair: np.ndarray
     pair_length: np.ndarray

@@ -11,18 +11,44 @@ of a packed pair of texts, M those of a hypothesis.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mmlib.features.encoders import CrossEncoder, ImageEncoder, only_first, small_bert
+from mmlib.features.encoders import (
+    CrossEncoder,
+    ImageEncoder,
+    Shape,
+    SingleStream,
+    mimetic,
+    only_first,
+    small_bert,
+)
 from mmlib.features.words import FrozenStates
-from mmlib.papers.entailment.systems import Settings
 
 BRANCHES = ("te", "ve", "mm")
 INDICATORS = {"te": (1, 0, 0), "ve": (0, 1, 0), "mme": (1, 1, 1)}  # kind of sample -> δ of eq. 12
+
+
+@dataclass(frozen=True)
+class Settings(Shape):
+    """Sizes and choices of the classifier; the paper's own are BERT-base's and ALBEF's.
+
+    text_layers are TE's BERT's; image_layers, words_layers and cross_layers are VE's.
+    model, text, output: a row of `CLASSES` and a head. masking, masked: ρ and how many positives of
+    a batch are copied with a masked image; 0: none. max_premise, max_hypothesis: tokens.
+    """
+
+    model: Literal["both", "te", "ve", "single"] = "both"
+    text: Literal["own", "shared"] = "own"
+    output: Literal["softmax", "sigmoid"] = "softmax"
+    masking: float = 0.4
+    masked: int = 4
+    max_premise: int = 120
+    max_hypothesis: int = 30
 
 
 @dataclass(frozen=True)
@@ -83,7 +109,7 @@ class Gate(nn.Module):
 
 
 class Classifier(nn.Module):
-    """TE, VE and the gate that joins them; `ablations` has the ones with less.
+    """TE, VE and the gate that joins them; the classes below do without one of them.
 
     vocabulary, region_width, regions: of what it reads. states: (tokens, W) states of a frozen
     encoder, which TE's layers read in place of word embeddings; `Batch.pair` then counts these
@@ -100,26 +126,25 @@ class Classifier(nn.Module):
         self.settings = settings
         special = 3  # [CLS] ... [SEP] ... [SEP]
         self.longest = settings.max_premise + settings.max_hypothesis + special
-        self.add_image_branch(vocabulary, region_width, regions)
-        self.add_text_branch(vocabulary, states)
-        self.add_gate()
+        self._add_image_branch(vocabulary, region_width, regions)
+        self._add_text_branch(vocabulary, states)
+        self._add_gate()
         self.heads = nn.ModuleDict({name: head(settings.width) for name in self.branches})
 
-    def add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
-        """VE, of ALBEF's shape: layers over words, over regions, and of words over regions."""
+    def _add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
+        # VE, of ALBEF's shape: layers over words, over regions, and of words over regions.
         self.words = small_bert(self.settings, self.settings.words_layers, vocabulary, self.longest)
         self.image = ImageEncoder(region_width, regions, self.settings)
         self.cross = CrossEncoder(self.settings)
         only_first(self.cross.layers[-1])
 
-    def add_text_branch(self, vocabulary: int, states: Tensor | None) -> None:
-        """TE: a BERT over both texts."""
+    def _add_text_branch(self, vocabulary: int, states: Tensor | None) -> None:
+        # TE: a BERT over both texts.
         self.text = small_bert(self.settings, self.settings.text_layers, vocabulary, self.longest)
         only_first(self.text.encoder.layer[-1])
         self.states = None if states is None else FrozenStates(states, self.settings.width)
 
-    def add_gate(self) -> None:
-        """MM: the gate that joins the branches' states."""
+    def _add_gate(self) -> None:
         self.gate = Gate(self.settings.width)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -128,8 +153,8 @@ class Classifier(nn.Module):
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
         """h_te, h_ve and h_mm (B, D)."""
-        te = self.where_counted(batch, (0, 2), self.text_state)
-        ve = self.where_counted(batch, (1, 2), self.image_state)
+        te = self._where_counted(batch, (0, 2), self.text_state)
+        ve = self._where_counted(batch, (1, 2), self.image_state)
         mm, *_ = self.gate(te, ve)
         return {"te": te, "ve": ve, "mm": mm}
 
@@ -147,10 +172,10 @@ class Classifier(nn.Module):
         words = self.words(input_ids=batch.words, attention_mask=batch.words_mask)  # (B, M, D)
         return self.cross(words.last_hidden_state, batch.words_mask.bool(), image)[:, 0]
 
-    def where_counted(
+    def _where_counted(
         self, batch: Batch, losses: tuple[int, int], encode: Callable[[Batch], Tensor]
     ) -> Tensor:
-        """`encode` of a batch (B, D); in training zeros where neither of two losses counts."""
+        # `encode` of a batch (B, D); in training zeros where neither of two losses counts.
         rows = batch.counted[:, losses].any(dim=1).nonzero()[:, 0]
         if not self.training or len(rows) in (0, len(batch.labels)):
             return encode(batch)
@@ -202,3 +227,92 @@ def with_masked(batch: Batch, attention: Tensor, ratio: float, most: int) -> Bat
     }
     columns = {name: torch.cat([column, copies[name]]) for name, column in vars(batch).items()}
     return Batch(**columns)
+
+
+# --- Table 3's other classifiers ------------------------------------------------------------------
+
+
+class SigmoidHead(Head):
+    """One logit, returned as (0, logit), which softmax turns into its sigmoid."""
+
+    def __init__(self, width: int):
+        super().__init__(width, classes=1)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """States (B, D) -> logits (B, 2)."""
+        return F.pad(self.layers(state), (1, 0))
+
+
+def _nothing(self: Classifier, *sizes: Any) -> None:
+    """In the place of what adds a part that a classifier does without."""
+
+
+class SharedText(Classifier):
+    """TE by VE's text layers in place of a BERT of its own (w/o BERT)."""
+
+    _add_text_branch = _nothing
+
+    def text_state(self, batch: Batch) -> Tensor:
+        """h_te (B, D)."""
+        out = self.words(
+            input_ids=batch.pair, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
+        )
+        return out.last_hidden_state[:, 0]
+
+
+class OnlyTE(Classifier):
+    """The text branch alone."""
+
+    branches = ("te",)
+    _add_image_branch = _add_gate = _nothing
+
+    def branch_states(self, batch: Batch) -> dict[str, Tensor]:
+        """h_te (B, D)."""
+        return {"te": self._where_counted(batch, (0, 2), self.text_state)}
+
+
+class OnlyVE(Classifier):
+    """The image branch alone."""
+
+    branches = ("ve",)
+    _add_text_branch = _add_gate = _nothing
+
+    def branch_states(self, batch: Batch) -> dict[str, Tensor]:
+        """h_ve (B, D)."""
+        return {"ve": self._where_counted(batch, (1, 2), self.image_state)}
+
+
+class Stream(Classifier):
+    """One transformer over words and regions, in OFA's place. Every sample counts for its loss."""
+
+    branches = ("mm",)
+    _add_text_branch = _add_gate = _nothing
+
+    def _add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
+        self.stream = SingleStream(vocabulary, region_width, regions, self.longest, self.settings)
+
+    def branch_states(self, batch: Batch) -> dict[str, Tensor]:
+        """[CLS]'s state (B, D) over both texts and the regions."""
+        return {"mm": self.stream(batch.pair, batch.pair_mask, batch.pair_type, batch.images)}
+
+
+CLASSES: dict[tuple[str, str], type[Classifier]] = {
+    ("both", "own"): Classifier, ("both", "shared"): SharedText, ("te", "own"): OnlyTE,
+    ("ve", "own"): OnlyVE, ("single", "own"): Stream,
+}  # fmt: skip
+
+
+def classifier(
+    settings: Settings, vocabulary: int, images: np.ndarray, states: Tensor | None = None
+) -> Classifier:
+    """A classifier with fresh weights, as settings ask for, that reads rows of an image table.
+
+    Raises KeyError for shared text layers where there is no image branch to share them with.
+    """
+    _, regions, width = images.shape
+    head = SigmoidHead if settings.output == "sigmoid" else Head
+    kind = CLASSES[settings.model, settings.text]
+    model = kind(vocabulary, width, regions, settings, states, head)
+    if hasattr(model, "text"):
+        mimetic(model.text)
+    return model

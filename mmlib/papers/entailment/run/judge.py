@@ -13,28 +13,22 @@ from torch.optim.lr_scheduler import LambdaLR
 from mmlib.core.engine import handed_over
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
 from mmlib.core.jobs import History, Job, Run
-from mmlib.features.encoders import mimetic
-from mmlib.papers.entailment import method
-from mmlib.papers.entailment.ablations import classifier
-from mmlib.papers.entailment.batches import Arrays, Encoded, Labelled, shuffled_batches
-from mmlib.papers.entailment.calibration import Calibration
-from mmlib.papers.entailment.inputs import ALL_INPUTS, READABLE
-from mmlib.papers.entailment.method import INDICATORS, Batch, Classifier, joint_loss, log_odds
-from mmlib.papers.entailment.systems import Judge, JudgeTraining, Settings
+from mmlib.papers.entailment.data.arrays import Arrays, Encoded, Labelled, shuffled_batches
+from mmlib.papers.entailment.method.calibration import ALL_INPUTS, READABLE, Calibration
+from mmlib.papers.entailment.method.classifier import (
+    INDICATORS,
+    Batch,
+    Classifier,
+    Settings,
+    classifier,
+    joint_loss,
+    log_odds,
+    with_masked,
+)
+from mmlib.papers.entailment.run.systems import Judge, JudgeTraining
 
 BLOCK = 128  # samples that are scored together
 EPOCHS = 6  # shares of a training after which the dev loss is taken
-
-
-def fresh_model(
-    settings: Settings, vocabulary: int, images: np.ndarray, states: Tensor | None = None
-) -> Classifier:
-    """A classifier with fresh weights for an image table."""
-    _, regions, width = images.shape
-    model = classifier(vocabulary, width, regions, settings, states)
-    if hasattr(model, "text"):
-        mimetic(model.text)
-    return model
 
 
 def fresh(judge: Judge, settings: Settings, arrays: Arrays) -> tuple[Classifier, frozenset[str]]:
@@ -42,7 +36,7 @@ def fresh(judge: Judge, settings: Settings, arrays: Arrays) -> tuple[Classifier,
     states = None
     if arrays.states is not None and judge.text == "own" and judge.model in ("both", "te"):
         states = torch.from_numpy(np.array(arrays.states.states))
-    model = fresh_model(settings, len(arrays.words), arrays.images, states)
+    model = classifier(settings, len(arrays.words), arrays.images, states)
     return model, load_pretrained(model, arrays.starts)
 
 
@@ -74,23 +68,6 @@ def training_rows(pairs: Labelled, judge: Judge, seed: int = 0) -> np.ndarray:
     return np.flatnonzero(chosen)
 
 
-def epoch_batches(
-    lengths: np.ndarray, groups: list[np.ndarray], steps: int, size: int, seed: int, epoch: int
-) -> list[np.ndarray]:
-    """The batches of one of the `EPOCHS` of a training: rows of its group, shuffled anew.
-
-    groups: one set of rows, or one a stage of a training that takes kinds one after another.
-    """
-    rows = groups[epoch * len(groups) // EPOCHS]
-    batches: list[np.ndarray] = []
-    turn = 0
-    while len(batches) < steps:
-        rng = np.random.default_rng([seed, epoch, turn])
-        batches += [rows[some] for some in shuffled_batches(lengths[rows], size, rng)]
-        turn += 1
-    return batches[:steps]
-
-
 def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, History]:
     """Train a judge with AdamW; the model is that of the lowest dev loss.
 
@@ -100,11 +77,10 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
     settings, images = judge.settings(plan.classifier), images_of(judge, arrays)
     seed_everything(job.seed)
     model, pretrained = fresh(judge, settings, arrays)
-    rows = training_rows(arrays.train, judge, job.seed)
-    groups = [rows]
-    if judge.sequential:
-        kinds = np.array(arrays.train.samples.kind)[rows]
-        groups = [rows[kinds == kind] for kind in INDICATORS if kind in kinds]
+    groups = [training_rows(arrays.train, judge, job.seed)]
+    if judge.sequential:  # one kind of pairs after another
+        kinds = np.array(arrays.train.samples.kind)[groups[0]]
+        groups = [groups[0][kinds == kind] for kind in INDICATORS if kind in kinds]
     model.to(run.device)
     steps = max(1, round((plan.steps or 5 * len(arrays.train) // plan.batch) / EPOCHS))
     encoded, dev = (arrays.encoded(pairs, settings) for pairs in (arrays.train, arrays.dev))
@@ -117,9 +93,16 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
     shape = partial(warm_up_cosine, steps=EPOCHS * steps, warm_up=max(1, steps // 4))
 
     def batches(epoch: int) -> Iterator[Batch]:
-        drawn = epoch_batches(encoded.pair_length, groups, steps, plan.batch, job.seed, epoch)
-        table = images if judge.clean else arrays.with_noise(job.seed, epoch)
-        return (encoded.batch(rows, table, run.device) for rows in drawn)
+        rows, table = groups[epoch * len(groups) // EPOCHS], images
+        drawn: list[np.ndarray] = []
+        turn = 0
+        while len(drawn) < steps:  # shuffled anew each time that all were drawn
+            rng = np.random.default_rng([job.seed, epoch, turn])
+            drawn += shuffled_batches(encoded.pair_length[rows], plan.batch, rng)
+            turn += 1
+        if not judge.clean:
+            table = arrays.with_noise(job.seed, epoch)
+        return (encoded.batch(rows[some], table, run.device) for some in drawn[:steps])
 
     step = Descent(partial(step_loss, model), optimizer, LambdaLR(optimizer, shape))
     history = fit(
@@ -140,12 +123,12 @@ def step_loss(model: Classifier, batch: Batch) -> Tensor:
     if settings.masked and "ve" in model.branches:
         with torch.no_grad():
             _, attention = model.image(batch.images)
-        batch = method.with_masked(batch, attention, settings.masking, settings.masked)
+        batch = with_masked(batch, attention, settings.masking, settings.masked)
     return joint_loss(model(batch), batch.labels, batch.counted)
 
 
 def _outputs(model: Classifier, pairs: Encoded, images: np.ndarray, device: str):
-    """Rows, batch and logits, in blocks of like length."""
+    # Rows, batch and logits, in blocks of like length.
     order = np.argsort(pairs.pair_length, kind="stable")
     model.eval()
     for first in range(0, len(order), BLOCK):
@@ -214,7 +197,6 @@ def weights_of(
 
 def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     """A job's judge: trained now, or read where jobs of such a device left its weights."""
-
     weights, judge = weights_of(train, job, arrays, run), Judge(**job.system)
     plan = JudgeTraining.of(job.settings["judge"])
     model, _ = fresh(judge, judge.settings(plan.classifier), arrays)
@@ -224,27 +206,23 @@ def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
 
 @dataclass(frozen=True, eq=False)
 class Miner:
-    """A trained judge that is asked about pairs of an image and a flat caption of a split.
-
-    calibration: of network and inputs; alone: of the network.
-    """
+    """A trained judge, calibrated, that is asked about pairs of an image and a flat caption."""
 
     model: Classifier
     arrays: Arrays
     calibration: Calibration
-    alone: Calibration
     device: str = "cpu"
 
     @classmethod
     def of(cls, job: Job, arrays: Arrays, run: Run = Run()) -> "Miner":
-        """The judge of a job, calibrated."""
+        """The judge of a job."""
         model = trained(job, arrays, run)
         pairs = arrays.encoded(arrays.calibration, model.settings)
         maps = calibrations(model, arrays, scores(model, pairs, arrays.images, run.device))
-        return cls(model, arrays, maps["margin"][1], maps["alone"][1], run.device)
+        return cls(model, arrays, maps["margin"][1], run.device)
 
     def margin(self, split: str, pairs: np.ndarray) -> np.ndarray:
-        """Margins (n,) of pairs (n, 2); entailed where 0 or more."""
+        """Margins (n,) of pairs (n, 2) of a split; entailed where 0 or more."""
         asked = self.arrays.pairs(split, pairs)
         encoded = self.arrays.encoded(asked, self.model.settings)
         by_branch = scores(self.model, encoded, self.arrays.images, self.device)

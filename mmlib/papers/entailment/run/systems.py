@@ -1,6 +1,6 @@
 """What paper 02 compares: judges, ways of revising retrievers, baselines, and their budgets.
 
-The rows and figures of `systems.yaml` as objects; what was tried before them is told there.
+The rows and figures of `systems.yaml` as objects; what was tried before them is said there.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from mmlib.core.paths import table_beside
 from mmlib.features.encoders import Shape
+from mmlib.papers.entailment.method.classifier import Settings
+from mmlib.papers.entailment.method.revision import OptimizerState, Phase
 
 PAPER = "entailment"
 TABLE = table_beside(__file__)
@@ -18,29 +20,6 @@ EDITS = ("colour", "number", "relation", "swap", "actor", "object", "setting", "
 ORIGINS = ("own", "general", "foreign", *EDITS)
 
 Family = Literal["dual", "triplet", "align"]
-Use = Literal["start", "none", "exclusion", "weak", "both"]
-OptimizerState = Literal["shared", "separate"]
-
-
-@dataclass(frozen=True)
-class Settings(Shape):
-    """Sizes and choices of the classifier; the paper's own are BERT-base's and ALBEF's.
-
-    text_layers are TE's BERT's; image_layers, words_layers and cross_layers are VE's.
-    model: "both" (the paper's), "te", "ve" (Table 3's Only TE and Only VE trained alone), or
-        "single", one transformer over words and regions, in OFA's place.
-    text: "own" for TE's own BERT, "shared" for VE's text layers instead (w/o BERT).
-    output: "softmax" over two classes (the paper's) or "sigmoid".
-    masking, masked: ρ and how many positives of a batch are copied with a masked image; 0: none.
-    """
-
-    model: Literal["both", "te", "ve", "single"] = "both"
-    text: Literal["own", "shared"] = "own"
-    output: Literal["softmax", "sigmoid"] = "softmax"
-    masking: float = 0.4
-    masked: int = 4
-    max_premise: int = 120
-    max_hypothesis: int = 30
 
 
 @dataclass(frozen=True)
@@ -121,16 +100,6 @@ SHORTEST, ORACLE = "Shortest captions", "Oracle"
 
 
 @dataclass(frozen=True)
-class Phase:
-    """One training. captions: of each image that an epoch uses; 0 for all."""
-
-    epochs: int
-    batch: int
-    rate: float
-    captions: int = 0
-
-
-@dataclass(frozen=True)
 class RetrieverTraining:
     """What retrievers are like and how they are trained.
 
@@ -172,7 +141,7 @@ class Variant:
 
     system: str
     family: Family
-    use: Use = "none"
+    use: Literal["start", "none", "exclusion", "weak", "both"] = "none"
     pairs: str = ""
     golden: bool = True
     ratio: float = 0.0
@@ -221,11 +190,6 @@ BUDGETS = {
     )
     for tier, (dataset, plan) in zip(DATASETS, TABLE["budgets"].items(), strict=True)
 }  # fmt: skip
-
-
-def budget(tier: str, dataset: str) -> Budget:
-    """The budget of a data set, one for all systems of a kind. Raises KeyError for another one."""
-    return BUDGETS[dataset]
 
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:

@@ -1,18 +1,21 @@
 """The jobs of paper 02: train a judge or a retriever, and measure it; mine; score baselines."""
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 from mmlib.core.engine import handed_over
-from mmlib.core.jobs import Answer, History, Job, Run
+from mmlib.core.evidence import NO_SEED
+from mmlib.core.jobs import Answer, History, Job, Run, Stage
 from mmlib.core.ranking import chance_among_first
-from mmlib.papers.entailment import judge, retrieval
-from mmlib.papers.entailment.batches import Arrays, Labelled
-from mmlib.papers.entailment.calibration import baseline_margin, rounded
-from mmlib.papers.entailment.metrics import best_texts, measured, rarity
-from mmlib.papers.entailment.retrieval import TOP
-from mmlib.papers.entailment.systems import ORIGINS, Judge, Variant
+from mmlib.papers.entailment.data.arrays import Arrays, Labelled
+from mmlib.papers.entailment.method.calibration import baseline_margin, rounded
+from mmlib.papers.entailment.method.metrics import measured, rarity
+from mmlib.papers.entailment.run import judge, retriever, systems
+from mmlib.papers.entailment.run.systems import BUDGETS, ORIGINS, Judge, Variant
 
 GRADED = 100  # test images whose best texts the judge looks at
 
@@ -75,36 +78,32 @@ def describe_pairs(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
 
 def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
-    """Stage A or B of one retriever, and what it finds on test: see `metrics.measured`."""
+    """Stage A or B of one retriever, and what it finds on test: see `metrics.measured`.
+
+    Where the judge is asked, also E@10 and E@30 by it, of the first `GRADED` images, NaN for
+    others; an image's own captions count without asking.
+    """
     began, variant = time.process_time(), Variant(**job.system)
     if variant.use == "start":
-        model, history = retrieval.stage_a(job, arrays, run)
-        handed_over(retrieval.stage_a, job, arrays, run, model.state_dict)
+        model, history = retriever.stage_a(job, arrays, run)
+        handed_over(retriever.stage_a, job, arrays, run, model.state_dict)
     else:
-        model, history = retrieval.stage_b(job, arrays, run)
-    test = arrays.splits["test"]
+        model, history = retriever.stage_b(job, arrays, run)
+    test, top = arrays.splits["test"], retriever.TOP
     by_image, by_text = model.to(run.device).rank(*test.tensors(arrays.images, run.device))
     values = measured(by_image, by_text, test, arrays.people)
     if variant.scored_by_judge:
-        values |= graded_by_judge(best_texts(by_image), job, arrays, run)
+        few = min(GRADED, len(test))
+        best = np.argsort(-by_image, axis=1, kind="stable")[:few, :top]
+        right = test.image_of[best] == np.arange(few)[:, None]
+        image, position = np.nonzero(~right)
+        pairs = np.column_stack([image, best[image, position]])
+        miner = retriever.miner_of(job, arrays, run)
+        right[image, position] = miner.margin("test", pairs) >= 0
+        for k in (10, top):
+            values[f"E@{k}, judge"] = np.full(len(test), np.nan)
+            values[f"E@{k}, judge"][:few] = np.round(100 * right[:, :k].mean(axis=1), 2)
     return Answer({"test": values}, history, time.process_time() - began)
-
-
-def graded_by_judge(best: np.ndarray, job: Job, arrays: Arrays, run: Run) -> dict[str, np.ndarray]:
-    """E@10 and E@30 by the seed's judge, of the first `GRADED` images; NaN for others.
-
-    best (images, K): flat captions. An image's own captions count without asking.
-    """
-    split, few = arrays.splits["test"], min(GRADED, len(best))
-    right = split.image_of[best[:few]] == np.arange(few)[:, None]
-    image, position = np.nonzero(~right)
-    pairs = np.column_stack([image, best[image, position]])
-    right[image, position] = retrieval.miner_of(job, arrays, run).margin("test", pairs) >= 0
-    values = {}
-    for k in (10, TOP):
-        values[f"E@{k}, judge"] = np.full(len(best), np.nan)
-        values[f"E@{k}, judge"][:few] = np.round(100 * right[:, :k].mean(axis=1), 2)
-    return values
 
 
 def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
@@ -115,7 +114,7 @@ def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     were mined but the best ones by a baseline, "overlap, true" and so on.
     """
     began, split = time.process_time(), arrays.splits["train"]
-    pairs, margin = retrieval.mined(job, arrays, run)
+    pairs, margin = retriever.mined(job, arrays, run)
     given = arrays.pairs("train", pairs).given
     chosen = {"candidates": np.ones(len(pairs)), "mined": (margin >= 0).astype(float)}
     baselines = {"overlap": "overlap", "cosine": "cosine, best", "inputs": "regression"}
@@ -161,5 +160,35 @@ def stage_b_ranked(
     job: Job, arrays: Arrays, run: Run = Run()
 ) -> tuple[tuple[np.ndarray, np.ndarray], History]:
     """Stage B, then scores of all test images with all test texts, by image and by text."""
-    model, history = retrieval.stage_b(job, arrays, run)
+    model, history = retriever.stage_b(job, arrays, run)
     return model.rank(*arrays.splits["test"].tensors(arrays.images, run.device)), history
+
+
+def job(tier: str, dataset: str, system: Any, seed: int) -> Job:
+    """A job; system: a dataclass or a row of columns."""
+    columns = dict(system) if isinstance(system, Mapping) else asdict(system)
+    return Job(systems.PAPER, tier, dataset, columns, seed, asdict(BUDGETS[dataset]))
+
+
+def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
+    """All that evidence needs, in an order in which later jobs find what earlier ones left."""
+
+    def jobs(rows: Sequence[Any], job_seeds: Sequence[int] = seeds) -> list[Job]:
+        return [job(tier, name, row, seed) for seed in job_seeds for name in data for row in rows]
+
+    def baselines(rows: Sequence[Mapping[str, str]]) -> list[Job]:
+        # All but the random one once, and that one for every seed.
+        random = [row for row in rows if row["baseline"] == "random"]
+        return jobs([row for row in rows if row not in random], [NO_SEED]) + jobs(random)
+
+    rankings = [row for row in systems.RANKINGS if row["baseline"] != "truth" or tier == "world"]
+    variants = systems.variants(tier)
+    return [
+        Stage(describe_pairs, jobs([{"system": systems.PAIRS}], [NO_SEED])),
+        Stage(score_baseline, baselines(systems.BASELINES)),
+        Stage(rank_baseline, baselines(rankings)),
+        Stage(train_and_score, jobs(systems.judges(tier))),
+        Stage(train_and_measure, jobs([row for row in variants if row.use == "start"])),
+        Stage(mine, jobs([{"system": systems.MINING}])),
+        Stage(train_and_measure, jobs([row for row in variants if row.use != "start"])),
+    ]

@@ -1,24 +1,31 @@
-"""INPUTS: nine numbers of a pair by frozen encoders and by counting words, nothing learnt.
+"""INPUTS, nine numbers of a pair, and the way from them and a network's log odds to a margin.
 
-They say, of an image with its captions and a hypothesis, how much of the hypothesis the captions
+INPUTS say, of an image with its captions and a hypothesis, how much of the hypothesis the captions
 say already, how near it is to them by a frozen text encoder, as a whole and token by token, how
 near it is to the image by a frozen retriever, and how much it says at all. The baselines of every
-table are made of them, and a judge's answer (`calibration.Calibration`) reads them too.
+table are made of them, and a judge's answer (`Calibration`) reads them too.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.jobs import as_bytes
 from mmlib.data.overlap import Weights, overlap_parts, stems
 from mmlib.features.encoders import BLOCK
 from mmlib.features.words import TokenStates, Words, covered, padded
-from mmlib.papers.entailment.retrievers import MAX_WORDS, AlignFuse
+from mmlib.papers.entailment.method.metrics import best_threshold
+from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
+
+if TYPE_CHECKING:
+    from mmlib.papers.entailment.data.arrays import Arrays, Labelled
 
 INPUTS = (
     "words said", "nearest caption", "cosine, best", "cosine, mean", "image cosine", "weight",
@@ -27,6 +34,7 @@ INPUTS = (
 # Which of them a judge may read that sees texts alone, or images alone.
 READABLE = {"te": (0, 1, 2, 3, 5, 6, 7, 8), "ve": (4, 5)}
 ALL_INPUTS = tuple(range(len(INPUTS)))
+RIDGE = 1.0  # of the logistic regression; all inputs have deviation 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,3 +131,87 @@ class Scale:
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """With mean 0 and deviation 1, float32; what is unknown becomes 0, the mean."""
         return np.nan_to_num((inputs - self.mean) / self.deviation).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """From what a judge's network says, and INPUTS, to a margin: 0 where a pair is just entailed.
+
+    Fitted on calibration pairs at the prior of mining: a logistic regression on some columns of
+    INPUTS and the network's log odds, then the threshold of best F0.5. A network alone (no columns)
+    keeps its order.
+
+    weights (1 + p,): intercept first; the network's comes last. limit: the threshold.
+    """
+
+    weights: np.ndarray
+    columns: tuple[int, ...]
+    limit: float
+
+    @classmethod
+    def fit(
+        cls, pairs: "Labelled", log_odds: np.ndarray | None, columns: tuple[int, ...]
+    ) -> "Calibration":
+        """log_odds (n,): by the network, of the calibration pairs; None for a baseline."""
+        weights = np.array([0.0, 1.0])
+        if columns:
+            table = np.column_stack(_columns(log_odds, pairs.given, columns))
+            weights = logistic(table, pairs.samples.label, pairs.weights)
+        raw = cls(weights, columns, 0.0).margin(log_odds, pairs.given)
+        return cls(weights, columns, best_threshold(pairs.samples.label, raw, pairs.weights))
+
+    def margin(self, log_odds: np.ndarray | None, given: np.ndarray) -> np.ndarray:
+        """Margins (n,) of other pairs; given (n, 9): their INPUTS, scaled."""
+        table = np.column_stack(_columns(log_odds, given, self.columns))
+        return self.weights[0] + table @ self.weights[1:] - self.limit
+
+
+def _columns(
+    log_odds: np.ndarray | None, given: np.ndarray, columns: tuple[int, ...]
+) -> list[np.ndarray]:
+    return [given[:, i] for i in columns] + ([] if log_odds is None else [log_odds])
+
+
+def logistic(inputs: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Weights (1 + p,), intercept first, of a logistic regression with a small ridge penalty.
+
+    inputs (n, p); labels (n,) 0 or 1; counts (n,): how many each row stands for. scikit-learn's
+    are the same to 3e-5; recorded margins were made with these.
+    """
+    x = np.column_stack([np.ones(len(inputs)), inputs])
+
+    def cost(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        odds, slopes = x @ weights, RIDGE * np.r_[0, weights[1:]]
+        value = counts @ (np.logaddexp(0, odds) - labels * odds) + slopes @ weights / 2
+        return value, x.T @ (counts * (expit(odds) - labels)) + slopes
+
+    return minimize(cost, np.zeros(x.shape[1]), jac=True, tol=1e-10).x
+
+
+def rounded(margin: np.ndarray) -> np.ndarray:
+    """To two digits downwards, so that no pair changes from not called to called."""
+    return np.floor(100 * margin) / 100
+
+
+def baseline_margin(arrays: "Arrays", name: str, given: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Margins (n,) by a baseline, from scaled INPUTS (n, 9).
+
+    name: "overlap" (words said + nearest caption), one of INPUTS, "random", or "regression", a
+    logistic one on all of INPUTS. Raises ValueError for another one.
+    """
+    pairs = arrays.calibration
+    if name == "regression":
+        return Calibration.fit(pairs, None, ALL_INPUTS).margin(None, given)
+
+    def scores(given: np.ndarray, seed: int) -> np.ndarray:
+        raw = given * arrays.scale.deviation + arrays.scale.mean
+        if name == "random":
+            return np.random.default_rng([7, seed]).random(len(given))
+        if name == "overlap":
+            return raw[:, 0] + raw[:, 1]
+        if name not in INPUTS:
+            raise ValueError(f"no baseline {name!r}")
+        return raw[:, INPUTS.index(name)]
+
+    calibrated = scores(pairs.given, seed + 1000)
+    return scores(given, seed) - best_threshold(pairs.samples.label, calibrated, pairs.weights)

@@ -5,8 +5,8 @@ from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.entailment.claims import CLAIMS
 from mmlib.papers.entailment.data import load_arrays, load_study
 from mmlib.papers.entailment.figures import figures
-from mmlib.papers.entailment.grid import stages
-from mmlib.papers.entailment.systems import DATASETS, PAPER, budget, systems
+from mmlib.papers.entailment.run.jobs import stages
+from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS, PAPER, systems
 from mmlib.papers.entailment.tables import tables
 
 EXPERIMENT = Experiment(
@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     datasets=lambda tier: [DATASETS[tier]],
     load_study=load_study,
     load_arrays=load_arrays,
-    budget=budget,
+    budget=lambda tier, dataset: BUDGETS[dataset],
     systems=systems,
     stages=stages,
     claims=CLAIMS,

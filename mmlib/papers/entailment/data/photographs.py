@@ -1,0 +1,194 @@
+"""Photographs: Flickr8k with SICK's pairs and people's judgments, and Flickr30K with SNLI-VE."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmlib.core.engine import job_folder
+from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.errors import DataError
+from mmlib.core.files import cached
+from mmlib.core.fit import seed_everything
+from mmlib.core.paths import data_dir
+from mmlib.core.records import CaptionedImages
+from mmlib.core.source import source_hash
+from mmlib.data import flickr8k, judgments, precomputed, sick, snli_ve
+from mmlib.data.caption_pairs import caption_pairs
+from mmlib.data.overlap import Weights
+from mmlib.features.encoders import region_scale, standardised
+from mmlib.features.words import TokenStates, Words
+from mmlib.papers.entailment.data.arrays import SPLITS, People, Split, flat
+from mmlib.papers.entailment.data.study import (
+    Study,
+    arrays_of,
+    opener,
+    read_retriever,
+    sentences_of,
+    starts_of,
+)
+from mmlib.papers.entailment.method.calibration import frozen
+from mmlib.papers.entailment.method.retrievers import build
+from mmlib.papers.entailment.method.revision import train
+from mmlib.papers.entailment.run.systems import Budget
+
+NEGATIVES = 6000  # of the judged pairs without a yes that are scored, weighted up to all of them
+# Of the training images: those of the retriever that judges start from, and those of judges; the
+# rest is mined and retrained on.
+SHARES = {"frozen": 2000, "judges": 1500}
+
+
+def load_flickr8k(budget: Budget, seed: int) -> Study:
+    """SICK's pairs and triples, caption pairs of training images; the crowd's judgments as test.
+
+    No judged pair and no judged image is in the training set (`judgments.assert_untouched`).
+    """
+    collections = {name: flickr8k.load(name) for name in SPLITS}
+    names = tuple(name for some in collections.values() for name in some.ids)
+    row_of = {name: row for row, name in enumerate(names)}
+    judged, origins = judgments.load(), sick.Origins()
+    triples = sick.triples(origins=origins)
+
+    def triples_of(split: str) -> Samples:
+        some = triples[(triples["split"] == split) & triples["clean"]]
+        return sick.triple_samples(some, origins.captions, row_of)
+
+    text = sick.text_text(("TRAIN",), leave_out=("val", "test"), origins=origins)
+    samples = {"train": joined([text, triples_of("train")]), "dev": _only_mme(triples_of("val"))}
+    counts = {}
+    for name, side in zip(("calibration", "crowd"), judgments.parts(judged), strict=True):
+        few = NEGATIVES if name == "crowd" else NEGATIVES // 4
+        chosen, counts[name] = judgments.sampled(side, few, seed)
+        samples[name] = side.take(chosen).samples(row_of)
+    samples["SICK triples"] = _only_mme(triples_of("test"))
+    premises = {judgments.merged(premise): premise for premise in judged.premise}
+    study = study_of(collections, budget, seed, samples, counts, premises)
+    judgments.assert_untouched(study.arrays.train.samples, judged, names)
+
+    test = collections["test"]
+    image = {name: i for i, name in enumerate(test.ids)}
+    texts, image_of = flat(test.captions, np.arange(len(test.ids)))
+    number = {(int(i), text): c for c, (i, text) in enumerate(zip(image_of, texts, strict=True))}
+    rejected = np.full(len(image), np.nan)
+    for i in np.flatnonzero(~judged.cross):
+        rejected[image[judged.image[i]]] = 100.0 * (judged.no[i] > judged.yes[i])
+    rows = judgments.decided(judged)
+    rows = rows[~judged.calibration[rows]]  # the judge's threshold has seen the others
+    pairs = [
+        (image[judged.image[i]], number[image[judged.origin[i]], judged.hypothesis[i]])
+        for i in rows
+    ]
+    people = People(np.array(pairs), judged.label[rows], rejected)
+    return replace(study, arrays=replace(study.arrays, people=people))
+
+
+def load_paper(budget: Budget, seed: int) -> Study:
+    """SNLI-VE on Flickr30K's images (`f30k` in the data folder); SICK's pairs if they are there."""
+    folder = precomputed.find("f30k")
+    files = {"train": "train", "val": "dev", "test": "test"}
+    collections = {name: precomputed.load(folder, split).images for name, split in files.items()}
+    names = [name for images in collections.values() for name in images.ids]
+    row_of = {name: row for row, name in enumerate(names)}
+    every_caption = [c for images in collections.values() for c in images.captions]
+    captions = dict(zip(names, every_caption, strict=True))
+
+    def pairs(split: str, *collected: str) -> Samples:
+        # Of SNLI-VE's split, whose images lie in all parts, the pairs of these parts' images.
+        table = snli_ve.read(split)
+        ids = [name for images in collected for name in collections[images].ids]
+        table = table[table["image"].isin(ids)]
+        if table.empty:
+            raise DataError(
+                f"{snli_ve.split_file(split, data_dir() / snli_ve.NAME)}: no image is one of "
+                f"{folder}, such as {names[0]!r} (does id_mapping.json lie there?)"
+            )
+        return snli_ve.samples(table, row_of, captions)
+
+    text = [sick.text_text()] if (data_dir() / sick.NAME).is_dir() else []
+    dev, test = _only_mme(pairs("dev", "train", "val")), _only_mme(pairs("test", *SPLITS))
+    train_pairs = joined([*text, pairs("train", "train")])
+    samples = {"train": train_pairs, "dev": dev, "calibration": dev, "SNLI-VE": test}
+    return study_of(collections, budget, seed, samples, {}, {})
+
+
+def _only_mme(samples: Samples) -> Samples:
+    return samples.take(np.flatnonzero(np.array(samples.kind) == "mme"))
+
+
+def study_of(
+    collections: Mapping[str, CaptionedImages], budget: Budget, seed: int,
+    samples: dict[str, Samples], counts: Mapping[str, np.ndarray],
+    merged: dict[str, tuple[str, ...]],
+) -> Study:  # fmt: skip
+    """A study of photographs; pairs of captions are added to the labelled ones.
+
+    collections: split -> its images. samples: labelled pairs by name. counts: of some, how many
+    pairs each stands for. merged: premise -> the captions that it was merged from.
+    """
+    captions = tuple(tuple(c) for some in collections.values() for c in some.captions)
+    ends = np.cumsum([0, *(len(some.ids) for some in collections.values())])
+    order = np.random.default_rng([seed, 20]).permutation(int(ends[1]))
+    cuts = np.cumsum(list(SHARES.values()))
+    rows = dict(zip((*SHARES, "train"), map(np.sort, np.split(order, cuts)), strict=True))
+    rows |= {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(SPLITS) if i}
+    scale = region_scale(collections["train"].features)
+    images = standardised([some.features for some in collections.values()], scale)
+    words = Words.of([text for some in captions[: ends[1]] for text in some], budget.min_count)
+    premises = tuple(judgments.merged(some) for some in captions)
+    merged |= dict(zip(premises, captions, strict=True))
+    for name, some in (("train", rows["judges"]), ("dev", rows["val"][::4])):
+        of_captions, origins = caption_pairs(captions, some, seed + (name == "dev"))
+        if name == "dev":
+            of_captions = _only_mme(of_captions)
+        samples[name] = joined([samples[name], of_captions])
+        merged |= origins
+    texts = sorted({t for c in captions for t in c} | sentences_of(samples.values(), merged))
+    start = _frozen_retriever(budget, words, images, Split.of(words, captions, rows["frozen"]))
+    bert, states = data_dir() / "bert", None
+    if bert.is_dir():
+        states = TokenStates.by(bert, texts, merged, job_folder())
+    else:
+        print(f"no BERT in {bert}: the text branch starts from nothing", file=sys.stderr)
+    plan = budget.retrieval
+    retriever = read_retriever(start, plan.transformers, plan.space, images, len(words))
+    stems = Weights(collections["train"].captions)
+    encoders = frozen(retriever, words, images, texts, stems, merged, states)
+    words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})
+    arrays = arrays_of(
+        samples, encoders, counts, images=images, premises=premises, words=words, states=states,
+        splits={name: Split.of(words, captions, rows[name]) for name in SPLITS},
+        region_scale=scale, starts=starts_of(start), retriever=start,
+    )  # fmt: skip
+    return Study(arrays, captions, rows, opener(list(collections.values()), ends))
+
+
+def _frozen_retriever(
+    budget: Budget, words: Words, images: np.ndarray, split: Split
+) -> dict[str, Tensor]:
+    # The retriever that judges start from: trained on its own images, from one seed, and kept under
+    # a hash of all that decides it.
+    def start() -> dict[str, np.ndarray]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # more of them add in another order
+        seed_everything(0)
+        weights: dict[str, Tensor] = {}
+        for family in ("dual", "align"):  # which grows out of it
+            model = build(family, budget.retrieval, images, len(words))
+            model.load_state_dict(weights, strict=False)
+            train(model, split, budget.frozen[family], 0, lambda epoch: images)
+            weights = {n: v.detach().contiguous() for n, v in model.state_dict().items()}
+        torch.set_num_threads(threads)
+        return {name: tensor.numpy() for name, tensor in weights.items()}
+
+    code = [source_hash("mmlib.papers.entailment.method.revision"), torch.__version__.split("+")[0]]
+    plan = [str(budget.retrieval), str(budget.frozen)]
+    read = np.ascontiguousarray(images[split.rows])
+    text = json.dumps([code, plan, words.words, split.texts, split.image_of.tolist(), read.shape])
+    key = hashlib.sha256(text.encode() + read.tobytes()).hexdigest()[:24]
+    weights = cached(job_folder() / f"frozen-{key}.safetensors", start)
+    return {name: torch.from_numpy(array) for name, array in weights.items()}

@@ -1,0 +1,1 @@
+"""What the paper adds: judge, revision of a retriever, retrievers, and how they are measured."""

@@ -1,0 +1,1 @@
+"""What is compared, how each is trained, and the jobs of a record."""

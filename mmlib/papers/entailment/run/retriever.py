@@ -1,0 +1,173 @@
+"""One retriever: its training, plainly in stage A and revised in stage B, and its weak set.
+
+Stage A trains a retriever plainly and stops early, anew for every seed. Stage B goes on from there
+in one of the ways that are compared (`systems.Variant`).
+"""
+
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from mmlib.core.engine import handed_over
+from mmlib.core.fit import seed_everything
+from mmlib.core.jobs import History, Job, Run
+from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.features.encoders import DualEncoder
+from mmlib.papers.entailment.data.arrays import Arrays, Split
+from mmlib.papers.entailment.method.retrievers import build
+from mmlib.papers.entailment.method.revision import Phase, Revision, Weak, candidates, train
+from mmlib.papers.entailment.run.judge import Miner, weights_of
+from mmlib.papers.entailment.run.systems import MINING, RetrieverTraining, Variant, start_of
+
+DRAWN = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
+TOP = 30  # candidates of each image
+SEVERAL = 2  # captions of each image on either end of the density dial
+
+
+def _train_on(
+    arrays: Arrays, model: Any, split: Split, phase: Phase, seed: int, run: Run, revision: Revision
+) -> History:  # fmt: skip
+    dev = arrays.splits["val"].tensors(arrays.images, run.device)
+
+    def dev_figures() -> dict[str, float]:
+        # dev_RSUM by the two encoders, also of a family that fuses; dev_loss, which is 600 less it.
+        scores, _ = DualEncoder.rank(model, *dev)
+        rsum = metrics(ranks_of_scores(scores, arrays.splits["val"].image_of))["rsum"]
+        return {"dev_loss": 600 - rsum, "dev_RSUM": rsum}
+
+    images = partial(arrays.with_noise, seed)
+    return train(model.to(run.device), split, phase, seed, images, revision, dev_figures, run)
+
+
+def stage_a(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
+    """Stage A of the family, captions and seed of a job: the retriever and its history.
+
+    Encoders are the frozen retriever's, trained on other images; what maps them into the shared
+    space, and ALBEF-like's matching head, is drawn by the seed. VSE-like starts where CLIP-like
+    does.
+    """
+    variant = Variant(**start_job(job).system)
+    plan = RetrieverTraining.of(job.settings["retrieval"])
+    split = some_captions(arrays.splits["train"], variant.captions)
+    seed_everything(job.seed, 1)  # not as the frozen retriever itself was drawn
+    model = build(variant.family, plan, arrays.images, len(arrays.words))
+    encoders = {n: v for n, v in arrays.retriever.items() if not n.startswith(DRAWN)}
+    model.load_state_dict(encoders, strict=False)
+    phase = plan.stage_a[variant.family]
+    return model, _train_on(arrays, model, split, phase, job.seed, run, Revision())
+
+
+def start_job(job: Job) -> Job:
+    """The job of stage A from which a job's retriever goes on."""
+    variant = Variant(**job.system)
+    return replace(job, system=asdict(start_of(variant.family, variant.captions)))
+
+
+def started(job: Job, arrays: Arrays, run: Run = Run()) -> dict[str, Tensor]:
+    """Weights after stage A: trained now, or read where jobs of such a device left them."""
+    return weights_of(stage_a, start_job(job), arrays, run)
+
+
+def some_captions(split: Split, which: str) -> Split:
+    """A split with all captions of each image, or `SEVERAL`: its most "general" ones, or "rare".
+
+    General is what is true of many images of the split. Raises ValueError for another name, and
+    where nobody knows what is true.
+    """
+    if which == "all":
+        return split
+    if which not in ("general", "rare") or split.fits is None:
+        raise ValueError(f"captions {which!r}: all; or, where the truth is known, general or rare")
+    table = pd.DataFrame({"image": split.image_of, "often": split.fits.sum(axis=0)})
+    table = table.sort_values("often", ascending=which == "rare", kind="stable")
+    chosen = np.sort(table.groupby("image").head(SEVERAL).index)
+    texts = tuple(split.texts[i] for i in chosen)
+    columns = {name: getattr(split, name)[chosen] for name in ("ids", "lengths", "image_of")}
+    return replace(split, texts=texts, fits=split.fits[:, chosen], **columns)
+
+
+def stage_b(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
+    """Stage B: a retriever of a variant, revised with its pairs, and its history."""
+    variant, plan = Variant(**job.system), RetrieverTraining.of(job.settings["retrieval"])
+    split = some_captions(arrays.splits["train"], variant.captions)
+    model = build(variant.family, plan, arrays.images, len(arrays.words))
+    model.load_state_dict(started(job, arrays, run))
+    use, pairs = variant.use, None
+    if use != "none":
+        pairs = weak_set(variant.pairs, job, arrays, split, run) or None
+    golden = Weak(split.image_of, np.arange(len(split.image_of))) if variant.golden else None
+    revision = Revision(
+        pairs if use in ("weak", "both") else None, golden,
+        pairs if use in ("exclusion", "both") else None,
+        variant.ratio or plan.ratio, variant.state,
+    )  # fmt: skip
+    seed_everything(job.seed)
+    phase = plan.stage_b[variant.family]
+    return model, _train_on(arrays, model, split, phase, job.seed, run, revision)
+
+
+# --- Weak sets -----------------------------------------------------------------------------------
+
+
+def proposed(arrays: Arrays) -> np.ndarray:
+    """(n, 2) the `TOP` foreign captions of each training image by the frozen retriever.
+
+    Judges are calibrated on what it proposes, and the paper's annotators saw what a finished
+    retriever proposes, too.
+    """
+    split = arrays.splits["train"]
+    return candidates(arrays.frozen.similarities(split.rows, split.texts), split.image_of, TOP)
+
+
+def miner_of(job: Job, arrays: Arrays, run: Run = Run()) -> Miner:
+    """The judge of a job's seed that mines."""
+    return Miner.of(replace(job, system=job.settings["miner"]), arrays, run)
+
+
+def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.ndarray]:
+    """Candidates (n, 2) of the training images and their margins (n,) by the seed's judge."""
+
+    def make() -> dict[str, Tensor]:
+        pairs = proposed(arrays)
+        margin = miner_of(job, arrays, run).margin("train", pairs)
+        return {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
+
+    mining = replace(job, system={"system": MINING})
+    tensors = handed_over(mined, mining, arrays, run, make)
+    return tensors["pairs"].numpy(), tensors["margin"].numpy()
+
+
+def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run()) -> Weak:
+    """Pairs of training images and captions that are taken for entailed.
+
+    "miner": candidates that the judge calls entailed. "candidates": the true ones among them.
+    "all": all true foreign pairs. "near misses": as many false candidates as the miner found.
+    "random": as many pairs as the miner found, of the same images with other images' captions.
+    Raises ValueError for another name.
+    """
+    fits, rng = split.fits, np.random.default_rng([job.seed, 24])
+    if which == "all" and fits is not None:
+        foreign = np.arange(len(split))[:, None] != split.image_of
+        return Weak.of(np.argwhere(fits & foreign))
+    pairs, margin = mined(job, arrays, run)
+    entailed = Weak.of(pairs[margin >= 0])
+    if which == "miner":
+        return entailed
+    if which == "random":
+        rng = np.random.default_rng(job.seed)
+        captions = rng.integers(len(split.image_of), size=len(entailed))
+        while (golden := split.image_of[captions] == entailed.image).any():
+            captions[golden] = rng.integers(len(split.image_of), size=int(golden.sum()))
+        return Weak(entailed.image, captions)
+    if which in ("candidates", "near misses") and fits is not None:
+        truth = fits[pairs[:, 0], pairs[:, 1]]
+        if which == "candidates":
+            return Weak.of(pairs[truth])
+        false = pairs[~truth]
+        return Weak.of(false[np.sort(rng.permutation(len(false))[: len(entailed)])])
+    raise ValueError(f"no pairs {which!r} here")
