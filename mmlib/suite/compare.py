@@ -1,19 +1,57 @@
-"""`mmlib compare`: a retriever of one's own beside the recorded systems."""
+"""`mmlib compare`: a retriever of one's own beside the recorded systems of paper 03."""
 
-import csv
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from mmlib.core.effects import crossed
 from mmlib.core.errors import DataError
 from mmlib.core.paths import write_atomic
+from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.core.records import CaptionedImages
 from mmlib.core.tables import without_formulas
-from mmlib.papers.cora import compare as cora
-from mmlib.papers.cora.compare import Comparison
+from mmlib.data import flickr8k
+from mmlib.papers.cora.data import controlled, load_study, world
+from mmlib.papers.cora.metrics import per_item, right_in_family
+from mmlib.papers.cora.systems import ORDER, original
+from mmlib.papers.cora.tables import captions_and_images, results, with_rows
 from mmlib.suite import record
-from mmlib.suite.encoders import functions_of
+from mmlib.suite.encoders import Encoder, batches, python_file
+from mmlib.world import Clarity, captioned_images
+
+# By chance a caption's image comes in the middle.
+NO_BETTER = (
+    "These scores are hardly better than chance. Are rows and columns in the order that --items "
+    "writes, and do scores differ? Among equal ones the right one counts as the last."
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A retriever beside the recorded ones, on the same test items.
+
+    results: a row a system, the retriever's first: R@K and median ranks both ways, RSUM; means ±
+    deviation over seeds. differences: a row a recorded system: the retriever's RSUM less its own,
+    with a 95 % interval, and in percentage points R@1 both ways and, where pictures come in
+    families, the share of captions that find their picture in its family. in_family: that share
+    of each system, in percent; empty where there are no families. warning: what looks wrong with
+    the scores; empty where nothing does.
+    """
+
+    results: pd.DataFrame
+    differences: pd.DataFrame
+    in_family: pd.Series
+    warning: str = ""
+
+    def __str__(self) -> str:
+        tables: list[pd.DataFrame | pd.Series] = [self.results, self.differences]
+        if len(self.in_family):
+            tables.append(self.in_family.round(1).rename("in family, %").to_frame())
+        texts = [self.warning, *(table.to_string() for table in tables)]
+        return "\n\n".join(filter(None, texts))
 
 
 def compare(
@@ -25,49 +63,116 @@ def compare(
     name: str = "yours",
     folder: Path | None = None,
 ) -> Comparison:
-    """A similarity matrix beside what is recorded of a paper: tables, paired differences.
+    """Rank test images and captions by `scores`, and hold them against the recorded systems.
 
-    number: of a notebook whose paper ranks images by captions: "03". scores (test images, test
-    captions), higher is better; see `mmlib.papers.cora.compare`. dataset: as in `mmlib judge`;
+    number: "03", the notebook whose paper ranks images by captions. scores (test images, test
+    captions), higher is better, in the order of `ranked_items`. dataset: as in `mmlib judge`;
     empty: the tier's own name. name: of the retriever in tables. folder: of evidence.
-    Raises DataError for another paper or collection, another shape, and missing evidence.
+    Intervals are over seeds of the recorded system and over test images or families, paired by
+    item, as those of the claims (`mmlib.core.effects.crossed`); the retriever counts as it is, one
+    training. Raises DataError for another paper, collection or shape, for scores that are not
+    numbers, and for the name of a recorded system.
     """
     _must_rank(number)
-    return cora.compare(record.read(number, tier, folder), dataset or tier, scores, name)
+    evidence, dataset = record.read(number, tier, folder), dataset or tier
+    if dataset not in evidence.datasets:
+        names = "; ".join(evidence.datasets)
+        raise DataError(f"no collection {dataset!r} is recorded; there are: {names}")
+    if name in ORDER:
+        raise DataError(f"{name!r} is a recorded system; give yours another name")
+    captions, images = captions_and_images(evidence, dataset)
+    clusters = evidence.clusters(dataset)
+    image_of, count = clusters[captions], len(clusters[images])
+    family = count // len(np.unique(clusters[images]))  # images that differ in structure alone
+    if family > 1:
+        image_of = np.repeat(np.arange(count), len(image_of) // count)
+        if not np.array_equal(image_of // family, clusters[captions]):
+            raise DataError(f"{dataset}: the record does not tell which image a caption is of")
+    shape = count, len(image_of)
+    if scores.shape != shape:
+        turned = "; transpose it" if scores.shape == shape[::-1] else ""
+        wanted = f"{shape}, test images × test captions of {dataset}"
+        raise DataError(f"the similarity matrix is {scores.shape}, not {wanted}{turned}")
+    try:
+        ranks = ranks_of_scores(scores, image_of)
+    except ValueError as error:
+        raise DataError(f"the similarity matrix: {error}") from None
+    own = per_item(ranks)
+    own["R@1"] = 100.0 * (own["rank"] <= 1)
+    columns = {
+        "RSUM": ("RSUM", slice(None)), "caption → image, R@1": ("R@1", captions),
+        "image → caption, R@1": ("R@1", images), "in family": ("in family", captions),
+    }  # fmt: skip
+    shares = {}
+    if family > 1:
+        own["in family"] = right_in_family(scores, image_of, family)
+        shares[name] = float(np.nanmean(own["in family"]))
+    differences: dict[str, dict[str, str]] = {}
+    for system in with_rows(evidence, dataset, ORDER):
+        differences[system] = {}
+        for column, (metric, items) in columns.items():
+            if metric not in own:
+                continue
+            theirs = evidence.values(dataset, system, "rank" if metric == "R@1" else metric)
+            theirs = 100.0 * (theirs <= 1) if metric == "R@1" else theirs
+            gap = crossed(own[metric][items] - theirs[:, items], clusters[items])
+            differences[system][f"difference in {column}"] = gap.told(1)
+            if metric == "in family":
+                shares[system] = float(np.nanmean(theirs))
+    recorded = results(evidence, dataset)
+    figures = {key: f"{value:.1f}" for key, value in metrics(ranks).items()}
+    return Comparison(
+        pd.concat([pd.DataFrame([figures], index=[name])[list(recorded)], recorded]),
+        pd.DataFrame.from_dict(differences, orient="index"),
+        pd.Series(shares, dtype=float),
+        NO_BETTER if ranks.caption_ranks.mean() > 0.45 * count else "",
+    )
 
 
-def similarity(
-    number: str,
-    encode_images: Callable[[list[Any]], Any],
-    encode_texts: Callable[[list[str]], Any],
-    tier: str = "world",
-    dataset: str = "",
-) -> np.ndarray:
-    """Cosines (test images, test captions) that two encoders give; see `cora.compare.encoded`."""
+# --- The test items, and what is made of them --------------------------------------------------
+
+
+def ranked_items(tier: str, dataset: str) -> CaptionedImages:
+    """The test images with their captions, in the order of a similarity matrix.
+
+    Rows are images in this order, columns all captions of the first image, then all of the second.
+    Raises DataError for missing data and for a collection that is not there.
+    """
+    if tier == flickr8k.NAME:
+        return flickr8k.load("test", features=None)
+    if tier == "paper":
+        return load_study(tier, [dataset])[dataset].images["test"]
+    recorded: Mapping[str, controlled.Dials | Clarity] = controlled.RECORDED
+    count = world.DRAWN_IMAGES["test"]
+    if tier == "world":
+        recorded, count = world.CLARITY, world.WORLD_IMAGES["test"]
+    if original(dataset) not in recorded:
+        raise DataError(f"no collection {dataset!r}; there are: {'; '.join(recorded)}")
+    dials = recorded[original(dataset)]
+    if isinstance(dials, controlled.Dials):
+        return controlled.load(dials).images["test"]
+    return captioned_images("test", count, family=world.FAMILY, clarity=dials)
+
+
+def similarity(number: str, model: Encoder, tier: str = "world", dataset: str = "") -> np.ndarray:
+    """Cosines (test images, test captions) that a model gives.
+
+    Of a controlled collection without pictures, it encodes arrays (regions, width).
+    """
     _must_rank(number)
-    return cora.encoded(cora.ranked_items(tier, dataset or tier), encode_images, encode_texts)
-
-
-def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
-    """Write the test items as CSV: row, column, image and caption; returns how many there are."""
-    _must_rank(number)
-    images = cora.ranked_items(tier, dataset or tier)
-    pairs = [(row, text) for row, group in enumerate(images.captions) for text in group]
-    lines = [(row, k, images.ids[row], text) for k, (row, text) in enumerate(pairs)]
-
-    def write(file: Path) -> None:
-        with file.open("w", encoding="utf-8", newline="") as out:
-            csv.writer(out).writerows([("row", "column", "image", "caption"), *lines])
-
-    write_atomic(path, write)
-    return len(lines)
+    images = ranked_items(tier, dataset or tier)
+    made_up = isinstance(images, controlled.ControlledImages)
+    show = images.features.__getitem__ if made_up else images.open_image
+    rows = batches(range(len(images.captions)))
+    vectors = np.concatenate([model.encode_images([show(row) for row in block]) for block in rows])
+    texts = model.encode_texts([caption for group in images.captions for caption in group])
+    return model.cosines(vectors, texts)
 
 
 def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
     """The similarity matrix of a .npy file, or of the two functions of a Python file."""
     if source.suffix == ".py":
-        images, texts = functions_of(source)
-        return similarity(number, images, texts, tier, dataset)
+        return similarity(number, python_file(source), tier, dataset)
     try:
         scores = np.load(source, allow_pickle=False)
     except FileNotFoundError:
@@ -77,6 +182,19 @@ def scores_of(number: str, source: Path, tier: str, dataset: str) -> np.ndarray:
     if not isinstance(scores, np.ndarray) or scores.dtype.kind not in "fiu":
         raise DataError(f"{source}: holds no numbers")
     return scores
+
+
+def write_items(number: str, tier: str, dataset: str, path: Path) -> int:
+    """Write the test items as CSV: row, column, image and caption; returns how many there are."""
+    _must_rank(number)
+    images = ranked_items(tier, dataset or tier)
+    rows = [
+        (row, images.ids[row], text) for row, group in enumerate(images.captions) for text in group
+    ]
+    table = pd.DataFrame(rows, columns=["row", "image", "caption"])
+    table.insert(1, "column", range(len(table)))
+    write_atomic(path, lambda file: table.to_csv(file, index=False))
+    return len(table)
 
 
 def write(comparison: Comparison, out: Path) -> None:

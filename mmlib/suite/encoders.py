@@ -1,23 +1,19 @@
-"""Models that put pictures and texts into one space: what searching and scoring share.
+"""Models that put pictures and texts into one space, for searching, scoring and comparing.
 
-A model is one of three: a file of `score.keep`, the folder of a CLIP, SigLIP or their kin as
-transformers writes it, or a Python file with two functions, as `mmlib compare` takes it.
-`mmlib.suite.score.read` opens each of them.
+A model is a file of `score.keep`, the folder of a CLIP, SigLIP or their kin as transformers writes
+it, or a Python file with two functions; `mmlib.suite.score.read` opens each of them.
 """
 
 import runpy
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from torch import Tensor
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.features.store import UNREADABLE, rgb
@@ -30,12 +26,15 @@ TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model")
 
 @dataclass(frozen=True)
 class Row:
-    """A picture's file, the caption that is judged, and what else is said of the picture."""
+    """A picture's file, the caption that is scored, and other captions of the picture.
+
+    unreadable: what to say where the file is no picture.
+    """
 
     image: Path
     caption: str
     others: tuple[str, ...] = ()
-    unreadable: Problem | None = None  # what to say where its file is no picture
+    unreadable: Problem | None = None
 
 
 def open_small(path: Path) -> Image.Image:
@@ -50,58 +49,22 @@ def open_small(path: Path) -> Image.Image:
     return picture
 
 
-def of_pictures(
-    rows: Sequence[Row], see: Callable[[list[Image.Image]], np.ndarray]
-) -> np.ndarray:  # fmt: skip
-    """What `see` makes of each row's picture, (rows, ...); each file is read once.
-
-    Raises DataError, with what its first row has to say, for a picture that cannot be read.
-    """
-    first = {row.image: row for row in reversed(rows)}
-    place = {path: i for i, path in enumerate(first)}
-
-    def read(row: Row) -> Image.Image:
-        try:
-            return open_small(row.image)
-        except UNREADABLE as error:
-            fault = row.unreadable or f"{row.image}: no picture"
-            raise DataError(f"{fault}: {error}") from None
-
-    asked = list(first.values())
-    blocks = [
-        see([read(row) for row in asked[start : start + BATCH]])
-        for start in range(0, len(asked), BATCH)
-    ]
-    return np.concatenate(blocks)[[place[row.image] for row in rows]]
-
-
-class Encoders(ABC):
+@dataclass(frozen=True, eq=False)
+class Encoder:
     """Two encoders; the cosine of their vectors says how well a text fits a picture.
 
-    path: the model's file or folder. card: what to know before it is used.
+    path: the model's file or folder, for messages. card: what to know before the model is used.
+    identity: a text that changes with the model's files. image_vectors, text_vectors: what encodes
+    at most `BATCH` RGB pictures or texts: (n, D), of any length.
     """
 
     path: Path
     card: str
+    identity: str
+    image_vectors: Callable[[list[Any]], Any]
+    text_vectors: Callable[[list[str]], Any]
 
-    @property
-    @abstractmethod
-    def identity(self) -> str:
-        """A text that another model does not have, nor this one after a change of its files."""
-
-    @abstractmethod
-    def image_vectors(self, pictures: list[Image.Image]) -> Any:
-        """RGB pictures, `BATCH` at most -> (n, D), of any length."""
-
-    @abstractmethod
-    def text_vectors(self, texts: list[str]) -> Any:
-        """Texts, `BATCH` at most -> (n, D), of any length."""
-
-    def unknown(self, text: str) -> list[str]:
-        """The words of a text that the model does not know, as far as it can tell."""
-        return []
-
-    def encode_images(self, pictures: Sequence[Image.Image]) -> np.ndarray:
+    def encode_images(self, pictures: Sequence[Any]) -> np.ndarray:
         """Unit vectors (n, D), float32, of RGB pictures. Raises DataError where these are none."""
         return self._units(self.image_vectors, pictures, FUNCTIONS[0])
 
@@ -113,9 +76,8 @@ class Encoders(ABC):
         self, encode: Callable[[list[Any]], Any], items: Sequence[Any], name: str
     ) -> np.ndarray:
         blocks = []
-        for start in range(0, len(items), BATCH):
-            block = list(items[start : start + BATCH])
-            vectors = np.asarray(encode(block), dtype=np.float32)
+        for block in batches(items):
+            vectors = np.asarray(encode(list(block)), dtype=np.float32)
             if vectors.ndim != 2 or len(vectors) != len(block):
                 shape = f"{vectors.shape} for {len(block)} items, not (items, width)"
                 raise DataError(f"{self.path}: {name} gave {shape}")
@@ -132,6 +94,10 @@ class Encoders(ABC):
             raise DataError(f"{self.path}: {widths}, so that they cannot be compared")
         return images @ texts.T
 
+    def unknown(self, text: str) -> list[str]:
+        """The words of a text that the model does not know, as far as it can tell."""
+        return []
+
     def score(self, rows: Sequence[Row], prior: float = 0.0) -> pd.DataFrame:
         """A line a pair: image, caption and their cosine; the prior is of judges alone.
 
@@ -144,6 +110,11 @@ class Encoders(ABC):
         return table.assign(cosine=np.einsum("nd,nd->n", images, texts).round(4))
 
 
+def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Runs of `BATCH` items, the last one shorter."""
+    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+
+
 def table_of(rows: Sequence[Row]) -> pd.DataFrame:
     """The image and the caption of each row. Raises ValueError for none."""
     if not rows:
@@ -151,90 +122,85 @@ def table_of(rows: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame([{"image": str(row.image), "caption": row.caption} for row in rows])
 
 
-class HuggingFace(Encoders):
-    """A CLIP, SigLIP or their kin, from a folder in transformers' form; nothing is downloaded."""
+def of_pictures(
+    rows: Sequence[Row], see: Callable[[list[Image.Image]], np.ndarray]
+) -> np.ndarray:  # fmt: skip
+    """What `see` makes of each row's picture, (rows, ...); each file is read once.
 
-    def __init__(self, folder: Path, device: str = "cpu") -> None:
-        """Raises DataError for a folder that is no model, or one that reads no texts."""
-        from transformers import AutoTokenizer
+    Raises DataError, with what its first row has to say, for a picture that cannot be read.
+    """
 
-        from mmlib.features import backbones
-
-        self.path, self.device = folder, device
-        loaded = backbones.load(f"hf:{folder.name or 'model'}", folder)
-        self.preprocess = loaded.preprocess
-        self.network = cast(Any, loaded.network.to(device))
-        if not hasattr(self.network, "get_text_features"):
-            kind = self.network.config.model_type
-            raise DataError(f"{folder}: a model of the type {kind} reads no texts; take a CLIP")
-        if not any((folder / name).is_file() for name in TOKENIZERS):
-            # transformers would take an empty one, which knows no word
-            raise DataError(f"{folder}: has no tokenizer ({', '.join(TOKENIZERS)})")
+    def read(row: Row) -> Image.Image:
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
-        except Exception as error:  # of whatever kind the tokenizer's library has
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-            raise DataError(f"{folder}: its tokenizer cannot be read: {reason}") from None
-        self.card = f"{folder.name}, a {self.network.config.model_type} of transformers."
+            return open_small(row.image)
+        except UNREADABLE as error:
+            fault = row.unreadable or f"{row.image}: no picture"
+            raise DataError(f"{fault}: {error}") from None
 
-    @cached_property
-    def identity(self) -> str:
-        """Names, sizes and times of the model's files: hashing gigabytes would take longer."""
-        files = [p for p in sorted(self.path.iterdir()) if p.suffix in (".json", ".safetensors")]
-        states = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files]
-        return f"hf {states}"
+    first = {row.image: row for row in reversed(rows)}
+    number = {path: i for i, path in enumerate(first)}
+    blocks = [see([read(row) for row in block]) for block in batches(list(first.values()))]
+    return np.concatenate(blocks)[[number[row.image] for row in rows]]
 
-    def image_vectors(self, pictures: list[Image.Image]) -> Tensor:
-        """(n, D) of pictures."""
-        values = torch.stack([self.preprocess(picture) for picture in pictures])
-        return self._features(self.network.get_image_features, pixel_values=values)
 
-    def text_vectors(self, texts: list[str]) -> Tensor:
-        """(n, D) of texts, padded to the longest that the model takes, as SigLIP was trained."""
-        config = self.network.config
-        longest = getattr(config, "text_config", config).max_position_embeddings
-        tokens = self.tokenizer(
-            texts, padding="max_length", truncation=True, max_length=longest, return_tensors="pt"
+def python_file(path: Path) -> Encoder:
+    """encode_images and encode_texts of a Python file, which is run.
+
+    Its identity is its text; what it loads is not seen. Raises DataError where it has no such
+    function.
+    """
+    functions = runpy.run_path(str(path))
+    if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
+        raise DataError(f"{path}: has no function {lacking[0]}")
+    text = path.read_text(encoding="utf-8")
+    card = f"{path.name}: two functions of yours."
+    return Encoder(path, card, f"py {text}", *(functions[name] for name in FUNCTIONS))
+
+
+def hugging_face(folder: Path, device: str = "cpu") -> Encoder:
+    """A CLIP, SigLIP or their kin, from a folder in transformers' form; nothing is downloaded.
+
+    Raises DataError for a folder that is no model, or one that reads no texts.
+    """
+    from transformers import AutoTokenizer
+
+    from mmlib.features import backbones
+
+    loaded = backbones.load(f"hf:{folder.name or 'model'}", folder)
+    network: Any = loaded.network.to(device)
+    config = network.config
+    if not hasattr(network, "get_text_features"):
+        kind = f"a model of the type {config.model_type}"
+        raise DataError(f"{folder}: {kind} reads no texts; take a CLIP")
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        # transformers would take an empty one, which knows no word
+        raise DataError(f"{folder}: has no tokenizer ({', '.join(TOKENIZERS)})")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
         )
-        return self._features(self.network.get_text_features, **tokens)
+    except Exception as error:  # of whatever kind the tokenizer's library has
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise DataError(f"{folder}: its tokenizer cannot be read: {reason}") from None
+    # Padded to the longest text that the model takes, as SigLIP was trained.
+    longest = getattr(config, "text_config", config).max_position_embeddings
+    how = {"padding": "max_length", "truncation": True, "max_length": longest}
 
     @torch.inference_mode()
-    def _features(self, function: Any, **inputs: Tensor) -> Tensor:
-        encoded = function(**{name: value.to(self.device) for name, value in inputs.items()})
+    def vectors(function: Any, **inputs: torch.Tensor) -> torch.Tensor:
+        encoded = function(**{name: value.to(device) for name, value in inputs.items()})
         # transformers 4 gives vectors, 5 all of the encoder's output.
         return getattr(encoded, "pooler_output", encoded).float().cpu()
 
+    def image_vectors(pictures: list[Image.Image]) -> torch.Tensor:
+        pixels = torch.stack([loaded.preprocess(picture) for picture in pictures])
+        return vectors(network.get_image_features, pixel_values=pixels)
 
-class PythonFile(Encoders):
-    """encode_images and encode_texts of a Python file, as `mmlib compare` has them."""
+    def text_vectors(texts: list[str]) -> torch.Tensor:
+        return vectors(network.get_text_features, **tokenizer(texts, return_tensors="pt", **how))
 
-    def __init__(self, path: Path) -> None:
-        """Runs the file. Raises DataError for one without such functions."""
-        self.path, self.card = path, f"{path.name}: two functions of yours."
-        self.functions = functions_of(path)
-
-    @cached_property
-    def identity(self) -> str:
-        """The text of the file; what it loads is not seen."""
-        return f"py {self.path.read_text(encoding='utf-8')}"
-
-    def image_vectors(self, pictures: list[Image.Image]) -> Any:
-        """What encode_images gives."""
-        return self.functions[0](pictures)
-
-    def text_vectors(self, texts: list[str]) -> Any:
-        """What encode_texts gives."""
-        return self.functions[1](texts)
-
-
-def functions_of(source: Path) -> list[Callable[[list[Any]], Any]]:
-    """encode_images and encode_texts of a Python file, which is run.
-
-    Raises DataError where it has no such function.
-    """
-    functions = runpy.run_path(str(source))
-    if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
-        raise DataError(f"{source}: has no function {lacking[0]}")
-    return [functions[name] for name in FUNCTIONS]
+    # Names, sizes and times of the model's files: hashing gigabytes would take longer.
+    files = [p for p in sorted(folder.iterdir()) if p.suffix in (".json", ".safetensors")]
+    states = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+    card = f"{folder.name}, a {config.model_type} of transformers."
+    return Encoder(folder, card, f"hf {states}", image_vectors, text_vectors)

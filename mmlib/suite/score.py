@@ -10,10 +10,8 @@ judge.score(score.read_csv("pairs.csv"), prior=0.05)
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from torch import Tensor
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import file_hash, write_tensors
-from mmlib.core.paths import PACKAGE, table_beside
+from mmlib.core.paths import PACKAGE
 from mmlib.data.overlap import Weights
 from mmlib.data.tables import error_at
 from mmlib.features import backbones
@@ -43,12 +41,15 @@ from mmlib.papers.entailment.method.classifier import Classifier, Settings, clas
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
 from mmlib.papers.entailment.run.judge import main_branch, scores
-from mmlib.suite.encoders import Encoders, HuggingFace, PythonFile, Row, of_pictures, table_of
-from mmlib.suite.outcomes import form_fault, strict_json
+from mmlib.suite.encoders import Encoder, Row, hugging_face, of_pictures, python_file, table_of
 from mmlib.world import backbone
 
 SMALL = PACKAGE / "world" / "judge.safetensors"  # by `mmlib train judge`
 WORLD = {"backbone": "world"}  # what saw the pictures of a model: here the world's own network
+FAULTS = (
+    *(OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError),
+    RecursionError,
+)
 MODELS = "small; a file of `mmlib train`; a CLIP's folder; a .py file with two functions"
 
 
@@ -133,10 +134,7 @@ def keep(
     write_tensors(path, plain, {"mmlib": json.dumps(meta)})
 
 
-NOTES: dict[str, Any] = table_beside(__file__)  # JSON Schemas of a file's notes
-
-
-def read(model: Path | str, device: str = "cpu", weights: Path | str | None = None) -> Encoders:
+def read(model: Path | str, device: str = "cpu", weights: Path | str | None = None) -> Encoder:
     """A model: "small", a file of `keep`, a folder in transformers' form, or a Python file.
 
     weights: of the network that sees pictures, for a kept model that read other weights than
@@ -146,80 +144,27 @@ def read(model: Path | str, device: str = "cpu", weights: Path | str | None = No
     if not path.exists():
         raise DataError(f"{path}: no such model (there are: {MODELS})")
     if path.is_dir():
-        return HuggingFace(path, device)
-    return PythonFile(path) if path.suffix == ".py" else read_kept(path, device, weights)
-
-
-def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None) -> "Scorer":
-    """A file of `keep`, as `read` opens it."""
-    try:
-        meta = strict_json(metadata_of(path)["mmlib"])
-        tensors = {name: value.float() for name, value in load_file(path).items()}
-        if fault := _fault(meta, tensors):
-            raise ValueError(fault)
-    except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}: no model that score.keep has written ({error}); keep it anew"
-        ) from None
-    return Scorer(path, meta, tensors, device, weights)
-
-
-def _fault(meta: Any, tensors: Mapping[str, Tensor]) -> str:
-    """What of a file's notes and tensors cannot be; empty where nothing is wrong."""
-    if fault := form_fault(NOTES["model"], meta):
-        return fault
-    if meta["judge"] is not None:
-        if fault := form_fault(NOTES["judge"], meta):
-            return fault
-        if len(meta["labels"]) != len(meta["odds"]):
-            return f"{len(meta['labels'])} labels for {len(meta['odds'])} odds"
-    for name, value in tensors.items():
-        if not value.isfinite().all():
-            return f"the tensor {name} is not finite"
-    scale = tensors["regions"]
-    if scale.ndim != 2 or len(scale) != 2 or not (scale[1] > 0).all():
-        return "the tensor regions is no mean and deviation (2, W) above 0"
-    return ""
+        return hugging_face(path, device)
+    return python_file(path) if path.suffix == ".py" else read_kept(path, device, weights)
 
 
 @dataclass(frozen=True, eq=False)
-class Scorer(Encoders):
-    """A kept model. path: its file; tensors: by name; meta: everything else.
+class Scorer(Encoder):
+    """A kept model.
 
-    device, weights: where pictures are seen, and by which weights, see `read`.
+    meta: the file's notes. words: its vocabulary. regions: pictures -> their regions (n, R, W),
+    standardised. judge: None where a retriever was kept alone.
     """
 
-    path: Path
     meta: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-    device: str = "cpu"
-    weights: Path | str | None = None
-
-    @property
-    def card(self) -> str:  # type: ignore[override]
-        """What to know of the model before it is used."""
-        return self.meta["card"]
-
-    @cached_property
-    def identity(self) -> str:
-        """A hash of the file."""
-        return file_hash(self.path)
-
-    def image_vectors(self, pictures: list[Image.Image]) -> Tensor:
-        """(n, D) of pictures, by the retriever."""
-        regions = torch.from_numpy(self._regions(pictures))
-        with self._fitting(), torch.no_grad():
-            return self._retriever.image_states(regions)[1]
-
-    def text_vectors(self, texts: list[str]) -> Tensor:
-        """(n, D) of texts, by the retriever."""
-        with self._fitting(), torch.no_grad():
-            ids, lengths = padded([self._words.ids(text)[:MAX_WORDS] for text in texts])
-            return self._retriever.text_states(*map(torch.from_numpy, (ids, lengths)))[2]
+    words: Words
+    regions: Callable[[list[Image.Image]], np.ndarray]
+    retriever: AlignFuse
+    judge: Classifier | None
 
     def unknown(self, text: str) -> list[str]:
         """The words of a text that training did not show."""
-        known = set(self._words.words)
+        known = set(self.words.words)
         return [word for word in tokenize(text) if word not in known and word.isalnum()]
 
     def score(self, rows: Sequence[Row], prior: float = 0.0) -> pd.DataFrame:
@@ -227,61 +172,20 @@ class Scorer(Encoders):
 
         prior: the share of pairs that you take for entailed; 0: that of the calibration pairs. The
         threshold on the probability is that of best F0.5 there. A retriever alone gives "cosine".
-        Raises DataError for a picture that cannot be read and for a model whose weights do not go
-        together or give no numbers, ValueError for a prior of 1 or more.
+        Raises DataError for a picture that cannot be read and for a model whose weights give no
+        numbers, ValueError for no pairs and for a prior of 1 or more.
         """
-        table = table_of(rows)
+        table, meta, n = table_of(rows), self.meta, len(rows)
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
-        with self._fitting():
-            odds, cosine = self._odds(rows, of_pictures(rows, self._regions))
-        if not np.isfinite([cosine, cosine if odds is None else odds]).all():
-            raise DataError(f"{self.path}: its weights give no numbers; keep it anew")
-        if odds is None:
-            return table.assign(cosine=cosine.round(4))
-        labels, calibrated = np.array(self.meta["labels"]), np.array(self.meta["odds"])
-        share = labels.mean()
-        wanted = prior or share
-        shift = logit(wanted) - logit(share)
-        counts = np.where(labels == 1, wanted / share, (1 - wanted) / (1 - share))
-        odds, limit = odds + shift, best_threshold(labels, calibrated, counts) + shift
-        columns = {"log odds": odds.round(3), "probability": expit(odds).round(4)}
-        columns["threshold"] = round(float(expit(limit)), 4)
-        return table.assign(**columns, entailed=odds >= limit)
-
-    def _state(self, prefix: str) -> dict[str, Tensor]:
-        """The state dict whose names begin with a prefix."""
-        named = self.tensors.items()
-        return {n.removeprefix(prefix): v for n, v in named if n.startswith(prefix)}
-
-    @contextmanager
-    def _fitting(self) -> Iterator[None]:
-        """DataError, in one line, for weights that do not go with the notes."""
-        try:
-            yield
-        except DataError:
-            raise
-        except (RuntimeError, ValueError, TypeError, LookupError) as error:
-            fault = " ".join(str(error).split())[:200]
-            raise DataError(
-                f"{self.path}: its weights do not go with its notes ({fault}); keep it anew"
-            ) from None
-
-    def _odds(
-        self, rows: Sequence[Row], images: np.ndarray
-    ) -> tuple[np.ndarray | None, np.ndarray]:
-        """Log odds (n,) at the calibration's prior, or None without a judge, and cosines (n,).
-
-        images (n, R, W): regions of the pictures.
-        """
-        words, meta = self._words, self.meta
+        images = of_pictures(rows, self.regions)
         # Lines are words apart to the reader, and tell which captions were joined.
-        premise, n = tuple("\n".join(row.others) for row in rows), len(rows)
+        premise = tuple("\n".join(row.others) for row in rows)
         stems = Weights([])
         stems.update(meta["stems"])
         stems.unknown = meta["unknown"]
         frozen_inputs = frozen(
-            self._retriever, words, images,
+            self.retriever, self.words, images,
             sorted({text for row in rows for text in (row.caption, *row.others)}), stems,
             {text: row.others for text, row in zip(premise, rows, strict=True)},
         )  # fmt: skip
@@ -290,60 +194,112 @@ class Scorer(Encoders):
             ("mme",) * n, ("yours",) * n,  # type: ignore[arg-type]
             tuple(map(str, range(n))),
         )  # fmt: skip
-        raw = frozen_inputs.inputs(samples)
-        if meta["judge"] is None:
-            return None, raw[:, 4]
-        settings = Settings(**meta["judge"])
-        model = classifier(settings, len(words), images)
-        model.load_state_dict(self._state("judge."))
-        encoded = encode(samples, words, words, settings.max_premise, settings.max_hypothesis)
-        deep = scores(model, encoded, images)
-        scaled = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(raw)
-        how = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
-        return how.margin(deep[main_branch(deep)], scaled), raw[:, 4]
+        inputs = frozen_inputs.inputs(samples)
+        result = inputs[:, 4]  # cosines
+        if self.judge is not None:
+            how = self.judge.settings
+            lengths = how.max_premise, how.max_hypothesis
+            deep = scores(self.judge, encode(samples, self.words, self.words, *lengths), images)
+            scaled = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(inputs)
+            calibration = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
+            result = calibration.margin(deep[main_branch(deep)], scaled)
+        if not np.isfinite([inputs[:, 4], result]).all():
+            raise DataError(f"{self.path}: its weights give no numbers; keep it anew")
+        if self.judge is None:
+            return table.assign(cosine=result.round(4))
+        labels, calibrated = np.array(meta["labels"]), np.array(meta["odds"])
+        share = labels.mean()
+        wanted = prior or share
+        shift = logit(wanted) - logit(share)
+        counts = np.where(labels == 1, wanted / share, (1 - wanted) / (1 - share))
+        odds, limit = result + shift, best_threshold(labels, calibrated, counts) + shift
+        columns = {"log odds": odds.round(3), "probability": expit(odds).round(4)}
+        columns["threshold"] = round(float(expit(limit)), 4)
+        return table.assign(**columns, entailed=odds >= limit)
 
-    @cached_property
-    def _words(self) -> Words:
-        return Words(self.meta["words"])
 
-    @cached_property
-    def _retriever(self) -> AlignFuse:
-        weights, scale = self._state("retriever."), self.tensors["regions"]
-        positions = weights["image.layers.embeddings.position_embeddings.weight"]  # [CLS]'s, too
-        table = np.zeros((0, len(positions) - 1, scale.shape[1]), np.float32)
-        shape, space = Shape(**self.meta["shape"]), self.meta["space"]
-        return read_retriever(weights, shape, space, table, len(self._words)).eval()
+def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None) -> Scorer:
+    """A file of `keep`, as `read` opens it."""
+    try:
+        meta = json.loads(metadata_of(path)["mmlib"])
+        tensors = {name: value.float() for name, value in load_file(path).items()}
+        states: dict[str, dict[str, Tensor]] = {"retriever": {}, "judge": {}}
+        for name, value in tensors.items():
+            if not value.isfinite().all():
+                raise ValueError(f"the tensor {name} is not finite")
+            states.get(name.partition(".")[0], {})[name.partition(".")[2]] = value
+        words, scale, judge = Words(meta["words"]), tensors["regions"].numpy(), None
+        if scale.ndim != 2 or len(scale) != 2 or not (scale[1] > 0).all():
+            raise ValueError("the tensor regions is no mean and deviation (2, W) above 0")
+        positions = tensors["retriever.image.layers.embeddings.position_embeddings.weight"]
+        table = np.zeros((0, len(positions) - 1, scale.shape[1]), np.float32)  # without [CLS]
+        shape, numbers = Shape(**meta["shape"]), [meta["unknown"], *meta["stems"].values()]
+        retriever = read_retriever(states["retriever"], shape, meta["space"], table, len(words))
+        if meta["judge"] is not None:
+            judge = classifier(Settings(**meta["judge"]), len(words), table)
+            judge.load_state_dict(states["judge"])
+            lists = [meta[name] for name in ("weights", "mean", "deviation", "odds")]
+            numbers.extend(value for values in lists for value in values)
+            lengths, labels = list(map(len, lists)), meta["labels"]
+            if lengths != [11, 9, 9, len(labels)] or set(labels) != {0, 1} or min(lists[2]) <= 0:
+                raise ValueError("weights, mean, deviation, odds and labels do not go together")
+        if not np.isfinite(numbers).all():
+            raise ValueError("a number among its notes is not finite")
+        if len(set(meta["words"])) < len(meta["words"]) or not isinstance(meta["card"], str):
+            raise ValueError("a word stands there twice, or the card is no text")
+        see = _network(path, meta.get("sees", WORLD), device, weights)
+    except DataError:
+        raise
+    except FAULTS as error:
+        lacks = "lacks " if isinstance(error, KeyError) else ""
+        reason = lacks + " ".join(str(error).split())[:200]
+        raise DataError(
+            f"{path}: no model that score.keep has written ({reason}); keep it anew"
+        ) from None
 
-    @cached_property
-    def _see(self) -> Callable[[list[Image.Image]], np.ndarray]:
-        """What makes regions (n, R, W) of pictures, not yet standardised."""
-        sees = self.meta.get("sees", WORLD)
-        if sees == WORLD:
-            return lambda pictures: backbone.extract(pictures)[0]
-        name = sees["backbone"]
-        given = backbones.weights_note(self.weights, backbones.torchvisions_weights(name))
-        if given != sees["weights"]:
+    def regions(pictures: list[Image.Image]) -> np.ndarray:
+        found = see(pictures)
+        if scale.shape[1] != found.shape[-1]:
             raise DataError(
-                f"{self.path}: its pictures were seen by {name}, weights: {sees['weights']}; name "
-                f"these with --weights (now: {given})"
+                f"{path}: reads image features of width {scale.shape[1]}, not {found.shape[-1]}, "
+                "as the network gives that it names; train it anew"
             )
-        vision = backbones.load(name, self.weights)
-        vision.network.to(self.device)
+        return ((found - scale[0]) / scale[1]).astype(np.float32)
 
-        @torch.inference_mode()
-        def see(pictures: list[Image.Image]) -> np.ndarray:
-            pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
-            return vision.see(pixels.to(self.device), sees["regions"])[0].float().cpu().numpy()
+    @torch.no_grad()
+    def image_vectors(pictures: list[Image.Image]) -> Tensor:
+        return retriever.image_states(torch.from_numpy(regions(pictures)))[1]
 
-        return see
+    @torch.no_grad()
+    def text_vectors(texts: list[str]) -> Tensor:
+        ids, lengths = padded([words.ids(text)[:MAX_WORDS] for text in texts])
+        return retriever.text_states(torch.from_numpy(ids), torch.from_numpy(lengths))[2]
 
-    def _regions(self, pictures: list[Image.Image]) -> np.ndarray:
-        """Regions (n, R, W) of pictures by the network that training had, standardised."""
-        regions = self._see(pictures)
-        mean, scale = self.tensors["regions"].numpy()
-        if mean.shape[-1] != regions.shape[-1]:
-            raise DataError(
-                f"{self.path}: reads image features of width {mean.shape[-1]}, not "
-                f"{regions.shape[-1]}, as the network gives that it names; train it anew"
-            )
-        return ((regions - mean) / scale).astype(np.float32)
+    return Scorer(
+        path, meta["card"], file_hash(path), image_vectors, text_vectors,
+        meta, words, regions, retriever.eval(), judge,
+    )  # fmt: skip
+
+
+def _network(
+    path: Path, sees: Mapping[str, str], device: str, weights: Path | str | None
+) -> Callable[[list[Image.Image]], np.ndarray]:
+    """What gives the regions (n, R, W) of pictures, as `sees` of `keep` names it."""
+    name = sees["backbone"]
+    if sees == WORLD:
+        return lambda pictures: backbone.extract(pictures)[0]
+    given = backbones.weights_note(weights, backbones.torchvisions_weights(name))
+    if given != sees["weights"]:
+        raise DataError(
+            f"{path}: its pictures were seen by {name}, weights: {sees['weights']}; name these "
+            f"with --weights (now: {given})"
+        )
+    vision = backbones.load(name, weights)
+    vision.network.to(device)
+
+    @torch.inference_mode()
+    def see(pictures: list[Image.Image]) -> np.ndarray:
+        pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
+        return vision.see(pixels.to(device), sees["regions"])[0].float().cpu().numpy()
+
+    return see

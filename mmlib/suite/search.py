@@ -30,7 +30,7 @@ from mmlib.core.errors import DataError
 from mmlib.core.files import PICTURES, listed, write_tensors
 from mmlib.features.store import UNREADABLE
 from mmlib.suite import score, sheet
-from mmlib.suite.encoders import BATCH, Encoders, open_small
+from mmlib.suite.encoders import BATCH, Encoder, open_small
 
 OFTEN = 60  # seconds after which an unfinished index is written
 THUMBNAIL = 384  # pixels of the longer side of a picture that was found
@@ -46,7 +46,7 @@ class Found:
     """The pictures found for a text, best first. files: below the folder; scores: cosines (k,)."""
 
     folder: Path
-    model: Encoders
+    model: Encoder
     text: str
     files: tuple[str, ...]
     scores: np.ndarray
@@ -130,7 +130,7 @@ class Index:
     """
 
     folder: Path
-    model: Encoders
+    model: Encoder
     files: tuple[str, ...]
     vectors: np.ndarray
     encoded: int
@@ -158,7 +158,7 @@ def must_be_findable(text: str, k: int) -> None:
 
 
 def folder(
-    path: Path | str, model: Encoders | Path | str = "small", index: Path | str | None = None
+    path: Path | str, model: Encoder | Path | str = "small", index: Path | str | None = None
 ) -> Index:
     """The index of a folder and the folders in it, read and brought up to date.
 
@@ -167,7 +167,7 @@ def folder(
     damaged and made anew, or that cannot be written.
     Raises DataError for a folder that is not there or has no pictures, and for what is no model.
     """
-    path, model = Path(path), model if isinstance(model, Encoders) else score.read(model)
+    path, model = Path(path), model if isinstance(model, Encoder) else score.read(model)
     if not path.is_dir():
         raise DataError(f"{path}: no such folder")
     files = [p for p in listed(path, "**/*") if p.suffix.lower() in PICTURES and not p.is_dir()]
@@ -202,7 +202,7 @@ def folder(
 
 
 def _encode(
-    path: Path, model: Encoders, names: Sequence[str], vectors: dict[str, np.ndarray],
+    path: Path, model: Encoder, names: Sequence[str], vectors: dict[str, np.ndarray],
     left_out: dict[str, str],
 ) -> None:  # fmt: skip
     """Add the vectors of some pictures of a folder, or why one cannot be read."""
@@ -242,7 +242,7 @@ def _say(text: str) -> None:
 class _Store:
     """The file of an index: vectors and states by row, the names of files and the model's hash."""
 
-    def __init__(self, folder: Path, model: Encoders, home: Path | str | None) -> None:
+    def __init__(self, folder: Path, model: Encoder, home: Path | str | None) -> None:
         """home: the folder for it, if not the pictures' own. Each model has a file of its own."""
         self.model = hashlib.sha256(model.identity.encode()).hexdigest()
         name = f".mmlib-{self.model[:12]}.safetensors"

@@ -1,6 +1,7 @@
 """A retriever of one's own beside the recorded systems; the page about it is executed."""
 
 import shlex
+from pathlib import Path
 
 import made_up_cora
 import mistune
@@ -15,24 +16,31 @@ from test_flickr8k import make as make_flickr8k
 from mmlib.core.effects import crossed
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
-from mmlib.papers.cora import compare as cora
 from mmlib.papers.cora.data import controlled, world
-from mmlib.suite import cli, record
+from mmlib.suite import cli, compare, record
+from mmlib.suite.encoders import BATCH, Encoder
 from mmlib.world import USUAL
 
 IMAGES = 40
 IMAGE_OF = np.repeat(np.arange(IMAGES), 5)
-
-
-@pytest.fixture(scope="module")
-def recorded():
-    return made_up_cora.make(images=IMAGES)
+RECORDED = made_up_cora.make(images=IMAGES)
 
 
 @pytest.fixture
 def scores():
     rng = np.random.default_rng(5)
     return rng.normal(size=(IMAGES, len(IMAGE_OF))) + 1.5 * (IMAGE_OF == np.arange(IMAGES)[:, None])
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """A comparison with made-up evidence."""
+
+    def compared(scores, evidence=RECORDED, dataset="world", **more):
+        monkeypatch.setattr(record, "read", lambda *_: evidence)
+        return compare.compare("03", scores, "world", dataset, **more)
+
+    return compared
 
 
 def ranks_by_loop(scores):
@@ -47,8 +55,8 @@ def ranks_by_loop(scores):
     return np.array(captions), np.array(images)
 
 
-def test_recalls_are_those_of_sorting(recorded, scores):
-    found = cora.compare(recorded, "world", scores, "Mine")
+def test_results_and_paired_differences_are_those_of_loops(beside, scores):
+    found = beside(scores, name="Mine")
     captions, images = ranks_by_loop(scores)
     row = found.results.loc["Mine"]
     recalls = {f"i2t_r{k}": 100 * np.mean(images <= k) for k in (1, 5, 10)}
@@ -59,89 +67,76 @@ def test_recalls_are_those_of_sorting(recorded, scores):
     names = {name.removesuffix(" ↗") for name in found.results.index}
     assert {"CORA", "Random", "Oracle of the graph"} <= names
 
-
-def test_scores_in_another_order_or_all_alike_are_said(recorded, scores):
-    assert not cora.compare(recorded, "world", scores).warning
-    shuffled = np.random.default_rng(1).permutation(scores)
-    for wrong in (shuffled, np.ones_like(scores)):
-        assert str(cora.compare(recorded, "world", wrong)).startswith("These scores are hardly")
-
-
-def test_a_recorded_systems_name_is_refused(recorded, scores):
-    with pytest.raises(DataError, match="'CORA' is a recorded system; give yours another name"):
-        cora.compare(recorded, "world", scores, "CORA")
-
-
-def test_differences_are_paired_by_item_and_family(recorded, scores):
-    found = cora.compare(recorded, "world", scores)
-    captions, images = ranks_by_loop(scores)
     families = np.concatenate([IMAGE_OF, np.arange(IMAGES)]) // 4
-    theirs = recorded.values("world", "CORA", "RSUM")
     items = len(captions) + len(images)
     own = np.concatenate([
         100 * items / len(ranked) * sum((ranked <= k).astype(float) for k in (1, 5, 10))
         for ranked in (captions, images)
     ])  # fmt: skip
     row = found.differences.loc["CORA"]
-    assert row["difference in RSUM"] == crossed(own - theirs, families).told(1)
-    ranks = recorded.values("world", "CORA", "rank")[:, : len(captions)]
-    gap = 100.0 * (captions <= 1) - 100.0 * (ranks <= 1)
-    wanted = crossed(gap, IMAGE_OF // 4).told(1)
-    assert row["difference in caption → image, R@1"] == wanted
+    gap = own - RECORDED.values("world", "CORA", "RSUM")
+    assert row["difference in RSUM"] == crossed(gap, families).told(1)
+    ranks = RECORDED.values("world", "CORA", "rank")
+    for column, own, theirs, groups in (
+        ("caption → image", captions, ranks[:, : len(captions)], IMAGE_OF // 4),
+        ("image → caption", images, ranks[:, len(captions) :], np.arange(IMAGES) // 4),
+    ):
+        gap = 100.0 * (own <= 1) - 100.0 * (theirs <= 1)
+        assert row[f"difference in {column}, R@1"] == crossed(gap, groups).told(1)
 
-
-def test_in_family_is_a_choice_of_four(recorded, scores):
-    found = cora.compare(recorded, "world", scores)
     right = []
     for k, image in enumerate(IMAGE_OF):
         family = range(image // 4 * 4, image // 4 * 4 + 4)
         right.append(max(family, key=lambda i: scores[i, k]) == image)
-    assert found.in_family["yours"] == pytest.approx(100 * np.mean(right))
-    assert found.in_family["CORA"] == pytest.approx(
-        np.nanmean(recorded.values("world", "CORA", "in family"))
-    )
+    assert found.in_family["Mine"] == pytest.approx(100 * np.mean(right))
+    theirs = np.nanmean(RECORDED.values("world", "CORA", "in family"))
+    assert found.in_family["CORA"] == pytest.approx(theirs)
 
 
-def test_a_recorded_system_given_back_differs_by_nothing(recorded):
+def test_scores_in_another_order_or_all_alike_are_said(beside, scores):
+    assert not beside(scores).warning
+    shuffled = np.random.default_rng(1).permutation(scores)
+    for wrong in (shuffled, np.ones_like(scores)):
+        assert str(beside(wrong)).startswith("These scores are hardly")
+
+
+def test_a_recorded_system_given_back_differs_by_nothing(beside):
     """A record of one seed, whose scores come back as a matrix of one's own."""
     one = made_up_cora.make(images=IMAGES, seeds=1)
     rng = np.random.default_rng([0, len("HARD")])
     own = (IMAGE_OF == np.arange(IMAGES)[:, None]) * made_up_cora.LEVELS["HARD"]
-    found = cora.compare(one, "world", own + rng.normal(size=own.shape))
+    found = beside(own + rng.normal(size=own.shape), one)
     assert (found.differences.loc["HARD"] == "+0.0 [+0.0, +0.0]").all()
     assert found.results.loc["yours", "rsum"] == found.results.loc["HARD ↗", "rsum"]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "more", "said"),
     [
-        (lambda s: s.T, r"is \(200, 40\), not \(40, 200\), test images × .*; transpose it"),
-        (lambda s: s[:, :-1], r"is \(40, 199\), not \(40, 200\), test images × .* of world$"),
-        (lambda s: np.where(np.arange(200) == 7, np.nan, s), "row 0, column 7 is not a number"),
+        (lambda s: s.T, {}, r"is \(200, 40\), not \(40, 200\), test images × .*; transpose it"),
+        (lambda s: s[:, :-1], {}, r"is \(40, 199\), not \(40, 200\), test images × .* of world$"),
+        (lambda s: np.where(np.arange(200) == 7, np.nan, s), {}, "row 0, column 7 is not a number"),
+        (np.array, {"dataset": "moon"}, "no collection 'moon' is recorded; there are: world"),
+        (np.array, {"name": "CORA"}, "'CORA' is a recorded system; give yours another name"),
     ],
 )
-def test_another_shape_and_no_number_are_one_line(recorded, scores, change, said):
+def test_what_cannot_be_compared_is_one_line(beside, scores, change, more, said):
     with pytest.raises(DataError, match=said):
-        cora.compare(recorded, "world", change(scores))
-    with pytest.raises(DataError, match="no collection 'moon' is recorded; there are: world"):
-        cora.compare(recorded, "moon", scores)
+        beside(change(scores), **more)
 
 
-def test_without_families_captions_name_their_image():
+def test_without_families_captions_name_their_image(beside):
     table = made_up_cora.make(images=8).table.copy()
     clusters = np.concatenate([np.repeat(np.arange(8), 5), np.arange(8)]).astype(np.int32)
     of_test = table.split == "test"
     table.loc[of_test, "cluster"] = clusters[table.loc[of_test, "item"]]
-    flat = Evidence(table, {"tier": "flickr8k"})
-    assert cora.image_of(flat, "world").tolist() == np.repeat(np.arange(8), 5).tolist()
-    assert cora.family_of(flat, "world") == 1
-
-
-def test_the_record_tells_the_images_of_its_captions():
-    found, name = record.read("03", "controlled"), "40 × 12, 400 families"
-    collection = controlled.load(controlled.RECORDED[name])
-    assert np.array_equal(cora.image_of(found, name), collection.image_of("test"))
-    assert cora.family_of(found, name) == 4
+    perfect = np.repeat(np.eye(8), 5, axis=1)
+    found = beside(perfect, Evidence(table, {"tier": "flickr8k", "settings": {}}))
+    assert float(found.results.loc["yours", "rsum"]) == 600
+    assert len(found.in_family) == 0
+    assert list(found.differences) == [
+        f"difference in {one}" for one in ("RSUM", "caption → image, R@1", "image → caption, R@1")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -154,70 +149,56 @@ def test_the_record_tells_the_images_of_its_captions():
     ],
 )
 def test_drawn_items_are_as_easy_as_those_of_the_record(monkeypatch, tier, dataset, count, clarity):
-    monkeypatch.setattr(cora, "captioned_images", lambda *args, **how: (args, how))
-    assert cora.ranked_items(tier, dataset) == (
+    monkeypatch.setattr(compare, "captioned_images", lambda *args, **how: (args, how))
+    assert compare.ranked_items(tier, dataset) == (
         ("test", count), {"family": 4, "clarity": clarity}
     )  # fmt: skip
     with pytest.raises(DataError, match="no collection 'moon'; there are: "):
-        cora.ranked_items(tier, "moon")
+        compare.ranked_items(tier, "moon")
 
 
 # Encoders
 
 
 def test_encoders_get_batches_and_their_cosines_count(monkeypatch):
-    images = controlled.load(controlled.Dials(families=2)).images["test"]
-    sizes = []
+    images, sizes = controlled.load(controlled.Dials(families=2)).images["test"], []
+    monkeypatch.setattr(compare, "ranked_items", lambda *_: images)
 
     def encode(items):
         sizes.append(len(items))
         return np.array([[len(str(item)), 1.0] for item in items])
 
-    cosines = cora.encoded(images, encode, encode)
+    cosines = compare.similarity("03", Encoder(Path("mine"), "", "", encode, encode))
     a = np.array([[len(str(one)), 1.0] for one in images.features])
     b = np.array([[len(t), 1.0] for group in images.captions for t in group])
     for i, j in ((0, 0), (3, 17), (399, 1999)):
         wanted = a[i] @ b[j] / np.sqrt((a[i] ** 2).sum() * (b[j] ** 2).sum())
         assert cosines[i, j] == pytest.approx(wanted)
-    assert max(sizes) == cora.BATCH
+    assert max(sizes) == BATCH
 
 
 @pytest.mark.parametrize(
-    ("encode", "said"),
+    ("words", "content", "said"),
     [
-        (lambda items: np.ones(len(items)), r"encode_images gave \(64,\) for 64 items, not"),
-        (lambda items: np.full((len(items), 2), np.inf), "encode_images gave a vector that is not"),
-        (lambda items: np.ones((len(items), 3)), "give other widths: 3 and 2"),
+        (["03", "none.npy"], None, "none.npy: no such file"),
+        (["03", "text.npy"], b"0.1 0.2", "text.npy: not a readable .npy array"),
+        (["03", "half.py"], b"def encode_images(p):\n    return p\n",
+         "half.py: has no function encode_texts"),
+        (["04", "encoders.py"], b"encode_images = encode_texts = print",
+         "paper 04 ranks no similarity matrix"),
+        (["03"], None, "name a .npy file, or a .py file"),
     ],
-)
-def test_encoders_of_another_form_are_one_line(encode, said):
-    images = controlled.load(controlled.Dials(families=1)).images["test"]
-    with pytest.raises(DataError, match=said):
-        cora.encoded(images, encode, lambda texts: np.ones((len(texts), 2)))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("none.npy", None, "no such file"),
-        ("text.npy", b"0.1 0.2", "not a readable .npy array"),
-        ("half.py", b"def encode_images(p):\n    return p\n", "has no function encode_texts"),
-    ],
-)
-def test_files_that_hold_no_retriever_are_one_line(tmp_path, capsys, name, content, said):
+)  # fmt: skip
+def test_files_that_hold_no_retriever_are_one_line(
+    tmp_path, monkeypatch, capsys, words, content, said
+):
+    monkeypatch.chdir(tmp_path)
     if content is not None:
-        (tmp_path / name).write_bytes(content)
-    assert cli.main(["compare", "03", str(tmp_path / name)]) == 2
+        Path(words[1]).write_bytes(content)
+    assert cli.main(["compare", *words]) == 2
     message = capsys.readouterr().err
-    assert message.startswith(f"mmlib compare: {tmp_path / name}: {said}")
+    assert message.startswith(f"mmlib compare: {said}")
     assert message.count("\n") == 1
-
-
-def test_other_papers_have_no_such_table(tmp_path, capsys):
-    np.save(tmp_path / "sim.npy", np.ones((2, 2)))
-    assert cli.main(["compare", "04", str(tmp_path / "sim.npy")]) == 2
-    assert "paper 04 ranks no similarity matrix" in capsys.readouterr().err
-    assert cli.main(["compare", "03"]) == 2
 
 
 def test_the_order_of_photographs_is_written_without_features(tmp_path, monkeypatch, capsys):
@@ -228,6 +209,7 @@ def test_the_order_of_photographs_is_written_without_features(tmp_path, monkeypa
     items = tmp_path / "items.csv"
     assert cli.main(["compare", "03", "--tier", "flickr8k", "--items", str(items)]) == 0
     table = pd.read_csv(items)
+    assert list(table) == ["row", "column", "image", "caption"]
     assert table.image.tolist() == [NAMES[6]] * 5 + [NAMES[5]] * 5  # as the official list has them
     assert table.column.tolist() == list(range(10))
     assert table.caption[7] == 'A "2", caption of 5 .'
@@ -252,8 +234,7 @@ def test_the_page_is_executed(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "Mean colour" in printed
     assert "difference in RSUM" in printed
-    assert {path.name for path in (tmp_path / "compared").iterdir()} == {
-        "results.csv", "differences.csv", "in_family.csv",
-    }  # fmt: skip
+    written = ["differences.csv", "in_family.csv", "results.csv"]
+    assert sorted(path.name for path in (tmp_path / "compared").iterdir()) == written
     own = pd.read_csv(tmp_path / "compared" / "results.csv", index_col=0)
     assert own.index[0] == "Mine"
