@@ -37,7 +37,7 @@ def run_grade(args: argparse.Namespace) -> int:
     """The table of marks, and how many exercises have each result."""
     limits = grading.Limits(args.timeout, int(args.memory * 2**30))
     notebooks = select(notebook_folder(args.notebooks), ())
-    results = grading.grade(args.handins, notebooks, args.out, args.jobs, limits, args.whole)
+    results = grading.grade(args.handins, notebooks, args.out, args.jobs, limits)
     counts = ", ".join(f"{results[name]} {name}" for name in ("right", "wrong", "blank", "error"))
     print(f"{args.out}: {counts}")
     return 0
@@ -46,12 +46,5 @@ def run_grade(args: argparse.Namespace) -> int:
 def run_mistakes(args: argparse.Namespace) -> int:
     """Markdown: each exercise with its difficulty and minutes, and its mistakes below."""
     for path in select(notebook_folder(args.notebooks), args.numbers):
-        teacher = grading.read_teacher(path)
-        keys = grading.read_keys(teacher)
-        print(f"# {path.stem}\n")
-        for exercise in teacher.exercises:
-            heading = exercise.question.source.splitlines()[0].lstrip("# ")
-            print(f"**{heading}**\n")
-            reasons = dict.fromkeys(reason for _, reason in keys[exercise.number].wrong)
-            print("".join(f"- {reason}\n" for reason in reasons))
+        print(grading.mistakes(path))
     return 0

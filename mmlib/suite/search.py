@@ -14,7 +14,6 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +38,7 @@ Region = tuple[float, float, float, float]  # left, top, right, bottom as shares
 WINDOWS: list[Region] = [
     (x / 4, y / 4, x / 4 + 0.5, y / 4 + 0.5) for y in range(3) for x in range(3)
 ]
+Kept = dict[str, tuple[tuple[int, int], np.ndarray]]  # name -> its size and time of change; vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,6 @@ class Found:
         return pd.DataFrame({"score": self.scores, "picture": self.files}, index=rank)
 
     def __str__(self) -> str:
-        """Rank, score and file, a line each."""
         return "\n".join(f"{rank:4}  {s:5.2f}  {file}" for rank, s, file in self.table.itertuples())
 
     @cached_property
@@ -82,11 +81,15 @@ class Found:
         That one of `WINDOWS` whose blurring lowers the cosine most (occlusion: Zeiler and Fergus,
         Visualizing and Understanding Convolutional Networks, ECCV 2014).
         """
-        wanted = self.model.encode_texts([self.text])
-        best = []
+        wanted, best = self.model.encode_texts([self.text]), []
         for picture in self.pictures:
-            covered = self.model.encode_images([_blurred(picture, window) for window in WINDOWS])
-            best.append(WINDOWS[int(np.argmin(self.model.cosines(covered, wanted)))])
+            smooth = picture.filter(ImageFilter.GaussianBlur(max(picture.size) / 8))
+            blurred = [picture.copy() for _ in WINDOWS]
+            for copy, window in zip(blurred, WINDOWS, strict=True):
+                corners = sheet.pixels(picture, window)
+                copy.paste(smooth.crop(corners), corners[:2])
+            cosines = self.model.cosines(self.model.encode_images(blurred), wanted)
+            best.append(WINDOWS[int(np.argmin(cosines))])
         return best
 
     def save(self, path: Path | str) -> None:
@@ -94,31 +97,17 @@ class Found:
 
         Raises DataError for another suffix and for a picture that is gone.
         """
-        sheet.write(self._titled(), self.text, self.model.card, sheet.must_be_sheet(Path(path)))
+        path = sheet.must_be_sheet(Path(path))
+        sheet.write(self._items(), self.text, self.model.card, path)
 
     def _repr_html_(self) -> str:
-        """The contact sheet, which Jupyter shows."""
-        return sheet.page(self._titled(), self.text, self.model.card)
+        return sheet.page(self._items(), self.text, self.model.card)
 
-    def _titled(self) -> list[sheet.Item]:
+    def _items(self) -> list[sheet.Item]:
         titles = [f"{rank}. {s:.2f} {file}" for rank, s, file in self.table.itertuples()]
         paths = [self.folder / file for file in self.files]
         columns = (self.pictures, self.regions, titles, paths)
         return [sheet.Item(*row) for row in zip(*columns, strict=True)]
-
-
-def _blurred(picture: Image.Image, window: Region) -> Image.Image:
-    """A copy in which a window is blurred beyond recognition."""
-    left, top, right, bottom = sheet.pixels(picture, window)
-    smooth = picture.filter(ImageFilter.GaussianBlur(max(picture.size) / 8))
-    copy = picture.copy()
-    copy.paste(smooth.crop((left, top, right, bottom)), (left, top))
-    return copy
-
-
-# --- The index -------------------------------------------------------------------------------
-
-State = tuple[int, int]  # a file's size and time of change
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,38 +163,16 @@ def folder(
     if not files:
         raise DataError(f"{path}: no pictures there, nor in its folders ({', '.join(PICTURES)})")
     states = {file.relative_to(path).as_posix(): _state(file) for file in files}
-    store = _Store(path, model, index)
-    kept = store.read()
-    vectors = {n: kept[n][1] for n, state in states.items() if n in kept and kept[n][0] == state}
-    new = [name for name in states if name not in vectors]
+    identity = _hash(model.identity)  # each model has an index of its own
+    store = path / f".mmlib-{identity[:12]}.safetensors"
+    if index is not None:
+        whose = _hash(f"{path.resolve()} {identity}")
+        store = Path(index) / f"{path.resolve().name}-{whose[:12]}.safetensors"
+    before = _read(store, identity)
+    kept = {name: before[name] for name, state in states.items()
+            if name in before and before[name][0] == state}  # fmt: skip
+    new = [name for name in states if name not in kept]
     left_out: dict[str, str] = {}
-    written = time.monotonic()
-    try:
-        with tqdm(total=len(new), unit="picture", desc=path.name, disable=None) as bar:
-            for start in range(0, len(new), BATCH):
-                _encode(path, model, new[start : start + BATCH], vectors, left_out)
-                bar.update(min(BATCH, len(new) - start))
-                if time.monotonic() - written > OFTEN:
-                    store.write(vectors, states)
-                    written = time.monotonic()
-    finally:  # also when interrupted, so that the same call goes on from here
-        if vectors.keys() != kept.keys() or len(new) > len(left_out):
-            store.write(vectors, states)
-    if left_out:
-        name, reason = next(iter(left_out.items()))
-        if not vectors:
-            raise DataError(f"{path}: none of its {len(files)} files can be read: {name}: {reason}")
-        _say(f"left out: {len(left_out)} of {len(files)} files, such as {name}: {reason}")
-    names = tuple(name for name in states if name in vectors)
-    table = np.stack([vectors[name] for name in names])
-    return Index(path, model, names, table, len(new) - len(left_out), left_out)
-
-
-def _encode(
-    path: Path, model: Encoder, names: Sequence[str], vectors: dict[str, np.ndarray],
-    left_out: dict[str, str],
-) -> None:  # fmt: skip
-    """Add the vectors of some pictures of a folder, or why one cannot be read."""
 
     def read(name: str) -> Image.Image | None:
         try:
@@ -214,14 +181,34 @@ def _encode(
             left_out[name] = _reason(error)
             return None
 
-    with ThreadPoolExecutor() as pool:
-        pictures = dict(zip(names, pool.map(read, names), strict=True))
-    seen = {name: picture for name, picture in pictures.items() if picture is not None}
-    if seen:
-        vectors |= zip(seen, model.encode_images(list(seen.values())), strict=True)
+    written, bar = time.monotonic(), tqdm(total=len(new), desc=path.name, disable=None)
+    try:
+        for start in range(0, len(new), BATCH):
+            names = new[start : start + BATCH]
+            with ThreadPoolExecutor() as pool:
+                pictures = dict(zip(names, pool.map(read, names), strict=True))
+            seen = {name: picture for name, picture in pictures.items() if picture is not None}
+            vectors = model.encode_images(list(seen.values())) if seen else ()
+            kept |= {n: (states[n], vector) for n, vector in zip(seen, vectors, strict=True)}
+            bar.update(len(names))
+            if time.monotonic() - written > OFTEN:
+                _write(store, identity, kept)
+                written = time.monotonic()
+    finally:  # also when interrupted, so that the same call goes on from here
+        bar.close()
+        if kept.keys() != before.keys() or len(new) > len(left_out):
+            _write(store, identity, kept)
+    if left_out:
+        name, reason = next(iter(left_out.items()))
+        if not kept:
+            raise DataError(f"{path}: none of its {len(files)} files can be read: {name}: {reason}")
+        _say(f"left out: {len(left_out)} of {len(files)} files, such as {name}: {reason}")
+    names = [name for name in states if name in kept]
+    table = np.stack([kept[name][1] for name in names])
+    return Index(path, model, tuple(names), table, len(new) - len(left_out), left_out)
 
 
-def _state(file: Path) -> State:
+def _state(file: Path) -> tuple[int, int]:
     """Size and time of change; zeros where the file cannot be asked, and so cannot be read."""
     try:
         status = file.stat()
@@ -235,52 +222,40 @@ def _reason(error: Exception) -> str:
     return "no picture" if isinstance(error, UnidentifiedImageError) else str(error).strip()
 
 
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-class _Store:
-    """The file of an index: vectors and states by row, the names of files and the model's hash."""
+def _read(store: Path, model: str) -> Kept:
+    """What an index holds; nothing where there is none, or a damaged one."""
+    try:
+        with safe_open(store, "np") as file:
+            notes = json.loads((file.metadata() or {})["mmlib"])
+            vectors, states = file.get_tensor("vectors"), file.get_tensor("states")
+        if notes["model"] != model or not np.isfinite(vectors).all() or vectors.ndim != 2:
+            raise ValueError("of another model")
+        rows = zip(notes["files"], states.tolist(), vectors, strict=True)
+        return {name: ((int(size), int(time)), vector) for name, (size, time), vector in rows}
+    except FileNotFoundError:
+        return {}
+    except (OSError, SafetensorError, LookupError, ValueError, TypeError, RecursionError):
+        _say(f"{store}: damaged, so the index is made anew")
+        return {}
 
-    def __init__(self, folder: Path, model: Encoder, home: Path | str | None) -> None:
-        """home: the folder for it, if not the pictures' own. Each model has a file of its own."""
-        self.model = hashlib.sha256(model.identity.encode()).hexdigest()
-        name = f".mmlib-{self.model[:12]}.safetensors"
-        if home is not None:
-            whose = hashlib.sha256(f"{folder.resolve()} {self.model}".encode("utf-8", "replace"))
-            name = f"{folder.resolve().name}-{whose.hexdigest()[:12]}.safetensors"
-        self.file = Path(folder if home is None else home) / name
 
-    def read(self) -> dict[str, tuple[State, np.ndarray]]:
-        """State and vector of each file; nothing where there is no index, or a damaged one."""
-        try:
-            with safe_open(self.file, "np") as file:
-                notes = json.loads((file.metadata() or {})["mmlib"])
-                vectors, states = (file.get_tensor(name) for name in ("vectors", "states"))
-            if notes["model"] != self.model or not np.isfinite(vectors).all() or vectors.ndim != 2:
-                raise ValueError("of another model")
-            rows = zip(states.tolist(), vectors, strict=True)
-            return {
-                name: ((int(size), int(changed)), vector)
-                for name, ((size, changed), vector) in zip(notes["files"], rows, strict=True)
-            }
-        except FileNotFoundError:
-            return {}
-        except (OSError, SafetensorError, LookupError, ValueError, TypeError, RecursionError):
-            _say(f"{self.file}: damaged, so the index is made anew")
-            return {}
-
-    def write(self, vectors: dict[str, np.ndarray], states: dict[str, State]) -> None:
-        """Write it whole, or say why not: what was asked for can be answered all the same."""
-        if not vectors:
-            return
-        arrays = {
-            "vectors": np.stack(list(vectors.values())),
-            "states": np.array([states[name] for name in vectors], dtype=np.int64),
-        }
-        notes = {"mmlib": json.dumps({"model": self.model, "files": list(vectors)})}
-        try:
-            write_tensors(self.file, arrays, notes)
-        except OSError as error:
-            reason = error.strerror or error
-            _say(f"{self.file}: {reason}, so the index is not kept (--index names another folder)")
+def _write(store: Path, model: str, kept: Kept) -> None:
+    """Write an index whole, or say why not: what was asked for can be answered all the same."""
+    if not kept:
+        return
+    states, vectors = zip(*kept.values(), strict=True)
+    arrays = {"vectors": np.stack(vectors), "states": np.array(states, dtype=np.int64)}
+    try:
+        notes = json.dumps({"model": model, "files": list(kept)})
+        write_tensors(store, arrays, {"mmlib": notes})
+    except OSError as error:
+        reason = error.strerror or error
+        _say(f"{store}: {reason}, so the index is not kept (--index names another folder)")

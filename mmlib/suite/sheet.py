@@ -2,18 +2,22 @@
 
 import base64
 import io
+import textwrap
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from mmlib.core.errors import DataError
 from mmlib.core.paths import write_atomic
 
-SUFFIXES = (".png", ".html")
 OUTLINE = "#D55E00"
-COLUMNS = 5
+COLUMNS, SIDE, LINE = (
+    5,
+    300,
+    18,
+)  # pictures a row; pixels of a picture's side and of a line's height
 NOTE = "Outlined is the part of a picture that its score depends on most."
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{text}</title><style>
@@ -38,10 +42,19 @@ class Item:
     title: str
     path: Path
 
+    @property
+    def outlined(self) -> Image.Image:
+        """The picture with its region outlined."""
+        picture = self.picture.copy()
+        left, top, right, bottom = pixels(picture, self.region)
+        width = max(2, max(picture.size) // 80)
+        ImageDraw.Draw(picture).rectangle((left, top, right - 1, bottom - 1), None, OUTLINE, width)
+        return picture
+
 
 def must_be_sheet(path: Path) -> Path:
-    """The path. Raises DataError where its suffix is none of `SUFFIXES`."""
-    if path.suffix not in SUFFIXES:
+    """The path. Raises DataError where its suffix is neither .png nor .html."""
+    if path.suffix not in (".png", ".html"):
         raise DataError(f"{path}: a contact sheet is a file whose name ends in .png or .html")
     return path
 
@@ -57,25 +70,20 @@ def write(items: list[Item], text: str, card: str, path: Path) -> None:
         content = page(items, text, card).encode("utf-8", "replace")  # names may be of other bytes
         write_atomic(path, lambda file: file.write_bytes(content))
         return
-    from mmlib.core import plots  # late: matplotlib takes a second to import
-
-    plain = [one.replace("$", r"\$") for one in (text, *(item.title for item in items))]
-    columns = max(min(len(items), COLUMNS), 3)
-    figure = plots.show_pictures([outlined(item) for item in items], plain[1:], columns)
-    figure.suptitle("\n".join(plots.textwrap.wrap(plain[0], 16 * columns)), y=1.02, va="bottom")
-    try:
-        write_atomic(path, lambda file: figure.savefig(file, bbox_inches="tight", dpi=120))
-    finally:
-        plots.plt.close(figure)
-
-
-def outlined(item: Item) -> Image.Image:
-    """The picture with its region outlined."""
-    picture = item.picture.copy()
-    width = max(2, max(picture.size) // 80)
-    left, top, right, bottom = pixels(picture, item.region)
-    ImageDraw.Draw(picture).rectangle((left, top, right - 1, bottom - 1), None, OUTLINE, width)
-    return picture
+    columns, font = max(min(len(items), COLUMNS), 3), ImageFont.load_default(LINE - 4)
+    head, step = textwrap.wrap(text, 35 * columns), (SIDE + 20, SIDE + 3 * LINE)
+    top, rows = LINE * (len(head) + 1), -(-len(items) // columns)
+    sheet = Image.new("RGB", (columns * step[0] + 20, top + rows * step[1]), "white")
+    draw = ImageDraw.Draw(sheet)
+    draw.multiline_text((20, LINE // 2), "\n".join(head), "black", font)
+    for number, item in enumerate(items):
+        x, y = 20 + number % columns * step[0], top + number // columns * step[1]
+        picture = item.outlined
+        picture.thumbnail((SIDE, SIDE))
+        sheet.paste(picture, (x, y))
+        title = "\n".join(textwrap.wrap(item.title, 38)[:2])
+        draw.multiline_text((x, y + picture.height + 2), title, "black", font)
+    write_atomic(path, sheet.save)
 
 
 def page(items: list[Item], text: str, card: str) -> str:
@@ -83,7 +91,7 @@ def page(items: list[Item], text: str, card: str) -> str:
     figures = []
     for item in items:
         buffer = io.BytesIO()
-        outlined(item).save(buffer, "JPEG", quality=90)
+        item.outlined.save(buffer, "JPEG", quality=90)
         data = base64.b64encode(buffer.getvalue()).decode()
         link, title = escape(item.path.absolute().as_uri()), escape(item.title)
         figures.append(FIGURE.format(link=link, data=data, title=title))

@@ -16,7 +16,7 @@ from tiny_notebooks import PARAMETERS, committed_notebook, exercise, five_exerci
 
 from mmlib.suite import course
 from mmlib.suite.course import CourseError, NoAnswer, WrongAnswer, checks, versions
-from mmlib.suite.course.seals import seal
+from mmlib.suite.course.seals import Target, seal
 
 pytestmark = pytest.mark.usefixtures("no_sealed_keys")
 ROOT = Path(__file__).parents[2]
@@ -255,8 +255,8 @@ def sealed(check, *arguments, **more):
         [key] = checks.collected
     finally:
         checks.collected = None
-    hidden = checks.unsealed(json.loads(json.dumps({"1": checks.sealed(key, "salt")})), 1)
-    return lambda answer: checks.judge(hidden, answer)
+    hidden = checks.unsealed(json.loads(json.dumps(checks.sealed(key, "salt"))))
+    return lambda answer: checks.judge(hidden, checks.Answer.of(answer, hidden.cases))
 
 
 @pytest.mark.parametrize(("truth", "given", "within"), BORDERS)
@@ -303,28 +303,25 @@ def test_sealed_checks_give_the_reasons_of_typical_mistakes():
         one(...)
 
 
-def shifts(truth, within: float, count: int = 400) -> np.ndarray:
-    """The shifts of the grids of one number, under as many salts, as shares of a cell's width."""
-    made = [seal(truth, within, f"salt {n}")[0] for n in range(count)]
-    return np.array([one.offsets[0] for one in made]) / (128 * (within + 1e-6))
-
-
 @pytest.mark.parametrize("within", [0, 0.01])
 def test_sealed_0_and_1_look_alike(within, monkeypatch):
     monkeypatch.setattr("mmlib.suite.course.seals.ROUNDS", 1)
-    key = checks.Key(1, "number", [0.0, 1.0, 0.0], [], within, ("a list of 3 numbers",))
-    keys = checks.sealed(key, "salt")
-    assert len({digest for _, digest, _ in keys["right"]}) == 3
-    assert len({offsets for offsets, _, _ in keys["right"]}) == 3
-    assert {(len(o), len(d), len(n)) for o, d, n in keys["right"]} == {(1, 32, 16)}
+
+    def key(*truths):
+        targets = [Target("#()", [x], within) for x in truths]
+        return checks.sealed(checks.Key(1, "number", targets, [], [f"#({len(truths)},)"]), "salt")
+
+    for hidden in ("digest", "offsets", "box"):
+        found = [str(one[hidden]) for one in key(0.0, 1.0, 0.0)["right"]]
+        assert len(set(found)) == 3
+        assert hidden == "offsets" or len(set(map(len, found))) == 1
     for truth in (0.0, 1.0):  # all over the cell: no tenth of it has twice its share, or half
-        counts = np.histogram(shifts(truth, within), bins=10, range=(0, 1))[0]
+        seals = [seal(Target("#()", [truth], within), f"salt {n}") for n in range(400)]
+        shifts = np.array([one.offsets[0] for one in seals]) / (128 * (within + 1e-6))
+        counts = np.histogram(shifts, bins=10, range=(0, 1))[0]
         assert counts.sum() == 400
         assert 20 < counts.min() <= counts.max() < 80
-    zero, one = (
-        checks.sealed(checks.Key(1, "number", [x], [], within, ("a number",)), "salt")
-        for x in (0.0, 1.0)
-    )
+    zero, one = key(0.0), key(1.0)
     assert {name for name in zero if zero[name] != one[name]} == {"right"}
 
 
@@ -437,7 +434,7 @@ def test_what_students_get_does_not_hold_the_answer(notebook, tmp_path):
         assert secret not in handed_out
     keys = json.loads((tmp_path / "out" / "checks" / "01_tiny.json").read_text())
     assert keys["2"]["options"] == ["AP", "DC"]  # the message for another word names them, too
-    assert keys["2"]["right"][0][1] != keys["2"]["wrong"][0][1]
+    assert keys["2"]["right"][0]["digest"] != keys["2"]["wrong"][0]["digest"]
 
 
 def test_teachers_version_has_no_blanks(notebook, tmp_path):
@@ -631,10 +628,8 @@ def test_missing_part_is_named_and_nothing_written(notebook, tmp_path, place):
     nbformat.write(nb, bad)
     with pytest.raises(CourseError) as error:
         versions.write("answers", tmp_path / "out", [notebook, bad])
-    if place == 0:  # its cells then seem to be the first exercise's
-        said = "02_bad.ipynb: Exercise 1. A title: its cells are exercise (markdown), "
-    else:
-        said = f"02_bad.ipynb: Exercise 2. A title: has no {course.FORM[place]}"
+    number = 2 if place else 1  # without its question its cells seem to be the first one's
+    said = f"02_bad.ipynb: Exercise {number}. A title: its cells are exercise (markdown), "
     assert str(error.value).startswith(said)
     assert not (tmp_path / "out").exists()
 
@@ -646,13 +641,13 @@ def test_form_of_exercises():
     assert course.form_faults([*prose, *good[:5], *prose, *good[5:], *prose]) == []
     assert course.form_faults(prose) == []
     assert course.form_faults(good[1:5]) == [
-        f"cell {n} is tagged {part} but stands before the first exercise"
+        f"cell {n} is tagged {part} but belongs to no exercise"
         for n, part in enumerate(course.FORM[1:], 1)
     ]
-    assert len(course.form_faults([*good[:2], *prose, *good[2:5]])) == 1
+    assert "a cell without a tag" in course.form_faults([*good[:2], *prose, *good[2:5]])[0]
     assert len(course.form_faults([*good[:5], *prose, good[4]])) == 1
     good[0].source = ""
-    assert course.form_faults(good[:1])[0].startswith("the exercise of cell 1: has no blank (code)")
+    assert course.form_faults(good[:1])[0].startswith("the exercise of cell 1: its cells are ")
 
 
 # The versions, executed

@@ -168,8 +168,8 @@ def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
         (tagged(5, "injected-parameters"), "cell 6: tag injected-parameters"),
         (gone(slice(8, None)), "0 exercises; there must be at least 5"),
         (gone(slice(28, None)), "4 exercises; there must be at least 5"),
-        (gone(12), "Exercise 1. A title: has no answer (markdown)"),
-        (tagged(9), "Exercise 1. A title: has no blank (code)"),
+        (gone(12), "answer (code), check (code); they must be"),
+        (tagged(9), "exercise (markdown), a cell without a tag, answer (code)"),
         (
             exchange_tags,
             "its cells are exercise (markdown), blank (code), check (code), answer (co",
@@ -180,7 +180,7 @@ def test_a_cell_of_imports_alone_may_be_longer(lines, faults):
         ),
         (
             tagged(7, "nbval-check-output", "check", **FOLDED),
-            "cell 8 is tagged check (code) but stands before the first exercise",
+            "cell 8 is tagged check (code) but belongs to no exercise",
         ),
         (cell(13, source="### Exercise 2: a title"), "are numbered [1, None, 3, 4, 5]; write"),
         (cell(13, source="### Exercise 3. A title"), "exercises are numbered [1, 3, 3, 4, 5]"),

@@ -191,8 +191,8 @@ def test_a_full_disk_leaves_the_answer_and_no_half_file(photos, capsys):
     Image.new("RGB", (9, 9)).save(photos / "new.png")
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    model = score.read("colours.py")
-    model.functions[0] = lambda pictures: np.ones((len(pictures), 3))
+    how = {"image_vectors": lambda pictures: np.ones((len(pictures), 3))}
+    model = replace(score.read("colours.py"), **how)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
         found = search.folder(photos, model).find("red", k=9)
@@ -207,7 +207,7 @@ def test_a_full_disk_leaves_the_answer_and_no_half_file(photos, capsys):
 
 def test_an_interrupted_index_goes_on(photos, monkeypatch):
     monkeypatch.setattr(search, "BATCH", 1)
-    model, calls = score.read("colours.py"), []
+    calls = []
 
     def interrupted(pictures):
         calls.append(len(pictures))
@@ -215,7 +215,7 @@ def test_an_interrupted_index_goes_on(photos, monkeypatch):
             raise KeyboardInterrupt
         return np.ones((len(pictures), 3))
 
-    model.functions[0] = interrupted
+    model = replace(score.read("colours.py"), image_vectors=interrupted)
     with pytest.raises(KeyboardInterrupt):
         search.folder(photos, model)
     index = search.folder(photos, model)
@@ -493,7 +493,7 @@ def test_a_trained_model_is_kept_with_its_card_and_finds(photos, toy, capsys, ki
     else:
         trained, _ = judge.train(job, toy)
         for name, value in trained.state_dict().items():
-            torch.testing.assert_close(model.tensors[f"judge.{name}"], value.half().float())
+            torch.testing.assert_close(model.judge.state_dict()[name], value.half().float())
 
 
 def test_a_training_that_cannot_be_kept_is_refused_before_it_begins(tmp_path, toy, monkeypatch):
@@ -537,7 +537,7 @@ def test_a_model_of_a_feature_set_sees_pictures_by_its_network(photos, tmp_path,
     index = search.folder(photos, model)
     regions = torch.from_numpy(np.array(store.array))
     with torch.no_grad():
-        units = model._retriever.image_states(regions)[1].numpy()
+        units = model.retriever.image_states(regions)[1].numpy()
     for (name, _), unit in zip(files, units, strict=True):
         np.testing.assert_allclose(index.vectors[index.files.index(name)], unit, atol=1e-4)
 

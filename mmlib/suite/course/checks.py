@@ -5,16 +5,17 @@ import copy
 import io
 import json
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmlib.suite.course.seals import Seal, crypt, seal
-from mmlib.suite.course.values import arguments, form, is_blank, numbers_of, same, shown
+from mmlib.suite.course.seals import Seal, Target, seal
+from mmlib.suite.course.values import form, is_blank, layout, numbers_of, shape_of, shown, together
 
 CHECKS = "checks"  # the folder of the sealed keys, beside the students' notebooks
 
@@ -41,21 +42,67 @@ class CourseError(ValueError):
 
 @dataclass(frozen=True)
 class Key:
-    """What an answer is compared with; where it is sealed, `right` and `wrong` hold a `Seal`.
+    """What an answer is compared with; in the students' version each target is a `Seal`.
 
     right: the numbers one by one; the option; what a function returns in each case. wrong: whole
-    answers, and why each is wrong; the reason of a sealed one is encrypted. forms: of an answer, or
-    of what a function returns in each case; "" where it need not be numbers. options: all words.
+    answers, and why each is wrong. outlines: of the answer, or of what a function returns in each
+    case; "" where it need not be numbers. options: all words. cases: arguments of a function.
     """
 
     exercise: int
     kind: str  # number, choice or function
-    right: list[Any]
-    wrong: list[tuple[Any, Any]]
-    within: float = 0.0
-    forms: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    cases: tuple[tuple, ...] = ()
+    right: Sequence[Target | Seal]
+    wrong: Sequence[Target | Seal]
+    outlines: Sequence[str] = ()
+    options: Sequence[str] = ()
+    cases: Sequence[tuple] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a check knows of an answer, or of what a function returned; JSON can hold all of it.
+
+    outline, numbers: see `values.layout`. text: the answer, if it is one. calls: of a function that
+    is tried, what it did in each case. printed, fault: of such a call, whether something was
+    printed, and the error in one line.
+    """
+
+    shown: str
+    outline: str
+    numbers: Sequence[float]
+    blank: bool
+    text: str | None = None
+    calls: Sequence["Answer"] | None = None
+    printed: bool = False
+    fault: str = ""
+
+    @classmethod
+    def of(cls, value: Any, cases: Sequence[tuple] = (), **call: Any) -> "Answer":
+        """cases: of a function's check; the answer is called with copies of each."""
+        text = value if isinstance(value, str) else None
+        calls = [_called(value, case) for case in cases] if cases and callable(value) else None
+        return cls(shown(value), *layout(value), is_blank(value), text, calls, **call)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> "Answer":
+        """What `asdict` made of one. Raises TypeError or ValueError for anything else."""
+        calls, numbers = content["calls"], content["numbers"]
+        if not isinstance(content["outline"], str) or {*map(type, numbers)} - {float}:
+            raise TypeError("no layout")
+        return cls(**{**content, "calls": None if calls is None else [*map(cls.read, calls)]})
+
+
+def _called(function: Callable, case: tuple) -> Answer:
+    """What a student's function does in one case; what it prints is still printed."""
+    printed, returned, fault = io.StringIO(), None, ""
+    try:
+        with redirect_stdout(printed):
+            returned = function(*copy.deepcopy(case))
+    except (Exception, SystemExit) as error:
+        fault = f"{type(error).__name__}: {error}".splitlines()[0]
+    finally:
+        print(printed.getvalue(), end="")
+    return Answer.of(returned, printed=bool(printed.getvalue()), fault=fault)
 
 
 collected: list[Key] | None = None  # set to a list, it gets the key of each check
@@ -71,12 +118,12 @@ def number(
     Raises NoAnswer for `...` or None, also within a list, WrongAnswer, and ValueError where `truth`
     is not finite, so that no answer could be right.
     """
-    _need_answer(exercise, answer)
     right = numbers_of(truth)
     if right is None or not np.isfinite(right).all():
         raise ValueError(f"exercise {exercise}: no number to compare with, but {truth!r}")
-    targets, forms = [float(x) for x in right.flat], (form(right),)
-    _check(Key(exercise, "number", targets, list(wrong.items()), within, forms), answer)
+    targets = [Target("#()", [float(x)], within) for x in right.flat]
+    wrongs = [Target(*layout(value), within, reason) for value, reason in wrong.items()]
+    _check(Key(exercise, "number", targets, wrongs, [layout(truth)[0]]), answer)
 
 
 def choice(exercise: int, answer: Any, right: str, wrong: Mapping[str, str]) -> None:
@@ -85,8 +132,9 @@ def choice(exercise: int, answer: Any, right: str, wrong: Mapping[str, str]) -> 
     right: the right option; wrong: the other options, and why it is not that one.
     Raises NoAnswer for `...` or None, WrongAnswer for another option, or none of them.
     """
-    options = tuple(sorted((right, *wrong)))
-    _check(Key(exercise, "choice", [right], list(wrong.items()), options=options), answer)
+    wrongs = [Target(repr(option), [], reason=reason) for option, reason in wrong.items()]
+    options = sorted((right, *wrong))
+    _check(Key(exercise, "choice", [Target(repr(right), [])], wrongs, options=options), answer)
 
 
 def function(
@@ -107,18 +155,18 @@ def function(
     for what is no function, fails, exits, prints and returns nothing, or returns something else,
     ValueError without cases.
     """
-    _need_answer(exercise, answer)
     cases = tuple(cases)
     if not cases:
         raise ValueError(f"exercise {exercise}: no cases to try")
 
-    def returned(tried: Callable) -> list[Any]:
-        return [tried(*copy.deepcopy(case)) for case in cases]
+    def layouts(tried: Callable) -> list[tuple[str, list[float]]]:
+        return [layout(tried(*copy.deepcopy(case))) for case in cases]
 
-    right = returned(oracle)
-    wrongs = [(returned(mistaken), reason) for reason, mistaken in wrong.items()]
-    forms = tuple("" if (n := numbers_of(one)) is None else form(n) for one in right)
-    _check(Key(exercise, "function", right, wrongs, within, forms, cases=cases), answer)
+    right = layouts(oracle)
+    wrongs = [Target(*together(layouts(tried)), within, reason) for reason, tried in wrong.items()]
+    targets = [Target(*one, within) for one in right]
+    outlines = [outline if outline.startswith("#") else "" for outline, _ in right]
+    _check(Key(exercise, "function", targets, wrongs, outlines, cases=cases), answer)
 
 
 def check(notebook: str, exercise: int, answer: Any) -> None:
@@ -130,7 +178,7 @@ def check(notebook: str, exercise: int, answer: Any) -> None:
     """
     path = Path(CHECKS, f"{notebook}.json")
     try:
-        key = unsealed(json.loads(path.read_text(encoding="utf-8")), exercise)
+        key = unsealed(json.loads(path.read_text(encoding="utf-8"))[str(exercise)])
     except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: of an older version
         raise CourseError(
             f"{path} lacks the key of exercise {exercise}: keep the folder {CHECKS} beside the "
@@ -142,139 +190,76 @@ def check(notebook: str, exercise: int, answer: Any) -> None:
 def _check(key: Key, answer: Any) -> None:
     if collected is not None:
         collected.append(key)
-    judge(key, answer)
+    judge(key, Answer.of(answer, key.cases))
     print(f"Exercise {key.exercise}: right.")
 
 
-def judge(key: Key, answer: Any) -> None:
+def judge(key: Key, answer: Answer) -> None:
     """Compare an answer with a key. Raises NoAnswer and WrongAnswer."""
-    _need_answer(key.exercise, answer)
-    {"number": _number, "choice": _choice, "function": _function}[key.kind](key, answer)
-
-
-def _number(key: Key, answer: Any) -> None:
-    mine, said = numbers_of(answer), f"Exercise {key.exercise}:"
-    if mine is None or form(mine) != key.forms[0]:
-        raise WrongAnswer(f"{said} {shown(answer)} is not {key.forms[0]}.")
-    pairs = zip(mine.flat, key.right, strict=True)
-    accepted = [_accepted(float(x), target, key.within) for x, target in pairs]
-    if all(accepted):
-        return
-    if reason := _reason(key, answer):
-        raise WrongAnswer(f"{said} {shown(answer)} is not right: {reason}")
-    first = accepted.index(False)
-    index = tuple(int(i) for i in np.unravel_index(first, mine.shape))
-    value = f"{mine[index]:.6g}"
-    if index:
-        value = f"your value at {list(index)}, {value},"
-    if np.isnan(mine[index]):
-        raise WrongAnswer(f"{said} {value} is not a number.")
-    if isinstance(target := key.right[first], Seal):  # which does not know on which side
-        raise WrongAnswer(f"{said} {value} is not right.")
-    raise WrongAnswer(f"{said} {value} is too {'large' if mine[index] > target else 'small'}.")
-
-
-def _choice(key: Key, answer: Any) -> None:
-    options = {option.casefold(): option for option in key.options}
-    chosen = options.get(answer.strip().casefold()) if isinstance(answer, str) else None
-    if chosen is None:
-        listing = ", ".join(map(repr, key.options))
-        raise WrongAnswer(f"Exercise {key.exercise}: {shown(answer)} is none of {listing}.")
-    if not _accepted(chosen, key.right[0], 0.0):
-        raise WrongAnswer(f"Exercise {key.exercise}: it is not {chosen!r}: {_reason(key, chosen)}")
-
-
-def _function(key: Key, answer: Any) -> None:
     said = f"Exercise {key.exercise}:"
-    if not callable(answer):
-        raise WrongAnswer(f"{said} {shown(answer)} is not a function.")
-    calls = [attempt(answer, case) for case in key.cases]
-    for case, call in zip(key.cases, calls, strict=True):
-        if fault := call.fault:
-            raise WrongAnswer(f"{said} for {arguments(case)} your function fails with {fault}")
-    returned = [call.returned for call in calls]
-    if all(map(is_blank, returned)):
+    calls = answer.calls or ()
+    if answer.blank or (calls and all(call.blank and not call.fault for call in calls)):
         if any(call.printed for call in calls):
             raise WrongAnswer(
                 f"{said} your function prints a result and returns none: "
                 "write return in the place of print."
             )
-        _need_answer(key.exercise, None)
-    pairs = zip(returned, key.right, strict=True)
-    accepted = [_accepted(value, target, key.within) for value, target in pairs]
-    if all(accepted):
-        return
-    if reason := _reason(key, returned):
-        raise WrongAnswer(f"{said} not right: {reason}")
-    first = accepted.index(False)
-    where = f"for {arguments(key.cases[first])} your function returns {shown(returned[first])}"
-    mine, wanted = numbers_of(returned[first]), key.forms[first]
-    if wanted and (mine is None or form(mine) != wanted):
-        raise WrongAnswer(f"{said} {where}, which is not {wanted}.")
-    raise WrongAnswer(f"{said} {where}, which is not right.")
-
-
-def _accepted(value: Any, target: Any, within: float) -> bool:
-    if isinstance(target, Seal):
-        return target.secret(value) is not None
-    return same(value, target, within)
-
-
-def _reason(key: Key, answer: Any) -> str:
-    """Why an answer is wrong, where it is one of the typical mistakes; else empty."""
-    for target, reason in key.wrong:
-        if isinstance(target, Seal):
-            if secret := target.secret(answer):
-                return crypt(reason, secret).decode()
-        elif same(answer, target, key.within):
-            return reason
-    return ""
-
-
-def _need_answer(exercise: int, answer: Any) -> None:
-    """Raise NoAnswer for a blank."""
-    if is_blank(answer):
         raise NoAnswer(
-            f"Exercise {exercise} has no answer yet: put yours in the place of ... "
+            f"Exercise {key.exercise} has no answer yet: put yours in the place of ... "
             "in the cell above, and run both cells."
         )
+    whole = answer.outline, answer.numbers
+    parts = [("#()", [x]) for x in answer.numbers]
+    if key.kind == "number" and answer.outline != key.outlines[0]:
+        raise WrongAnswer(f"{said} {answer.shown} is not {form(key.outlines[0])}.")
+    if key.kind == "choice":
+        options = {option.casefold(): option for option in key.options}
+        chosen = options.get((answer.text or "").strip().casefold())
+        if chosen is None:
+            listing = ", ".join(map(repr, key.options))
+            raise WrongAnswer(f"{said} {answer.shown} is none of {listing}.")
+        whole = repr(chosen), []
+        parts = [whole]
+    if key.kind == "function":
+        if answer.calls is None:
+            raise WrongAnswer(f"{said} {answer.shown} is not a function.")
+        for case, call in zip(key.cases, calls, strict=True):
+            if call.fault:
+                where = f"for {_arguments(case)} your function fails with"
+                raise WrongAnswer(f"{said} {where} {call.fault}")
+        parts = [(call.outline, call.numbers) for call in calls]
+        whole = together(parts)
+    pairs = zip(key.right, parts, strict=True)
+    misses = [i for i, (target, part) in enumerate(pairs) if target.match(*part) is None]
+    if not misses:
+        return
+    reason = next(filter(None, (wrong.match(*whole) for wrong in key.wrong)), "")
+    if key.kind == "choice":
+        raise WrongAnswer(f"{said} it is not {chosen!r}: {reason}")
+    if reason:
+        shows = "" if key.kind == "function" else f"{answer.shown} is "
+        raise WrongAnswer(f"{said} {shows}not right: {reason}")
+    first, fault = misses[0], "not right"
+    target = key.right[first]
+    if key.kind == "function":
+        if key.outlines[first] not in ("", calls[first].outline):
+            fault = f"not {form(key.outlines[first])}"
+        where = f"for {_arguments(key.cases[first])} your function returns {calls[first].shown}"
+        raise WrongAnswer(f"{said} {where}, which is {fault}.")
+    mine = answer.numbers[first]
+    value = f"{mine:.6g}"
+    if shape := shape_of(answer.outline):
+        place = [int(i) for i in np.unravel_index(first, shape)]
+        value = f"your value at {place}, {value},"
+    if np.isnan(mine):
+        fault = "not a number"
+    elif isinstance(target, Target):  # a seal does not know on which side
+        fault = "too large" if mine > target.numbers[0] else "too small"
+    raise WrongAnswer(f"{said} {value} is {fault}.")
 
 
-@dataclass(frozen=True)
-class Call:
-    """What a student's function did in one case; fault: the error, as one line, or empty."""
-
-    returned: Any = None
-    printed: bool = False
-    fault: str = ""
-
-
-def attempt(answer: Callable, case: tuple) -> Call:
-    """Call a student's function with copies of the arguments; what it prints is still printed."""
-    if isinstance(answer, Replay):
-        return next(answer.calls)
-    printed, returned, fault = io.StringIO(), None, ""
-    try:
-        with redirect_stdout(printed):
-            returned = answer(*copy.deepcopy(case))
-    except (Exception, SystemExit) as error:
-        fault = f"{type(error).__name__}: {error}".splitlines()[0]
-    finally:
-        print(printed.getvalue(), end="")
-    return Call(returned, bool(printed.getvalue()), fault)
-
-
-class Replay:
-    """In the place of a function that was called elsewhere: what it did, case by case."""
-
-    def __init__(self, calls: Iterable[Call]) -> None:
-        self.calls = iter(calls)
-
-    def __call__(self, *_: Any) -> None:
-        """A function, so that the check takes it for one."""
-
-
-# Sealed keys --------------------------------------------------------------------------------
+def _arguments(case: tuple) -> str:
+    return ", ".join(map(shown, case)) or "no arguments"
 
 
 def sealed(key: Key, salt: str) -> dict[str, Any]:
@@ -282,50 +267,21 @@ def sealed(key: Key, salt: str) -> dict[str, Any]:
 
     Raises CourseError where the arguments of a case cannot be written to a file.
     """
-    salt = f"{salt} {key.exercise}"
 
-    def parts(target: Any, name: str) -> tuple[list[Any], bytes]:
-        hidden, secret = seal(target, key.within, f"{salt} {name}")
-        return [hidden.offsets, hidden.digest, hidden.numbers.hex()], secret
+    def hidden(targets: Iterable[Any], name: str) -> list[dict[str, Any]]:
+        salts = (f"{salt} {key.exercise} {name} {i}" for i in count())
+        return [asdict(seal(*pair)) for pair in zip(targets, salts, strict=False)]
 
-    wrong = []
-    for i, (target, reason) in enumerate(key.wrong):
-        hidden, secret = parts(target, f"wrong {i}")
-        wrong.append([*hidden, crypt(reason.encode(), secret).hex()])
     try:
         cases = base64.b64encode(pickle.dumps(key.cases)).decode()
     except Exception as error:  # whatever an object raises that cannot be pickled
         raise CourseError(f"exercise {key.exercise}: its cases cannot be kept: {error}") from None
-    return {
-        "kind": key.kind,
-        "within": key.within,
-        "forms": key.forms,
-        "options": key.options,
-        "salt": salt,
-        "right": [parts(target, f"right {i}")[0] for i, target in enumerate(key.right)],
-        "wrong": wrong,
-        "cases": cases,
-    }
+    right, wrong = hidden(key.right, "right"), hidden(key.wrong, "wrong")
+    return {**vars(key), "right": right, "wrong": wrong, "cases": cases}
 
 
-def unsealed(keys: Mapping[str, Any], exercise: int) -> Key:
-    """The key of an exercise, read again; its targets stay sealed."""
-    one = keys[str(exercise)]
-
-    def target(name: str, offsets: list[float], digest: str, numbers: str) -> Seal:
-        salt = f"{one['salt']} {name}"
-        return Seal(tuple(offsets), one["within"], digest, bytes.fromhex(numbers), salt)
-
-    return Key(
-        exercise,
-        one["kind"],
-        [target(f"right {i}", *each) for i, each in enumerate(one["right"])],
-        [
-            (target(f"wrong {i}", *each), bytes.fromhex(reason))
-            for i, (*each, reason) in enumerate(one["wrong"])
-        ],
-        one["within"],
-        tuple(one["forms"]),
-        tuple(one["options"]),
-        pickle.loads(base64.b64decode(one["cases"])),
-    )
+def unsealed(content: Mapping[str, Any]) -> Key:
+    """The key that `sealed` wrote, read again; its targets stay sealed."""
+    targets = {name: [Seal(**one) for one in content[name]] for name in ("right", "wrong")}
+    cases = pickle.loads(base64.b64decode(content["cases"]))
+    return Key(**{**content, **targets, "cases": cases})

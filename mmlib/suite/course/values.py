@@ -1,6 +1,7 @@
-"""When an answer is the same as a target: numbers, arrays and tensors, also inside lists."""
+"""What checks know of an answer: its outline and its numbers, and when these are near a target."""
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -20,66 +21,79 @@ def is_blank(answer: Any) -> bool:
 def numbers_of(value: Any) -> np.ndarray | None:
     """A number or numbers as an array of floats; None for anything else, also truth values."""
     try:
-        array = np.asarray(plain(value))
-        if array.dtype.kind == "O" and all(map(_is_number, array.flat)):  # Fraction, Decimal
+        array = np.asarray(_plain(value))
+        if array.dtype.kind == "O" and all(
+            isinstance(one, Real | Decimal) and not isinstance(one, bool) for one in array.flat
+        ):  # Fraction, Decimal
             return array.astype(float)
     except (ValueError, TypeError, RuntimeError, OverflowError):  # lists of different lengths, say
         return None
     return array.astype(float) if array.dtype.kind in "iuf" else None
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A value in which tensors, also within lists, are arrays that NumPy knows."""
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [_plain(one) for one in value]
     if not hasattr(value, "detach"):
         return value
     value = value.detach().cpu()  # it may have a gradient or be on a GPU
     return (value.double() if value.is_floating_point() else value).numpy()  # bfloat16, say
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
+def layout(value: Any) -> tuple[str, list[float]]:
+    """A value's outline, with # for numbers and ? for truth values, and all of these in order.
+
+    Values of the same outline and numbers are the same to a check: a list and an array are.
+    """
+    array = numbers_of(value)
+    if array is not None:
+        return f"#{array.shape}", array.ravel().tolist()
+    value = _plain(value)
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, bool):
+        return "?()", [float(value)]
+    if isinstance(value, list | tuple) and value and all(isinstance(x, bool) for x in value):
+        return f"?({len(value)},)", [float(x) for x in value]
+    if isinstance(value, Mapping):
+        keys = sorted(value, key=repr)
+        return together([layout(value[key]) for key in keys], f"{keys!r}")
+    if isinstance(value, list | tuple):
+        return together([layout(one) for one in value])
+    if isinstance(value, set | frozenset):
+        return f"set {sorted(map(repr, value))}", []
+    return repr(value), []
 
 
-def near(mine: np.ndarray, right: np.ndarray, within: float) -> np.ndarray:
+def together(parts: Sequence[tuple[str, list[float]]], names: str = "") -> tuple[str, list[float]]:
+    """The layout of a list, or of a dict with keys `names`, whose parts have these layouts."""
+    outline = f"[{names} {', '.join(outline for outline, _ in parts)}]"
+    return outline, [number for _, numbers in parts for number in numbers]
+
+
+def near(mine: Sequence[float], right: Sequence[float], within: float) -> np.ndarray:
     """Where numbers are `within` of each other, as one reckons with the decimals that are shown.
 
     0.29 is within 0.005 of 0.285, although the doubles nearest to them are a little farther apart.
     """
+    a, b = np.asarray(mine, float), np.asarray(right, float)
     with np.errstate(invalid="ignore"):  # infinite numbers are near to themselves alone
-        slack = 4 * np.spacing(np.maximum(np.abs(mine), np.abs(right)))
-        return (mine == right) | (np.abs(mine - right) <= within + slack)
+        slack = 4 * np.spacing(np.maximum(np.abs(a), np.abs(b)))
+        return (a == b) | (np.abs(a - b) <= within + slack) | (np.isnan(a) & np.isnan(b))
 
 
-def same(mine: Any, truth: Any, within: float) -> bool:
-    """Whether two values are equal, numbers `within` of each other."""
-    right = numbers_of(truth)
-    if right is not None:
-        numbers = numbers_of(mine)
-        if numbers is None or numbers.shape != right.shape:
-            return False
-        both_nan = np.isnan(numbers) & np.isnan(right)
-        return bool((near(numbers, right, within) | both_nan).all())
-    mine, truth = (x.tolist() if hasattr(x, "tolist") else x for x in (mine, truth))
-    if isinstance(truth, Mapping):
-        alike = isinstance(mine, Mapping) and mine.keys() == truth.keys()
-        return alike and all(same(mine[key], truth[key], within) for key in truth)
-    if isinstance(truth, list | tuple):
-        alike = isinstance(mine, list | tuple) and len(mine) == len(truth)
-        return alike and all(same(*pair, within) for pair in zip(mine, truth, strict=True))
-    return np.array_equal(mine, truth)
+def shape_of(outline: str) -> tuple[int, ...]:
+    """The shape of numbers of an outline."""
+    return ast.literal_eval(outline[1:])
 
 
-def form(numbers: np.ndarray) -> str:
-    """What an answer must look like."""
-    shaped = f"an array of numbers of the shape {numbers.shape}"
-    return {0: "a number", 1: f"a list of {numbers.size} numbers"}.get(numbers.ndim, shaped)
-
-
-def arguments(case: tuple) -> str:
-    """The arguments of a call on one line."""
-    return ", ".join(shown(argument) for argument in case) or "no arguments"
+def form(outline: str) -> str:
+    """What numbers of an outline are, in words."""
+    shape = shape_of(outline)
+    if len(shape) > 1:
+        return f"an array of numbers of the shape {shape}"
+    return f"a list of {shape[0]} numbers" if shape else "a number"
 
 
 def shown(value: Any) -> str:

@@ -1,20 +1,22 @@
 """The versions of a course: for students, for teachers, for nbgrader."""
 
-import copy
 import hashlib
 import json
 import re
 from collections.abc import Container, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import nbformat
 
 from mmlib.core.paths import PACKAGE, cache_dir, evidence_dir, write_atomic
 from mmlib.suite.course.checks import CHECKS, CourseError, sealed
-from mmlib.suite.course.grading import Teacher, read_keys, read_teacher
+from mmlib.suite.course.form import Teacher, read_teacher
+from mmlib.suite.course.grading import read_keys
 
 Version = Literal["student", "answers", "nbgrader"]
-REMOVED = {"student": "answer", "answers": "blank"}  # cells of this tag
+REMOVED = {"student": "answer", "answers": "blank", "nbgrader": "answer"}  # cells of this tag
 RECORD = ".mmlib-course.json"  # what `write` made in a folder
 # To a notebook beside, or to a page of the repository, which no folder of a course has.
 LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+\.ipynb|\.\./)[^)]*\)")
@@ -27,7 +29,6 @@ GRADED = (
 POINTS = {"Easy": 1, "Medium": 2, "Hard": 3}
 STUB = 'c = get_config()\nc.ClearSolutions.code_stub = {"python": "# Put your answer above."}\n'
 PACKED = ("pyproject.toml", "requirements.txt", "LICENSE", "Makefile")
-FOLDERS = ("mmlib", "evidence")
 README = """\
 # A course in image-text models
 
@@ -53,46 +54,71 @@ def write(
     that name that is not of an earlier call; nothing is written then.
     """
     earlier = _earlier(out, version)
-    teachers = [read_teacher(path) for path in notebooks]
-    places = [_place(path, version, pack) for path in notebooks]
-    names = {Path(name).name for name in (*earlier, *places)}
-    kept = [place for place in places if _begun(out / place, earlier.get(place))]
+    folder = {"nbgrader": "source/{0}/"}.get(version, "notebooks/" if pack else "")
+    places = {f"{folder}{p.name}".format(p.stem): read_teacher(p) for p in notebooks}
+
+    def begun(name: str) -> bool:
+        """Whether a file of an earlier call was changed since."""
+        path = out / name
+        return name in earlier and path.exists() and _hash(path.read_bytes()) != earlier[name]
+
+    kept, names = list(filter(begun, places)), {Path(name).name for name in (*earlier, *places)}
     written: dict[str, bytes] = {}
-    for teacher, place in zip(teachers, places, strict=True):
+    for place, teacher in places.items():
         if place not in kept:
             written |= _files(teacher, version, place, names)
-    packed = _packed() if pack else {}
-    begun = {name for name in packed if _begun(out / name, earlier.get(name))}
-    written |= {name: content for name, content in packed.items() if name not in begun}
+    if pack:
+        packed = _packed()
+        kept += sorted(filter(begun, packed))
+        written |= {name: content for name, content in packed.items() if name not in kept}
     for name, content in written.items():
-        _refuse_foreign(out / name, earlier.get(name), content)
+        path = out / name
+        if name not in earlier and path.exists() and path.read_bytes() != content:
+            raise CourseError(
+                f"{path} is not of this command's making; name a new folder, or move that file away"
+            )
     record = {"version": version, "files": earlier | {k: _hash(v) for k, v in written.items()}}
-    for name, content in {**written, RECORD: json.dumps(record, indent=1).encode()}.items():
-        write_atomic(out / name, partial(Path.write_bytes, data=content))
+    last = {RECORD: json.dumps(record, indent=1).encode()}
     if version == "nbgrader":
-        write_atomic(
-            out / "nbgrader_config.py", lambda path: path.write_text(STUB, encoding="utf-8")
-        )
-    made = [out / place for place in places if place in written]
-    return made, [out / name for name in (*kept, *sorted(begun))]
+        last["nbgrader_config.py"] = STUB.encode()
+    for name, content in {**written, **last}.items():
+        write_atomic(out / name, partial(Path.write_bytes, data=content))
+    return [out / place for place in places if place in written], [out / name for name in kept]
 
 
 def _files(
     teacher: Teacher, version: Version, place: str, names: Container[str]
 ) -> dict[str, bytes]:
     """The files of one notebook by name, the notebook first; links only to `names`."""
-    import nbformat
-
     notebook = nbformat.read(teacher.path, as_version=4)
-    keys = {} if version == "answers" else _sealed(teacher)
-    if version == "nbgrader":
-        notebook.cells = _graded_cells(teacher)
-    else:
-        notebook.cells = [
-            _cell(cell, teacher, version)
-            for cell in notebook.cells
-            if REMOVED[version] not in cell.metadata.get("tags", [])
-        ]
+    notebook.cells = [
+        cell for cell in notebook.cells if REMOVED[version] not in cell.metadata.get("tags", [])
+    ]
+    cells = {cell.id: cell for cell in notebook.cells}
+    for exercise in teacher.exercises if version != "answers" else ():
+        prelude, expression = exercise.asked
+        call = f'course.check("{teacher.path.stem}", {exercise.number}, {expression})'
+        check = cells[exercise.check.id]
+        check.source, check.outputs = "\n".join(filter(None, (prelude, call))), []
+        if version == "student":
+            check.execution_count = None
+        else:
+            # The worked answer stands after the blank, and the teacher's check after the student's,
+            # each in marks that nbgrader cuts out.
+            answer, hidden = exercise.answer.source, exercise.check.source
+            blank, n = cells[exercise.blank.id], exercise.number
+            blank.source += f"\n### BEGIN SOLUTION\n{answer}\n### END SOLUTION"
+            check.source += f"\n### BEGIN HIDDEN TESTS\n{hidden}\n### END HIDDEN TESTS"
+            points = POINTS.get(exercise.difficulty, 1)
+            for cell, name, marks in (
+                (cells[exercise.question.id], f"question-{n}", {"locked": True}),
+                (blank, f"answer-{n}", {"solution": True}),
+                (check, f"check-{n}", {"grade": True, "locked": True, "points": points}),
+            ):
+                cell.metadata["nbgrader"] = {
+                    "grade": False, "solution": False, "locked": False, "task": False,
+                    "grade_id": name, "schema_version": 3, **marks,
+                }  # fmt: skip
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(lambda m: m[0] if m[2] in names else m[1], cell.source)
@@ -101,13 +127,13 @@ def _files(
             if version == "student":
                 cell.source = EXERCISES.sub(rf"\g<0>\n{GRADED}\n", cell.source, count=1)
     files = {place: (nbformat.writes(notebook) + "\n").encode()}
-    if keys:
+    if teacher.exercises and version != "answers":
         path = Path(place).parent / CHECKS / f"{teacher.path.stem}.json"
-        files[path.as_posix()] = json.dumps(keys).encode()
+        files[path.as_posix()] = _sealed(teacher)
     return files
 
 
-def _sealed(teacher: Teacher) -> dict[str, Any]:
+def _sealed(teacher: Teacher) -> bytes:
     """The sealed keys of a notebook's checks; kept for its code, that of mmlib and the evidence."""
     salt = _hash("\n".join(c.source for c in teacher.cells if c.cell_type == "code").encode())
     evidence = sorted((str(p), p.stat().st_size) for p in evidence_dir().rglob("*"))
@@ -115,11 +141,12 @@ def _sealed(teacher: Teacher) -> dict[str, Any]:
     cache = cache_dir()
     path = cache / "course" / f"{_hash(state.encode())[:16]}.json" if cache else None
     if path and path.is_file():
-        return json.loads(path.read_bytes())
+        return path.read_bytes()
     keys = {str(number): sealed(key, salt) for number, key in read_keys(teacher).items()}
+    content = json.dumps(keys).encode()
     if path:
-        write_atomic(path, partial(Path.write_bytes, data=json.dumps(keys).encode()))
-    return keys
+        write_atomic(path, partial(Path.write_bytes, data=content))
+    return content
 
 
 def _package() -> str:
@@ -136,74 +163,16 @@ def _for_students(line: str) -> str:
     return re.sub(";$", ".", " ".join(parts))
 
 
-def _cell(cell: Any, teacher: Teacher, version: Version) -> Any:
-    if version == "student" and "check" in cell.metadata.get("tags", []):
-        cell.source, cell.outputs, cell.execution_count = _check(cell.id, teacher), [], None
-    return cell
-
-
-def _check(cell: str, teacher: Teacher) -> str:
-    """The source of a student's check: what it does before its call, and a call without truth."""
-    number = next(exercise.number for exercise in teacher.exercises if exercise.check.id == cell)
-    checked = teacher.checks[number]
-    lines = [one.source + ("\n\n" if one.defines else "") for one in checked.prelude]
-    call = f'course.check("{teacher.path.stem}", {number}, {checked.expression})'
-    return "\n".join([*lines, call])
-
-
-def _graded_cells(teacher: Teacher) -> list[Any]:
-    """A notebook's cells as nbgrader's source has them.
-
-    The worked answer stands after the blank, and the teacher's check after the student's, each in
-    marks that nbgrader cuts out. What explains an answer is left out.
-    """
-    roles: dict[str, tuple[str, dict[str, Any]]] = {}
-    for exercise in teacher.exercises:
-        points = POINTS.get(exercise.difficulty, 1)
-        roles[exercise.question.id] = (f"question-{exercise.number}", {"locked": True})
-        roles[exercise.blank.id] = (f"answer-{exercise.number}", {"solution": True})
-        roles[exercise.check.id] = (
-            f"check-{exercise.number}", {"grade": True, "locked": True, "points": points}
-        )  # fmt: skip
-    worked = {exercise.blank.id: exercise.answer.source for exercise in teacher.exercises}
-    cells = []
-    for cell in copy.deepcopy(teacher.cells):
-        if "answer" in cell.metadata.get("tags", []):
-            continue
-        name, marks = roles.get(cell.id, ("", {}))
-        if name:
-            cell.metadata["nbgrader"] = {
-                "grade": False, "solution": False, "locked": False, "task": False,
-                "grade_id": name, "schema_version": 3, **marks,
-            }  # fmt: skip
-        if marks.get("solution"):
-            cell.source += f"\n### BEGIN SOLUTION\n{worked[cell.id]}\n### END SOLUTION"
-        if marks.get("grade"):
-            hidden = f"### BEGIN HIDDEN TESTS\n{cell.source}\n### END HIDDEN TESTS"
-            cell.source, cell.outputs = f"{_check(cell.id, teacher)}\n{hidden}", []
-        cells.append(cell)
-    return cells
-
-
-def _place(notebook: Path, version: Version, pack: bool) -> str:
-    if version == "nbgrader":
-        return f"source/{notebook.stem}/{notebook.name}"
-    return f"notebooks/{notebook.name}" if pack else notebook.name
-
-
 def _packed() -> dict[str, bytes]:
     """What a folder needs to run by itself. Raises CourseError outside a clone."""
     root = PACKAGE.parent
     paths = [root / name for name in PACKED]
-    for folder in FOLDERS:
+    for folder in ("mmlib", "evidence"):
         paths += sorted(p for p in (root / folder).rglob("*") if p.is_file())
     if not (root / "evidence").is_dir() or not all(path.is_file() for path in paths):
         raise CourseError("no evidence beside the package: pack in a clone of the repository")
-    return {"README.md": README.encode()} | {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in paths
-        if "__pycache__" not in path.parts
-    }
+    code = {path.relative_to(root).as_posix(): path for path in paths if ".pyc" != path.suffix}
+    return {"README.md": README.encode()} | {n: path.read_bytes() for n, path in code.items()}
 
 
 def _earlier(out: Path, version: Version) -> dict[str, str]:
@@ -222,19 +191,6 @@ def _earlier(out: Path, version: Version) -> dict[str, str]:
             f"{out} holds the version {earlier_version!r} of a course; name another folder"
         )
     return files
-
-
-def _begun(path: Path, earlier: str | None) -> bool:
-    """Whether a file of an earlier call was changed since."""
-    return earlier is not None and path.exists() and _hash(path.read_bytes()) != earlier
-
-
-def _refuse_foreign(path: Path, earlier: str | None, content: bytes) -> None:
-    """Raise CourseError for a file that is of no earlier call, and not the same."""
-    if earlier is None and path.exists() and path.read_bytes() != content:
-        raise CourseError(
-            f"{path} is not of this command's making; name a new folder, or move that file away"
-        )
 
 
 def _hash(content: bytes) -> str:

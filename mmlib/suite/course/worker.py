@@ -1,30 +1,31 @@
 """The processes that run a course's code: one runs the notebook, its forks run the answers.
 
-The process of a notebook forks `lanes`, and a lane forks a process for each answer, which dies with
-it. So an answer meets the notebook as it is before the exercises, and nothing of any other answer.
-What an answer gives comes back as JSON, and is compared elsewhere: no truth is in its process.
+The process of a notebook runs all of it but the exercises. For each answer it forks one that waits,
+and that one another, which runs the answer and dies with it. So an answer meets the notebook as it
+is before the exercises, and nothing of any other hand-in. What an answer gives comes back as JSON,
+and is compared elsewhere: no truth is in its process.
 """
 
+import ast
 import io
 import json
 import os
 import pickle
 import resource
 import signal
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mmlib.core.parallel import end_with
 from mmlib.suite.course import checks
-from mmlib.suite.course.values import plain, shown
+from mmlib.suite.course.form import names
 
 LARGEST = 2**24  # bytes of an answer
 STATM = Path("/proc/self/statm")  # how much memory this process has
@@ -33,95 +34,119 @@ FILES = 2**26  # bytes of a file that an answer may write
 
 @dataclass(frozen=True)
 class Request:
-    """An answer to run, or, without an `expression`, checks whose keys to collect.
+    """An answer to run. source: its code; earlier: that of the exercises before it.
 
-    sources: the needed part of the answer, and all of it where that is more. prelude: what the
-    check does before its call. expression: what the check checks. cases: for a function, else None.
-    seconds: for each of the sources. memory: bytes, beyond what the notebook takes.
+    prelude, expression: `form.Exercise.asked`. cases: of a function's check. seconds: to run in.
+    memory: bytes, beyond what the notebook takes.
     """
 
-    sources: tuple[str, ...]
-    prelude: str = ""
-    expression: str = ""
-    cases: tuple[tuple, ...] | None = None
-    seconds: float = 600.0
-    memory: int = 0
+    source: str
+    earlier: Sequence[str]
+    prelude: str
+    expression: str
+    cases: Sequence[tuple]
+    seconds: float
+    memory: int
 
 
-class Other:
-    """A value that is neither number nor text: what it looks like."""
+def serve(
+    parent: int, folder: str, cells: Sequence[tuple[int, str]], worked: Sequence[tuple[str, str]],
+    report: Connection, control: socket.socket,
+) -> None:  # fmt: skip
+    """Run a notebook's cells (number, source), then the answers of requests; a process's target.
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def serve(parent: int, folder: str, cells: Sequence[tuple[int, str]], lanes: Sequence[Connection]):
-    """Run a notebook's cells (number, source), then what comes along each lane; a process's target.
-
-    The first lane is told the number of each cell once it has run, then None, or what failed.
+    worked: the teacher's answers and checks. report: is sent the number of each cell once it has
+    run, then the pickled keys of the checks, or what failed. control: brings a connection for each
+    request.
     """
     os.environ |= {"MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": "", "IPYTHONDIR": folder}
     end_with(parent)
     Path(folder, "notebooks").mkdir(exist_ok=True)
     os.chdir(Path(folder, "notebooks"))
-    _silence()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):  # nothing printed from here on is seen or kept
+        os.dup2(nowhere, number)
+    sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8")
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
-    fault = None
     for number, source in cells:
         done = shell.run_cell(source)
         if error := done.error_before_exec or done.error_in_exec:
-            fault = f"cell {number} fails with {_line(error)}"
-            break
-        lanes[0].send(number)
+            report.send(f"cell {number} fails with {_line(error)}")
+            return
+        report.send(number)
     if "joblib" in sys.modules:  # its threads would not be in a fork
         from joblib.externals.loky import get_reusable_executor
 
         get_reusable_executor().shutdown(kill_workers=True)
-    lanes[0].send(fault)
-    for lane in lanes if fault is None else ():
+    if (child := os.fork()) == 0:
+        report.send(_keys(worked, shell))
+        os._exit(0)
+    os.waitpid(child, 0)
+    report.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what answers
+    while handles := socket.recv_fds(control, 1, 1)[1]:
         if os.fork() == 0:
-            for other in set(lanes) - {lane}:
-                other.close()
+            control.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             end_with(os.getppid())
-            _serve_lane(lane, shell.user_ns)
+            _wait_for_answer(Connection(handles[0]), shell)
             os._exit(0)
-    for lane in lanes:
-        lane.close()
-    with suppress(ChildProcessError):
-        while True:
-            os.wait()
+        os.close(handles[0])
 
 
-def _serve_lane(lane: Connection, namespace: dict[str, Any]) -> None:
-    """Answer requests, one process each, until the other side closes the lane."""
-    signal.signal(signal.SIGALRM, _time_is_over)
-    while True:
-        try:
-            request = lane.recv()
-        except EOFError:
-            return
-        here, there = Pipe()
-        if (child := os.fork()) == 0:
-            _run_request(request, there, namespace)
-            os._exit(0)
-        there.close()
-        _pass_on(request, here, lane)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        here.close()
+def _keys(worked: Sequence[tuple[str, str]], shell: Any) -> bytes | str:
+    """The pickled keys of the checks, or the line that says why there are none."""
+    checks.collected = []
+    try:
+        for answer, check in worked:
+            head, _ = _halves(answer, names(check)[1], shell)
+            exec(head, shell.user_ns)
+            exec(check, shell.user_ns)
+        return pickle.dumps(checks.collected)
+    except BaseException as error:
+        return f"its answers and checks fail with {_line(error)}"
 
 
-def _pass_on(request: Request, here: Connection, lane: Connection) -> None:
-    """What a process says goes to the other side of the lane, which says whether to go on."""
+def _halves(source: str, wanted: set[str], shell: Any) -> tuple[Any, Any]:
+    """The statements of an answer up to the last one that binds a wanted name, and the rest.
+
+    Answers end with trainings that show what they do, which a check seldom needs.
+    """
+    body = ast.parse(shell.transform_cell(source)).body
+    binding = [i for i, node in enumerate(body) if names(ast.unparse(node))[0] & wanted]
+    end = binding[-1] + 1 if binding else len(body)
+    halves = [ast.Module(part, []) for part in (body[:end], body[end:])]
+    head, rest = (compile(half, "<answer>", "exec") for half in halves)
+    return head, rest if body[end:] else None
+
+
+def _wait_for_answer(asked: Connection, shell: Any) -> None:
+    """Run a request in a process of its own, pass on what it says, and end all that it began."""
+    request: Request = asked.recv()
+    here, there = Pipe()
+    if (child := os.fork()) == 0:
+        os.setsid()
+        end_with(os.getppid())
+        os.closerange(3, there.fileno())
+        os.closerange(there.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        with suppress(FileNotFoundError):  # elsewhere than on Linux, memory has no limit
+            taken = int(STATM.read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (taken + request.memory,) * 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for look in _looks(request, shell):
+            there.send_bytes(json.dumps(look).encode())
+            there.recv_bytes()
+        os._exit(0)
+    there.close()
+
+    def time_is_over(*_: Any) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, time_is_over)
     end = ""
     while not end:
         try:
@@ -135,121 +160,42 @@ def _pass_on(request: Request, here: Connection, lane: Connection) -> None:
             end = f"its answer takes more than {LARGEST >> 20} MiB"
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        if end:
-            return lane.send_bytes(json.dumps({"ended": end}).encode())
-        lane.send_bytes(message)
-        if not lane.recv():
-            return None
+        asked.send_bytes(json.dumps({"error": end}).encode() if end else message)
+        if end or not asked.recv():
+            break
         with suppress(OSError):  # it died meanwhile, which is seen above
             here.send_bytes(b"go on")
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
 
 
-def _time_is_over(*_: Any) -> None:
-    raise TimeoutError
+def _looks(request: Request, shell: Any) -> Iterator[dict[str, Any]]:
+    """What the check sees of an answer once the name that it asks for is there, then at its end.
 
-
-# The process of an answer -------------------------------------------------------------------
-
-
-def _run_request(request: Request, there: Connection, namespace: dict[str, Any]) -> None:
-    os.setsid()
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    if not request.expression:
-        for source in request.sources:
-            there.send_bytes(_keys(source, namespace))
-            there.recv_bytes()
-        return
-    end_with(os.getppid())
-    os.closerange(3, there.fileno())
-    os.closerange(there.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-    with suppress(FileNotFoundError):  # elsewhere than on Linux, memory has no limit
-        taken = int(STATM.read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (taken + request.memory,) * 2)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILES, FILES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for source in request.sources:
-        there.send_bytes(json.dumps(_answer(request, source, namespace)).encode())
-        there.recv_bytes()
-
-
-def _keys(source: str, namespace: dict[str, Any]) -> bytes:
-    """The keys of a check, or the line that says why there are none."""
-    checks.collected = []
+    An answer that lacks a name is run once more, after the answers before it.
+    """
+    earlier = list(request.earlier)
     try:
-        exec(source, namespace)
-        return pickle.dumps(checks.collected)
-    except BaseException as error:
-        return pickle.dumps(_line(error))
-
-
-def _answer(request: Request, source: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """What an answer gives: {"answer": ...}, {"calls": [...]} of a function, or {"error": ...}."""
-    try:
-        exec(source, namespace)
-        exec(request.prelude, namespace)
-        answer = eval(request.expression, namespace)
-        if request.cases is None or not callable(answer):
-            return {"answer": encoded(answer)}
-        calls = [vars(checks.attempt(answer, case)) for case in request.cases]
-        return {"calls": [call | {"returned": encoded(call["returned"])} for call in calls]}
-    except BaseException as error:  # SystemExit, too
-        return {"error": _line(error)}
+        halves = _halves(request.source, names(request.prelude + request.expression)[1], shell)
+        for half in filter(None, halves):
+            for again in (False, True):
+                try:
+                    exec(half, shell.user_ns)
+                    exec(request.prelude, shell.user_ns)
+                    answer = eval(request.expression, shell.user_ns)
+                    look = asdict(checks.Answer.of(answer, request.cases))
+                except BaseException as error:  # SystemExit, too
+                    look = {"error": _line(error)}
+                if again or not earlier or "NameError" not in str(look):
+                    break
+                for source in earlier:
+                    with suppress(BaseException):
+                        exec(shell.transform_cell(source), shell.user_ns)
+            yield look | {"more": half is halves[0] and halves[1] is not None}
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        yield {"error": _line(error)}
 
 
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
-
-
-def _silence() -> None:
-    """Nothing printed from here on is seen or kept."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(nowhere, number)
-    sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8")
-
-
-# Answers as JSON ----------------------------------------------------------------------------
-
-
-def encoded(value: Any) -> Any:
-    """A value as JSON takes it; of what is no number, text, list, dict or set, only the looks."""
-    value = plain(value)
-    if value is None or isinstance(value, bool | str) or type(value) in (int, float):
-        return value
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
-        return {"array": np.ravel(value).tolist(), "shape": np.shape(value)}
-    if isinstance(value, list | tuple):
-        return [encoded(one) for one in value]
-    if isinstance(value, Mapping):
-        return {"dict": [[encoded(key), encoded(one)] for key, one in value.items()]}
-    if isinstance(value, set | frozenset):
-        return {"set": [encoded(one) for one in value]}
-    if value is ...:
-        return {"blank": True}
-    with suppress(TypeError, ValueError, OverflowError):  # Fraction, Decimal
-        return float(value)
-    return {"other": shown(value)}
-
-
-def decoded(value: Any) -> Any:
-    """What `encoded` made of a value, as that value or what resembles it.
-
-    Raises ValueError, TypeError or KeyError for what `encoded` did not make.
-    """
-    if isinstance(value, list):
-        return [decoded(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    [kind] = value.keys() - {"shape"}
-    if kind == "array":
-        return np.array(value["array"]).reshape(value["shape"])
-    if kind == "dict":
-        return {_hashable(decoded(key)): decoded(one) for key, one in value["dict"]}
-    if kind == "set":
-        return {_hashable(decoded(one)) for one in value["set"]}
-    return ... if kind == "blank" else Other(str(value["other"]))
-
-
-def _hashable(value: Any) -> Any:
-    """Lists in a set or as a key were tuples."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
