@@ -231,8 +231,8 @@ def overview(
                 continue
             known = np.isfinite(scores).all(axis=0)
             kind, colour = (
-                ("trained: mean, 95 % interval", COLOURS[0])
-                if name in trained else ("not trained: the same", "#777777")
+                ("mean of trainings, 95 % interval", COLOURS[0])
+                if name in trained else ("not trained", "#777777")
             )  # fmt: skip
             mean = crossed(scores[:, known], clusters[known])
             spans(axis, {kind: {y: span(mean)}}, [colour])

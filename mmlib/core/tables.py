@@ -124,8 +124,14 @@ class Cells:
         """The sum of the values of terms times their weights, (seeds, items), paired by both."""
         weighed = []
         for term, weight in terms.items():
-            values = self.evidence.values(self.dataset, *term, split=self.split)[:, self.items]
-            weighed.append(weight * (self.figure(values) if self.figure else values))
+            values = (
+                self.evidence.derived(
+                    self.figure.__name__, self.figure, self.dataset, *term, split=self.split
+                )
+                if self.figure
+                else self.evidence.values(self.dataset, *term, split=self.split)
+            )
+            weighed.append(weight * values[:, self.items])
         return np.sum(weighed, axis=0)
 
     def of_seeds(self, system: str, metric: str) -> np.ndarray:
@@ -147,19 +153,23 @@ class Cells:
         return crossed(values[:, known], clusters[self.items][known])
 
 
-def over(better: Term, worse: Term) -> dict[Term, float]:
-    """The terms of a difference."""
-    return {better: 1.0, worse: -1.0}
+def interval(effect: Effect, digits: int = 0) -> str:
+    """A level with its interval as text, such as "62 [55, 69]"."""
+    return f"{effect.effect:.{digits}f} [{effect.low:.{digits}f}, {effect.high:.{digits}f}]"
 
 
 def table(
-    rows: Iterable[Any], columns: Iterable[Any], cell: Callable[[Any, Any], Any], empty: Any = "–"
+    rows: Iterable[Any],
+    columns: Iterable[Any],
+    cell: Callable[[Any, Any], Any],
+    empty: Any = "–",
+    digits: int | None = None,
 ) -> pd.DataFrame:
     """A table from what its rows and columns are, and how its cells are written.
 
-    rows, columns: labels, or label -> what `cell` takes. cell: (row, column) -> text or a number;
-    where it raises DataError or returns None the cell is `empty`. Rows of which no cell is recorded
-    are left out.
+    rows, columns: labels, or label -> what `cell` takes. cell: (row, column) -> text or a number,
+    which is rounded to `digits`; where it raises DataError or returns None the cell is `empty`.
+    Rows of which no cell is recorded are left out.
     """
     rows, columns = (
         given if isinstance(given, Mapping) else {label: label for label in given}
@@ -179,6 +189,7 @@ def table(
         for labels in (list(kept), list(columns))
     )
     frame = pd.DataFrame(list(kept.values()), index, names)
+    frame = frame if digits is None else frame.round(digits)
     return frame if empty is None else frame.astype(object).fillna(empty)
 
 

@@ -1,7 +1,7 @@
 """Paper 01's experiment, from data to verdicts."""
 
 from mmlib.core.experiment import Experiment
-from mmlib.papers.coherence import figures, tables
+from mmlib.papers.coherence import show
 from mmlib.papers.coherence.claims import ALL_CLAIMS
 from mmlib.papers.coherence.data import load_study
 from mmlib.papers.coherence.data.pairs import COLLECTIONS
@@ -18,8 +18,8 @@ EXPERIMENT = Experiment(
     systems=systems,
     stages=stages,
     claims=ALL_CLAIMS,
-    tables=tables.tables,
-    figures=figures.figures,
+    tables=show.tables,
+    figures=show.figures,
     inputs={
         "flickr8k": (
             "flickr8k/captions.txt",

@@ -8,7 +8,7 @@ import pytest
 import tiny_coherence
 
 from mmlib.core.claims import assess
-from mmlib.papers.coherence import baselines, experiment, figures, run, tables
+from mmlib.papers.coherence import baselines, experiment, run
 from mmlib.papers.coherence.data import controlled, load_study, prepare
 from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.controlled import CUES, THINGS, Dials
@@ -189,38 +189,6 @@ def test_what_was_not_trained_is_not_tested(evidence):
     verdicts = {one.id: assess(one, less, less.seeds).verdict for one in CONTROLLED_CLAIMS}
     untested = [name for name, verdict in verdicts.items() if verdict == "not tested"]
     assert untested == ["K10", "K10b", "K12"]
-
-
-def test_tables_and_the_map_show_what_is_on_record(evidence):
-    made, drawn = tables.tables(evidence), figures.figures(evidence)
-    assert list(made) == ["levels", "gains"]
-    assert list(made["levels"].columns) == list(CONTROLLED)
-    assert made["levels"].loc["CMCM", FEW].startswith(f"{level(evidence, FEW, 'CMCM'):.2f} [")
-    assert made["levels"].loc["CMCM_first", FEW] == "–"
-    gain = level(evidence, MANY, "CMCA") - level(evidence, MANY, "CMCM, λ_cls 2")
-    assert made["gains"].loc["CMCM, λ_cls 2", MANY].startswith(f"{gain:+.2f} [")
-    shown = [axis for axis in drawn["map"].axes if axis.get_title()]
-    assert [axis.get_title() for axis in shown] == [
-        "2 relations, 60 cues", "2 relations, 120 cues", "4 relations, 60 cues",
-        "4 relations, 120 cues", "4 relations, 120 cues, deciding nothing",
-    ]  # fmt: skip
-    lines = shown[3].containers[1][0]  # λ_cls = 0.1
-    wanted = [level(evidence, n, "CMCA") - level(evidence, n, "CMCM") for n in (FEW, HELPFUL, MANY)]
-    assert lines.get_ydata() == pytest.approx(wanted)
-
-
-def test_bars_stand_between_the_readers_that_know_no_relation_and_all():
-    arrays = prepare(controlled.load(SMALL), tiny_coherence.HOW, "controlled")
-    [axis] = figures.controlled_bars({"CMCA": 4.0, "CMCM": 3.0}, arrays).axes
-    names = [label.get_text() for label in axis.get_yticklabels()]
-    widths = dict(zip(names, (bar.get_width() for bar in axis.patches), strict=True))
-    assert widths == {"CMCA": 4.0, "CMCM": 3.0}
-    lines = {line.get_label(): line.get_xdata()[0] for line in axis.lines}
-    for knows, label in (("things", "no relation"), ("relations", "all relations")):
-        level = np.log2(full_ranks(arrays.truth[knows])).mean()
-        assert lines[f"reader that knows {label}"] == pytest.approx(level)
-    texts = len(arrays.truth["things"])
-    assert lines["chance"] == pytest.approx(np.mean([np.log2(k + 1) for k in range(texts)]))
 
 
 # --- Where other pairs lie -----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlib.core.tables import paper_values
-from mmlib.papers.coherence import figures, method, run, tables
+from mmlib.papers.coherence import method, run, show
 from mmlib.suite import record
 
 NOTEBOOK = ROOT / "notebooks" / "01_coherence_retrieval.ipynb"
@@ -57,9 +57,9 @@ def test_the_opening_picture_is_of_the_evidence(evidence):
     def level(tier, dataset, system, metric="rank"):
         return np.log2(evidence[tier].values(dataset, system, metric)).mean()
 
-    axis = figures.relations_gain(evidence).axes[0]
+    axis = show.relations_gain(evidence).axes[0]
     learning, knowing = (bars[0].get_xdata() for bars in axis.containers)
-    for i, (tier, dataset, system) in enumerate(tables.WORTH.values()):
+    for i, (tier, dataset, system) in enumerate(show.WORTH.values()):
         oracle = ("CMCA", "rank, true relations")
         if tier == "controlled":
             oracle = ("Oracle of relations", "rank")
@@ -71,7 +71,7 @@ def test_the_opening_picture_is_of_the_evidence(evidence):
 def test_the_prose_says_what_the_evidence_holds(evidence):
     worth = {
         kind: {name: effect.effect for name, effect in gains.items()}
-        for kind, gains in tables.relations_worth(evidence).items()
+        for kind, gains in show.relations_worth(evidence).items()
     }
     kinds = [f"1,000 made-up pairs, λ = {value}" for value in (".4", ".1")]
     best, printed = (worth[kind]["learning"] for kind in kinds)
@@ -84,7 +84,7 @@ def test_the_prose_says_what_the_evidence_holds(evidence):
     assert -0.1 < worth["photographs"]["learning"] < 0  # "costs a little"
     learned, by_words, known = (
         [gain.effect for gain in squares.values()]
-        for squares in tables.dials(evidence["world"]).values()
+        for squares in show.dials(evidence["world"]).values()
     )
     assert (round(min(learned), 2), round(max(learned), 2)) == (-0.07, 0.04)
     assert round(max(by_words), 2) == 0.07

@@ -1,0 +1,519 @@
+"""What is shown of paper 01: its pairs and models, its tables beside ours, and figures."""
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from mmlib.core import plots
+from mmlib.core.effects import Effect
+from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.related import RelatedPairs
+from mmlib.core.tables import Cells, Term, interval, paper_values, table
+from mmlib.papers.coherence.claims import at_defaults, ratio, with_refinement
+from mmlib.papers.coherence.data.pairs import (
+    CITE_LIKE,
+    CLUE_LIKE,
+    CONTROLLED,
+    CONTROLLED_TIER,
+    DIALS,
+    FEW,
+    HELPFUL,
+    MANY,
+    PLACES,
+    SIGNALS,
+    TELLINGS,
+    Arrays,
+    relations_of,
+)
+from mmlib.papers.coherence.data.schemes import SCHEMES
+from mmlib.papers.coherence.method import expected_in_pools, mean_log_rank
+from mmlib.papers.coherence.run import (
+    CMCA,
+    CMCM,
+    ORACLES,
+    OTHER_THRESHOLD,
+    PAIRS,
+    REFINED,
+    SWEPT,
+    SYSTEMS,
+    single,
+    trained_systems,
+)
+
+ON_DEV = "dev_loss", "mean log2 rank on dev"
+RANK, TRUE, TOLD = "rank", "rank, true relations", "rank, told relations"
+CMCA_RANK, CMCA_ORACLE = (CMCA.system, RANK), (CMCA.system, TRUE)
+FUSED = {TOLD: "CMCA + relations told by words", TRUE: "CMCA + true relations"}
+PRINTED = {CLUE_LIKE: "table5", "flickr8k": "table5", "clue": "table5", "clue clean": "table5",
+           CITE_LIKE: "table4", "cite": "table4", "cite++": "table4"}  # fmt: skip
+POOL_METRICS = ("MedR", "R@1", "R@5", "R@10")
+RELATIONS, THINGS = (oracle["system"] for oracle in ORACLES)
+FIRST = single(PLACES[0]).system
+# λ_cls -> the system that learns all relations with it
+WEIGHTS = {s.lambda_cls: s.system for s in sorted((CMCM, *SWEPT), key=lambda s: s.lambda_cls)}
+# What learning the relations is worth in each kind of data: tier, collection, system.
+WORTH = {
+    "1,000 made-up pairs, λ = .4": (CONTROLLED_TIER, HELPFUL, SWEPT[1]),
+    "1,000 made-up pairs, λ = .1": (CONTROLLED_TIER, HELPFUL, CMCM),
+    "4,000 made-up pairs, λ = .4": (CONTROLLED_TIER, MANY, SWEPT[1]),
+    "300 made-up pairs, λ = .4": (CONTROLLED_TIER, FEW, SWEPT[1]),
+    "picture world, captions": ("world", CLUE_LIKE, CMCM),
+    "picture world, recipe steps": ("world", CITE_LIKE, CMCM),
+    "photographs": ("flickr8k", "flickr8k", CMCM),
+}
+
+# --- Tables --------------------------------------------------------------------------------------
+
+
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """All tables that need nothing but evidence, by name; those of a collection end with its."""
+    if evidence.header["tier"] == CONTROLLED_TIER:
+        names = controlled(evidence)
+        systems = (THINGS, CMCA.system, *WEIGHTS.values(), FIRST, RELATIONS)
+        gains = controlled_gains(evidence)
+        rows = list(dict.fromkeys(name for found in gains.values() for name in found))
+        return {
+            "levels": table(systems, names, lambda system, name: interval(
+                logs(evidence, name).effect({(system, RANK): 1}), 2)),
+            "gains": table(rows, {name: gains[name] for name in names}, lambda row, found: (
+                found[row].told() if row in found else None)),
+        }  # fmt: skip
+    found: dict[str, pd.DataFrame] = {}
+    for name in at_defaults(evidence):
+        for made in (results, main_table, refinement, predicted, probes, table7):
+            found[f"{made.__name__}_{name}"] = made(evidence, name)
+    return found
+
+
+def how_realised(scheme: str = "clue") -> pd.DataFrame:
+    """How the picture world's texts realise each relation, and what in the picture goes with it."""
+    return pd.DataFrame(pd.Series(SCHEMES[scheme].how, name="how the world realises it"))
+
+
+def logs(evidence: Evidence, dataset: str) -> Cells:
+    """The cells of a table in log2 ranks."""
+    return Cells(evidence, dataset, figure=np.log2)
+
+
+def gain(evidence: Evidence, dataset: str, better: Term, worse: Term = CMCA_RANK) -> Effect:
+    """What one ranking gains over another in log2 ranks, over seeds and texts."""
+    return logs(evidence, dataset).effect({better: -1, worse: 1})
+
+
+def rankings(evidence: Evidence, dataset: str) -> dict[str, Term]:
+    """Our name of each way to rank -> (system, metric): baselines, systems, fusions."""
+    names = ["Random", "Ridge", *(system.system for system in trained_systems(dataset))]
+    terms = {name: (name, RANK) for name in names}
+    terms |= {name: (CMCA.system, metric) for metric, name in FUSED.items()}
+    return {name: term for name, term in terms.items() if evidence.has(dataset, *term)}
+
+
+def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Mean log2 rank of each ranking, what it gains over CMCA, and as a share of the oracle's gain.
+
+    Shares stand only where the oracle gains for certain. ± is the standard deviation over seeds; ↓
+    marks a system of which more than a fifth of the trainings still improved on dev at their end.
+    """
+    cells = logs(evidence, dataset)
+
+    def level(term: Term) -> str:
+        of_seeds = cells.of_seeds(*term)
+        spread = f" ± {of_seeds.std(ddof=1):.2f}" if len(of_seeds) > 1 else ""
+        return f"{of_seeds.mean():.2f}{spread}"
+
+    def share(term: Term) -> str:
+        gained, most = (cells.values({t: -1, CMCA_RANK: 1}) for t in (term, CMCA_ORACLE))
+        return ratio(gained, most, evidence.clusters(dataset)).told(0, times=100)
+
+    columns: dict[str, Callable[[Term], str]] = {"log2 rank": level}
+    if cells.has(CMCA_RANK):
+        columns["gain over CMCA"] = lambda term: gain(evidence, dataset, term).told()
+        if cells.has(CMCA_ORACLE) and gain(evidence, dataset, CMCA_ORACLE).low > 0:
+            columns["in % of the oracle's gain"] = share
+    rows = {
+        name + " ↓" * evidence.unfinished(dataset, term[0]): term
+        for name, term in rankings(evidence, dataset).items()
+    }
+    return table(rows, columns, lambda term, write: (
+        write(term) if write is level or term != CMCA_RANK else None))  # fmt: skip
+
+
+def main_table(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 4 or 5 beside ours: MedR and R@1, 5, 10 of θ and θ̄ in the same pools of 500.
+
+    All printed rows are there; "–" where ours was not trained, as with a relation that a collection
+    lacks. "pools": standard deviation of MedR over the pools of a training, which is what the
+    paper prints as ±; "seeds": over trainings.
+    """
+    paper, cells = paper_values("coherence", PRINTED[dataset]), Cells(evidence, dataset, "pools")
+    own = (*SYSTEMS, *map(single, relations_of(dataset)))
+    names = ["Random", "Ridge", *(system.system for system in own)]
+
+    def printed(metric: str) -> Callable[[str], float | None]:
+        return lambda name: float(paper.loc[name, metric]) if name in paper.index else None
+
+    columns: dict[tuple[str, str], Callable[[str], float | None]] = {}
+    for metric in POOL_METRICS:
+        columns[metric, "paper"] = printed(metric)
+        if metric == "MedR":
+            columns[metric, "paper's ±"] = printed("MedR_std")
+        for label, ending in (("θ", ""), ("θ̄", ", refined")):
+            columns[metric, label] = partial(cells.mean, metric=metric + ending)
+        if metric == "MedR":
+            columns["± of θ", "pools"] = lambda name: float(
+                cells.values({(name, "MedR"): 1}).std(axis=1, ddof=1).mean()
+            )
+            columns["± of θ", "seeds"] = lambda name: pd.Series(cells.of_seeds(name, "MedR")).std()
+    rows = list(dict.fromkeys([*names, *paper.index]))
+    return table(rows, columns, lambda name, write: write(name), digits=1)
+
+
+def human_study(n: int = 100) -> pd.Series:
+    """t of the paper's own Table 6, if each relation had n questions; it prints no n.
+
+    The paper states t > 14.1 everywhere.
+    """
+    shares = paper_values("coherence", "table6")[["Better", "Worse"]].astype(float) / 100
+    mean, square = shares.Better - shares.Worse, shares.sum(axis=1)
+    return mean / np.sqrt((square - mean**2) / (n - 1))
+
+
+def table7(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 7 beside ours: the test texts of which a relation holds, in pools of 500, unrefined.
+
+    Ours are means over all pools and seeds (`method.expected_in_pools`), the paper's one pool
+    that was drawn with replacement, in which texts may compete with themselves. "–": the collection
+    does not have the relation.
+    """
+    paper, cells = paper_values("coherence", "table7"), Cells(evidence, dataset)
+    relations = relations_of("cite" if PRINTED[dataset] == "table4" else "clue")
+    systems = (CMCA.system, CMCM.system)
+    ours: dict[tuple[str, str], dict[str, Any]] = {}
+    for relation, name in product(relations, systems):
+        if cells.has((PAIRS, relation), (name, RANK)):
+            holds = cells.values({(PAIRS, relation): 1})[0] > 0
+            ranks = cells.values({(name, RANK): 1})
+            found = [expected_in_pools(r[holds], ranks.shape[1]) for r in ranks if holds.any()]
+            ours[relation, name] = {"texts": str(holds.sum()), **pd.DataFrame(found).mean()}
+
+    def cell(row: tuple[str, str], column: tuple[str, str]) -> Any:
+        metric, of = column
+        printed = of == "paper"
+        return paper.loc[" / ".join(row), metric] if printed else ours.get(row, {}).get(metric)
+
+    columns = [("texts", "ours"), *((m, of) for m in POOL_METRICS for of in ("paper", "ours"))]
+    return table(product(relations, systems), columns, cell, digits=1)
+
+
+def refinement(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What θ̄ gains over θ, in log2 ranks: under both T, as dev chose; and ranking by η alone."""
+    ways = {
+        "T 0.05 (code)": REFINED, "T 0.1 (paper)": f"{REFINED}, T {OTHER_THRESHOLD}",
+        "λ and T as dev chose": f"{REFINED} as dev chose", "η alone": "rank by confidence",
+    }  # fmt: skip
+    return table(
+        with_refinement(evidence, dataset), ways,
+        lambda name, metric: gain(evidence, dataset, (name, metric), (name, RANK)).told(3),
+    )  # fmt: skip
+
+
+def by_relation(evidence: Evidence, dataset: str, columns: Mapping[Any, Term]) -> pd.DataFrame:
+    """Figures of each relation, means over seeds: label of a column -> (system, metric)."""
+    found = {
+        label: evidence.values(dataset, *term, split="relations").mean(axis=0)
+        if evidence.has(dataset, *term, "relations") else np.nan
+        for label, term in columns.items()
+    }  # fmt: skip
+    return pd.DataFrame(found, index=list(relations_of(dataset))).round(2)
+
+
+def predicted(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 8 beside ours: average precision of each relation, and where it comes from.
+
+    "words" and "pictures": linear probes of the bag of words and of the features, before any
+    training; then the head's own, by both of its parts and by each; then its alignment.
+    """
+    found = by_relation(evidence, dataset, {
+        "chance": (PAIRS, "rate"), "words": (PAIRS, "AP of words"),
+        "pictures": (PAIRS, "AP of pictures"), "CMCM": (CMCM.system, "AP"),
+        "its text part": (CMCM.system, "AP, text part"),
+        "its image part": (CMCM.system, "AP, image part"),
+        "alignment": (CMCM.system, "alignment"),
+    })  # fmt: skip
+    if PRINTED[dataset] == "table5":
+        printed = paper_values("coherence", "table8").loc[CMCM.system]
+        found.insert(0, "CMCM, paper", printed.reindex(found.index))
+    return found
+
+
+def probes(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Average precision of linear probes of CMCA's and CMCM's vectors, means over seeds."""
+    return by_relation(evidence, dataset, {
+        (of, s.system): (s.system, f"AP of {of}")
+        for of in ("z_S", "z_I", "both") for s in (CMCA, CMCM)
+    })  # fmt: skip
+
+
+def dials(evidence: Evidence) -> dict[str, dict[tuple[float, float], Effect]]:
+    """Title -> (signal, telling) -> gain over CMCA, on every Clue-like collection that has it."""
+    titles = {"CMCM": (CMCM.system, RANK)}
+    titles |= {name: (CMCA.system, metric) for metric, name in FUSED.items()}
+    return {
+        title: {
+            at: gain(evidence, name, term)
+            for name, at in DIALS.items()
+            if Cells(evidence, name).has(term, CMCA_RANK)
+        }
+        for title, term in titles.items()
+    }
+
+
+def controlled(evidence: Evidence) -> list[str]:
+    """The controlled collections on record, in their own order."""
+    return [name for name in CONTROLLED if name in evidence.datasets]
+
+
+def controlled_gains(evidence: Evidence) -> dict[str, dict[str, Effect]]:
+    """Collection -> system -> its gain over CMCA in log2 ranks; of refinement, over none."""
+    terms = {name: ((name, RANK), CMCA_RANK) for name in (*WEIGHTS.values(), FIRST)}
+    terms["refinement of CMCM"] = ((CMCM.system, REFINED), (CMCM.system, RANK))
+    return {
+        dataset: {
+            name: gain(evidence, dataset, *pair)
+            for name, pair in terms.items()
+            if Cells(evidence, dataset).has(*pair)
+        }
+        for dataset in controlled(evidence)
+    }
+
+
+def relations_worth(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, Effect]]:
+    """Kind of data -> what "learning" and "knowing" the relations gain over CMCA, in log2 ranks.
+
+    evidence: by tier. Learning is CMCM, knowing an oracle: of made-up pairs the reader that knows
+    all relations, elsewhere CMCA with the true relations added.
+    """
+    worth = {}
+    for kind, (tier, dataset, system) in WORTH.items():
+        oracle = (RELATIONS, RANK) if tier == CONTROLLED_TIER else CMCA_ORACLE
+        terms = {"learning": (system.system, RANK), "knowing": oracle}
+        worth[kind] = {name: gain(evidence[tier], dataset, term) for name, term in terms.items()}
+    return worth
+
+
+# --- Figures of pairs and models -----------------------------------------------------------------
+
+
+def labelled_text(pairs: RelatedPairs, row: int) -> str:
+    """A text with the relations that hold, for a caption below its picture."""
+    names = [n for n, holds in zip(pairs.relations, pairs.labels[row], strict=True) if holds]
+    return f"{pairs.texts[row]} [{', '.join(names) or 'none'}]"
+
+
+def one_of_each(pairs: RelatedPairs) -> Figure:
+    """For every relation the first pair of which it holds, and no earlier one shown."""
+    rows: list[int] = []
+    for holds in pairs.labels.T:
+        rows += [int(i) for i in np.flatnonzero(holds) if i not in rows][:1]
+    assert pairs.open_image is not None
+    images = [pairs.open_image(int(pairs.image_of[i])) for i in rows]
+    titles = [labelled_text(pairs, i) for i in rows]
+    return plots.show_pictures(images, titles, columns=len(rows), size=2.1)
+
+
+def attention_figure(
+    pairs: RelatedPairs, tokens: Callable[[str], list[str]], shown: Mapping[str, Sequence[dict]]
+) -> Figure:
+    """Fig. 7: the weight of each word in some texts, one bar a system. system -> examples."""
+    first = next(iter(shown.values()))
+    figure, axes = plt.subplots(len(first), 1, figsize=(9, 1.9 * len(first)), squeeze=False)
+    width = 0.8 / len(shown)
+    for i, axis in enumerate(axes[:, 0]):
+        for k, (name, examples) in enumerate(shown.items()):
+            weights = examples[i]["attention"]
+            x = np.arange(len(weights)) + (k - (len(shown) - 1) / 2) * width
+            axis.bar(x, weights, width, label=name, color=plots.COLOURS[k])
+        words = tokens(pairs.texts[first[i]["text"]])[: len(weights)]
+        axis.set_xticks(range(len(words)), words, fontsize=8, rotation=30)
+        axis.set(ylabel="weight α")
+    axes[0, 0].legend(fontsize=8, ncols=len(shown))
+    return figure
+
+
+def retrieved(pairs: RelatedPairs, shown: Mapping[str, Sequence[dict]], columns: int = 5) -> Figure:
+    """Fig. 6: for some texts the own image and the best images of each system, the own framed."""
+    names, count = list(shown), len(next(iter(shown.values())))
+    figure, axes = plt.subplots(
+        count * len(names), columns + 1,
+        figsize=(1.45 * (columns + 1), 1.6 * count * len(names) + 0.4), squeeze=False,
+        layout="none",
+    )  # fmt: skip
+    figure.subplots_adjust(left=0.1, right=0.99, top=0.84, bottom=0.01, hspace=0.08, wspace=0.05)
+    figure.suptitle("The text's own picture, framed, and what each model ranks first", fontsize=10)
+    assert pairs.open_image is not None
+    for row, (i, name) in zip(axes, np.ndindex(count, len(names)), strict=True):
+        example = shown[names[name]][i]
+        own, *best = (int(pairs.image_of[pair]) for pair in (example["text"], *example["best"]))
+        for axis, image in zip(row, [own, *best], strict=False):
+            axis.imshow(pairs.open_image(image))
+            axis.set(xticks=[], yticks=[])
+            axis.grid(visible=False)
+            axis.spines[:].set(visible=image == own, color=plots.TRUE, linewidth=3)
+        row[0].set_ylabel(f"{names[name]}\nrank {example['rank']:g}", fontsize=8)
+        if name == 0:
+            text = textwrap.shorten(labelled_text(pairs, example["text"]), 140)
+            row[0].set_title(text, fontsize=8, loc="left")
+    return figure
+
+
+def controlled_bars(levels: Mapping[str, float], arrays: Arrays) -> Figure:
+    """Mean log2 rank of systems trained on controlled pairs, a bar each, and three lines.
+
+    Two lines are readers that know what every picture shows: one that knows no relation and takes
+    any of the text's things, and one that knows all relations. The third is a random order.
+    levels: system -> mean log2 rank.
+    """
+    figure, axis = plt.subplots(figsize=(8, 0.5 * len(levels) + 1.6), dpi=110)
+    bars = axis.barh(list(levels), list(levels.values()), color=plots.COLOURS[: len(levels)])
+    axis.invert_yaxis()
+    axis.bar_label(bars, fmt="%.2f", label_type="center", color="white")
+    for knows, label, style in (("things", "knows no relation", "--"),
+                                ("relations", "knows all relations", ":")):  # fmt: skip
+        level = mean_log_rank(arrays.truth[knows])
+        axis.axvline(level, color="#333333", linestyle=style, label=f"reader that {label}")
+    chance = np.log2(np.arange(1, len(arrays.truth["things"]) + 1)).mean()
+    axis.axvline(chance, color="#777777", label="chance")
+    axis.set(xlabel="mean log2 rank of the own picture (lower is better)")
+    plots.legend_below(figure)
+    return figure
+
+
+# --- Figures of the evidence ---------------------------------------------------------------------
+
+
+def figures(evidence: Evidence) -> dict[str, Figure]:
+    """All figures that need nothing but evidence, by name."""
+    if evidence.header["tier"] == CONTROLLED_TIER:
+        return {"map": controlled_map(evidence)}
+    panels, on_dev = {}, {}
+    names = at_defaults(evidence)
+    for name in names:
+        levels = {row: np.log2(evidence.values(name, *term))
+                  for row, term in rankings(evidence, name).items() if row != "Random"}  # fmt: skip
+        best_first = dict(sorted(levels.items(), key=lambda item: item[1].mean()))
+        panels[name] = best_first, evidence.clusters(name)
+        on_dev[name, ON_DEV[1]] = {
+            s.system: evidence.curves(name, s.system, ON_DEV[0])
+            for s in SYSTEMS if evidence.has(name, s.system, ON_DEV[0], EPOCHS)
+        }  # fmt: skip
+    trained = {s.system for name in names for s in trained_systems(name)}
+    found = {
+        "overview": plots.overview(panels, trained, "mean log2 rank (lower is better)"),
+        "curves": plots.curves(on_dev),
+        **{f"spread_{name}": spread(evidence, name) for name in names},
+    }
+    if any(len(cells) > 1 for cells in dials(evidence).values()):
+        found["map"] = map_figure(evidence)
+    return found
+
+
+def spread(evidence: Evidence, dataset: str, most: int = 8) -> Figure:
+    """MedR of every pool of some trainings: what varies with the pool, and what with the seed."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
+    for axis, name in zip(axes, (CMCA.system, CMCM.system), strict=True):
+        values = evidence.values(dataset, name, "MedR", split="pools")[:most]
+        axis.boxplot(list(values), tick_labels=list(map(str, evidence.seeds_of(dataset)[:most])))
+        axis.set(title=f"{name}, {dataset}", xlabel="seed")
+    axes[0].set(ylabel="MedR of 50 pools")
+    return figure
+
+
+def map_figure(evidence: Evidence) -> Figure:
+    """Gains over CMCA, in log2 ranks, over both dials; ± is half of the 95 % interval."""
+    gains = dials(evidence)
+    figure, axes = plt.subplots(1, len(gains), figsize=(4.4 * len(gains), 3.2))
+    for axis, (title, cells) in zip(axes, gains.items(), strict=True):
+        grid = pd.DataFrame({t: [cells[s, t].effect if (s, t) in cells else np.nan for s in SIGNALS]
+                             for t in TELLINGS}, SIGNALS)  # fmt: skip
+        bound = max(float(np.nanmax(np.abs(grid), initial=0.0)), 0.05)
+
+        def text(y: int, x: int, of: Mapping = cells, grid: pd.DataFrame = grid) -> str:
+            one = of[grid.index[y], grid.columns[x]]
+            return f"{one.effect:+.2f}\n± {one.high - one.effect:.2f}"
+
+        plots.heat_map(axis, grid, -bound, bound, text, "PuOr")
+        axis.invert_yaxis()
+        axis.set(xlabel="telling: what the text says", ylabel="signal: what the picture shows")
+        axis.set_title(f"{title}: gain over CMCA, log2 ranks", fontsize=9)
+    return figure
+
+
+def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
+    """What learning the relations gains over CMCA, and what knowing them would, with intervals.
+
+    evidence: by tier. See `relations_worth`.
+    """
+    worth = relations_worth(evidence)
+    figure, axis = plt.subplots(figsize=(8, 0.34 * len(worth) + 1.3))
+    band = {"color": "#E69F00", "alpha": 0.15, "linewidth": 0, "label": "less than 7 % of a rank"}
+    axis.axvspan(-0.1, 0.1, **band)
+    axis.axvline(0, color="#333333", linewidth=0.8)
+    labels = {
+        "learned as a second task (CMCM)": "learning",
+        "known to the model (oracle)": "knowing",
+    }
+    series = {
+        label: {y: plots.span(one[name]) for y, one in enumerate(worth.values())}
+        for label, name in labels.items()
+    }
+    plots.spans(axis, series, shift=0.25)
+    plots.name_rows(axis, list(worth))
+    axis.set(xlabel="gain over CMCA, mean log2 ranks (1 is half the rank), 95 % interval")
+    plots.legend_below(figure)
+    return figure
+
+
+def controlled_map(evidence: Evidence) -> Figure:
+    """Gain over CMCA by the number of pairs, a line a λ_cls, a panel for each kind of collection.
+
+    Bars are 95 % intervals. At zero, learning the relations makes no difference.
+    """
+    panels: dict[str, dict[int, dict[str, Effect]]] = {}
+    for name, gains in controlled_gains(evidence).items():
+        if gains:  # else not trained yet
+            pairs = CONTROLLED[name]["pairs"]
+            panels.setdefault(name.replace(f", {pairs} pairs", ""), {})[pairs] = gains
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.6 * rows), dpi=110, squeeze=False, sharex=True,
+        sharey=True,
+    )  # fmt: skip
+    ticks = sorted({dials["pairs"] for dials in CONTROLLED.values()})
+    for axis, (title, cells) in zip(axes.flat, panels.items(), strict=False):
+        axis.set_xscale("log")
+        plots.chance_line(axis, 0, "CMCA: no relations learnt")
+        series = {
+            f"CMCM, λ_cls = {weight:g}": {
+                pairs: plots.span(gains[system])
+                for pairs, gains in cells.items() if system in gains
+            }
+            for weight, system in WEIGHTS.items()
+        }  # fmt: skip
+        plots.spans(axis, series, shift=0.06, style="o-", upright=True)
+        axis.set_xticks(ticks, map(str, ticks))
+        axis.minorticks_off()
+        axis.set(xlabel="training pairs", title=title)
+        axis.label_outer()
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    figure.supylabel("gain over CMCA, log2 ranks", fontsize=10)
+    plots.legend_below(figure, 3)
+    return figure
