@@ -6,7 +6,7 @@ import pytest
 import tiny_coherence
 
 from mmlib.core.engine import Resources
-from mmlib.papers.coherence import experiment, figures, run, tables
+from mmlib.papers.coherence import experiment, run, show
 from mmlib.papers.coherence.run import CMCA, CMCM
 from mmlib.suite import record
 
@@ -14,9 +14,8 @@ from mmlib.suite import record
 @pytest.fixture
 def small(monkeypatch):
     """Paper 01 with two systems on toy pairs, four epochs each."""
-    for module in (run, figures, tables):
+    for module in (run, show):
         monkeypatch.setattr(module, "trained_systems", lambda dataset: [CMCA, CMCM])
-    for module in (run, tables):
         monkeypatch.setattr(module, "relations_of", lambda dataset: tiny_coherence.RELATIONS)
     monkeypatch.setattr(run, "budget", lambda *_: tiny_coherence.HOW)
     toy = replace(
