@@ -38,10 +38,10 @@ from torch.nn import functional as F
 from mmlib.core.ranking import flat_index
 from mmlib.data import flickr8k
 from mmlib.features.text import Vocabulary, tokenize
-from mmlib.papers.cora.batches import GraphBatch, Split, make_batch
 from mmlib.papers.cora.data.texts import DELIMITERS, LIMITS, LONGEST, Reader
 from mmlib.papers.cora.method import GATv2, GraphEncoder, Matcher, PhraseGRU, mean_at, padded
-from mmlib.papers.cora.systems import CORA, Settings, System
+from mmlib.papers.cora.run.batches import GraphBatch, Split, make_batch
+from mmlib.papers.cora.run.systems import CORA, Settings, System
 from mmlib.papers.cora.variants import build
 from mmlib.scenegraph import graph_of, parse
 from mmlib.scenegraph.parser import load_english
@@ -85,12 +85,12 @@ def dense_layer(layer: GATv2, nodes: Tensor, linked: Tensor) -> Tensor:
     """GATv2 on padded nodes (B, N, d); linked (B, N, N): whether target i hears source j."""
     left, right = layer.left(nodes), layer.right(nodes)
     pairs = F.leaky_relu(left[:, :, None] + right[:, None], 0.2)  # (B, N, N, d)
-    scores = (pairs.unflatten(3, (layer.heads, -1)) * layer.attention).sum(-1)
+    scores = (pairs.unflatten(3, (len(layer.attention), -1)) * layer.attention).sum(-1)
     scores = scores.masked_fill(~linked[..., None], -1e30)
     alpha = scores.softmax(dim=2) * linked[..., None]  # a node that hears nobody gets 0
-    values = layer.dropout(layer.value(nodes)).unflatten(2, (layer.heads, -1))
+    values = layer.dropout(layer.value(nodes)).unflatten(2, (len(layer.attention), -1))
     messages = torch.einsum("bijh,bjhw->bihw", alpha, values).flatten(2)
-    return messages.relu() if layer.norm is None else layer.norm(left + messages).relu()
+    return layer.norm(left + messages).relu()
 
 
 class Dense(nn.Module):

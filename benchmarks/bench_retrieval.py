@@ -16,7 +16,7 @@ import torch
 from measure import machine, peak_mib, times_ms
 
 from mmlib.core.ranking import flat_index, rank_images_and_captions, ranks_of_scores
-from mmlib.papers.cora.speed import LENGTH, REGIONS, cross_attention, time_search
+from mmlib.papers.cora.run.baselines import LENGTH, REGIONS, cross_attention, time_search
 
 
 def unit_rows(rng: np.random.Generator, count: int, width: int) -> np.ndarray:

@@ -27,10 +27,10 @@ from measure import machine, process_peak_mib
 
 from mmlib.core.parallel import ahead
 from mmlib.papers.cora import data
-from mmlib.papers.cora.batches import Batch
 from mmlib.papers.cora.method import Matcher
-from mmlib.papers.cora.systems import CORA, budget
-from mmlib.papers.cora.train import fresh, training_batches
+from mmlib.papers.cora.run.batches import Batch, training_batches
+from mmlib.papers.cora.run.systems import CORA, budget
+from mmlib.papers.cora.run.train import fresh
 
 ENTRY = (
     '"{n}": {{"caption": "a {0} {1} {2} {3} a {4} {5} {6} the {7} .", "entities": ['

@@ -33,10 +33,10 @@ from mmlib.core.paths import PACKAGE, write_atomic
 from mmlib.core.ranking import metrics, rank_images_and_captions
 from mmlib.papers.coherence import run as coherence_run
 from mmlib.papers.coherence.data import pairs as coherence
-from mmlib.papers.cora import batches as cora
-from mmlib.papers.cora import systems as cora_systems
 from mmlib.papers.cora.method import encode as cora_encode
-from mmlib.papers.cora.train import train as cora_train
+from mmlib.papers.cora.run import batches as cora
+from mmlib.papers.cora.run import systems as cora_systems
+from mmlib.papers.cora.run.train import train as cora_train
 from mmlib.papers.cora.variants import build as cora_build
 from mmlib.papers.entailment.method import classifier as entailment
 from mmlib.papers.links import method as links_method
@@ -230,7 +230,8 @@ def measured(make: Callable[[bool, str], Made], tiny: bool, device: str) -> tupl
 
 
 def cora_arrays() -> dict[str, Any]:
-    from mmlib.papers.cora import data, grid
+    from mmlib.papers.cora import data
+    from mmlib.papers.cora.run import record as grid
 
     arrays = data.load_arrays(data.load_study("flickr8k"), "flickr8k")["flickr8k"]
     (job,) = [

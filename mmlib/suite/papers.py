@@ -25,7 +25,7 @@ def experiment(number: str) -> Experiment[Any, Any]:
 
             return entailment
         case "03":
-            from mmlib.papers.cora.experiment import EXPERIMENT as cora
+            from mmlib.papers.cora.run.record import EXPERIMENT as cora
 
             return cora
         case "04":

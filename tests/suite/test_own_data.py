@@ -9,8 +9,9 @@ import pytest
 from mmlib.core import engine
 from mmlib.core.errors import DataError
 from mmlib.features import sets
-from mmlib.papers.cora import grid, systems
 from mmlib.papers.cora.data import load_study
+from mmlib.papers.cora.run import record as grid
+from mmlib.papers.cora.run import systems
 from mmlib.suite import cli
 from mmlib.suite.check import check
 

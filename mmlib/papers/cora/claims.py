@@ -11,7 +11,7 @@ from mmlib.core.claims import Claim
 from mmlib.core.effects import Effect, crossed, over_seeds
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.paths import table_beside
-from mmlib.papers.cora.systems import (
+from mmlib.papers.cora.run.systems import (
     AUTHORS,
     BAG,
     BERT,

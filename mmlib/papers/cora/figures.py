@@ -17,14 +17,13 @@ from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
 from mmlib.papers.cora.data.texts import Captions
 from mmlib.papers.cora.data.world import FAMILY
-from mmlib.papers.cora.systems import (
+from mmlib.papers.cora.run.systems import (
     AUTHORS,
     BAG,
     COMPARED,
     CONTROLLED_TIER,
     CORA,
     JOINT,
-    ON_CONTROLLED,
     ORACLES,
     ORDER,
     QUERY_TIME,
@@ -51,7 +50,7 @@ from mmlib.world import Clarity
 from mmlib.world.schema import ACTION_RELATIONS
 
 COLOURS = dict(zip(COMPARED, plots.COLOURS, strict=False))  # the same in every figure
-MORE_COLOURS = dict(zip([*dict.fromkeys((*COMPARED, *ON_CONTROLLED))], plots.COLOURS, strict=True))
+MORE_COLOURS = {**COLOURS, JOINT.system: plots.COLOURS[6]}
 ON_DEV = "dev_RSUM", "RSUM on dev"
 
 

@@ -2,8 +2,8 @@
 
 Pham, Huynh, Lim and Shrivastava, "Composing Object Relations and Attributes for Image-Text
 Matching", CVPR 2024. Section and equation numbers are the paper's. Where a layer of the authors'
-released code differs, both forms are here: "printed" and "authors". Controls, ablations and changes
-of ours are in `variants`.
+released code differs, this is the form that trains better, and the other one is in `variants`, as
+are controls, ablations and changes of ours.
 
 Shapes: B captions or images, O objects, A attributes, R relations, U different phrases of L words,
 N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.
@@ -12,6 +12,7 @@ N = O + A nodes, E edges, H heads, n regions; D is the width of all vectors.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,12 +20,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmlib.core.files import read_rows
-from mmlib.papers.cora.batches import Batch, GraphBatch, SequenceBatch, Split, Texts
-from mmlib.papers.cora.systems import Form, Settings, System
+from mmlib.core.ranking import (
+    KS,
+    Ranks,
+    best_ranks,
+    chance_among_first,
+    metrics,
+    rank_images_and_captions,
+    ranks_of_scores,
+)
+from mmlib.papers.cora.run.batches import Batch, GraphBatch, GraphSet, SequenceBatch, Split, Texts
+from mmlib.papers.cora.run.systems import Settings, System
 
-INITIAL_BIAS = 3.0  # of `GPO`: the largest quarter of values starts with 56 % of the weight
 POOL_TEMPERATURE = 0.1  # of the softmax
 RANK_WIDTH = 32  # of position encodings, and of the Bi-GRU's states
+BETAS = np.linspace(0, 1, 21)  # of eq. 14
+FOLD = 1000  # images of a fold of MS-COCO's 1K test
 
 # --- Pooling: many vectors to one -------------------------------------------------------------
 
@@ -44,18 +55,13 @@ def sinusoid(positions: Tensor, width: int) -> Tensor:
 class GPO(nn.Module):
     """Generalised pooling: a learned weighted mean of the values sorted per dimension.
 
-    The weights depend on the number of vectors only: a Bi-GRU reads their ranks. initial_bias
-    (ours): the weights of n vectors start as exp(-initial_bias · rank / n) instead of by chance; 0
-    would be mean pooling.
+    The weights depend on the number of vectors only: a Bi-GRU reads their ranks.
     """
 
-    def __init__(self, initial_bias: float | None = None):
+    def __init__(self) -> None:
         super().__init__()
-        self.initial_bias = initial_bias
         self.gru = nn.GRU(RANK_WIDTH, RANK_WIDTH, batch_first=True, bidirectional=True)
         self.score = nn.Linear(RANK_WIDTH, 1, bias=False)
-        if initial_bias is not None:
-            nn.init.zeros_(self.score.weight)
 
     def weights(self, lengths: Tensor) -> Tensor:
         """θ (B, longest): row b holds lengths[b] weights that sum to 1, then zeros."""
@@ -64,9 +70,6 @@ class GPO(nn.Module):
         ranks = sinusoid(torch.arange(longest, device=lengths.device), RANK_WIDTH)
         states = bidirectional(self.gru, ranks.expand(len(different), -1, -1), different)
         scores = self.score(states).squeeze(2)  # (different, longest)
-        if self.initial_bias is not None:
-            rank = torch.arange(longest, device=lengths.device) / different[:, None]
-            scores = scores - self.initial_bias * POOL_TEMPERATURE * rank
         scores = scores.masked_fill(~valid(different, longest), -torch.inf)
         return (scores / POOL_TEMPERATURE).softmax(dim=1)[row]
 
@@ -113,59 +116,51 @@ def neighbour_softmax(scores: Tensor, target: Tensor, nodes: int) -> Tensor:
 class GATv2(nn.Module):
     """A layer of graph attention (eqs. 2 and 3; Brody et al. 2022) over an edge list.
 
-    "printed": W = [W_l | W_r] without bias, values W_r h_j, ReLU.
-    "authors": a map of its own for values, the mapped target W_l h_i added, layer norm, ReLU.
+    In the form of the authors' code: a map of its own for values, the mapped target W_l h_i added,
+    and layer norm. The paper prints W = [W_l | W_r] without bias, values W_r h_j and ReLU alone
+    (`variants.PrintedGATv2`).
     """
 
-    def __init__(self, width: int, heads: int = 16, form: Form = "authors", dropout: float = 0.0):
+    def __init__(self, width: int, heads: int = 16, dropout: float = 0.0):
         super().__init__()
-        if width % heads:
-            raise ValueError(f"width {width} is not a multiple of {heads} heads")
-        bias = form == "authors"
         # The paper's W_l reads the target i, and W_r the source j: the reverse of PyTorch
         # Geometric, whose lin_l reads the source.
-        self.left, self.right = nn.Linear(width, width, bias), nn.Linear(width, width, bias)
-        self.value = nn.Linear(width, width) if form == "authors" else self.right
-        self.norm = nn.LayerNorm(width) if form == "authors" else None
+        self.left, self.right = nn.Linear(width, width), nn.Linear(width, width)
+        self.value, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
         self.attention = nn.Parameter(torch.randn(heads, width // heads) * (width // heads) ** -0.5)
-        self.heads, self.dropout = heads, nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
-    def attention_weights(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """α (E, H): those of the edges into one node sum to 1."""
-        return self._weights(self.left(nodes), self.right(nodes), source, target)
-
-    def _weights(self, left: Tensor, right: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    def attention_weights(
+        self, left: Tensor, right: Tensor, source: Tensor, target: Tensor
+    ) -> Tensor:
+        """α (E, H) of mapped targets and sources (N, D): of the edges into a node they sum to 1."""
         pair = F.leaky_relu(left[target] + right[source], 0.2)  # (E, D)
-        e = (pair.unflatten(1, (self.heads, -1)) * self.attention).sum(-1)  # eq. 2, (E, H)
+        e = (pair.unflatten(1, (len(self.attention), -1)) * self.attention).sum(-1)  # eq. 2, (E, H)
         return neighbour_softmax(e, target, len(left))
+
+    def messages(self, values: Tensor, alpha: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Eq. 3: the weighted sums (N, D) of the values (N, D) that each node hears."""
+        values = self.dropout(values).unflatten(1, (len(self.attention), -1))  # (N, H, D / H)
+        heard = torch.zeros_like(values).index_add(0, target, alpha[..., None] * values[source])
+        return heard.flatten(1)
 
     def forward(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
         """Nodes (N, D) and edges source (E,) -> target (E,) -> nodes (N, D)."""
         left, right = self.left(nodes), self.right(nodes)
-        alpha = self._weights(left, right, source, target)  # (E, H)
-        values = right if self.value is self.right else self.value(nodes)
-        values = self.dropout(values).unflatten(1, (self.heads, -1))  # (N, H, D / H)
-        messages = torch.zeros_like(values).index_add(0, target, alpha[..., None] * values[source])
-        messages = messages.flatten(1)  # eq. 3, (N, D)
-        if self.norm is None:
-            return messages.relu()
-        return self.norm(left + messages).relu()
+        alpha = self.attention_weights(left, right, source, target)  # (E, H)
+        return self.norm(left + self.messages(self.value(nodes), alpha, source, target)).relu()
 
 
 class RelationContext(nn.Module):
     """Eq. 6: each entity learns what it does and what is done to it, with what.
 
-    "printed": a mean over its active and one over its passive relations, linear.
-    "authors": one mean over both, with ReLU and dropout, then layer norm.
+    A mean over its active and one over its passive relations, linear, as printed.
     """
 
-    def __init__(self, width: int, form: Form = "printed", dropout: float = 0.0):
+    def __init__(self, width: int, bias: bool = False):
         super().__init__()
-        bias = form == "authors"
         self.active = nn.Linear(2 * width, width, bias)
         self.passive = nn.Linear(2 * width, width, bias)
-        self.norm = nn.LayerNorm(width) if form == "authors" else None
-        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self, entities: Tensor, relations: Tensor, subject: Tensor, object: Tensor
@@ -174,10 +169,7 @@ class RelationContext(nn.Module):
         edges = torch.cat([relations, entities[object]], dim=1)  # r' = [r || e of the passive end]
         active, passive = self.active(edges), self.passive(edges)  # (R, D)
         n = len(entities)
-        if self.norm is None:
-            return entities + mean_at(subject, active, n) + mean_at(object, passive, n)
-        values = self.dropout(torch.cat([active, passive]).relu())  # (2 R, D)
-        return self.norm(entities + mean_at(torch.cat([subject, object]), values, n))
+        return entities + mean_at(subject, active, n) + mean_at(object, passive, n)
 
 
 def mean_at(index: Tensor, values: Tensor, rows: int) -> Tensor:
@@ -248,8 +240,7 @@ class GraphEncoder(nn.Module):
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D) and entities (O, D)."""
-        nodes, relations = self.concepts(batch)  # (N, D), (R, D)
-        return self.compose(nodes, relations, batch)
+        return self.compose(*self.concepts(batch), batch)
 
     def compose(
         self, nodes: Tensor, relations: Tensor, batch: GraphBatch
@@ -291,12 +282,12 @@ class ImageEncoder(nn.Module):
     """Regions through a linear map beside an MLP, self-attention, and GPO (Section 3.2; code).
 
     positions: confidence ranks enter the attention (authors' code). Without `attention` it is that
-    of VSE∞. initial_bias: of GPO.
+    of VSE∞.
     """
 
     def __init__(
         self, region_width: int, width: int, heads: int = 16, dropout: float = 0.1,
-        attention: bool = True, positions: bool = False, initial_bias: float | None = None,
+        attention: bool = True, positions: bool = False,
     ):  # fmt: skip
         super().__init__()
         self.dropout, self.linear = nn.Dropout(dropout), nn.Linear(region_width, width)
@@ -308,7 +299,7 @@ class ImageEncoder(nn.Module):
             self.norm_before, self.norm_after = nn.LayerNorm(width), nn.LayerNorm(width)
             self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
             self.feed_in, self.feed_out = nn.Linear(width, width), nn.Linear(width, width)
-        self.pool = GPO(initial_bias)
+        self.pool = GPO()
 
     def forward(self, regions: Tensor, lengths: Tensor) -> Tensor:
         """Regions (B, n, region_width), the first lengths[b] of them valid -> images (B, D)."""
@@ -320,19 +311,14 @@ class ImageEncoder(nn.Module):
         hidden = hidden.new_zeros(hidden.shape).masked_scatter(mask[..., None], normed)
         x = self.linear(x) + self.out(hidden)  # (B, n, D)
         if self.attention is not None:
-            x = self.attend(x, mask)
+            z = x
+            if self.position is not None:
+                ranks = sinusoid(torch.arange(x.shape[1], device=x.device), 16)
+                z = x + self.dropout(self.position(ranks))
+            z = self.norm_before(z)
+            x = x + self.attention(z, z, z, key_padding_mask=~mask, need_weights=False)[0]
+            x = x + self.feed_out(self.feed_in(self.norm_after(x)).relu())
         return self.pool(x, lengths)
-
-    def attend(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Self-attention and a feed-forward block, each with its skip connection: (B, n, D)."""
-        assert self.attention is not None
-        z = x
-        if self.position is not None:
-            ranks = sinusoid(torch.arange(x.shape[1], device=x.device), 16)
-            z = x + self.dropout(self.position(ranks))
-        z = self.norm_before(z)
-        x = x + self.attention(z, z, z, key_padding_mask=~mask, need_weights=False)[0]
-        return x + self.feed_out(self.feed_in(self.norm_after(x)).relu())
 
 
 # --- Losses (Section 3.4) ---------------------------------------------------------------------
@@ -493,3 +479,162 @@ def encode(
         torch.cat(entities).numpy() if entities else None,
         torch.cat(caption_of).numpy() if caption_of else None,
     )  # fmt: skip
+
+
+@torch.no_grad()
+def attention(model: Matcher, graphs: GraphSet, row: int) -> dict[tuple[Any, Any], float]:
+    """Weights of the last attribute and object layer on one caption's graph, means over heads.
+
+    By the nodes that networkx has in a graph of `mmlib.scenegraph`: (object, its attribute), and
+    (object, object that it hears). Raises ValueError for a system without graph layers.
+    """
+    encoder = model.eval().texts
+    if not isinstance(encoder, GraphEncoder):
+        raise ValueError(f"{model.system.system} has no graph layers to look into")
+    batch, weights = graphs.batch(np.array([row])), {}
+    owner, count = batch.owner.tolist(), len(batch.objects)
+    nodes = [*range(count), *((o, owner[:a].count(o)) for a, o in enumerate(owner))]
+
+    def look(layer: GATv2, inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+        x, source, target = inputs
+        alpha = layer.attention_weights(layer.left(x), layer.right(x), source, target).mean(dim=1)
+        for s, t, weight in zip(source.tolist(), target.tolist(), alpha.tolist(), strict=True):
+            weights[nodes[t], nodes[s]] = weight
+
+    last = [layers[-1] for layers in (encoder.attributes, encoder.objects) if len(layers)]
+    hooks = [layer.register_forward_pre_hook(look) for layer in last]
+    encoder(batch)
+    for hook in hooks:
+        hook.remove()
+    return weights
+
+
+# --- Metrics -----------------------------------------------------------------------------------
+
+
+def per_item(ranks: Ranks) -> dict[str, np.ndarray]:
+    """Of each item, all captions and then all images: its rank, and what it adds to RSUM.
+
+    "rank": a caption's of its image, an image's of the best of its captions. The mean of "RSUM"
+    over all items is the RSUM: the sum of R@1, R@5 and R@10 both ways, in percent.
+    """
+    directions = ranks.caption_ranks, ranks.image_ranks
+    items = sum(map(len, directions))
+    rsum = [
+        100 * items / len(ranked) * np.sum([ranked <= k for k in KS], axis=0, dtype=float)
+        for ranked in directions
+    ]
+    return {"rank": np.concatenate(directions).astype(float), "RSUM": np.concatenate(rsum)}
+
+
+def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.ndarray:
+    """Whether a caption finds its image among its family of `size`: 100 or 0; NaN for images.
+
+    scores (images, captions); where t images share the highest one, each gets 100 / t. Words that
+    the whole family shares cannot tell its images apart, so this is what structure alone gives;
+    chance is 100 / size.
+    """
+    first = image_of // size * size
+    family = scores[first[:, None] + np.arange(size), np.arange(len(image_of))[:, None]]
+    chance = chance_among_first(family, 1)
+    hit = 100 * chance[np.arange(len(chance)), image_of - first]
+    return np.concatenate([hit, np.full(len(scores), np.nan)])
+
+
+def fold_ranks(images: np.ndarray, captions: np.ndarray, image_of: np.ndarray) -> np.ndarray:
+    """RSUM of each item within its fold of 1,000 images (MS-COCO 1K): the mean is that of folds."""
+    fold = image_of // FOLD
+    rsum = np.empty(len(captions) + len(images))
+    for k in range(int(fold.max()) + 1):
+        inside = np.flatnonzero(fold == k)
+        rows = slice(FOLD * k, FOLD * (k + 1))
+        ranks = rank_images_and_captions(
+            images[rows], captions[inside], image_of[inside] - FOLD * k
+        )
+        items = np.concatenate([inside, len(captions) + np.arange(len(images))[rows]])
+        rsum[items] = per_item(ranks)["RSUM"]
+    return rsum
+
+
+def weakest_entity(encoded: Encoded) -> np.ndarray:
+    """min_k s(v, e_k) over the entities of each caption (eq. 14): (images, captions)."""
+    if encoded.entities is None or encoded.caption_of is None:
+        raise ValueError("this system has no entities to rerank with")
+    starts = np.searchsorted(encoded.caption_of, np.arange(len(encoded.captions)))
+    images = encoded.images
+    blocks = np.split(images, range(1024, len(images), 1024))  # all at once take gigabytes
+    return np.concatenate(
+        [np.minimum.reduceat(block @ encoded.entities.T, starts, axis=1) for block in blocks]
+    )
+
+
+def mix(similarity: np.ndarray, weakest: np.ndarray, beta: float) -> np.ndarray:
+    """Eq. 14: reranked similarities; arrays of one shape."""
+    return beta * similarity + (1 - beta) * weakest
+
+
+def best_beta(similarity: np.ndarray, weakest: np.ndarray, image_of: np.ndarray) -> float:
+    """The β of eq. 14 with the highest RSUM; of several equal ones the largest."""
+    rsums = [metrics(ranks_of_scores(mix(similarity, weakest, b), image_of))["rsum"] for b in BETAS]
+    return float(BETAS[len(BETAS) - 1 - int(np.argmax(rsums[::-1]))])
+
+
+class Entities(NamedTuple):
+    """The different entities of captions: a name with its set of attributes is one.
+
+    first (different,): the first object of each. caption, number (objects,): of each object of the
+    captions. image, entity (pairs,): all pairs, once each, of an image and an entity that one of
+    its captions names.
+    """
+
+    first: np.ndarray
+    caption: np.ndarray
+    number: np.ndarray
+    image: np.ndarray
+    entity: np.ndarray
+
+
+def different_entities(graphs: GraphSet, split: Split) -> Entities:
+    """The entities that the captions of a split name."""
+    caption, name, described = graphs.entities(np.arange(len(graphs)))
+    keys = np.column_stack([name, np.sort(described, axis=1)])
+    _, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    number = number.reshape(-1)
+    pairs = np.unique(np.column_stack([split.image_of[caption], number]), axis=0)
+    return Entities(first, caption, number, *pairs.T)
+
+
+def entity_ranks(scores: np.ndarray, found: Entities) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks (images,) of the best entity that a caption of the image names, and (different,) of
+    the best image with a caption that names the entity.
+
+    scores (images, different); all entities and all images are ranked (the paper judged a few by
+    eye).
+    """
+
+    def grouped(values: np.ndarray, keys: np.ndarray) -> list[list[int]]:
+        order = np.argsort(keys, kind="stable")
+        ends = np.flatnonzero(np.diff(keys[order])) + 1
+        return [group.tolist() for group in np.split(values[order], ends)]
+
+    return (
+        best_ranks(scores, grouped(found.entity, found.image)),
+        best_ranks(scores.T, grouped(found.image, found.entity)),
+    )
+
+
+def entity_values(
+    ranks: np.ndarray, hit: np.ndarray, found: Entities, captions: int
+) -> dict[str, np.ndarray]:
+    """ "entity rank" of each image, and "entity to image, R@K" of each caption: the share, in
+    percent, of its entities that find one of their images.
+
+    ranks (images,); hit (different, Ks): whether, or how likely, each is among the first K. Items
+    are all captions, then all images: NaN where a metric is of the others.
+    """
+    values = {"entity rank": np.concatenate([np.full(captions, np.nan), ranks])}
+    count, none = np.bincount(found.caption, minlength=captions), np.full(len(ranks), np.nan)
+    for k, column in zip(KS, hit.T, strict=True):
+        hits = np.bincount(found.caption, column[found.number], captions)
+        values[f"entity to image, R@{k}"] = np.concatenate([100 * hits / count, none])
+    return values

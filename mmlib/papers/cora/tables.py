@@ -13,7 +13,7 @@ from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.tables import beside, mean_and_deviation, paper_tables
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.systems import (
+from mmlib.papers.cora.run.systems import (
     BAG,
     BASELINES,
     BERT,

@@ -1,7 +1,8 @@
 """What is compared with CORA, and how a model of any system is built.
 
-The controls (a bag of phrases, a sequence), the ablations of Table 3 (Joint, FC), the authors' form
-of the graph encoder, our skip connections, and phrases and words that a BERT reads.
+The authors' form of the graph encoder and the printed one of graph attention, the ablations of
+Table 3 (Joint, FC), our skip connections, the controls (a bag of phrases, a sequence), and phrases
+and words that a BERT reads. Shapes as in `method`.
 """
 
 from pathlib import Path
@@ -12,10 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmlib.features.bert import BertEncoder
-from mmlib.papers.cora.batches import GraphBatch, SequenceBatch
 from mmlib.papers.cora.method import (
     GPO,
-    INITIAL_BIAS,
     ConceptEncoder,
     GATv2,
     GraphEncoder,
@@ -24,14 +23,49 @@ from mmlib.papers.cora.method import (
     PhraseGRU,
     RelationContext,
     bidirectional,
+    mean_at,
     padded,
     sinusoid,
     valid,
 )
-from mmlib.papers.cora.systems import Settings, System
+from mmlib.papers.cora.run.batches import GraphBatch, SequenceBatch
+from mmlib.papers.cora.run.systems import Settings, System
 
 CHUNKS = 4  # in which a BERT reads a batch
 TUNING = {"frozen": "frozen", "prompts": "ptuning", "tuned": "full"}  # of `System.words`
+
+
+class PrintedGATv2(GATv2):
+    """Eqs. 2 and 3 as printed: no bias, values W_r h_j, and nothing but ReLU after them."""
+
+    def __init__(self, width: int, heads: int = 16, dropout: float = 0.0):
+        nn.Module.__init__(self)
+        self.left, self.right = (nn.Linear(width, width, bias=False) for _ in range(2))
+        self.attention = nn.Parameter(torch.randn(heads, width // heads) * (width // heads) ** -0.5)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, nodes: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Nodes (N, D) and edges source (E,) -> target (E,) -> nodes (N, D)."""
+        left, right = self.left(nodes), self.right(nodes)
+        alpha = self.attention_weights(left, right, source, target)
+        return self.messages(right, alpha, source, target).relu()
+
+
+class AuthorsContext(RelationContext):
+    """Eq. 6 in the authors' code: one mean over all relations, with ReLU, then layer norm."""
+
+    def __init__(self, width: int, dropout: float):
+        super().__init__(width, bias=True)
+        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
+
+    def forward(
+        self, entities: Tensor, relations: Tensor, subject: Tensor, object: Tensor
+    ) -> Tensor:
+        """Entities (O, D), relations (R, D) with their ends (R,) -> entities in context (O, D)."""
+        edges = torch.cat([relations, entities[object]], dim=1)
+        values = torch.cat([self.active(edges), self.passive(edges)])  # (2 R, D)
+        ends = torch.cat([subject, object])
+        return self.norm(entities + mean_at(ends, self.dropout(values.relu()), len(entities)))
 
 
 class AuthorsEncoder(GraphEncoder):
@@ -48,28 +82,24 @@ class AuthorsEncoder(GraphEncoder):
         return super().in_context(entities, relations, batch)
 
 
-class SkipEncoder(GraphEncoder):
-    """Ours: around each object layer (residual), or around all layers, by a bag of all phrases."""
+class ResidualEncoder(GraphEncoder):
+    """Ours: a skip connection around each object layer, and a bag of all phrases around all."""
 
-    def __init__(self, *layers: Any, residual: bool, short_cut: bool):
+    def __init__(self, *layers: Any):
         super().__init__(*layers)
-        self.residual = residual
-        self.bag = PhrasePool(self.dropout.p) if short_cut else None
+        self.bag = PhrasePool(self.dropout.p)
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D) and entities (O, D)."""
         nodes, relations = self.concepts(batch)
         captions, entities = self.compose(nodes, relations, batch)
-        if self.bag is not None:
-            captions = captions + self.bag(torch.cat([nodes, relations]), batch)
-        return captions, entities
+        return captions + self.bag(torch.cat([nodes, relations]), batch), entities
 
     def exchange(self, hidden: Tensor, batch: GraphBatch) -> Tensor:
         """Step two; what enters a layer is added to what comes out, (O, D)."""
         edges = self.edges(batch)
         for layer in self.objects:
-            heard = layer(self.dropout(hidden), *edges)
-            hidden = hidden + heard if self.residual else heard
+            hidden = hidden + layer(self.dropout(hidden), *edges)
         return hidden
 
 
@@ -82,14 +112,7 @@ class FullyConnectedEncoder(GraphEncoder):
 
 
 class JointEncoder(GraphEncoder):
-    """Joint of Table 3: one GAT over objects and attributes at once, and so no entities.
-
-    connected: with FC, all of a caption's objects and attributes are neighbours.
-    """
-
-    def __init__(self, *layers: Any, connected: bool, **more: Any):
-        super().__init__(*layers, **more)
-        self.connected = connected
+    """Joint of Table 3: one GAT over objects and attributes at once, and so no entities."""
 
     def compose(self, nodes: Tensor, relations: Tensor, batch: GraphBatch) -> tuple[Tensor, None]:
         """Captions (B, D) from the phrases of nodes (N, D) and relations (R, D)."""
@@ -101,13 +124,19 @@ class JointEncoder(GraphEncoder):
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Those between objects, and between attribute and object both ways, with self-loops."""
-        if self.connected:
-            return pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
         nodes, (source, target) = batch.attribute_nodes, batch.object_edges()
         return (
             torch.cat([source, nodes, batch.owner, nodes]),
             torch.cat([target, batch.owner, nodes, nodes]),
         )
+
+
+class FullyConnectedJointEncoder(JointEncoder):
+    """Joint with FC: all of a caption's objects and attributes are neighbours."""
+
+    def edges(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """All pairs of a caption's nodes."""
+        return pairs_within(torch.cat([batch.caption, batch.caption[batch.owner]]))
 
 
 class AuthorsJointEncoder(JointEncoder, AuthorsEncoder):
@@ -258,68 +287,49 @@ def build(
     bert: the folder of one, for systems that read by it. Raises ValueError where it is missing,
     for the authors' form of it, of which nothing is known, and for other changes at once.
     """
-    if system.bert and (not bert or system.authors_code):
+    s, authors, joint = settings, system.authors_code, system.steps == "one"
+    if system.bert and (not bert or authors):
         raise ValueError(f"{system.system}: {'the code has no BERT' if bert else 'no BERT'}")
+    if sum([system.connected, authors, system.residual]) > 1 or (joint and system.residual):
+        raise ValueError(
+            f"{system.system}: of FC, the authors' form and skips only one, and no skips in Joint"
+        )
     images = ImageEncoder(
-        region_width, settings.width, settings.heads, settings.image_dropout,
-        attention=system.regions == "attention", positions=system.authors_code,
-        initial_bias=INITIAL_BIAS if system.pooling == "largest" else None,
-    )  # fmt: skip
+        region_width, s.width, s.heads, s.image_dropout, system.regions == "attention", authors
+    )
     reader: nn.Embedding | BertEncoder
     if system.bert:
         reader = BertEncoder.from_pretrained(bert, TUNING[system.words])
-    elif system.word_vectors == "random":  # standard normal, as those given are standardised
-        reader = nn.Embedding(len(words), words.shape[1], padding_idx=0)
     else:
         reader = nn.Embedding.from_pretrained(words.clone(), freeze=False, padding_idx=0)
-    texts: nn.Module
     if system.text == "sequence":
-        texts = SequenceEncoder(reader, settings.width, settings.graph_dropout)
-    elif system.text == "bag":
-        texts = BagEncoder(concept_encoder(system, settings, reader), settings.graph_dropout)
+        return Matcher(images, SequenceEncoder(reader, s.width, s.graph_dropout), system, settings)
+    phrases: list[PhraseGRU | PhraseBERT]
+    if isinstance(reader, BertEncoder):
+        phrases = [PhraseBERT(reader)]
+    elif authors:
+        phrases = [PhraseGRU(reader, bidirectional=False) for _ in range(3)]
     else:
-        texts = graph_encoder(system, settings, concept_encoder(system, settings, reader))
+        phrases = [PhraseGRU(reader)]
+    concepts = ConceptEncoder(phrases, phrases[0].width, s.width)
+    if system.text == "bag":
+        return Matcher(images, BagEncoder(concepts, s.graph_dropout), system, settings)
+    layer = PrintedGATv2 if system.attention == "printed" else GATv2
+    attributes = [layer(s.width, s.heads) for _ in range(0 if joint else system.attribute_layers)]
+    context = AuthorsContext(s.width, s.graph_dropout) if authors else RelationContext(s.width)
+    objects = [
+        layer(s.width, s.heads, s.message_dropout)
+        for _ in range(2 if joint else system.object_layers)
+    ]
+    layers = concepts, nn.ModuleList(attributes), context, nn.ModuleList(objects), s.graph_dropout
+    texts: GraphEncoder
+    if authors:
+        kind = AuthorsJointEncoder if joint else AuthorsEncoder
+        texts = kind(*layers, position=nn.Linear(16, s.width))
+    elif system.connected:
+        texts = (FullyConnectedJointEncoder if joint else FullyConnectedEncoder)(*layers)
+    elif joint:
+        texts = JointEncoder(*layers)
+    else:
+        texts = (ResidualEncoder if system.residual else GraphEncoder)(*layers)
     return Matcher(images, texts, system, settings)
-
-
-def concept_encoder(
-    system: System, settings: Settings, words: nn.Embedding | BertEncoder
-) -> ConceptEncoder:
-    """One phrase encoder for all phrases; in the authors' code three GRUs of one direction."""
-    if isinstance(words, BertEncoder):
-        phrases: list[PhraseGRU | PhraseBERT] = [PhraseBERT(words)]
-    elif system.authors_code:
-        phrases = [PhraseGRU(words, bidirectional=False) for _ in range(3)]
-    else:
-        phrases = [PhraseGRU(words)]
-    return ConceptEncoder(phrases, phrases[0].width, settings.width)
-
-
-def graph_encoder(system: System, settings: Settings, concepts: ConceptEncoder) -> GraphEncoder:
-    """A graph encoder of a system. Raises ValueError for changes that are not there together."""
-    s, joint = settings, system.steps == "one"
-
-    def layers(count: int, dropout: float) -> nn.ModuleList:
-        return nn.ModuleList(
-            [GATv2(s.width, s.heads, system.attention, dropout) for _ in range(count)]
-        )
-
-    attributes = layers(0 if joint else system.attribute_layers, 0.0)
-    context = RelationContext(s.width, system.form, s.graph_dropout)
-    objects = layers(2 if joint else system.object_layers, s.message_dropout)
-    encoder = (concepts, attributes, context, objects, s.graph_dropout)
-    skips = system.residual or system.short_cut
-    if sum([system.connected or joint, skips]) > 1 or (
-        system.authors_code and (system.connected or skips)
-    ):
-        raise ValueError(f"{system.system}: of FC, the authors' form and skips only one, and no "
-                         "skips in Joint")  # fmt: skip
-    if joint and system.authors_code:
-        return AuthorsJointEncoder(*encoder, connected=False, position=nn.Linear(16, s.width))
-    if system.authors_code:
-        return AuthorsEncoder(*encoder, position=nn.Linear(16, s.width))
-    if skips:
-        return SkipEncoder(*encoder, residual=system.residual, short_cut=system.short_cut)
-    if joint:
-        return JointEncoder(*encoder, connected=system.connected)
-    return (FullyConnectedEncoder if system.connected else GraphEncoder)(*encoder)

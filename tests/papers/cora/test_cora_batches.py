@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
 import cora_oracles as loops
 import networkx as nx
@@ -32,12 +31,13 @@ from tiny_cora import (
     whole,
 )
 
-from mmlib.papers.cora.batches import batches, drop_regions, mask_words, same_entities
 from mmlib.papers.cora.data.texts import Reader
 from mmlib.papers.cora.method import GraphEncoder
-from mmlib.papers.cora.systems import Augmentation
+from mmlib.papers.cora.run.batches import drop_regions, mask_words, same_entities, training_batches
+from mmlib.papers.cora.run.systems import CORA, Augmentation, Settings
 from mmlib.papers.cora.variants import (
     FullyConnectedEncoder,
+    FullyConnectedJointEncoder,
     JointEncoder,
 )
 
@@ -120,10 +120,10 @@ def test_edges_are_those_of_the_graphs(described, connected):
             if not isinstance(a, tuple) and not isinstance(b, tuple):
                 pairs |= both
     encoder = FullyConnectedEncoder if connected else GraphEncoder
-    of_joint = SimpleNamespace(connected=connected)
+    of_joint = FullyConnectedJointEncoder if connected else JointEncoder
     for got, wanted in (
         (encoder.edges(None, batch), pairs),
-        (JointEncoder.edges(of_joint, batch), joint),
+        (of_joint.edges(None, batch), joint),
         (batch.attribute_edges(back=True), stars),
         (batch.attribute_edges(), {(s, t) for s, t in stars if t < start}),
     ):
@@ -294,37 +294,6 @@ def test_sequences_are_cut_and_masked():
     assert within((drawn.tokens == MASK).sum().item(), 2000, 0.3 - 0.3**4 / 4)
 
 
-@pytest.mark.parametrize("delimiters", [False, True])
-def test_shuffled_words_keep_the_bag_and_the_delimiters(delimiters):
-    captions = ["man hold red cup near old stone house", "dog", "two dog near fence"] * 20
-    texts = Reader(WORDS, delimiters).sequences(captions)
-    shuffled = texts.shuffled(np.random.default_rng(0))
-    assert shuffled.lengths is texts.lengths
-    edge, moved = int(delimiters), 0
-    for before, after, n in zip(texts.tokens, shuffled.tokens, texts.lengths, strict=True):
-        assert sorted(before) == sorted(after)
-        assert not after[n:].any()
-        kept = [*range(edge), *range(n - edge, n)]
-        assert (before[kept] == after[kept]).all()
-        moved += (before != after).any()
-    assert moved >= 35  # of 40 with more than one word
-
-
-@many
-@given(st.lists(descriptions(), min_size=1, max_size=5), seeds)
-def test_moved_attributes_keep_the_phrases_and_leave_their_objects(described, seed):
-    texts = graph_set(described)
-    moved = texts.shuffled(np.random.default_rng(seed))
-    before, after = (one.batch(np.arange(len(described))) for one in (texts, moved))
-    for name in ("names", "attributes", "relations", "subject", "object"):
-        a, b = getattr(before, name), getattr(after, name)
-        assert a.tolist() == b.tolist()
-    for old, new in zip(before.owner.tolist(), after.owner.tolist(), strict=True):
-        assert before.caption[old] == before.caption[new]
-        alone = (before.caption == before.caption[old]).sum() == 1
-        assert (old == new) == alone
-
-
 @pytest.mark.parametrize("rate", [0.0, 0.35, 1.0])
 def test_regions_are_dropped_at_their_rate_and_never_all(rate):
     features = np.random.default_rng(0).normal(size=(400, 10, 3)).astype(np.float16)
@@ -369,7 +338,8 @@ def test_same_entities_are_those_of_the_loop(described, other, seed):
 
 
 def drawn_epochs(split, how, size, captions=1, seed=0):
-    return batches(split, split.texts["graph"], how, size, captions, "image", seed)
+    settings = Settings(**vars(how), batch=size, captions=captions)
+    return training_batches(CORA, settings, split, split.texts["graph"], seed)
 
 
 def numbered(count):

@@ -11,12 +11,12 @@ from scipy.stats import zscore
 
 from mmlib.core.jobs import Run
 from mmlib.features.bert import BertEncoder
-from mmlib.papers.cora import systems
 from mmlib.papers.cora.data.texts import PieceReader
-from mmlib.papers.cora.grid import stages
 from mmlib.papers.cora.method import encode
-from mmlib.papers.cora.systems import SYSTEMS, System, budget, trained_systems
-from mmlib.papers.cora.train import texts_of, train, train_and_score
+from mmlib.papers.cora.run import systems
+from mmlib.papers.cora.run.record import stages
+from mmlib.papers.cora.run.systems import SYSTEMS, System, budget, trained_systems
+from mmlib.papers.cora.run.train import texts_of, train, train_and_score
 from mmlib.papers.cora.variants import PhraseBERT, Standardised, TokenBERT, build
 
 NAMED = {one.system: one for one in trained_systems("flickr8k_bert")}
@@ -195,7 +195,7 @@ def test_an_answer_is_that_of_its_model(arrays):
     name = "CORA, frozen BERT"
     model, _ = train(job(name), arrays)
     test = arrays.splits["test"]
-    seen = encode(model, test, texts_of(NAMED[name], arrays, 0)["test"])
+    seen = encode(model, test, texts_of(NAMED[name], arrays)["test"])
     values = train_and_score(job(name), arrays).values["test"]
     own = (seen.captions * seen.images[test.image_of]).sum(axis=1)
     above = (seen.images @ seen.captions.T > own + 1e-6).sum(axis=0)  # likes round differently

@@ -8,14 +8,14 @@ import pytest
 import tiny_cora
 
 from mmlib.core.engine import Resources
-from mmlib.papers.cora import grid
 from mmlib.papers.cora.claims import ALL_CLAIMS, CLAIMS
 from mmlib.papers.cora.data import controlled, load_arrays, load_study, world
 from mmlib.papers.cora.data.controlled import Dials
 from mmlib.papers.cora.data.world import FAMILY
-from mmlib.papers.cora.experiment import EXPERIMENT
-from mmlib.papers.cora.metrics import right_in_family
-from mmlib.papers.cora.systems import CONTROLLED, datasets, trained_systems
+from mmlib.papers.cora.method import right_in_family
+from mmlib.papers.cora.run import record as grid
+from mmlib.papers.cora.run.record import EXPERIMENT
+from mmlib.papers.cora.run.systems import CONTROLLED, datasets, trained_systems
 from mmlib.scenegraph import attributes, objects, phrase, relations
 from mmlib.suite import record
 from mmlib.world import BOXES, Clarity

@@ -10,11 +10,11 @@ from PIL import Image
 
 from mmlib import scenegraph
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.cora import figures, probes, tables
+from mmlib.papers.cora import figures, method, tables
 from mmlib.papers.cora.data import Captions, load_study, prepare, texts, world
 from mmlib.papers.cora.data.controlled import RECORDED, Dials
-from mmlib.papers.cora.systems import BAG, CORA, QUERY_TIME, SPLITS, budget
-from mmlib.papers.cora.train import fresh
+from mmlib.papers.cora.run.systems import BAG, CORA, QUERY_TIME, SPLITS, budget
+from mmlib.papers.cora.run.train import fresh
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +63,14 @@ def test_attention_stands_at_the_nodes_that_it_is_of(found, arrays, model):
         i for i, graph in enumerate(found.graphs["test"])
         if any(scenegraph.attributes(graph, one) for one in scenegraph.objects(graph))
     )  # fmt: skip
-    weights = probes.attention(model, arrays.splits["test"].texts["graph"], row)
-    graph = found.graphs["test"][row]
-    drawn = probes.attention_figure(found, [row], [weights])
+    graph, (_, axis) = found.graphs["test"][row], plt.subplots()
+    weights = method.attention(model, arrays.splits["test"].texts["graph"], row)
+    scenegraph.draw(graph, axis, weights)
     things = scenegraph.objects(graph)
     first = next(i for i in things if scenegraph.attributes(graph, i))
     said = scenegraph.attributes(graph, first)[0]
-    number = sum(len(scenegraph.attributes(graph, i)) for i in things if i < first)
-    wanted = next(
-        w for source, target, w in weights["attributes"]
-        if (source, target) == (len(things) + number, things.index(first))
-    )  # fmt: skip
-    shown = [" ".join(text.split()) for text in words_on(drawn.axes[0])]
-    assert f"{scenegraph.phrase(graph, said)} {wanted:.0%}" in shown
+    shown = [" ".join(text.split()) for text in words_on(axis)]
+    assert f"{scenegraph.phrase(graph, said)} {weights[first, said]:.0%}" in shown
 
 
 def test_acting_captions_say_who_does_what_to_whom(few):

@@ -9,15 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_cora import descriptions, stir, weights_of
+from tiny_cora import CONTEXT, GAT, alphas, descriptions, stir, weights_of
 from torch import nn
 
 from mmlib.papers.cora import method
 from mmlib.papers.cora.method import (
     GPO,
-    INITIAL_BIAS,
     GATv2,
-    RelationContext,
     neighbour_softmax,
     sinusoid,
 )
@@ -54,12 +52,12 @@ def into(targets):
 
 def test_printed_attention_gives_the_oracle():
     layer = set_weights(
-        GATv2(2, 1, "printed"), left__weight=torch.eye(2), right__weight=torch.eye(2),
+        GAT["printed"](2, 1), left__weight=torch.eye(2), right__weight=torch.eye(2),
         attention=[[1.0, 1.0]],
     )  # fmt: skip
     nodes = torch.tensor([[0.0, 0], [1, 0], [0, -1]])
     source, target = into({0: [0, 1, 2], 1: [0, 1], 2: [0, 2]})
-    alpha = layer.attention_weights(nodes, source, target).flatten().tolist()
+    alpha = alphas(layer, nodes, source, target).flatten().tolist()
     wanted = [0.220409, 0.599135, 0.180456, 0.268941, 0.731059, 0.549834, 0.450166]
     assert alpha == pytest.approx(wanted, abs=6e-7)
     assert layer(nodes, source, target)[0].tolist() == pytest.approx([0.599135, 0], abs=6e-7)
@@ -68,12 +66,12 @@ def test_printed_attention_gives_the_oracle():
 def test_the_authors_attention_gives_the_oracle():
     eye = torch.eye(4)
     layer = set_weights(
-        GATv2(4, 1, "authors"), left__weight=eye, right__weight=eye, value__weight=eye,
+        GAT["authors"](4, 1), left__weight=eye, right__weight=eye, value__weight=eye,
         attention=torch.ones(1, 4),
     )  # fmt: skip
     nodes = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 0], [0, -1, 0, 2]])
     source, target = into({0: [0, 1, 2]})
-    alpha = layer.attention_weights(nodes, source, target).flatten().tolist()
+    alpha = alphas(layer, nodes, source, target).flatten().tolist()
     assert alpha == pytest.approx([0.102376, 0.278286, 0.619338], abs=6e-7)
     out = layer(nodes, source, target)[0].tolist()
     assert out == pytest.approx([0.080456, 0, 0, 1.514532], abs=2e-6)
@@ -86,11 +84,11 @@ def test_attention_is_dynamic():
     """e(1, 1) = e(-1, -1) = -1.6 and e(1, -1) = e(-1, 1) = 0: each query prefers the other node."""
     maps = [[1.0, 0], [-1, 0]]
     layer = set_weights(
-        GATv2(2, 1, "printed"), left__weight=maps, right__weight=maps, attention=[[-1.0, -1]]
+        GAT["printed"](2, 1), left__weight=maps, right__weight=maps, attention=[[-1.0, -1]]
     )
     nodes = torch.tensor([[1.0, 0], [-1, 0]])
     source, target = into({0: [0, 1], 1: [0, 1]})
-    alpha = layer.attention_weights(nodes, source, target).flatten().tolist()
+    alpha = alphas(layer, nodes, source, target).flatten().tolist()
     low = 1 / (1 + math.exp(1.6))
     assert alpha == pytest.approx([low, 1 - low, 1 - low, low])
 
@@ -99,9 +97,7 @@ def test_attention_is_dynamic():
     ("form", "wanted"), [("printed", [10.5, 6, 15]), ("authors", [17 / 3, 6, 9])]
 )
 def test_relation_context_gives_the_oracle(form, wanted):
-    layer = set_weights(
-        RelationContext(1, form), active__weight=[[0.1, 1.0]], passive__weight=[[0.2, 1.0]]
-    )
+    layer = set_weights(CONTEXT[form](1), active__weight=[[0.1, 1.0]], passive__weight=[[0.2, 1.0]])
     if form == "authors":
         layer.norm = nn.Identity()  # of one number it would be 0
     entities, relations = torch.tensor([[1.0], [2], [3]]), torch.tensor([[10.0], [20], [30]])
@@ -153,22 +149,6 @@ def test_pooling_without_scores_is_the_mean_of_what_is_valid():
     features = torch.tensor([[[1.0, 6], [3, 2], [99, 99]], [[1, 6], [3, 2], [2, 4]]])
     out = gpo(features, torch.tensor([2, 3]))
     assert out.tolist() == [near([2.0, 4]), near([2.0, 4])]
-
-
-def test_pooling_may_start_near_the_largest_values():
-    gpo = GPO(INITIAL_BIAS)
-    theta = gpo.weights(torch.tensor([16, 4]))
-    for row, n in zip(theta.tolist(), (16, 4), strict=True):
-        total = sum(math.exp(-3 * i / n) for i in range(n))
-        wanted = [math.exp(-3 * i / n) / total for i in range(n)]
-        assert row == pytest.approx([*wanted, *[0] * (16 - n)], abs=1e-6)
-    assert theta[0, :4].sum().item() == pytest.approx(0.56, abs=0.005)
-    optimizer = torch.optim.SGD(gpo.parameters(), 1.0)
-    for _ in range(2):  # the first step moves the scores, the second what they are made of
-        optimizer.zero_grad()
-        gpo(PILE, torch.tensor([3])).sum().backward()
-        optimizer.step()
-    assert all(one.grad.any() for one in gpo.parameters())
 
 
 def test_the_first_ranks_as_waves():
@@ -240,13 +220,13 @@ def edge_lists(draw):
 def test_graph_attention_is_the_loop(form, nodes_and_edges, seed):
     count, edges = nodes_and_edges
     torch.manual_seed(seed % 1000)
-    layer = stir(GATv2(8, 2, form), seed)
+    layer = stir(GAT[form](8, 2), seed)
     nodes = torch.randn(count, 8)
     source, target = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T
     wanted, weights = loops.gat(
         {f"g.{k}": v for k, v in weights_of(layer).items()}, "g", nodes.numpy(), edges, form
     )
-    alpha = layer.attention_weights(nodes, source, target)
+    alpha = alphas(layer, nodes, source, target)
     assert alpha.tolist() == [[near(weights[s, t, h]) for h in range(2)] for s, t in edges]
     assert layer(nodes, source, target).detach().numpy() == near(wanted)
 
@@ -261,9 +241,7 @@ def test_attention_survives_large_scores():
 @pytest.mark.parametrize("form", ["printed", "authors"])
 def test_fresh_heads_attend_differently(form):
     torch.manual_seed(0)
-    alpha = GATv2(8, 2, form).attention_weights(
-        torch.randn(3, 8), torch.arange(3), torch.tensor([0, 0, 0])
-    )
+    alpha = alphas(GAT[form](8, 2), torch.randn(3, 8), torch.arange(3), torch.tensor([0, 0, 0]))
     assert (alpha[:, 0] != alpha[:, 1]).all()
 
 
@@ -277,17 +255,12 @@ def test_dropout_falls_on_the_mapped_values():
     assert close(out[0], layer.norm(layer.left(nodes[0]) + after[0]).relu())
 
 
-def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="10 is not a multiple of 4 heads"):
-        GATv2(10, 4)
-
-
 @pytest.mark.parametrize("form", ["printed", "authors"])
 @few
 @given(descriptions(), seeds)
 def test_relation_context_is_the_loop(form, described, seed):
     objects, relations = described
-    layer = stir(RelationContext(6, form).eval(), seed)
+    layer = stir(CONTEXT[form](6).eval(), seed)
     torch.manual_seed(seed % 1000)
     entities, vectors = torch.randn(len(objects), 6), torch.randn(len(relations), 6)
     ends = torch.tensor([(a, b) for a, _, b in relations], dtype=torch.int64).reshape(-1, 2)

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_cora import (
+    CONTEXT,
     INNER,
     READER,
     RICH,
@@ -28,9 +29,16 @@ from tiny_cora import (
 )
 from torch import nn
 
-from mmlib.papers.cora.method import GPO, ImageEncoder, PhraseGRU, RelationContext, padded
-from mmlib.papers.cora.systems import GOLD, JOINT, RANDOM_WORDS, SYSTEMS, TWO_STEP, Settings, System
-from mmlib.papers.cora.train import parameter_groups
+from mmlib.papers.cora.method import GPO, ImageEncoder, PhraseGRU, padded
+from mmlib.papers.cora.run.systems import (
+    GOLD,
+    JOINT,
+    SYSTEMS,
+    TWO_STEP,
+    Settings,
+    System,
+)
+from mmlib.papers.cora.run.train import parameter_groups
 from mmlib.papers.cora.variants import AuthorsEncoder, JointEncoder, build
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -152,23 +160,15 @@ def test_a_bag_pools_all_phrases_of_a_caption():
         assert caption.tolist() == near(loops.gpo(w, "bag.pool", concepts_of(w, described)))
 
 
-def test_a_short_cut_adds_all_phrases_of_a_caption():
-    one = model_of(short_cut=True)
-    with_it, _ = one.texts(whole(RICH))
-    w, one.texts.bag = weights_of(one.texts), None
-    without, _ = one.texts(whole(RICH))
-    for a, b, described in zip(with_it, without, RICH, strict=True):
-        assert (a - b).tolist() == near(loops.gpo(w, "bag.pool", concepts_of(w, described)))
-
-
 def test_a_residual_path_adds_what_enters_an_object_layer():
     one = model_of(residual=True, object_layers=1)
     batch, texts = whole(RICH), one.texts
     nodes, relations = (part.relu() for part in texts.concepts(batch))
     hidden = texts.context(texts.entities(nodes, batch), relations, batch.subject, batch.object)
     hidden = hidden + texts.objects[0](hidden, *batch.object_edges())
-    wanted = texts.pool(*padded(hidden, batch.caption, batch.captions))
-    assert close(texts(batch)[0], wanted)
+    w, wanted = weights_of(texts), texts.pool(*padded(hidden, batch.caption, batch.captions))
+    for a, b, described in zip(texts(batch)[0], wanted, RICH, strict=True):
+        assert (a - b).tolist() == near(loops.gpo(w, "bag.pool", concepts_of(w, described)))
 
 
 def test_a_phrase_is_the_mean_of_both_directions_or_the_last_state():
@@ -322,7 +322,7 @@ def test_reversing_a_relation_changes_the_caption_through_eq_6_alone(form):
 def test_without_relations_eq_6_changes_nothing():
     entities, none = torch.randn(4, 6), torch.zeros(0, dtype=torch.int64)
     for form in ("printed", "authors"):
-        layer = stir(RelationContext(6, form).eval())
+        layer = stir(CONTEXT[form](6).eval())
         wanted = layer.norm(entities) if form == "authors" else entities
         assert torch.equal(layer(entities, torch.zeros(0, 6), none, none), wanted)
 
@@ -462,24 +462,12 @@ def test_dropout_is_where_it_should_be_at_its_rates():
 def test_every_parameter_of_every_system_learns(name):
     system = replace(SYSTEMS[name], text="graph") if name == GOLD.system else SYSTEMS[name]
     one = model_of(**asdict(system)).train()
-    if system.pooling == "largest":  # as after a step: its scores start at 0
-        torch.nn.init.ones_(one.images.pool.score.weight)
     loss = one.loss(drawn_batch(PAIRED, reads=system.reads))
     loss.backward()
     for parameter, value in one.named_parameters():
         assert value.grad is not None, parameter
         assert torch.isfinite(value.grad).all(), parameter
         assert value.grad.any(), parameter
-
-
-def test_pooling_near_max_changes_the_start_of_the_image_alone():
-    def start(**system):
-        torch.manual_seed(5)
-        return build(System("one", **system), TINY, INNER, torch.zeros(9, 6)).state_dict()
-
-    chance, largest = start(), start(pooling="largest")
-    changed = {name for name in chance if not torch.equal(chance[name], largest[name])}
-    assert changed == {"images.pool.score.weight"}
 
 
 def test_gradients_are_those_of_finite_differences():
@@ -522,7 +510,7 @@ def test_joint_may_have_the_authors_form_but_no_skips_and_fc_stands_alone():
     for wrong in (
         {"steps": "one", "residual": True},
         {"connected": True, "form": "authors"},
-        {"short_cut": True, "form": "authors"},
+        {"residual": True, "form": "authors"},
     ):
         with pytest.raises(ValueError, match="of FC, the authors' form and skips only one"):
             build(System("wrong", **wrong), TINY, INNER, torch.zeros(9, 6))
@@ -568,10 +556,9 @@ def test_rows_differ_in_what_their_names_say_alone():
     for other in ("Sequence, CORA's rest", "Bag of phrases"):
         assert differs(SYSTEMS[other], TWO_STEP) == {"text"}
     assert differs(SYSTEMS["Two-step, residual path and short cut"], TWO_STEP) == {
-        "residual", "short_cut"
+        "residual"
     }  # fmt: skip
     assert differs(SYSTEMS["HARD + CON"], cora) == {"losses"}
-    assert differs(RANDOM_WORDS, cora) == {"word_vectors"}
     assert SYSTEMS["VSE∞"].margin == 0.2
     layers = {(s.attribute_layers, s.object_layers) for n, s in SYSTEMS.items() if "layers" in n}
     assert layers == {(1, 1), (1, 3), (2, 1), (2, 2), (2, 3)}
@@ -587,14 +574,3 @@ def test_word_vectors_are_copied_and_learn_at_their_own_rate():
     with torch.no_grad():
         words["params"][0].zero_()
     assert table.any()
-
-
-def test_random_word_vectors_are_standard_normal():
-    torch.manual_seed(0)
-    table = torch.zeros(500, 6)
-    given, drawn = (build(one, TINY, 7, table).texts for one in (SYSTEMS["CORA"], RANDOM_WORDS))
-    assert not given.concepts.phrases[0].embed.weight.any()
-    drawn = drawn.concepts.phrases[0].embed.weight
-    assert drawn.shape == table.shape
-    assert not drawn[0].any()  # padding
-    assert (drawn.mean().item(), drawn.std().item()) == pytest.approx((0, 1), abs=0.05)

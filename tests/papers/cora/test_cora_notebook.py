@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from mmlib.papers.cora import method
-from mmlib.papers.cora.systems import CORA
+from mmlib.papers.cora.run.systems import CORA
 
 NOTEBOOK = ROOT / "notebooks" / "03_cora.ipynb"
 BUILT = ("gat", "eq6", "encoder", "losses", "whole-loss")  # cells

@@ -7,9 +7,10 @@ import tiny_cora
 from PIL import Image
 
 from mmlib.core.engine import Resources
-from mmlib.papers.cora import grid, systems
-from mmlib.papers.cora.experiment import EXPERIMENT
-from mmlib.papers.cora.systems import SYSTEMS
+from mmlib.papers.cora.run import record as grid
+from mmlib.papers.cora.run import systems
+from mmlib.papers.cora.run.record import EXPERIMENT
+from mmlib.papers.cora.run.systems import SYSTEMS
 from mmlib.suite import record
 
 FEW = ("CORA", "Joint", "Sequence, CORA's rest")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_cora import job, tiny
 
-from mmlib.papers.cora import speed
-from mmlib.papers.cora.speed import cross_attention, time_queries
-from mmlib.papers.cora.systems import QUERY_TIME
+from mmlib.papers.cora.run import baselines as speed
+from mmlib.papers.cora.run.baselines import cross_attention, time_queries
+from mmlib.papers.cora.run.systems import QUERY_TIME
 
 few = settings(max_examples=40, deadline=None)
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mmlib.core.jobs import Job
-from mmlib.papers.cora.batches import Arrays, Split, make_batch
 from mmlib.papers.cora.data.texts import Reader
-from mmlib.papers.cora.systems import (
+from mmlib.papers.cora.method import GATv2, RelationContext
+from mmlib.papers.cora.run.batches import Arrays, Split, make_batch
+from mmlib.papers.cora.run.systems import (
     ERRORS,
     PAPER,
     RATES,
@@ -20,7 +21,7 @@ from mmlib.papers.cora.systems import (
     Settings,
     System,
 )
-from mmlib.papers.cora.variants import build
+from mmlib.papers.cora.variants import AuthorsContext, PrintedGATv2, build
 
 NAMES = ("man", "dog", "fence", "red cup", "old stone house")
 LOOKS = ("tall", "red", "young", "jumping quickly", "two")
@@ -135,6 +136,14 @@ def model_of(settings=TINY, **changes):
     system = System(**{"system": "CORA", **changes})
     words = torch.randn(len(WORDS), settings.word_width)
     return stir(build(system, settings, INNER, words)).eval()
+
+
+GAT = {"printed": PrintedGATv2, "authors": GATv2}
+CONTEXT = {"printed": RelationContext, "authors": lambda width: AuthorsContext(width, 0.0)}
+
+
+def alphas(layer, nodes, source, target):
+    return layer.attention_weights(layer.left(nodes), layer.right(nodes), source, target)
 
 
 def weights_of(module):

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mmlib.core.paths import data_dir, own_dataset
-from mmlib.papers.cora.batches import Arrays
 from mmlib.papers.cora.data import controlled, photographs, world
 from mmlib.papers.cora.data.arrays import prepare
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.systems import (
+from mmlib.papers.cora.run.batches import Arrays
+from mmlib.papers.cora.run.systems import (
     CONTROLLED_TIER,
     DATASETS,
     WITH_BERT,

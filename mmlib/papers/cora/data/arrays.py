@@ -18,10 +18,10 @@ from mmlib.features.text import (
     tokenize,
     train_word2vec,
 )
-from mmlib.papers.cora.batches import Arrays, Split, Texts
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, PieceReader, Reader
 from mmlib.papers.cora.data.world import FAMILY, truth
-from mmlib.papers.cora.systems import ERRORS, RATES, SPLITS, Settings
+from mmlib.papers.cora.run.batches import Arrays, Split, Texts
+from mmlib.papers.cora.run.systems import ERRORS, RATES, SPLITS, Settings
 from mmlib.world import WorldImages
 
 QUERIES = 60  # test captions that are timed

@@ -17,10 +17,10 @@ from mmlib import scenegraph
 from mmlib.core.paths import table_beside
 from mmlib.core.records import CaptionedImages
 from mmlib.features.text import Vocabulary, tokenize
-from mmlib.papers.cora.batches import Arrays, Split
 from mmlib.papers.cora.data.texts import DELIMITERS, Captions, Reader
 from mmlib.papers.cora.data.world import FAMILY, oracle_scores
-from mmlib.papers.cora.systems import CONTROLLED, SPLITS
+from mmlib.papers.cora.run.batches import Arrays, Split
+from mmlib.papers.cora.run.systems import CONTROLLED, SPLITS
 from mmlib.world import Clarity
 
 _WORDS = table_beside(__file__)

@@ -8,7 +8,7 @@ from mmlib import scenegraph
 from mmlib.core.errors import DataError
 from mmlib.data import flickr8k, precomputed
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.systems import (
+from mmlib.papers.cora.run.systems import (
     CONTROLLED,
     DATASETS,
     LONGER,

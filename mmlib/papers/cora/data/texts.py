@@ -11,8 +11,8 @@ from mmlib import scenegraph
 from mmlib.core.paths import cache_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.features.text import Vocabulary, tokenize
-from mmlib.papers.cora.batches import GraphSet, SequenceSet
-from mmlib.papers.cora.systems import SPLITS
+from mmlib.papers.cora.run.batches import GraphSet, SequenceSet
+from mmlib.papers.cora.run.systems import SPLITS
 from mmlib.scenegraph import attributes, objects, phrase, relations
 
 DELIMITERS = ("[CLS]", "[SEP]", "[MASK]")

@@ -10,7 +10,7 @@ from mmlib.core.paths import table_beside
 from mmlib.core.records import CaptionedImages
 from mmlib.papers.cora.data.gold_graphs import gold_graph
 from mmlib.papers.cora.data.texts import Captions
-from mmlib.papers.cora.systems import SPLITS
+from mmlib.papers.cora.run.systems import SPLITS
 from mmlib.world import USUAL, Clarity, WorldImages, captioned_images
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.logic import satisfies

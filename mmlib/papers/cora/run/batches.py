@@ -16,7 +16,7 @@ from numpy.random import Generator
 from torch import Tensor
 
 from mmlib.core.files import file_fingerprint, read_rows
-from mmlib.papers.cora.systems import Augmentation
+from mmlib.papers.cora.run.systems import Augmentation, Settings, System
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,9 @@ class GraphSet:
         r, caption_r = _ranges(self.first_relation, rows)
         subject, object_ = first[caption_r] + self.subject[r], first[caption_r] + self.object[r]
         if rng is not None and how is not None:
-            keep_o = _keep(caption, len(rows), how.drop_objects, rng)
+            draw, highest = rng.random(len(o)), np.zeros(len(rows))
+            np.maximum.at(highest, caption, draw)
+            keep_o = (draw >= how.drop_objects) | (draw == highest[caption])
             keep_a = keep_o[owner] & (rng.random(len(a)) >= how.drop_attributes)
             keep_r = keep_o[subject] & keep_o[object_]
             keep_r &= rng.random(len(r)) >= how.drop_relations
@@ -123,15 +125,22 @@ class GraphSet:
             r, subject, object_ = r[keep_r], new[subject[keep_r]], new[object_[keep_r]]
         first = np.searchsorted(caption, np.arange(len(rows)))
         phrases = np.concatenate([self.objects[o], self.attributes[a], self.relations[r]])
-        ids, lengths, inverse = self._unique(phrases, how, rng)
-        of_objects, of_attributes, of_relations = np.split(inverse, np.cumsum([len(o), len(a)]))
-        tensors = {
-            "tokens": ids, "lengths": lengths, "objects": of_objects, "attributes": of_attributes,
-            "relations": of_relations, "caption": caption, "owner": owner, "subject": subject,
-            "object": object_, "position": np.arange(len(o)) - first[caption],
+        if rng is None or how is None:
+            unique, inverse = np.unique(phrases, return_inverse=True)
+            ids, lengths = self.tokens[unique], self.lengths[unique]
+        else:
+            ids = mask_words(self.tokens[phrases], self.lengths[phrases], self.mask_id, how, rng)
+            ids = np.column_stack([ids, self.lengths[phrases]])
+            ids, inverse = np.unique(ids, axis=0, return_inverse=True)
+            ids, lengths = ids[:, :-1], ids[:, -1]
+        inverse = np.split(inverse.reshape(-1), np.cumsum([len(o), len(a)]))
+        arrays = {
+            "tokens": ids[:, : lengths.max()], "lengths": lengths, "objects": inverse[0],
+            "attributes": inverse[1], "relations": inverse[2], "caption": caption, "owner": owner,
+            "subject": subject, "object": object_, "position": np.arange(len(o)) - first[caption],
         }  # fmt: skip
         return GraphBatch(
-            **{name: torch.as_tensor(array) for name, array in tensors.items()},
+            **{name: torch.as_tensor(array) for name, array in arrays.items()},
             captions=len(rows),
             names=self.objects[o],
             described=_rows_of(self.attributes[a], owner, len(o)),
@@ -151,30 +160,6 @@ class GraphSet:
         first = np.searchsorted(caption, np.arange(len(rows)))
         return o, caption, first, a, first[caption_a] + self.owner[a]
 
-    def shuffled(self, rng: Generator) -> "GraphSet":
-        """Each attribute moved to a random other object of its caption, where there is one.
-
-        The phrases of each caption, and so a bag of them, stay as they are.
-        """
-        _, caption = _ranges(self.first_attribute, np.arange(len(self)))
-        count = np.diff(self.first_object)[caption]
-        step = 1 + (rng.random(len(caption)) * np.maximum(count - 1, 1)).astype(int)
-        return replace(self, owner=np.where(count > 1, (self.owner + step) % count, self.owner))
-
-    def _unique(
-        self, phrases: np.ndarray, how: Augmentation | None, rng: Generator | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Different phrases of a batch: ids (U, L), lengths (U,), and each phrase's row."""
-        if rng is None or how is None:
-            unique, inverse = np.unique(phrases, return_inverse=True)
-            ids, lengths = self.tokens[unique], self.lengths[unique]
-        else:
-            ids = mask_words(self.tokens[phrases], self.lengths[phrases], self.mask_id, how, rng)
-            rows = np.column_stack([ids, self.lengths[phrases]])
-            rows, inverse = np.unique(rows, axis=0, return_inverse=True)
-            ids, lengths = rows[:, :-1], rows[:, -1]
-        return ids[:, : lengths.max()], lengths, inverse.reshape(-1)
-
 
 def mask_words(
     ids: np.ndarray, lengths: np.ndarray, mask_id: int, how: Augmentation, rng: Generator
@@ -183,16 +168,11 @@ def mask_words(
 
     ids (n, L) padded with 0, lengths (n,). Returns new ids.
     """
-    inner = _inner(ids, lengths, how.delimiters)
+    column, edge = np.arange(ids.shape[1]), int(how.delimiters)
+    inner = (column >= edge) & (column < lengths[:, None] - edge)
     draw = np.where(inner, rng.random(ids.shape), -1.0)
-    spared = np.arange(ids.shape[1]) == draw.argmax(axis=1)[:, None]  # the word of highest draw
+    spared = column == draw.argmax(axis=1)[:, None]  # the word of highest draw
     return np.where(inner & ~spared & (draw < how.mask), mask_id, ids)
-
-
-def _inner(ids: np.ndarray, lengths: np.ndarray, delimiters: bool) -> np.ndarray:
-    """Which ids are words, neither padding nor a delimiter at an end: (n, L) bool."""
-    column, edge = np.arange(ids.shape[1]), int(delimiters)
-    return (column >= edge) & (column < lengths[:, None] - edge)
 
 
 def _ranges(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -201,14 +181,6 @@ def _ranges(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     before = starts[rows] - (np.cumsum(counts) - counts)
     source = np.repeat(np.arange(len(rows)), counts)
     return np.arange(counts.sum()) + before[source], source
-
-
-def _keep(caption: np.ndarray, captions: int, rate: float, rng: Generator) -> np.ndarray:
-    """Which objects stay when each is dropped with probability `rate`, never all of a caption."""
-    draw = rng.random(len(caption))
-    best = np.zeros(captions)
-    np.maximum.at(best, caption, draw)
-    return (draw >= rate) | (draw == best[caption])
 
 
 def _rows_of(values: np.ndarray, owner: np.ndarray, rows: int) -> np.ndarray:
@@ -268,14 +240,6 @@ class SequenceSet:
         if rng is not None and how is not None:
             ids = mask_words(ids, lengths, self.mask_id, how, rng)
         return SequenceBatch(torch.as_tensor(ids[:, : lengths.max()]), torch.as_tensor(lengths))
-
-    def shuffled(self, rng: Generator) -> "SequenceSet":
-        """The words of each caption in random order; delimiters keep their places."""
-        inner = _inner(self.tokens, self.lengths, self.delimiters)
-        column, edge = np.arange(self.tokens.shape[1]), int(self.delimiters)
-        key = np.where(inner, edge + rng.random(inner.shape), column + (column >= edge))
-        order = np.argsort(key, axis=1, kind="stable")
-        return replace(self, tokens=np.take_along_axis(self.tokens, order, axis=1))
 
 
 Texts = GraphSet | SequenceSet
@@ -361,24 +325,25 @@ class Batch:
     contains: Tensor | None
 
 
-def batches(
-    split: Split, texts: Texts, how: Augmentation, size: int, captions: int, match: str, seed: int,
-    device: str = "cpu",
-) -> Callable[[int], Iterator[Batch]]:  # fmt: skip
+def training_batches(
+    system: System, settings: Settings, split: Split, texts: Texts, seed: int, device: str = "cpu"
+) -> Callable[[int], Iterator[Batch]]:
     """epoch -> the training batches of that epoch; a function of seed and epoch alone.
 
-    An epoch shows each image with `captions` of its captions, drawn anew each time, `size` of them
-    a batch. match: see `make_batch`.
+    An epoch shows each image with `captions` of its captions, drawn anew each time, `batch` of them
+    at a time. A BERT reads between delimiters.
     """
+    how = replace(settings, delimiters=settings.delimiters or system.bert)
+    match = "caption" if system.authors_code else "image"
     captions_of = split.captions_of
 
     def epoch(number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([seed, number])
         rows = rng.permutation(
-            np.concatenate([rng.permutation(group)[:captions] for group in captions_of])
+            np.concatenate([rng.permutation(group)[: how.captions] for group in captions_of])
         )
-        for start in range(0, len(rows), size):
-            chunk = rows[start : start + size]
+        for start in range(0, len(rows), how.batch):
+            chunk = rows[start : start + how.batch]
             if len(chunk) > 1:  # one pair alone has no negatives
                 yield make_batch(split, texts, chunk, how, rng, captions_of, match, device)
 

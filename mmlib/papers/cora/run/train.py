@@ -1,7 +1,7 @@
 """One training of paper 03 and what is measured of it: the work of one job."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -17,39 +17,35 @@ from mmlib.core.jobs import Answer, History, Job, Run
 from mmlib.core.parallel import ahead
 from mmlib.core.ranking import KS, Ranks, metrics, rank_images_and_captions, ranks_of_scores
 from mmlib.features.bert import BertEncoder
-from mmlib.papers.cora.batches import Arrays, Batch, GraphSet, Split, Texts, batches
-from mmlib.papers.cora.method import Encoded, Matcher, encode
-from mmlib.papers.cora.metrics import (
+from mmlib.papers.cora.method import (
     FOLD,
+    Encoded,
+    Matcher,
     best_beta,
     different_entities,
+    encode,
     entity_ranks,
+    entity_values,
     fold_ranks,
-    hits_of_captions,
-    image_ranks,
     mix,
     per_item,
     right_in_family,
     weakest_entity,
 )
-from mmlib.papers.cora.systems import SPLITS, Settings, System
+from mmlib.papers.cora.run.batches import Arrays, Batch, GraphSet, Texts, training_batches
+from mmlib.papers.cora.run.systems import SPLITS, Settings, System
 from mmlib.papers.cora.variants import PhraseBERT, build
 
 
-def texts_of(system: System, arrays: Arrays, seed: int) -> dict[str, Texts]:
-    """split -> the texts that the system reads; shuffled by the seed where the system says so.
+def texts_of(system: System, arrays: Arrays) -> dict[str, Texts]:
+    """split -> the texts that the system reads.
 
     Raises ValueError where the data have no such texts, as gold graphs outside of the world.
     """
-    chosen = {}
-    for i, name in enumerate(SPLITS):
-        texts = arrays.splits[name].texts
-        if system.reads not in texts:
-            raise ValueError(f"{system.system} reads {system.reads!r}; there is {', '.join(texts)}")
-        chosen[name] = texts[system.reads]
-        if system.shuffled:
-            chosen[name] = chosen[name].shuffled(np.random.default_rng([seed, i]))
-    return chosen
+    texts = arrays.splits["test"].texts
+    if system.reads not in texts:
+        raise ValueError(f"{system.system} reads {system.reads!r}; there is {', '.join(texts)}")
+    return {name: arrays.splits[name].texts[system.reads] for name in SPLITS}
 
 
 def fresh(system: System, settings: Settings, arrays: Arrays, seed: int = 0) -> Matcher:
@@ -66,9 +62,7 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]
     History: an epoch's train_loss, dev_RSUM, and dev_loss, which is 600 - dev_RSUM.
     """
     system, settings = System(**job.system), Settings(**job.settings)
-    if system.word_vectors == "random":  # they have all to learn
-        settings = replace(settings, word_rate=1.0)
-    texts, dev = texts_of(system, arrays, job.seed), arrays.splits["val"]
+    texts, dev = texts_of(system, arrays), arrays.splits["val"]
     model = fresh(system, settings, arrays, job.seed).to(run.device)
     optimizer = torch.optim.AdamW(
         parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
@@ -81,7 +75,7 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]
         optimizer.register_step_post_hook(lambda *_: mean.update_parameters(model))
         evaluated, trained = cast(Matcher, mean.module), nn.ModuleList([model, mean])
     split = arrays.splits["train"]
-    drawn = training_batches(system, settings, split, texts["train"], job.seed, run.device)
+    batches = training_batches(system, settings, split, texts["train"], job.seed, run.device)
     shown = sum(min(len(group), settings.captions) for group in split.captions_of)
     steps = settings.epochs * (shown // settings.batch + (shown % settings.batch > 1))
     schedule = LambdaLR(optimizer, partial(learning_rate, steps=steps, settings=settings))
@@ -91,7 +85,7 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]
         for bert in (module for module in model.modules() if isinstance(module, PhraseBERT)):
             bert.frozen = number < settings.frozen_epochs * settings.epochs
             bert.train(bert.training)
-        return ((batch, mean_negatives) for batch in ahead(drawn(number)))
+        return ((batch, mean_negatives) for batch in ahead(batches(number)))
 
     def evaluate() -> dict[str, float]:
         encoded = encode(evaluated, dev, texts["val"], run.device, first=True)
@@ -103,13 +97,8 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Matcher, History]
     return evaluated, history
 
 
-def training_batches(
-    system: System, settings: Settings, split: Split, texts: Texts, seed: int, device: str = "cpu"
-) -> Callable[[int], Iterator[Batch]]:
-    """epoch -> its training batches; see `batches.batches`."""
-    how = replace(settings, delimiters=settings.delimiters or system.bert)
-    match = "caption" if system.authors_code else "image"
-    return batches(split, texts, how, settings.batch, settings.captions, match, seed, device)
+def _ranks(encoded: Encoded) -> Ranks:
+    return rank_images_and_captions(encoded.images, encoded.captions, encoded.image_of)
 
 
 def learning_rate(step: int, steps: int, settings: Settings) -> float:
@@ -151,73 +140,49 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """
     started = time.process_time()
     system, test = System(**job.system), arrays.splits["test"]
-    members, dev, trainings = [], [], []
+    texts, members, dev, trainings = texts_of(system, arrays), [], [], []
     for number in range(system.members):
-        single, member = replace(job, seed=job.seed + 1000 * number), run.member(number)
-        model, history = train(single, arrays, member)
-        texts = texts_of(system, arrays, single.seed)
-        members.append(encode(model, test, texts["test"], run.device))
+        member = run.member(number)
+        model, history = train(replace(job, seed=job.seed + 1000 * number), arrays, member)
         trainings.append((model, history))
+        members.append(encode(model, test, texts["test"], run.device))
         if system.members > 1 or system.record_diagnostics:
             dev.append(encode(model, arrays.splits["val"], texts["val"], run.device))
         if number and member.checkpoint:
             member.checkpoint.unlink(missing_ok=True)
-    values = _ranked(members, test)
-    if arrays.family > 1:
-        values["in family"] = right_in_family(_similarity(members), test.image_of, arrays.family)
-    if dev and dev[0].entities is not None:
-        values["RSUM, reranked"] = _reranked(members, dev)
-    model, history = trainings[0]
-    if system.record_diagnostics:
-        values |= _diagnostics(model, members[0], test, run.device)
-    return Answer({"test": values}, history, time.process_time() - started)
-
-
-def _similarity(members: list[Encoded]) -> np.ndarray:
-    return np.mean([member.similarity for member in members], axis=0)
-
-
-def _ranks(encoded: Encoded) -> Ranks:
-    return rank_images_and_captions(encoded.images, encoded.captions, encoded.image_of)
-
-
-def _ranked(members: list[Encoded], test: Split) -> dict[str, np.ndarray]:
-    """Ranks and RSUM of one model, or of an ensemble beside the mean of its members."""
-    each_alone = [per_item(_ranks(member)) for member in members]
-    values, first = each_alone[0], members[0]
-    if len(members) > 1:
-        values = per_item(ranks_of_scores(_similarity(members), test.image_of))
-        values["RSUM of members"] = np.mean([alone["RSUM"] for alone in each_alone], axis=0)
+    (model, history), first = trainings[0], members[0]
+    similarity = np.mean([member.similarity for member in members], axis=0)
+    alone = [per_item(_ranks(member)) for member in members]
+    values = alone[0]
+    if system.members > 1:
+        values = per_item(ranks_of_scores(similarity, test.image_of))
+        values["RSUM of members"] = np.mean([one["RSUM"] for one in alone], axis=0)
     elif len(test.features) >= 2 * FOLD:
         values["RSUM, 1K"] = fold_ranks(first.images, first.captions, first.image_of)
-    return values
-
-
-def _reranked(test: list[Encoded], dev: list[Encoded]) -> np.ndarray:
-    """RSUM of items under eq. 14. β is chosen on all captions of dev, as many as test has:
-    chosen on first captions alone, it came out too small and reranking harmed.
-    """
-    of_dev, of_test = (
-        (_similarity(members), np.mean([weakest_entity(member) for member in members], axis=0))
-        for members in (dev, test)
-    )
-    beta = best_beta(*of_dev, dev[0].image_of)
-    return per_item(ranks_of_scores(mix(*of_test, beta), test[0].image_of))["RSUM"]
-
-
-def _diagnostics(
-    model: Matcher, encoded: Encoded, test: Split, device: str
-) -> Mapping[str, np.ndarray]:
-    """RSUM of graphs with parse errors, and how images and entities find each other."""
-    values = {}
-    for name in (name for name in test.texts if name[-1].isdigit()):
-        ranks = _ranks(encode(model, test, test.texts[name], device))
-        values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
-    graphs = test.texts[model.system.reads]
-    if encoded.entities is not None and isinstance(graphs, GraphSet):
-        none = np.full(len(test.image_of), np.nan)  # captions do not take part
-        scores = encoded.images @ encoded.entities[different_entities(graphs)[0]].T
-        values["entity rank"] = np.concatenate([none, entity_ranks(scores, graphs, test)])
-        hit = image_ranks(scores, graphs, test)[:, None] <= np.array(KS)
-        values |= hits_of_captions(hit, graphs, len(test.features))
-    return values
+    if arrays.family > 1:
+        values["in family"] = right_in_family(similarity, test.image_of, arrays.family)
+    if dev and dev[0].entities is not None:
+        # β is chosen on all captions of dev, as many as test has: chosen on first captions alone,
+        # it came out too small and reranking harmed.
+        of_dev, weakest_of_dev, weakest = (
+            np.mean(tables, axis=0)
+            for tables in (
+                [member.similarity for member in dev],
+                [weakest_entity(member) for member in dev],
+                [weakest_entity(member) for member in members],
+            )
+        )
+        mixed = mix(similarity, weakest, best_beta(of_dev, weakest_of_dev, dev[0].image_of))
+        values["RSUM, reranked"] = per_item(ranks_of_scores(mixed, test.image_of))["RSUM"]
+    graphs = test.texts[system.reads]
+    if system.record_diagnostics and isinstance(graphs, GraphSet):
+        for name in (name for name in test.texts if name[-1].isdigit()):
+            ranks = _ranks(encode(model, test, test.texts[name], run.device))
+            values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
+        if first.entities is not None:
+            found = different_entities(graphs, test)
+            scores = first.images @ first.entities[found.first].T
+            of_images, of_entities = entity_ranks(scores, found)
+            hit = of_entities[:, None] <= np.array(KS)
+            values |= entity_values(of_images, hit, found, len(graphs))
+    return Answer({"test": values}, history, time.process_time() - started)

@@ -24,8 +24,6 @@ CAPTIONS, QUERY_TIME = "Captions", "Query time"  # of the data and of the machin
 SIZES = (100, 10_000)  # images among which a query is timed
 
 Form = Literal["printed", "authors"]
-# Fields of `System` that are younger than the first records, which have no columns for them.
-LATER = ("contrast", "word_vectors")
 
 
 @dataclass(frozen=True)
@@ -42,16 +40,12 @@ class System:
     connected: all objects of a caption are neighbours instead of the parsed ones (FC, Table 3).
     form: eq. 6, phrase encoders, positions of nodes and regions, matches of entities, L_CON and
         the weight of L_SPEC, as printed or as in the authors' code. attention: of eqs. 2 and 3.
-    residual: what enters an object layer is added to what comes out (ours). short_cut: what
-        the bag makes of all phrases is added to the pooled objects (ours).
+    residual: both skip connections of ours: what enters an object layer is added to what comes
+        out, and what the bag makes of all phrases to the pooled objects.
     regions: whether regions attend to each other before they are pooled (VSE∞ only pools).
-    pooling: where the weights of their pooling start: by "chance" (GPO), or near the "largest"
-        values of all regions, as max pooling has them (ours).
     losses: of eq. 13; entities: whether they take part in L_CON; margin: α.
     contrast: L_CON as its formula says ("exact") or, as with the authors' form, as their code
         computes it ("authors"); see `method.contrastive`.
-    word_vectors: where they start: those "given" with the data, or "random" (Tables 5 and 6).
-    shuffled: words in random order in a sequence, attributes moved to other objects in a graph.
     members: trainings whose similarities are averaged. record_diagnostics: test graphs with parse
         errors and rankings of entities are recorded too.
     """
@@ -66,23 +60,13 @@ class System:
     form: Form = "printed"
     attention: Form = "authors"
     residual: bool = False
-    short_cut: bool = False
     regions: Literal["attention", "pooling"] = "attention"
-    pooling: Literal["chance", "largest"] = "chance"
     losses: str = "HARD + CON + SPEC"
     entities: bool = True
     margin: float = 0.4
-    shuffled: bool = False
     members: int = 1
     record_diagnostics: bool = False
     contrast: Literal["exact", "authors"] = "exact"
-    word_vectors: Literal["given", "random"] = "given"
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """What a record says of it: all fields, but for the defaults of those in `LATER`."""
-        fields = asdict(self)
-        return {k: v for k, v in fields.items() if k not in LATER or v != getattr(System, k)}
 
     @property
     def reads(self) -> str:
@@ -159,19 +143,18 @@ TABLES = _TABLE["systems"]  # name of a table -> its systems
 _ROWS = {name: row for rows in (*TABLES.values(), _TABLE["others"]) for name, row in rows.items()}
 
 
-def _system(name: str) -> System:
+def system(name: str) -> System:
     """A system of the table, made of the one that it is like."""
     changes = dict(_ROWS[name])
-    base = _system(changes.pop("like")) if "like" in changes else System(name)
+    base = system(changes.pop("like")) if "like" in changes else System(name)
     return replace(base, **{"system": name, "record_diagnostics": False, **changes})
 
 
-SYSTEMS = {name: _system(name) for names in TABLES.values() for name in names}
+SYSTEMS = {name: system(name) for names in TABLES.values() for name in names}
 CORA, TWO_STEP, JOINT, SEQUENCE, BAG, OURS, VSE, GOLD, AUTHORS = (SYSTEMS[name] for name in (
     "CORA", "Two-step, caption losses", "Joint", "Sequence, CORA's rest", "Bag of phrases",
     "Two-step, residual path and short cut", "VSE∞", "CORA, gold graphs", "CORA, authors' form",
 ))  # fmt: skip
-RANDOM_WORDS = _system("CORA, random word vectors")
 WITH_GRU = ("Sequence", "CORA")  # both encoders of claim 10; with each BERT: "CORA, frozen BERT"
 BERT = ("frozen BERT", "BERT, prompts", "BERT, tuned")
 BASELINES, ORACLES = _TABLE["baselines"], _TABLE["oracles"]
@@ -200,11 +183,6 @@ def retrained(names: Iterable[str]) -> list[str]:
     return [name for name in every if name in BUDGETS]
 
 
-def is_own(tier: str, dataset: str) -> bool:
-    """Whether it is a collection of the reader's own (see `core.paths.own_dataset`)."""
-    return tier == "paper" and original(dataset) not in DATASETS[tier]
-
-
 def datasets(tier: str) -> list[str]:
     """The collections of a complete record: all of a tier, retrained, and read by a BERT."""
     plain = DATASETS[tier]
@@ -221,9 +199,8 @@ def budget(tier: str, dataset: str) -> Settings:
     """
     if dataset in CONTROLLED:
         controlled = BUDGETS[CONTROLLED_TIER]
-        longer = CONTROLLED[dataset].get("longer", 1)
-        return replace(controlled, epochs=longer * controlled.epochs)
-    if is_own(tier, dataset):
+        return replace(controlled, epochs=CONTROLLED[dataset].get("longer", 1) * controlled.epochs)
+    if tier == "paper" and original(dataset) not in DATASETS[tier]:
         dataset = dataset.replace(original(dataset), "flickr8k", 1)
     return BUDGETS.get(dataset, BUDGETS.get(original(dataset), Settings()))
 
@@ -240,7 +217,7 @@ def trained_systems(dataset: str) -> list[System]:
     else:
         ending = dataset.removeprefix(original(dataset))
         names = ON_CONTROLLED if dataset in CONTROLLED else _TABLE[ENDINGS[ending]]
-        rows = [replace(_system(name), record_diagnostics=False) for name in names]
+        rows = [replace(system(name), record_diagnostics=False) for name in names]
     if original(dataset) in DATASETS["paper"]:
         rows = [replace(row, contrast="authors") for row in rows]
     return rows
@@ -248,7 +225,7 @@ def trained_systems(dataset: str) -> list[System]:
 
 def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
     """The columns of each system, trained or not, that may be in a collection's record."""
-    rows = [system.columns for system in trained_systems(dataset)]
+    rows: list[Mapping[str, Any]] = [asdict(row) for row in trained_systems(dataset)]
     if dataset in CONTROLLED:
         rows.append(ORACLES[-1])
     else:

@@ -1,14 +1,18 @@
-"""The jobs of a record of paper 03."""
+"""The jobs of a record of paper 03, and the paper as the suite knows it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from mmlib.core.evidence import NO_SEED
+from mmlib.core.experiment import Experiment
 from mmlib.core.jobs import Job, Stage
-from mmlib.papers.cora.baselines import describe_captions, score
-from mmlib.papers.cora.batches import Arrays
-from mmlib.papers.cora.speed import time_queries
-from mmlib.papers.cora.systems import (
+from mmlib.features.bert import INPUTS as BERT_FILES
+from mmlib.papers.cora.claims import ALL_CLAIMS
+from mmlib.papers.cora.data import Study, load_arrays, load_study
+from mmlib.papers.cora.figures import figures
+from mmlib.papers.cora.run.baselines import describe_captions, score, time_queries
+from mmlib.papers.cora.run.batches import Arrays
+from mmlib.papers.cora.run.systems import (
     BASELINES,
     CAPTIONS,
     CONTROLLED_TIER,
@@ -16,19 +20,22 @@ from mmlib.papers.cora.systems import (
     PAPER,
     QUERY_TIME,
     budget,
+    datasets,
     original,
+    systems,
     trained_systems,
 )
-from mmlib.papers.cora.train import train_and_score
+from mmlib.papers.cora.run.train import train_and_score
+from mmlib.papers.cora.tables import tables
 
 
-def trainings(tier: str, datasets: Collection[str], seeds: Iterable[int]) -> list[Job]:
+def trainings(tier: str, names: Collection[str], seeds: Iterable[int]) -> list[Job]:
     """A job for each collection, system and seed."""
     return [
-        Job(PAPER, tier, dataset, system.columns, seed, asdict(budget(tier, dataset)))
+        Job(PAPER, tier, name, asdict(system), seed, asdict(budget(tier, name)))
         for seed in seeds
-        for dataset in datasets
-        for system in trained_systems(dataset)
+        for name in names
+        for system in trained_systems(name)
     ]
 
 
@@ -55,3 +62,25 @@ def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[
         Stage(train_and_score, trainings(tier, data, seeds)),
         Stage(time_queries, timed, parallel=False),
     ]
+
+
+EXPERIMENT: Experiment[Study, Arrays] = Experiment(
+    number="03",
+    paper=PAPER,
+    version=1,
+    datasets=datasets,
+    load_study=load_study,
+    load_arrays=load_arrays,
+    budget=budget,
+    systems=systems,
+    stages=stages,
+    claims=ALL_CLAIMS,
+    tables=tables,
+    figures=figures,
+    inputs={
+        "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*",
+                     *BERT_FILES),
+        "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "glove/*",
+                  *BERT_FILES),
+    },
+)  # fmt: skip

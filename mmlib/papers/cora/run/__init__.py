@@ -1,0 +1,1 @@
+"""How paper 03 is run: its systems and budgets, batches, one training, the jobs of a record."""
