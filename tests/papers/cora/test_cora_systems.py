@@ -1,6 +1,6 @@
 """The named systems of paper 03 read what their names say."""
 
-from mmlib.papers.cora import systems
+from mmlib.papers.cora.run import systems
 
 
 def test_names_of_systems_say_what_they_read():
