@@ -3,7 +3,8 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import combinations
 from math import comb, isfinite, prod
 from pathlib import Path
@@ -81,10 +82,10 @@ def verdict_on_every(parts: Iterable[Verdict]) -> Verdict:
 
 def size(effect_like: Interval, smallest: float, kind: Kind = "greater") -> Size:
     """Whether a supported or opposite effect lies beyond `smallest`, by `RULE`; else ""."""
-    found, ends = verdict(effect_like, smallest, kind), (effect_like.low, effect_like.high)
+    found = verdict(effect_like, smallest, kind)
     if found not in ("supported", "opposite") or (kind == "equivalent" and found == "supported"):
         return ""
-    if min(map(abs, ends)) > smallest:
+    if min(abs(effect_like.low), abs(effect_like.high)) > smallest:
         return "clearly"
     return "direction only" if abs(effect_like.effect) < smallest else ""
 
@@ -124,12 +125,10 @@ class Assessment:
         if self.verdict not in ("supported", "opposite"):
             return ""
         order: tuple[Size, ...] = ("direction only", "", "clearly")
-        sizes = {
-            size(one, self.claim.smallest, self.claim.kind)
-            for one in self.intervals
-            if verdict(one, self.claim.smallest, self.claim.kind) == self.verdict
-        }
-        return (max if self.verdict == "opposite" else min)(sizes, key=order.index)
+        d, kind = self.claim.smallest, self.claim.kind
+        deciding = [one for one in self.intervals if verdict(one, d, kind) == self.verdict]
+        strongest = max if self.verdict == "opposite" else min
+        return strongest((size(one, d, kind) for one in deciding), key=order.index)
 
     @property
     def fragile(self) -> bool:
@@ -139,82 +138,53 @@ class Assessment:
         bounded = pool({name: part.bounded() for name, part in self.pooled.parts.items()})
         return _judge(self.claim, bounded)[0] != self.verdict
 
-    @property
-    def holding_paper(self) -> int | None:
-        """How many of the intervals hold the paper's own effect; None where it prints none."""
-        if self.claim.paper_effect is None or not self.intervals:
-            return None
-        return sum(one.low <= self.claim.paper_effect <= one.high for one in self.intervals)
-
     def record(self) -> dict[str, Any]:
-        """All of it as a JSON-able dict: numbers to six digits, None for what is no number.
+        """What tables, pages and figures show, as a JSON-able dict with numbers of six digits.
 
-        `holding_paper` of `intervals` intervals hold the paper's own effect.
+        `holding_paper` of `intervals` intervals hold the paper's own effect; None where it prints
+        none. effect, low and high are the pooled ones; of a claim that counts each of several parts
+        those of `deciding`, the lowest part that has the claim's verdict, of all where none has it.
         """
-        left = ("effects", "why", "tiers")
-        declared = {k: v for k, v in vars(self.claim).items() if k not in left}
-        shown, deciding = self._deciding()
-        numbers = {key: getattr(shown, key, None) for key in SHOWN}
-        numbers["tau"] = getattr(self.pooled, "tau", None)
-        by_part = {
-            name: {k: _plain(v) for k, v in {**asdict(p), "low": p.low, "high": p.high}.items()}
-            | {"verdict": self.part_verdicts[name]}
-            for name, p in (self.pooled.parts.items() if self.pooled else ())
-        }
+        parts = self.pooled.parts if self.pooled else {}
+        shown: Interval | None = self.pooled
+        paper, deciding = self.claim.paper_effect, ""
+        if self.claim.every and len(parts) > 1:
+            alike = [name for name in parts if self.part_verdicts[name] == self.verdict]
+            deciding = min(alike or parts, key=lambda name: parts[name].low)
+            shown = parts[deciding]
+        named = ("id", "claim", "paper", "contrast", "unit", "smallest", "kind", "every")
         return {
-            **declared, "smallest_why": self.claim.why, "verdict": self.verdict, "size": self.size,
-            "fragile": self.fragile, "why": self.why,
-            "intervals": len(self.intervals), "holding_paper": self.holding_paper,
-            **{key: _plain(value) for key, value in numbers.items()},
-            "detectable": _plain(self.detectable), "seeds_needed": self.seeds_needed,
-            "deciding": deciding, "parts": by_part,
+            **{name: getattr(self.claim, name) for name in named}, "paper_effect": paper,
+            "verdict": self.verdict, "size": self.size, "fragile": self.fragile, "why": self.why,
+            "intervals": len(self.intervals),
+            "holding_paper": None if paper is None or not self.intervals else sum(
+                one.low <= paper <= one.high for one in self.intervals
+            ),
+            "deciding": deciding, **_numbers(shown, "effect", "low", "high"),
+            **_numbers(self.pooled, "tau"), **_numbers(self, "detectable", "seeds_needed"),
+            "parts": {
+                name: _numbers(part, "effect", "low", "high", "se", "df", "per_seed", "seeds")
+                | {"verdict": self.part_verdicts[name]}
+                for name, part in parts.items()
+            },
         }  # fmt: skip
 
-    def _deciding(self) -> tuple[Interval | None, str]:
-        """The effect that a record shows: the pooled one, or, of "every", the lowest part of those
-        that have the claim's verdict, of all where none has.
-        """
-        if self.pooled is None or not self.claim.every or len(self.pooled.parts) < 2:
-            return self.pooled, ""
-        parts = self.pooled.parts
-        alike = [name for name in parts if self.part_verdicts[name] == self.verdict]
-        name = min(alike or parts, key=lambda name: parts[name].low)
-        return parts[name], name
+
+def _numbers(source: object, *names: str) -> dict[str, float | int | None]:
+    """Numbers for JSON, which has no NaN and no infinity."""
+    values = ((name, getattr(source, name, None)) for name in names)
+    return {
+        name: value if value is None or isinstance(value, int)
+        else float(f"{value:.6g}") if isfinite(value) else None
+        for name, value in values
+    }  # fmt: skip
 
 
-SHOWN = ("effect", "low", "high", "se", "df")
-
-
-def _plain(value: float | None) -> float | int | None:
-    """A number for JSON, which has no NaN and no infinity."""
-    if value is None or not isfinite(value):
-        return None
-    return value if isinstance(value, int) else float(f"{value:.6g}")
-
-
-def _decide(
-    claim: Claim, evidence: Any, seeds: Sequence[int]
-) -> tuple[Verdict, Pooled | None, dict[str, Verdict], str]:
-    """The verdict of `RULE`, the pooled effect, the parts' verdicts, and why it is not tested."""
-    effects = claim.effects(evidence, seeds)
-    if isinstance(effects, str) or not effects:
-        why = effects if isinstance(effects, str) and effects else "this run has nothing to compare"
-        return "not tested", None, {}, why
-    lost = [name for name, effect in effects.items() if not effect.finite]
-    if lost:
-        return "not tested", None, {}, f"there is no number for {', '.join(lost)}"
-    pooled = pool(effects)
-    return *_judge(claim, pooled), ""
-
-
-def _judge(claim: Claim, pooled: Pooled) -> tuple[Verdict, Pooled, dict[str, Verdict]]:
-    """The verdict on finite effects, these effects, and the verdict on each part."""
-    parts = {
-        name: verdict(effect, claim.smallest, claim.kind) for name, effect in pooled.parts.items()
-    }
-    if claim.every:
-        return verdict_on_every(parts.values()), pooled, parts
-    return verdict(pooled, claim.smallest, claim.kind), pooled, parts
+def _judge(claim: Claim, pooled: Pooled) -> tuple[Verdict, dict[str, Verdict]]:
+    """The verdict on finite effects, and the verdict on each part."""
+    d, kind = claim.smallest, claim.kind
+    parts = {name: verdict(effect, d, kind) for name, effect in pooled.parts.items()}
+    return verdict_on_every(parts.values()) if claim.every else verdict(pooled, d, kind), parts
 
 
 def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") -> float:
@@ -223,17 +193,12 @@ def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") 
     For "greater" when their true effects are `smallest`, for "equivalent" when they are 0; by the
     noncentral t distribution (for "equivalent" a lower bound, from both one-sided tests).
     """
-
-    def missed(estimate: Interval) -> float:
-        if estimate.se == 0:
-            return 0.0
-        share = special.nctdtr(
-            estimate.df, smallest / estimate.se, special.stdtrit(estimate.df, LEVEL)
-        )
-        return float(np.nan_to_num(share))  # SciPy has no number for what is below 1e-150
-
     sides = 1 if kind == "greater" else 2
-    return prod(max(1 - sides * missed(estimate), 0.0) for estimate in effects)
+    missed = (
+        special.nctdtr(one.df, smallest / one.se, special.stdtrit(one.df, LEVEL)) if one.se else 0
+        for one in effects
+    )  # SciPy has no number for what is below 1e-150
+    return prod(max(1 - sides * float(np.nan_to_num(share)), 0.0) for share in missed)
 
 
 def _prospects(
@@ -243,47 +208,54 @@ def _prospects(
 
     parts: those that are to be decided, of a claim that counts every part.
     """
+    deciding: Sequence[Effect | Pooled] = list(parts.values()) if claim.every else [pooled]
 
-    def deciding(seeds: int | None = None) -> list[Interval]:
-        if not claim.every:
-            return [pooled if seeds is None else pooled.at(seeds)]
-        return [part if seeds is None else part.at(seeds) for part in parts.values()]
+    def lacking(smallest: float, seeds: int | None = None) -> float:
+        then = [one if seeds is None else one.at(seeds) for one in deciding]
+        return POWER - power(then, smallest, claim.kind)
 
-    def enough(seeds: int) -> bool:
-        return power(deciding(seeds), claim.smallest, claim.kind) >= POWER
-
-    high = unit = max(estimate.se for estimate in deciding())
-    while unit and power(deciding(), high, claim.kind) < POWER:
+    high = unit = max(estimate.se for estimate in deciding)
+    while unit and lacking(high) > 0:
         high *= 2
-
-    def lacking(size: float) -> float:
-        return power(deciding(), size, claim.kind) - POWER
-
     detectable = float(optimize.brentq(lacking, 0, high, rtol=1e-6)) if unit else 0.0
     if all(effect.per_seed == 0 for effect in parts.values()):  # seeds change nothing
         now = max(effect.seeds for effect in parts.values())
         return detectable, now if detectable <= claim.smallest else None
-    if not enough(MOST_SEEDS):
-        return detectable, None
     counts = range(2, MOST_SEEDS + 1)
-    return detectable, counts[bisect_left(counts, True, key=enough)]
+    found = bisect_left(counts, True, key=lambda seeds: lacking(claim.smallest, seeds) <= 0)
+    return detectable, counts[found] if found < len(counts) else None
+
+
+def _judged(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
+    """The verdict of `RULE` on a claim, without its power."""
+    effects = claim.effects(evidence, seeds)
+    if isinstance(effects, str) or not effects:
+        why = effects or "this run has nothing to compare"
+        return Assessment(claim, "not tested", None, {}, str(why))
+    if lost := [name for name, effect in effects.items() if not effect.finite]:
+        return Assessment(
+            claim, "not tested", None, {}, f"there is no number for {', '.join(lost)}"
+        )
+    pooled = pool(effects)
+    decided, verdicts = _judge(claim, pooled)
+    return Assessment(claim, decided, pooled, verdicts, "")
 
 
 def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
     """The verdict of `RULE` on a claim, from the evidence of these seeds, and its power."""
-    decided, pooled, verdicts, why = _decide(claim, evidence, seeds)
-    if pooled is None:
-        return Assessment(claim, decided, None, verdicts, why)
-    parts = pooled.parts
-    if claim.every and decided == "undecided":
+    found = _judged(claim, evidence, seeds)
+    if found.pooled is None:
+        return found
+    parts, verdicts = found.pooled.parts, found.part_verdicts
+    if claim.every and found.verdict == "undecided":
         parts = {name: part for name, part in parts.items() if verdicts[name] == "undecided"}
-    detectable, needed = _prospects(claim, pooled, parts)
+    detectable, needed = _prospects(claim, found.pooled, parts)
     if len(seeds) == 1:
         needed = None  # one seed does not tell how much seeds differ
     # A part's data set may have fewer seeds than others.
     fewest = min((p.seeds for p in parts.values() if p.per_seed), default=len(seeds))
-    reason = _reason(claim, decided, verdicts, needed, fewest)
-    return Assessment(claim, decided, pooled, verdicts, reason, detectable, needed)
+    why = _reason(claim, found.verdict, verdicts, needed, fewest)
+    return replace(found, why=why, detectable=detectable, seeds_needed=needed)
 
 
 def _reason(
@@ -344,8 +316,8 @@ def stability(
     unknown = Stability(float("nan"), float("nan"))
     if len(seeds) < 4:
         return unknown
-    full, pooled, *_ = _decide(claim, evidence, seeds)
-    if pooled and any(effect.per_seed and effect.seeds < 4 for effect in pooled.parts.values()):
+    full = _judged(claim, evidence, seeds)
+    if full.pooled and any(part.per_seed and part.seeds < 4 for part in full.pooled.parts.values()):
         return unknown
     half = len(seeds) // 2
     places: Iterable[tuple[int, ...]] = combinations(range(len(seeds)), half)
@@ -353,32 +325,23 @@ def stability(
         rng = np.random.default_rng(rng_seed)
         drawn = np.argsort(rng.random((draws, len(seeds))), axis=1)[:, :half]
         places = map(tuple, np.sort(drawn, axis=1).tolist())
-    verdicts: dict[tuple[int, ...], Verdict] = {}
-    drawn_verdicts = []
-    for chosen in places:
-        if chosen not in verdicts:
-            verdicts[chosen] = _decide(claim, evidence, [seeds[i] for i in chosen])[0]
-        drawn_verdicts.append(verdicts[chosen])
-    another = [found for found in drawn_verdicts if found != full]
+
+    @cache
+    def of_half(chosen: tuple[int, ...]) -> Verdict:
+        return _judged(claim, evidence, [seeds[place] for place in chosen]).verdict
+
+    verdicts = [of_half(chosen) for chosen in places]
+    another = [found for found in verdicts if found != full.verdict]
     contrary = [found for found in another if found in DECIDED]
-    return Stability(len(another) / len(drawn_verdicts), len(contrary) / len(drawn_verdicts))
+    return Stability(len(another) / len(verdicts), len(contrary) / len(verdicts))
 
 
-def at_other_sizes(
-    assessed: Iterable[Assessment], factors: Sequence[float] = (0.5, 1.0, 2.0)
-) -> pd.DataFrame:
-    """The verdict on each tested claim if the smallest effect of interest were another one.
-
-    A row a claim, a column a factor of its own smallest effect.
-    """
-    tested = [(one.claim, one.pooled) for one in assessed if one.pooled is not None]
-    verdicts = [
-        [_judge(replace(claim, smallest=f * claim.smallest), pooled)[0] for f in factors]
-        for claim, pooled in tested
-    ]
-    columns = ["d" if factor == 1 else f"{factor:g} d" for factor in factors]
-    ids = pd.Index([claim.id for claim, _ in tested], name="id")
-    return pd.DataFrame(verdicts, ids, columns)
+def at_other_sizes(one: Assessment, factors: Sequence[float] = (0.5, 2.0)) -> tuple[Verdict, ...]:
+    """The verdict if the smallest effect of interest were so many times it; () if not tested."""
+    if one.pooled is None:
+        return ()
+    claims = (replace(one.claim, smallest=factor * one.claim.smallest) for factor in factors)
+    return tuple(_judge(claim, one.pooled)[0] for claim in claims)
 
 
 def effect_text(claim: Mapping[str, Any]) -> str:
@@ -392,14 +355,9 @@ def effect_text(claim: Mapping[str, Any]) -> str:
 def parts_table(assessed: Iterable[Assessment]) -> pd.DataFrame:
     """A row a part of each claim that was tested: its effect and its own verdict."""
     rows = [
-        (
-            assessment.claim.id,
-            name,
-            effect_text({**record, "unit": assessment.claim.unit}),
-            record["verdict"],
-        )
-        for assessment in assessed
-        for name, record in assessment.record()["parts"].items()
+        (one.claim.id, name, effect_text({**part, "unit": one.claim.unit}), part["verdict"])
+        for one in assessed
+        for name, part in one.record()["parts"].items()
     ]
     table = pd.DataFrame(rows, columns=["id", "part", "effect, 95 % interval", "verdict"])
     return table.set_index(["id", "part"])

@@ -9,7 +9,6 @@ import pandas as pd
 from scipy import special
 
 LEVEL = 0.975  # each tail of a 95 % interval keeps 2.5 %
-MOST_GROUPS = 40  # of clusters, for the jackknife
 
 
 @dataclass(frozen=True)

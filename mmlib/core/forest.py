@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,6 +23,7 @@ COLOURS = {
 WIDTH = 8.0  # inches
 LINE = 68  # characters of a title, which stands beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names
+GREY = "#555555"
 
 
 def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
@@ -35,28 +37,23 @@ def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
     tested = [r for r in records if r["parts"]]
     notes = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
     untested = [line for text in notes for line in textwrap.wrap(text, round(13 * WIDTH))]
-    lines = [_lines(r) for r in tested] or [1.0]
+    # The height of a panel in lines of text; one part alone is the pooled effect itself.
+    counts = [len(r["parts"]) for r in tested]
+    lines = [1.0 if n == 1 else 1.3 + n * (0.5 if n > MANY else 1.0) for n in counts] or [1.0]
     note = 0.22 * len(untested)
     # Each panel also needs room for two lines of title and for the name of its axis.
-    heights = [0.19 * n + 1.05 for n in lines]
+    height = sum(0.19 * n + 1.05 for n in lines) + note
     figure, axes = plt.subplots(
-        len(lines), 1, figsize=(WIDTH, sum(heights) + note), squeeze=False,
+        len(lines), 1, figsize=(WIDTH, height), squeeze=False,
         height_ratios=[0.19 * n + 0.2 for n in lines],
     )  # fmt: skip
-    share = note / (sum(heights) + note)
-    figure.set_layout_engine("constrained", rect=(0, share, 1, 1 - share))
+    figure.set_layout_engine("constrained", rect=(0, note / height, 1, 1 - note / height))
     for axis, record in zip(axes[:, 0], tested, strict=False):
         _panel(axis, record)
     if not tested:
         axes[0, 0].axis("off")
-    figure.text(0.01, 0.004, "\n".join(untested), fontsize=8, color="#555555", va="bottom")
+    figure.text(0.01, 0.004, "\n".join(untested), fontsize=8, color=GREY, va="bottom")
     return figure
-
-
-def _lines(record: Mapping[str, Any]) -> float:
-    """Height of a panel in lines of text; one part alone is the pooled effect itself."""
-    count = len(record["parts"])
-    return 1.0 if count == 1 else 1.3 + count * (0.5 if count > MANY else 1.0)
 
 
 def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
@@ -109,107 +106,83 @@ def overview(panels: Panels) -> Figure:
     hardly differs from B, which hold within ±1.
     """
     kinds = list(dict.fromkeys(kind for panel in panels.values() for kind in panel))
-    named = {title: _names(panel) for title, panel in panels.items()}
-    lines = {title: names for title, names in named.items() if names}
-    columns = _halved({title: len(names) + 3.0 for title, names in lines.items()})
-    height = max((sum(len(lines[t]) + 3 for t in column) for column in columns), default=1)
-    figure = plt.figure(figsize=(10, 0.165 * height + 1.1))
+    lines: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {}  # title, claim, kind, record
+    for title, panel in panels.items():
+        for kind, records in panel.items():
+            for claim, record in records.items():
+                lines.setdefault(title, {}).setdefault(claim, {})[kind] = record
+    for title, claims in lines.items():
+        tested = {c: own for c, own in claims.items() if any(r["intervals"] for r in own.values())}
+        lines[title] = tested
+    lines = {title: claims for title, claims in lines.items() if claims}
+    titles = list(lines)
+
+    def tall(of: Sequence[str]) -> int:
+        return sum(len(lines[title]) + 3 for title in of)
+
+    cuts = [(titles[:cut], titles[cut:]) for cut in range(1, len(titles))] or [(titles, [])]
+    columns = [half for half in min(cuts, key=lambda cut: max(map(tall, cut))) if half]
+    figure = plt.figure(figsize=(10, 0.165 * max(map(tall, columns), default=1) + 1.1))
     grid = figure.add_gridspec(1, len(columns) or 1)
     for place, column in enumerate(columns):
         ratios = [len(lines[title]) + 1 for title in column]
         cells = grid[place].subgridspec(len(column), 1, height_ratios=ratios)
         for i, title in enumerate(column):
             axis = figure.add_subplot(cells[i])
-            _claims(axis, panels[title], lines[title], kinds)
+            _claims(axis, lines[title], kinds)
             axis.set_title(title, loc="left", fontsize=10)
             if title == column[-1]:
                 axis.set_xlabel("against the claim  ←  effect / d  →  for the claim", fontsize=9)
-    figure.legend(handles=_legend(panels, kinds), loc="outside lower center", ncol=5, fontsize=8)
+
+    def mark(text: str, **how: Any) -> Line2D:
+        return Line2D([], [], label=text, **{"color": "#444444", "ms": 4.5, "lw": 0, **how})
+
+    handles: list[Artist] = [
+        mark(kind, marker=marker, lw=1) for kind, marker in zip(kinds, MARKERS, strict=False)
+    ]
+    handles += [
+        mark("several parts, a dot each", marker=".", ms=5, lw=0.6),
+        mark(f"beyond {FARTHEST:g} d", marker=">"),
+    ]
+    every = [r for panel in panels.values() for records in panel.values() for r in records.values()]
+    if any(record["paper_effect"] is not None for record in every):
+        handles.append(mark("the paper's", mfc="none", mec="black", marker="D", color="C0"))
+    handles.append(Patch(color="#E69F00", alpha=0.15, label="within ± d, where ≈ holds"))
+    handles += [Patch(color=COLOURS[v], label=v) for v in COLOURS if v != "not tested"]
+    figure.legend(handles=handles, loc="outside lower center", ncol=5, fontsize=8)
     return figure
 
 
-def _names(panel: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The claims of a panel that are tested somewhere, each once."""
-    every = [claim for records in panel.values() for claim in records.items()]
-    tested = {name for name, record in every if record["intervals"]}
-    return [name for name in dict.fromkeys(name for name, _ in every) if name in tested]
-
-
-def _halved(sizes: Mapping[str, float]) -> list[list[str]]:
-    """Names in two runs of about the same total size; one where there is only one name."""
-    names = list(sizes)
-    cuts = range(1, len(names)) or [len(names)]
-
-    def taller(cut: int) -> float:
-        return max(sum(sizes[n] for n in half) for half in (names[:cut], names[cut:]))
-
-    best = min(cuts, key=taller)
-    return [half for half in (names[:best], names[best:]) if half]
-
-
 def _claims(
-    axis: Axes,
-    panel: Mapping[str, Mapping[str, Mapping[str, Any]]],
-    names: Sequence[str],
-    kinds: Sequence[str],
+    axis: Axes, claims: Mapping[str, Mapping[str, Mapping[str, Any]]], kinds: Sequence[str]
 ) -> None:
     """A line for each claim, its kinds of data one below the other."""
     axis.axvspan(-1, 1, color="#E69F00", alpha=0.15, linewidth=0)
     axis.axvline(0, color="#333333", linewidth=0.8)
     labels = []
-    for y, name in enumerate(names):
-        own = {kind: records[name] for kind, records in panel.items() if name in records}
+    for line, (name, own) in enumerate(claims.items()):
         labels.append(name + " ≈" * (next(iter(own.values()))["kind"] == "equivalent"))
         tested = {kind: record for kind, record in own.items() if record["intervals"]}
         for i, (kind, record) in enumerate(tested.items()):
-            offset = 0.36 * (i - (len(tested) - 1) / 2)
-            _mark(axis, record, y + offset, MARKERS[kinds.index(kind)])
+            y, d = line + 0.36 * (i - (len(tested) - 1) / 2), record["smallest"]
+            parts = list(record["parts"].values()) if record["intervals"] > 1 else [record]
+            ends = min(p["low"] for p in parts) / d, max(p["high"] for p in parts) / d
+            width, size = (1.0, 4.0) if len(parts) == 1 else (0.6, 3.0)
+            colour = COLOURS[record["verdict"]]
+            axis.plot(np.clip(ends, -FARTHEST, FARTHEST), [y, y], color=colour, linewidth=width)
+            for part in parts:
+                x, colour = part["effect"] / d, COLOURS[part["verdict"]]
+                if abs(x) > FARTHEST:
+                    beyond = 1.15 * float(np.clip(x, -FARTHEST, FARTHEST))
+                    axis.plot(beyond, y, ">" if x > 0 else "<", color=colour, ms=4.5)
+                else:
+                    axis.plot(x, y, MARKERS[kinds.index(kind)], color=colour, ms=size, mew=0)
+            if record["paper_effect"] is not None:
+                x = float(np.clip(record["paper_effect"] / d, -FARTHEST, FARTHEST))
+                axis.plot(x, y, "D", mfc="none", mec="black", mew=0.8, ms=4.5)
     axis.set_xscale("symlog", linthresh=1, linscale=0.7)
     axis.set_xlim(-FARTHEST * 1.35, FARTHEST * 1.35)
     axis.set_xticks(TICKS, [f"{tick:g}".replace("-", "−") for tick in TICKS], fontsize=8)
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_yticks(range(len(names)), labels, fontsize=7.5)
-    axis.set_ylim(len(names) - 0.4, -0.6)
-
-
-def _mark(axis: Axes, record: Mapping[str, Any], y: float, marker: str) -> None:
-    """One claim on one kind of data."""
-    d = record["smallest"]
-    parts = list(record["parts"].values()) if record["intervals"] > 1 else [record]
-    colour = COLOURS[record["verdict"]]
-    low, high = min(p["low"] for p in parts) / d, max(p["high"] for p in parts) / d
-    clipped = [min(max(end, -FARTHEST), FARTHEST) for end in (low, high)]
-    axis.plot(clipped, [y, y], color=colour, linewidth=1.0 if len(parts) == 1 else 0.6)
-    for part in parts:
-        x = part["effect"] / d
-        if abs(x) > FARTHEST:
-            beyond = ">" if x > 0 else "<"
-            x = FARTHEST * 1.15 * (1 if x > 0 else -1)
-            axis.plot(x, y, beyond, color=COLOURS[part["verdict"]], ms=4.5)
-        size = 4.0 if len(parts) == 1 else 3.0
-        if abs(x) <= FARTHEST:
-            axis.plot(x, y, marker, color=COLOURS[part["verdict"]], ms=size, mew=0)
-    if record["paper_effect"] is not None:
-        x = min(max(record["paper_effect"] / d, -FARTHEST), FARTHEST)
-        axis.plot(x, y, "D", mfc="none", mec="black", mew=0.8, ms=4.5)
-
-
-def _legend(panels: Panels, kinds: Sequence[str]) -> list[Artist]:
-    """A handle for each mark of an overview."""
-    grey, size = "#444444", 4.5
-    handles: list[Artist] = [
-        Line2D([], [], color=grey, marker=marker, ms=size, lw=1, label=kind)
-        for kind, marker in zip(kinds, MARKERS, strict=False)
-    ]
-    handles += [
-        Line2D([], [], color=grey, marker=".", ms=5, lw=0.6, label="several parts, a dot each"),
-        Line2D([], [], color=grey, marker=">", ms=size, lw=0, label=f"beyond {FARTHEST:g} d"),
-    ]
-    every = [r for panel in panels.values() for records in panel.values() for r in records.values()]
-    if any(record["paper_effect"] is not None for record in every):
-        handles.append(
-            Line2D([], [], mfc="none", mec="black", marker="D", ms=size, lw=0, label="the paper's")
-        )
-    handles.append(Patch(color="#E69F00", alpha=0.15, label="within ± d, where ≈ holds"))
-    verdicts = [verdict for verdict in COLOURS if verdict != "not tested"]
-    return handles + [Patch(color=COLOURS[verdict], label=verdict) for verdict in verdicts]
+    axis.set_yticks(range(len(labels)), labels, fontsize=7.5)
+    axis.set_ylim(len(labels) - 0.4, -0.6)

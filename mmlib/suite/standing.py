@@ -93,10 +93,9 @@ def _standing(number: str, tier: str, one: claims.Assessment, found: Evidence) -
         halves = None if halves.another != halves.another else halves  # NaN below four seeds
     level, corrected = lost_at(one)
     looks = len(LOOKS.get((number, tier), (0,))) if _hangs_on_seeds(one) else 1
-    others = claims.at_other_sizes([one], (0.5, 2.0)).to_numpy().ravel().tolist()
     return Standing(
         number, tier, one.record(), len(seeds), halves, level, corrected, POCOCK[looks],
-        tuple(others),
+        claims.at_other_sizes(one),
     )  # fmt: skip
 
 

@@ -104,20 +104,8 @@ def by_analysis_of_variance(values, member):
     return mean, *max(over_both, over_seeds_alone, key=np.ptp)  # the wider one
 
 
-@pytest.mark.parametrize("member", [PAIRS, UNEQUAL], ids=["equal", "unequal"])
-@pytest.mark.parametrize("seeds", [4, 20])
-def test_crossed_covers_the_truth_over_seeds_and_clusters(member, seeds):
-    rng = np.random.default_rng(3)
-    drawn = (draw(rng, member, (0.3, 1, 0.5, 1), seeds) for _ in range(600))
-    found = [crossed(values, member) for values in drawn]
-    assert np.mean([e.low <= 0 <= e.high for e in found]) == pytest.approx(0.95, abs=0.025)
-    # Its standard errors are those of the estimates, neither more nor less.
-    true = np.std([e.effect for e in found])
-    assert np.mean([e.se**2 for e in found]) ** 0.5 == pytest.approx(true, rel=0.1)
-
-
 @pytest.mark.parametrize("of_seeds", [0.5, 0.9])  # the share of the variance that seeds bring
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10, 20])
+@pytest.mark.parametrize("seeds", [2, 3])
 def test_crossed_covers_the_truth_with_few_seeds_that_differ(seeds, of_seeds):
     """With Satterthwaite's degrees of freedom alone, two seeds cover it in 88 to 94 of 100 runs."""
     rng, clusters = np.random.default_rng(11), np.arange(30)
@@ -254,25 +242,6 @@ def test_one_part_alone_is_itself():
     found = pool({"only": one})
     assert (found.effect, found.low, found.high, found.tau) == (one.effect, one.low, one.high, 0)
     assert found.at(12).se == pytest.approx(one.se / 2)
-
-
-def test_two_parts_hardly_tell_how_much_parts_differ():
-    apart = pool({"a": Effect(0, 0.01, np.inf), "b": Effect(9, 0.01, np.inf)})
-    assert apart.df == 1
-    assert apart.low < -40
-    alike = pool({"a": Effect(0, 1, np.inf), "b": Effect(0.5, 1, np.inf)})
-    assert (alike.df, alike.se) == (1, pytest.approx(0.5**0.5))
-
-
-@pytest.mark.parametrize(("parts", "tau"), [(2, 1.0), (3, 0.0), (3, 2.0), (5, 1.0), (5, 5.0)])
-def test_a_pooled_interval_covers_the_mean_as_often_as_it_says(parts, tau):
-    rng = np.random.default_rng([parts, int(10 * tau)])
-    hits = []
-    for _ in range(800):
-        truth = tau * rng.normal(size=parts)
-        found = pool({str(i): Effect(t + rng.normal(), 1, np.inf) for i, t in enumerate(truth)})
-        hits.append(found.low <= 0 <= found.high)
-    assert np.mean(hits) > 0.95 - 2.5 * (0.95 * 0.05 / 800) ** 0.5
 
 
 def test_parts_without_any_spread_can_be_pooled():
@@ -413,35 +382,15 @@ def test_verdicts_at_other_smallest_effects():
         given({"a": effect_of(2, 3), "b": effect_of(-0.4, 0.4)}, every=True),
         given("nothing was trained"),
     ]
-    table = at_other_sizes(claims)
-    assert list(table.columns) == ["0.5 d", "d", "2 d"]
-    assert table.to_numpy().tolist() == [
-        [FOR, FOR, SMALL], [OPEN, SMALL, SMALL], [OPEN, FOR, FOR], ["mixed", "mixed", "mixed"]
+    assert [at_other_sizes(claim) for claim in claims] == [
+        (FOR, SMALL), (OPEN, SMALL), (OPEN, FOR), ("mixed", "mixed"), ()
     ]  # fmt: skip
-    assert list(table["d"]) == [one.verdict for one in claims[:4]]
 
 
 def test_without_every_the_pooled_effect_decides():
     parts = {"a": effect_of(1, 5), "b": effect_of(2, 4), "c": effect_of(-0.5, 4)}
     assert given(parts).verdict == "supported"
     assert given(parts, every=True).verdict == "undecided"
-
-
-def test_a_baseline_that_learnt_nothing_tests_no_claim():
-    def effects(evidence, seeds):
-        baseline = np.array([evidence["B"][s] for s in seeds])
-        if over_seeds(baseline).low <= 50:
-            return "B learnt nothing: its AUC does not differ from chance"
-        return {"AUC": over_seeds(np.array([evidence["A"][s] for s in seeds]) - baseline)}
-
-    better = {0: 70.0, 1: 71.0, 2: 72.0, 3: 70.5}
-    claim = claim_of(effects)
-    idle = assess(claim, {"A": better, "B": {0: 50.0, 1: 51.0, 2: 49.0, 3: 50.2}}, range(4))
-    assert (idle.verdict, idle.detectable, idle.seeds_needed) == ("not tested", None, None)
-    assert "learnt nothing" in idle.why
-    learnt = {"A": better, "B": {0: 60.0, 1: 60.5, 2: 61.0, 3: 60.2}}
-    assert assess(claim, learnt, range(4)).verdict == "supported"
-    assert given({}).verdict == "not tested"
 
 
 def test_a_claim_names_a_smallest_effect():
@@ -486,24 +435,6 @@ def test_the_seeds_needed_decide_four_times_in_five(kind, truth):
     assert decided(n // 2) < 0.65
 
 
-@pytest.mark.parametrize("every", [True, False])
-def test_the_seeds_needed_over_parts(every):
-    """Three parts that share one true effect, judged together or each."""
-    rng, smallest = np.random.default_rng(2), 0.5
-    pilot = {str(i): Effect(0.2, 1 / 3**0.5, 2, 1.0, 3) for i in range(3)}
-    n = given(pilot, smallest=smallest, every=every).seeds_needed
-
-    def decided():
-        values = rng.normal(smallest, 1, size=(3, n))
-        return given({str(i): over_seeds(v) for i, v in enumerate(values)}, every=every,
-                     smallest=smallest).verdict in DECIDED  # fmt: skip
-
-    assert np.mean([decided() for _ in range(300)]) == pytest.approx(0.8, abs=0.09)
-    assert power([Effect(0, n**-0.5, n - 1)] * 3, smallest) == pytest.approx(
-        stats.nct.sf(stats.t.ppf(0.975, n - 1), n - 1, smallest * n**0.5) ** 3
-    )
-
-
 def test_no_number_of_seeds_makes_up_for_few_documents_or_parts():
     documents = Effect(0, 1.0, 30, per_seed=0.4, seeds=2)  # 0.8 of the variance is theirs
     assert given({"a": documents}, smallest=2.0).seeds_needed is None
@@ -532,16 +463,6 @@ def test_of_every_part_the_open_ones_alone_need_more_seeds():
     assert both.seeds_needed > 4
     assert f"{both.seeds_needed} seeds would decide" in found.why
     assert "in the open parts" in found.why
-
-
-def test_the_more_seeds_the_more_is_decided():
-    """Also where hardly anything but seeds varies, as the few degrees of freedom of a pilot do."""
-    rng = np.random.default_rng(3)
-    values = rng.normal(0, 1, size=(20, 1)) + 0.05 * rng.normal(size=(20, 120))
-    found = crossed(values, np.arange(120))
-    powers = [power([found.at(n)], 0.3) for n in (20, 50, 100, 200, 1000, 10_000)]
-    assert powers == sorted(powers)
-    assert powers[-1] > 0.999
 
 
 def test_a_part_without_doubt_leaves_power_to_the_others():

@@ -1,10 +1,6 @@
-"""The claims of paper 04: what tests them; `claims.yaml` says what the paper has, and what matters.
+"""The claims of paper 04: words of `claims.yaml`, and the effects that no weighted sum gives."""
 
-A smallest effect of interest of 1 point of AUC is the paper's own: it marks results within 1 % of
-each other as equal.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,19 +8,19 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mmlib.core.claims import Claim
-from mmlib.core.effects import MOST_GROUPS, Effect, crossed, difference, over_seeds, slope
+from mmlib.core.contrast import Effects, Recorded, Vocabulary, claims_of
+from mmlib.core.effects import Effect, crossed, difference, over_seeds, slope
 from mmlib.core.evidence import EPOCHS, Evidence
-from mmlib.core.paths import table_beside
 from mmlib.papers.links.data.documents import UNLABELLED
 from mmlib.papers.links.run import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED
 
-Effects = Mapping[str, Effect] | str
 Seeds = Sequence[int]
-PAPERS_BASELINES = ("NoStruct", "Obj Detect (best K on test)")
-TO_BEAT = ("NoStruct", "Obj Detect", "Co-occurrence")  # the fair ones: K is chosen on dev
 ORGANIC = ("organic", "diy")  # "organically multimodal"; the others are "crowd-labelled"
 SPREADS = ("image spread", "text spread")
+SPREAD_SETS = ("cohesive", "story", "stress")  # as in the paper; on coco all AUC are large
+ORDERS = (("coco", "cohesive"), ("mixed5", "cohesive"), ("cohesive", "story"))
+NO_ORGANIC = "this tier has no organic documents"
+MOST_GROUPS = 40  # of clusters, for the jackknife
 
 # --- The values of a claim -------------------------------------------------------------------
 
@@ -56,12 +52,6 @@ def auc(
     """
     names = [same_as(evidence, dataset, system) for system in systems]
     return np.mean([evidence.values(dataset, name, metric, seeds) for name in names], axis=0)
-
-
-def strongest_baseline(evidence: Evidence, dataset: str, baselines: Sequence[str] = TO_BEAT) -> str:
-    """The baseline with the highest mean AUC on the test documents: the hardest one to beat."""
-    recorded = [name for name in baselines if evidence.has(dataset, name, "AUC")]
-    return max(recorded, key=lambda name: np.nanmean(evidence.values(dataset, name, "AUC")))
 
 
 def mean_auc(evidence: Evidence, dataset: str, values: np.ndarray) -> Effect:
@@ -160,69 +150,10 @@ def explained(predictors: np.ndarray, response: np.ndarray, group: np.ndarray) -
 # --- Effects ---------------------------------------------------------------------------------
 
 
-def _gap(
-    evidence: Evidence, dataset: str, better: Sequence[str], worse: Sequence[str], seeds: Seeds,
-    metric: str = "AUC", beyond: float = 0.0,
-) -> Effect:  # fmt: skip
-    """A metric of systems `better` less `worse` and less `beyond`, paired by seed and document."""
-    a, b = (auc(evidence, dataset, systems, seeds, metric) for systems in (better, worse))
-    return mean_auc(evidence, dataset, a - b - beyond)
-
-
-def _level(
-    evidence: Evidence, dataset: str, system: str, seeds: Seeds, above: float = 50.0
-) -> Effect:
-    """A system's AUC above chance, or above another level."""
-    return mean_auc(evidence, dataset, auc(evidence, dataset, [system], seeds) - above)
-
-
-def _structure(evidence: Evidence, seeds: Seeds, baselines: Sequence[str]) -> Effects:
-    controls = {name: strongest_baseline(evidence, name, baselines) for name in labelled(evidence)}
-    return {
-        f"{name}, over {control}": _gap(evidence, name, STRUCTURED, [control], seeds)
-        for name, control in controls.items()
-    }
-
-
-def _no_structure(evidence: Evidence, seeds: Seeds) -> Effects:
-    return {name: _level(evidence, name, "NoStruct", seeds) for name in labelled(evidence)}
-
-
-NO_STRESS = "this tier has no stress documents"
-
-
-def _stress(evidence: Evidence, seeds: Seeds) -> Effects:
-    if "stress" not in labelled(evidence):
-        return NO_STRESS
-    control = strongest_baseline(evidence, "stress")
-    return {f"stress, over {control}": _gap(evidence, "stress", ["DC"], [control], seeds)}
-
-
-def _half(evidence: Evidence, seeds: Seeds) -> Effects:
-    return {
-        f"{name}, {system}": _gap(evidence, name, [f"{system}+½k"], [system], seeds)
-        for name in labelled(evidence, organic=False)
-        for system in ("TK", "AP")
-    }
-
-
-NO_ORGANIC = "this tier has no organic documents"
-
-
-def _organic(evidence: Evidence, seeds: Seeds) -> Effects:
-    gaps = {
-        f"{name}, over {rival}": _gap(evidence, name, ["AP"], [rival], seeds)
-        for name in labelled(evidence, organic=True)
-        for rival in ("DC", "TK", "TK+½k", "AP+½k")
-    }
-    return gaps or NO_ORGANIC
-
-
-ORDERS = (("coco", "cohesive"), ("mixed5", "cohesive"), ("cohesive", "story"))
-
-
-def _cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
-    levels = {name: _level(evidence, name, "AP", seeds) for name in labelled(evidence)}
+def cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
+    """AUC of AP on one data set less that on a more cohesive one, of other documents."""
+    sets = labelled(evidence)
+    levels = {name: mean_auc(evidence, name, auc(evidence, name, ["AP"], seeds)) for name in sets}
     return {
         f"{a} > {b}": difference(levels[a], levels[b])
         for a, b in ORDERS
@@ -230,13 +161,15 @@ def _cohesion(evidence: Evidence, seeds: Seeds) -> Effects:
     }
 
 
-def _together(evidence: Evidence, seeds: Seeds) -> Effects:
+def together(evidence: Evidence, seeds: Seeds) -> Effects:
+    """How objective and links improve together over the epochs, by data set."""
     if len(seeds) < 2:
         return "one seed has no spread"
     return {name: over_seeds(loss_and_links(evidence, name, seeds)) for name in labelled(evidence)}
 
 
-def _same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
+def same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
+    """ρ of trainings on crowd-labelled data sets, less .5."""
     agreements = {
         name: agreement_of_trainings(evidence, name, seeds)
         for name in labelled(evidence, organic=False)
@@ -244,7 +177,8 @@ def _same_documents(evidence: Evidence, seeds: Seeds) -> Effects:
     return {name: replace(found, effect=found.effect - 0.5) for name, found in agreements.items()}
 
 
-def _less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
+def less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
+    """ρ of trainings on each crowd-labelled data set less that on each organic one."""
     rho = {name: agreement_of_trainings(evidence, name, seeds) for name in labelled(evidence)}
     differences = {
         f"{name} > {organic}": difference(rho[name], rho[organic])
@@ -254,10 +188,7 @@ def _less_on_organic(evidence: Evidence, seeds: Seeds) -> Effects:
     return differences or NO_ORGANIC
 
 
-SPREAD_SETS = ("cohesive", "story", "stress")  # as in the paper; on coco all AUC are large
-
-
-def _difficulty(
+def difficulty(
     evidence: Evidence, dataset: str, names: Sequence[str], seeds: Seeds
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Predictors (documents, names), mean AUC of AP (documents,), which documents are scored."""
@@ -267,63 +198,45 @@ def _difficulty(
     return x[scored], y[scored], scored
 
 
-def _spread(evidence: Evidence, seeds: Seeds) -> Effects:
+def spread(evidence: Evidence, seeds: Seeds) -> Effects:
+    """Slopes of AP's AUC on the spread of images and of texts, the other held."""
     slopes = {}
     for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
-        x, y, scored = _difficulty(evidence, name, SPREADS, seeds)
+        x, y, scored = difficulty(evidence, name, SPREADS, seeds)
         clusters = evidence.clusters(name)[scored]
-        for column, spread in enumerate(SPREADS):
-            slopes[f"{name}, {spread}"] = slope(x, y, column, clusters)
+        for column, kind in enumerate(SPREADS):
+            slopes[f"{name}, {kind}"] = slope(x, y, column, clusters)
     return slopes
 
 
-def _image_above_text(evidence: Evidence, seeds: Seeds) -> Effects:
+def image_above_text(evidence: Evidence, seeds: Seeds) -> Effects:
+    """R² of AP's AUC by the spread of images less that by the spread of texts."""
     leads = {}
     for name in (n for n in labelled(evidence) if n in SPREAD_SETS):
-        x, y, scored = _difficulty(evidence, name, SPREADS, seeds)
+        x, y, scored = difficulty(evidence, name, SPREADS, seeds)
         group = document_groups(evidence, name, scored)
         image, text = (explained(x[:, [column]], y, group) for column in (0, 1))
         leads[name] = over_documents(image - text)
     return leads
 
 
-def _content_above_spread(evidence: Evidence, seeds: Seeds) -> Effects:
+def content_above_spread(evidence: Evidence, seeds: Seeds) -> Effects:
+    """R² of AP's AUC on organic documents: what content adds to spread, less spread alone."""
     leads = {}
     for name in labelled(evidence, organic=True):
         measured = evidence.metrics(name, DOCUMENTS)
         content = [metric for metric in measured if " content " in metric]
         if not content:
             return "no content of documents was recorded"
-        x, y, scored = _difficulty(evidence, name, (*SPREADS, *content), seeds)
+        x, y, scored = difficulty(evidence, name, (*SPREADS, *content), seeds)
         group = document_groups(evidence, name, scored)
-        spread, both = explained(x[:, :2], y, group), explained(x, y, group)
-        leads[name] = over_documents((both - spread) - spread)
+        alone, both = explained(x[:, :2], y, group), explained(x, y, group)
+        leads[name] = over_documents((both - alone) - alone)
     return leads or NO_ORGANIC
 
 
-def _variants(
-    evidence: Evidence, seeds: Seeds, pairs: Mapping[str, Sequence[tuple[str, str]]]
-) -> Effects:
-    """A part for each data set and name: the mean gap of those of its pairs that were trained."""
-    gaps = {}
-    for dataset in labelled(evidence):
-        for name, own in pairs.items():
-            trained = [p for p in own if all(evidence.has(dataset, s, "AUC") for s in p)]
-            if trained:
-                variants, controls = zip(*trained, strict=True)
-                part = f"{dataset}, {name}" if name else dataset
-                gaps[part] = _gap(evidence, dataset, variants, controls, seeds)
-    return gaps or "no variant was trained"
-
-
-HARD = {"": [
-    *((f"{name}, hard negatives", name) for name in ("DC", "AP")),
-    *((name, f"{name}, averaged negatives") for name in ("DC", "AP")),
-]}  # fmt: skip
-MORE = {f"b = {b}": [(f"AP, b = {b}", "AP")] for b in (20, 30)}
-
-
-def _faster(evidence: Evidence, seeds: Seeds) -> Effects:
+def faster(evidence: Evidence, seeds: Seeds) -> Effects:
+    """By how many percent of DC's step AP's is shorter, mean of the data sets."""
     saved = []
     for name in labelled(evidence):
         if evidence.has(name, STEP_TIME, "ms of DC", EPOCHS):
@@ -334,44 +247,20 @@ def _faster(evidence: Evidence, seeds: Seeds) -> Effects:
     return {"mean of the data sets": over_seeds(np.mean(saved, axis=0))}
 
 
-# --- Headlines of the abstract and the introduction ---------------------------------------------
+def of_same(metric: str, evidence: Evidence, collection: str, system: str) -> Recorded:
+    """Where a metric is recorded: of DC for TK where the two are the same."""
+    return Recorded(same_as(evidence, collection, system), metric)
 
 
-def _ten_points(evidence: Evidence, seeds: Seeds) -> Effects:
-    if "cohesive" not in labelled(evidence):
-        return "this tier has no captions of one album"
-    return {
-        system: _gap(evidence, "cohesive", [system], ["NoStruct"], seeds, "p@1", beyond=10)
-        for system in STRUCTURED
-    }
-
-
-def _twenty_points(evidence: Evidence, seeds: Seeds) -> Effects:
-    control = PAPERS_BASELINES[1]
-    gaps = {
-        name: _gap(evidence, name, ["AP"], [control], seeds, "p@1", beyond=20)
-        for name in labelled(evidence, organic=True)
-        if evidence.has(name, control, "p@1")
-    }
-    return gaps or "no objects were detected in pictures of organic documents"
-
-
-def _ninety(evidence: Evidence, seeds: Seeds) -> Effects:
-    if "stress" not in labelled(evidence):
-        return NO_STRESS
-    return {"stress": _level(evidence, "stress", "AP", seeds, above=90)}
-
-
-EFFECTS: dict[str, Callable[..., Effects]] = {
-    "C1": partial(_structure, baselines=PAPERS_BASELINES),
-    "C1a": partial(_structure, baselines=TO_BEAT),
-    "C2": _no_structure, "C3": _stress, "C4": _half, "C5": _organic, "C6": _cohesion,
-    "C7": _together, "C8": _same_documents, "C8b": _less_on_organic, "C9": _spread,
-    "C9b": _image_above_text,
-    "C10": partial(_variants, pairs=HARD), "C11": partial(_variants, pairs=MORE),
-    "C12": _faster, "H1": _ten_points, "H2": _twenty_points, "H3": _ninety,
-    "H4": _content_above_spread,
-}  # fmt: skip
-CLAIMS = tuple(
-    Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
+VOCABULARY = Vocabulary(
+    metrics={metric: partial(of_same, metric) for metric in ("AUC", "p@1")},
+    collections={
+        "labelled": labelled,
+        "organic": partial(labelled, organic=True),
+        "crowd-labelled": partial(labelled, organic=False),
+    },
 )
+CLAIMS = claims_of(__file__, VOCABULARY, {
+    "C6": cohesion, "C7": together, "C8": same_documents, "C8b": less_on_organic, "C9": spread,
+    "C9b": image_above_text, "C12": faster, "H4": content_above_spread,
+})  # fmt: skip

@@ -1,29 +1,21 @@
-"""The claims of notebook 00: ours, chosen to show what can come out."""
+"""The claims of notebook 00: `claims.yaml`, and the effects that no weighted sum gives."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from mmlib.core.claims import Claim
+from mmlib.core.contrast import Effects, Vocabulary, claims_of
 from mmlib.core.effects import Effect, crossed, difference
 from mmlib.core.evidence import Evidence
-from mmlib.core.paths import table_beside
 from mmlib.papers.start.batches import PLACES
 from mmlib.papers.start.systems import CAPTIONS
 
-Effects = dict[str, Effect] | str
 SHORT, LONG = 8, 14  # words and marks: at most, at least
 
 
 def hits(evidence: Evidence, seeds: Sequence[int], metric: str = "R@10") -> np.ndarray:
     """100 for each training and caption whose picture was among the first ten, else 0."""
     return evidence.values("world", "Search", metric, seeds)
-
-
-def _trained(evidence: Evidence, seeds: Sequence[int]) -> Effects:
-    before = evidence.values("world", "Untrained", "R@10", seeds)
-    gained = hits(evidence, seeds) - before
-    return {"trained − untrained": crossed(gained, evidence.clusters("world"))}
 
 
 def short_and_long(evidence: Evidence, seeds: Sequence[int]) -> np.ndarray:
@@ -38,7 +30,8 @@ def short_and_long(evidence: Evidence, seeds: Sequence[int]) -> np.ndarray:
     return np.array(gaps).T
 
 
-def _short(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+def short(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    """R@10 of short captions less that of long ones, by picture."""
     gaps = short_and_long(evidence, seeds)
     return {"short − long": crossed(gaps, range(gaps.shape[1]))}
 
@@ -49,21 +42,10 @@ def setting_recall(setting: str, evidence: Evidence, seeds: Sequence[int]) -> Ef
     return crossed(hits(evidence, seeds)[:, fits], evidence.clusters("world")[fits])
 
 
-def _places(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+def places(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+    """R@10 of the captions of beaches less that of deserts', which are other pictures."""
     beach, desert = (setting_recall(setting, evidence, seeds) for setting in PLACES)
     return {"beach − desert": difference(beach, desert)}
 
 
-def _stop(evidence: Evidence, seeds: Sequence[int]) -> Effects:
-    changed = hits(evidence, seeds, "R@10, full stop") - hits(evidence, seeds, "R@10, no full stop")
-    return {"with − without": crossed(changed, evidence.clusters("world"))}
-
-
-def _photographs(evidence: Evidence, seeds: Sequence[int]) -> Effects:
-    return "this notebook has no photographs"
-
-
-EFFECTS = {"S1": _trained, "S2": _short, "S3": _places, "S4": _stop, "S5": _photographs}
-CLAIMS = tuple(
-    Claim(id=name, effects=EFFECTS[name], **row) for name, row in table_beside(__file__).items()
-)
+CLAIMS = claims_of(__file__, Vocabulary(), {"S2": short, "S3": places})

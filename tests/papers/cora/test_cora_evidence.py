@@ -30,9 +30,6 @@ def effects(evidence, name):
     return claim.effects(evidence, evidence.seeds)
 
 
-near = pytest.approx
-
-
 def rsum(evidence, name):
     return evidence.means("world", name, "RSUM").mean()
 
@@ -51,8 +48,7 @@ def test_there_are_twenty_claims_with_a_reason_each():
     ids = "C1 C2 C2b C3 C4 C5 C5a C5b C5c C6 C6b C7 C8 C9 C10 C11 H1 H2 H3 H4".split()
     assert [one.id for one in CLAIMS] == ids
     assert all(one.why for one in CLAIMS)
-    on_the_whole = {"C10", "H1", "H2", "H3", "H4"}
-    assert {one.id for one in CLAIMS if not one.every} == on_the_whole
+    assert all(one.every for one in CLAIMS)
 
 
 NOT_RUN = {"H1", "H2", "H3"}
@@ -67,22 +63,6 @@ def test_every_claim_but_berts_is_tested(evidence):
     json.dumps([one.record() for one in judged], allow_nan=False)
 
 
-def test_claims_are_differences_of_rsum(evidence):
-    c1 = effects(evidence, "C1")
-    assert list(c1) == [
-        "world: (HARD + CON) − HARD", "world: (HARD + CON) − CON", "world: CORA − (HARD + CON)"
-    ]  # fmt: skip
-    assert c1["world: (HARD + CON) − HARD"].effect == pytest.approx(
-        rsum(evidence, "HARD + CON") - rsum(evidence, "HARD")
-    )
-    c3 = effects(evidence, "C3")
-    assert len(c3) == 2
-    for system, name in (("CORA", "CORA − (Two-step + FC)"), ("Joint", "Joint − (Joint + FC)")):
-        gap = rsum(evidence, system) - rsum(evidence, name[name.index("(") + 1 : -1])
-        assert c3[f"world: {name}"].effect == pytest.approx(gap)
-    assert len(effects(evidence, "C4")) == 5
-
-
 def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
     found = made_up_cora.make(dataset="world_bert")
     seeds = {name: found.means("world_bert", name, "RSUM").to_numpy()
@@ -93,7 +73,9 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
     [c10] = effects(found, "C10").values()
     assert c10.effect == pytest.approx((gain["Sequence"] - gain["CORA"]).mean())
     [h4] = effects(found, "H4").values()
-    assert h4.effect == near((seeds["CORA, BERT, prompts"] - seeds["CORA, BERT, tuned"]).mean())
+    assert h4.effect == pytest.approx(
+        (seeds["CORA, BERT, prompts"] - seeds["CORA, BERT, tuned"]).mean()
+    )
     told = tables.gains_of_bert(found, "world_bert")
     learnt = [f"{way} − {ways[0]}" for way in ways[1:]]
     assert list(told.index) == [*ways, "mean", *learnt]
@@ -159,27 +141,6 @@ def test_differences_of_trainings_made_again_are_those_that_differ():
         made_up_cora.make("flickr8k", "flickr8k"), made_up_cora.make("flickr8k", "flickr8k_bert")
     )
     assert tables.trained_again(shorter, "flickr8k") == []
-
-
-def test_encoders_are_compared_as_in_the_paper_and_with_controls(evidence):
-    cora, both = rsum(evidence, "CORA"), rsum(evidence, systems.OURS.system)
-    sequence, bag = rsum(evidence, "Sequence, CORA's rest"), rsum(evidence, "Bag of phrases")
-    assert effects(evidence, "C5")["world"].effect == near(cora - rsum(evidence, "VSE∞"))
-    [(name, effect)] = effects(evidence, "C5a").items()
-    assert (name, effect.effect) == ("world, over Sequence, CORA's rest", near(cora - sequence))
-    found = [part.effect for part in effects(evidence, "C5c").values()]
-    assert found == near([both - sequence, both - bag])
-
-
-def test_controls_are_the_strongest_there(evidence):
-    controls = ("Sequence, CORA's rest", "Bag of phrases")
-    [(name, effect)] = effects(evidence, "C5b").items()
-    rival = max(controls, key=lambda one: rsum(evidence, one))
-    assert name == f"world, over {rival}"
-    assert effect.effect == near(rsum(evidence, systems.TWO_STEP.system) - rsum(evidence, rival))
-    left = made_up_cora.without(evidence, rival)
-    [other] = effects(left, "C5b")
-    assert other.removeprefix("world, over ") in set(controls) - {rival}
 
 
 def test_rich_captions_are_those_that_say_most(evidence):
@@ -272,14 +233,6 @@ def test_all_tables_and_figures_come_of_evidence_alone(evidence):
     hits = np.nanmean(evidence.values("world", "CORA", "entity to image, R@5"))
     told = shown["entities_world"].loc[("entity → image", "CORA"), "R@5 in %"]
     assert told == pytest.approx(hits, abs=0.06)
-
-
-def test_a_system_in_several_gaps_counts_in_each(evidence):
-    three = ("CORA", "Joint", "Bag of phrases")
-    own, first, second = (rsum(evidence, name).mean() for name in three)
-    mean = claims._gaps([("CORA", "Joint"), ("CORA", "Bag of phrases")], mean=True)
-    found = mean(evidence, evidence.seeds)["world"]
-    assert found.effect == pytest.approx(own - (first + second) / 2)
 
 
 def test_gaps_to_controls_are_those_of_the_longest_trainings():

@@ -12,7 +12,7 @@ from mmlib.core.claims import assess, ledger
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import paper_tables, paper_values
 from mmlib.papers.entailment import figures, tables
-from mmlib.papers.entailment.claims import CLAIMS, judge_figure, pair_shares, strongest
+from mmlib.papers.entailment.claims import CLAIMS, judge_figure, pair_shares
 from mmlib.papers.entailment.method.metrics import METRICS
 from mmlib.papers.entailment.run import jobs as grid
 from mmlib.papers.entailment.run import systems
@@ -75,7 +75,9 @@ def test_variants_differ_from_the_reference_in_what_they_are_called():
 
 @pytest.mark.parametrize(("claim", "how"), [("J1", "margin"), ("J1b", "alone")])
 def test_the_judge_is_held_to_the_strongest_baseline(claim, how):
-    rival = strongest(WORLD, "world")
+    levels = {name: judge_figure(WORLD, "world", name, "average precision").mean()
+              for name in systems.RIVALS}  # fmt: skip
+    rival = max(levels, key=levels.get)
     found = effects(WORLD, claim)
     assert set(found) == {f"{m}, over {rival}" for m in ("ROC area", "average precision")}
     for metric in ("ROC area", "average precision"):
@@ -129,10 +131,8 @@ def test_figures_of_judges_are_means_of_their_shares():
 
 @pytest.mark.parametrize(
     ("claim", "low", "high"),
-    [("O1", 5.5, 6.5), ("O2", 0.5, 1.5), ("C9b", 1.2, 1.8), ("C8", -0.4, -0.1),
-     ("C8a", -0.4, -0.1), ("C9a", 2.5, 3.5), ("C9c", 1.2, 1.8), ("O3", -0.5, 0.5),
-     ("C10", 37, 39)],
-)  # fmt: skip
+    [("O1", 5.5, 6.5), ("O3", -0.5, 0.5), ("C10", 37, 39)],
+)
 def test_effects_are_what_was_made_up(claim, low, high):
     for one in effects(WORLD, claim).values():
         assert low < one.effect < high
@@ -161,16 +161,6 @@ def test_each_retriever_and_each_metric_is_a_part(claim, change, reference, metr
             wanted = np.nanmean(gain) / (6 if metric == "RSUM" else 1)
             ending = f", {metric}" if len(metrics) > 1 else ""
             assert found[f"{theirs}'s place{ending}"].effect == pytest.approx(wanted, abs=1e-4)
-
-
-def test_each_other_source_of_data_is_held_to_visual_entailment():
-    found = effects(WORLD, "C3b")
-    level = {name: judge_figure(WORLD, "world", f"w/o {name}", "F0.5", "alone").mean()
-             for name in ("VE data", "TE data", "image masking")}  # fmt: skip
-    for name in ("TE data", "image masking"):
-        part = found[f"w/o {name} − w/o VE data"]
-        assert part.effect == pytest.approx(level[name] - level["VE data"])
-    assert len(found) == 2
 
 
 def test_images_of_calibration_do_not_count_as_images_without_true_captions():

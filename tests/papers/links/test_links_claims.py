@@ -15,7 +15,6 @@ from mmlib.papers.links.claims import (
     auc,
     explained,
     same_as,
-    strongest_baseline,
 )
 from mmlib.papers.links.method import METRICS
 from mmlib.papers.links.run import DOCUMENTS as DESCRIBED
@@ -128,21 +127,14 @@ SETS = {
     "H1": ("coco", "cohesive"), "H2": ("organic",), "H3": ("stress",), "H4": ("organic",),
 }  # fmt: skip
 OTHERWISE = [
-    ("C1", {"plus": every(ALL_STRUCTURED, -20)}, "opposite"),
-    ("C1", {"plus": every(ALL_STRUCTURED, -15), "sets": tuple(LEVELS)[:4]}, "negligible"),
     ("C1", {"plus": every(["Co-occurrence"], 22)}, "supported"),  # it is not the paper's
     ("C1a", {"plus": every(["Co-occurrence"], 22)}, "opposite"),
-    ("C2", {"plus": [(d, "NoStruct", 65.0 - LEVELS[d]) for d in LEVELS], "difficulty": 0.5,
-            "slopes": (0, 0), "content": 0, "organic_noise": 0.5}, "negligible"),
     ("C2", {"plus": [(d, "NoStruct", 55.0 - LEVELS[d]) for d in LEVELS]}, "opposite"),
     ("C3", {"plus": [("stress", "DC", -20)]}, "opposite"),
-    ("C3", {"plus": every(["DC", "NoStruct"], -20)}, "opposite"),
     ("C3", {"sets": ("coco", "story")}, "this tier has no stress documents"),
     ("C4", {"plus": every(["TK+½k", "AP+½k"], -4)}, "opposite"),
-    ("C4", {"plus": every(["TK+½k", "AP+½k"], -1.1), "sets": ("coco", "organic")}, "undecided"),
     ("C4", {"plus": every(["TK+½k", "AP+½k"], -4, "organic")}, "supported"),  # not organic ones
     ("C5", {"plus": [("organic", "AP", -8)]}, "opposite"),
-    ("C5", {"plus": [("organic", "AP", -3)], "organic_noise": 1.0}, "negligible"),
     ("C5", {"sets": ("coco", "story")}, "this tier has no organic documents"),
     ("C6", {"plus": every(["AP"], 25, "story")}, "mixed"),  # one order holds, the other does not
     ("C6", {"plus": [*every(["AP"], 25, "story"), *every(["AP"], -25, "coco")]}, "opposite"),
@@ -152,24 +144,19 @@ OTHERWISE = [
     ("C8", {"difficulty": 0.0, "slopes": (0, 0), "noise": 3.0}, "opposite"),
     ("C8b", {"noise": 5.0, "organic_noise": 0.5}, "opposite"),
     ("C8b", {"organic_noise": 0.5}, "negligible"),
-    ("C8b", {"sets": ("coco", "story")}, "this tier has no organic documents"),
     ("C9", {"slopes": (-4, -2)}, "opposite"),
-    ("C9", {"slopes": (0, 0), "difficulty": 1.0}, "negligible"),
     ("C9", {"sets": ("coco", "organic")}, "this run has nothing to compare"),
     ("C9b", {"slopes": (2, 4)}, "opposite"),
     ("C10", {"plus": every(["DC, hard negatives", "AP, hard negatives"], -6)}, "opposite"),
     ("C10", {"variants": False}, "no variant was trained"),
     ("C11", {"plus": every(["AP, b = 20", "AP, b = 30"], 5)}, "opposite"),
-    ("C11", {"variants": False}, "no variant was trained"),
     ("C12", {"faster": -40.0}, "opposite"),
-    ("C12", {"faster": 0.0}, "negligible"),
     ("C12", {"timed": False}, "no step was timed"),
     ("H1", {"plus": every(ALL_STRUCTURED, -6)}, "opposite"),  # nine points are not ten
     ("H1", {"sets": ("coco",)}, "this tier has no captions of one album"),
     ("H2", {"plus": every([DETECTION], 15)}, "opposite"),
     ("H2", {"without": [DETECTION]}, "no objects were detected in pictures of organic documents"),
     ("H3", {"plus": every(["AP"], -10)}, "opposite"),
-    ("H3", {"sets": ("coco",)}, "this tier has no stress documents"),
     ("H4", {"content": 0.0}, "opposite"),
     ("H4", {"content": None}, "no content of documents was recorded"),
     ("H4", {"sets": ("coco",)}, "this tier has no organic documents"),
@@ -194,24 +181,6 @@ def test_hard_negatives_are_compared_whichever_of_the_two_is_the_variant(usual):
     found = verdict("C10", Evidence(table, usual.header))
     assert found.verdict == "opposite"
     assert found.pooled.effect == pytest.approx(-verdict("C10", usual).pooled.effect)
-
-
-def test_gaps_are_paired_and_parts_are_named(usual):
-    found = verdict("C1", usual).pooled
-    assert set(found.parts) == {f"{name}, over NoStruct" for name in LEVELS}
-    for name in LEVELS:
-        gap = usual.values(name, "DC", "AUC") - usual.values(name, "NoStruct", "AUC")
-        part = verdict("C3", usual).pooled.parts.get(f"{name}, over NoStruct")
-        if part:
-            assert part.effect == pytest.approx(np.nanmean(gap))
-            assert part.se < 0.5  # the documents' own differences, of 5 points, cancel
-    assert set(verdict("C6", usual).pooled.parts) == {"coco > cohesive", "cohesive > story"}
-
-
-def test_the_papers_baselines_leave_out_the_linear_map():
-    evidence = planted(plus=every(["Co-occurrence"], 22), sets=("coco",))
-    assert strongest_baseline(evidence, "coco") == "Co-occurrence"
-    assert set(verdict("C1", evidence).pooled.parts) == {"coco, over NoStruct"}
 
 
 def test_a_claim_over_every_part_has_a_part_for_each_that_it_names(usual):

@@ -1,0 +1,235 @@
+"""Claims as contrasts: weighted sums of recorded values, which a paper's `claims.yaml` writes out.
+
+The `parts` of a claim map labels to contrasts. A contrast is "A − B"; "A" alone, its level; terms
+with their weights; or a list of such contrasts. A term is "system [metric] @ collection": without
+brackets it has the metric of its claim, without @ the collection that its part is about.
+{collection}, {metric}, {rival} and the names that `each` gives may stand in labels and terms.
+Contrasts of one label are one part: the mean of those whose terms are all on record.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mmlib.core.claims import Claim
+from mmlib.core.effects import Effect, crossed, over_seeds
+from mmlib.core.evidence import Evidence
+from mmlib.core.paths import table_beside
+
+Effects = Mapping[str, Effect] | str  # by part, or the reason why a claim is not tested
+Term = tuple[str, str, str]  # collection, system, metric
+TERM = re.compile(r"(?P<system>.+?)(?: \[(?P<metric>.+)\])?(?: @ (?P<collection>.+))?")
+NOT_TRAINED = "these systems were not trained"
+ONE_SEED = "one seed has no interval"
+
+
+class Recorded(NamedTuple):
+    """Where the values of a metric are recorded, and what is made of those of each seed.
+
+    change: (items,) -> (items,), in which NaN leaves an item out; or -> a number, for an interval
+    over seeds alone.
+    """
+
+    system: str
+    metric: str
+    split: str = "test"
+    change: Callable[[np.ndarray], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What words in a paper's `claims.yaml` stand for.
+
+    metrics: those that are not recorded as such -> (evidence, collection, system) -> where they
+    are. collections: a selection's name -> evidence -> its collections, in the order of parts.
+    """
+
+    metrics: Mapping[str, Callable[[Evidence, str, str], Recorded]] = field(default_factory=dict)
+    collections: Mapping[str, Callable[[Evidence], Sequence[str]]] = field(default_factory=dict)
+
+    def recorded(self, evidence: Evidence, term: Term) -> Recorded | None:
+        """Where the values of a term are; None if there are none."""
+        collection, system, metric = term
+        if collection not in evidence.datasets:
+            return None
+        look_up = self.metrics.get(metric)
+        found = look_up(evidence, collection, system) if look_up else Recorded(system, metric)
+        return found if evidence.has(collection, *found[:3]) else None
+
+    def values(
+        self, evidence: Evidence, term: Term, seeds: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """The values of a recorded term (seeds, items), or (seeds,) of one over seeds alone."""
+        found = self.recorded(evidence, term)
+        assert found is not None, f"{term} is not on record"
+        if found.change is None:
+            return evidence.values(term[0], found.system, found.metric, seeds, found.split)
+        return evidence.derived(
+            term[2], found.change, term[0], found.system, found.metric, seeds, found.split
+        )
+
+    def strongest(
+        self, evidence: Evidence, collection: str, systems: Iterable[str], metric: str
+    ) -> str | None:
+        """Of the recorded systems the one with the highest mean over seeds and items, if any."""
+        levels = {
+            name: float(np.nanmean(self.values(evidence, (collection, name, metric))))
+            for name in systems
+            if self.recorded(evidence, (collection, name, metric))
+        }
+        return max(levels, key=lambda name: levels[name], default=None)
+
+    def effect(
+        self, evidence: Evidence, terms: Mapping[Term, float], seeds: Sequence[int], less: float = 0
+    ) -> Effect | str:
+        """Σ weight · value − less of recorded terms, or the reason why there is no interval.
+
+        It is paired by item, and by those seeds that all collections have. Clusters are those of
+        the first term. Items without a value of each term in each seed are left out.
+        """
+        of_terms = [evidence.seeds_of(collection) for collection, *_ in terms]
+        shared = [seed for seed in seeds if all(seed in recorded for recorded in of_terms)]
+        if not shared:
+            return "what is compared has no seed in common"
+        values = [weight * self.values(evidence, term, shared) for term, weight in terms.items()]
+        total = np.sum(values, axis=0) - less
+        if total.ndim == 1:
+            return over_seeds(total) if len(total) > 1 else ONE_SEED
+        first = next(iter(terms))
+        found = self.recorded(evidence, first)
+        clusters = evidence.clusters(first[0], found.split if found else "test")
+        counts = np.isfinite(total).all(axis=0)
+        return crossed(total[:, counts], clusters[counts])
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """What tests a linear claim: called with evidence and seeds, it gives the effect of each part.
+
+    parts: label -> contrast, or one contrast, then labelled by its collection.
+    metric: of terms that name none; from a list, each in turn is the {metric} of parts of its own.
+    collections: a selection that the vocabulary knows, or a list of names; by default all.
+    each: name -> values, in all combinations; or a list of such names with one value each.
+    rivals: the strongest of them by the metric `by` (default: `metric`) is the {rival}.
+    less: taken from each effect. missing: the reason where no part is on record.
+    """
+
+    vocabulary: Vocabulary
+    parts: Any
+    metric: str | Sequence[str] = ""
+    collections: str | Sequence[str] = ""
+    each: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] = field(default_factory=dict)
+    rivals: Sequence[str] = ()
+    by: str = ""
+    less: float = 0.0
+    missing: str = NOT_TRAINED
+
+    def __call__(self, evidence: Evidence, seeds: Sequence[int]) -> Effects:
+        """The effect of each part that is on record, or the reason why there is none."""
+        words, why, effects = self.vocabulary, self.missing, dict[str, Effect]()
+        selected = self.collections
+        if isinstance(selected, str):
+            selected = words.collections[selected](evidence) if selected else evidence.datasets
+        for collection in selected:
+            by = self.by or str(self.metric)
+            rival = words.strongest(evidence, collection, self.rivals, by)
+            if self.rivals and not rival:
+                continue
+            for label, contrasts in self._contrasts(collection, rival).items():
+                there = [c for c in contrasts if all(words.recorded(evidence, term) for term in c)]
+                terms: defaultdict[Term, float] = defaultdict(float)
+                for term, weight in chain.from_iterable(contrast.items() for contrast in there):
+                    terms[term] += weight / len(there)
+                found = words.effect(evidence, terms, seeds, self.less) if there else why
+                if isinstance(found, Effect):
+                    effects[label] = found
+                else:
+                    why = found
+        return effects or why
+
+    def _contrasts(self, collection: str, rival: str | None) -> dict[str, list[dict[Term, float]]]:
+        """Label -> the weights of each of its contrasts."""
+        rows = self.each
+        if isinstance(rows, Mapping):
+            rows = [dict(zip(rows, values, strict=True)) for values in product(*rows.values())]
+        metrics = [self.metric] if isinstance(self.metric, str) else self.metric
+        parts = self.parts if isinstance(self.parts, Mapping) else {"{collection}": self.parts}
+        named: dict[str, list[dict[Term, float]]] = {}
+        for row, metric, (label, contrast) in product(rows, metrics, parts.items()):
+            names = {"collection": collection, "rival": rival, "metric": metric, **row}
+            named.setdefault(label.format(**names), []).extend(
+                {
+                    _term(text.format(**names), collection, metric): weight
+                    for text, weight in weights.items()
+                }
+                for weights in _weights(contrast)
+            )
+        return named
+
+
+def _weights(contrast: Any) -> Iterator[Mapping[str, float]]:
+    """The weights of the terms of each contrast: "A − B", terms with their weights, or a list."""
+    if isinstance(contrast, str):
+        plus, _, minus = contrast.partition(" − ")
+        yield {plus: 1.0, minus: -1.0} if minus else {plus: 1.0}
+    elif isinstance(contrast, Mapping):
+        yield contrast
+    else:
+        for one in contrast:
+            yield from _weights(one)
+
+
+def _term(text: str, collection: str, metric: str) -> Term:
+    found = TERM.fullmatch(text)
+    assert found is not None
+    return found["collection"] or collection, found["system"], found["metric"] or metric
+
+
+def claims_of(
+    module: str, vocabulary: Vocabulary, functions: Mapping[str, Callable[..., Effects]]
+) -> tuple[Claim, ...]:
+    """The claims in the YAML file of a module's name; `module` is the module's `__file__`.
+
+    A claim there has the fields of `Claim`, those in `defaults` unless it has its own, and what
+    tests it: the fields of `Contrast`, `also` with those of a second one that differ; the reason
+    why it is `untested`; or a function of its id. Raises ValueError where it has none or two.
+    """
+    table = table_beside(module)
+    defaults, claims = table.pop("defaults", {}), []
+    if unknown := functions.keys() - table.keys():
+        raise ValueError(f"{module}: functions of no claim: {', '.join(sorted(unknown))}")
+    for name, own in table.items():
+        tests = [kind for kind in ("parts", "untested") if kind in own]
+        tests += ["function"] * (name in functions)
+        if len(tests) != 1:
+            raise ValueError(f"{module}: {name} is tested by {tests or 'nothing'}; one is needed")
+        row = {**defaults, **own}
+        told = {one.name: row.pop(one.name) for one in fields(Claim) if one.name in row}
+        try:
+            effects = functions.get(name) or _tests(vocabulary, **row)
+            claims.append(Claim(id=name, effects=effects, **told))
+        except TypeError as error:  # a field that is unknown or lacks
+            raise ValueError(f"{module}: {name}: {error}") from None
+    return tuple(claims)
+
+
+def _tests(
+    vocabulary: Vocabulary, untested: str = "", also: Mapping[str, Any] | None = None, **first: Any
+) -> Callable[[Evidence, Sequence[int]], Effects]:
+    """What tests a claim: one contrast, or two."""
+    if untested:
+        return lambda evidence, seeds: untested
+    contrasts = [Contrast(vocabulary, **first)]
+    contrasts += [Contrast(vocabulary, **{**first, **also})] if also else []
+
+    def effects(evidence: Evidence, seeds: Sequence[int]) -> Effects:
+        found = [contrast(evidence, seeds) for contrast in contrasts]
+        parts = {k: v for one in found if not isinstance(one, str) for k, v in one.items()}
+        return parts or found[0]
+
+    return effects

@@ -1,0 +1,200 @@
+"""Contrasts of `claims.yaml` against loops over terms, seeds and items."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mmlib.core.contrast import Contrast, Recorded, Vocabulary, claims_of
+from mmlib.core.effects import crossed, over_seeds
+from mmlib.core.evidence import NO_SEED, Evidence
+
+ITEMS, SKIPPED = 12, 5
+SEEDS = {"own": [0, 1, 2, 3], "other": [1, 2, 3, 4]}  # three in common
+LEVELS = {"A": 5, "B": 3, "A + B": 4, "C": 3.5}
+
+
+def made() -> Evidence:
+    """Two collections of the same items, of which one has no value and two are of each cluster."""
+    rng, rows = np.random.default_rng(0), []
+    for number, (dataset, seeds) in enumerate(SEEDS.items()):
+        for system, level in [*LEVELS.items(), ("closed", 1.0)]:
+            for metric, more in (("x", 0), ("y, late", 2 * (system == "B"))):
+                for seed in [NO_SEED] if system == "closed" else seeds:
+                    values = level + more + number + rng.random(ITEMS)
+                    values[SKIPPED] = np.nan
+                    rows += [
+                        (dataset, "test", system, metric, seed, item, item // 2, value)
+                        for item, value in enumerate(values)
+                        if (system, dataset) != ("C", "other")
+                    ]
+    columns = ["dataset", "split", "system", "metric", "seed", "item", "cluster", "value"]
+    return Evidence(pd.DataFrame(rows, columns=columns), {})
+
+
+EVIDENCE = made()
+VALUE = EVIDENCE.table.set_index(["dataset", "system", "metric", "seed", "item"]).value.to_dict()
+VOCABULARY = Vocabulary(
+    metrics={
+        "log2 x": lambda evidence, collection, system: Recorded(system, "x", change=np.log2),
+        "mean x": lambda evidence, collection, system: Recorded(system, "x", change=np.nanmean),
+    },
+    collections={"second": lambda evidence: evidence.datasets[1:]},
+)
+ALL = range(5)
+
+
+def by_loop(terms, less=0.0, change=float, seeds=ALL):
+    """The effect of terms (collection, system, metric) -> weight."""
+    table = []
+    for seed in seeds:
+        if not all(seed in SEEDS[collection] for collection, *_ in terms):
+            continue
+        row = []
+        for item in range(ITEMS):
+            total = -less
+            for (collection, system, metric), weight in terms.items():
+                key = NO_SEED if system == "closed" else seed
+                total += weight * change(VALUE[collection, system, metric, key, item])
+            if item != SKIPPED:
+                row.append(total)
+        table.append(row)
+    return crossed(np.array(table), [item // 2 for item in range(ITEMS) if item != SKIPPED])
+
+
+def pair(a, b, metric="x", collection="own"):
+    return {(collection, a, metric): 1, (collection, b, metric): -1}
+
+
+OWN = {"collections": ["own"]}
+CASES = {
+    "a difference on each collection": (
+        {"parts": "A − B"}, {"own": pair("A", "B"), "other": pair("A", "B", collection="other")},
+    ),
+    "a level": ({"parts": "A", **OWN}, {"own": {("own", "A", "x"): 1}}),
+    "a selection": (
+        {"parts": "A + B − A", "collections": "second"},
+        {"other": pair("A + B", "A", collection="other")},
+    ),
+    "another metric": (
+        {"parts": "A − B [y, late]", **OWN},
+        {"own": {("own", "A", "x"): 1, ("own", "B", "y, late"): -1}},
+    ),
+    "weights, and another collection": (
+        {"parts": {"{collection}!": {"A @ other": 0.5, "B [y, late] @ other": -2, "closed": 3}},
+         **OWN},
+        {"own!": {("other", "A", "x"): 0.5, ("other", "B", "y, late"): -2,
+                  ("own", "closed", "x"): 3}},
+    ),
+    "the mean of what is on record": (
+        {"parts": {"{collection}": ["A − B", "A − nothing", ["A − A + B"]]}, **OWN},
+        {"own": {("own", "A", "x"): 1, ("own", "B", "x"): -0.5, ("own", "A + B", "x"): -0.5}},
+    ),
+    "each in turn": (
+        {"parts": {"{collection}: {a}, {b}": "{a} − {b}"}, "each": {"a": ["A", "none"],
+         "b": ["B", "C"]}},
+        {"own: A, B": pair("A", "B"), "own: A, C": pair("A", "C"),
+         "other: A, B": pair("A", "B", collection="other")},
+    ),
+    "rows, of one label": (
+        {"parts": "{a} − {b}", "each": [{"a": "A", "b": "B"}, {"a": "B", "b": "C"}], **OWN},
+        {"own": {("own", "A", "x"): 0.5, ("own", "B", "x"): 0, ("own", "C", "x"): -0.5}},
+    ),
+    "metrics in turn": (
+        {"parts": {"{metric}": "A − B"}, "metric": ["x", "y, late"], **OWN},
+        {"x": pair("A", "B"), "y, late": pair("A", "B", "y, late")},
+    ),
+    "the strongest rival of each collection": (
+        {"parts": {"{collection} over {rival}": "A − {rival}"}, "rivals": ["B", "C", "none"]},
+        {"own over C": pair("A", "C"), "other over B": pair("A", "B", collection="other")},
+    ),
+    "the strongest by another metric": (
+        {"parts": {"{rival}": "A − {rival}"}, "rivals": ["C", "B"], "by": "y, late", **OWN},
+        {"B": pair("A", "B")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "wanted"), CASES.values(), ids=CASES)
+def test_contrasts_are_weighted_sums(fields, wanted):
+    found = Contrast(VOCABULARY, **{"metric": "x", **fields})(EVIDENCE, ALL)
+    assert isinstance(found, Mapping), found
+    assert list(found) == list(wanted)
+    for label, terms in wanted.items():
+        assert vars(found[label]) == pytest.approx(vars(by_loop(terms)))
+
+
+def test_what_is_taken_off_and_what_is_made_of_values():
+    less = Contrast(VOCABULARY, "A", "x", ["own"], less=2.5)(EVIDENCE, [3, 1])
+    assert vars(less["own"]) == pytest.approx(
+        vars(by_loop({("own", "A", "x"): 1}, 2.5, seeds=[3, 1]))
+    )
+    logs = Contrast(VOCABULARY, "A − closed", "log2 x", ["own"])(EVIDENCE, ALL)["own"]
+    assert vars(logs) == pytest.approx(vars(by_loop(pair("A", "closed"), change=np.log2)))
+    seeds = Contrast(VOCABULARY, "A − B", "mean x", ["own"])(EVIDENCE, ALL)["own"]
+    a, b = (np.nanmean(EVIDENCE.values("own", system, "x"), axis=1) for system in "AB")
+    assert vars(seeds) == pytest.approx(vars(over_seeds(a - b)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "seeds", "why"),
+    [
+        ({"parts": "A − none"}, ALL, "these systems were not trained"),
+        ({"parts": "A − none", "missing": "no D"}, ALL, "no D"),
+        ({"parts": "A − {rival}", "rivals": ["none"]}, ALL, "these systems were not trained"),
+        ({"parts": "A", "collections": ["third"]}, ALL, "these systems were not trained"),
+        ({"parts": "A", "metric": "mean x"}, [2], "one seed has no interval"),
+        ({"parts": "A @ own − A @ other"}, [0, 4], "what is compared has no seed in common"),
+    ],
+)
+def test_without_a_part_there_is_a_reason(fields, seeds, why):
+    assert Contrast(VOCABULARY, **{"metric": "x", **fields})(EVIDENCE, seeds) == why
+
+
+TABLE = """
+defaults: {paper: P, contrast: C, unit: points, smallest: 1.0, why: W, metric: x, every: true}
+C1: {claim: one, parts: A − B, collections: [own]}
+C2:
+  claim: two
+  parts: {"{collection}, B": A − B}
+  collections: [own]
+  also: {parts: A − none, collections: [other]}
+C3: {claim: three, smallest: 2.0, parts: A − none, also: {parts: "{rival}", rivals: [B]}}
+C4: {claim: four, untested: nobody was asked}
+C5: {claim: five}
+"""
+
+
+def written(folder, text):
+    (folder / "claims.yaml").write_text(text, encoding="utf-8")
+    functions = {"C5": lambda evidence, seeds: "a function"}
+    return claims_of(str(folder / "claims.py"), VOCABULARY, functions)
+
+
+def test_claims_are_read_with_defaults_and_what_tests_them(tmp_path):
+    claims = written(tmp_path, TABLE)
+    assert [one.id for one in claims] == ["C1", "C2", "C3", "C4", "C5"]
+    assert [one.smallest for one in claims] == [1, 1, 2, 1, 1]
+    assert all(one.every and one.unit == "points" for one in claims)
+    found = [one.effects(EVIDENCE, ALL) for one in claims]
+    assert [one if isinstance(one, str) else list(one) for one in found] == [
+        ["own"], ["own, B"], ["own", "other"], "nobody was asked", "a function",
+    ]  # fmt: skip
+    assert found[1]["own, B"] == found[0]["own"]
+    assert found[2]["own"].effect == pytest.approx(by_loop({("own", "B", "x"): 1}).effect)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{claim: five}", "{claim: five, parts: A}", r"C5 is tested by \['parts', 'function'\]"),
+        ("untested: nobody was asked", "every: true", "C4 is tested by nothing"),
+        ("C5:", "C6:", "functions of no claim: C5"),
+        ("parts: A − B, ", "parts: A − B, metrics: [x], ", "C1: .*'metrics'"),
+        ("claim: four, ", "", "C4: .*'claim'"),
+    ],
+)
+def test_mistakes_in_claims_name_the_claim(tmp_path, old, new, message):
+    with pytest.raises(ValueError, match=message):
+        written(tmp_path, TABLE.replace(old, new))
