@@ -59,6 +59,12 @@ HAND_INS = {
     "mistaken": ({1: "answer_1 = 6", 2: "answer_2 = 'dc'", 3: "twice = square"},
                  "wrong wrong wrong"),
     "grows": ({1: GROWS}, "right right right"),
+    # Of a long answer only the rest is left out once it is right; magics are Python here, too.
+    "goes_on": ({1: "answer_1 = 5\nraise SystemExit", 2: "answer_2 = []\nx = 'AP'\nanswer_2 = x"},
+                "right right right"),
+    "comes_late": ({1: "answer_1 = [9]\ndef late():\n    answer_1.append(5)\nlate()",
+                    2: "%time answer_2 = 'AP'"}, "wrong right right"),
+    "loops_above": ({2: "while True:\n    pass\nanswer_2 = 'AP'"}, "right error right"),
     "helps_itself": ({1: "five = 5\nanswer_1 = five", 3: "def twice(x):\n    return five // 2 * x"},
                      "right right right"),
     "no_python": ({2: "answer_2 = "}, "right error right"),

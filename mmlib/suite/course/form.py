@@ -36,30 +36,24 @@ class Exercise:
     @cached_property
     def asked(self) -> tuple[str, str]:
         """What its check does for the answer's sake before it calls `course`, and the answer's
-        expression in that call.
-
-        Raises CourseError for a check that does not end with such a call.
+        expression in that call; empty for a check that does not end with such a call.
         """
         source = self.check["source"]
         *before, last = ast.parse(source).body or [None]
         call = last.value if isinstance(last, ast.Expr) else None
         if not isinstance(call, ast.Call) or ast.unparse(call.func).split(".")[-1] not in CALLS:
-            raise CourseError(
-                f"the check of exercise {self.number} does not end with course.number, "
-                "course.choice or course.function"
-            )
+            return "", ""
         named = [one.value for one in call.keywords if one.arg == "answer"]
         expression = ast.unparse(named[0] if named else call.args[1])
-        wanted, needed = names(expression)[1], []
+        wanted, prelude = names(expression)[1], ""
         for statement in reversed(before):
             binds, reads = names(ast.unparse(statement))
             # A call on a line of its own, such as that of a seed, may change what it names.
             if binds & wanted or (isinstance(statement, ast.Expr) and reads & wanted):
-                needed.insert(0, ast.get_source_segment(source, statement) or "")
+                ends = "\n\n\n" if isinstance(statement, ast.FunctionDef | ast.ClassDef) else "\n"
+                prelude = f"{ast.get_source_segment(source, statement)}{ends}{prelude}"
                 wanted |= reads
-        return "\n".join(part + "\n\n" * part.startswith(("def ", "class ")) for part in needed), (
-            expression
-        )
+        return prelude, expression
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
@@ -130,7 +124,7 @@ def read_teacher(path: Path) -> Teacher:
 
     Raises CourseError where it cannot be read or has an incomplete exercise.
     """
-    import nbformat
+    import nbformat  # late: it takes a second, and a notebook's checks do without
 
     try:
         notebook = nbformat.read(path, as_version=4)
@@ -141,9 +135,9 @@ def read_teacher(path: Path) -> Teacher:
     if faults := form_faults(notebook.cells):
         raise CourseError(f"{path.name}: {faults[0]}")
     teacher = Teacher(path, notebook.cells, exercises(notebook.cells))
-    for exercise in teacher.exercises:
-        try:
-            exercise.asked  # noqa: B018
-        except CourseError as error:
-            raise CourseError(f"{path.name}: {error}") from None
+    if lacking := [one.number for one in teacher.exercises if not one.asked[1]]:
+        raise CourseError(
+            f"{path.name}: the check of exercise {lacking[0]} does not end with course.number, "
+            "course.choice or course.function"
+        )
     return teacher

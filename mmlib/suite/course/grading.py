@@ -4,7 +4,6 @@ Only the cells of an exercise count, between its question and its check; the res
 not run. They run after all of the teacher's notebook but its exercises.
 """
 
-import csv
 import hashlib
 import json
 import os
@@ -13,29 +12,28 @@ import socket
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass
 from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
 
+import nbformat
+import pandas as pd
 from tqdm import tqdm
 
 from mmlib.core.files import file_hash
 from mmlib.core.paths import write_atomic
 from mmlib.suite.course.checks import Answer, CourseError, Key, NoAnswer, WrongAnswer, judge
-from mmlib.suite.course.form import HEADING, Exercise, Teacher, read_teacher, role
+from mmlib.suite.course.form import HEADING, Teacher, read_teacher, role
 from mmlib.suite.course.worker import LARGEST, Request, serve
 
-COLUMNS = (
-    *("student", "file", "notebook", "exercise", "difficulty", "minutes", "result", "reason"),
-    "digest",
-)
+COLUMNS = ["student", "file", "notebook", "exercise", "difficulty", "minutes", "result", "reason"]
+COLUMNS += ["digest"]
 MOST = 5e7  # bytes of a hand-in
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+Rows = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -46,30 +44,17 @@ class Limits:
     memory: int = 2**31
 
 
-# The notebook's process ---------------------------------------------------------------------
-
-
-@contextmanager
-def running(teacher: Teacher) -> Iterator[tuple["Kernel", dict[int, Key]]]:
-    """A process that has run all of a notebook but its exercises, and the keys of its checks.
-
-    Raises CourseError where the notebook, its answers or its checks fail.
-    """
-    kernel = Kernel(teacher)
-    try:
-        yield kernel, kernel.start()
-    finally:
-        kernel.end()
-
-
 class Kernel:
-    """A process that has run a notebook; answers run in forks of it."""
+    """A process that has run all of a notebook but its exercises; answers run in forks of it.
+
+    keys: of the notebook's checks, by exercise. Raises CourseError where the notebook, its answers
+    or its checks fail.
+    """
 
     def __init__(self, teacher: Teacher) -> None:
         self.teacher, self.lock = teacher, threading.Lock()
 
-    def start(self) -> dict[int, Key]:
-        """Run the notebook; returns the keys of its checks by exercise. Raises CourseError."""
+    def __enter__(self) -> "Kernel":
         name, code = self.teacher.path.name, enumerate(self.teacher.cells, 1)
         cells = [(n, one.source) for n, one in code if one.cell_type == "code" and not role(one)]
         worked = [(one.answer.source, one.check.source) for one in self.teacher.exercises]
@@ -88,15 +73,15 @@ class Kernel:
                     bar.update()
         except EOFError:
             message = "the process that ran it has ended"
-        if isinstance(message, str):
-            raise CourseError(f"{name}: {message}")
-        keys = {key.exercise: key for key in pickle.loads(message)}  # of the teacher's code alone
-        if list(keys) != [one.number for one in self.teacher.exercises]:
-            raise CourseError(f"{name}: its checks are of exercises {[*keys]}")
-        return keys
+        if isinstance(message, bytes):  # of the teacher's code alone
+            self.keys: dict[int, Key] = {key.exercise: key for key in pickle.loads(message)}
+            if list(self.keys) == [one.number for one in self.teacher.exercises]:
+                return self
+            message = f"its checks are of exercises {[*self.keys]}"
+        self.__exit__()
+        raise CourseError(f"{name}: {message}")
 
-    def end(self) -> None:
-        """End the process, and all that it began."""
+    def __exit__(self, *_: Any) -> None:
         self.control.close()
         self.process.join(10)
         self.process.kill()
@@ -107,8 +92,8 @@ class Kernel:
         ours, theirs = Pipe()
         with self.lock:
             if not self.process.is_alive():  # an answer may end it
-                self.end()
-                self.start()
+                self.__exit__()
+                self.__enter__()
             socket.send_fds(self.control, [b"1"], [theirs.fileno()])
         theirs.close()
         result, more = ("", ""), True
@@ -119,8 +104,8 @@ class Kernel:
                 more = message.pop("more", False) is True
                 if "error" not in message or result[0] not in ("wrong", "blank"):
                     result = _judged(message, key)
-                more = more and result[0] != "right"
-                ours.send(more)
+                if more := more and result[0] != "right":
+                    ours.send("go on")
         except (OSError, EOFError):
             return "error", "it ended the process that grades"
         except (ValueError, AttributeError):
@@ -131,7 +116,6 @@ class Kernel:
 
 
 def _judged(message: Mapping[str, Any], key: Key) -> tuple[str, str]:
-    """What a key says of what an answer gave."""
     if "error" in message:
         return "error", str(message["error"])
     try:
@@ -145,62 +129,29 @@ def _judged(message: Mapping[str, Any], key: Key) -> tuple[str, str]:
     return "right", ""
 
 
-def read_keys(teacher: Teacher) -> dict[int, Key]:
-    """The keys of a notebook's checks, by exercise; runs the notebook. Raises CourseError."""
-    if not teacher.exercises:
-        return {}
-    with running(teacher) as (_, keys):
-        return keys
-
-
 def mistakes(notebook: Path) -> str:
     """Markdown: each exercise of a notebook, and the typical mistakes that its check knows."""
-    teacher = read_teacher(notebook)
-    keys, lines = read_keys(teacher), [f"# {notebook.stem}\n"]
-    for exercise in teacher.exercises:
-        heading = exercise.question.source.splitlines()[0].lstrip("# ")
-        reasons = dict.fromkeys(f"- {one.reason}" for one in keys[exercise.number].wrong)
-        lines += [f"**{heading}**\n", *reasons, ""]
+    lines = [f"# {notebook.stem}\n"]
+    with Kernel(read_teacher(notebook)) as kernel:
+        for exercise in kernel.teacher.exercises:
+            heading = exercise.question.source.splitlines()[0].lstrip("# ")
+            wrong = kernel.keys[exercise.number].wrong
+            lines += [f"**{heading}**\n", *dict.fromkeys(f"- {one.reason}" for one in wrong), ""]
     return "\n".join(lines)
 
 
 # Hand-ins -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HandIn:
-    """A file that a student handed in; fault: why it cannot be graded, or empty."""
-
-    path: Path
-    name: str  # as seen from the folder of all
-    digest: str
-    teacher: Teacher | None = None
-    answers: Mapping[int, str] = field(default_factory=dict)  # the code, by exercise
-    fault: str = ""
-
-    def row(self, exercise: Exercise | None, result: str, reason: str) -> dict[str, Any]:
-        """A row of the table of marks."""
-        parts = Path(self.name).parts
-        about = (exercise.number, exercise.difficulty, exercise.minutes) if exercise else ("",) * 3
-        notebook = self.teacher.path.stem if self.teacher else ""
-        student = parts[0] if len(parts) > 1 else self.path.stem
-        values = (student, self.name, notebook, *about, result, reason, self.digest)
-        return dict(zip(COLUMNS, map(str, values), strict=True))
-
-
-def read_hand_in(path: Path, name: str, teachers: Sequence[Teacher], setting: str) -> HandIn:
-    """Read what was handed in; whatever is wrong with the file is its `fault`.
+def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, dict[int, str]]:
+    """The notebook that a hand-in is of, and its answers: the code by exercise.
 
     It is of that notebook with which it shares most ids of cells, or, where other programs have
     lost these, most headings of exercises. An answer is the code between the question and the check
-    of its exercise, and in its blank. setting: goes into its digest.
+    of its exercise, and in its blank. Raises CourseError for what cannot be graded.
     """
-    import nbformat
-
-    content = path.read_bytes() if path.stat().st_size <= MOST else b""
-    digest = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
-    if not content:
-        return HandIn(path, name, digest, fault=f"it is empty, or over {MOST / 1e6:.0f} MB")
+    if not 0 < len(content) <= MOST:
+        raise CourseError(f"it is empty, or over {MOST / 1e6:.0f} MB")
 
     def heading(cell: Any) -> str:
         return cell.source.partition("\n")[0].strip()
@@ -215,12 +166,11 @@ def read_hand_in(path: Path, name: str, teachers: Sequence[Teacher], setting: st
 
         teacher = max(teachers, key=shared)
         if not any(shared(teacher)):
-            return HandIn(path, name, digest, fault="it has no cell of the course")
-        number_of = {
-            cell.id: one.number for one in teacher.exercises for cell in (one.question, one.blank)
-        }
-        ends = {one.check.id for one in teacher.exercises}
-        found: dict[int, list[str]] = {}
+            raise CourseError("it has no cell of the course")
+        exercises = teacher.exercises
+        number_of = {cell.id: one.number for one in exercises for cell in (one.question, one.blank)}
+        ends = {one.check.id for one in exercises}
+        answers: dict[int, str] = {}
         current = None
         for cell in cells:
             known, title = number_of.get(cell.get("id")), HEADING.match(cell.source)
@@ -229,12 +179,13 @@ def read_hand_in(path: Path, name: str, teachers: Sequence[Teacher], setting: st
             elif cell.get("id") in ends or "check" in cell.metadata.get("tags", []):
                 current = None
             elif cell.cell_type == "code" and (number := known or current):
-                found.setdefault(number, []).append(cell.source)
-        answers = {number: "\n".join(sources) for number, sources in found.items()}
-        return HandIn(path, name, digest, teacher, answers)
+                answers[number] = f"{answers.get(number, '')}\n{cell.source}".strip()
+        return teacher, answers
+    except CourseError:
+        raise
     except Exception as error:  # nbformat raises whatever a malformed file leads to
         fault = f"it is not a notebook: {type(error).__name__}: {error}".splitlines()[0]
-        return HandIn(path, name, digest, fault=fault[:300])
+        raise CourseError(fault[:300]) from None
 
 
 def grade(
@@ -256,71 +207,59 @@ def grade(
     )  # fmt: skip
     if not files:
         raise CourseError(f"no notebook in {folder}")
-    earlier, marks = _earlier_marks(out), dict[str, list[dict[str, str]]]()
+    earlier, marks, pending = pd.DataFrame(columns=COLUMNS), dict[str, Rows](), []
+    if out.exists():
+        earlier = pd.read_csv(out, dtype=str, keep_default_na=False)
+        if list(earlier) != COLUMNS:
+            raise CourseError(f"{out} is no table of marks of this command; name another file")
     with tqdm(total=len(files), desc="hand-ins", mininterval=1.0) as progress:
 
-        def enter(hand_in: HandIn, rows: list[dict[str, str]]) -> None:
-            marks[hand_in.name] = rows
-            write_atomic(out, lambda path: _write_marks(path, marks))
+        def enter(name: str, rows: Rows) -> None:
+            marks[name] = rows
+            every = [row for one in sorted(marks) for row in marks[one]]
+            table = pd.DataFrame(every, columns=COLUMNS)
+            write_atomic(out, lambda path: table.to_csv(path, index=False))
             progress.update()
 
-        pending = []
         for path in files:
             name = path.name if path == folder else path.relative_to(folder).as_posix()
-            hand_in = read_hand_in(path, name, teachers, setting)
-            rows = earlier.get(name, [])
-            if rows and all(row["digest"] == hand_in.digest for row in rows):
-                enter(hand_in, rows)
-            elif hand_in.fault:
-                enter(hand_in, [hand_in.row(None, "error", hand_in.fault)])
-            else:
-                pending.append(hand_in)
+            content = path.read_bytes() if path.stat().st_size <= MOST else b""
+            digest = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
+            student = Path(name).parts[0] if "/" in name else path.stem
+            about = dict.fromkeys(COLUMNS, "") | {"student": student, "file": name}
+            about["digest"] = digest
+            known = earlier[earlier.file == name]
+            if len(known) and (known.digest == digest).all():
+                enter(name, known.to_dict("records"))
+                continue
+            try:
+                pending.append((about, *read_answers(content, teachers)))
+            except CourseError as error:
+                enter(name, [about | {"result": "error", "reason": str(error)}])
         for teacher in teachers:
-            if of_notebook := [hand_in for hand_in in pending if hand_in.teacher is teacher]:
-                with running(teacher) as (kernel, keys), ThreadPoolExecutor(jobs) as pool:
-                    todo = {pool.submit(_rows, h, kernel, keys, limits): h for h in of_notebook}
+            mine = [(about, answers) for about, of, answers in pending if of is teacher]
+            if mine:
+                with Kernel(teacher) as kernel, ThreadPoolExecutor(jobs) as pool:
+                    todo = {pool.submit(_rows, *one, kernel, limits): one[0] for one in mine}
                     for done in as_completed(todo):
-                        enter(todo[done], done.result())
+                        enter(todo[done]["file"], done.result())
     return Counter(row["result"] for rows in marks.values() for row in rows)
 
 
 def _rows(
-    hand_in: HandIn, kernel: Kernel, keys: Mapping[int, Key], limits: Limits
-) -> list[dict[str, str]]:
-    rows, earlier = [], list[str]()
+    about: Mapping[str, str], answers: Mapping[int, str], kernel: Kernel, limits: Limits
+) -> Rows:
+    rows, earlier = Rows(), list[str]()
     for exercise in kernel.teacher.exercises:
-        source, key = hand_in.answers.get(exercise.number), keys[exercise.number]
+        source, key = answers.get(exercise.number), kernel.keys[exercise.number]
         result = ("blank", "")
         if source is None:
             result = ("error", "its cell is missing")
-        elif source.strip() != exercise.blank.source.strip():
-            request = Request(
-                source, tuple(earlier), *exercise.asked, key.cases, limits.seconds, limits.memory
-            )
-            result = kernel.result(request, key)
+        elif source != exercise.blank.source.strip():
+            how = key.cases, limits.seconds, limits.memory
+            result = kernel.result(Request(source, tuple(earlier), *exercise.asked, *how), key)
             earlier.append(source)
-        rows.append(hand_in.row(exercise, *result))
+        values = exercise.number, exercise.difficulty, exercise.minutes, *result
+        row = dict(zip(COLUMNS[3:8], map(str, values), strict=True))
+        rows.append({**about, "notebook": kernel.teacher.path.stem, **row})
     return rows
-
-
-# The table of marks -------------------------------------------------------------------------
-
-
-def _earlier_marks(out: Path) -> dict[str, list[dict[str, str]]]:
-    """Rows of an earlier call, by file. Raises CourseError where `out` is no table of marks."""
-    if not out.exists():
-        return {}
-    with open(out, encoding="utf-8", newline="") as file:
-        table = csv.DictReader(file)
-        if tuple(table.fieldnames or ()) != COLUMNS:
-            raise CourseError(f"{out} is no table of marks of this command; name another file")
-        rows = list(table)
-    return {name: list(group) for name, group in groupby(rows, key=lambda row: row["file"])}
-
-
-def _write_marks(path: Path, marks: Mapping[str, list[dict[str, str]]]) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS)
-        table.writeheader()
-        for name in sorted(marks):
-            table.writerows(marks[name])

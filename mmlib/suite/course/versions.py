@@ -13,7 +13,7 @@ import nbformat
 from mmlib.core.paths import PACKAGE, cache_dir, evidence_dir, write_atomic
 from mmlib.suite.course.checks import CHECKS, CourseError, sealed
 from mmlib.suite.course.form import Teacher, read_teacher
-from mmlib.suite.course.grading import read_keys
+from mmlib.suite.course.grading import Kernel
 
 Version = Literal["student", "answers", "nbgrader"]
 REMOVED = {"student": "answer", "answers": "blank", "nbgrader": "answer"}  # cells of this tag
@@ -99,7 +99,7 @@ def _files(
         prelude, expression = exercise.asked
         call = f'course.check("{teacher.path.stem}", {exercise.number}, {expression})'
         check = cells[exercise.check.id]
-        check.source, check.outputs = "\n".join(filter(None, (prelude, call))), []
+        check.source, check.outputs = prelude + call, []
         if version == "student":
             check.execution_count = None
         else:
@@ -142,7 +142,8 @@ def _sealed(teacher: Teacher) -> bytes:
     path = cache / "course" / f"{_hash(state.encode())[:16]}.json" if cache else None
     if path and path.is_file():
         return path.read_bytes()
-    keys = {str(number): sealed(key, salt) for number, key in read_keys(teacher).items()}
+    with Kernel(teacher) as kernel:
+        keys = {str(number): sealed(key, salt) for number, key in kernel.keys.items()}
     content = json.dumps(keys).encode()
     if path:
         write_atomic(path, partial(Path.write_bytes, data=content))

@@ -102,25 +102,23 @@ def _keys(worked: Sequence[tuple[str, str]], shell: Any) -> bytes | str:
     checks.collected = []
     try:
         for answer, check in worked:
-            head, _ = _halves(answer, names(check)[1], shell)
-            exec(head, shell.user_ns)
+            exec(_halves(answer, check, shell)[0], shell.user_ns)
             exec(check, shell.user_ns)
         return pickle.dumps(checks.collected)
     except BaseException as error:
         return f"its answers and checks fail with {_line(error)}"
 
 
-def _halves(source: str, wanted: set[str], shell: Any) -> tuple[Any, Any]:
-    """The statements of an answer up to the last one that binds a wanted name, and the rest.
+def _halves(source: str, check: str, shell: Any) -> list[Any]:
+    """The statements of an answer up to the last that binds a name which the check reads; the rest.
 
     Answers end with trainings that show what they do, which a check seldom needs.
     """
-    body = ast.parse(shell.transform_cell(source)).body
-    binding = [i for i, node in enumerate(body) if names(ast.unparse(node))[0] & wanted]
-    end = binding[-1] + 1 if binding else len(body)
-    halves = [ast.Module(part, []) for part in (body[:end], body[end:])]
-    head, rest = (compile(half, "<answer>", "exec") for half in halves)
-    return head, rest if body[end:] else None
+    body, wanted = ast.parse(shell.transform_cell(source)).body, names(check)[1]
+    ends = [i for i, node in enumerate(body, 1) if names(ast.unparse(node))[0] & wanted]
+    end = ends[-1] if ends else len(body)
+    halves = [half for half in (body[:end], body[end:]) if half]
+    return [compile(ast.Module(half, []), "<answer>", "exec") for half in halves]
 
 
 def _wait_for_answer(asked: Connection, shell: Any) -> None:
@@ -161,10 +159,12 @@ def _wait_for_answer(asked: Connection, shell: Any) -> None:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         asked.send_bytes(json.dumps({"error": end}).encode() if end else message)
-        if end or not asked.recv():
+        try:
+            more = asked.recv()
+        except (EOFError, OSError):  # nobody wants to know more
             break
         with suppress(OSError):  # it died meanwhile, which is seen above
-            here.send_bytes(b"go on")
+            here.send(more)
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
@@ -175,24 +175,23 @@ def _looks(request: Request, shell: Any) -> Iterator[dict[str, Any]]:
 
     An answer that lacks a name is run once more, after the answers before it.
     """
-    earlier = list(request.earlier)
     try:
-        halves = _halves(request.source, names(request.prelude + request.expression)[1], shell)
-        for half in filter(None, halves):
+        halves = _halves(request.source, request.prelude + request.expression, shell)
+        for left in reversed(range(len(halves))):
             for again in (False, True):
                 try:
-                    exec(half, shell.user_ns)
+                    exec(halves[-1 - left], shell.user_ns)
                     exec(request.prelude, shell.user_ns)
                     answer = eval(request.expression, shell.user_ns)
                     look = asdict(checks.Answer.of(answer, request.cases))
                 except BaseException as error:  # SystemExit, too
                     look = {"error": _line(error)}
-                if again or not earlier or "NameError" not in str(look):
+                if again or not request.earlier or "NameError" not in str(look):
                     break
-                for source in earlier:
+                for source in request.earlier:
                     with suppress(BaseException):
                         exec(shell.transform_cell(source), shell.user_ns)
-            yield look | {"more": half is halves[0] and halves[1] is not None}
+            yield look | {"more": left > 0}
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         yield {"error": _line(error)}
 
