@@ -4,6 +4,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import matplotlib
 import pytest
@@ -14,6 +15,13 @@ matplotlib.use("Agg")
 torch.set_num_threads(1)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+@pytest.fixture(autouse=True)
+def environment():
+    """What a command chooses by the environment ends with its test."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import yaml
 
 PACKAGE = Path(__file__).resolve().parent.parent
 OWN_EVIDENCE = PACKAGE.parent / "evidence"
-CHOSEN = ("MMLIB_FEATURES", "MMLIB_EVIDENCE", "MMLIB_DATASET")  # by `choose`
 
 
 def data_dir() -> Path:

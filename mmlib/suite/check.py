@@ -1,7 +1,8 @@
 """Is a data set complete and readable? One line a problem, each with its mend.
 
-Every row is checked by the data set's own reader in `mmlib.data`; here the rows are counted and the
-files compared with one another. Defects of a published data set are notes, not problems.
+Every row is read by the data set's own reader in `mmlib.data`, whose errors these lines are; here
+the rows are counted and the files compared with one another. Defects of a published data set are
+notes, not problems.
 """
 
 from collections import Counter
@@ -14,25 +15,23 @@ import numpy as np
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import listed
-from mmlib.core.paths import data_dir, table_beside
-from mmlib.data import (
-    cite,
-    clue,
-    flickr8k,
-    judgments,
-    karpathy,
-    precomputed,
-    registry,
-    sick,
-    snli_ve,
-)
+from mmlib.core.paths import data_dir
+from mmlib.data import cite, clue, flickr8k, karpathy, precomputed, registry, sick, snli_ve
 from mmlib.data.pair_pictures import unreadable
-from mmlib.data.tables import Fields, Row
+from mmlib.data.tables import Row
 from mmlib.features import sets
 from mmlib.features.store import open_features
 from mmlib.papers.links.data.paper import read_corpus
 
-NOTES: dict[str, list[str]] = table_beside(__file__)
+KARPATHY_SPLITS = {
+    "coco": {"train": 82783, "restval": 30504, "val": 5000, "test": 5000},
+    "flickr30k": {"train": 29000, "val": 1014, "test": 1000},
+}
+PHOTOGRAPHS = {
+    "flickr30k": ({"Images": 31783}, "dataset_flickr30k.json"),
+    "mscoco": ({"train2014": 82783, "val2014": 40504}, "dataset_coco.json"),
+}
+EXTRACT = "extract the features again"
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Report:
     """The result of a check.
 
     problems: empty when the data set is usable.
-    notes: known defects and optional files.
+    notes: optional files, and what was left out.
     counts: what was counted, in one line.
     """
 
@@ -64,10 +63,6 @@ class Report:
                 mend = f"move {target} away, then {get}"
         self.problems.append(Problem(path, row, problem, mend or f"get it again: {get}"))
 
-    def note(self, **figures: object) -> None:
-        """Add the notes of `check.yaml` on this data set, filled with what its reader reports."""
-        self.notes += [template.format_map(figures) for template in NOTES[self.name]]
-
     @contextmanager
     def refusals(self, path: Path) -> Iterator[None]:
         """Turn the error of a reader into a problem; one that names no file gets `path`."""
@@ -83,18 +78,13 @@ class Report:
         if count != expected:
             self.add(path, None, f"{count} {counted} instead of {expected}")
 
-    def expect_rows(self, path: Path, rows: Iterable[Row], expected: int) -> list[Fields]:
-        """The readable rows of a file; whatever is wrong with rows or their number is added.
-
-        Where none can be read and the reader has said why, there is nothing to count.
-        """
-        records, said = [], len(self.problems)
-        for _, fields, problems in rows:
-            self.problems += problems
-            records += [fields] if fields is not None else []
-        if records or len(self.problems) == said:
-            self.expect(path, len(records), expected, "sound rows")
-        return records
+    def decode(self, folder: Path, expected: int) -> set[str]:
+        """The names of the photographs in a folder; every byte of every one is read."""
+        paths = {path.name: path for path in listed(folder, "*.jpg")}
+        self.expect(folder, len(paths), expected, "images")
+        for name, reason in unreadable(paths).items():
+            self.add(paths[name], None, f"cannot be decoded: {reason}", "get this image again")
+        return set(paths)
 
 
 def check(name: str, folder: Path | None = None) -> Report:
@@ -104,98 +94,61 @@ def check(name: str, folder: Path | None = None) -> Report:
     """
     item = registry.find(name)
     report = Report(name, item.folder if folder is None else folder)
-    beside = name == "region_features" and folder is None and _beside_region_features()
-    if report.folder.is_dir() or beside:
-        CHECKS.get(name, _layout)(report)
+    how = f"`mmlib data get {name}`" if item.remotes else item.how
+    roots = [report.folder]
+    if name == "region_features" and folder is None:  # 02 and 03 read them beside it, too
+        roots += [data_dir() / "f30k", data_dir() / "coco"]
+    if not any(root.is_dir() for root in roots):
+        report.add(report.folder, None, "no such folder", f"{how}; or set MMLIB_DATA")
+    elif name == "region_features":
+        _region_features(report, roots)
+    elif name in CHECKS:
+        CHECKS[name](report)
     else:
-        report.add(report.folder, None, "no such folder", f"{_how_to_get(item)}; or set MMLIB_DATA")
+        for patterns in item.missing(report.folder):
+            report.add(report.folder, None, f"nothing named {patterns}", how)
+        report.counts.append("files present; their contents are not checked")
     return report
 
 
-def _how_to_get(item: registry.DataSet) -> str:
-    return f"`mmlib data get {item.name}`" if item.remotes else item.how
-
-
-def _layout(report: Report) -> None:
-    """For data sets without a check of their own: are the files there?"""
-    item = registry.find(report.name)
-    for patterns in item.missing(report.folder):
-        report.add(report.folder, None, f"nothing named {patterns}", _how_to_get(item))
-    report.counts.append("files present; their contents are not checked")
-
-
-# Flickr8k ----------------------------------------------------------------------------------------
-
-
 def _flickr8k(report: Report) -> None:
+    folder = report.folder
     images: set[str] = set()
-    captioned: set[str] = set()
-    with report.refusals(report.folder):
-        images = _decode_folder(report, flickr8k.image_folder(report.folder), flickr8k.IMAGES)
-        report.counts.append(f"{len(images)} images")
-    with report.refusals(report.folder):
-        captioned = _flickr8k_captions(report, flickr8k.caption_file(report.folder), images)
-    in_splits = _flickr8k_splits(report, captioned)
-    _features(report, in_splits & images or images)
-    _judgments(report)
-
-
-def _decode_folder(report: Report, folder: Path, expected: int) -> set[str]:
-    """The names of the photographs in a folder; every byte of every one is read."""
-    paths = {path.name: path for path in listed(folder, "*.jpg")}
-    report.expect(folder, len(paths), expected, "images")
-    for name, reason in unreadable(paths).items():
-        report.add(paths[name], None, f"cannot be decoded: {reason}", "get this image again")
-    return set(paths)
-
-
-def _flickr8k_captions(report: Report, path: Path, images: set[str]) -> set[str]:
-    """The names of the images that have captions."""
-    counts: Counter[str] = Counter()
-    damaged = False
-    for row, item in flickr8k.caption_lines(path):
-        if isinstance(item, Problem):
-            report.problems.append(item)
-            damaged = True
-            continue
-        if images and item[0] not in images and item[0] not in counts:
-            report.add(path, row, f"caption of {item[0]}, an image that is not there")
-        counts[item[0]] += 1
-    if not damaged:  # a damaged line would only be reported a second time
-        for name, count in counts.items():
-            report.expect(path, count, flickr8k.CAPTIONS_EACH, f"captions of {name}")
-        for name in sorted(images - counts.keys()):
-            report.add(path, None, f"no caption of {name}")
-    report.counts.append(f"{counts.total()} captions")
-    return set(counts)
-
-
-def _flickr8k_splits(report: Report, captioned: set[str]) -> set[str]:
-    """The names of the images that are in a split."""
+    captions: dict[str, list[str]] = {}
     split_of: dict[str, str] = {}
-    sizes = []
-    for split, expected in flickr8k.SPLITS.items():
-        with report.refusals(report.folder):
-            path = flickr8k.split_file(split, report.folder)
-            names = flickr8k.read_split(split, report.folder)
-            sizes.append(str(len(names)))
-            report.expect(path, len(names), expected, "images")
+    with report.refusals(folder):
+        images = report.decode(flickr8k.image_folder(folder), flickr8k.IMAGES)
+        report.counts.append(f"{len(images)} images")
+    with report.refusals(folder):
+        captions = flickr8k.read_captions(folder)
+        report.counts.append(f"{sum(map(len, captions.values()))} captions")
+        path = flickr8k.caption_file(folder)
+        for name in sorted(captions.keys() - images if images else ()):
+            report.add(path, None, f"captions of {name}, an image that is not there")
+        for name in sorted(images - captions.keys()):
+            report.add(path, None, f"no caption of {name}")
+    with report.refusals(folder):
+        splits = flickr8k.read_splits(folder)
+        split_of = {name: split for split, names in splits.items() for name in names}
+        report.counts.append("splits " + "/".join(str(len(names)) for names in splits.values()))
+        for split, names in splits.items():
+            path = flickr8k.split_file(split, folder)
+            report.expect(path, len(names), flickr8k.SPLITS[split], "images")
             for row, name in enumerate(names, start=1):
-                if captioned and name not in captioned:
+                if captions and name not in captions:
                     report.add(path, row, f"{name} is an image without captions")
-                if split_of.setdefault(name, split) != split:
-                    report.add(path, row, f"{name} is in the split {split_of[name]} too")
-    report.counts.append(f"splits {'/'.join(sizes)}")
-    if outside := len(captioned - split_of.keys()):
-        report.notes.append(f"{outside} images are in no split (91 in the published set)")
-    return set(split_of)
+        if outside := len(captions.keys() - split_of.keys()):
+            report.notes.append(f"{outside} images are in no split (91 in the published set)")
+    _features(report, split_of.keys() & images)
+    try:
+        frame, skipped = flickr8k.read_judgments(folder)
+        report.notes.append(f"{len(frame)} crowd judgments, {skipped} damaged lines skipped")
+    except DataError:
+        report.notes.append("no crowd judgments (CrowdFlowerAnnotations.txt); few notebooks ask")
 
 
 def _features(report: Report, images: set[str]) -> None:
-    """Every feature file: rows for all images that notebooks read, all of them finite.
-
-    Which set they read is noted, by the rule by which they choose it.
-    """
+    """Every feature file: rows for all images that notebooks read, all of them finite."""
     folder = report.folder / "features"
     paths = listed(folder, "*.npy")
     if not paths:
@@ -204,147 +157,55 @@ def _features(report: Report, images: set[str]) -> None:
         if sets.names(folder):
             used = sets.choose(folder, default=flickr8k.SHARED_FEATURES)
             report.notes.append(f"the notebooks read the feature set {used.stem}")
-    mend = "extract the features again"
     for path in paths:
         with report.refusals(path):
             store = open_features(path)
             lacking = sorted(images - store.row_of.keys())
             if lacking and "packed" not in store.meta:  # rows of one split, in its order
-                problem = f"no row for {len(lacking)} images, first {lacking[0]}"
-                report.add(path, None, problem, mend)
+                first = f"no row for {len(lacking)} images, first {lacking[0]}"
+                report.add(path, None, first, EXTRACT)
             if path.stem.startswith(sets.LABELS):
                 flickr8k.label_names(store)
             for name, row in store.row_of.items():
                 if not np.isfinite(store.array[row]).all():
-                    report.add(path, None, f"row {row}, image {name}, is not finite", mend)
+                    report.add(path, None, f"row {row}, image {name}, is not finite", EXTRACT)
             if skipped := store.meta.get("skipped"):
                 report.notes.append(f"{path.name} leaves out {len(skipped)} undecodable images")
             report.counts.append(f"{path.stem} {' x '.join(map(str, store.array.shape))}")
 
 
-def _judgments(report: Report) -> None:
-    try:
-        frame, skipped = flickr8k.read_judgments(report.folder)
-    except DataError:
-        report.notes.append("no crowd judgments (CrowdFlowerAnnotations.txt); few notebooks ask")
-        return
-    report.notes.append(f"{len(frame)} crowd judgments, {skipped} damaged lines skipped")
-    with report.refusals(report.folder):
-        judged = judgments.load(report.folder)
-        pairs, yes = int(judged.cross.sum()), int(judged.label[judged.cross].sum())
-        report.notes.append(
-            f"{pairs} judgments are of another image's caption, {yes} of them yes "
-            f"(prevalence {yes / max(pairs, 1):.4f}); for tests only"
-        )
-
-
-# Tables ------------------------------------------------------------------------------------------
-
-
-def _clue(report: Report) -> None:
-    for split, expected in clue.SPLITS.items():
-        path = clue.split_file(split, report.folder)
-        if records := report.expect_rows(path, clue.rows(path), expected):
-            report.counts.append(f"{len(records)} {split} captions")
-    if report.usable:
-        _clue_figures(report)
-    numbers = report.folder / "img2idxmap.json"
-    if numbers.is_file():
-        with report.refusals(numbers):
-            clue.image_numbers(report.folder)
-    else:
-        report.notes.append(f"no {numbers.name}, which only the images need")
-    report.notes.append("the images are not part of this data set")
-
-
-def _clue_figures(report: Report) -> None:
-    """The rates of Table 2 of paper 01, its vocabulary, and what its two files share."""
-    tables = clue.report(report.folder)
-    for split in clue.SPLITS:
-        rates = tables["rates"].loc[split].items()
-        shown = ", ".join(f"{name} {rate:.2f}" for name, rate in rates)
-        report.notes.append(f"positive in percent, {split}: {shown}")
-    report.note(words=tables["words"], leaks=tables["leaks"])
-
-
-def _cite(report: Report) -> None:
-    path = report.folder / "data.csv"
-    if records := report.expect_rows(path, cite.rows(path), cite.ROWS):
-        report.counts.append(f"{len(records)} recipe steps")
-    if report.usable:
-        tables = cite.report(report.folder)
-        rates = ", ".join(f"{name} {rate:.3f}" for name, rate in tables["rates"].items())
-        report.note(rates=rates, words=tables["words"], repeats=tables["repeats"])
-    report.notes.append("the images are not part of this data set")
-
-
-def _sick(report: Report) -> None:
-    path = report.folder / "SICK.txt"
-    records = report.expect_rows(path, sick.rows(path), sum(sick.SETS.values()))
-    sizes = Counter(fields["SemEval_set"] for fields in records)
-    for name, expected in sick.SETS.items() if records else ():
-        report.expect(path, sizes[name], expected, f"pairs of {name}")
-    if records:
-        split = "/".join(str(sizes[name]) for name in sick.SETS)
-        report.counts.append(f"{len(records)} sentence pairs, {split}")
-    if report.usable:
-        _sick_origins(report)
-
-
-def _sick_origins(report: Report) -> None:
-    """Which pairs come from Flickr8k's captions, and which of them a training must leave out."""
-    flickr = registry.find("flickr8k").folder
-    try:
-        counts = sick.report(report.folder, sick.Origins(flickr))
-    except DataError:
-        report.notes.append(f"not compared with Flickr8k's captions, which are not in {flickr}")
-        return
-    sizes = "/".join(str(counts[f"triples in {split}"]) for split in flickr8k.SPLITS)
-    report.note(counts=counts, sizes=sizes)
-
-
-def _snli_ve(report: Report) -> None:
-    images: dict[str, set[str]] = {}
-    for split, expected in snli_ve.SPLITS.items():
-        path = snli_ve.split_file(split, report.folder)
-        records = report.expect_rows(path, snli_ve.rows(path), expected)
-        images[split] = {fields["image"] for fields in records}
+def _table(report: Report) -> None:
+    """Every row of each file of a data set whose reader has `rows`."""
+    folder = report.folder
+    files: dict[str, list[tuple[Path, Callable[[Path], Iterable[Row]], int, str]]] = {
+        "clue": [
+            (clue.split_file(split, folder), clue.rows, expected, f"{split} captions")
+            for split, expected in clue.SPLITS.items()
+        ],
+        "cite": [(folder / "data.csv", cite.rows, cite.ROWS, "recipe steps")],
+        "sick": [(folder / "SICK.txt", sick.rows, sum(sick.SETS.values()), "sentence pairs")],
+        "snli_ve": [
+            (snli_ve.split_file(split, folder), snli_ve.rows, expected, f"{split} pairs")
+            for split, expected in snli_ve.SPLITS.items()
+        ],
+    }
+    for path, rows, expected, counted in files[report.name]:
+        records, said = [], len(report.problems)
+        for _, fields, problems in rows(path):
+            report.problems += problems
+            records += [fields] if fields is not None else []
+        if records or len(report.problems) == said:  # else the reader has said why there are none
+            report.expect(path, len(records), expected, "sound rows")
         if records:
-            report.counts.append(f"{split} {len(records)} pairs of {len(images[split])} images")
-    references = [(f"its own {split} images", images[split]) for split in ("dev", "test")]
-    for title, names in [*references, *_karpathy_names().items(), *_flickr8k_test().items()]:
-        for split, ours in images.items():
-            shared = len(snli_ve.shared_photos(ours, names))
-            if shared and ours is not names:
-                report.notes.append(f"{split} shows {shared} of the {len(names)} {title}")
-
-
-def _karpathy_names() -> dict[str, set[str]]:
-    """Image names of Karpathy's validation and test split of Flickr30K; empty where absent."""
-    path = registry.find("karpathy").folder / "dataset_flickr30k.json"
-    names: dict[str, set[str]] = {}
-    for item in karpathy.read_images(path) if path.is_file() else ():
-        if not isinstance(item, Problem) and item.split in ("val", "test"):
-            title = f"{item.split} images of Karpathy's flickr30k"
-            names.setdefault(title, set()).add(item.name)
-    return names
-
-
-def _flickr8k_test() -> dict[str, set[str]]:
-    try:
-        names = flickr8k.read_split("test", registry.find("flickr8k").folder)
-    except DataError:
-        return {}
-    return {"test images of Flickr8k": set(names)}
-
-
-# Other formats -----------------------------------------------------------------------------------
-
-
-KARPATHY_SPLITS = {
-    "coco": {"train": 82783, "restval": 30504, "val": 5000, "test": 5000},
-    "flickr30k": {"train": 29000, "val": 1014, "test": 1000},
-}
+            report.counts.append(f"{len(records)} {counted}")
+        sizes = Counter(fields.get("SemEval_set") for fields in records)
+        for name, expected in sick.SETS.items() if sizes.keys() & sick.SETS.keys() else ():
+            report.expect(path, sizes[name], expected, f"pairs of {name}")
+    if report.name == "clue" and (folder / "img2idxmap.json").is_file():
+        with report.refusals(folder / "img2idxmap.json"):
+            clue.image_numbers(folder)
+    elif report.name in ("clue", "cite"):
+        report.notes.append("the images are not part of this data set")
 
 
 def _karpathy(report: Report) -> None:
@@ -361,55 +222,12 @@ def _karpathy(report: Report) -> None:
             report.counts.append(f"{name} {counted} images")
 
 
-def _beside_region_features() -> list[Path]:
-    """Folders of the data folder itself that notebooks 02 and 03 read as region features."""
-    return [folder for name in ("f30k", "coco") if (folder := data_dir() / name).is_dir()]
-
-
-def _region_features(report: Report) -> None:
-    """Every folder in a layout of `precomputed`, here or one below; all values are read."""
-    roots = [report.folder]
-    if report.folder == registry.find("region_features").folder:
-        roots += _beside_region_features()
-    found = [
-        sorted(p for root in roots for depth in ("", "*/") for p in listed(root, depth + pattern))
-        for pattern in ("*_caps.txt", "dataset_*.json")
-    ]
-    files, listings = found
-    if not files and not listings:
-        how = registry.find("region_features").how
-        problem = "no {train,dev,test}_caps.txt and no dataset_*.json here or one below"
-        report.add(report.folder, None, problem, how)
-    for folder in sorted({path.parent for path in listings} - {path.parent for path in files}):
-        for split in ("train", "val", "test"):
-            with report.refusals(folder):
-                report.counts.append(precomputed.inspect(folder, split))
-    present: dict[Path, set[str]] = {}
-    for path in files:
-        split = path.name.removesuffix("_caps.txt")
-        present.setdefault(path.parent, set()).add("test" if split == "testall" else split)
-        if split not in precomputed.FILE_SPLITS:
-            report.notes.append(f"{path} is of no split that is known, and was not read")
-            continue
-        with report.refusals(path):
-            report.counts.append(precomputed.inspect(path.parent, split))
-    for folder, splits in present.items():
-        for split in sorted({"train", "dev", "test"} - splits):
-            report.add(folder / f"{split}_caps.txt", None, "is missing", "get this split, too")
-
-
-PHOTOGRAPHS = {
-    "flickr30k": ({"Images": 31783}, "dataset_flickr30k.json"),
-    "mscoco": ({"train2014": 82783, "val2014": 40504}, "dataset_coco.json"),
-}
-
-
 def _photographs(report: Report) -> None:
     """Flickr30K's or MS-COCO's: every one decoded, none of Karpathy's missing."""
     folders, listing = PHOTOGRAPHS[report.name]
     names: set[str] = set()
     for name, expected in folders.items():
-        images = _decode_folder(report, report.folder / name, expected)
+        images = report.decode(report.folder / name, expected)
         report.counts.append(f"{len(images)} images in {name}")
         names |= images
     split_file = registry.find("karpathy").folder / listing
@@ -419,6 +237,36 @@ def _photographs(report: Report) -> None:
     for item in karpathy.read_images(split_file):
         if not isinstance(item, Problem) and item.name not in names:
             report.add(report.folder, None, f"no image {item.name}, which {listing} names")
+
+
+def _region_features(report: Report, roots: list[Path]) -> None:
+    """Every folder in a layout of `precomputed`, here or one below; all values are read."""
+    files, listings = (
+        sorted(p for root in roots for depth in ("", "*/") for p in listed(root, depth + pattern))
+        for pattern in ("*_caps.txt", "dataset_*.json")
+    )
+    if not files and not listings:
+        problem = "no {train,dev,test}_caps.txt and no dataset_*.json here or one below"
+        report.add(report.folder, None, problem, registry.find(report.name).how)
+    splits_of: dict[Path, set[str]] = {}
+    parts = [
+        (path, split)
+        for path in listings if not list(path.parent.glob("*_caps.txt"))
+        for split in ("train", "val", "test")
+    ]  # fmt: skip
+    for path in files:
+        split = path.name.removesuffix("_caps.txt")
+        splits_of.setdefault(path.parent, set()).add("test" if split == "testall" else split)
+        if split in precomputed.FILE_SPLITS:
+            parts.append((path, split))
+        else:
+            report.notes.append(f"{path} is of no split that is known, and was not read")
+    for path, split in parts:
+        with report.refusals(path):
+            report.counts.append(precomputed.inspect(path.parent, split))
+    for folder, splits in splits_of.items():
+        for split in sorted({"train", "dev", "test"} - splits):
+            report.add(folder / f"{split}_caps.txt", None, "is missing", "get this split, too")
 
 
 def _links(report: Report) -> None:
@@ -434,14 +282,6 @@ def _links(report: Report) -> None:
 
 
 CHECKS: dict[str, Callable[[Report], None]] = {
-    "flickr8k": _flickr8k,
-    "clue": _clue,
-    "cite": _cite,
-    "sick": _sick,
-    "snli_ve": _snli_ve,
-    "karpathy": _karpathy,
-    "flickr30k": _photographs,
-    "mscoco": _photographs,
-    "region_features": _region_features,
-    "links": _links,
-}
+    "flickr8k": _flickr8k, "flickr30k": _photographs, "mscoco": _photographs, "links": _links,
+    "karpathy": _karpathy, **dict.fromkeys(("clue", "cite", "sick", "snli_ve"), _table),
+}  # fmt: skip

@@ -1,169 +1,184 @@
 """The `mmlib data` commands: list, get, check, features."""
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
+
+import typer
+from typer import Argument, Option
 
 from mmlib.core.errors import DataError
-from mmlib.core.files import PICTURES, listed
 from mmlib.core.paths import data_dir
-from mmlib.data import registry
-from mmlib.suite.cli import add_command
-
-if TYPE_CHECKING:
-    from mmlib.features.store import FeatureStore
 
 SHOWN = 50
-DETECTOR = "fasterrcnn"  # as in features.regions, which brings PyTorch: seconds for a mere `list`
-PHOTOGRAPHS = {"flickr30k": "Images", "mscoco": "."}
+FOLDERS = {"flickr30k": "Images", "mscoco": "."}  # of photographs; of flickr8k its reader says
+
+app = typer.Typer(
+    help="List, get, check data sets; extract features. They lie in MMLIB_DATA, else in data/.",
+    rich_markup_mode=None,
+)
 
 
-def register(parser: argparse.ArgumentParser) -> None:
-    """Add the data sub-commands to `parser`; each sets `run`, a function of the parsed arguments.
+def _known(name: str) -> str:
+    from mmlib.data.registry import DATA_SETS
 
-    `run(args)` returns the exit status: 0 done or usable, 1 not.
-    """
-    parser.description = "Data sets are read from the folder named by MMLIB_DATA, else from data/."
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    add_command(commands, "data list", run_list)
-    add_command(commands, "data get", run_get, registry.DATA_SETS)
-    add_command(commands, "data check", run_check, registry.DATA_SETS)
-    add_command(commands, "data features", run_features)
+    if name not in DATA_SETS:
+        raise typer.BadParameter(f"no data set {name!r} (choose from {', '.join(DATA_SETS)})")
+    return name
 
 
-def run_list(args: argparse.Namespace) -> int:
-    """One line a data set: present or not, how to get it, size, papers, terms."""
+Name = Annotated[str, Argument(callback=_known, help="of `mmlib data list`")]
+
+
+@app.command("list")
+def print_list() -> None:
+    """Print one line a data set: present or not, how to get it, size, papers."""
+    from mmlib.data.registry import DATA_SETS
+
     print(f"data folder: {data_dir()}\n")
     row = "{:<16} {:<8} {:<8} {:<34} {}"
     print(row.format("name", "present", "get", "papers", "size"))
-    for item in registry.DATA_SETS.values():
+    for item in DATA_SETS.values():
         present = "-" if item.missing() else "yes"
         how = "program" if item.remotes else "by hand"
         print(row.format(item.name, present, how, " ".join(item.papers), item.size))
     print("\nsources, terms and layouts: data/README.md; the picture world needs no data")
-    return 0
 
 
-def run_get(args: argparse.Namespace) -> int:
-    """Download one data set, after saying whose it is and on what terms."""
-    item = registry.find(args.name)
+@app.command()
+def get(name: Name) -> int:
+    """Download and unpack a data set, after saying whose it is and on what terms."""
+    from mmlib.data import registry
+
+    item = registry.find(name)
     files = [remote["path"] for remote in item.remotes if not remote.get("archive")]
-    if not item.missing() and all(any(item.folder.glob(f"{name}*")) for name in files):
-        print(f"{item.name}: already in {item.folder}; next: mmlib data check {item.name}")
+    if not item.missing() and all(any(item.folder.glob(f"{path}*")) for path in files):
+        print(f"{name}: already in {item.folder}; next: mmlib data check {name}")
         return 0
-    print(f"{item.name}: {item.feeds}\nsource: {item.source}\nterms: {item.licence}")
+    print(f"{name}: {item.feeds}\nsource: {item.source}\nterms: {item.licence}")
     print(f"cite: {item.citation}\nsize: {item.size}" + (f"\n{item.how}" if item.how else ""))
     if not item.remotes:
-        print(f"By hand, into {item.folder}; then: mmlib data check {item.name}")
+        print(f"By hand, into {item.folder}; then: mmlib data check {name}")
         return 1
     if not all("sha256" in remote for remote in item.remotes):
         print("no published checksum: lengths are verified, and `check` reads the contents")
     for path in registry.get(item):
         print(f"in place: {path}")
-    print(f"next: mmlib data check {item.name}")
+    print(f"next: mmlib data check {name}")
     return 0
 
 
-def run_check(args: argparse.Namespace) -> int:
-    """Print one line a problem; exit status 0 means usable."""
+@app.command()
+def check(
+    name: Name,
+    folder: Annotated[Path | None, Option(help="where it lies, if not in the data folder")] = None,
+    every: Annotated[bool, Option("--all", help=f"show more than {SHOWN} problems")] = False,
+) -> int:
+    """Say whether a data set is complete and readable, a line a problem."""
     from mmlib.suite.check import check
 
-    report = check(args.name, args.folder)
-    shown = report.problems if args.all else report.problems[:SHOWN]
-    for problem in shown:
+    report = check(name, folder)
+    many = len(report.problems)
+    for problem in report.problems[: many if every else SHOWN]:
         print(problem)
-    if hidden := len(report.problems) - len(shown):
-        print(f"... and {hidden} more (--all shows them)")
+    if many > SHOWN and not every:
+        print(f"... and {many - SHOWN} more (--all shows them)")
     for note in report.notes:
         print(f"note: {note}")
-    counts = ", ".join(report.counts) or "nothing counted"
-    many = len(report.problems)
-    verdict = "usable" if report.usable else f"NOT usable, {many} problem{'s' * (many != 1)}"
-    print(f"{report.name}: {verdict}, {counts}")
-    return 0 if report.usable else 1
+    verdict = f"NOT usable, {many} problem{'s' * (many != 1)}" if many else "usable"
+    print(f"{name}: {verdict}, {', '.join(report.counts) or 'nothing counted'}")
+    return int(many > 0)
 
 
-def run_features(args: argparse.Namespace) -> int:
-    """Extract features of all images of a data set or folder."""
-    folder, paths = _images(args.name)
+@app.command()
+def features(
+    name: Annotated[str, Argument(help="flickr8k, flickr30k, mscoco, or a folder of images")],
+    backbone: str = "densenet169",
+    regions: Literal["grid", "global"] | None = None,
+    weights: Annotated[str | None, Option(help="a state dict (hf: a folder), or `random`")] = None,
+    labels: Annotated[bool, Option("--labels", help="write class probabilities too")] = False,
+    pca: Annotated[int | None, Option(min=1, help="as many principal components too")] = None,
+    out: Annotated[Path | None, Option(help=".npy, of SCAN's layout NAME_ims.npy")] = None,
+    dtype: Literal["float16", "float32"] | None = None,
+    batch: Annotated[int | None, Option(min=1, help="default: 32 (fasterrcnn: 4)")] = None,
+    side: Annotated[int, Option(min=1, help="shorter side of what fasterrcnn sees")] = 800,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps")] = "auto",
+    seed: Annotated[int, Option(help="of random weights")] = 0,
+    skip_bad: Annotated[bool, Option("--skip-bad", help="leave out undecodable images")] = False,
+) -> None:
+    """Extract features of all images of a data set or folder with a backbone.
+
+    --backbone: densenet169, resnet50, mobilenetv1, fasterrcnn, or LIBRARY:MODEL of
+    timm, open_clip or hf (Hugging Face), such as timm:mobilenetv1_100. --regions: a 4 x 4 grid
+    (default) or one vector; fasterrcnn finds 36 regions of its own. --dtype: by default float16 of
+    a grid, float32 of fasterrcnn.
+
+    Principal components are fitted on flickr8k's training images, else on all.
+    """
+    home, images = pictures_of(name)
     from mmlib.core.device import pick_device
-    from mmlib.features import backbones, regions
+    from mmlib.data import flickr8k
+    from mmlib.features import backbones
+    from mmlib.features import regions as detector
     from mmlib.features.extraction import Extraction, extract
-    from mmlib.features.reduction import refuse_existing
+    from mmlib.features.reduction import reduce_features, refuse_existing
 
-    detect = args.backbone == DETECTOR
-    kind: backbones.Regions = args.regions or "grid"
-    if detect and (args.regions or args.labels or args.pca):
-        raise DataError(f"{DETECTOR} takes neither --regions nor --labels nor --pca")
+    detect = backbone == detector.NAME
+    if detect and (regions or labels or pca):
+        raise DataError(f"{backbone} takes neither --regions nor --labels nor --pca")
+    kind = regions or "grid"
     if detect:
-        name = regions.feature_name(args.weights)
+        stem = detector.feature_name(weights)
     else:
-        name = backbones.feature_name(args.backbone, kind, args.weights)
+        stem = backbones.feature_name(backbone, kind, weights)
     extraction = Extraction(
-        images=[(path.name, path) for path in paths],
-        out=args.out or folder / "features" / f"{name}.npy",
-        weights=args.weights,
-        seed=args.seed,
-        batch=args.batch or (4 if detect else 32),
-        device=pick_device(args.device),
-        skip_bad=args.skip_bad,
-        dtype=args.dtype or ("float32" if detect else "float16"),
+        images=[(path.name, path) for path in images],
+        out=out or home / "features" / f"{stem}.npy",
+        weights=weights,
+        seed=seed,
+        batch=batch or (4 if detect else 32),
+        device=pick_device(device),
+        skip_bad=skip_bad,
+        dtype=dtype or ("float32" if detect else "float16"),
     )
+    scan = "_ims" if extraction.out.stem.endswith("_ims") else ""
+    reduced = f"{extraction.out.stem.removesuffix(scan)}_pca{pca}{scan}.npy"
+    if pca:  # said before hours of extraction
+        refuse_existing(extraction.out.with_name(reduced))
     if detect:
-        store = regions.extract(extraction, args.side)
+        store = detector.extract(extraction, side)
     else:
-        name = backbones.short_name(args.backbone, args.weights)
-        labels = extraction.out.with_name(f"labels_{name}.npy")
-        if args.pca:  # said before hours of extraction
-            refuse_existing(_reduced_file(extraction.out, args.pca))
-        store = extract(extraction, args.backbone, kind, labels if args.labels else None)
-    if args.pca:
-        store = _reduced(args.name, store, args.pca)
+        scores = extraction.out.with_name(f"labels_{backbones.short_name(backbone, weights)}.npy")
+        store = extract(extraction, backbone, kind, scores if labels else None)
+    if pca:
+        ids = list(store.row_of)
+        if name == flickr8k.NAME:
+            train = set(flickr8k.read_split("train", home))
+            ids = [image for image in ids if image in train]
+        store = reduce_features(store, ids, pca, store.path.with_name(reduced))
     shape = " x ".join(map(str, store.array.shape))
     print(f"{store.path}: {shape}, weights: {store.meta['weights']}")
-    if args.name == "flickr8k" and args.out is None:
+    if name == flickr8k.NAME and out is None:
         print(f"next: mmlib run --tier flickr8k --features {store.path.stem}")
     for skipped in store.meta["skipped"]:
         print(f"left out: {skipped}")
-    return 0
 
 
-def _reduced(name: str, store: "FeatureStore", count: int) -> "FeatureStore":
-    """Principal components of a set that lies beside them, as NAME_pcaN."""
-    from mmlib.data import flickr8k
-    from mmlib.features.reduction import reduce_features
+def pictures_of(name: str) -> tuple[Path, list[Path]]:
+    """The folder that gets `features/`, and the pictures of a data set or of a folder."""
+    from mmlib.core.files import PICTURES, listed
 
-    ids = list(store.row_of)
-    if name == flickr8k.NAME:
-        train = set(flickr8k.read_splits(registry.find(name).folder)["train"])
-        ids = [one for one in ids if one in train]
-    return reduce_features(store, ids, count, _reduced_file(store.path, count))
+    if name == "flickr8k":
+        from mmlib.data import flickr8k
 
-
-def _reduced_file(path: Path, count: int) -> Path:
-    """Where the principal components of the set `path` lie: NAME_pcaN, or NAME_pcaN_ims."""
-    scan = "_ims" if path.stem.endswith("_ims") else ""
-    return path.with_name(f"{path.stem.removesuffix(scan)}_pca{count}{scan}.npy")
-
-
-def _images(name: str) -> tuple[Path, list[Path]]:
-    """The folder beside the images that `features/` goes into, and the images."""
-    folder = _image_folder(name)
+        folder = flickr8k.image_folder(data_dir() / name)
+    elif name in FOLDERS:
+        folder = data_dir() / name / FOLDERS[name]
+    elif Path(name).is_dir():
+        folder = Path(name)
+    else:
+        known = ", ".join(("flickr8k", *FOLDERS))
+        raise DataError(f"{name}: neither {known} nor a folder of images")
     for pattern, home in (("*", folder.parent), ("*/*", folder)):  # MS-COCO has them one deeper
-        paths = [p for p in listed(folder, pattern) if p.suffix.lower() in PICTURES]
-        if paths:
+        if paths := [p for p in listed(folder, pattern) if p.suffix.lower() in PICTURES]:
             return home, paths
     raise DataError(f"{folder}: no images ({', '.join(PICTURES)})")
-
-
-def _image_folder(name: str) -> Path:
-    from mmlib.data import flickr8k
-
-    if name == flickr8k.NAME:
-        return flickr8k.image_folder(registry.find(name).folder)
-    if name in PHOTOGRAPHS:
-        return registry.find(name).folder / PHOTOGRAPHS[name]
-    if Path(name).is_dir():
-        return Path(name)
-    names = ", ".join((flickr8k.NAME, *PHOTOGRAPHS))
-    raise DataError(f"{name}: neither {names} nor a folder of images")

@@ -1,6 +1,5 @@
 """Check what a notebook's run left behind: its results, its claims, its figures' tolerances."""
 
-import csv
 import json
 import math
 from collections import Counter
@@ -16,10 +15,7 @@ from mmlib.core.evidence import OTHER_FEATURES
 from mmlib.core.files import listed
 from mmlib.core.paths import table_beside
 
-VERDICTS = get_args(Verdict)
 RESULTS = ("results.json", "results.csv", "claims.json", "checks.json")
-
-
 FORMS: dict[str, Any] = table_beside(__file__)
 LONG = 200  # characters of a message
 
@@ -44,35 +40,26 @@ class NotebookReport:
 
 def read_results(report: NotebookReport) -> None:
     """Read the results into `report`, adding a line to its problems for each fault."""
-    _read_json(report, "results.json")
-    report.claims = _read_json(report, "claims.json") or []
-    report.checks = _read_json(report, "checks.json") or {}
-    if report.checks:
-        report.problems += check_problems(report.checks)
-    table = report.out / "results.csv"
-    if not table.exists():
-        report.problems.append(f"results.csv is missing in {report.out}")
-    else:
-        with table.open(encoding="utf-8", newline="") as file:
-            if sum(1 for _ in csv.reader(file)) < 2:
-                report.problems.append("results.csv holds no result")
+    read: dict[str, Any] = {}
+    for name in RESULTS:
+        try:
+            text = (report.out / name).read_text(encoding="utf-8")
+            if name == "results.csv":
+                fault = "holds no result" * (len(text.splitlines()) < 2)
+            else:
+                read[name] = strict_json(text)
+                fault = form_fault(FORMS[name], read[name])
+        except FileNotFoundError:
+            fault = f"is missing in {report.out}"
+        except ValueError as error:
+            fault = f"is not JSON: {error}"
+        if fault:
+            read.pop(name, None)
+            report.problems.append(f"{name}: {fault}")
+    report.claims, report.checks = read.get("claims.json", []), read.get("checks.json", {})
+    report.problems += check_problems(report.checks)
     if not listed(report.out / "figures", "*.png"):
         report.problems.append(f"no figure (*.png) in {report.out / 'figures'}")
-
-
-def _read_json(report: NotebookReport, name: str) -> Any:
-    """The content of a result file, or None with a problem noted."""
-    try:
-        content = strict_json((report.out / name).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        report.problems.append(f"{name} is missing in {report.out}")
-    except ValueError as error:
-        report.problems.append(f"{name} is not JSON: {error}")
-    else:
-        if not (fault := form_fault(FORMS[name], content)):
-            return content
-        report.problems.append(f"{name}, {fault}")
-    return None
 
 
 def strict_json(text: str) -> Any:
@@ -93,19 +80,14 @@ def form_fault(schema: Mapping[str, Any], content: Any) -> str:
     return f"{first.json_path}: {text if len(text) < LONG else '… ' + text[-LONG // 2 :]}"
 
 
-def check_problems(checks: dict[str, Any]) -> list[str]:
+def check_problems(checks: Mapping[str, Any]) -> list[str]:
     """Figures that left their tolerance."""
-    if not checks["comparable"]:
-        return []
     line = "{figure} left its tolerance: {value}, expected {expected} ± {tolerance}"
-    return [line.format(**figure) for figure in checks["figures"] if not _is_within(figure)]
+    figures = checks["figures"] if checks.get("comparable") else []
+    return [line.format(**figure) for figure in figures if not within(**figure)]
 
 
-def _is_within(figure: Mapping[str, Any]) -> bool:
-    return within(figure["value"], figure["expected"], figure["tolerance"])
-
-
-def within(value: Any, expected: Any, tolerance: Any) -> bool:
+def within(value: Any, expected: Any, tolerance: Any, **_: Any) -> bool:
     """Whether a figure lies within its tolerance; a missing or NaN figure does not."""
     numbers = (value, expected, tolerance)
     if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
@@ -116,47 +98,47 @@ def within(value: Any, expected: Any, tolerance: Any) -> bool:
 def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:
     """How many claims got each verdict, in words: "2 supported, 1 opposite"; empty for none."""
     counts = Counter(claim.get("verdict") for claim in claims)
-    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+    return ", ".join(f"{counts[v]} {v}" for v in get_args(Verdict) if counts[v])
 
 
 def summary_text(reports: Sequence[NotebookReport]) -> str:
     """What is printed at the end: each notebook's outcome, and one table of all claims."""
     blocks: list[str] = []
     table: list[str] = []
-    for r in reports:
+    for report in reports:
+        here = [
+            path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+            for path in (report.out, report.executed)
+        ]
         lines = [
-            f"{r.notebook}  {'done' if r.ok else 'FAILED'} in {clock(r.seconds)}",
-            f"  claims   {verdict_counts(r.claims) or 'none'}",
-            f"  figures  {figures_line(r.checks)}",
-            *(f"  problem  {problem.splitlines()[0]}" for problem in r.problems),
-            f"  results  {_from_here(r.out)}",
-            f"  notebook {_from_here(r.executed)}",
+            f"{report.notebook}  {'done' if report.ok else 'FAILED'} in {clock(report.seconds)}",
+            f"  claims   {verdict_counts(report.claims) or 'none'}",
+            f"  figures  {figures_line(report.checks)}",
+            *(f"  problem  {problem.splitlines()[0]}" for problem in report.problems),
+            f"  results  {here[0]}",
+            f"  notebook {here[1]}",
         ]
         blocks.append("\n".join(lines))
-        if r.claims and (why := r.checks.get("why", "")).startswith(OTHER_FEATURES):
-            table.append(
-                f"{r.notebook[:2]}  verdicts of the record, not of this run, which was {why}:"
-            )
-        table += [f"{r.notebook[:2]}  {c['id']:<4}  {_claim_line(c)}" for c in r.claims]
+        number = report.notebook[:2]
+        why = report.checks.get("why", "")
+        if report.claims and why.startswith(OTHER_FEATURES):
+            table.append(f"{number}  verdicts of the record, not of this run, which was {why}:")
+        for claim in report.claims:
+            effect = "" if (text := effect_text(claim)) == "–" else f": {text}"
+            reason = f" ({claim['why']})" if claim["why"] else ""
+            words = f"{claim['claim']}{effect}{reason}"
+            table.append(f"{number}  {claim['id']:<4}  {claim['verdict']:<13}  {words}")
     if table:
         blocks.append("\n".join(["    claim and verdict", *table]))
     return "\n\n".join(blocks)
 
 
-def _claim_line(claim: dict[str, Any]) -> str:
-    """One claim: verdict, words, effect with its interval, and why where that says more."""
-    line = f"{claim['verdict']:<13}  {claim['claim']}"
-    if (effect := effect_text(claim)) != "–":
-        line += f": {effect}"
-    return line + (f" ({claim['why']})" if claim["why"] else "")
-
-
-def figures_line(checks: dict[str, Any]) -> str:
+def figures_line(checks: Mapping[str, Any]) -> str:
     """How many figures lie within tolerance, or why they were not compared."""
     if not checks.get("comparable"):
         return f"not compared: {checks.get('why') or 'no checks.json'}"
     figures = checks["figures"]
-    return f"{sum(map(_is_within, figures))}/{len(figures)} within tolerance"
+    return f"{sum(within(**figure) for figure in figures)}/{len(figures)} within tolerance"
 
 
 def clock(seconds: float) -> str:
@@ -164,8 +146,3 @@ def clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
-def _from_here(path: Path) -> Path:
-    """A path as seen from the working directory, where it lies in there."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

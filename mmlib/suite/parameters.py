@@ -5,28 +5,27 @@ cell, so that papermill alone is as safe.
 """
 
 import ast
+import dis
 import json
 import math
 import re
-import symtable
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import CodeType
+from typing import Any
 
 from mmlib.core import paths
 from mmlib.papers.coherence.data import pairs as coherence
 from mmlib.papers.links import run as links
 
-Allowed: TypeAlias = "Sequence[Any] | re.Pattern[str]"
 EVIDENCE = ("recorded", "compute")
+DEVICES = "auto, cpu, cuda, or cuda:1 and so on"
+DEVICE = re.compile(r"auto|(cpu|cuda|mps)(:\d+)?")  # core.device knows which are there
 SEEDS = range(2**31)  # evidence keeps them in 32 bits
 
 
 class ParameterError(ValueError):
     """A parameter that a notebook does not know, never reads, or cannot be given."""
-
-
-# Parameters ---------------------------------------------------------------------------------
 
 
 def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
@@ -45,9 +44,8 @@ def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
     defaults = {}
     for line in lines:
         try:
-            if not (isinstance(line, ast.Assign) and len(line.targets) == 1):
-                raise ValueError
-            defaults[line.targets[0].id] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
+            [target] = line.targets  # type: ignore[attr-defined]
+            defaults[target.id] = ast.literal_eval(line.value)  # type: ignore[attr-defined]
         except (ValueError, AttributeError):
             shown = ast.unparse(line).splitlines()[0]
             raise ParameterError(
@@ -66,15 +64,16 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
             continue
         try:
             statements = ast.parse(plain_python(cell["source"])).body
-            for statement in statements:
-                pending -= reads(statement)
-                if ast.unparse(statement).startswith("parameters.use("):
-                    pending.discard("features")  # read there, of the globals
-                overwritten = pending & _assigns(statement)
-                lost |= overwritten
-                pending -= overwritten
         except SyntaxError:
             return lost  # the kernel will say what is wrong with that cell
+        for statement in statements:
+            pending -= reads(statement)
+            if ast.unparse(statement).startswith("parameters.use("):
+                pending.discard("features")  # read there, of the globals
+            if isinstance(statement, ast.Assign | ast.AnnAssign):
+                stored = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+                lost |= pending & stored
+                pending -= stored
     return pending | lost
 
 
@@ -87,31 +86,17 @@ def plain_python(source: str) -> str:
 
 def reads(statement: ast.stmt) -> set[str]:
     """Global names that a statement reads, also inside the functions and classes it defines."""
-    names = set()
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        names.add(statement.target.id)
-    for call in ast.walk(statement):
-        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("get_ipython()"):
-            names |= set(re.findall(r"\w+", ast.unparse(call)))  # a magic's code is text
-    tables = [symtable.symtable(ast.unparse(statement), "<cell>", "exec")]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        module = table.get_type() == "module"
-        names |= {
-            s.get_name()
-            for s in table.get_symbols()
-            if s.is_referenced() and (module or s.is_global())
-        }
+    codes: list[CodeType] = [compile(ast.unparse(statement), "<cell>", "exec")]
+    names: set[str] = set()
+    while codes:
+        for line in dis.get_instructions(codes.pop()):
+            if line.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+                names.add(line.argval)
+            elif isinstance(line.argval, CodeType):
+                codes.append(line.argval)
+    if "get_ipython" in names:
+        names |= set(re.findall(r"\w+", ast.unparse(statement)))  # a magic's code is text
     return names
-
-
-def _assigns(statement: ast.stmt) -> set[str]:
-    """Names that a plain assignment binds."""
-    if not isinstance(statement, ast.Assign | ast.AnnAssign):
-        return set()
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
 
 
 def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -130,34 +115,29 @@ def check_parameters(notebook: Path, parameters: dict[str, Any]) -> dict[str, An
         raise ParameterError(f"{notebook}: no notebook ({reason}); get it again") from None
     try:
         defaults = default_parameters(cells)
-    except ParameterError as error:
-        raise ParameterError(f"{notebook.name}: {error}") from None
-    unknown = sorted(set(parameters) - set(defaults))
-    if unknown:
-        raise ParameterError(
-            f"{notebook.name} knows no parameter {', '.join(unknown)}; it has {', '.join(defaults)}"
-        )
-    unread = sorted(unread_parameters(cells, parameters))
-    if unread:
-        raise ParameterError(
-            f"{notebook.name} never reads the parameter {', '.join(unread)}, so setting it "
-            "would change nothing"
-        )
-    try:
+        if unknown := ", ".join(sorted(set(parameters) - set(defaults))):
+            raise ParameterError(f"knows no parameter {unknown}; it has {', '.join(defaults)}")
+        if unread := ", ".join(sorted(unread_parameters(cells, parameters))):
+            raise ParameterError(
+                f"never reads the parameter {unread}, so setting it would change nothing"
+            )
         given = json.loads(json.dumps(parameters))
+        check_values(notebook.stem[:2], defaults | given)
+        for name, value in given.items():
+            default, kind = defaults[name], type(defaults[name])
+            if kind is float:
+                fits = type(value) in (int, float) and math.isfinite(value)
+            else:  # JSON has a list for a tuple; None says nothing of a type
+                fits = default is None or type(value) is (list if kind is tuple else kind)
+            if not fits:
+                raise ParameterError(
+                    f"{name} is {value!r:.80}; it must be of type {kind.__name__}, as its default "
+                    f"{default!r:.80} is"
+                )
     except TypeError as error:
         raise ParameterError(f"{notebook.name}: a parameter is not plain data: {error}") from None
-    try:
-        check_values(notebook.stem[:2], defaults | given)
     except ParameterError as error:
         raise ParameterError(f"{notebook.name}: {error}") from None
-    for name, value in given.items():
-        if not _is_like(defaults[name], value):
-            kind = type(defaults[name]).__name__
-            raise ParameterError(
-                f"{notebook.name}: {name} is {_shown(value)}; it must be of type {kind}, as its "
-                f"default {_shown(defaults[name])} is"
-            )
     return defaults | given
 
 
@@ -168,8 +148,36 @@ def check_values(number: str, values: Mapping[str, Any]) -> None:
     Raises ParameterError, which names the parameter and what it may be.
     """
     for name, allowed in _allowed(number, values):
-        if name in values and not _is_allowed(values[name], allowed):
-            raise ParameterError(f"{name} is {_shown(values[name])}; it must be {_words(allowed)}")
+        value = values.get(name)
+        if allowed is DEVICE:
+            fits, words = isinstance(value, str) and DEVICE.fullmatch(value), DEVICES
+        elif isinstance(allowed, range):  # 5.0 counts nothing
+            fits = type(value) is int and value in allowed
+            words = f"a whole number, {allowed.start} or more"
+        else:
+            fits, words = not isinstance(value, bool) and value in allowed, _listed(allowed)
+        if name in values and not fits:
+            raise ParameterError(f"{name} is {value!r:.80}; it must be {words}")
+
+
+def _allowed(number: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Name and what it may be, which may depend on the values of those before it."""
+    yield "tier", ("world", "flickr8k", "paper")
+    yield "evidence", EVIDENCE
+    yield "device", DEVICE
+    yield "seeds", SEEDS[1:]
+    yield "seed", SEEDS
+    yield "epochs", SEEDS
+    if number == "01":
+        yield "signal", coherence.SIGNALS
+        yield "telling", coherence.TELLINGS
+    if number == "04":
+        tier, live = values.get("tier", "world"), values.get("live")
+        if tier != "paper":  # which has what lies in the data folder
+            known = [kind for kind in links.datasets(tier) if kind != links.UNLABELLED]
+            yield "live", ["auto", *known]
+        dataset = links.chosen_dataset(tier, str(live))
+        yield "system", [system.system for system in links.trained_systems(tier, dataset)]
 
 
 def use(number: str, values: Mapping[str, Any]) -> None:
@@ -191,56 +199,12 @@ def evidence_folder(name: Any) -> Path:
     """The folder of evidence of that name. Raises ParameterError where it has no recording."""
     if not isinstance(name, str) or not any(Path(name).expanduser().glob("*/*/*.parquet")):
         raise ParameterError(
-            f"evidence is {_shown(name)}; it must be {_words(EVIDENCE)}, or a folder with "
+            f"evidence is {name!r:.80}; it must be {_listed(EVIDENCE)}, or a folder with "
             "recordings, TIER/PAPER/*.parquet"
         )
     return Path(name).expanduser()
 
 
-def _allowed(number: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Allowed]]:
-    """Name and what it may be, which may depend on the values of those before it."""
-    yield "tier", ("world", "flickr8k", "paper")
-    yield "evidence", EVIDENCE
-    yield "device", re.compile(r"auto|(cpu|cuda|mps)(:\d+)?")  # core.device knows which are there
-    yield "seeds", SEEDS[1:]
-    yield "seed", SEEDS
-    yield "epochs", SEEDS
-    if number == "01":
-        yield "signal", coherence.SIGNALS
-        yield "telling", coherence.TELLINGS
-    if number == "04":
-        tier, live = values.get("tier", "world"), values.get("live")
-        if tier != "paper":  # which has what lies in the data folder
-            known = [kind for kind in links.datasets(tier) if kind != links.UNLABELLED]
-            yield "live", ["auto", *known]
-        dataset = links.chosen_dataset(tier, str(live))
-        yield "system", [system.system for system in links.trained_systems(tier, dataset)]
-
-
-def _is_allowed(value: Any, allowed: Allowed) -> bool:
-    if isinstance(allowed, re.Pattern):
-        return isinstance(value, str) and bool(allowed.fullmatch(value))
-    whole = isinstance(value, int) or not isinstance(allowed, range)  # 5.0 counts nothing
-    return whole and not isinstance(value, bool) and value in allowed
-
-
-def _is_like(default: Any, value: Any) -> bool:
-    """Whether a value, as JSON has it, is of its default's type; None says nothing of a type."""
-    if isinstance(default, float):
-        return type(value) in (int, float) and math.isfinite(value)
-    kind = list if isinstance(default, tuple) else type(default)
-    return default is None or type(value) is kind
-
-
-def _words(allowed: Allowed) -> str:
-    if isinstance(allowed, re.Pattern):
-        return "auto, cpu, cuda, or cuda:1 and so on"
-    if isinstance(allowed, range):
-        return f"a whole number, {allowed.start} or more"
+def _listed(allowed: Sequence[Any]) -> str:
     *most, last = map(str, allowed)
     return f"{', '.join(most)} or {last}" if most else last
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 80 else f"{text[:80]}…"

@@ -12,7 +12,7 @@ import html
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,10 @@ from nbformat.v4 import new_notebook
 from mmlib.core.claims import effect_text
 from mmlib.core.errors import DataError
 from mmlib.core.files import listed
-from mmlib.core.paths import PACKAGE
-from mmlib.suite import record
-from mmlib.suite.outcomes import (
-    FORMS,
-    RESULTS,
-    clock,
-    figures_line,
-    form_fault,
-    strict_json,
-    verdict_counts,
-)
+from mmlib.suite import outcomes, record
 from mmlib.suite.runner import TIME_LIMITS
 
-TEMPLATES = PACKAGE / "suite" / "report_site"
+TEMPLATES = Path(__file__).with_name("report_site")
 GENERATOR = "<!-- mmlib report -->"  # a report is known by it
 HEADING = re.compile(r"^#+ +(.+)", re.MULTILINE)
 # "paper", "paper's ±", "CMCM, paper": a column of printed figures. "T 0.1 (paper)" is a setting.
@@ -53,6 +43,7 @@ POLICY = (
 )
 ACTIVE = "script, iframe, frame, object, embed, applet, base, link, form, meta[http-equiv]"
 RUNS = re.compile(r"(javascript|vbscript|data:text/html)", re.IGNORECASE)  # a link that does
+FILTERS = (outcomes.clock, effect_text, outcomes.figures_line, outcomes.verdict_counts)
 
 
 class ReportError(ValueError):
@@ -63,98 +54,113 @@ class ReportError(ValueError):
 class Notebook:
     """What a run left of one notebook.
 
-    entry: of summary.json; folder: of its results; cells: executed, none where nothing was.
+    entry: of summary.json. cells: executed, none where nothing was. paper_tables: ids of the cells
+    that show a paper's figures beside ours, and their sections. sources: "this run" and the tiers
+    on record -> the records of its claims by id.
     """
 
     stem: str
     entry: dict[str, Any]
-    folder: Path
     cells: list[Any]
-
-    @property
-    def title(self) -> str:
-        """Its first heading, else what its file's name says."""
-        heading = next(filter(None, (HEADING.search(cell.source) for cell in self.cells)), None)
-        return re.sub(r"[*`]", "", heading[1]) if heading else self.stem.replace("_", " ")
-
-    @property
-    def figures(self) -> list[Path]:
-        """Its saved figures."""
-        return listed(self.folder / "figures", "*.png")
-
-    @property
-    def results(self) -> list[Path]:
-        """Its files of results that are there."""
-        return [self.folder / name for name in RESULTS if (self.folder / name).exists()]
-
-    @property
-    def paper_tables(self) -> dict[str, str]:
-        """The cells that show a paper's figures beside ours: their ids, and their sections."""
-        sections = {}
-        for cell, section in with_sections(self.cells, self.title):
-            tables = [str(o.get("data", {}).get("text/html")) for o in cell.get("outputs", [])]
-            if any(PRINTED_COLUMN.search(t) and ">verdict<" not in t for t in tables):
-                sections[cell.id] = section
-        return sections
+    title: str
+    figures: list[Path]
+    results: list[Path]
+    paper_tables: dict[str, str]
+    sources: dict[str, dict[str, dict[str, Any]]]
 
 
-def with_sections(cells: Sequence[Any], section: str) -> Iterator[tuple[Any, str]]:
-    """Cells, each with the heading above it; before the first heading, `section`."""
-    for cell in cells:
-        if cell.cell_type == "markdown":
-            section = [section, *HEADING.findall(cell.source)][-1]
-        yield cell, section
+def write(run: Path, out: Path | None = None) -> Path:
+    """Write the site of a run into `out`, by default its folder `report`; returns its index.html.
 
-
-@dataclass(frozen=True)
-class Run:
-    """A run's folder as read. recorded: tier -> stem -> records of its claims."""
-
-    folder: Path
-    summary: dict[str, Any]
-    notebooks: list[Notebook]
-    recorded: dict[str, dict[str, list[dict[str, Any]]]]
-
-    @property
-    def claims(self) -> list[dict[str, Any]]:
-        """The records of all claims of this run."""
-        return [claim for notebook in self.notebooks for claim in notebook.entry["claims"]]
-
-    def claims_by_source(self, notebook: Notebook) -> dict[str, dict[str, dict[str, Any]]]:
-        """A notebook's claims in this run and in the recorded runs: source -> id -> record."""
-        sources = {"this run": notebook.entry["claims"]}
-        for tier, claims in self.recorded.items():
-            if notebook.stem in claims:
-                sources[f"recorded, {tier}"] = claims[notebook.stem]
-        return {name: {c["id"]: c for c in claims} for name, claims in sources.items()}
-
-
-def read_run(folder: Path) -> Run:
-    """Read a run's folder, and assess the claims of its notebooks from their evidence.
-
-    Raises ReportError with the file that is missing or broken, and what to do.
+    An older report is replaced. Raises ReportError for a run that cannot be read, with the file
+    that is missing or broken and what to do, and for an `out` that holds something else, or more
+    than a report.
     """
-    folder = folder.resolve()
+    folder = run.resolve()
+    out = (out or folder / "report").resolve()
+    index = out / "index.html"
+    ours = index.is_file() and GENERATOR in index.read_text(encoding="utf-8", errors="replace")
+    if not ours and out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ReportError(f"{out} is no report of mmlib, so it stays as it is; name another folder")
+    entries = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    pages = {name for name in entries if name.endswith(".html")}
+    parts = pages | {name.removesuffix(".html") for name in pages} | {"summary.json"}
+    if foreign := sorted(entries - parts):
+        raise ReportError(
+            f"{out} holds {foreign[0]}, no part of a report; move it away, or name another"
+        )
+    summary, notebooks = _read(folder)
+    known = {"name": folder.name, "summary": summary, "notebooks": notebooks}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as partial_site:
+        (site := Path(partial_site) / "site").mkdir()
+        (site / "index.html").write_text(_page(known, "overview", "Overview"), encoding="utf-8")
+        (site / "claims.html").write_text(_page(known, "claims", "Claims"), encoding="utf-8")
+        for notebook in notebooks:
+            text = _page(known, "page", notebook.title, notebook)
+            (site / f"{notebook.stem}.html").write_text(text, encoding="utf-8")
+            for path in [*notebook.figures, *notebook.results]:
+                (site / notebook.stem).mkdir(exist_ok=True)
+                shutil.copyfile(path, site / notebook.stem / path.name)
+        shutil.copyfile(folder / "summary.json", site / "summary.json")
+        if out.exists():
+            shutil.rmtree(out)
+        site.rename(out)
+    return index
+
+
+# --- Reading a run -------------------------------------------------------------------------------
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], list[Notebook]]:
+    """The summary of a run and its notebooks, their claims assessed from their evidence, too."""
     path, again = folder / "summary.json", f"run it again: mmlib run --out {folder}"
     if not path.exists():
         again = "no run is there: `mmlib run` makes one and links runs/latest to it"
     try:
-        summary = strict_json(path.read_text(encoding="utf-8"))
+        summary = outcomes.strict_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"{path} cannot be read ({error}); {again}") from None
-    if fault := form_fault(FORMS["summary.json"], summary):
+    if fault := outcomes.form_fault(outcomes.FORMS["summary.json"], summary):
         raise ReportError(f"{path}: {fault}; {again}")
+    _need_own(path)
     try:
-        notebooks = [
-            Notebook(entry["notebook"], entry, folder / entry["out"], _executed(folder, entry))
-            for entry in summary["notebooks"]
-        ]
+        return summary, [_notebook(folder, entry) for entry in summary["notebooks"]]
+    except ReportError:
+        raise
     except Exception as error:  # nbformat raises many kinds
         fault = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise ReportError(f"{folder}: {fault}; {again}") from None
-    _need_own(path, *(file for notebook in notebooks for file in notebook.figures))
-    _need_own(*(file for notebook in notebooks for file in notebook.results))
-    return Run(folder, summary, notebooks, recorded_claims([n.stem for n in notebooks]))
+
+
+def _notebook(folder: Path, entry: dict[str, Any]) -> Notebook:
+    path, results = folder / entry["executed"], folder / entry["out"]
+    figures = listed(results / "figures", "*.png")
+    files = [results / name for name in outcomes.RESULTS if (results / name).exists()]
+    _need_own(*figures, *files, *[path][: path.exists()])
+    cells = []
+    try:
+        nbformat.validate(notebook := nbformat.read(path, as_version=4))
+        cells = notebook.cells
+    except Exception:  # one that failed may have left nothing readable
+        if entry["ok"]:
+            raise
+    stem = entry["notebook"]
+    heading = next(filter(None, (HEADING.search(cell.source) for cell in cells)), None)
+    title = re.sub(r"[*`]", "", heading[1]) if heading else stem.replace("_", " ")
+    tables = {}
+    for cell, section in _with_sections(cells, title):
+        shown = [str(o.get("data", {}).get("text/html")) for o in cell.get("outputs", [])]
+        if any(PRINTED_COLUMN.search(t) and ">verdict<" not in t for t in shown):
+            tables[cell.id] = section
+    sources = {"this run": {claim["id"]: claim for claim in entry["claims"]}}
+    for tier in TIME_LIMITS:
+        try:
+            assessed = record.assess_paper(stem[:2], tier)
+        except DataError:  # no evidence, or other code has made it
+            continue
+        sources[f"recorded, {tier}"] = {(c := one.record())["id"]: c for one in assessed}
+    return Notebook(stem, entry, cells, title, figures, files, tables, sources)
 
 
 def _need_own(*files: Path) -> None:
@@ -170,54 +176,60 @@ def _need_own(*files: Path) -> None:
             )
 
 
-def _executed(folder: Path, entry: Mapping[str, Any]) -> list[Any]:
-    """The cells of an executed notebook; none of one that failed and left nothing readable."""
-    path = folder / entry["executed"]
-    if path.exists():
-        _need_own(path)
-    try:
-        notebook = nbformat.read(path, as_version=4)
-        nbformat.validate(notebook)
-        return notebook.cells
-    except Exception:  # nbformat raises many kinds
-        if entry["ok"]:
-            raise
-        return []
+def _with_sections(cells: Sequence[Any], section: str) -> Iterator[tuple[Any, str]]:
+    """Cells, each with the heading above it; before the first heading, `section`."""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            section = [section, *HEADING.findall(cell.source)][-1]
+        yield cell, section
 
 
-def recorded_claims(stems: Sequence[str]) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Claims assessed from evidence: tier -> stem -> their records.
-
-    A notebook without evidence on a tier, or whose evidence other code has made, is left out.
-    """
-    recorded: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for tier in TIME_LIMITS:
-        for stem in stems:
-            try:
-                assessments = record.assess_paper(stem[:2], tier)
-            except DataError:
-                continue
-            recorded.setdefault(tier, {})[stem] = [claim.record() for claim in assessments]
-    return recorded
+# --- Pages ---------------------------------------------------------------------------------------
 
 
-def mathml(latex: str, display: str = "inline") -> str:
-    """LaTeX as MathML; what cannot be converted whole stays readable as LaTeX in `<code>`."""
-    try:
-        converted = convert(latex.strip(), display=display)
-    except Exception:  # the converter lets many kinds through; each means the same here
-        converted = "\\"
-    if "\\" in converted:  # a command that it does not know
-        return f'<code class="latex">{html.escape(latex.strip())}</code>'
-    return converted
+def _page(run: dict[str, Any], template: str, title: str, notebook: Notebook | None = None) -> str:
+    """A page from a template of `TEMPLATES`, with `POLICY` and without what could run or load."""
+    cells = notebook.cells if notebook else []
+    for cell, section in _with_sections(cells, title):
+        cell.metadata["section"] = section  # a picture is described by the heading above it
+    exporter = _Exporter(
+        template_name="lab",
+        template_file=f"{template}.html.j2",
+        extra_template_paths=[str(TEMPLATES)],
+        filters={function.__name__: function for function in FILTERS},
+    )
+    resources = {"metadata": {"name": title}, "run": run, "generator": GENERATOR}
+    resources["problems"] = notebook.entry["problems"] if notebook else []
+    text = exporter.from_notebook_node(new_notebook(cells=cells), resources)[0]
+    soup = BeautifulSoup(text, "html.parser")
+    for tag in soup.select(ACTIVE):
+        tag.decompose()
+    for tag in soup.find_all(True):
+        for name, value in [*tag.attrs.items()]:
+            link = re.sub(r"[\x00-\x20]", "", value) if isinstance(value, str) else ""
+            if name.lower().startswith("on") or RUNS.match(link):
+                del tag[name]
+    policy = {"http-equiv": "Content-Security-Policy", "content": POLICY}
+    assert soup.head is not None  # each of `TEMPLATES` has one
+    soup.head.insert(0, soup.new_tag("meta", attrs=policy))  # before all that it is about
+    return str(soup)
+
+
+class _Exporter(HTMLExporter):
+    """nbconvert's pages in JupyterLab's style, without scripts and with the site's navigation."""
+
+    @pass_context
+    def markdown2html(self, context: Any, source: str) -> str:
+        attachments = getattr(context.get("cell"), "attachments", {})
+        renderer = _Markdown(attachments=attachments, escape=False)
+        renderer.pages = [notebook.stem for notebook in context["resources"]["run"]["notebooks"]]
+        return MarkdownWithMath(renderer=renderer).render(source)
 
 
 class _Markdown(IPythonRenderer):
     """nbconvert's Markdown with MathML, links to the other pages, and no links out of the site."""
 
-    def __init__(self, pages: Collection[str], **how: Any) -> None:
-        super().__init__(escape=False, **how)
-        self.pages = pages
+    pages: Sequence[str] = ()
 
     def block_math(self, body: str) -> str:
         return mathml(body, "block")
@@ -243,100 +255,12 @@ class _Markdown(IPythonRenderer):
         return f"[picture: {text}]"
 
 
-class _Exporter(HTMLExporter):
-    """nbconvert's pages in JupyterLab's style, without scripts and with the site's navigation."""
-
-    @pass_context
-    def markdown2html(self, context: Any, source: str) -> str:
-        attachments = getattr(context.get("cell"), "attachments", {})
-        pages = [notebook.stem for notebook in context["resources"]["run"].notebooks]
-        renderer = _Markdown(pages, attachments=attachments)
-        return MarkdownWithMath(renderer=renderer).render(source)
-
-
-def page(
-    run: Run, template: str, title: str, cells: Sequence[Any] = (), problems: Sequence[str] = ()
-) -> str:
-    """A page from a template of `TEMPLATES`; a picture is described by the heading above it."""
-    for cell, section in with_sections(cells, title):
-        cell.metadata["section"] = section
-    exporter = _Exporter(
-        template_name="lab",
-        template_file=template,
-        extra_template_paths=[str(TEMPLATES)],
-        filters={f.__name__: f for f in (clock, effect_text, figures_line, verdict_counts)},
-    )
-    resources = {"metadata": {"name": title}, "run": run, "generator": GENERATOR}
-    resources["problems"] = problems
-    return _inert(exporter.from_notebook_node(new_notebook(cells=list(cells)), resources)[0])
-
-
-def _inert(page: str) -> str:
-    """A page with `POLICY`, without what could run or load something."""
-    soup = BeautifulSoup(page, "html.parser")
-    for tag in soup.select(ACTIVE):
-        tag.decompose()
-    for tag in soup.find_all(True):
-        for name, value in [*tag.attrs.items()]:
-            link = re.sub(r"[\x00-\x20]", "", value) if isinstance(value, str) else ""
-            if name.lower().startswith("on") or RUNS.match(link):
-                del tag[name]
-    policy = {"http-equiv": "Content-Security-Policy", "content": POLICY}
-    assert soup.head is not None  # each of `TEMPLATES` has one
-    soup.head.insert(0, soup.new_tag("meta", attrs=policy))  # before all that it is about
-    return str(soup)
-
-
-def write(run: Path, out: Path | None = None) -> Path:
-    """Write the site of a run into `out`, by default its folder `report`; returns its index.html.
-
-    An older report is replaced. Raises ReportError for a run that cannot be read, and for an `out`
-    that holds something else, or more than a report.
-    """
-    folder = run.resolve()
-    out = (out or folder / "report").resolve()
-    index = out / "index.html"
-    ours = index.is_file() and GENERATOR in index.read_text(encoding="utf-8", errors="replace")
-    if not ours and out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ReportError(f"{out} is no report of mmlib, so it stays as it is; name another folder")
-    if foreign := _foreign(out):
-        raise ReportError(
-            f"{out} holds {foreign}, no part of a report; move it away, or name another"
-        )
-    content = read_run(folder)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as partial_site:
-        site = Path(partial_site) / "site"
-        site.mkdir()
-        _write_pages(content, site)
-        if out.exists():
-            shutil.rmtree(out)
-        site.rename(out)
-    return index
-
-
-def _foreign(out: Path) -> str:
-    """The first entry of an older report's folder that is not a report's; "" where none is."""
-    entries = sorted(out.iterdir()) if out.is_dir() else []
-    pages = {path.stem for path in entries if path.suffix == ".html"}
-    expected = {f"{stem}.html" for stem in pages} | pages | {"summary.json"}
-    return next((path.name for path in entries if path.name not in expected), "")
-
-
-def _write_pages(run: Run, site: Path) -> None:
-    """Write all files of the site into an empty folder."""
-    pages = {
-        "index": page(run, "overview.html.j2", "Overview"),
-        "claims": page(run, "claims.html.j2", "Claims"),
-    }
-    for notebook in run.notebooks:
-        pages[notebook.stem] = page(
-            run, "page.html.j2", notebook.title, notebook.cells, notebook.entry["problems"]
-        )
-        for path in [*notebook.figures, *notebook.results]:
-            target = site / notebook.stem / path.name
-            target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(path, target)
-    for stem, text in pages.items():
-        (site / f"{stem}.html").write_text(text, encoding="utf-8")
-    shutil.copyfile(run.folder / "summary.json", site / "summary.json")
+def mathml(latex: str, display: str = "inline") -> str:
+    """LaTeX as MathML; what cannot be converted whole stays readable as LaTeX in `<code>`."""
+    try:
+        converted = convert(latex.strip(), display=display)
+    except Exception:  # the converter lets many kinds through; each means the same here
+        converted = "\\"
+    if "\\" in converted:  # a command that it does not know
+        return f'<code class="latex">{html.escape(latex.strip())}</code>'
+    return converted

@@ -1,13 +1,18 @@
-"""Run notebooks strictly: papermill executes them, this module refuses what papermill lets pass.
+"""Run notebooks strictly: papermill gives them their parameters, nbclient executes them.
 
-Each notebook runs in a process of its own, in its own folder, with the interpreter of this
-environment. A parameter that it does not know or never reads, a failing cell, a dead kernel, a
-passed time limit, a missing result and a figure outside its tolerance are errors.
+Each notebook has a kernel of its own, in its own folder, with the interpreter of this environment.
+A parameter that it does not know or never reads, a failing cell, a dead kernel, a passed time
+limit, a missing result and a figure outside its tolerance are errors.
 """
 
+import asyncio
 import json
+import math
+import os
 import platform
+import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -16,14 +21,161 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from mmlib import __version__
-from mmlib.core.locks import alone
-from mmlib.core.paths import evidence_dir, feature_set, write_atomic
-from mmlib.suite.execution import execute, stop
-from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
-from mmlib.suite.parameters import ParameterError, check_parameters
+# For this jsonschema, which nbformat imports, would compile a grammar of addresses: a second.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+import nbformat  # noqa: E402
+from jupyter_client import AsyncKernelManager  # noqa: E402
+from jupyter_client.kernelspec import KernelSpecManager  # noqa: E402
+from nbclient import NotebookClient  # noqa: E402
+from nbclient.exceptions import (  # noqa: E402
+    CellExecutionError,
+    CellTimeoutError,
+    DeadKernelError,
+)
+from tqdm import tqdm  # noqa: E402
+
+from mmlib import __version__  # noqa: E402
+from mmlib.core import paths  # noqa: E402
+from mmlib.core.locks import alone  # noqa: E402
+from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results  # noqa: E402
+from mmlib.suite.parameters import ParameterError, check_parameters  # noqa: E402
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+SOCKET_BYTES = 103  # of the path of a socket that all systems take; Linux takes 107
+# Lets a kernel end with this process, also with one that was killed while the kernel started.
+END_WITH = "__import__('mmlib.core.parallel').core.parallel.end_with({})"
+_running: list["_Client"] = []
+
+
+def select(folder: Path | None, numbers: Sequence[str] | None = None) -> list[Path]:
+    """The notebooks whose names begin with `numbers`, in their order; all where there is none.
+
+    folder: of the notebooks; None: the package's own. Raises ValueError where one is missing.
+    """
+    folder = folder or paths.notebooks_dir()
+    if not folder.is_dir():
+        raise ValueError(f"no folder {folder}: run this in a clone of the repository")
+    notebooks = sorted(folder.resolve().glob("[0-9][0-9]_*.ipynb"))
+    if not notebooks:
+        raise ValueError(f"no notebook in {folder}")
+    chosen: list[Path] = []
+    for number in numbers or ():
+        matching = [path for path in notebooks if path.stem.startswith(number.zfill(2))]
+        if not matching or not number:
+            listing = ", ".join(path.stem for path in notebooks)
+            raise ValueError(f"no notebook {number!r}; there are {listing}")
+        chosen += matching
+    return list(dict.fromkeys(chosen)) or notebooks
+
+
+# --- One notebook --------------------------------------------------------------------------------
+
+
+class _Client(NotebookClient):
+    """nbclient with a line on stderr: the cell that runs, the time, what the cell printed last."""
+
+    def __init__(self, nb: nbformat.NotebookNode, name: str, **how: Any) -> None:
+        super().__init__(nb, on_cell_start=self._cell_starts, **how)
+        self.index = 0
+        self.bar = tqdm(
+            total=len(nb.cells),
+            initial=1,
+            desc=name,
+            bar_format="{desc}  cell {n}/{total}  {elapsed}{postfix}",
+            mininterval=0.2 if sys.stderr.isatty() else 10.0,
+            miniters=0,
+            dynamic_ncols=True,
+            leave=False,
+        )
+
+    def _cell_starts(self, cell: Any, cell_index: int) -> None:
+        self.index, self.bar.n = cell_index, cell_index + 1
+        self._show("")
+
+    def output(self, outs: list, msg: dict, *more: Any) -> Any:
+        """What nbclient does with an output; its last line is shown."""
+        printed = msg["content"].get("text", "") if msg["msg_type"] == "stream" else ""
+        if printed.strip():
+            self._show(printed.strip().splitlines()[-1])
+        return super().output(outs, msg, *more)
+
+    def _show(self, text: str) -> None:
+        self.bar.set_postfix_str(text, refresh=False)
+        self.bar.update(0)
+
+
+def execute(
+    notebook: Path, executed: Path, parameters: dict[str, Any], timeout: float
+) -> str | None:
+    """Execute `notebook`, in its folder, in a kernel of its own, into the file `executed`.
+
+    executed: is also written when a cell fails. parameters: injected after the parameters cell;
+    none are injected when empty. timeout: seconds that the whole notebook may take.
+    Returns what went wrong, with the failing cell; None when every cell ran.
+    """
+    from papermill.iorw import load_notebook_node
+    from papermill.parameterize import parameterize_notebook
+
+    deadline = time.monotonic() + timeout
+    nb = load_notebook_node(str(notebook))
+    if parameters:
+        nb = parameterize_notebook(nb, parameters, kernel_name="python3", language="python")
+    # A kernel that outlives its notebook by a second may still write into the folder.
+    with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
+        # No kernelspec of the user's: python3 is then this interpreter.
+        kernel = AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+        kernel.connection_file = f"{folder}/kernel.json"
+        sockets = f"{folder}/k"  # each gets a number; in a folder of ours: no race for a port
+        if os.name != "nt" and len(os.fsencode(f"{sockets}-1")) <= SOCKET_BYTES:
+            kernel.transport, kernel.ip = "ipc", sockets
+        client = _Client(
+            nb, notebook.stem, km=kernel,
+            extra_arguments=["--IPKernelApp.exec_lines=" + END_WITH.format(os.getpid())],
+            coalesce_streams=True, record_timing=False, iopub_timeout=60,
+            timeout_func=lambda cell: max(1, math.ceil(deadline - time.monotonic())),
+        )  # fmt: skip
+        _running.append(client)
+        problem = None
+        try:
+            # A loop of its own: nbclient's is shared by the threads of a Dask worker.
+            here = str(notebook.parent)
+            asyncio.run(client.async_execute(cwd=here, env=environment(folder), cleanup_kc=True))
+        except CellExecutionError as error:
+            traceback = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", error.traceback)
+            problem = f"failed: {error.ename}: {error.evalue}\n{traceback}"
+        except CellTimeoutError:
+            problem = f"was running when the time limit of {timeout:g} s passed"
+        except DeadKernelError:
+            problem = "killed the kernel"
+        finally:
+            _running.remove(client)
+            client.bar.close()
+    try:
+        paths.write_atomic(executed, lambda file: nbformat.write(nb, file))
+    except OSError as error:  # a full disk
+        return f"{error.filename}: {error.strerror}"
+    if not problem:
+        return None
+    what, _, traceback = problem.partition("\n")
+    return f"cell {client.index + 1} {what}\n{nb.cells[client.index].source}\n{traceback}".strip()
+
+
+def environment(private: str) -> dict[str, str]:
+    """The environment of a kernel: no start-up files of the user's, paths as seen from here."""
+    changed = {"IPYTHONDIR": f"{private}/ipython", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    if "MMLIB_DATA" in os.environ:
+        changed["MMLIB_DATA"] = str(paths.data_dir().absolute())
+    if "MMLIB_EVIDENCE" in os.environ:
+        changed["MMLIB_EVIDENCE"] = str(paths.evidence_dir().absolute())
+    if dataset := paths.own_dataset():
+        changed["MMLIB_DATASET"] = str(dataset.absolute())
+    if "PYTHONPATH" in os.environ:
+        folders = os.environ["PYTHONPATH"].split(os.pathsep)
+        changed["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, folders))
+    # Notebooks start processes, which share the cores.
+    return dict.fromkeys(THREADS, "1") | os.environ | changed
 
 
 def run_notebook(
@@ -36,20 +188,24 @@ def run_notebook(
     """
     out = (out_dir / notebook.stem).resolve()
     parameters = parameters | {"out": str(out)}
-    check_parameters(notebook, parameters)
+    checked = check_parameters(notebook, parameters)
+    parameters = {name: checked[name] for name in parameters}  # as plain data
     report = NotebookReport(notebook.stem, out_dir.resolve() / notebook.name, out)
     old = [report.executed, *(out / name for name in RESULTS), *(out / "figures").glob("*.png")]
     for path in old:  # the results of an earlier run must not pass for new
         path.unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    problem = execute(notebook, report.executed, parameters, timeout)
+    problem = execute(notebook.resolve(), report.executed, parameters, timeout)
     report.seconds = time.monotonic() - start
     if problem:
         report.problems.append(problem)
     else:
         read_results(report)
     return report
+
+
+# --- Several notebooks ---------------------------------------------------------------------------
 
 
 def run_notebooks(
@@ -80,43 +236,37 @@ def run_notebooks(
         (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
         calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
         reports = []
-        for report in _finished(calls, cluster, at_a_time):
+        for report in _on_cluster(calls, cluster) if cluster else _in_threads(calls, at_a_time):
             for problem in report.problems:
                 print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
             reports.append(report)
         reports.sort(key=lambda report: report.notebook)
-        _write_summary(reports, out_dir, parameters)
+        summary = {
+            "ok": all(report.ok for report in reports),
+            "mmlib": __version__,
+            "python": platform.python_version(),
+            "torch": version("torch"),
+            "machine": f"{platform.system()} {platform.machine()}",
+            "parameters": parameters,
+            "features": paths.feature_set(),
+            "evidence": str(paths.evidence_dir()),
+            "notebooks": [asdict(report) | {"ok": report.ok} for report in reports],
+        }
+        text = json.dumps(summary, indent=1, default=lambda p: p.relative_to(out_dir).as_posix())
+        paths.write_atomic(
+            out_dir / "summary.json", lambda path: path.write_text(text, encoding="utf-8")
+        )
     return reports
 
 
-def _finished(calls: Sequence[tuple], cluster: str, at_a_time: int) -> Iterator[NotebookReport]:
-    if not cluster:
-        return _side_by_side(calls, at_a_time)
+def _on_cluster(calls: Sequence[tuple], address: str) -> Iterator[NotebookReport]:
     from mmlib.core.parallel import on_cluster
 
-    return on_cluster(run_notebook, calls, cluster)
+    return on_cluster(run_notebook, calls, address)
 
 
-def _write_summary(
-    reports: Sequence[NotebookReport], out_dir: Path, parameters: dict[str, Any]
-) -> None:
-    summary = {
-        "ok": all(r.ok for r in reports),
-        "mmlib": __version__,
-        "python": sys.version.split()[0],
-        "torch": version("torch"),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "parameters": parameters,
-        "features": feature_set(),
-        "evidence": str(evidence_dir()),
-        "notebooks": [asdict(r) | {"ok": r.ok} for r in reports],
-    }
-    text = json.dumps(summary, indent=1, default=lambda path: path.relative_to(out_dir).as_posix())
-    write_atomic(out_dir / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
-
-
-def _side_by_side(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:
-    """Reports of `run_notebook`, as they come; an error or an interruption ends all notebooks."""
+def _in_threads(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:
+    """Reports as they come; an error or an interruption kills all kernels."""
     with ThreadPoolExecutor(at_a_time) as pool:
         futures = [pool.submit(run_notebook, *call) for call in calls]
         try:
@@ -125,7 +275,9 @@ def _side_by_side(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookRe
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             while not all(future.done() for future in futures):
-                stop()
+                for client in list(_running):
+                    if client.km and client.km.provisioner and (pid := client.km.provisioner.pid):
+                        os.kill(pid, 9)
                 time.sleep(0.1)
             raise
 

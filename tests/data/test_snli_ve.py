@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from test_judgments import TEST, write
 
 from mmlib.core.errors import DataError
 from mmlib.data import snli_ve
@@ -109,23 +108,11 @@ def test_photographs_are_known_by_their_number():
         snli_ve.shared_photos(["x.jpg"], [])
 
 
-def test_check_counts_and_tells_what_the_splits_share(folder, monkeypatch):
-    monkeypatch.setenv("MMLIB_DATA", str(folder.parent))
+def test_check_counts(folder, monkeypatch):
     monkeypatch.setattr(snli_ve, "SPLITS", {"train": 3, "dev": 1, "test": 2})
-    report = check("snli_ve")
+    report = check("snli_ve", folder)
     assert report.problems == []
-    assert report.counts == [
-        "train 3 pairs of 2 images", "dev 1 pairs of 1 images", "test 2 pairs of 2 images",
-    ]  # fmt: skip
-    assert report.notes == ["train shows 1 of the 2 its own test images"]
-    write(folder.parent / "flickr8k", [])
-    split_file(folder.parent / "karpathy", "flickr30k", {"test": ["555.jpg", "9.jpg"]})
-    assert TEST[1].startswith("1003_")
-    assert check("snli_ve").notes[1:] == [
-        "train shows 1 of the 2 test images of Karpathy's flickr30k",
-        "train shows 1 of the 10 test images of Flickr8k",
-        "test shows 1 of the 10 test images of Flickr8k",
-    ]
+    assert report.counts == ["3 train pairs", "1 dev pairs", "2 test pairs"]
 
 
 def test_check_names_bad_lines_and_wrong_counts(folder, monkeypatch):

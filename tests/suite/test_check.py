@@ -50,56 +50,59 @@ def test_hidden_files_are_no_part_of_a_data_set(small, tmp_path):
     assert not check("region_features", tmp_path).notes
 
 
-def test_truncated_image_and_broken_caption_line_are_both_named(small):
+def test_a_folder_that_a_download_would_keep_is_to_be_moved(small):
+    (small / "Images").rename(small / "away")
+    (small / "Images").mkdir()
+    mend = f"move {small / 'Images'} away, then `mmlib data get flickr8k`"
+    assert any(mend in line for line in lines(check("flickr8k", small)))
+
+
+def cut(small):
     image = small / "Images" / NAMES[3]
     image.write_bytes(image.read_bytes()[:-80])
     edit_line(small / "captions.txt", 23, "A dog runs")
-    result = lines(check("flickr8k", small))
-    assert len(result) == 2
-    assert result[0].startswith(f"{image}: cannot be decoded")
-    assert result[1].startswith(f"{small / 'captions.txt'}, line 23: not an image and its caption")
-    assert all(line.endswith(")") for line in result)  # each with its mend
-    (small / "Images").rename(small / "away")
-    (small / "Images").mkdir()
-    assert any(f"move {small / 'Images'} away, then `mmlib" in item
-               for item in lines(check("flickr8k", small)))  # fmt: skip
 
 
-def test_missing_image(small):
-    (small / "Images" / NAMES[6]).unlink()
-    result = lines(check("flickr8k", small))
-    assert len(result) == 2
-    assert "Images: 7 images instead of 8" in result[0]
-    assert f"line 32: caption of {NAMES[6]}, an image that is not there" in result[1]
-
-
-def test_missing_files_are_one_line_each(small):
-    for name in ("captions.txt", "Images", "Flickr8k_text", "features"):
-        (small / name).rename(small / f"no_{name}")
-    report = check("flickr8k", small)
-    named = [line.split(": is missing")[0].rsplit("/", 1)[1] for line in lines(report)]
-    assert named == ["Images", "captions.txt", *flickr8k.LISTS.values()]
-    assert all("mmlib data get flickr8k" in line for line in lines(report))
-    assert any("no features yet" in note for note in report.notes)
-
-
-def test_captions_of_the_wrong_number(small):
+def shorten(small):
     path = small / "captions.txt"
-    path.write_text("\n".join(path.read_text().splitlines()[:-6]) + "\n")
-    result = lines(check("flickr8k", small))
-    assert "4 captions of 106_ab6.jpg instead of 5" in result[0]
-    assert "no caption of 107_ab7.jpg" in result[1]
-    assert len(result) == 2
+    path.write_text("\n".join(path.read_text().splitlines()[:-5]) + "\n")
 
 
-def test_splits(small):
+def mix_splits(small):
     listing = small / "Flickr8k_text" / flickr8k.LISTS["test"]
-    listing.write_text(f"{NAMES[6]}\n{NAMES[4]}\nnone.jpg\n")
+    listing.write_text(f"{NAMES[6]}\n{NAMES[7]}\nnone.jpg\n")
+
+
+def double(small):
+    listing = small / "Flickr8k_text" / flickr8k.LISTS["test"]
+    listing.write_text(f"{NAMES[6]}\n{NAMES[4]}\n")
+
+
+def gone(name):
+    return lambda small: (small / name).rename(small / "away")
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (cut, [f"{NAMES[3]}: cannot be decoded", "line 23: not an image and its caption"]),
+        (shorten, [f"no caption of {NAMES[7]}"]),
+        (mix_splits, ["3 images instead of 2", "line 3: none.jpg is an image without captions"]),
+        (double, [f"testImages.txt: {NAMES[4]} is in the split val too"]),
+        (lambda small: (small / "Images" / NAMES[6]).unlink(),
+         ["Images: 7 images instead of 8", f"captions of {NAMES[6]}, an image that is not there"]),
+        (gone("captions.txt"), ["captions.txt: is missing"]),
+        (gone("Images"), ["Images: is missing"]),
+        (gone("Flickr8k_text"), ["trainImages.txt: is missing"]),
+    ],
+)  # fmt: skip
+def test_each_defect_is_a_line_with_its_mend(small, harm, said):
+    harm(small)
     result = lines(check("flickr8k", small))
-    assert "3 images instead of 2" in result[0]
-    assert f"line 2: {NAMES[4]} is in the split val too" in result[1]
-    assert "line 3: none.jpg is an image without captions" in result[2]
-    assert len(result) == 3
+    assert len(result) == len(said)
+    for line, text in zip(result, said, strict=True):
+        assert text in line
+        assert line.endswith(")")
 
 
 def test_check_and_notebooks_agree_on_the_features(small, monkeypatch):
@@ -183,90 +186,54 @@ def test_folder_that_is_not_there(tmp_path):
         check("flickr9k")
 
 
-def write_clue(folder, monkeypatch):
-    monkeypatch.setattr(clue, "SPLITS", {"train": 2, "test": 1})
-    header = ",".join(clue.COLUMNS)
-    row = '{},5,"a dog, running",https://x.org/{}.jpg,1,0,0,1,0,0,0,0,0,0,False'
-    (folder / "conceptual_train_dis.csv").write_text(
-        "\n".join([header, row.format(0, "a"), row.format(1, "b")]) + "\n"
-    )
-    (folder / "conceptual_test_dis.csv").write_text(f"{header}\n{row.format(0, 'b')}\n")
-    return folder
+# --- Tables ---------------------------------------------------------------------------------------
 
-
-def test_clue(tmp_path, monkeypatch):
-    folder = write_clue(tmp_path, monkeypatch)
-    report = check("clue", folder)
-    assert lines(report) == []
-    assert "1 of 1 test rows show an image of the training file: 1 of 1 with" in report.notes[3]
-    path = folder / "conceptual_train_dis.csv"
-    text = path.read_text()
-    path.write_text(text.replace(",1,0,0,1", ",2,0,0,1", 1) + "2,3\n")
-    result = lines(check("clue", folder))
-    assert "line 2: Visible is '2', not 0|1" in result[0]
-    assert "line 4: 2 fields instead of 15" in result[1]
-    path.write_text(text.replace("Story", "Tale"))
-    assert "line 1: the columns are" in lines(check("clue", folder))[0]
-    path.write_text("\n".join(text.splitlines()[:2]))
-    assert "1 sound rows instead of 2" in lines(check("clue", folder))[0]
-    path.write_bytes(text.encode().replace(b"dog", b"d\xffg", 1))
-    assert "line 2: bytes that are not UTF-8" in lines(check("clue", folder))[0]
-    path.unlink()
-    assert lines(check("clue", folder))[0].startswith(f"{path}: is missing")
-
-
-def test_cite(tmp_path, monkeypatch):
-    monkeypatch.setattr(cite, "ROWS", 2)
-    rows = [
-        "0|0||span|True|True|False|False|False|False|False||1.png|7|Heat the oven.|Heat",
-        "1|1|False|span|True|True|False|False|False|False|True|True|1.png|8|Heat the oven.|Heat",
-    ]
-    path = tmp_path / "data.csv"
-    path.write_text("\n".join(["|".join(cite.COLUMNS), *rows]) + "\n")
-    report = check("cite", tmp_path)
-    assert lines(report) == []
-    assert report.notes[2].startswith("1 distinct pairs of image and text; 2 rows belong")
-    rows[0] = rows[0].replace("False||1.png", "|True|1.png")
-    path.write_text("\n".join(["|".join(cite.COLUMNS), *rows]) + "\n")
-    result = lines(check("cite", tmp_path))
-    assert "line 2: q8_resp is ''" in result[0]
-
-
-def test_sick(tmp_path, monkeypatch):
-    monkeypatch.setattr(sick, "SETS", {"TRAIN": 1, "TEST": 1})
-    row = (
-        "{}\tA dog runs\tA dog moves\tENTAILMENT\t{}\tA_entails_B\tB_neutral_A\t"
-        'A "dog runs .\tA dog .\tFLICKR\tFLICKR\t{}'
-    )
-    path = tmp_path / "SICK.txt"
-
-    def write(*rows):
-        text = "\r\n".join(["\t".join(sick.COLUMNS), *(row.format(*r) for r in rows)])
-        path.write_text(text + "\r\n", newline="")
-        return lines(check("sick", tmp_path))
-
-    assert write((1, "4.5", "TRAIN"), (2, "5", "TEST")) == []
-    assert "line 3: relatedness_score is '5.2'" in write((1, 1, "TRAIN"), (2, "5.2", "TEST"))[0]
-    assert "line 3: pair 1 stands in line 2 too" in write((1, 1, "TRAIN"), (1, 2, "TEST"))[0]
-    assert "2 pairs of TRAIN instead of 1" in write((1, 1, "TRAIN"), (2, 2, "TRAIN"))[0]
-    assert "0 sound rows instead of 2" in write()[0]
+TRAIN, CLUE = "conceptual_train_dis.csv", ",".join(clue.COLUMNS)
+A, B = (
+    f'{row},5,"a dog, running",https://x.org/{name}.jpg,1,0,0,1,0,0,0,0,0,0,False'
+    for row, name in enumerate("ab")
+)
+CITE = "|".join(cite.COLUMNS)
+STEP = "1|1|False|span|True|True|False|False|False|False|True|True|1.png|8|Heat the oven.|Heat"
+SICK = "\t".join(sick.COLUMNS)
+PAIR = (
+    "{}\tA dog runs\tA dog moves\tENTAILMENT\t{}\tA_entails_B\tB_neutral_A\t"
+    'A "dog runs .\tA dog .\tFLICKR\tFLICKR\t{}'
+)
 
 
 @pytest.mark.parametrize(
-    ("content", "fault"),
+    ("name", "file", "rows", "said"),
     [
-        ("1\tA dog\n", "line 1: the columns are ['1', 'A dog']"),
-        ("\t".join(sick.COLUMNS).encode("utf-16"), "line 1: bytes that are not UTF-8"),
-        (b"PK\x03\x04\xff\xfe", "line 1: bytes that are not UTF-8"),
-        ("\t".join(sick.COLUMNS) + "\nhtml\n", "line 2: 1 fields instead of 12"),
+        ("clue", TRAIN, [CLUE, A, B], []),
+        ("clue", TRAIN, [CLUE, A.replace(",1,0", ",2,0", 1), "2,3"],
+         ["line 2: Visible is '2', not 0|1", "line 3: 2 fields instead of 15", "1 sound rows"]),
+        ("clue", TRAIN, [CLUE.replace("Story", "Tale")], ["line 1: the columns are"]),
+        ("clue", TRAIN, None, ["conceptual_train_dis.csv: is missing"]),
+        ("cite", "data.csv", [CITE, STEP, STEP], []),
+        ("cite", "data.csv", [CITE, STEP, STEP.replace("True|True|1.png", "|True|1.png")],
+         ["line 3: q8_resp is ''"]),
+        ("sick", "SICK.txt", [SICK, PAIR.format(1, 4.5, "TRAIN"), PAIR.format(2, 5, "TEST")], []),
+        ("sick", "SICK.txt", [SICK, PAIR.format(1, 1, "TRAIN"), PAIR.format(2, 5.2, "TEST")],
+         ["line 3: relatedness_score is '5.2'"]),
+        ("sick", "SICK.txt", [SICK, PAIR.format(1, 1, "TRAIN"), PAIR.format(2, 2, "TRAIN")],
+         ["2 pairs of TRAIN instead of 1", "0 pairs of TEST instead of 1"]),
+        ("sick", "SICK.txt", [SICK], ["0 sound rows instead of 2"]),
+        ("sick", "SICK.txt", [SICK, "html"], ["line 2: 1 fields instead of 12"]),
+        ("sick", "SICK.txt", ["PK\udcff"], ["line 1: bytes that are not UTF-8"]),
     ],
-)
-def test_of_a_file_without_a_readable_row_no_rows_are_counted(tmp_path, content, fault):
-    content = content if isinstance(content, bytes) else content.encode()
-    (tmp_path / "SICK.txt").write_bytes(content)
-    report = check("sick", tmp_path)
-    assert [fault in line for line in lines(report)] == [True]
-    assert report.counts == []
+)  # fmt: skip
+def test_tables(tmp_path, monkeypatch, name, file, rows, said):
+    monkeypatch.setattr(clue, "SPLITS", {"train": 2})
+    monkeypatch.setattr(cite, "ROWS", 2)
+    monkeypatch.setattr(sick, "SETS", {"TRAIN": 1, "TEST": 1})
+    if rows:
+        (tmp_path / file).write_bytes("\n".join([*rows, ""]).encode(errors="surrogateescape"))
+    report = check(name, tmp_path)
+    found = lines(report)
+    assert len(found) == len(said), found
+    assert all(text in line for text, line in zip(said, found, strict=True))
+    assert bool(report.counts) == bool(rows and len(rows) > 2)
 
 
 def test_karpathy(tmp_path, monkeypatch):
@@ -277,20 +244,21 @@ def test_karpathy(tmp_path, monkeypatch):
         for i, s in enumerate(("train", "train", "test"))
     ]
     path = tmp_path / "dataset_coco.json"
-    path.write_text(json.dumps({"images": images}))
-    report = check("karpathy", tmp_path)
-    assert lines(report) == []
-    assert report.counts == ["coco 2/1 images"]
-    path.write_text(json.dumps({"images": [*images, {**images[0], "filename": "3.jpg"}]}))
-    assert "the splits are {'train': 3, 'test': 1}" in lines(check("karpathy", tmp_path))[0]
-    path.write_text(json.dumps({"images": [*images, {**images[0], "sentences": sentences[1:]}]}))
-    result = lines(check("karpathy", tmp_path))
-    assert len(result) == 1
-    assert "image 3: 4 captions of 0.jpg instead of 5" in result[0]
-    path.write_text("{")
-    damaged = check("karpathy", tmp_path)
-    assert "no split file" in lines(damaged)[0]
-    assert damaged.counts == []
+    for written, said in (
+        ({"images": images}, []),
+        ({"images": [*images, {**images[0], "filename": "3.jpg"}]},
+         ["the splits are {'train': 3, 'test': 1}"]),
+        ({"images": [*images, {**images[0], "sentences": sentences[1:]}]},
+         ["image 3: 4 captions of 0.jpg instead of 5"]),
+        ({}, ["no split file"]),
+    ):  # fmt: skip
+        path.write_text(json.dumps(written))
+        report = check("karpathy", tmp_path)
+        found = lines(report)
+        assert len(found) == len(said)
+        assert all(text in line for text, line in zip(said, found, strict=True))
+        assert report.counts == (["coco 2/1 images"] if not said or "captions" in said[0] else
+                                 ["coco 3/1 images"] if written else [])  # fmt: skip
 
 
 def test_photographs(tmp_path, monkeypatch):
@@ -345,23 +313,10 @@ def test_document_sets(tmp_path):
         ),
         ("clue", "6047 train captions, 1512 test captions"),
         ("cite", "2047 recipe steps"),
-        ("sick", "9840 sentence pairs, 4439/495/4906"),
+        ("sick", "9840 sentence pairs"),
     ],
 )
 def test_real_data_sets_are_usable(real_data, name, counts):
     report = check(name, real_data / name)
     assert lines(report) == []
     assert ", ".join(report.counts) == counts
-
-
-@pytest.mark.real
-def test_known_defects_are_notes(real_data):
-    notes = check("clue", real_data / "clue").notes
-    assert notes[0].startswith("positive in percent, train: Visible 67.36, Subjective 6.61, Action")
-    assert notes[2].startswith("vocabulary of the training captions: 5612, which is 5611 types")
-    assert notes[3].startswith("610 of 1512 test rows show an image of the training file: 0 of 881")
-    assert notes[4].startswith("202 test rows repeat a training caption, 38 image and caption, 633")
-    notes = check("cite", real_data / "cite").notes
-    assert notes[0].startswith("share of Yes: Q2 0.830, Q3 0.058, Q4 0.211, Q5 0.131, Q6 0.056")
-    assert notes[1].startswith("vocabulary: 4898 types")
-    assert notes[2].startswith("1553 distinct pairs of image and text; 919 rows")

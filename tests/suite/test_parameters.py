@@ -14,7 +14,7 @@ from mmlib.suite import parameters, record
 def test_unknown_parameter_is_an_error(tmp_path):
     notebook = write_notebook(tmp_path / "a.ipynb", SETTINGS)
     with pytest.raises(
-        parameters.ParameterError, match=r"a.ipynb knows no parameter epochs; it has"
+        parameters.ParameterError, match=r"a.ipynb: knows no parameter epochs; it has"
     ):
         parameters.check_parameters(notebook, {"epochs": 3})
 

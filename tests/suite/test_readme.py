@@ -14,11 +14,13 @@ from urllib.parse import unquote, urlparse
 import bs4
 import mistune
 import pytest
+import typer
 import yaml
 from distributed.cli import dask_scheduler, dask_worker
+from typer.exceptions import TyperException
 
 from mmlib import __version__
-from mmlib.suite import cli, parameters
+from mmlib.suite import cli, parameters, runner
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")
@@ -161,20 +163,25 @@ def command_faults(words):
 
 
 def mmlib_faults(arguments):
+    """What `mmlib` would say to these arguments before it does anything."""
+    words, command, context = cli.each_named(arguments), typer.main.get_command(cli.app), None
     try:
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            args = cli._parser(arguments[:1]).parse_args(arguments)
-    except SystemExit:
-        return [said.getvalue().splitlines()[-1]]
-    if arguments[0] != "run":
-        return []
-    try:
-        given = cli._parameters(args)
-        notebooks = cli.select(ROOT / "notebooks", args.numbers)
-        if args.numbers:
-            for notebook in notebooks:
-                parameters.check_parameters(notebook, given)
-    except (cli.UsageError, parameters.ParameterError) as error:
+        while True:
+            context = command.make_context(None, words, parent=context)
+            if not hasattr(command, "commands"):
+                break
+            words = [*context._protected_args, *context.args]
+            _, command, words = command.resolve_command(context, words)
+        if arguments[0] == "run":
+            given = context.params
+            options = {name: given[name] for name in ("tier", "seeds", "device")}
+            parameters_given = cli.parameters_of(given["settings"] or (), **options)
+            for notebook in runner.select(ROOT / "notebooks", given["numbers"]):
+                if given["numbers"]:
+                    parameters.check_parameters(notebook, parameters_given)
+    except TyperException as error:
+        return [error.format_message()]
+    except ValueError as error:
         return [str(error)]
     return []
 
@@ -189,11 +196,12 @@ def test_commands_can_be_given(page):
     ("line", "said"),
     [
         ("mmlib run 09", "no notebook '09'"),
-        ("mmlib run 04 --tire world", "unrecognized arguments"),
+        ("mmlib run 04 --tire world", "No such option: --tire"),
         ("mmlib run 04 --set sgnal=0", "knows no parameter sgnal"),
-        ("mmlib data get nothing", "invalid choice"),
-        ("mmlib judge 04 --tier moon", "invalid choice"),
-        ("mmlib course teacher out", "invalid choice"),
+        ("mmlib data get nothing", "no data set 'nothing'"),
+        ("mmlib judge 04 --tier moon", "Invalid value for '--tier'"),
+        ("mmlib course teacher out", "No such command 'teacher'"),
+        ("mmlib judge 04 05", "unexpected extra argument"),
         ("make tests", "no target tests"),
         ("python ci/none.py", r"no ci/none\.py"),
         (".venv/bin/none", r"no \.venv/bin/none"),
