@@ -85,6 +85,7 @@ class _Client(NotebookClient):
             desc=name,
             bar_format="{desc}  cell {n}/{total}  {elapsed}{postfix}",
             mininterval=0.2 if sys.stderr.isatty() else 10.0,
+            position=None if sys.stderr.isatty() else 0,
             miniters=0,
             dynamic_ncols=True,
             leave=False,
