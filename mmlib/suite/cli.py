@@ -390,19 +390,18 @@ def grade(
     jobs: Count = 1,
     timeout: Annotated[float, Option(help="seconds of an answer")] = 60.0,
     memory: Annotated[float, Option(help="GiB of an answer")] = 2.0,
-    whole: Annotated[bool, Option("--whole", help="run all of a notebook first")] = False,
     notebooks: Notebooks = None,
 ) -> None:
     """Grade what students handed in.
 
-    Runs only the cells of exercises, after what they need of the notebook, and compares what they
+    Runs only the cells of exercises, after the rest of the notebook here, and compares what they
     give with the checks of the notebooks here. The same command goes on where it was interrupted.
     """
     from mmlib.suite.course import grading
     from mmlib.suite.runner import select
 
     limits = grading.Limits(timeout, int(memory * 2**30))
-    results = grading.grade(handins, select(notebooks), out, jobs, limits, whole)
+    results = grading.grade(handins, select(notebooks), out, jobs, limits)
     counts = ", ".join(f"{results[name]} {name}" for name in ("right", "wrong", "blank", "error"))
     print(f"{out}: {counts}")
 
@@ -414,14 +413,7 @@ def mistakes(numbers: Numbers = None, notebooks: Notebooks = None) -> None:
     from mmlib.suite.runner import select
 
     for path in select(notebooks, numbers):
-        teacher = grading.read_teacher(path)
-        keys = grading.read_keys(teacher)
-        print(f"# {path.stem}\n")
-        for exercise in teacher.exercises:
-            heading = exercise.question.source.splitlines()[0].lstrip("# ")
-            print(f"**{heading}**\n")
-            reasons = dict.fromkeys(reason for _, reason in keys[exercise.number].wrong)
-            print("".join(f"- {reason}\n" for reason in reasons))
+        print(grading.mistakes(path))
 
 
 if __name__ == "__main__":
