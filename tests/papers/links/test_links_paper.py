@@ -144,11 +144,6 @@ def test_refused_rows(folder, row):
         read_corpus(folder(rows={**ROWS, "b": row}))
 
 
-def test_rows_must_be_a_mapping(folder):
-    with pytest.raises(ValueError, match=r"id2row\.json: must be an object"):
-        read_corpus(folder(rows=["a"]))
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_refused_feature_values(folder, value):
     features = np.ones((6, 3), dtype=np.float32)
@@ -177,14 +172,6 @@ def test_a_damaged_header_is_named(folder):
             read_corpus(path.parent)
 
 
-def test_a_zip_of_arrays_is_not_taken_for_one(folder, tmp_path):
-    np.savez(tmp_path / "zip.npz", np.zeros((2, 3)))
-    path = folder()
-    (tmp_path / "zip.npz").rename(path / "features.npy")
-    with pytest.raises(ValueError, match=r"features\.npy: not a plain \.npy array"):
-        read_corpus(path)
-
-
 @pytest.mark.parametrize("name", ["docs.json", "id2row.json", "features.npy"])
 def test_missing_and_broken_files(folder, name):
     path = folder() / name
@@ -197,22 +184,6 @@ def test_missing_and_broken_files(folder, name):
 
 
 # The label rules.
-
-
-def test_links_are_the_union_of_both_sides():
-    assert links_of_labels([-1, -1, 0], [1, -1, 1]) == ((1, 0), (1, 2), (2, 0))
-
-
-def test_a_link_named_twice_is_one_link():
-    assert links_of_labels([0], [0]) == ((0, 0),)
-
-
-def test_minus_one_is_no_link():
-    assert links_of_labels([-1, -1], [-1, -1, -1]) == ()
-
-
-def test_three_images_may_name_one_sentence():
-    assert links_of_labels([-1, -1], [1, 1, 1]) == ((1, 0), (1, 1), (1, 2))
 
 
 def test_null_labels_are_unknown_links():

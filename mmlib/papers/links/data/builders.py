@@ -107,7 +107,10 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     raw = {split: assembly.image_vectors(splits[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)
     vectors = {split: normalize(features - centre) for split, features in raw.items()}
-    ceiling = _near_duplicate_ceiling(vectors["train"], seed)
+    some = np.random.default_rng(seed).permutation(len(vectors["train"]))[:1000]
+    cosines = vectors["train"][some] @ vectors["train"].T
+    cosines[np.arange(len(some)), some] = -1
+    ceiling = float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
     for split in SPLITS:
         grouping, choosing, shuffling = assembly.split_rngs(seed, split, 3)
         captions = CaptionSource(splits[split], choosing)
@@ -116,13 +119,6 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
             sentences = captions.draw(rows, rows, GROUP)
             build.add((split, turn, cluster, number), rows, sentences, shuffling, least=GROUP)
     return build.corpus()
-
-
-def _near_duplicate_ceiling(vectors: np.ndarray, seed: int, sample: int = 1000) -> float:
-    rows = np.random.default_rng(seed).permutation(len(vectors))[:sample]
-    cosines = vectors[rows] @ vectors.T
-    cosines[np.arange(len(rows)), rows] = -1
-    return float(np.quantile(cosines.max(axis=1), NEAR_DUPLICATE))
 
 
 def _similar_rounds(
@@ -158,7 +154,10 @@ def _similar_groups(
         most = min(10 * GROUP, int(free.sum()))
         near = np.argpartition(-cosines, most - 1)[:most] if most else np.arange(0)
         nearest = near[np.argsort(-cosines[near], kind="stable")]
-        group = _apart(anchor, nearest, vectors, ceiling)
+        group = [int(anchor)]
+        for row in nearest.tolist():  # without near-duplicates of one already in the group
+            if len(group) < GROUP and _products(vectors[group], vectors[row]).max() <= ceiling:
+                group.append(row)
         if len(group) == GROUP:
             free[group] = False
             groups.append(np.array(group))
@@ -167,17 +166,6 @@ def _similar_groups(
     spreads = np.array([1.0 - float(np.square(mean).sum()) for mean in means])
     limit = np.quantile(spreads, TIGHTEST) if groups else 0.0
     return [group for group, spread in zip(groups, spreads, strict=True) if spread <= limit]
-
-
-def _apart(anchor: int, nearest: np.ndarray, vectors: np.ndarray, ceiling: float) -> list[int]:
-    """The anchor and its nearest rows, without near-duplicates of one already in the group."""
-    group = [int(anchor)]
-    for row in nearest.tolist():
-        if len(group) == GROUP:
-            break
-        if _products(vectors[group], vectors[row]).max() <= ceiling:
-            group.append(row)
-    return group
 
 
 def _products(vectors: np.ndarray, vector: np.ndarray) -> np.ndarray:

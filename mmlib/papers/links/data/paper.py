@@ -35,7 +35,16 @@ def load(kinds: Sequence[str]) -> Study:
     unlabelled documents, which a study may lack), DataError for two folders of one kind.
     """
     root = data_dir() / "links"
-    folders = _folders(root)
+    folders: dict[str, Path] = {}
+    for folder in (path.parent for path in listed(root, "*/docs.json")):
+        kind = NAMES.get(folder.name, folder.name)
+        if (first := folders.setdefault(kind, folder)) != folder:
+            problem = f"{first.name} and {folder.name} are both the documents {kind!r}"
+            raise DataError(f"{root}: {problem} (rename or move one)")
+    if not folders:
+        raise FileNotFoundError(
+            f"{root} has no folder with docs.json, id2row.json and features.npy: see data/README.md"
+        )
     kinds = [kind for kind in kinds or folders if kind != UNLABELLED or kind in folders]
     if unknown := [kind for kind in kinds if kind not in folders]:
         raise ValueError(f"no documents {unknown[0]!r} in {root}; there are {', '.join(folders)}")
@@ -48,22 +57,6 @@ def load(kinds: Sequence[str]) -> Study:
         raise DataError(f"{root}: {problem} (move the others away, or name the sets to read)")
     lone = replace(corpora[unlabelled[0]], name=UNLABELLED) if unlabelled else None
     return Study(labelled, lone, {})
-
-
-def _folders(root: Path) -> dict[str, Path]:
-    """The folder of each kind of documents."""
-    folders: dict[str, Path] = {}
-    for path in listed(root, "*/docs.json"):
-        folder = path.parent
-        kind = NAMES.get(folder.name, folder.name)
-        if (first := folders.setdefault(kind, folder)) != folder:
-            problem = f"{first.name} and {folder.name} are both the documents {kind!r}"
-            raise DataError(f"{root}: {problem} (rename or move one)")
-    if not folders:
-        raise FileNotFoundError(
-            f"{root} has no folder with docs.json, id2row.json and features.npy: see data/README.md"
-        )
-    return folders
 
 
 # --- The files of a folder -------------------------------------------------------------------
@@ -79,14 +72,34 @@ def read_corpus(folder: Path) -> Corpus:
     with _file(folder, "features.npy") as path:
         features = _read_features(path)
     with _file(folder, "id2row.json") as path:
-        row_of = _read_rows(path, len(features))
+        row_of = _read_json(path)
+        _need(isinstance(row_of, dict), "must be an object that maps image ids to rows")
+        for image, row in row_of.items():
+            fits = type(row) is int and 0 <= row < len(features)
+            rows = f"features.npy has rows 0 to {len(features) - 1}"
+            _need(fits, f"image {image!r} has row {row!r}; {rows}")
     with _file(folder, "docs.json") as path:
         raw = _read_json(path)
         lists = isinstance(raw, dict) and all(isinstance(raw.get(s), list) for s in SPLITS)
         _need(lists, "must be an object with the lists 'train', 'val' and 'test'")
-        parsed = {split: _read_documents(split, raw[split], row_of) for split in SPLITS}
+        parsed: dict[str, list[Document]] = {split: [] for split in SPLITS}
+        for split in SPLITS:
+            for index, item in enumerate(raw[split]):
+                place = f"{split} document {index}"
+                triple = isinstance(item, list) and len(item) == 3
+                _need(triple, f"{place}: must be [images, sentences, identifier]")
+                try:
+                    parsed[split].append(_read_document(item, row_of))
+                except ValueError as error:
+                    raise ValueError(f"{place} ({item[2]!r}): {error}") from None
         whole = {s: tuple(d for d in parsed[s] if d.images and d.sentences) for s in SPLITS}
-        _check_one_labelling(whole)
+        first: dict[bool, str] = {}  # one label decides for the authors' code on the whole file
+        for split in SPLITS:
+            for index, document in enumerate(whole[split]):
+                first.setdefault(document.labelled, f"{split} document {index} ({document.id!r})")
+        if len(first) == 2:
+            problem = f"{first[False]} has null labels but {first[True]} has integers"
+            raise ValueError(f"{problem}; label all documents (-1 for 'no link') or none")
         for split in SPLITS:
             _need(whole[split], f"{split!r} has no document with an image and a sentence")
     dropped = {split: len(parsed[split]) - len(whole[split]) for split in SPLITS}
@@ -138,28 +151,6 @@ def _read_features(path: Path) -> np.ndarray:
     return features.astype(np.float32, copy=False)
 
 
-def _read_rows(path: Path, count: int) -> dict[str, int]:
-    rows = _read_json(path)
-    _need(isinstance(rows, dict), "must be an object that maps image ids to rows")
-    for image, row in rows.items():
-        fits = type(row) is int and 0 <= row < count
-        _need(fits, f"image {image!r} has row {row!r}; features.npy has rows 0 to {count - 1}")
-    return rows
-
-
-def _read_documents(split: str, items: list, row_of: Mapping) -> list[Document]:
-    documents = []
-    for index, item in enumerate(items):
-        name = f"{split} document {index}"
-        triple = isinstance(item, list) and len(item) == 3
-        _need(triple, f"{name}: must be [images, sentences, identifier]")
-        try:
-            documents.append(_read_document(item, row_of))
-        except ValueError as error:
-            raise ValueError(f"{name} ({item[2]!r}): {error}") from None
-    return documents
-
-
 def _read_document(item: list, row_of: Mapping) -> Document:
     images, sentences, name = item
     for side, nodes in (("images", images), ("sentences", sentences)):
@@ -189,8 +180,16 @@ def links_of_labels(
     names. -1 names none; None in all of them says that nobody knows.
     Raises ValueError for a label that names nothing, and for a mixture of the two.
     """
-    _check_labels("sentence", sentence_labels, "images", len(image_labels))
-    _check_labels("image", image_labels, "sentences", len(sentence_labels))
+    for side, own, others, count in (
+        ("sentence", sentence_labels, "images", len(image_labels)),
+        ("image", image_labels, "sentences", len(sentence_labels)),
+    ):
+        for node, label in enumerate(own):
+            if label is not None:
+                problem = f"{side} {node} has label {label!r}"
+                _need(type(label) is int, f"{problem}; use an integer, -1 or null")
+                problem += f", but there are {count} {others}"
+                _need(-1 <= label < count, f"{problem}; use 0 to {count - 1}, or -1 for 'no link'")
     labels = [*sentence_labels, *image_labels]
     if all(label is None for label in labels):
         return None
@@ -198,23 +197,3 @@ def links_of_labels(
     links = {(i, j) for i, j in enumerate(sentence_labels) if j is not None and j >= 0}
     links |= {(i, j) for j, i in enumerate(image_labels) if i is not None and i >= 0}
     return tuple(sorted(links))
-
-
-def _check_labels(side: str, labels: Sequence[int | None], others: str, count: int) -> None:
-    for node, label in enumerate(labels):
-        if label is not None:
-            problem = f"{side} {node} has label {label!r}"
-            _need(type(label) is int, f"{problem}; use an integer, -1 or null")
-            problem += f", but there are {count} {others}"
-            _need(-1 <= label < count, f"{problem}; use 0 to {count - 1}, or -1 for 'no link'")
-
-
-def _check_one_labelling(splits: Mapping[str, Sequence[Document]]) -> None:
-    """One label decides for the authors' code whether a file is labelled: refuse a mixture."""
-    first: dict[bool, str] = {}
-    for split, documents in splits.items():
-        for index, document in enumerate(documents):
-            first.setdefault(document.labelled, f"{split} document {index} ({document.id!r})")
-    if len(first) == 2:
-        problem = f"{first[False]} has null labels but {first[True]} has integers"
-        raise ValueError(f"{problem}; label all documents (-1 for 'no link') or none")

@@ -98,26 +98,25 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
     numbers = {"val": order[:val], "test": order[val : val + test], "train": order[val + test :]}
     rows = {s: [int(r) for number in numbers[s] for r in groups[number]] for s in SHARES}
     rows["train"] = sorted({*range(len(origins))} - {*rows["val"], *rows["test"]})
-    dealt = {s: _gather(splits, [origins[r] for r in rows[s]], s) for s in SPLITS}
+
+    def gathered(split: str, some: Sequence[Origin]) -> CaptionedImages:
+        scores = [s[r] for name, r in some if (s := splits[name].label_scores) is not None]
+        return replace(
+            splits["train"],
+            split=split,
+            ids=tuple(splits[s].ids[r] for s, r in some),
+            captions=tuple(splits[s].captions[r] for s, r in some),
+            features=np.stack([splits[s].features[r] for s, r in some]),
+            open_image=lambda row: splits[some[row][0]].open_image(some[row][1]),
+            label_scores=np.stack(scores) if len(scores) == len(some) else None,
+        )
+
+    dealt = {s: gathered(s, [origins[r] for r in rows[s]]) for s in SPLITS}
     new = {s: {row: i for i, row in enumerate(rows[s])} for s in SPLITS}
     return dealt, {
         s: [np.array([new[s][int(r)] for r in groups[number]]) for number in numbers[s]]
         for s in SPLITS
     }
-
-
-def _gather(splits: Splits, origins: Sequence[Origin], split: str) -> CaptionedImages:
-    """One split made of rows of several."""
-    scores = [s[r] for name, r in origins if (s := splits[name].label_scores) is not None]
-    return replace(
-        splits["train"],
-        split=split,
-        ids=tuple(splits[s].ids[r] for s, r in origins),
-        captions=tuple(splits[s].captions[r] for s, r in origins),
-        features=np.stack([splits[s].features[r] for s, r in origins]),
-        open_image=lambda row: splits[origins[row][0]].open_image(origins[row][1]),
-        label_scores=np.stack(scores) if len(scores) == len(origins) else None,
-    )
 
 
 def organic(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Corpus:

@@ -70,23 +70,18 @@ def picture_scenes(documents: Written, workers: int = 1) -> dict[str, WorldImage
     """
     pictures = {}
     for split in SPLITS:
-        scenes, captions = _scenes(documents.get(split, ()))
-        if not scenes:
+        sentences: dict[Scene, list[str]] = {}  # of each distinct scene those linked to it
+        for document in documents.get(split, ()):
+            for scene in document.scenes:
+                sentences.setdefault(scene, [])
+            for sentence, image in document.links:
+                sentences[document.scenes[image]].append(document.sentences[sentence])
+        if not sentences:
             raise ValueError(f"no {split} documents; give each of {', '.join(SPLITS)} some")
-        ids = [scene_id(scene) for scene in scenes]
-        pictures[split] = images_of(split, ids, scenes, captions, workers)
+        ids = [scene_id(scene) for scene in sentences]
+        captions = [tuple(texts) for texts in sentences.values()]
+        pictures[split] = images_of(split, ids, list(sentences), captions, workers)
     return pictures
-
-
-def _scenes(documents: Sequence[WorldDocument]) -> tuple[list, tuple[tuple[str, ...], ...]]:
-    """The distinct scenes, and for each the sentences linked to it."""
-    captions: dict[Scene, list[str]] = {}
-    for document in documents:
-        for scene in document.scenes:
-            captions.setdefault(scene, [])
-        for sentence, image in document.links:
-            captions[document.scenes[image]].append(document.sentences[sentence])
-    return list(captions), tuple(tuple(texts) for texts in captions.values())
 
 
 def from_world(kind: str, documents: Written, pictures: Splits, seed: int = 0) -> Corpus:
