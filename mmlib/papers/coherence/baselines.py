@@ -137,13 +137,6 @@ def likelihood_ratios(arrays: Arrays, split: str) -> np.ndarray:
     return np.stack([no, -np.logaddexp(0, -logits) - np.log(rate)])
 
 
-def likely_by_words(arrays: Arrays, split: str) -> np.ndarray:
-    """(pairs, C) probability of each relation by the words of its text alone."""
-    train, size = arrays.splits["train"], len(arrays.words)
-    bags = [occurring(pairs, size) for pairs in (train, arrays.splits[split])]
-    return expit(probe(bags[0], train.labels, WORDS / len(train), bags[1]))
-
-
 def fused(theta: np.ndarray, likely: np.ndarray, ratios: np.ndarray, beta: float) -> np.ndarray:
     """Cosines (n, m) plus β times the log likelihood ratio of a picture under a text's relations.
 
@@ -173,9 +166,14 @@ def relations_in_ranking(arrays: Arrays, theta: BySplit) -> dict[str, np.ndarray
 
     theta: cosines of the splits "val" and "test".
     """
+    train, size = arrays.splits["train"], len(arrays.words)
+    words, penalty = occurring(train, size), WORDS / len(train)
     ratios = {split: likelihood_ratios(arrays, split) for split in theta}
     true = {split: arrays.splits[split].labels.astype(float) for split in theta}
-    by_words = {split: likely_by_words(arrays, split) for split in theta}
+    by_words = {
+        name: expit(probe(words, train.labels, penalty, occurring(arrays.splits[name], size)))
+        for name in theta
+    }
     return {
         "rank, true relations": fused_ranks(theta, true, ratios),
         "rank, told relations": fused_ranks(theta, by_words, ratios),

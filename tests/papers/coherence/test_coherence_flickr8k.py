@@ -1,7 +1,5 @@
 """Noisy labels of Flickr8k: no leaks in the folds, thresholds, labels, and what Clue tells."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scripts
@@ -11,7 +9,7 @@ from PIL import Image
 
 from mmlib.core.records import CaptionedImages
 from mmlib.core.related import RelatedPairs
-from mmlib.data import clue, flickr8k
+from mmlib.data import flickr8k
 from mmlib.papers.coherence.data import flickr8k as noisy
 
 counting = scripts.load("ci/count_clue_and_cite.py")
@@ -97,19 +95,6 @@ def test_only_training_pairs_shape_the_thresholds(train, classifier):
 # --- Measures ---------------------------------------------------------------------------------
 
 
-def test_pairs_of_an_image_count_together(classifier):
-    """Five copies of each pair know no more than the pairs themselves."""
-    test = captions(60, seed=2)
-    copies = test.take(np.repeat(np.arange(60), 5))
-    alone = replace(copies, image_of=np.arange(300))
-    one, five, naive = (
-        counting.average_precisions(classifier.pipeline, x) for x in (test, copies, alone)
-    )
-    told = ["AP", "low", "high"]
-    np.testing.assert_allclose(one[told], five[told])
-    assert (naive.high - naive.low).sum() < 0.7 * (one.high - one.low).sum()
-
-
 # --- Labels -----------------------------------------------------------------------------------
 
 
@@ -145,29 +130,3 @@ def test_labelled_pairs(classifier):
 
 
 # --- Real data --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def clue_pairs(real_data):
-    if not (real_data / "clue").is_dir():
-        pytest.skip(f"no real data: MMLIB_DATA={real_data} has no folder clue")
-    return clue.load("train", real_data / "clue"), clue.load("test", real_data / "clue")
-
-
-@pytest.fixture(scope="module")
-def of_clue(real_data, clue_pairs):
-    return noisy.clue_classifier(real_data / "clue")
-
-
-@pytest.mark.real
-def test_clue_relations_can_be_told_from_text_but_irrelevant(clue_pairs, of_clue):
-    train, test = clue_pairs
-    _, clean = clue.clean_rows(test, train)
-    table = counting.average_precisions(of_clue.pipeline, test.take(clean))
-    told = table.drop("Irrelevant")
-    assert (told["low"] > told["chance"]).all()
-    assert table.loc["Irrelevant", "low"] < table.loc["Irrelevant", "chance"]
-    # On the authors' rows it seems to be told as well: captions come back from the training rows.
-    authors = counting.average_precisions(of_clue.pipeline, test)
-    assert authors.loc["Irrelevant", "low"] > 2 * authors.loc["Irrelevant", "chance"]
-    assert table.loc["Irrelevant", "AP"] < authors.loc["Irrelevant", "low"] / 2

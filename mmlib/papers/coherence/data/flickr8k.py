@@ -13,10 +13,9 @@ the beach" becomes Meta too. Irrelevant is hardly learned: 89 of Clue's 6,047 tr
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -55,8 +54,7 @@ def predict(pipeline: Any, texts: Sequence[str]) -> np.ndarray:
     return np.stack([of_class[:, 1] for of_class in pipeline.predict_proba(texts)], axis=1)
 
 
-@dataclass(frozen=True, eq=False)
-class RelationClassifier:
+class RelationClassifier(NamedTuple):
     """Which coherence relations a text has, guessed from its words alone.
 
     relations: their names. pipeline: the trained scikit-learn pipeline.

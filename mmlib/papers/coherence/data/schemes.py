@@ -84,6 +84,8 @@ class Scheme:
     def correlations(self) -> np.ndarray:
         """The latents' correlations that give the labels' phi, or the nearest that can be.
 
+        Latents are normal; cut at the relations' rates, two of them correlate by phi.
+
         Not every phi has such latents (CITE's Q6 to Q8 all but exclude each other): negative
         eigenvalues are cut off, with the more weight on a relation the more evenly it splits the
         pairs.
@@ -92,9 +94,14 @@ class Scheme:
         rates = np.delete(self.open_rates, at)
         matrix = np.eye(len(rates))
         for i, j in zip(*np.triu_indices(len(rates), 1), strict=True):
-            matrix[i, j] = matrix[j, i] = _latent_correlation(
-                rates[i], rates[j], np.array(self.phi)[i, j]
-            )
+            p, q, phi = rates[i], rates[j], np.array(self.phi)[i, j]
+            joint = p * q + phi * (p * (1 - p) * q * (1 - q)) ** 0.5
+            cut = [norm.ppf(p), norm.ppf(q)]
+
+            def excess(r: float, cut: list[float] = cut, joint: float = joint) -> float:
+                return float(multivariate_normal.cdf(cut, cov=np.array([[1, r], [r, 1]]))) - joint
+
+            matrix[i, j] = matrix[j, i] = float(brentq(excess, -0.99, 0.99, xtol=1e-4))
         weight = np.outer(rates * (1 - rates), rates * (1 - rates))
         values, vectors = np.linalg.eigh(matrix * weight)
         matrix = (vectors * np.maximum(values, 1e-3)) @ vectors.T / weight
@@ -126,7 +133,7 @@ class Scheme:
 
 @cache
 def _reference_scenes() -> tuple[Scene, ...]:
-    """The scenes of the split "backbone" that properties are standardised on."""
+    # Properties are standardised on them.
     return tuple(sample_scene(seed) for seed in split_seeds("backbone", 3000, 999))
 
 
@@ -134,17 +141,6 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     """The symmetric square root."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.sqrt(values)) @ vectors.T
-
-
-def _latent_correlation(p: float, q: float, phi: float) -> float:
-    """The correlation of two normal variables that, cut at rates p and q, correlate by phi."""
-    joint = p * q + phi * (p * (1 - p) * q * (1 - q)) ** 0.5
-    cut = [norm.ppf(p), norm.ppf(q)]
-
-    def excess(r: float) -> float:
-        return float(multivariate_normal.cdf(cut, cov=np.array([[1, r], [r, 1]]))) - joint
-
-    return float(brentq(excess, -0.99, 0.99, xtol=1e-4))
 
 
 SCHEMES = {"clue": Scheme(CLUE, **_TABLES["clue"]), "cite": Scheme(CITE, **_TABLES["cite"])}

@@ -43,7 +43,9 @@ def load(names: Sequence[str], seed: int) -> dict[str, Pairs]:
             if scheme in first:
                 splits[split] = replace(pairs, features=first[scheme].split(split).features)
             else:
-                splits[split] = pooled(with_features(pairs, workers=os.cpu_count() or 1))
+                cores, desc = os.cpu_count() or 1, f"world {split}"
+                features, *_ = extract_features(pairs.scenes, workers=cores, desc=desc)
+                splits[split] = pooled(replace(pairs, features=features))
         collections[name] = Pairs(splits["train"], splits["val"], splits["test"])
         first.setdefault(scheme, collections[name])
     return collections
@@ -102,12 +104,6 @@ def related_pairs(
     )
 
 
-def with_features(pairs: WorldPairs, workers: int = 1) -> WorldPairs:
-    """The pairs with features of their pictures, drawn and seen by so many processes."""
-    features, *_ = extract_features(pairs.scenes, workers=workers, desc=f"world {pairs.split}")
-    return replace(pairs, features=features)
-
-
 def _written(
     scheme: str, seed: int, scene: Scene, spare: Sequence[int], label: np.ndarray,
     wording: np.ndarray,
@@ -118,27 +114,17 @@ def _written(
     rng = np.random.default_rng([seed, scene.seed, 8])
     if "Irrelevant" in worded:  # which has no words of its own
         worded = worded - {"Irrelevant"} | {"Visible"}
-    about = _subject(scene, spare, holds, worded)
+    kinds = {item.kind for item in scene.things}
+
+    def alike(other: Scene) -> tuple[int, bool]:
+        shared = sum(item.kind in kinds for item in other.things)
+        return shared, other.setting == scene.setting
+
+    about = scene
+    if "Irrelevant" in holds:
+        about = min(map(sample_scene, spare), key=alike)
+    elif "Visible" in worded - holds:  # a caption of the most alike one is half true of this one
+        about = max(map(sample_scene, spare), key=alike)
     if scheme == "clue":
         return about, clue_text(scene, about, worded, rng)
     return about, cite_text(scene, worded, rng)
-
-
-def _subject(
-    scene: Scene, spare: Sequence[int], holds: frozenset[str], worded: frozenset[str]
-) -> Scene:
-    """The scene that a text is about: what does not hold is of the least or the most alike other.
-
-    A caption of the most alike one is half true of this one. spare: the others' seeds.
-    """
-    alike, others = partial(_in_common, scene), map(sample_scene, spare)
-    if "Irrelevant" in holds:
-        return min(others, key=alike)
-    return max(others, key=alike) if "Visible" in worded - holds else scene
-
-
-def _in_common(scene: Scene, candidate: Scene) -> tuple[int, bool]:
-    """How many things of a candidate have a kind of the scene, and whether settings agree."""
-    kinds = {item.kind for item in scene.things}
-    shared = sum(item.kind in kinds for item in candidate.things)
-    return shared, candidate.setting == scene.setting
