@@ -33,20 +33,13 @@ from mmlib.core.paths import data_dir
 from mmlib.core.records import CaptionedImages
 from mmlib.data import karpathy
 from mmlib.data.tables import check_choice, error_at
-from mmlib.features import sets
-from mmlib.features.extraction import (
-    Images,
-    content,
-    fill,
-    finished,
-    ids_settings,
-    size_and_time,
-)
+from mmlib.features import extraction, sets
 from mmlib.features.store import ids_file, open_array, open_features, open_rgb, read_object
 
 FILE_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test", "testall": "testall"}
 CAPTIONS_EACH = 5
 PART = 5000  # files in a folder of CORA's layout
+BLOCK = 50  # rows that `inspect` reads at once: a multiple of any step
 Graph = dict[str, Any]
 
 
@@ -61,6 +54,52 @@ class Precomputed:
 
     images: CaptionedImages
     graphs: Mapping[int, Graph] | None = None
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Rows that lie in many files, or in another order, to be packed once into `out`."""
+
+    images: extraction.Images
+    read: Callable[[str, Path], np.ndarray]
+    out: Path
+    settings: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return np.stack([self.read(*image) for image in self.images[rows]])
+
+    def packed(self) -> np.ndarray:
+        """The packed rows; raises DataError where a file of them was replaced since."""
+        settings = {**self.settings, **extraction.ids_settings(self.images)}
+        batch, identity = 64, extraction.size_and_time
+        if self.out.exists():
+            return extraction.finished(self.images, self.out, settings, batch, identity).array
+        return extraction.fill(
+            self.images, {"features": (self.out, {})}, settings, self.read,
+            lambda rows: {"features": np.stack(rows)}, batch=batch, identity=identity,
+        ).array  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Split:
+    """What any layout comes to: every `step`-th of `rows` is an image with its captions.
+
+    source: the file of the rows. files: names of the photographs, or None where these are not
+    known. note: what `inspect` adds to its count.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    captions: tuple[tuple[str, ...], ...]
+    rows: np.ndarray | _Files
+    source: Path
+    step: int = 1
+    files: Sequence[str] | None = None
+    graphs: dict[int, Graph] | None = None
+    note: str = ""
 
 
 def find(*names: str) -> Path:
@@ -94,27 +133,28 @@ def load(folder: Path, split: str) -> Precomputed:
 
     Raises DataError that names the file, the row and the mend.
     """
-    written, split = _written(split), "val" if split == "dev" else split
-    if not (folder / f"{written}_caps.txt").is_file():
-        return _karpathy(_split_file(folder, written), split)
-    texts = _Texts(folder, written)
-    array = open_array(texts.ims) if texts.scan else _packed_files(texts)
-    captions_each, step = texts.divide(array)
-    ids, files = texts.image_ids(captions_each)
-    starts = range(0, len(texts.captions), captions_each)
-    return Precomputed(
-        CaptionedImages(
-            name=folder.name,
-            split=split,
-            ids=ids,
-            captions=tuple(
-                tuple(texts.captions[start : start + captions_each]) for start in starts
-            ),
-            features=_regions(array)[::step],
-            open_image=_opener(texts.folder, files),
-        ),
-        texts.graphs,
+    found = _read(folder, split)
+    array = found.rows.packed() if isinstance(found.rows, _Files) else found.rows
+
+    def open_image(row: int) -> Image.Image:
+        if found.files is None:
+            problem = "is missing, so that the photographs' names are not known"
+            raise error_at(folder / "id_mapping.json", None, problem, "get it too")
+        for root in (folder / "images", folder / "Images"):
+            for subfolder in (".", "train2014", "val2014"):  # MS-COCO's own folders
+                if (root / subfolder / found.files[row]).is_file():
+                    return open_rgb(root / subfolder / found.files[row])
+        raise error_at(folder / "images" / found.files[row], None, "no such image", "put it there")
+
+    images = CaptionedImages(
+        name=found.name,
+        split="val" if split == "dev" else split,
+        ids=found.ids,
+        captions=found.captions,
+        features=(array[:, None] if array.ndim == 2 else array)[:: found.step],
+        open_image=open_image,
     )
+    return Precomputed(images, found.graphs)
 
 
 def inspect(folder: Path, split: str) -> str:
@@ -123,154 +163,182 @@ def inspect(folder: Path, split: str) -> str:
     Raises DataError for the first thing that is wrong: `load` would refuse it, a value is not
     finite, the rows of one image differ, a scene graph cannot be read.
     """
-    written = _written(split)
-    if not (folder / f"{written}_caps.txt").is_file():
-        return _inspect_karpathy(_split_file(folder, written), "val" if split == "dev" else split)
-    texts = _Texts(folder, written)
-    array = open_array(texts.ims) if texts.scan else _FileRows(texts)
-    captions_each, step = texts.divide(array)
-    ids, _ = texts.image_ids(captions_each)
-    bar = tqdm(range(0, len(array), 50), desc=f"{folder.name} {split}", unit="block", disable=None)
-    for start in bar:  # 50: a multiple of any step
-        block = np.asarray(array[start : start + 50])
-        broken = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
-        if broken.size:
-            raise _damaged(texts.ims, f"row {start + broken[0]} is not finite")
-        same = (block == np.repeat(block[::step], step, axis=0)).reshape(len(block), -1).all(axis=1)
-        if not same.all():
-            row = start + np.argmin(same)
-            raise _damaged(texts.ims, f"row {row} differs from the first row of its image")
-    shape = " x ".join(map(str, array.shape[1:]))
-    return (
-        f"{folder.name} {split} {len(ids)} images, {len(texts.captions)} captions, {shape}"
-        f"{_inspect_graphs(texts)}"
-    )
+    found = _read(folder, split)
+    shape = found.rows[:1].shape[1:]
+    starts = range(0, len(found.rows), BLOCK)
+    for start in tqdm(starts, desc=f"{folder.name} {split}", disable=None):
+        block = np.asarray(found.rows[start : start + BLOCK])
+        first = np.repeat(block[:: found.step], found.step, axis=0)[: len(block)]
+        for sound, fault in (
+            (np.isfinite(block), "is not finite"),
+            (block == first, "differs from the first row of its image"),
+        ):
+            if not sound.all():
+                row = start + int(np.argmin(sound.reshape(len(block), -1).all(axis=1)))
+                raise _damaged(found.source, f"row {row} {fault}")
+    if found.graphs is not None:
+        from mmlib.scenegraph.graph import from_authors
 
-
-def _inspect_karpathy(path: Path, split: str) -> str:
-    name, images = karpathy.read_split(path, split)
-    store = open_features(sets.choose(path.parent / "features"))
-    ids = [image.name for image in images]
-    for start in range(0, len(ids), 64):
-        store.rows(ids[start : start + 64])  # refuses what is missing or not finite
-    shape = " x ".join(map(str, store.array.shape[1:]))
-    captions = sum(len(image.captions) for image in images)
-    return f"{name} {split} {len(ids)} images, {captions} captions, {store.path.stem} {shape}"
-
-
-def _written(split: str) -> str:
-    """The split as the names of files have it."""
-    check_choice("split", split, FILE_SPLITS)
-    return FILE_SPLITS[split]
+        for number, graph in found.graphs.items():
+            try:
+                from_authors(graph)
+            except ValueError as error:
+                path = folder / "scene_graph" / f"{FILE_SPLITS[split]}.json"
+                raise _damaged(path, f'graph "{number}": {error}') from error
+    captions = sum(map(len, found.captions))
+    counted = f"{found.name} {split} {len(found.ids)} images, {captions} captions"
+    return f"{counted}, {' x '.join(map(str, shape))}{found.note}"
 
 
 def _damaged(path: Path, problem: str, row: int | None = None) -> DataError:
     return error_at(path, row, problem, "get this file again")
 
 
-def _inspect_graphs(texts: "_Texts") -> str:
-    """Read every scene graph; returns what was counted, "" where there are none."""
-    from mmlib.scenegraph.graph import from_authors
+def _read(folder: Path, split: str) -> _Split:
+    check_choice("split", split, FILE_SPLITS)
+    written = FILE_SPLITS[split]
+    if (folder / f"{written}_caps.txt").is_file():
+        return _lines(folder, written)
+    files = listed(folder, "dataset_*.json")
+    if not files:
+        raise DataError(
+            f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
+            "(data/README.md, region_features, shows the layouts)"
+        )
+    if files[1:]:
+        raise DataError(f"{folder}: holds {len(files)} files dataset_*.json (leave one)")
+    split = "val" if split == "dev" else split
+    name, images = karpathy.read_split(files[0], split)
+    ids = tuple(image.name for image in images)
+    store = open_features(sets.choose(folder / "features"))
 
-    if texts.graphs is None:
-        return ""
-    for number, graph in texts.graphs.items():
-        try:
-            from_authors(graph)
-        except ValueError as error:
-            raise _damaged(texts.graph_file, f'graph "{number}": {error}') from error
-    return f", scene graphs ({texts.reworded} captions differ from {texts.caps_file.name})"
+    def read(image_id: str, _: Path) -> np.ndarray:
+        return store.rows([image_id])[0].astype(store.array.dtype)
+
+    rows = _Files(
+        [(image_id, store.path) for image_id in ids],
+        read,
+        store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
+        {
+            "packed": store.path.name,
+            "source": store.meta,
+            "source_ids": extraction.content(ids_file(store.path)),
+        },
+    )
+    captions = tuple(image.captions for image in images)
+    return _Split(name, ids, captions, rows, store.path, files=ids, note=f", {store.path.stem}")
 
 
 # SCAN's layout and CORA's ------------------------------------------------------------------------
 
 
-class _Texts:
-    """What lies beside the features of one split: captions, identifiers, file names, graphs."""
+def _lines(folder: Path, name: str) -> _Split:
+    ims, files = folder / f"{name}_ims.npy", folder / "region_feats" / name
+    if not ims.is_file() and not files.is_dir():
+        problem = f"is missing, and so is region_feats/{name}/"
+        raise error_at(ims, None, problem, "get the features of this split too")
+    captions_file, ids_path = folder / f"{name}_caps.txt", folder / f"{name}_ids.txt"
+    captions, ids = _text(captions_file), _text(ids_path)
+    graph_file = folder / "scene_graph" / f"{name}.json"
+    graphs, note = None, ""
+    if graph_file.is_file():
+        graphs = _read_graphs(graph_file, len(captions))
+        lines, captions = captions, [graph["caption"] for graph in graphs.values()]
+        reworded = sum(a != b for a, b in zip(lines, captions, strict=True))
+        note = f", scene graphs ({reworded} captions differ from {captions_file.name})"
+    rows = open_array(ims) if ims.is_file() else _parts(files, len(captions))
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
-        self.ims = folder / f"{name}_ims.npy"
-        self.files = folder / "region_feats" / name
-        self.scan = self.ims.is_file()
-        if not self.scan and not self.files.is_dir():
-            problem = f"is missing, and so is region_feats/{name}/"
-            raise error_at(self.ims, None, problem, "get the features of this split too")
-        self.caps_file, self.ids_file = folder / f"{name}_caps.txt", folder / f"{name}_ids.txt"
-        self.captions, self.ids = read_lines(self.caps_file), read_lines(self.ids_file)
-        self.graph_file = folder / "scene_graph" / f"{name}.json"
-        self.graphs: dict[int, Graph] | None = None
-        if self.graph_file.is_file():
-            self.graphs = read_graphs(self.graph_file, len(self.captions))
-            lines, self.captions = self.captions, [g["caption"] for g in self.graphs.values()]
-            self.reworded = sum(a != b for a, b in zip(lines, self.captions, strict=True))
+    # The rule of SCAN's loader: there are as many rows as captions, or a fifth, and the same goes,
+    # independently, for the identifiers. Where both are as many as captions, five rows are one
+    # image if identifiers or features repeat; else every row is an image with one caption.
+    count = len(captions)
+    for path, length in ((ims, len(rows)), (ids_path, len(ids))):
+        if count not in (length, CAPTIONS_EACH * length):
+            problem = f"{length} rows for {count} captions, which is neither as many nor a fifth"
+            raise error_at(path, None, problem, "get the files of this split again")
+    once = len(rows) == count == len(set(ids)) and not _repeat(rows, ims)
+    if count % CAPTIONS_EACH and not once:
+        raise _damaged(captions_file, f"{count} captions, which is not five an image")
+    each = 1 if once else CAPTIONS_EACH
+    step = len(ids) * each // count
+    for row, identifier in enumerate(ids) if len(set(ids)) < len(ids) else ():  # else of captions
+        if identifier != ids[row - row % step]:
+            problem = f"{identifier} stands among the five rows of {ids[row - row % step]}"
+            raise _damaged(ids_path, problem, row + 1)
 
-    def divide(self, array: "np.ndarray | _FileRows") -> tuple[int, int]:
-        """How many captions an image has, and how many rows of `array`.
-
-        The rule of SCAN's loader: there are as many rows as captions, or a fifth, and the same
-        goes, independently, for the identifiers. Where both are as many as captions, five rows are
-        one image if identifiers or features repeat; else every row is an image with one caption.
-        """
-        captions = len(self.captions)
-        counts = {self.ims: len(array), self.ids_file: len(self.ids)}
-        for path, count in counts.items():
-            if captions not in (count, CAPTIONS_EACH * count):
-                problem = f"{count} rows for {captions} captions, which is neither as many nor "
-                problem += "a fifth"
-                raise error_at(path, None, problem, "get the files of this split again")
-        once = set(counts.values()) == {captions}
-        if once and len(set(self.ids)) == captions and not self._repeat(array):
-            return 1, 1
-        if captions % CAPTIONS_EACH:
-            raise _damaged(self.caps_file, f"{captions} captions, which is not five an image")
-        return CAPTIONS_EACH, CAPTIONS_EACH * len(array) // captions
-
-    def _repeat(self, array: "np.ndarray | _FileRows") -> bool:
-        """Whether every five rows are the same (by their first region)."""
-        if len(array) % CAPTIONS_EACH:
-            return False
-        rows = range(0, len(array), CAPTIONS_EACH)
-        groups = (np.asarray(array[row : row + CAPTIONS_EACH])[:, :1] for row in rows)
-        same = np.array([(group == group[:1]).all() for group in groups])
-        if same.any() and not same.all():
-            odd = CAPTIONS_EACH * int(np.argmin(same))
-            problem = f"rows {odd} to {odd + 4} differ, while other rows come five alike"
-            raise _damaged(self.ims, problem)
-        return bool(same.all())
-
-    def image_ids(self, captions_each: int) -> tuple[tuple[str, ...], list[str] | None]:
-        """Ids of the images and, where these are known, their files' names."""
-        step = len(self.ids) * captions_each // len(self.captions)
-        if step > 1 and len(set(self.ids)) < len(self.ids):  # else numbers of captions
-            for row, name in enumerate(self.ids):
-                if name != self.ids[row - row % step]:
-                    problem = f"{name} stands among the five rows of {self.ids[row - row % step]}"
-                    raise _damaged(self.ids_file, problem, row + 1)
-        files = self._file_names()
-        names = self.ids[::step] if files is None else [files[i] for i in self.ids[::step]]
-        first: dict[str, int] = {}
-        for row, name in enumerate(names):
-            if first.setdefault(name, row) != row:
-                problem = f"image {name} stands in line {first[name] * step + 1} too"
-                raise _damaged(self.ids_file, problem, row * step + 1)
-        return tuple(names), None if files is None else names
-
-    def _file_names(self) -> dict[str, str] | None:
-        """Identifier -> file name of the photograph."""
-        for path in (self.folder / f"{name}.json" for name in ("id_mapping", "id_mappings")):
-            if path.is_file():
-                mapping = read_object(path)
-                for row, name in enumerate(self.ids, start=1):
-                    if not isinstance(mapping.get(name), str):
-                        problem = f"identifier {name} has no file name in {path.name}"
-                        raise error_at(self.ids_file, row, problem, f"get {path} again")
-                return mapping
-        return None
+    names, known = ids[::step], False
+    for mapping_file in (folder / "id_mapping.json", folder / "id_mappings.json"):
+        if mapping_file.is_file() and not known:
+            known, mapping = True, read_object(mapping_file)
+            for row, identifier in enumerate(ids, start=1):
+                if not isinstance(mapping.get(identifier), str):
+                    problem = f"identifier {identifier} has no file name in {mapping_file.name}"
+                    raise error_at(ids_path, row, problem, f"get {mapping_file} again")
+            names = [mapping[identifier] for identifier in names]
+    first: dict[str, int] = {}
+    for row, image in enumerate(names):
+        if first.setdefault(image, row) != row:
+            problem = f"image {image} stands in line {first[image] * step + 1} too"
+            raise _damaged(ids_path, problem, row * step + 1)
+    return _Split(
+        folder.name,
+        tuple(names),
+        tuple(tuple(captions[start : start + each]) for start in range(0, count, each)),
+        rows,
+        ims,
+        each * len(rows) // count,
+        names if known else None,
+        graphs,
+        note,
+    )
 
 
-def read_lines(path: Path) -> list[str]:
-    """Stripped lines of a text file, none of them empty; raises DataError naming the line."""
+def _parts(folder: Path, captions: int) -> _Files:
+    """CORA's files: as many as captions, or a fifth; a file beyond a fifth decides which."""
+
+    def path(row: int) -> Path:
+        return folder / f"part{row // PART}" / f"{row}.npy"
+
+    def array(row: int) -> np.ndarray:
+        if not path(row).is_file():
+            again = f"unpack part{row // PART} again"
+            raise error_at(path(row), None, f"is missing, row {row} of {count}", again)
+        values = open_array(path(row))
+        if values.ndim != 2:
+            raise _damaged(path(row), f"holds {values.shape}, not (regions, width)")
+        return np.array(values, dtype=np.float32)
+
+    fifth = captions // CAPTIONS_EACH
+    count = captions if path(fifth).is_file() else fifth
+    shape = array(0).shape
+
+    def read(name: str, file: Path) -> np.ndarray:
+        values = array(int(name))
+        if values.shape != shape:
+            raise _damaged(file, f"holds {values.shape}, but the first file {shape}")
+        if not np.isfinite(values).all():
+            raise _damaged(file, "is not finite")
+        return values
+
+    images = [(str(row), path(row)) for row in range(count)]
+    return _Files(images, read, folder.parent / f"{folder.name}.npy", {"packed": folder.name})
+
+
+def _repeat(rows: np.ndarray | _Files, path: Path) -> bool:
+    """Whether every five rows are the same (by their first region)."""
+    if len(rows) % CAPTIONS_EACH:
+        return False
+    starts = range(0, len(rows), CAPTIONS_EACH)
+    groups = (np.asarray(rows[start : start + CAPTIONS_EACH])[:, :1] for start in starts)
+    same = np.array([(group == group[:1]).all() for group in groups])
+    if same.any() and not same.all():
+        odd = CAPTIONS_EACH * int(np.argmin(same))
+        raise _damaged(path, f"rows {odd} to {odd + 4} differ, while other rows come five alike")
+    return bool(same.all())
+
+
+def _text(path: Path) -> list[str]:
+    """Stripped lines of a text file, none of them empty."""
     if not path.is_file():
         raise error_at(path, None, "is missing", "get the files of this split again")
     lines = []
@@ -285,163 +353,21 @@ def read_lines(path: Path) -> list[str]:
     return lines
 
 
-def read_graphs(path: Path, captions: int) -> dict[int, Graph]:
-    """The authors' `scene_graph` file as it is, by number of the caption, in order.
-
-    Raises DataError for a graph without its caption, a caption without its graph, and an entry
-    that is no graph.
-    """
-    entries = read_object(path)
-    numbers = {str(number) for number in range(captions)}
+def _read_graphs(path: Path, captions: int) -> dict[int, Graph]:
+    """The authors' `scene_graph` file as it is, by number of the caption, in order."""
+    types = {"caption": str, "entities": list, "relations": list}
+    entries, numbers = read_object(path), {str(number) for number in range(captions)}
+    broken = {
+        key
+        for key, graph in entries.items()
+        if not isinstance(graph, dict) or not all(isinstance(graph.get(k), types[k]) for k in types)
+    }
     for problem, keys in (
         ("has no caption", entries.keys() - numbers),
         ("is missing", numbers - entries.keys()),
-        ("is no scene graph", {k for k, v in entries.items() if not _is_graph(v)}),
+        ("is no scene graph", broken),
     ):
         if keys:
             first = min(keys, key=lambda key: (len(key), key))
             raise _damaged(path, f'graph "{first}" {problem} (so {len(keys)} of {captions})')
     return {number: entries[str(number)] for number in range(captions)}
-
-
-def _is_graph(entry: object) -> bool:
-    types = {"caption": str, "entities": list, "relations": list}
-    return isinstance(entry, dict) and all(isinstance(entry.get(k), types[k]) for k in types)
-
-
-class _FileRows:
-    """The many files of one split in CORA's layout, read as the rows of one array.
-
-    There are as many as captions, or a fifth; a file beyond a fifth decides which.
-    """
-
-    def __init__(self, texts: _Texts) -> None:
-        self.folder, fifth = texts.files, len(texts.captions) // CAPTIONS_EACH
-        self.rows = len(texts.captions) if self.path(fifth).is_file() else fifth
-        self.shape = (self.rows, *self._read(0).shape)
-        self.dtype = np.dtype(np.float32)
-
-    def __len__(self) -> int:
-        return self.rows
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        return np.stack([self.read("", self.path(row)) for row in range(*rows.indices(self.rows))])
-
-    def path(self, row: int) -> Path:
-        """Where that row lies."""
-        return self.folder / f"part{row // PART}" / f"{row}.npy"
-
-    def _read(self, row: int) -> np.ndarray:
-        path = self.path(row)
-        if not path.is_file():
-            problem = f"is missing, row {row} of {self.rows}"
-            raise error_at(path, None, problem, f"unpack part{row // PART} again")
-        array = open_array(path)
-        if array.ndim != 2:
-            raise _damaged(path, f"holds {array.shape}, not (regions, width)")
-        return np.array(array)
-
-    def read(self, name: str, path: Path) -> np.ndarray:
-        """One file, checked against the first."""
-        values = self._read(int(path.stem))
-        if values.shape != self.shape[1:]:
-            raise _damaged(path, f"holds {values.shape}, but the first file {self.shape[1:]}")
-        if not np.isfinite(values).all():
-            raise _damaged(path, "is not finite")
-        return values
-
-
-def _packed_files(texts: _Texts) -> np.ndarray:
-    files = _FileRows(texts)
-    images = [(str(row), files.path(row)) for row in range(len(files))]
-    out = texts.files.parent / f"{texts.name}.npy"
-    return _packed(images, out, files.read, files.dtype, {"packed": texts.name})
-
-
-def _packed(
-    images: Images,
-    out: Path,
-    read: Callable[[str, Path], np.ndarray],
-    dtype: np.dtype,
-    settings: Mapping[str, Any],
-) -> np.ndarray:
-    """The rows that `read` gives, in the order of `images`, packed into `out` (once).
-
-    Raises DataError where a file of an image was written or replaced since.
-    """
-    batch = 64
-    settings = {**settings, **ids_settings(images)}
-    if out.exists():
-        return finished(images, out, settings, batch, size_and_time).array
-    return fill(
-        images, {"features": (out, {})}, settings, read,
-        lambda rows: {"features": np.stack(rows).astype(dtype)},
-        batch=batch, identity=size_and_time,
-    ).array  # fmt: skip
-
-
-def _regions(array: np.ndarray) -> np.ndarray:
-    """(rows, regions, width); one region where there is one vector an image."""
-    return array[:, None] if array.ndim == 2 else array
-
-
-# Karpathy's --------------------------------------------------------------------------------------
-
-
-def _split_file(folder: Path, written: str) -> Path:
-    """The `dataset_*.json` in a folder."""
-    files = listed(folder, "dataset_*.json")
-    if not files:
-        raise DataError(
-            f"{folder}: has neither {written}_caps.txt nor dataset_*.json "
-            "(data/README.md, region_features, shows the layouts)"
-        )
-    if files[1:]:
-        raise DataError(f"{folder}: holds {len(files)} files dataset_*.json (leave one)")
-    return files[0]
-
-
-def _karpathy(path: Path, split: str) -> Precomputed:
-    name, images = karpathy.read_split(path, split)
-    ids = tuple(image.name for image in images)
-    store = open_features(sets.choose(path.parent / "features"))
-    array = _packed(
-        [(image_id, store.path) for image_id in ids],
-        store.path.parent / f"{store.path.stem}.{name}_{split}.npy",
-        lambda image_id, _: store.rows([image_id])[0],
-        store.array.dtype,
-        {
-            "packed": store.path.name,
-            "source": store.meta,
-            "source_ids": content(ids_file(store.path)),
-        },
-    )
-    return Precomputed(
-        CaptionedImages(
-            name=name,
-            split=split,
-            ids=ids,
-            captions=tuple(image.captions for image in images),
-            features=array,
-            open_image=_opener(path.parent, ids),
-        )
-    )
-
-
-# Photographs -------------------------------------------------------------------------------------
-
-
-def _opener(folder: Path, files: Sequence[str] | None) -> Callable[[int], Image.Image]:
-    """Row -> its photograph, wherever in the folder's photographs it lies."""
-
-    def open_image(row: int) -> Image.Image:
-        if files is None:
-            problem = "is missing, so that the photographs' names are not known"
-            raise error_at(folder / "id_mapping.json", None, problem, "get it too")
-        for root in (folder / "images", folder / "Images"):
-            for subfolder in (".", "train2014", "val2014"):  # MS-COCO's own folders
-                if (root / subfolder / files[row]).is_file():
-                    return open_rgb(root / subfolder / files[row])
-        raise error_at(folder / "images" / files[row], None, "no such image", "put it there")
-
-    return open_image

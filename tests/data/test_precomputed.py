@@ -245,7 +245,7 @@ def test_files_are_packed_once(tmp_path, small_parts, monkeypatch):
     assert sorted(p.name for p in (folder / "region_feats").iterdir()) == [
         "test", "test.ids.txt", "test.json", "test.npy",
     ]  # fmt: skip
-    monkeypatch.setattr(precomputed, "fill", None)
+    monkeypatch.setattr(extraction, "fill", None)
     assert np.array_equal(load(folder, "test").images.features, FEATURES)
 
 
@@ -355,7 +355,7 @@ def test_karpathy(tmp_path, monkeypatch):
     assert (data.features.shape, data.features.dtype) == ((3, REGIONS, WIDTH), np.float16)
     assert data.features[:, 1, 1].tolist() == [1, 2, 4]
     assert data.open_image(0).size == (8, 6)
-    monkeypatch.setattr(precomputed, "fill", None)  # packed by now
+    monkeypatch.setattr(extraction, "fill", None)  # packed by now
     assert load(folder, "train").images.features[2, 0, 0] == 4
     monkeypatch.undo()
     assert load(folder, "test").images.features[:, 0, 0].tolist() == [0, 5]
