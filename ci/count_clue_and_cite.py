@@ -32,7 +32,6 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
     rates.loc["train, people's captions"] = 100 * human
     counts = pd.concat([report["leaks"], report["words"]]).astype(float)
     pairs = cite.load(cite_folder)
-    repeats = cite.report(cite_folder)["repeats"]
     return {
         "recorded_clue_rates": rates.T.round(2),
         "recorded_clue_leaks": counts.to_frame("count").round(2),
@@ -40,7 +39,7 @@ def count(clue_folder: Path, cite_folder: Path) -> dict[str, pd.DataFrame]:
         "recorded_cite": pd.DataFrame({
             "percent_positive": (100 * pairs.labels.mean(axis=0)).round(2), "AP": cite_text(pairs),
         }, index=list(pairs.relations)),
-        "recorded_cite_repeats": repeats.astype(float).to_frame("count"),
+        "recorded_cite_repeats": cite.repeats(cite_folder).astype(float).to_frame("count"),
         "recorded_words": words(train, test, pairs),
     }  # fmt: skip
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
-from mmlib.data import pair_figures as figures
+from mmlib.data.pair_figures import image_names, pairs_of
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
@@ -49,8 +49,7 @@ def load(folder: Path | None = None, duplicates: bool = False) -> RelatedPairs:
     """
     path = dataset_folder(NAME, folder) / "data.csv"
     pairs = _pairs(path, rows(path), "all", GET)
-    repeated = pd.Series(pair_keys(pairs), dtype=object).duplicated()
-    return pairs if duplicates else pairs.take(np.flatnonzero(~repeated))
+    return pairs if duplicates else pairs.take(np.flatnonzero(~_keys(pairs).duplicated()))
 
 
 def load_plus(split: str, folder: Path | None = None) -> RelatedPairs:
@@ -80,24 +79,16 @@ def load_with_images(split: str, folder: Path | None = None) -> tuple[RelatedPai
     return with_pictures(pairs, files, folder / "images-qa", GET_IMAGES)
 
 
-def _pairs(path: Path, table: Iterable[Row], split: str, mend: str) -> RelatedPairs:
-    records = sound_rows(table, Problem(path, None, "has no rows", mend))
-    images, names = pd.factorize(pd.Series([fields["qimg"] for fields in records]))
-    return RelatedPairs(
-        name=NAME,
-        split=split,
-        texts=tuple(fields["stim_txt"] for fields in records),
-        labels=np.array([[fields[name] == "True" for name in ANSWERS] for fields in records]),
-        relations=RELATIONS,
-        image_of=images.astype(np.int64),
-        image_ids=tuple(names),
-    )
+def _pairs(path: Path, records: Iterable[Row], split: str, mend: str) -> RelatedPairs:
+    table = pd.DataFrame(sound_rows(records, Problem(path, None, "has no rows", mend)))
+    labels = (table[list(ANSWERS)] == "True").to_numpy(bool)
+    return pairs_of(NAME, split, table["stim_txt"], table["qimg"], labels, RELATIONS)
 
 
-def pair_keys(pairs: RelatedPairs) -> list[tuple[str, str]]:
+def _keys(pairs: RelatedPairs) -> pd.Series:
     """(image, text without the spaces around it) of each pair."""
     texts = (text.strip() for text in pairs.texts)
-    return list(zip(figures.image_names(pairs), texts, strict=True))
+    return pd.Series(list(zip(image_names(pairs), texts, strict=True)), dtype=object)
 
 
 def recipe_of(image: str) -> str:
@@ -106,17 +97,13 @@ def recipe_of(image: str) -> str:
     return match[1] if match else ""
 
 
-def report(folder: Path | None = None) -> dict[str, pd.Series]:
-    """Statistics of CITE: rates of positives, words in the authors' tokenisation, repeats."""
+def repeats(folder: Path | None = None) -> pd.Series:
+    """How many pairs of CITE differ, how many rows are of pairs that repeat, and its recipes."""
     pairs = load(folder, duplicates=True)
-    counts = pd.Series(pair_keys(pairs), dtype=object).value_counts()
-    repeats = {
+    counts = _keys(pairs).value_counts()
+    figures = {
         "distinct pairs": len(counts),
         "rows of pairs that repeat": int(counts[counts > 1].sum()),
         "recipes": len({recipe_of(image) for image in pairs.image_ids}),
     }
-    return {
-        "rates": figures.rates(figures.positives({"CITE": pairs})).loc["CITE"],
-        "words": pd.Series(figures.word_figures(pairs.texts), dtype=object),
-        "repeats": pd.Series(repeats, dtype=object),
-    }
+    return pd.Series(figures, dtype=object)

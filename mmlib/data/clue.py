@@ -15,7 +15,7 @@ import pandas as pd
 
 from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
-from mmlib.data import pair_figures as figures
+from mmlib.data.pair_figures import image_names, pairs_of, unknown_words, word_figures
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.data.tables import (
     SOMETHING,
@@ -82,17 +82,9 @@ def load(split: str, folder: Path | None = None) -> CluePairs:
     """
     path = split_file(split, dataset_folder(NAME, folder))
     table = pd.DataFrame(sound_rows(rows(path), Problem(path, None, "has no rows", GET)))
-    image_of, urls = pd.factorize(table["url"])
-    return CluePairs(
-        name=NAME,
-        split=split,
-        texts=tuple(table["caption"]),
-        labels=(table[list(RELATIONS)] == "1").to_numpy(bool),
-        relations=RELATIONS,
-        image_of=image_of.astype(np.int64),
-        image_ids=tuple(urls),
-        index=table["index"].to_numpy(np.int64),
-    )
+    labels, index = (table[list(RELATIONS)] == "1").to_numpy(bool), table["index"].astype(np.int64)
+    pairs = pairs_of(NAME, split, table["caption"], table["url"], labels, RELATIONS)
+    return CluePairs(**vars(pairs), index=index.to_numpy())
 
 
 def load_with_images(split: str, folder: Path | None = None) -> tuple[CluePairs, Missing]:
@@ -130,7 +122,7 @@ def clean_rows(test: CluePairs, train: CluePairs) -> tuple[np.ndarray, np.ndarra
 
     In the authors' split 881 rows and 863 of them; no two of either show the same image.
     """
-    clean = test.human & ~np.isin(figures.image_names(test), figures.image_names(train))
+    clean = test.human & ~np.isin(image_names(test), image_names(train))
     return np.flatnonzero(clean), np.flatnonzero(clean & ~np.isin(test.texts, train.texts))
 
 
@@ -139,41 +131,34 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
 
     rates: percent positive in train, test and all; words: vocabulary and lengths of the training
     captions in the authors' tokenisation, and the test's unknown tokens; leaks: images and captions
-    that train and test share.
+    that train and test share, in rows of test.
     """
     train, test = load("train", folder), load("test", folder)
-    counts = figures.positives({"train": train, "test": test})
-    counts.loc["all"] = counts.sum()
-    return {
-        "rates": 100 * figures.rates(counts),
-        "words": pd.Series(
-            figures.word_figures(train.texts) | figures.unknown_words(train.texts, test.texts),
-            dtype=object,
-        ),
-        "leaks": pd.Series(leaks(train, test), dtype=object),
-    }
-
-
-def leaks(train: CluePairs, test: CluePairs) -> dict[str, float]:
-    """What training and test share, in rows of test."""
-    urls, train_urls = figures.image_names(test), figures.image_names(train)
-    image = np.isin(urls, train_urls)
-    caption = np.isin(test.texts, train.texts)
+    parts = {"train": train.labels, "test": test.labels}
+    parts["all"] = np.concatenate(list(parts.values()))
+    rates = [100 * labels.mean(axis=0) for labels in parts.values()]
+    urls, train_urls = image_names(test), image_names(train)
+    image, caption = np.isin(urls, train_urls), np.isin(test.texts, train.texts)
     train_pairs = set(zip(train_urls, train.texts, strict=True))
+    both = [pair in train_pairs for pair in zip(urls, test.texts, strict=True)]
     clean, strict = clean_rows(test, train)
-    return {
+    leaks = {
         "images": len({*urls, *train_urls}),
         "test rows": len(test),
-        "image in train": int(image.sum()),
-        "human rows": int(test.human.sum()),
-        "human rows, image in train": int((image & test.human).sum()),
-        "machine rows": int((~test.human).sum()),
-        "machine rows, image in train": int((image & ~test.human).sum()),
-        "caption in train": int(caption.sum()),
-        "image and caption in train": sum(
-            pair in train_pairs for pair in zip(urls, test.texts, strict=True)
-        ),
-        "image or caption in train": int((image | caption).sum()),
+        "image in train": image.sum(),
+        "human rows": test.human.sum(),
+        "human rows, image in train": (image & test.human).sum(),
+        "machine rows": (~test.human).sum(),
+        "machine rows, image in train": (image & ~test.human).sum(),
+        "caption in train": caption.sum(),
+        "image and caption in train": sum(both),
+        "image or caption in train": (image | caption).sum(),
         "clean rows": len(clean),
         "clean rows, caption not in train": len(strict),
+    }
+    words = word_figures(train.texts) | unknown_words(train.texts, test.texts)
+    return {
+        "rates": pd.DataFrame(rates, list(parts), list(RELATIONS)),
+        "words": pd.Series(words, dtype=object),
+        "leaks": pd.Series(leaks, dtype=object),
     }

@@ -112,28 +112,30 @@ def unpack(archive: Path, folder: Path, inner: str = "") -> Path:
     """
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty (move it away, then unpack again)")
-    scratch = folder.with_name(f".{folder.name}.unpacking")
+    again, scratch = "delete it and get it again", folder.with_name(f".{folder.name}.unpacking")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
-        _extract(archive, scratch)
+        with zipfile.ZipFile(archive) as zipped:
+            # zipfile writes no more of an entry than the size that is named.
+            entries, own = zipped.infolist(), archive.stat().st_size
+            size, free = sum(e.file_size for e in entries), shutil.disk_usage(scratch).free
+            if size > MOST * own:
+                raise ArchiveError(
+                    f"{archive}: has {own:,} bytes and would unpack to {size:,}, more than {MOST} "
+                    "times as many (delete it; is it the right archive?)"
+                )
+            if size > free:
+                raise ArchiveError(
+                    f"{archive}: would unpack to {size:,} bytes, but {free:,} are free in "
+                    f"{scratch.parent} (make room, then run the same command again)"
+                )
+            zipped.extractall(scratch, tqdm(entries, desc=f"unpack {archive.name}", disable=None))
         if not (scratch / inner).is_dir():
             raise ArchiveError(f"{archive}: no folder {inner}/ inside (is it the right archive?)")
         if folder.exists():
             folder.rmdir()
         os.replace(scratch / inner, folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return folder
-
-
-def _extract(archive: Path, scratch: Path) -> None:
-    again = "delete it and get it again"
-    try:
-        with zipfile.ZipFile(archive) as zipped:
-            entries = zipped.infolist()
-            _check_size(archive, scratch, sum(entry.file_size for entry in entries))
-            zipped.extractall(scratch, tqdm(entries, desc=f"unpack {archive.name}", disable=None))
     except ArchiveError:
         raise
     except RuntimeError as error:  # zipfile's: encrypted, or a compression that it does not know
@@ -143,21 +145,6 @@ def _extract(archive: Path, scratch: Path) -> None:
         if isinstance(error, OSError) and error.errno:  # the disk's, not the archive's
             raise
         raise ArchiveError(f"{archive}: damaged, or no zip: {error} ({again})") from error
-
-
-def _check_size(archive: Path, scratch: Path, size: int) -> None:
-    """Refuse an archive that is a bomb, by the sizes that it names, or larger than the disk.
-
-    zipfile writes no more of an entry than the size that is named.
-    """
-    own, free = archive.stat().st_size, shutil.disk_usage(scratch).free
-    if size > MOST * own:
-        raise ArchiveError(
-            f"{archive}: has {own:,} bytes and would unpack to {size:,}, more than {MOST} times as "
-            "many (delete it; is it the right archive?)"
-        )
-    if size > free:
-        raise ArchiveError(
-            f"{archive}: would unpack to {size:,} bytes, but {free:,} are free in {scratch.parent} "
-            "(make room, then run the same command again)"
-        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder

@@ -7,13 +7,10 @@ in `Flickr8k_text/` or in the folder itself.
 
 import csv
 import re
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from mmlib.core.errors import DataError, Problem
 from mmlib.core.files import text_lines
@@ -40,11 +37,7 @@ JUDGMENT = re.compile(
 )
 
 
-def load(
-    split: str,
-    folder: Path | None = None,
-    features: str | None = "",
-) -> CaptionedImages:
+def load(split: str, folder: Path | None = None, features: str | None = "") -> CaptionedImages:
     """One official split, images in the order of its list.
 
     split: "train" (6,000 images), "val" (1,000) or "test" (1,000).
@@ -58,40 +51,27 @@ def load(
     """
     folder = dataset_folder(NAME, folder)
     check_choice("split", split, LISTS)
-    ids = read_splits(folder)[split]
-    captions = read_captions(folder)
-    images = image_folder(folder)
+    ids, captions, images = read_splits(folder)[split], read_captions(folder), image_folder(folder)
     for row, name in enumerate(ids, start=1):
         if name not in captions:
-            path = split_file(split, folder)
-            raise error_at(path, row, f"{name} has no captions", GET)
-    values, scores = np.zeros((len(ids), 0, 0), np.float32), None
-    names: tuple[str, ...] = ()
+            raise error_at(split_file(split, folder), row, f"{name} has no captions", GET)
+    values, scores, names = np.zeros((len(ids), 0, 0), np.float32), None, ()
     if features is not None:
         store = sets.opened(folder / "features", features, SHARED_FEATURES)
-        scores, names = _labels(sets.labels_of(store, LABELS), ids)
-        values = store.rows(ids)
-
-    def open_image(row: int) -> Image.Image:
-        return open_rgb(images / ids[row])
-
+        values, labels = store.rows(ids), sets.labels_of(store, LABELS)
+        if labels.is_file():
+            labelled = open_features(labels)
+            scores, names = labelled.rows(ids)[:, 0], label_names(labelled)
     return CaptionedImages(
         name=NAME,
         split=split,
         ids=ids,
         captions=tuple(tuple(captions[name]) for name in ids),
         features=values,
-        open_image=open_image,
+        open_image=lambda row: open_rgb(images / ids[row]),
         label_scores=scores,
         label_names=names,
     )
-
-
-def _labels(path: Path, ids: tuple[str, ...]) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    if not path.is_file():
-        return None, ()
-    store = open_features(path)
-    return store.rows(ids)[:, 0], label_names(store)
 
 
 def label_names(store: FeatureStore) -> tuple[str, ...]:
@@ -127,73 +107,53 @@ def _first(folder: Path, names: tuple[str, ...], mend: str) -> Path:
     raise error_at(folder / names[0], None, "is missing", mend)
 
 
-def read_split(split: str, folder: Path) -> tuple[str, ...]:
-    """Image names of one official list, in its order; DataError for none or a doubled name."""
-    path = split_file(split, folder)
-    row_of: dict[str, int] = {}
-    for row, line in text_lines(path, GET_TEXT):
-        if isinstance(line, Problem):
-            raise DataError(line)
-        name = line.strip()
-        if name and row_of.setdefault(name, row) != row:
-            problem = f"{name} stands here and in line {row_of[name]}"
-            raise error_at(path, row, problem, GET_TEXT)
-    if not row_of:
-        raise error_at(path, None, "names no image", GET_TEXT)
-    return tuple(row_of)
-
-
 def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
-    """The three official lists; raises DataError for an image that stands in two of them."""
-    lists = {split: read_split(split, folder) for split in LISTS}
+    """Image names of the three official lists, in their order.
+
+    Raises DataError for an empty list, and for an image that stands in two places.
+    """
+    lists: dict[str, tuple[str, ...]] = {}
     split_of: dict[str, str] = {}
-    for split, names in lists.items():
-        for name in names:
-            if (first := split_of.setdefault(name, split)) != split:
+    for split in LISTS:
+        path, row_of = split_file(split, folder), dict[str, int]()
+        for row, line in text_lines(path, GET_TEXT):
+            if isinstance(line, Problem):
+                raise DataError(line)
+            name = line.strip()
+            if name and row_of.setdefault(name, row) != row:
+                problem = f"{name} stands here and in line {row_of[name]}"
+                raise error_at(path, row, problem, GET_TEXT)
+            if name and (first := split_of.setdefault(name, split)) != split:
                 problem = f"{name} is in the split {first} too"
-                raise error_at(split_file(split, folder), None, problem, GET_TEXT)
+                raise error_at(path, row, problem, GET_TEXT)
+        if not row_of:
+            raise error_at(path, None, "names no image", GET_TEXT)
+        lists[split] = tuple(row_of)
     return lists
 
 
 def read_captions(folder: Path) -> dict[str, list[str]]:
     """The five captions of every image, by number.
 
-    Raises DataError for the first damaged line, and for an image with fewer or more captions.
-    """
-    path = caption_file(folder)
-    captions: dict[str, dict[int, str]] = {}
-    for _, item in caption_lines(path):
-        if isinstance(item, Problem):
-            raise DataError(item)
-        image, number, caption = item
-        captions.setdefault(image, {})[number] = caption
-    for image, texts in captions.items():
-        if len(texts) != CAPTIONS_EACH:
-            problem = f"{len(texts)} captions of {image} instead of {CAPTIONS_EACH}"
-            raise error_at(path, None, problem, AGAIN)
-    return {image: [texts[k] for k in sorted(texts)] for image, texts in captions.items()}
-
-
-def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, int, str] | Problem]]:
-    """Line number and (image, number of the caption, caption), or what is wrong with that line.
-
     The judgments name a caption by the number that `Flickr8k.token.txt` writes, from 0 to 4, each
     once; `captions.txt` has an image's captions in that order. Read line by line, so that an
     unclosed quotation mark cannot swallow the lines after it. `Flickr8k.token.txt` has five
     captions of a name ending in `.jpg.1`, which is no photograph of the set; they are passed over.
+
+    Raises DataError for the first damaged line, and for an image with fewer or more captions.
     """
+    path = caption_file(folder)
     numbered = path.name.endswith("token.txt")
-    seen: Counter[str] = Counter()
+    captions: dict[str, dict[int, str]] = {}
     row_of: dict[tuple[str, int], int] = {}
     for row, line in text_lines(path, AGAIN):
         if isinstance(line, Problem):
-            yield row, line
-            continue
+            raise DataError(line)
         if row == 1 and line.strip() == "image,caption":
             continue
         try:
             image, caption, written = _token_line(line) if numbered else (*_csv_line(line), "")
-            number = int(written or seen[image])
+            number = int(written or len(captions.get(image, ())))
             if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
                 raise ValueError(f"no image name in {line[:60]!r}")
             if not caption.strip():
@@ -201,11 +161,14 @@ def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, int, str] | Prob
             if (first := row_of.setdefault((image, number), row)) != row:
                 raise ValueError(f"{image}#{number} stands in line {first} too")
         except (ValueError, csv.Error) as error:
-            yield row, Problem(path, row, f"not an image and its caption: {error}", AGAIN)
-            continue
-        seen[image] += 1
-        if not image.endswith(".jpg.1"):
-            yield row, (image, number, caption.strip())
+            raise error_at(path, row, f"not an image and its caption: {error}", AGAIN) from None
+        captions.setdefault(image, {})[number] = caption.strip()
+    captions = {name: texts for name, texts in captions.items() if not name.endswith(".jpg.1")}
+    for image, texts in captions.items():
+        if len(texts) != CAPTIONS_EACH:
+            problem = f"{len(texts)} captions of {image} instead of {CAPTIONS_EACH}"
+            raise error_at(path, None, problem, AGAIN)
+    return {image: [texts[k] for k in sorted(texts)] for image, texts in captions.items()}
 
 
 def _csv_line(line: str) -> list[str]:

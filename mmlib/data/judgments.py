@@ -8,8 +8,8 @@ calibration and tests only: `assert_untouched` refuses training samples that hol
 the pairs that count. State the prevalence with every figure.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,9 @@ class Judged:
         """Some pairs, in the order of `rows` (indices, or bool of length n)."""
         chosen = np.arange(len(self))[np.asarray(rows)]
         columns: dict[str, Any] = {}
-        for field in fields(self):
-            values = getattr(self, field.name)
+        for name, values in vars(self).items():
             array = isinstance(values, np.ndarray)
-            columns[field.name] = values[chosen] if array else tuple(values[i] for i in chosen)
+            columns[name] = values[chosen] if array else tuple(values[i] for i in chosen)
         return Judged(**columns)
 
     def samples(self, row_of: Mapping[str, int]) -> Samples:
@@ -69,12 +68,9 @@ class Judged:
 
         row_of: image name -> row of the image table. Raises ValueError for an image without a row.
         """
-        premises = [merged(texts) for texts in self.premise]
+        premises, images = map(merged, self.premise), image_rows(self.image, row_of)
         sources = ("crowd judgments",) * len(self)
-        images = image_rows(self.image, row_of)
-        return image_samples(
-            premises, self.hypothesis, images, self.label, sources, self.image
-        )[1]  # fmt: skip
+        return image_samples(premises, self.hypothesis, images, self.label, sources, self.image)[1]
 
 
 def merged(captions: Sequence[str]) -> str:
@@ -91,7 +87,7 @@ def image_rows(names: Sequence[str], row_of: Mapping[str, int]) -> np.ndarray:
 
 
 def image_samples(
-    premise: Sequence[str],
+    premise: Iterable[str],
     hypothesis: tuple[str, ...],
     image: np.ndarray,
     label: np.ndarray,
@@ -100,7 +96,7 @@ def image_samples(
 ) -> tuple[Samples, Samples]:
     """The same pairs as "ve" samples, which have no text as premise, and as "mme" samples."""
 
-    def of_kind(kind: Kind, texts: Sequence[str]) -> Samples:
+    def of_kind(kind: Kind, texts: Iterable[str]) -> Samples:
         kinds = (kind,) * len(hypothesis)
         return Samples(tuple(texts), hypothesis, image, label, kinds, source, group)
 

@@ -1,7 +1,7 @@
-"""What can be counted about image-text pairs with relations, without their images."""
+"""Image-text pairs with relations as a record, and what can be counted without their images."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,18 +9,27 @@ import pandas as pd
 from mmlib.core.related import RelatedPairs
 
 
-def positives(splits: Mapping[str, RelatedPairs]) -> pd.DataFrame:
-    """How many pairs of each split (rows) have each relation (columns), and `pairs`."""
-    rows = [
-        dict(zip(pairs.relations, pairs.labels.sum(0), strict=True)) | {"pairs": len(pairs)}
-        for pairs in splits.values()
-    ]
-    return pd.DataFrame(rows, index=list(splits))
+def pairs_of(
+    name: str,
+    split: str,
+    texts: Sequence[str] | pd.Series,
+    images: pd.Series,
+    labels: np.ndarray,
+    relations: tuple[str, ...],
+) -> RelatedPairs:
+    """The record of pairs in file order; images (pairs,) names, numbered as they first come.
+
+    labels: (pairs, relations) bool, columns named by `relations`.
+    """
+    image_of, names = pd.factorize(images)
+    return RelatedPairs(
+        name, split, tuple(texts), labels, relations, image_of.astype(np.int64), tuple(names)
+    )
 
 
-def rates(counts: pd.DataFrame) -> pd.DataFrame:
-    """Share of positives of each relation, from the table of `positives`."""
-    return counts.drop(columns="pairs").div(counts["pairs"], axis=0)
+def image_names(pairs: RelatedPairs) -> list[str]:
+    """The name of each pair's image."""
+    return [pairs.image_ids[row] for row in pairs.image_of]
 
 
 def word_figures(texts: Sequence[str]) -> dict[str, float]:
@@ -54,15 +63,9 @@ def unknown_words(train: Sequence[str], test: Sequence[str]) -> dict[str, int]:
     from mmlib.features.text import spaced_tokens
 
     vocabulary = {token for text in train for token in spaced_tokens(text)}
-    tokens = [spaced_tokens(text) for text in test]
-    unknown = [sum(token not in vocabulary for token in text) for text in tokens]
+    known = [[token in vocabulary for token in spaced_tokens(text)] for text in test]
     return {
-        "test tokens": sum(map(len, tokens)),
-        "unknown test tokens": sum(unknown),
-        "test texts with unknown tokens": sum(count > 0 for count in unknown),
+        "test tokens": sum(map(len, known)),
+        "unknown test tokens": sum(text.count(False) for text in known),
+        "test texts with unknown tokens": sum(not all(text) for text in known),
     }
-
-
-def image_names(pairs: RelatedPairs) -> list[str]:
-    """The name of each pair's image."""
-    return [pairs.image_ids[row] for row in pairs.image_of]

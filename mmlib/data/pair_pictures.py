@@ -60,29 +60,25 @@ def with_pictures(
     once. Raises DataError, naming `folder` and the mend, where not one picture is left.
     """
     present = {name: files[name] for name in pairs.image_ids if name in files}
-    broken = {
-        name: f"{files[name]}: cannot be decoded: {reason}"
-        for name, reason in unreadable(present).items()
-    }
-    absent = tuple(name for name in pairs.image_ids if name not in present)
-    usable = [name for name in present if name not in broken]
+    reasons = unreadable(present)
+    usable = [name for name in present if name not in reasons]
     new_row = {name: row for row, name in enumerate(usable)}
     row_of = np.array([new_row.get(name, -1) for name in pairs.image_ids])
     rows = np.flatnonzero(row_of[pairs.image_of] >= 0)
     missing = Missing(
-        absent, tuple(broken.items()), len(pairs.image_ids), len(pairs), len(pairs) - len(rows)
+        tuple(name for name in pairs.image_ids if name not in present),
+        tuple((n, f"{files[n]}: cannot be decoded: {reason}") for n, reason in reasons.items()),
+        len(pairs.image_ids),
+        len(pairs),
+        len(pairs) - len(rows),
     )
     if not usable:
         raise error_at(folder, None, str(missing), mend)
-
-    def open_image(row: int) -> Image.Image:
-        return open_rgb(files[usable[row]])
-
     complete = replace(
         pairs.take(rows),
         image_of=row_of[pairs.image_of[rows]],
         image_ids=tuple(usable),
-        open_image=open_image,
+        open_image=lambda row: open_rgb(files[usable[row]]),
         image_hashes=tuple(file_hash(files[name]) for name in usable),
     )
     return complete, missing  # type: ignore[return-value]  # take returns the same class

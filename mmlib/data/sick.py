@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.entailment_pairs import Kind, Samples, joined
+from mmlib.core.entailment_pairs import Samples, joined
 from mmlib.core.errors import Problem
 from mmlib.core.records import normalised
 from mmlib.data import flickr8k
@@ -35,7 +35,6 @@ PATTERNS = {
     "SemEval_set": "|".join(SETS),
     **dict.fromkeys(("sentence_A", "sentence_B"), SOMETHING),
 }
-DIRECTIONS = (("A", "B"), ("B", "A"))
 NEGATIONS = frozenset({"no", "not", "nobody", "none", "nothing", "never", "without", "t"})  # n't
 CLOSE = 0.6
 GET = "run `mmlib data get sick`, or set MMLIB_DATA to the folder that holds sick/"
@@ -72,15 +71,14 @@ def directed(pairs: pd.DataFrame) -> pd.DataFrame:
     Flickr8k or of its sister set).
     """
     sides = []
-    for first, second in DIRECTIONS:
-        columns: dict[str, pd.Series] = {"pair_ID": pairs["pair_ID"]}
-        columns["SemEval_set"] = pairs["SemEval_set"]
+    for first, second in ("AB", "BA"):
+        table = pairs[["pair_ID", "SemEval_set"]].copy()
         for role, side in (("premise", first), ("hypothesis", second)):
-            columns[role] = pairs[f"sentence_{side}"]
+            table[role] = pairs[f"sentence_{side}"]
             flickr = pairs[f"sentence_{side}_dataset"] == "FLICKR"
-            columns[f"{role}_original"] = pairs[f"sentence_{side}_original"].where(flickr, "")
-        columns["answer"] = pairs[f"entailment_{first}{second}"].str.split("_").str[1]
-        sides.append(pd.DataFrame(columns))
+            table[f"{role}_original"] = pairs[f"sentence_{side}_original"].where(flickr, "")
+        answer = pairs[f"entailment_{first}{second}"].str.split("_").str[1]
+        sides.append(table.assign(answer=answer))
     return pd.concat(sides).sort_index(kind="stable").reset_index(drop=True)
 
 
@@ -134,13 +132,12 @@ def text_text(
         next(iter(origins.images(original) if origins else ()), normalised(original or premise))
         for premise, original in texts
     )
-    kind: Kind = "te"
     return Samples(
         premise=tuple(table["premise"]),
         hypothesis=tuple(table["hypothesis"]),
         image=np.full(len(table), -1),
         label=(table["answer"] == "entails").to_numpy(np.int64),
-        kind=(kind,) * len(table),
+        kind=("te",) * len(table),
         source=tuple("SICK " + table["SemEval_set"]),
         group=group,
     )
@@ -192,20 +189,3 @@ def triple_samples(
             images,
         )
     )
-
-
-def report(folder: Path, origins: Origins) -> dict[str, int]:
-    """Counts of SICK's ties to Flickr8k."""
-    table = triples(folder, origins)
-    originals = set(directed(read(folder))["premise_original"]) - {""}
-    images = {name for text in originals for name in origins.images(text)}
-    train = table["split"] == "train"
-    return {
-        "originals from Flickr": len(originals),
-        "originals equal to a caption": sum(bool(origins.images(text)) for text in originals),
-        "images of originals in test": sum(origins.split.get(n) == "test" for n in images),
-        "triples": len(table),
-        **{f"triples in {s}": int((table["split"] == s).sum()) for s in flickr8k.SPLITS},
-        "clean triples in train": int((train & table["clean"]).sum()),
-        "train triples from TEST": int((train & (table["SemEval_set"] == "TEST")).sum()),
-    }

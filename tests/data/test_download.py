@@ -184,23 +184,33 @@ def test_archive_may_not_leave_its_folder(tmp_path, name):
     assert not Path("/evil").exists()
 
 
+def damaged(path):
+    raw = bytearray(make_zip(path, [("a", os.urandom(5000)), ("b", os.urandom(5000))]).read_bytes())
+    raw[2000:2100] = bytes(100)
+    path.write_bytes(raw)
+
+
+def hides_its_size(path):
+    raw = make_zip(path, [("zeros", bytes(10**6))]).read_bytes()
+    path.write_bytes(raw.replace((10**6).to_bytes(4, "little"), bytes(4)))
+
+
+@pytest.mark.parametrize(
+    "write", [damaged, hides_its_size, lambda p: p.write_text("<html>sign in")]
+)
+def test_what_is_no_sound_archive_leaves_nothing(tmp_path, write):
+    write(tmp_path / "x.zip")
+    with pytest.raises(ArchiveError, match=r"x\.zip: damaged, or no zip: .*get it again"):
+        unpack(tmp_path / "x.zip", tmp_path / "out")
+    assert names(tmp_path) == ["x.zip"]
+
+
 def test_links_lead_nowhere(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         entry = zipfile.ZipInfo("link")
         entry.external_attr = 0o120777 << 16
         packed.writestr(entry, "/etc/passwd")
     assert not (unpack(tmp_path / "x.zip", tmp_path / "out") / "link").is_symlink()
-
-
-def test_damaged_archive_leaves_nothing(tmp_path):
-    members = [("a", os.urandom(5000)), ("b", os.urandom(5000))]
-    archive = make_zip(tmp_path / "x.pack", members)
-    raw = bytearray(archive.read_bytes())
-    raw[2000:2100] = bytes(100)
-    archive.write_bytes(raw)
-    with pytest.raises(ArchiveError, match="damaged"):
-        unpack(archive, tmp_path / "out")
-    assert names(tmp_path) == ["x.pack"]
 
 
 def test_a_bomb_and_what_the_disk_cannot_hold_are_refused(tmp_path, monkeypatch):
@@ -215,14 +225,6 @@ def test_a_bomb_and_what_the_disk_cannot_hold_are_refused(tmp_path, monkeypatch)
     with pytest.raises(ArchiveError, match=r"1,100 bytes, but 999 are free in .*make room"):
         unpack(archive, tmp_path / "out")
     assert names(tmp_path) == ["x.zip", "y.zip"]
-
-
-def test_an_entry_that_hides_its_size_is_cut_or_refused(tmp_path):
-    archive = make_zip(tmp_path / "x.zip", [("zeros", bytes(10**6))])
-    archive.write_bytes(archive.read_bytes().replace((10**6).to_bytes(4, "little"), bytes(4)))
-    with pytest.raises(ArchiveError, match="damaged"):
-        unpack(archive, tmp_path / "out")
-    assert names(tmp_path) == ["x.zip"]
 
 
 @pytest.mark.parametrize(
@@ -248,12 +250,6 @@ def test_a_full_disk_is_no_damaged_archive(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         unpack(make_zip(tmp_path / "x.zip", [("a", b"1")]), tmp_path / "out")
     assert names(tmp_path) == ["x.zip"]
-
-
-def test_not_an_archive(tmp_path):
-    (tmp_path / "page.zip").write_text("<html>sign in</html>")
-    with pytest.raises(ArchiveError, match=r"or no zip: .*get it again"):
-        unpack(tmp_path / "page.zip", tmp_path / "out")
 
 
 def test_half_unpacked_folder_of_an_earlier_run_is_replaced(tmp_path):

@@ -14,7 +14,6 @@ from mmlib.data import karpathy, precomputed
 from mmlib.data.precomputed import load
 from mmlib.features import extraction
 from mmlib.scenegraph import from_authors
-from mmlib.suite.check import check
 
 REGIONS, WIDTH = 3, 4
 N = 4  # images of a split
@@ -83,15 +82,16 @@ def test_one_row_an_image(tmp_path):
     assert split.graphs is None
 
 
+@pytest.mark.parametrize("layout", [write_scan, write_cora])
 @pytest.mark.parametrize("ids", ["an image", "a row, repeated", "numbers of captions"])
-def test_rows_that_repeat_are_one_image(tmp_path, ids):
+def test_rows_that_repeat_are_one_image(tmp_path, layout, ids):
     """MS-COCO's testall is stored once for each caption; in whichever way its ids are written."""
     lines = {
         "an image": IDS,
         "a row, repeated": [name for name in IDS for _ in range(5)],
         "numbers of captions": [str(i) for i in range(5 * N)],
     }[ids]
-    folder = write_scan(
+    folder = layout(
         tmp_path / "coco", "testall", ids=lines, features=np.repeat(FEATURES, 5, axis=0)
     )
     data = load(folder, "testall").images
@@ -100,13 +100,10 @@ def test_rows_that_repeat_are_one_image(tmp_path, ids):
     assert [len(ours) for ours in data.captions] == [5] * N
     assert isinstance(data.features, np.memmap)
     assert np.array_equal(data.features, FEATURES)
-
-
-def test_an_identifier_for_every_caption_and_a_row_for_every_image(tmp_path):
-    ids = [name for name in IDS for _ in range(5)]
-    data = load(write_scan(tmp_path, ids=ids), "test").images
-    assert data.ids == tuple(IDS)
-    assert np.array_equal(data.features, FEATURES)
+    if ids.startswith("a row") and layout is write_scan:  # an identifier a caption, a row an image
+        data = load(write_scan(tmp_path / "f", ids=lines), "test").images
+        assert data.ids == tuple(IDS)
+        assert np.array_equal(data.features, FEATURES)
 
 
 def test_one_caption_an_image(tmp_path):
@@ -146,59 +143,68 @@ def test_photographs(tmp_path, mapping, place):
     assert data.open_image(2).getpixel((3, 3))[0] == pytest.approx(120, abs=5)
 
 
-def malformed(folder, **changes):
-    """What `load` says of a folder in SCAN's layout with these parts changed."""
+MANY = [name for name in IDS for _ in range(5)]
+REPEATED = np.repeat(FEATURES, 5, axis=0)
+
+
+def changed(values, row, value):
+    values = list(values)
+    values[row] = value
+    return np.array(values) if isinstance(value, np.ndarray) else values
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": FEATURES[:3]}, "test_ims.npy: 3 rows for 20 captions, which is neither"),
+        ({"ids": IDS[:3]}, "test_ids.txt: 3 rows for 20 captions"),
+        ({"captions": CAPTIONS[:-1]}, "test_ims.npy: 4 rows for 19 captions"),
+        (
+            {"captions": CAPTIONS[:-1], "ids": MANY[:-1], "features": REPEATED[:-1]},
+            "test_caps.txt: 19 captions, which is not five an image",
+        ),
+        ({"ids": [*IDS[:3], IDS[0]]}, "line 4: image 391895 stands in line 1 too"),
+        ({"ids": changed(MANY, 7, IDS[3])}, "line 8: 318219 stands among the five rows of 522418"),
+        (
+            {"ids": [IDS[i] for i in (0, 1, 2, 0) for _ in range(5)]},
+            "line 16: image 391895 stands in line 1 too",
+        ),
+        (
+            {
+                "ids": [str(i) for i in range(20)],
+                "features": changed(REPEATED, 7, REPEATED[0] * 0.0),
+            },
+            "rows 5 to 9 differ",
+        ),
+        ({"captions": changed(CAPTIONS, 2, " ")}, "test_caps.txt, line 3: is empty"),
+        ({"features": FEATURES.astype(np.int64)}, "test_ims.npy: holds int64"),
+        ({"features": np.array([{}] * N, dtype=object)}, "test_ims.npy: not a readable"),
+        (
+            {"mapping": dict.fromkeys(IDS[:2], "a.jpg")},
+            "line 3: identifier 184613 has no file name",
+        ),
+        ({"mapping": dict.fromkeys(IDS, "a.jpg")}, "line 2: image a.jpg stands in line 1 too"),
+        ({"mapping": []}, "id_mapping.json: not a JSON object"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, changes, message):
+    mapping = changes.get("mapping")
+    if mapping is not None:
+        (tmp_path / "id_mapping.json").write_text(json.dumps(mapping))
+    folder = write_scan(tmp_path, **{k: v for k, v in changes.items() if k != "mapping"})
     with pytest.raises(DataError) as error:
-        load(write_scan(folder, **changes), "test")
-    return str(error.value)
+        load(folder, "test")
+    assert message in str(error.value)
 
 
-def test_counts_that_do_not_fit(tmp_path):
-    message = malformed(tmp_path, features=FEATURES[:3])
-    assert "test_ims.npy: 3 rows for 20 captions, which is neither" in message
-    message = malformed(tmp_path, ids=IDS[:3])
-    assert "test_ids.txt: 3 rows for 20 captions" in message
-    message = malformed(tmp_path, captions=CAPTIONS[:-1])
-    assert "test_ims.npy: 4 rows for 19 captions" in message
-    many = [name for name in IDS for _ in range(5)][:-1]
-    message = malformed(
-        tmp_path, captions=CAPTIONS[:-1], ids=many, features=np.repeat(FEATURES, 5, axis=0)[:-1]
-    )
-    assert "test_caps.txt: 19 captions, which is not five an image" in message
-
-
-def test_identifiers_that_do_not_fit(tmp_path):
-    assert "line 4: image 391895 stands in line 1 too" in malformed(
-        tmp_path, ids=[*IDS[:3], IDS[0]]
-    )
-    many = [name for name in IDS for _ in range(5)]
-    many[7] = IDS[3]
-    assert "line 8: 318219 stands among the five rows of 522418" in malformed(tmp_path, ids=many)
-    apart = [IDS[i] for i in (0, 1, 2, 0) for _ in range(5)]
-    assert "line 16: image 391895 stands in line 1 too" in malformed(tmp_path, ids=apart)
-    (tmp_path / "id_mapping.json").write_text(json.dumps({name: "a.jpg" for name in IDS[:2]}))
-    assert "line 3: identifier 184613 has no file name in id_mapping.json" in malformed(tmp_path)
-    (tmp_path / "id_mapping.json").write_text(json.dumps(dict.fromkeys(IDS, "a.jpg")))
-    assert "line 2: image a.jpg stands in line 1 too" in malformed(tmp_path)
-    (tmp_path / "id_mapping.json").write_text("[]")
-    assert "id_mapping.json: not a JSON object" in malformed(tmp_path)
-
-
-def test_a_row_of_five_that_is_damaged_is_no_image_of_its_own(tmp_path):
-    features = np.repeat(FEATURES, 5, axis=0)
-    features[7] = 0
-    ids = [str(i) for i in range(5 * N)]
-    assert "rows 5 to 9 differ" in malformed(tmp_path, ids=ids, features=features)
-
-
-def test_captions_that_cannot_be_read(tmp_path):
-    assert "test_caps.txt, line 3: is empty" in malformed(
-        tmp_path, captions=[*CAPTIONS[:2], " ", *CAPTIONS[3:]]
-    )
+def test_files_that_cannot_be_read(tmp_path):
     folder = write_scan(tmp_path)
     path = folder / "test_caps.txt"
     path.write_bytes(path.read_bytes().replace(b"dog 1", b"d\xffg 1", 1))
     with pytest.raises(DataError, match=r"line 6: not UTF-8"):
+        load(folder, "test")
+    (folder / "test_ims.npy").unlink()
+    with pytest.raises(DataError, match=r"test_ims\.npy: is missing, and so is region_feats/test/"):
         load(folder, "test")
     path.unlink()
     with pytest.raises(DataError, match=r"neither test_caps\.txt nor dataset_\*\.json"):
@@ -211,23 +217,7 @@ def test_a_line_ends_where_the_authors_readers_end_it(tmp_path):
     assert data.captions[3][4] == captions[-1].strip()
 
 
-def test_features_that_are_none(tmp_path):
-    folder = write_scan(tmp_path, features=FEATURES.astype(np.int64))
-    with pytest.raises(DataError, match=r"test_ims\.npy: holds int64"):
-        load(folder, "test")
-    np.save(folder / "test_ims.npy", np.array([{}] * N, dtype=object))
-    with pytest.raises(DataError, match=r"test_ims\.npy: not a readable"):
-        load(folder, "test")
-    (folder / "test_ims.npy").unlink()
-    with pytest.raises(DataError, match=r"test_ims\.npy: is missing, and so is region_feats/test/"):
-        load(folder, "test")
-
-
 # CORA's layout
-
-
-def interrupt(*args):
-    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -247,23 +237,6 @@ def test_files_are_packed_once(tmp_path, small_parts, monkeypatch):
     ]  # fmt: skip
     monkeypatch.setattr(extraction, "fill", None)
     assert np.array_equal(load(folder, "test").images.features, FEATURES)
-
-
-def test_packing_after_an_interruption(tmp_path, small_parts, monkeypatch):
-    folder = write_cora(tmp_path / "f30k")
-    with monkeypatch.context() as patch:
-        patch.setattr(extraction, "_append", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            load(folder, "test")
-    assert not (folder / "region_feats/test.npy").exists()
-    assert np.array_equal(load(folder, "test").images.features, FEATURES)
-
-
-def test_files_for_each_caption(tmp_path, small_parts):
-    features = np.repeat(FEATURES, 5, axis=0)
-    data = load(write_cora(tmp_path, "testall", features=features), "testall").images
-    assert data.ids == tuple(IDS)
-    assert np.array_equal(data.features, FEATURES)
 
 
 def test_graphs_are_the_authors_own(tmp_path):
@@ -483,62 +456,38 @@ def test_find(tmp_path, monkeypatch):
         assert precomputed.find("coco", "f30k") == tmp_path / place
 
 
-def problems(report):
-    return [str(problem) for problem in report.problems]
+def test_inspect_counts_and_writes_nothing(tmp_path, small_parts):
+    for layout, name, split, note in (
+        (write_scan, "coco", "testall", ""),
+        (write_cora, "f30k", "test", ", scene graphs (0 captions differ from test_caps.txt)"),
+    ):
+        folder = layout(tmp_path / name, split, features=FEATURES)
+        counted = f"{name} {split} 4 images, 20 captions, 3 x 4{note}"
+        assert precomputed.inspect(folder, split) == counted
+    assert not (tmp_path / "f30k/region_feats/test.npy").exists()
+    karpathys = write_karpathy(tmp_path / "k")
+    found = precomputed.inspect(karpathys, "train")
+    assert found == "coco train 3 images, 15 captions, 3 x 4, own_ims"
+    assert len(list((karpathys / "features").iterdir())) == 2
 
 
-def test_check(tmp_path, small_parts):
-    write_scan(tmp_path / "coco_precomp", "testall", features=np.repeat(FEATURES, 5, axis=0))
-    write_scan(tmp_path / "coco_precomp", "train")
-    write_cora(tmp_path / "f30k")
-    write_lines(tmp_path / "f30k/other_caps.txt", CAPTIONS)
-    report = check("region_features", tmp_path)
-    lacking = [("coco_precomp", "dev"), ("f30k", "dev"), ("f30k", "train")]
-    assert problems(report) == [
-        f"{tmp_path / name / split}_caps.txt: is missing (get this split, too)"
-        for name, split in lacking
-    ]
-    assert report.counts == [
-        "coco_precomp testall 4 images, 20 captions, 3 x 4",
-        "coco_precomp train 4 images, 20 captions, 3 x 4",
-        "f30k test 4 images, 20 captions, 3 x 4, scene graphs (0 captions differ from "
-        "test_caps.txt)",
-    ]
-    assert "other_caps.txt is of no split" in report.notes[0]
-    assert not (tmp_path / "f30k/region_feats/test.npy").exists()  # a check writes nothing
-    assert check("region_features", tmp_path / "f30k").counts == report.counts[2:]
-
-
-def test_check_names_the_first_bad_row(tmp_path, small_parts):
-    features = np.repeat(FEATURES, 5, axis=0)
-    features[12, 1] += 1
-    write_scan(tmp_path / "coco", "testall", features=features)
-    write_scan(tmp_path / "coco", "dev", captions=CAPTIONS[:3])
-    features = FEATURES.copy()
-    features[2, 1, 3] = np.inf
-    write_scan(tmp_path / "coco", "train", features=features)
-    write_cora(tmp_path / "f30k", "test")
+def test_inspect_names_the_first_bad_row(tmp_path, small_parts):
+    write_scan(tmp_path, "testall", features=changed(REPEATED, 12, REPEATED[12] + [[0], [1], [0]]))
+    write_scan(tmp_path, "dev", captions=CAPTIONS[:3])
+    write_scan(tmp_path, "train", features=changed(FEATURES, 2, FEATURES[2] * np.inf))
+    for split, message in (
+        ("dev", "dev_ims.npy: 4 rows for 3 captions"),
+        ("testall", "testall_ims.npy: row 12 differs from the first row of its image"),
+        ("train", "train_ims.npy: row 2 is not finite"),
+    ):
+        with pytest.raises(DataError, match=message):
+            precomputed.inspect(tmp_path, split)
+    folder = write_cora(tmp_path / "f30k", "test")
     bad = graph("x")
     bad["relations"][0][1] = 99
-    write_graphs(tmp_path / "f30k", "test", dict.fromkeys(map(str, range(20)), bad))
-    write_cora(tmp_path / "f30k", "train")
-    np.save(tmp_path / "f30k/region_feats/train/part0/1.npy", FEATURES[0] * np.nan)
-    write_cora(tmp_path / "f30k", "dev")
-    (tmp_path / "f30k/region_feats/dev/part1/3.npy").write_bytes(b"?")
-    result = problems(check("region_features", tmp_path))
-    expected = (
-        "coco/dev_ims.npy: 4 rows for 3 captions",
-        "coco/testall_ims.npy: row 12 differs from the first row of its image",
-        "coco/train_ims.npy: row 2 is not finite",
-        "f30k/region_feats/dev/part1/3.npy: not a readable .npy array",
-        'f30k/scene_graph/test.json: graph "0": ',
-        "f30k/region_feats/train/part0/1.npy: is not finite",
-    )
-    assert len(result) == len(expected)
-    for line, start in zip(result, expected, strict=True):
-        assert line.startswith(str(tmp_path / start))
-        assert line.endswith(")")  # each with its mend
-
-
-def test_check_of_a_folder_without_features(tmp_path):
-    assert "no {train,dev,test}_caps.txt" in problems(check("region_features", tmp_path))[0]
+    write_graphs(folder, "test", dict.fromkeys(map(str, range(20)), bad))
+    with pytest.raises(DataError, match=r'scene_graph/test\.json: graph "0": '):
+        precomputed.inspect(folder, "test")
+    np.save(folder / "region_feats/test/part0/1.npy", FEATURES[0] * np.nan)
+    with pytest.raises(DataError, match=r"part0/1\.npy: is not finite"):
+        precomputed.inspect(folder, "test")
