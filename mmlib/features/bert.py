@@ -7,8 +7,7 @@ goes the same way, but always shifts the position ids by N (tokens meet position
 were not trained with, and N positions are lost), freezes BERT's last layer and has no N = 0.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +57,12 @@ class BertEncoder(nn.Module):
         Raises ValueError: an unknown tuning, a negative prefix, a tokenizer of another vocabulary.
         """
         super().__init__()
+        config = model.config
         if tuning not in TUNINGS or prefix < 0:
             raise ValueError(f"tuning {tuning!r}, prefix {prefix}: use {TUNINGS} and N >= 0")
-        if tokenizer is not None and len(tokenizer) > model.config.vocab_size:
+        if tokenizer is not None and len(tokenizer) > config.vocab_size:
             raise ValueError(
-                f"the tokenizer has {len(tokenizer)} words, the model {model.config.vocab_size}: "
+                f"the tokenizer has {len(tokenizer)} words, the model {config.vocab_size}: "
                 "take both from one folder"
             )
         self.bert, self.tuning, self.tokenizer = model, tuning, tokenizer
@@ -70,23 +70,62 @@ class BertEncoder(nn.Module):
         self.bert.requires_grad_(tuning == "full")
         if tuning in ("ptuning", "last"):
             self.bert.encoder.layer[-1].requires_grad_(True)
-        self.prefix = _new_prefix(model, prefix) if tuning == "ptuning" and prefix else None
+        self.prefix = None
+        if tuning == "ptuning" and prefix:  # (layers, keys and values, heads, N, width of a head)
+            heads = config.num_attention_heads
+            shape = (config.num_hidden_layers, 2, heads, prefix, config.hidden_size // heads)
+            values = model.embeddings.word_embeddings.weight.new_empty(shape)
+            self.prefix = nn.Parameter(nn.init.normal_(values, std=config.initializer_range))
         self.train(self.training)
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | Path, tuning: str = "ptuning", prefix: int = 24
+        cls, folder: str | Path, tuning: str = "ptuning", prefix: int = 24
     ) -> "BertEncoder":
-        """A local folder, read without any network, or a BERT of the Hugging Face hub by name.
+        """The BERT in a folder: config.json, model.safetensors (as float32) and tokenizer.json.
 
-        Reads config.json, model.safetensors (as float32) and tokenizer.json, nothing else. Raises
-        DataError: a missing folder or file, no network, another architecture than BERT, weights
-        that do not fill the model.
+        Nothing is downloaded. Raises DataError: a missing folder or file, another architecture than
+        BERT, weights that do not fill the model.
         """
-        folder = _folder_of(name_or_path)
-        model, tokenizer = _read_folder(folder)
+        folder = Path(folder).expanduser()
+        check_files(folder)
+        from transformers import AutoConfig, BertModel, PreTrainedTokenizerFast
+        from transformers.utils import logging
+
+        level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
         try:
-            return cls(model, tuning, prefix, tokenizer)
+            config = AutoConfig.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+            if config.model_type != "bert":
+                kind = f"a model of type {config.model_type!r}, not a BERT"
+                raise DataError(f"{folder}: {kind} (name a BERT, such as bert-base-uncased)")
+            # Not BertTokenizer, which takes lower-casing from elsewhere, or from a default.
+            tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+            # It warns of the heads that are in the file and not wanted here, and shows its loading.
+            logging.set_verbosity_error()
+            logging.disable_progress_bar()
+            loaded: Any = BertModel.from_pretrained(
+                folder, config=config, add_pooling_layer=False, use_safetensors=True,
+                local_files_only=True, output_loading_info=True,
+            )  # fmt: skip
+        except DataError:
+            raise
+        except Exception as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise DataError(
+                f"{folder}: cannot be read as a BERT: {reason} (get it again)"
+            ) from error
+        finally:
+            logging.set_verbosity(level)
+            if bar:
+                logging.enable_progress_bar()
+        model, report = loaded
+        if report["missing_keys"]:  # transformers fills these with random numbers
+            missing = f"{min(report['missing_keys'])} and {len(report['missing_keys']) - 1} more"
+            raise DataError(f"{folder}: no weights for {missing} (is this another model's file?)")
+        try:
+            return cls(model.float(), tuning, prefix, tokenizer)
         except ValueError as error:
             raise DataError(f"{folder}: {error}") from error
 
@@ -115,24 +154,19 @@ class BertEncoder(nn.Module):
         positions = self.bert.config.max_position_embeddings
         if ids.shape[1] > positions:
             raise ValueError(f"{ids.shape[1]} tokens, but this BERT knows {positions} positions")
-        extra: dict[str, Any] = {}
-        if self.prefix is not None:
+        earlier = None
+        if self.prefix is not None:  # what BERT takes for keys and values of earlier positions
+            from transformers import DynamicCache
+
             mask = torch.cat([mask.new_ones(len(mask), self.prefix.shape[-2]), mask], dim=1)
-            extra["past_key_values"] = self._prefix_cache(len(ids))
-        # Given, as BERT would else count on from the prefix.
-        extra["position_ids"] = torch.arange(ids.shape[1], device=ids.device)[None]
-        return self.bert(input_ids=ids, attention_mask=mask, **extra).last_hidden_state
-
-    def _prefix_cache(self, batch: int):
-        """The prefix as what BERT takes for keys and values of earlier positions, in every row."""
-        from transformers import DynamicCache
-
-        cache = DynamicCache()
-        assert self.prefix is not None
-        for layer, (keys, values) in enumerate(self.prefix.unsqueeze(2)):
-            rows = (batch, -1, -1, -1)
-            cache.update(keys.expand(rows), values.expand(rows), layer)
-        return cache
+            earlier, rows = DynamicCache(), (len(ids), -1, -1, -1)
+            for layer, (keys, values) in enumerate(self.prefix.unsqueeze(2)):
+                earlier.update(keys.expand(rows), values.expand(rows), layer)
+        # Positions are given, as BERT would else count on from the prefix.
+        position_ids = torch.arange(ids.shape[1], device=ids.device)[None]
+        return self.bert(
+            input_ids=ids, attention_mask=mask, past_key_values=earlier, position_ids=position_ids
+        ).last_hidden_state
 
     @staticmethod
     def pool(states: Tensor, mask: Tensor) -> Tensor:
@@ -163,14 +197,16 @@ class BertEncoder(nn.Module):
 
         Returns states (texts, longest, width) float16, zeros after a text's length, and lengths
         (texts,) int64; [CLS] and [SEP] are tokens.
-        max_tokens: tokens of a text that are read; None for as many as BERT has positions.
-        batch: texts at a time, which are of like length. progress: a title for the progress bar;
-        None for no bar.
+        max_tokens: tokens of a text that are read, at least 3; None for as many as BERT has
+        positions. batch: texts at a time, which are of like length. progress: a title for the
+        progress bar; None for no bar.
         """
         if self.tokenizer is None:
             raise ValueError("this encoder has no tokenizer: give BertEncoder one")
         positions = self.bert.config.max_position_embeddings
-        pieces = _pieces(self.tokenizer, texts, min(max_tokens or positions, positions))
+        longest = min(max_tokens or positions, positions)
+        read = self.tokenizer(list(texts) or [""], truncation=True, max_length=longest)["input_ids"]
+        pieces = [torch.tensor(row, dtype=torch.int64) for row in read[: len(texts)]]
         lengths = np.array([len(row) for row in pieces], dtype=np.int64)
         states = np.zeros((len(pieces), lengths.max(initial=0), self.width), dtype=np.float16)
         order = np.argsort(-lengths, kind="stable")
@@ -179,7 +215,9 @@ class BertEncoder(nn.Module):
         try:
             for start in trange(0, len(order), batch, desc=progress, disable=progress is None):
                 rows = order[start : start + batch]
-                ids, mask = (table.to(self.device) for table in _padded([pieces[i] for i in rows]))
+                ids = pad_sequence([pieces[i] for i in rows], batch_first=True).to(self.device)
+                mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths[rows])[:, None]
+                mask = mask.long().to(self.device)  # which alone says what is padding
                 hidden = torch.where(mask[..., None].bool(), self(ids, mask), 0.0)
                 states[rows, : hidden.shape[1]] = hidden.half().cpu().numpy()
         finally:
@@ -187,115 +225,13 @@ class BertEncoder(nn.Module):
         return states, lengths
 
 
-def _new_prefix(model: "BertModel", prefix: int) -> nn.Parameter:
-    """Keys and values (layers, 2, heads, N, width of a head) of the model's type and device."""
-    config = model.config
-    heads = config.num_attention_heads
-    shape = (config.num_hidden_layers, 2, heads, prefix, config.hidden_size // heads)
-    values = model.embeddings.word_embeddings.weight.new_empty(shape)
-    return nn.Parameter(nn.init.normal_(values, std=config.initializer_range))
-
-
-def _pieces(
-    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], max_tokens: int
-) -> list[list[int]]:
-    if max_tokens < 3:
-        raise ValueError(f"{max_tokens} tokens leave no room for a word between [CLS] and [SEP]")
-    if not texts:
-        return []
-    return tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
-
-
-def _padded(pieces: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Ids padded with 0 and their mask, which alone says what is padding: (rows, L) int64 both."""
-    rows = [torch.tensor(row, dtype=torch.int64) for row in pieces]
-    masks = [torch.ones_like(row) for row in rows]
-    return pad_sequence(rows, batch_first=True), pad_sequence(masks, batch_first=True)
-
-
-# Reading -----------------------------------------------------------------------------------------
-
-
-def _folder_of(name_or_path: str | Path) -> Path:
-    """The folder itself, or the hub's files in its cache: fetched where they are not there yet."""
-    folder = Path(name_or_path).expanduser()
-    if folder.is_dir():
-        return folder
-    name = str(name_or_path)
-    if isinstance(name_or_path, Path) or name[:1] in (".", "/", "~") or name.count("/") > 1:
-        raise DataError(f"{folder}: no such folder (name a folder with a BERT, or a hub model)")
-    from huggingface_hub import snapshot_download
-
-    try:  # without a network this returns the cached files
-        return Path(snapshot_download(name, allow_patterns=list(MODEL_FILES)))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{name}: no such folder here, and it cannot be had from the Hugging Face hub: "
-            f"{_first_line(error)} (check name and network, or fetch config.json, "
-            "model.safetensors and tokenizer.json elsewhere and name their folder)"
-        ) from error
-
-
-def _read_folder(folder: Path) -> "tuple[BertModel, PreTrainedTokenizerBase]":
-    """Model and tokenizer of a folder; raises DataError where they cannot be read whole."""
-    check_files(folder)
-    from transformers import AutoConfig, BertModel, PreTrainedTokenizerFast
-
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        if config.model_type != "bert":
-            raise DataError(
-                f"{folder}: a model of type {config.model_type!r}, not a BERT (name a BERT, "
-                "such as bert-base-uncased)"
-            )
-        # Not BertTokenizer, which takes lower-casing from elsewhere, or from a default.
-        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-        with _quiet():  # it warns of the heads that are in the file and not wanted here
-            loaded: Any = BertModel.from_pretrained(
-                folder, config=config, add_pooling_layer=False, use_safetensors=True,
-                local_files_only=True, output_loading_info=True,
-            )  # fmt: skip
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"{folder}: cannot be read as a BERT: {_first_line(error)} (get it again)"
-        ) from error
-    model, report = loaded
-    if report["missing_keys"]:  # transformers fills these with random numbers
-        raise DataError(
-            f"{folder}: no weights for {min(report['missing_keys'])} and "
-            f"{len(report['missing_keys']) - 1} more (is this the file of another model?)"
-        )
-    return model.float(), tokenizer
-
-
 def check_files(folder: Path) -> None:
     """Raise a DataError, with the mend, for a folder that lacks one of MODEL_FILES."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder (name a folder with a BERT)")
     missing = [name for name in MODEL_FILES if not (folder / name).is_file()]
-    if not missing:
-        return
     mend = "put all files of the model there"
     if "model.safetensors" in missing and (folder / "pytorch_model.bin").is_file():
         mend = "pytorch_model.bin is a pickle, which is never opened: get the safetensors file"
-    raise DataError(f"{folder}: lacks {', '.join(missing)} ({mend})")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence transformers' report and progress bar of loading, then let it speak as before."""
-    from transformers.utils import logging
-
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    if missing:
+        raise DataError(f"{folder}: lacks {', '.join(missing)} ({mend})")
