@@ -273,7 +273,7 @@ def long_text(bert, ids):
         (lambda: BertEncoder(tiny_model(), "ptuning", -1), "prefix -1"),
         (
             lambda: long_text(encoder(), torch.full((1, 21), 5)),
-            "21 tokens, but this .* 20 positions",
+            "21 tokens, but .* 20 positions",
         ),
         (lambda: encoder("frozen").token_states_all(["dog"]), "has no tokenizer"),
     ],
