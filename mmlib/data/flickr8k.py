@@ -57,7 +57,8 @@ def load(split: str, folder: Path | None = None, features: str | None = "") -> C
     for row, name in enumerate(ids, start=1):
         if name not in captions:
             raise error_at(split_file(split, folder), row, f"{name} has no captions", GET)
-    values, scores, names = np.zeros((len(ids), 0, 0), np.float32), None, ()
+    values, scores = np.zeros((len(ids), 0, 0), np.float32), None
+    names: tuple[str, ...] = ()
     if features is not None:
         store = sets.opened(folder / "features", features, SHARED_FEATURES)
         values, labels = store.rows(ids), sets.labels_of(store, LABELS)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mmlib.core.entailment_pairs import Samples, joined
+from mmlib.core.entailment_pairs import Kind, Samples, joined
 from mmlib.core.errors import Problem
 from mmlib.core.records import normalised
 from mmlib.data import flickr8k
@@ -132,12 +132,13 @@ def text_text(
         next(iter(origins.images(original) if origins else ()), normalised(original or premise))
         for premise, original in texts
     )
+    kind: Kind = "te"
     return Samples(
         premise=tuple(table["premise"]),
         hypothesis=tuple(table["hypothesis"]),
         image=np.full(len(table), -1),
         label=(table["answer"] == "entails").to_numpy(np.int64),
-        kind=("te",) * len(table),
+        kind=(kind,) * len(table),
         source=tuple("SICK " + table["SemEval_set"]),
         group=group,
     )
