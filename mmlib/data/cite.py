@@ -15,7 +15,7 @@ import pandas as pd
 
 from mmlib.core.errors import Problem
 from mmlib.core.related import RelatedPairs
-from mmlib.data.pair_figures import image_names, pairs_of, word_figures
+from mmlib.data.pair_figures import image_names, pairs_of
 from mmlib.data.pair_pictures import Missing, picture_files, with_pictures
 from mmlib.data.tables import SOMETHING, Row, check_choice, dataset_folder, sound_rows, table_rows
 
@@ -107,13 +107,3 @@ def repeats(folder: Path | None = None) -> pd.Series:
         "recipes": len({recipe_of(image) for image in pairs.image_ids}),
     }
     return pd.Series(figures, dtype=object)
-
-
-def report(folder: Path | None = None) -> dict[str, pd.Series]:
-    """Statistics of CITE: rates of positives, words in the authors' tokenisation, repeats."""
-    pairs = load(folder, duplicates=True)
-    return {
-        "rates": pd.Series(pairs.labels.mean(axis=0), index=list(RELATIONS)),
-        "words": pd.Series(word_figures(pairs.texts), dtype=object),
-        "repeats": repeats(folder),
-    }

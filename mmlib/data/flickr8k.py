@@ -7,8 +7,6 @@ in `Flickr8k_text/` or in the folder itself.
 
 import csv
 import re
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -221,43 +219,3 @@ def read_judgments(folder: Path) -> tuple[pd.DataFrame, int]:
         raise error_at(path, None, f"{skipped} lines, none well-formed", GET_TEXT)
     columns = ["image", "caption_image", "caption", "fraction", "yes", "no"]
     return pd.DataFrame(rows, columns=columns), skipped
-
-
-def caption_lines(path: Path) -> Iterator[tuple[int, tuple[str, int, str] | Problem]]:
-    """Line number and (image, number of the caption, caption), or what is wrong with that line.
-
-    The judgments name a caption by the number that `Flickr8k.token.txt` writes, from 0 to 4, each
-    once; `captions.txt` has an image's captions in that order. Read line by line, so that an
-    unclosed quotation mark cannot swallow the lines after it. `Flickr8k.token.txt` has five
-    captions of a name ending in `.jpg.1`, which is no photograph of the set; they are passed over.
-    """
-    numbered = path.name.endswith("token.txt")
-    seen: Counter[str] = Counter()
-    row_of: dict[tuple[str, int], int] = {}
-    for row, line in text_lines(path, AGAIN):
-        if isinstance(line, Problem):
-            yield row, line
-            continue
-        if row == 1 and line.strip() == "image,caption":
-            continue
-        try:
-            image, caption, written = _token_line(line) if numbered else (*_csv_line(line), "")
-            number = int(written or seen[image])
-            if not re.fullmatch(r"[^/\\]+\.jpg(\.1)?", image):
-                raise ValueError(f"no image name in {line[:60]!r}")
-            if not caption.strip():
-                raise ValueError(f"empty caption of {image}")
-            if (first := row_of.setdefault((image, number), row)) != row:
-                raise ValueError(f"{image}#{number} stands in line {first} too")
-        except (ValueError, csv.Error) as error:
-            yield row, Problem(path, row, f"not an image and its caption: {error}", AGAIN)
-            continue
-        seen[image] += 1
-        if not image.endswith(".jpg.1"):
-            yield row, (image, number, caption.strip())
-
-
-def read_split(split: str, folder: Path) -> tuple[str, ...]:
-    """Image names of one official list."""
-    check_choice("split", split, LISTS)
-    return read_splits(folder)[split]

@@ -190,20 +190,3 @@ def triple_samples(
             images,
         )
     )
-
-
-def report(folder: Path, origins: Origins) -> dict[str, int]:
-    """Counts of SICK's ties to Flickr8k."""
-    table = triples(folder, origins)
-    originals = set(directed(read(folder))["premise_original"]) - {""}
-    images = {name for text in originals for name in origins.images(text)}
-    train = table["split"] == "train"
-    return {
-        "originals from Flickr": len(originals),
-        "originals equal to a caption": sum(bool(origins.images(text)) for text in originals),
-        "images of originals in test": sum(origins.split.get(n) == "test" for n in images),
-        "triples": len(table),
-        **{f"triples in {s}": int((table["split"] == s).sum()) for s in flickr8k.SPLITS},
-        "clean triples in train": int((train & table["clean"]).sum()),
-        "train triples from TEST": int((train & (table["SemEval_set"] == "TEST")).sum()),
-    }

@@ -7,7 +7,7 @@ share photographs with Flickr8k's: Flickr's number begins the names of both.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -99,19 +99,3 @@ def samples(
         names,
     )
     return image_only if captions is None else joined([image_only, with_text])
-
-
-def shared_photos(names: Iterable[str], other_names: Iterable[str]) -> set[int]:
-    """Photographs in both lists, by Flickr's number at the beginning of the file name.
-
-    Flickr30K's names are that number, Flickr8k's go on after it: the sets share photographs.
-    Raises ValueError for a name without a number.
-    """
-    return {_photo(name) for name in names} & {_photo(name) for name in other_names}
-
-
-def _photo(name: str) -> int:
-    match = re.match(r"\d+", name)
-    if match is None:
-        raise ValueError(f"{name} does not begin with the number of a photograph")
-    return int(match[0])

@@ -152,7 +152,7 @@ def features(
     if pca:
         ids = list(store.row_of)
         if name == flickr8k.NAME:
-            train = set(flickr8k.read_split("train", home))
+            train = set(flickr8k.read_splits(home)["train"])
             ids = [image for image in ids if image in train]
         store = reduce_features(store, ids, pca, store.path.with_name(reduced))
     shape = " x ".join(map(str, store.array.shape))
