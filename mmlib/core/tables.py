@@ -169,26 +169,20 @@ def table(
 
     rows, columns: labels, or label -> what `cell` takes. cell: (row, column) -> text or a number,
     which is rounded to `digits`; where it raises DataError or returns None the cell is `empty`.
-    Rows of which no cell is recorded are left out.
+    Rows and columns of which no cell is recorded are left out.
     """
     rows, columns = (
         given if isinstance(given, Mapping) else {label: label for label in given}
         for given in (rows, columns)
     )
-    found: dict[Any, list[Any]] = {label: [] for label in rows}
-    for (label, row), column in product(rows.items(), columns.values()):
+    found: dict[Any, dict[Any, Any]] = {label: {} for label in rows}
+    for (label, row), (name, column) in product(rows.items(), columns.items()):
         try:
-            found[label].append(cell(row, column))
+            found[label][name] = cell(row, column)
         except DataError:
-            found[label].append(None)
-    kept = {label: cells for label, cells in found.items() if any(c is not None for c in cells)}
-    index, names = (
-        pd.MultiIndex.from_tuples(labels)
-        if labels and isinstance(labels[0], tuple)
-        else pd.Index(labels, dtype=object)
-        for labels in (list(kept), list(columns))
-    )
-    frame = pd.DataFrame(list(kept.values()), index, names)
+            found[label][name] = None
+    frame = pd.DataFrame.from_dict(found, orient="index")
+    frame = frame.dropna(how="all").dropna(axis=1, how="all")
     frame = frame if digits is None else frame.round(digits)
     return frame if empty is None else frame.astype(object).fillna(empty)
 

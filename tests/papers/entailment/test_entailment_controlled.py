@@ -1,14 +1,10 @@
-"""The controlled collection: what is true of what, the dial, its retrievers, and its figures."""
+"""The controlled collection: what is true of what, the dialand its retrievers."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from scipy import stats
 
-from mmlib.core import plots
 from mmlib.features.encoders import in_batch_softmax
-from mmlib.papers.entailment import figures
 from mmlib.papers.entailment.data import controlled
 from mmlib.papers.entailment.data.controlled import THINGS, Bags
 from mmlib.papers.entailment.method import metrics
@@ -115,56 +111,6 @@ def test_knowing_false_negatives_pays_where_they_are_dense():
         golden, both = (metrics.measured(s, s, made.splits["test"])["mAP"].mean() for s in scores)
         gains[named] = both - golden
     assert gains[1] > 5 > 1 > abs(gains[4])
-
-
-def test_the_batch_shows_own_captions_false_negatives_and_negatives(few):
-    made = {"one": controlled.load(1), "three": controlled.load(3)}
-    figure = figures.controlled_batch(made, count=5)
-    for axis, (title, one) in zip(figure.axes, made.items(), strict=True):
-        said = [set(text.split()) for text in one.splits["train"].texts[:5]]
-        marks = [[0 if i == c else 1 if said[c] <= set(one.shown[i]) else 2 for c in range(5)]
-                 for i in range(5)]  # fmt: skip
-        assert axis.collections[0].get_array().reshape(5, 5).tolist() == marks
-        assert axis.get_title() == title
-
-
-def test_gains_are_over_golden_pairs_of_the_same_seed():
-    rows = [(d, family, use, seed, 10 * seed + gain * (1 + seed))
-            for d in (0.1, 0.5) for family in ("dual", "triplet") for seed in (0, 1)
-            for use, gain in (("golden only", 0), ("both", 2), ("random", -1))]  # fmt: skip
-    table = pd.DataFrame(rows, columns=["density", "family", "use", "seed", "mAP"])
-    level, gains = figures.controlled_gains(table).axes
-    by_label = {line.get_label(): list(line.get_ydata()) for line in level.lines}
-    assert by_label["CLIP-like, truth known"] == [8, 8]  # of 2 and 14
-    assert by_label["CLIP-like, golden pairs only"] == [5, 5]
-    assert by_label["chance"] == [3.5, 3.5]
-    for bars in gains.containers:
-        line, _, (stems,) = bars
-        assert list(line.get_ydata()) == [3, 3]  # of 2 and 4
-        (_, low), (_, high) = stems.get_segments()[0]
-        assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 1) * 2**0.5 / 2**0.5)
-    plots.plt.close("all")
-
-
-def test_the_axis_shows_gains_over_golden_pairs_of_the_same_family_and_seed():
-    trainings = [(family, label, seed, 10 * seed + k + seed)
-                 for k, label in enumerate(figures.SOURCES)
-                 for family in ("dual", "triplet") for seed in (0, 1)]  # fmt: skip
-    index = pd.MultiIndex.from_product([("dual", "triplet"), (0, 1)])
-    reference = pd.Series([0, 10, 1, 11], index)
-    (axis,) = figures.on_one_axis(trainings, reference).axes
-    dots = [line.get_xdata()[0] for line in axis.lines
-            if line.get_marker() == "o" and len(line.get_xdata()) == 1]  # fmt: skip
-    assert dots == [0.5, -0.5, 1.5, 0.5, 2.5, 1.5]
-    plots.plt.close("all")
-
-
-def test_curves_begin_before_the_first_epoch_and_show_chance():
-    figure = figures.from_start({"loss": {"a": [3, 2, 1]}, "mAP": {"a": [5, 6, 7]}}, {"mAP": 4.0})
-    loss, level = figure.axes
-    assert list(loss.lines[0].get_xdata()) == [0, 1, 2]
-    assert len(loss.lines) == 1
-    assert list(level.lines[1].get_ydata()) == [4.0, 4.0]
 
 
 def test_labelled_pairs_are_foreign_and_half_of_them_true(few):

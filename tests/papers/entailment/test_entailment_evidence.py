@@ -1,4 +1,4 @@
-"""What made-up evidence says: effects of claims, tables, figures."""
+"""What made-up evidence says: effects of claims."""
 
 import json
 from dataclasses import asdict
@@ -11,12 +11,19 @@ import pytest
 from mmlib.core.claims import assess, ledger
 from mmlib.core.evidence import Evidence
 from mmlib.core.tables import paper_tables, paper_values
-from mmlib.papers.entailment import figures, tables
 from mmlib.papers.entailment.claims import CLAIMS, judge_figure, pair_shares
 from mmlib.papers.entailment.method.metrics import METRICS
 from mmlib.papers.entailment.run import jobs as grid
 from mmlib.papers.entailment.run import systems
-from mmlib.papers.entailment.run.systems import MINING, ORIGINS, PAIRS, judges, name_of, variants
+from mmlib.papers.entailment.run.systems import (
+    FAMILIES,
+    MINING,
+    ORIGINS,
+    PAIRS,
+    judges,
+    name_of,
+    variants,
+)
 
 WORLD, PHOTOGRAPHS = (made_up_entailment.make(tier) for tier in ("world", "flickr8k"))
 
@@ -182,7 +189,7 @@ def test_flattery_is_the_difference_of_relative_gains():
         )
         return 100 * (revised - plain) / plain
 
-    each = [share(f, "E@10, judge") - share(f, "E@10") for f in figures.FAMILIES]
+    each = [share(f, "E@10, judge") - share(f, "E@10") for f in FAMILIES]
     assert one.effect == pytest.approx(np.mean(each))
 
 
@@ -229,140 +236,3 @@ def test_missing_systems_are_no_crash(gone):
 def test_ids_and_smallest_effects():
     assert len({c.id for c in CLAIMS}) == len(CLAIMS) == 26
     assert all(c.why and c.contrast for c in CLAIMS)
-
-
-# --- Tables and figures --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("evidence", [WORLD, PHOTOGRAPHS], ids=["world", "flickr8k"])
-def test_everything_is_made_from_evidence_alone(evidence):
-    assert all(len(table) for table in tables.tables(evidence).values())
-    assert all(len(figure.axes) for figure in figures.figures(evidence).values())
-
-
-def test_the_table_of_judges_has_the_papers_figures_beside_ours():
-    table = tables.judges_table(WORLD, "world")
-    assert {name for name in table.index if name.endswith("↗")} == {
-        f"{name} ↗" for name in WORLD.systems("world")
-        if name in {one.system for one in judges("world")} and WORLD.unfinished("world", name)
-    }  # fmt: skip
-    table.index = table.index.str.removesuffix(" ↗")
-    assert table.loc["Full", ("paper", "F0.5")] == 78.9
-    assert table.loc["Only TE", ("paper", "F0.5")] == 68.9
-    own = judge_figure(WORLD, "world", "Full", "average precision").mean()
-    assert table.loc["Full", ("with inputs", "average precision")] == pytest.approx(own, abs=0.05)
-    assert np.isnan(table.loc["Word overlap", ("network alone", "ROC area")])
-
-
-def test_table_1_counts_pairs_and_table_2_has_the_papers_counts():
-    table = tables.table1(WORLD, "world")
-    assert list(table["paper", "Flickr30K"]) == [1000, 699]
-    assert list(table["paper", "MSCOCO"]) == [1000, 307]
-    label = WORLD.values("world", PAIRS, "label", [0], "candidates")[0]
-    assert list(table["ours", "candidates"]) == [len(label), label.sum()]
-    assert set(table["ours"].columns) == {"candidates", "edits"}
-    counts = tables.table2(WORLD, "world").set_index(["task", "dataset"])
-    assert counts.loc[("TE", "XNLI"), "paper"] == "400.2k"
-    assert list(counts.ours) == 13 * ["–"] + [str(len(label))]
-
-
-def test_pairs_that_stand_for_others_count_as_many():
-    table = PHOTOGRAPHS.table.copy()
-    label = PHOTOGRAPHS.values("flickr8k", PAIRS, "label", [0], "crowd")[0]
-    rows = (table.split == "crowd") & (table.metric == "weight")
-    table.loc[rows, "value"] = np.where(label == 1, 1.0, 6.25).astype(np.float32)
-    counted = tables.table1(Evidence(table, PHOTOGRAPHS.header), "flickr8k")
-    wanted = [round(label.sum() + 6.25 * (label == 0).sum()), label.sum()]
-    assert list(counted["ours", "crowd"]) == wanted
-
-
-def test_table_3_has_all_printed_columns_and_ours_at_both_shares():
-    table = tables.table3(WORLD, "world")
-    metrics = ["accuracy", "precision", "recall", "F0.5"]
-    shown = [table.loc["Ours", (m, "paper")] for m in metrics]
-    assert shown == ["78.1", "80.2", "74.3", "78.9"]
-    label = WORLD.values("world", PAIRS, "label", [0], "candidates")[0] == 1
-    called = WORLD.values("world", "Only TE", "alone", split="candidates") >= 0
-
-    def mean(figures):
-        return f"{np.mean(figures):.1f} ± {np.std(figures, ddof=1):.1f}"
-
-    hit, wrong = called[:, label].mean(1), called[:, ~label].mean(1)
-    wanted = {
-        ("accuracy", "ours"): 100 * (called == label).mean(1),
-        ("precision", "ours"): 100 * (called & label).sum(1) / called.sum(1),
-        ("recall", "ours"): 100 * hit, ("recall", "half entailed"): 100 * hit,
-        ("accuracy", "half entailed"): 100 * (1006 * hit + 994 * (1 - wrong)) / 2000,
-        ("precision", "half entailed"): 100 * 1006 * hit / (1006 * hit + 994 * wrong),
-    }  # fmt: skip
-    for column, values in wanted.items():
-        assert table.loc["Only TE", column] == mean(values), column
-    less = tables.table3(made_up_entailment.without(WORLD, "w/o BERT"), "world").loc["w/o BERT"]
-    assert less["F0.5", "paper"] == "74.6"
-    assert set(less.drop("paper", level=1)) == {"–"}
-
-
-def test_tables_4_and_5_stand_beside_the_papers():
-    printed = tables.beside_paper(WORLD, "world")
-    row = printed["table4_flickr30k"].loc["CLIP + entailment-enhanced training"]
-    assert row["IR@10", "paper"] == "97.6"
-    assert row["IR@10", "ours"].startswith("100.0")
-    assert row["IR@1", "ours"].startswith("40.0")
-    by_logic = printed["table5"].loc["CLIP", ("E@M", "ours")]
-    assert float(by_logic.split(" ")[0]) == pytest.approx(20, abs=0.5)
-
-
-def test_a_late_dev_curve_is_flagged():
-    table = tables.retrieval_table(WORLD, "world")
-    assert "CLIP-like, both (all) ↗" in table.index  # its made-up curve rises to the end
-    assert "Oracle" in table.index
-
-
-def test_the_ladder_shows_every_variant_of_every_family():
-    figure = figures.ladder(WORLD, "world", {name_of("dual", "both", "all"): {"mAP": 5.0}})
-    labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
-    assert labels[-1] == "both (all)"
-    diamonds = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
-    assert len(diamonds) == 1
-    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    names = [name_of(f, *change) for f in figures.FAMILIES for change in figures.LADDER]
-    there = sum(WORLD.has("world", name, "mAP") for name in names)
-    assert len(dots) == there
-
-
-def test_the_miner_stands_beside_the_truth_with_the_gains_of_the_ladder():
-    figure = figures.between(WORLD, "world")
-    assert [axis.get_xlabel() for axis in figure.axes] == [
-        "gain in mAP, points", "gain in E@10, points"
-    ]  # fmt: skip
-    dots = [float(line.get_xdata()[0]) for line in figure.axes[0].lines
-            if line.get_marker() == "o" and len(line.get_xdata()) == 1]  # fmt: skip
-    changes = (figures.REVISED, ("both", "candidates"), figures.ALL_TRUE)
-    gains = [figures.gain(WORLD, WORLD.seeds, family, change, "mAP")
-             for change in changes for family in figures.FAMILIES]  # fmt: skip
-    assert dots == pytest.approx([values.mean() for values in gains if values is not None])
-
-
-def test_the_miner_may_be_shown_by_other_measures():
-    labels = [axis.get_xlabel() for axis in figures.between(WORLD, "world", ("mAP", "RSUM")).axes]
-    assert labels == ["gain in mAP, points", "gain in RSUM, points"]
-
-
-def test_the_dials_are_those_of_the_table():
-    table, dots = tables.dials_table(WORLD, "world"), {}
-    for axis in figures.dials(WORLD, "world").axes:
-        names = [tick.get_text() for tick in axis.get_yticklabels()]
-        for line in axis.lines:
-            if line.get_marker() == "o":
-                (x,), (y,) = line.get_data()
-                dots[names[round(y)]] = x
-    assert list(dots) == list(table.index)
-    assert [f"{x:+.2f}" for x in dots.values()] == [text.split()[0] for text in table.mAP]
-
-
-def test_mining_counts():
-    table = tables.mining_table(WORLD, "world")
-    assert table.loc["the judge", "precision, %"] == 50
-    assert table.loc["the judge", "of all true pairs, %"] == 2.5
-    assert table.loc["overlap", "precision, %"] == 25
-    assert table.loc["all candidates", "precision, %"] == 10

@@ -4,10 +4,9 @@ from mmlib.core.experiment import Experiment
 from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.entailment.claims import CLAIMS
 from mmlib.papers.entailment.data import load_arrays, load_study
-from mmlib.papers.entailment.figures import figures
 from mmlib.papers.entailment.run.jobs import stages
 from mmlib.papers.entailment.run.systems import BUDGETS, DATASETS, PAPER, systems
-from mmlib.papers.entailment.tables import tables
+from mmlib.papers.entailment.show import figures, tables
 
 EXPERIMENT = Experiment(
     number="02",

@@ -1,0 +1,449 @@
+"""What is shown of paper 02: its tables beside ours, and figures of data, models and evidence."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from PIL import Image
+
+from mmlib.core import plots
+from mmlib.core.effects import Effect, over_seeds
+from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
+from mmlib.papers.entailment.claims import as_in_paper, judge_figure, main_test, relevance
+from mmlib.papers.entailment.data.arrays import Split
+from mmlib.papers.entailment.data.controlled import SHOWN, Collection
+from mmlib.papers.entailment.data.study import Study
+from mmlib.papers.entailment.method.classifier import mask_regions
+from mmlib.papers.entailment.method.metrics import METRICS, recalls
+from mmlib.papers.entailment.method.revision import effective_ratio
+from mmlib.papers.entailment.run import systems
+from mmlib.papers.entailment.run.systems import FAMILIES, PAIRS, PAPER, REFERENCE, name_of
+
+PRINTED = {  # our row of Table 3 -> the paper's
+    "Only TE": "Only TE", "Only VE": "Only VE", "Single stream": "OFA", "Full": "Ours",
+    "w/o image masking": "w/o Image Masking", "w/o VE data": "w/o VE Data",
+    "w/o TE data": "w/o TE Data", "w/o BERT": "w/o BERT",
+}  # fmt: skip
+TESTS = ("candidates", "edits", "crowd", "SICK triples", "SNLI-VE")
+RETRIEVAL = ("RSUM", "mAP", "E@10", "E@30", "E@10, rarity", "mAP, people", "P@1, people",
+             "E@10, judge", "E@30, judge")  # fmt: skip
+RECALLS = ("TR@1", "TR@5", "TR@10", "IR@1", "IR@5", "IR@10")
+# What a change of any family is: how extra pairs are used, and which they are.
+SOURCES = {
+    "the judge's pairs": ("both", "miner"),
+    "true ones of the same candidates": ("both", "candidates"), "all true pairs": ("both", "all"),
+}  # fmt: skip
+LADDER = (
+    ("plain", ""), ("weak", "random"), ("both", "near misses"), ("exclusion", "miner"),
+    ("weak", "miner"), ("both", "miner"), ("both", "candidates"), ("both", "rare"),
+    ("exclusion", "all"), ("weak", "all"), ("both", "all"),
+)  # fmt: skip
+CONTROLLED_LOSSES = {"dual": "CLIP-like", "triplet": "VSE-like"}
+
+# --- Tables --------------------------------------------------------------------------------------
+
+
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """All tables that need nothing but evidence, by file name."""
+    [name] = evidence.datasets
+    cells, tier = Cells(evidence, name), evidence.header["tier"]
+    rankings = [r["system"] for r in systems.RANKINGS] + [v.system for v in systems.variants(tier)]
+    return {
+        "table1": _table1(evidence, name), "table3": table3(evidence, name),
+        "judges": _judges(evidence, name), "mining": mining(evidence, name),
+        "retrieval": table(cells.named(rankings, "RSUM"), RETRIEVAL, cells.mean, None, 1),
+        **beside_paper(evidence, name),
+    }  # fmt: skip
+
+
+def gain(evidence: Evidence, system: str, reference: str, metric: str) -> Effect:
+    """What a system gains over another one, over seeds and those test images that have a value."""
+    [name] = evidence.datasets
+    return Cells(evidence, name).effect({(system, metric): 1, (reference, metric): -1})
+
+
+def _judges(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    test, paper = main_test(evidence, dataset), paper_values(PAPER, "table3")["F0.5"]
+    names = [r["system"] for r in systems.BASELINES]
+    names += [judge.system for judge in systems.judges(evidence.header["tier"])]
+    columns = {("with inputs", metric): ("margin", metric) for metric in METRICS}
+    columns |= {("network alone", metric): ("alone", metric) for metric in METRICS}
+
+    def cell(name: str, column: tuple[str, str]) -> float | None:
+        how, metric = column
+        if how == "paper":
+            return float(paper[PRINTED[name]]) if name in PRINTED else None
+        return float(judge_figure(evidence, dataset, name, metric, how, test).mean())
+
+    rows = Cells(evidence, dataset, test).named(names, "margin")
+    return table(rows, columns | {("paper", "F0.5"): ("paper", "F0.5")}, cell, None, 1)
+
+
+def _table1(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    found = paper_values(PAPER, "table1")
+    found.columns = pd.MultiIndex.from_product([["paper"], found.columns])
+    for test in (name for name in TESTS if evidence.has(dataset, PAIRS, "label", name)):
+        label, weight = (
+            evidence.values(dataset, PAIRS, name, [0], test)[0] for name in ("label", "weight")
+        )
+        found["ours", test] = [round(weight.sum()), round(weight[label == 1].sum())]
+    return found
+
+
+def table3(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 3 beside ours: each judge's network alone, at its threshold.
+
+    ours: in the test, of whose pairs few are entailed. half entailed: its pairs weighted so that as
+    many are as in the paper's test, 1,006 of 2,000; what is called entailed is the same.
+    """
+    printed = paper_values(PAPER, "table3")
+    ours_of = {theirs: own for own, theirs in PRINTED.items()}
+
+    def cell(row: str, column: tuple[str, str]) -> str:
+        metric, of = column
+        if of == "paper":
+            return str(printed.loc[row, metric])
+        if of == "ours":
+            means = judge_figure(evidence, dataset, ours_of[row], metric, "alone")
+        else:
+            means = as_in_paper(evidence, dataset, ours_of[row], metric).mean(axis=1)
+        return mean_and_deviation(means)
+
+    kinds = ("paper", "ours", "half entailed")
+    return table(printed.index, [(m, of) for m in printed.columns for of in kinds], cell)
+
+
+def mining(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Pairs that a miner takes, and how many are true; baselines take as many as the judge."""
+
+    def total(metric: str) -> float:
+        values = evidence.values(dataset, systems.MINING, metric, None, "mined")
+        return float(values.sum(axis=1).mean())
+
+    def cell(name: str, column: str) -> float:
+        pairs = total("candidates" if name == "candidates" else "mined")
+        if column == "pairs":
+            return pairs
+        below = {
+            "true": 100.0, "precision, %": max(pairs, 1),
+            "of the true candidates, %": total("candidates, true"),
+            "of all true pairs, %": total("true"),
+        }  # fmt: skip
+        return 100 * total(f"{name}, true") / below[column]
+
+    rows = {"all candidates": "candidates", "the judge": "mined"}
+    rows |= {name: name for name in ("overlap", "cosine", "inputs")}
+    columns = ("pairs", "true", "precision, %", "of the true candidates, %", "of all true pairs, %")
+    return table(rows, columns, cell, None, 1)
+
+
+def beside_paper(evidence: Evidence, dataset: str) -> dict[str, pd.DataFrame]:
+    """Tables 4 and 5 beside ours: "table4_flickr30k", "table4_mscoco", "table5".
+
+    Extra golden stands for the paper's baseline, both uses of the miner's set for its method.
+    Beside E@M, labelled by hand, stands E@10 by logic.
+    """
+    cells, rows = Cells(evidence, dataset), {}
+    for family, theirs in systems.PAPER_RETRIEVERS.items():
+        rows[theirs] = name_of(family, REFERENCE)
+        rows[f"{theirs} + entailment-enhanced training"] = name_of(family, "both", "miner")
+    ours = {"E@10": "E@10, judge", "E@30": "E@30, judge", "E@M": "E@10"}
+
+    def cell(name: str, metric: str) -> str:
+        if metric in ours:
+            return cells.spread(name, ours[metric])
+        of_images = recalls(cells.values({(name, "hits"): 1}))[metric]
+        return mean_and_deviation(of_images.mean(axis=1))
+
+    found = table(rows, [*RECALLS, *ours], cell)
+    printed = ("table4_flickr30k", "table4_mscoco", "table5")
+    return {number: beside(found, paper_values(PAPER, number)) for number in printed}
+
+
+# --- Figures of the evidence ---------------------------------------------------------------------
+
+
+def figures(evidence: Evidence) -> dict[str, Figure]:
+    """All figures that need nothing but evidence, by file name."""
+    [name] = evidence.datasets
+    panels = {
+        ("Judges", "loss on dev"): ("dev_loss", ["Only TE", "Only VE", "Single stream"]),
+        ("Retrievers, stage A", "RSUM on dev"): (
+            "dev_RSUM", [name_of(family, "start") for family in ("dual", "align")]
+        ),
+        ("Retrievers, stage B", "RSUM on dev"): (
+            "dev_RSUM", [name_of(family, REFERENCE) for family in FAMILIES]
+        ),
+    }  # fmt: skip
+    curves = {
+        title: {s: evidence.curves(name, s, metric)
+                for s in chosen if evidence.has(name, s, metric, EPOCHS)}
+        for title, (metric, chosen) in panels.items()
+    }  # fmt: skip
+    return {
+        "between": between(evidence, name), "ladder": ladder(evidence, name),
+        "curves": plots.curves(curves),
+    }  # fmt: skip
+
+
+Rows = Mapping[str, tuple[str, str]]  # a row -> a system, and what it is held against
+
+
+def gains(
+    evidence: Evidence, series: Mapping[str, Rows], metrics: Sequence[str],
+    live: Mapping[str, Mapping[str, float]] = {}, numbers: str = "",
+) -> Figure:  # fmt: skip
+    """Gains with their 95 % intervals, a panel a metric; what was not recorded is left out.
+
+    series: label -> rows. live: system -> metric -> gain of a training of this run, a diamond.
+    numbers: see `plots.spans`.
+    """
+    [dataset] = evidence.datasets
+    cells, live = Cells(evidence, dataset), evidence.comparable(live)
+    names = list(dict.fromkeys(
+        name for rows in series.values() for name, pair in rows.items()
+        if cells.has(*((one, metrics[-1]) for one in pair))
+    ))  # fmt: skip
+    size = (max(8, 3.7 * len(metrics)), 1.2 + 0.2 * len(names) * (1 + 0.4 * len(series)))
+    figure, axes = plt.subplots(1, len(metrics), figsize=size, sharey=True, squeeze=False)
+    for axis, metric in zip(axes[0], metrics, strict=True):
+        plots.chance_line(axis, 0, "golden pairs only", upright=True)
+        found = {
+            label: {
+                names.index(name): plots.span(gain(evidence, *pair, metric))
+                for name, pair in rows.items() if cells.has(*((one, metric) for one in pair))
+            }
+            for label, rows in series.items()
+        }  # fmt: skip
+        plots.spans(axis, {k: v for k, v in found.items() if v}, shift=0.22, numbers=numbers)
+        for name, (system, _) in ((n, p) for rows in series.values() for n, p in rows.items()):
+            if metric in live.get(system, {}):
+                diamond = {"color": "black", "mfc": "none", "ms": 8, "label": "this run"}
+                axis.plot(live[system][metric], names.index(name), "D", **diamond)
+        axis.set(xlabel=f"gain in {metric}, points")
+        axis.margins(x=0.12)
+        plots.name_rows(axis, names)
+    plots.legend_below(figure)
+    return figure
+
+
+def ladder(
+    evidence: Evidence, dataset: str, live: Mapping[str, Mapping[str, float]] = {}
+) -> Figure:
+    """What each variant gains over extra golden: order, first of the list, RSUM.
+
+    live: variant -> metric -> gain of a training of this run, a diamond.
+    """
+    series = {
+        title: {
+            use + (f" ({pairs})" if pairs else ""): (
+                name_of(family, use, pairs), name_of(family, REFERENCE)
+            )
+            for use, pairs in LADDER
+        }
+        for family, title in FAMILIES.items()
+    }  # fmt: skip
+    return gains(evidence, series, (*relevance(evidence, dataset), "RSUM"), live)
+
+
+def between(evidence: Evidence, dataset: str, metrics: Sequence[str] = ()) -> Figure:
+    """What the miner gains beside the truth, both over extra golden, a row a family.
+
+    All pairs are used both ways. metrics: the measures, without: all that count every true text.
+    """
+    series = {
+        label: {
+            title: (name_of(family, *change), name_of(family, REFERENCE))
+            for family, title in FAMILIES.items()
+        }
+        for label, change in SOURCES.items()
+    }
+    return gains(evidence, series, metrics or relevance(evidence, dataset), numbers="+.1f")
+
+
+def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
+    """CLIP-like's gains over extra golden with the same captions and the same λ.
+
+    The truth on an image's general, all and rare captions; the rate λ of weak batches; what fills
+    them.
+    """
+    reference = name_of("dual", REFERENCE)
+    uses = {"excluded": ("exclusion", "all"), "used both ways": ("both", "all")}
+    true, mined = name_of("dual", "both", "all"), name_of("dual", "both", "miner")
+    series = {
+        label: {captions: (name_of("dual", *use) + ending, reference + ending)
+                for captions, ending in (("general captions", ", general captions"),
+                    ("all captions", ""), ("rare captions", ", rare captions"))}
+        for label, use in uses.items()
+    }  # fmt: skip
+    for name in (mined, f"{mined}{systems.FILLED}", *evidence.systems(dataset)):
+        if name.startswith((mined, f"{true}, λ")):
+            ending = name.removeprefix(true) if name.startswith(true) else ""
+            series["used both ways"][name.removeprefix("CLIP-like, ")] = (name, reference + ending)
+    return gains(evidence, series, [metric], numbers="+.1f")
+
+
+# --- Figures of the controlled collection --------------------------------------------------------
+
+
+def controlled_batch(made: Mapping[str, Collection], count: int = 12) -> Figure:
+    """Which captions are true of which of the first training pictures, one panel a collection.
+
+    made: title -> collection; all have the same pictures. count: how many pictures.
+    """
+    marks = {"own caption": plots.TRUE, "false negative: true, counts as wrong": plots.COLOURS[1],
+             "negative: not true": "#E5E5E5"}  # fmt: skip
+    figure, axes = plt.subplots(1, len(made), figsize=(3.7 * len(made) + 1.8, 4.9), dpi=110)
+    for axis, (title, one) in zip(axes, made.items(), strict=True):
+        split = one.splits["train"]
+        assert split.fits is not None
+        which = np.where(split.fits[:count, :count], 1, 2)
+        np.fill_diagonal(which, 0)
+        axis.pcolormesh(which, cmap=ListedColormap(list(marks.values())), vmin=0, vmax=2,
+                        edgecolor="white", linewidth=1.5)  # fmt: skip
+        middle = np.arange(count) + 0.5
+        axis.set_xticks(middle, [text.replace(" ", ", ") for text in split.texts[:count]],
+                        rotation=90)  # fmt: skip
+        axis.set_yticks(middle, [])
+        axis.set(title=title, aspect="equal", ylim=(count, 0))
+        axis.grid(visible=False)
+        axis.tick_params(length=0)
+    axes[0].set_yticklabels([", ".join(things) for things in one.shown[:count]])
+    axes[0].set(ylabel="pictures, by what they show")
+    figure.supxlabel("captions, each written for one of the pictures", fontsize=10)
+    handles = [Patch(color=colour, label=label) for label, colour in marks.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(marks))
+    return figure
+
+
+def controlled_gains(trainings: pd.DataFrame) -> Figure:
+    """What knowing the false negatives gives, by their density: levels, and gains with intervals.
+
+    trainings: one row each, with "density", "family", "use" ("random", "golden only" or "both"),
+    "seed" and "mAP". Lines are means over seeds, bars their 95 % intervals.
+    """
+    of = trainings.set_index(["family", "density", "seed", "use"]).mAP.unstack()
+    figure, (level, gain_axis) = plt.subplots(1, 2, figsize=(9.5, 3.8))
+    shares, found = of.index.unique("density"), {}
+    means = of.groupby(level=["family", "density"]).mean()
+    for colour, (family, title) in zip(plots.COLOURS, CONTROLLED_LOSSES.items(), strict=False):
+        for use, style, words in (
+            ("both", "o-", "truth known"),
+            ("golden only", "o:", "golden pairs only"),
+        ):
+            own = means.loc[family, use]
+            level.plot(own.index, own, style, ms=4, color=colour, label=f"{title}, {words}")
+        found[title] = {
+            share: plots.span(over_seeds(of.loc[family, share].eval("both - `golden only`")))
+            for share in shares
+        }
+    chance = of["random"].groupby(level="density").mean()
+    level.plot(chance.index, chance, "--", color="#333333", label="chance")
+    for axis in (level, gain_axis):
+        axis.set_xscale("log")
+    plots.spans(gain_axis, found, shift=0.08, style="o-", upright=True)
+    plots.chance_line(gain_axis, 0, "golden pairs only")
+    for axis in (level, gain_axis):
+        axis.set_xticks(list(shares), [f"1 in {1 / share:.0f}" for share in shares])
+        axis.minorticks_off()
+        axis.set_xlabel("captions of other pictures that are true")
+        axis.legend(fontsize=8)
+    level.set(ylabel="mAP over all true captions, %", title="Levels")
+    gain_axis.set(ylabel="gain in mAP, points", title="The gain grows with the density")
+    return figure
+
+
+def on_one_axis(
+    trainings: Sequence[tuple[str, str, int, float]], reference: pd.Series
+) -> Figure:  # fmt: skip
+    """From golden pairs only to all true pairs: gains in mAP, 95 % intervals over seeds.
+
+    trainings: family, one of SOURCES, seed and mAP of each. reference: mAP with golden pairs only,
+    by family and seed.
+    """
+    families = [f for f in CONTROLLED_LOSSES if f in {family for family, *_ in trainings}]
+    series: dict[str, dict[float, plots.Span]] = {}
+    for label in SOURCES:
+        for y, family in enumerate(families):
+            own = [value - reference[family, seed] for of, pairs, seed, value in trainings
+                   if (of, pairs) == (family, label)]  # fmt: skip
+            series.setdefault(label, {})[y] = plots.span(over_seeds(own))
+    figure, axis = plt.subplots(figsize=(9, 0.8 + 1.1 * len(families)))
+    plots.chance_line(axis, 0, "golden pairs only", upright=True)
+    plots.spans(axis, series, shift=0.22, numbers="+.1f")
+    plots.name_rows(axis, [CONTROLLED_LOSSES[family] for family in families])
+    axis.set(xlabel="gain in mAP, points")
+    axis.margins(x=0.12)
+    plots.legend_below(figure)
+    return figure
+
+
+def attended(attention: np.ndarray, words: Sequence[str]) -> Figure:
+    """How much each word attends to each region of a controlled picture (words, regions)."""
+    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.35 * len(words)))
+    regions = [f"thing {i + 1}" if i < SHOWN else "nothing" for i in range(attention.shape[1])]
+    weights = pd.DataFrame(attention, words, regions)
+    drawn = plots.heat_map(axis, weights, 0, 1, lambda y, x: f"{attention[y, x]:.2f}", "Blues")
+    axis.set(xlabel="regions of the picture", ylabel="words",
+             title="Words attend to regions that show things, not to the empty ones")  # fmt: skip
+    figure.colorbar(drawn, label="attention")
+    return figure
+
+
+def pulls(pull: Callable[[float, systems.OptimizerState], float]) -> Figure:
+    """What a weak gradient moves, as a share of a golden one, over λ: measured, and by formula."""
+    ratios = (0.01, 0.03, 0.1, 0.3, 1.0)
+    measured: dict[systems.OptimizerState, str] = {
+        "shared": "one Adam for both", "separate": "an Adam for each"
+    }  # fmt: skip
+    figure, axis = plt.subplots(figsize=(8, 2.8))
+    for state, label in measured.items():
+        axis.plot(ratios, [pull(ratio, state) for ratio in ratios], "o-", label=label)
+    axis.plot(ratios, [effective_ratio(ratio) for ratio in ratios], "k--",
+              label="formula for one Adam")  # fmt: skip
+    axis.set(xscale="log", xlabel="λ", ylabel="pull of a weak gradient",
+             title="With one Adam, a small λ hardly makes weak batches weaker")  # fmt: skip
+    axis.legend(fontsize=8)
+    return figure
+
+
+# --- Figures of the data -------------------------------------------------------------------------
+
+
+def mined_pictures(
+    study: Study, split: Split, pairs: np.ndarray, most: int = 10
+) -> Figure:  # fmt: skip
+    """Pictures with a caption that was mined for each; ✓ true, ✗ not, where that is known.
+
+    pairs (n, 2): image and caption of the split; the first of each image is shown.
+    """
+    first = pairs[np.unique(pairs[:, 0], return_index=True)[1][:most]]
+    marks = [""] * len(first)
+    if split.fits is not None:
+        marks = ["✓ " if split.fits[image, caption] else "✗ " for image, caption in first]
+    titles = [mark + split.texts[row[1]] for mark, row in zip(marks, first, strict=True)]
+    opened = [study.open_image(int(split.rows[image])) for image in first[:, 0]]
+    return plots.show_pictures(opened, titles, columns=5, size=1.7)
+
+
+def masked_regions(
+    pictures: Sequence[Image.Image], attention: np.ndarray, ratio: float = 0.4
+) -> Figure:
+    """Pictures, each with what the masking leaves of it on its right.
+
+    attention (pictures, R): of a grid of √R x √R regions in rows from the top left.
+    """
+    side, shown = round(attention.shape[1] ** 0.5), []
+    left = mask_regions(torch.ones(*attention.shape, 1), torch.as_tensor(attention), ratio)
+    for picture, visible in zip(pictures, left[..., 0].numpy(), strict=True):
+        grid = Image.fromarray((255 * (1 - visible)).astype(np.uint8).reshape(side, side))
+        hidden = grid.resize(picture.size, Image.Resampling.NEAREST)
+        grey = Image.new("RGB", picture.size, (128, 128, 128))
+        shown += [picture, Image.composite(grey, picture.convert("RGB"), hidden)]
+    return plots.show_pictures(shown, columns=len(shown), size=1.6)

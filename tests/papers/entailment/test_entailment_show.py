@@ -1,0 +1,149 @@
+"""Tables and figures of paper 02: what they show is what is there."""
+
+import made_up_entailment
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from mmlib.core.evidence import Evidence
+from mmlib.papers.entailment import show
+from mmlib.papers.entailment.claims import judge_figure
+from mmlib.papers.entailment.data import controlled
+from mmlib.papers.entailment.run.systems import PAIRS, name_of
+
+WORLD, PHOTOGRAPHS = (made_up_entailment.make(tier) for tier in ("world", "flickr8k"))
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def dots(axis):
+    """The middles that `plots.spans` draws, by label: (value, place)."""
+    return {
+        bars.get_label(): [tuple(xy) for xy in bars[0].get_xydata().tolist()]
+        for bars in axis.containers
+    }
+
+
+@pytest.mark.parametrize("evidence", [WORLD, PHOTOGRAPHS], ids=["world", "flickr8k"])
+def test_everything_is_made_from_evidence_alone(evidence):
+    assert all(len(table) for table in show.tables(evidence).values())
+    assert {*show.figures(evidence)} == {"between", "ladder", "curves"}
+
+
+def test_tables_have_the_papers_figures_beside_ours():
+    made = show.tables(WORLD)
+    judges = made["judges"].rename(lambda name: name.removesuffix(" ↗"))
+    assert judges.loc["Full", ("paper", "F0.5")] == 78.9
+    own = judge_figure(WORLD, "world", "Full", "average precision").mean()
+    assert judges.loc["Full", ("with inputs", "average precision")] == pytest.approx(own, abs=0.05)
+    assert np.isnan(judges.loc["Word overlap", ("network alone", "ROC area")])
+    assert "CLIP-like, both (all) ↗" in made["retrieval"].index  # its made-up curve rises
+    row = made["table4_flickr30k"].loc["CLIP + entailment-enhanced training"]
+    assert row["IR@10", "paper"] == "97.6"
+    assert row["IR@1", "ours"].startswith("40.0")
+    assert float(made["table5"].loc["CLIP", ("E@M", "ours")].split()[0]) == pytest.approx(20, 0.03)
+    mined = made["mining"]["precision, %"]
+    assert (mined["the judge"], mined["overlap"], mined["all candidates"]) == (50, 25, 10)
+    assert made["mining"].loc["the judge", "of all true pairs, %"] == 2.5
+
+
+def test_pairs_that_stand_for_others_count_as_many():
+    table = PHOTOGRAPHS.table.copy()
+    label = PHOTOGRAPHS.values("flickr8k", PAIRS, "label", [0], "crowd")[0]
+    rows = (table.split == "crowd") & (table.metric == "weight")
+    table.loc[rows, "value"] = np.where(label == 1, 1.0, 6.25).astype(np.float32)
+    counted = show.tables(Evidence(table, PHOTOGRAPHS.header))["table1"]
+    wanted = [round(label.sum() + 6.25 * (label == 0).sum()), label.sum()]
+    assert list(counted["ours", "crowd"]) == wanted
+
+
+def test_table_3_has_all_printed_columns_and_ours_at_both_shares():
+    table = show.table3(WORLD, "world")
+    label = WORLD.values("world", PAIRS, "label", [0], "candidates")[0] == 1
+    called = WORLD.values("world", "Only TE", "alone", split="candidates") >= 0
+
+    def mean(figures):
+        return f"{np.mean(figures):.1f} ± {np.std(figures, ddof=1):.1f}"
+
+    hit, wrong = called[:, label].mean(1), called[:, ~label].mean(1)
+    wanted = {
+        ("accuracy", "ours"): 100 * (called == label).mean(1),
+        ("precision", "ours"): 100 * (called & label).sum(1) / called.sum(1),
+        ("recall", "ours"): 100 * hit, ("recall", "half entailed"): 100 * hit,
+        ("accuracy", "half entailed"): 100 * (1006 * hit + 994 * (1 - wrong)) / 2000,
+        ("precision", "half entailed"): 100 * 1006 * hit / (1006 * hit + 994 * wrong),
+    }  # fmt: skip
+    for column, values in wanted.items():
+        assert table.loc["Only TE", column] == mean(values), column
+    less = show.table3(made_up_entailment.without(WORLD, "w/o BERT"), "world").loc["w/o BERT"]
+    assert less["F0.5", "paper"] == "74.6"
+    assert set(less.drop("paper", level=1)) == {"–"}
+
+
+def test_gains_of_the_ladder_of_the_miner_and_of_the_dials():
+    best, golden = name_of("dual", "both", "all"), name_of("dual", "extra golden")
+    axis = show.ladder(WORLD, "world", {best: {"mAP": 5.0}}).axes[0]
+    names = [tick.get_text() for tick in axis.get_yticklabels()]
+    found = {names[round(y)]: x for x, y in dots(axis)["CLIP-like"]}
+    gain = WORLD.values("world", best, "mAP") - WORLD.values("world", golden, "mAP")
+    assert found["both (all)"] == pytest.approx(gain.mean())
+    diamonds = [line for line in axis.lines if line.get_marker() == "D"]
+    assert [line.get_xydata().tolist() for line in diamonds] == [[[5.0, names.index("both (all)")]]]
+    axes = show.between(WORLD, "world", ("mAP", "RSUM")).axes
+    assert [axis.get_xlabel() for axis in axes] == [
+        "gain in mAP, points", "gain in RSUM, points",
+    ]  # fmt: skip
+    assert dots(axes[0])["all true pairs"][0][0] == pytest.approx(gain.mean())
+    axis = show.dials(WORLD, "world").axes[0]
+    names = [tick.get_text() for tick in axis.get_yticklabels()]
+    found = {names[round(y)]: x for x, y in dots(axis)["used both ways"]}
+    assert found["all captions"] == pytest.approx(gain.mean())
+    rare = [WORLD.values("world", f"{one}, rare captions", "mAP") for one in (best, golden)]
+    assert found["rare captions"] == pytest.approx((rare[0] - rare[1]).mean())
+
+
+# --- The controlled collection -------------------------------------------------------------------
+
+
+def test_the_batch_shows_own_captions_false_negatives_and_negatives():
+    made = {"one": controlled.load(1), "three": controlled.load(3)}
+    figure = show.controlled_batch(made, count=5)
+    for axis, (title, one) in zip(figure.axes, made.items(), strict=True):
+        said = [set(text.split()) for text in one.splits["train"].texts[:5]]
+        marks = [[0 if i == c else 1 if said[c] <= set(one.shown[i]) else 2 for c in range(5)]
+                 for i in range(5)]  # fmt: skip
+        assert axis.collections[0].get_array().reshape(5, 5).tolist() == marks
+        assert axis.get_title() == title
+
+
+def test_gains_are_over_golden_pairs_of_the_same_seed():
+    rows = [(d, family, use, seed, 10 * seed + gain * (1 + seed))
+            for d in (0.1, 0.5) for family in ("dual", "triplet") for seed in (0, 1)
+            for use, gain in (("golden only", 0), ("both", 2), ("random", -1))]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["density", "family", "use", "seed", "mAP"])
+    level, gains = show.controlled_gains(table).axes
+    by_label = {line.get_label(): list(line.get_ydata()) for line in level.lines}
+    assert by_label["CLIP-like, truth known"] == [8, 8]  # of 2 and 14
+    assert by_label["CLIP-like, golden pairs only"] == [5, 5]
+    assert by_label["chance"] == [3.5, 3.5]
+    for bars in gains.containers:
+        line, _, (stems,) = bars
+        assert list(line.get_ydata()) == [3, 3]  # of 2 and 4
+        (_, low), (_, high) = stems.get_segments()[0]
+        assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 1))
+
+
+def test_the_axis_shows_gains_over_golden_pairs_of_the_same_family_and_seed():
+    trainings = [(family, label, seed, 10 * seed + k + seed)
+                 for k, label in enumerate(show.SOURCES)
+                 for family in ("dual", "triplet") for seed in (0, 1)]  # fmt: skip
+    index = pd.MultiIndex.from_product([("dual", "triplet"), (0, 1)])
+    (axis,) = show.on_one_axis(trainings, pd.Series([0, 10, 1, 11], index)).axes
+    found = [x for label in show.SOURCES for x, _ in dots(axis)[label]]
+    assert found == [0.5, -0.5, 1.5, 0.5, 2.5, 1.5]
