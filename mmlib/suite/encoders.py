@@ -13,38 +13,40 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
-from mmlib.core.errors import DataError, Problem
+from mmlib.core.errors import DataError
 from mmlib.features.store import UNREADABLE, rgb
 
 BATCH = 64  # pictures or texts that are encoded together
 SIDE = 1024  # pixels of a picture's longer side that are read, more than any model here takes
 FUNCTIONS = ("encode_images", "encode_texts")
+COLUMNS = ["image", "caption"]
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A picture's file, the caption that is scored, and other captions of the picture.
-
-    unreadable: what to say where the file is no picture.
-    """
+    """A picture's file, the caption that is scored, and other captions of the picture."""
 
     image: Path
     caption: str
     others: tuple[str, ...] = ()
-    unreadable: Problem | None = None
 
 
 def open_small(path: Path) -> Image.Image:
     """A picture as it is meant to be seen (`store.rgb`), at most `SIDE` pixels a side.
 
-    Raises one of `store.UNREADABLE`.
+    Raises DataError for a file that is no picture or cannot be read.
     """
-    with Image.open(path) as file:
-        file.draft(None, (SIDE, SIDE))  # a large JPEG is decoded small, several times as fast
-        picture = rgb(file)
+    try:
+        with Image.open(path) as file:
+            file.draft(None, (SIDE, SIDE))  # a large JPEG is decoded small, several times as fast
+            picture = rgb(file)
+    except UnidentifiedImageError:  # whose own words name the file again
+        raise DataError(f"{path}: no picture") from None
+    except UNREADABLE as error:
+        raise DataError(f"{path}: cannot be read: {str(error).strip()}") from None
     picture.thumbnail((SIDE, SIDE))
     return picture
 
@@ -66,15 +68,13 @@ class Encoder:
 
     def encode_images(self, pictures: Sequence[Any]) -> np.ndarray:
         """Unit vectors (n, D), float32, of RGB pictures. Raises DataError where these are none."""
-        return self._units(self.image_vectors, pictures, FUNCTIONS[0])
+        return self._units(self.image_vectors, pictures, "encode_images")
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Unit vectors (n, D), float32, of texts. Raises DataError where these are none."""
-        return self._units(self.text_vectors, texts, FUNCTIONS[1])
+        return self._units(self.text_vectors, texts, "encode_texts")
 
-    def _units(
-        self, encode: Callable[[list[Any]], Any], items: Sequence[Any], name: str
-    ) -> np.ndarray:
+    def _units(self, encode: Callable[[list], Any], items: Sequence[Any], name: str) -> np.ndarray:
         blocks = []
         for block in batches(items):
             vectors = np.asarray(encode(list(block)), dtype=np.float32)
@@ -101,13 +101,12 @@ class Encoder:
     def score(self, rows: Sequence[Row], prior: float = 0.0) -> pd.DataFrame:
         """A line a pair: image, caption and their cosine; the prior is of judges alone.
 
-        Raises ValueError for no pairs, DataError for a picture that cannot be read.
+        Raises DataError for a picture that cannot be read.
         """
-        table = table_of(rows)
         texts = self.encode_texts([row.caption for row in rows])
         images = of_pictures(rows, self.encode_images)
         self.cosines(images[:1], texts[:1])
-        return table.assign(cosine=np.einsum("nd,nd->n", images, texts).round(4))
+        return table_of(rows).assign(cosine=np.einsum("nd,nd->n", images, texts).round(4))
 
 
 def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -116,31 +115,18 @@ def batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def table_of(rows: Sequence[Row]) -> pd.DataFrame:
-    """The image and the caption of each row. Raises ValueError for none."""
-    if not rows:
-        raise ValueError("there are no pairs to score")
-    return pd.DataFrame([{"image": str(row.image), "caption": row.caption} for row in rows])
+    """The image and the caption of each row."""
+    return pd.DataFrame([(str(row.image), row.caption) for row in rows], columns=COLUMNS)
 
 
-def of_pictures(
-    rows: Sequence[Row], see: Callable[[list[Image.Image]], np.ndarray]
-) -> np.ndarray:  # fmt: skip
+def of_pictures(rows: Sequence[Row], see: Callable[[list[Image.Image]], Any]) -> np.ndarray:
     """What `see` makes of each row's picture, (rows, ...); each file is read once.
 
-    Raises DataError, with what its first row has to say, for a picture that cannot be read.
+    Raises DataError for a picture that cannot be read.
     """
-
-    def read(row: Row) -> Image.Image:
-        try:
-            return open_small(row.image)
-        except UNREADABLE as error:
-            fault = row.unreadable or f"{row.image}: no picture"
-            raise DataError(f"{fault}: {error}") from None
-
-    first = {row.image: row for row in reversed(rows)}
-    number = {path: i for i, path in enumerate(first)}
-    blocks = [see([read(row) for row in block]) for block in batches(list(first.values()))]
-    return np.concatenate(blocks)[[number[row.image] for row in rows]]
+    paths = list(dict.fromkeys(row.image for row in rows))
+    blocks = [see([open_small(path) for path in block]) for block in batches(paths)]
+    return np.concatenate(blocks)[[paths.index(row.image) for row in rows]]
 
 
 def python_file(path: Path) -> Encoder:

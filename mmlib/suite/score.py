@@ -8,7 +8,6 @@ judge.score(score.read_csv("pairs.csv"), prior=0.05)
 ```
 """
 
-import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,11 +24,10 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from mmlib.core.entailment_pairs import Samples
-from mmlib.core.errors import DataError, Problem
+from mmlib.core.errors import DataError
 from mmlib.core.files import file_hash, write_tensors
 from mmlib.core.paths import PACKAGE
 from mmlib.data.overlap import Weights
-from mmlib.data.tables import error_at
 from mmlib.features import backbones
 from mmlib.features.encoders import Shape
 from mmlib.features.text import tokenize
@@ -41,7 +39,15 @@ from mmlib.papers.entailment.method.classifier import Classifier, Settings, clas
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
 from mmlib.papers.entailment.run.judge import main_branch, scores
-from mmlib.suite.encoders import Encoder, Row, hugging_face, of_pictures, python_file, table_of
+from mmlib.suite.encoders import (
+    COLUMNS,
+    Encoder,
+    Row,
+    hugging_face,
+    of_pictures,
+    python_file,
+    table_of,
+)
 from mmlib.world import backbone
 
 SMALL = PACKAGE / "world" / "judge.safetensors"  # by `mmlib train judge`
@@ -58,40 +64,27 @@ def read_csv(path: Path | str) -> list[Row]:
 
     Pictures are looked for beside the file. Raises DataError that names file, row and mend.
     """
-    path, rows, lines = Path(path), [], []
+    path, rows = Path(path), []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:  # Excel begins with a mark
-            reader, begin = csv.reader(file, strict=True), 1
-            for fields in reader:
-                lines.append((begin, [*map(str.strip, fields)]))
-                begin = reader.line_num + 1
-    except csv.Error as error:
-        mend = "close the quotes, and double those within a text"
-        raise error_at(path, begin, f"cannot be read: {error}", mend) from None
+        table = pd.read_csv(path, header=None, dtype=str, encoding="utf-8-sig").fillna("")
     except UnicodeDecodeError:
-        raise error_at(path, begin, "is not UTF-8", "save the file as UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error})") from None
-    header = lines[0][1] if lines else []
-    if header[:2] != ["image", "caption"] or {*header[2:]} - {"caption"}:
+        raise DataError(f"{path}: is not UTF-8; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        mend = "put texts with commas in quotes, close them, and double those within a text"
+        raise DataError(f"{path}: cannot be read ({reason}); {mend}") from None
+    header, *pairs = [[field.strip() for field in row] for row in table.values]
+    if header[:2] != COLUMNS or {*header[2:]} - {"caption"}:
         fault = "is not image,caption or image,caption,caption and so on"
-        raise error_at(path, 1, fault, "name the columns there, and leave out others")
-    for number, fields in lines[1:]:
-        if not any(fields):
-            continue
-        if len(fields) > len(header):
-            fault = f"has {len(fields)} fields, where line 1 names {len(header)}"
-            mend = "put a text with commas in quotes, or name one more column caption"
-            raise error_at(path, number, fault, mend)
-        image, caption, *others = [*fields, "", ""]
+        raise DataError(f"{path}, row 1: {fault}; name the columns there, and leave out others")
+    for number, (image, caption, *others) in enumerate(pairs, 2):
         if not caption:
-            raise error_at(path, number, "has no caption", "write image,caption")
+            raise DataError(f"{path}, row {number}: has no caption; write image,caption")
         if not (path.parent / image).is_file():
-            raise error_at(path, number, f"there is no picture {image}", "mend its name")
-        unreadable = Problem(path, number, f"{image} is no picture", "mend or leave it out")
-        rows.append(Row(path.parent / image, caption, tuple(filter(None, others)), unreadable))
+            raise DataError(f"{path}, row {number}: there is no picture {image}; mend its name")
+        rows.append(Row(path.parent / image, caption, tuple(filter(None, others))))
     if not rows:
-        raise error_at(path, None, "has no pairs", "write one a line")
+        raise DataError(f"{path}: has no pairs; write one a line")
     return rows
 
 
@@ -173,7 +166,7 @@ class Scorer(Encoder):
         prior: the share of pairs that you take for entailed; 0: that of the calibration pairs. The
         threshold on the probability is that of best F0.5 there. A retriever alone gives "cosine".
         Raises DataError for a picture that cannot be read and for a model whose weights give no
-        numbers, ValueError for no pairs and for a prior of 1 or more.
+        numbers, ValueError for a prior of 1 or more.
         """
         table, meta, n = table_of(rows), self.meta, len(rows)
         if not 0 <= prior < 1:

@@ -13,7 +13,6 @@ changed ones are.
 import hashlib
 import json
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,17 +20,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image, ImageFilter, UnidentifiedImageError
+from PIL import Image, ImageFilter
 from safetensors import SafetensorError, safe_open
 from tqdm.auto import tqdm
 
 from mmlib.core.errors import DataError
 from mmlib.core.files import PICTURES, listed, write_tensors
-from mmlib.features.store import UNREADABLE
 from mmlib.suite import score, sheet
-from mmlib.suite.encoders import BATCH, Encoder, open_small
+from mmlib.suite.encoders import Encoder, batches, open_small
 
-OFTEN = 60  # seconds after which an unfinished index is written
 THUMBNAIL = 384  # pixels of the longer side of a picture that was found
 Region = tuple[float, float, float, float]  # left, top, right, bottom as shares of the sides
 # Windows of half the picture's sides.
@@ -63,15 +60,9 @@ class Found:
     @cached_property
     def pictures(self) -> list[Image.Image]:
         """The pictures, at most `THUMBNAIL` pixels a side; DataError for one that is gone."""
-        pictures = []
-        for file in self.files:
-            path = self.folder / file
-            try:
-                picture = open_small(path)
-            except UNREADABLE as error:
-                raise DataError(f"{path}: {_reason(error)} (search again)") from None
+        pictures = [open_small(self.folder / file) for file in self.files]
+        for picture in pictures:
             picture.thumbnail((THUMBNAIL, THUMBNAIL))
-            pictures.append(picture)
         return pictures
 
     @cached_property
@@ -162,7 +153,12 @@ def folder(
     files = [p for p in listed(path, "**/*") if p.suffix.lower() in PICTURES and not p.is_dir()]
     if not files:
         raise DataError(f"{path}: no pictures there, nor in its folders ({', '.join(PICTURES)})")
-    states = {file.relative_to(path).as_posix(): _state(file) for file in files}
+    states = {}
+    for file in files:
+        # A link to nowhere can be neither asked nor read.
+        status = file.stat() if file.exists() else None
+        state = (status.st_size, status.st_mtime_ns) if status else (0, 0)
+        states[file.relative_to(path).as_posix()] = state
     identity = _hash(model.identity)  # each model has an index of its own
     store = path / f".mmlib-{identity[:12]}.safetensors"
     if index is not None:
@@ -177,57 +173,32 @@ def folder(
     def read(name: str) -> Image.Image | None:
         try:
             return open_small(path / name)
-        except UNREADABLE as error:
-            left_out[name] = _reason(error)
+        except DataError as error:
+            left_out[name] = str(error)
             return None
 
-    written, bar = time.monotonic(), tqdm(total=len(new), desc=path.name, disable=None)
     try:
-        for start in range(0, len(new), BATCH):
-            names = new[start : start + BATCH]
+        for names in tqdm(list(batches(new)), desc=path.name, disable=None):
             with ThreadPoolExecutor() as pool:
                 pictures = dict(zip(names, pool.map(read, names), strict=True))
             seen = {name: picture for name, picture in pictures.items() if picture is not None}
             vectors = model.encode_images(list(seen.values())) if seen else ()
             kept |= {n: (states[n], vector) for n, vector in zip(seen, vectors, strict=True)}
-            bar.update(len(names))
-            if time.monotonic() - written > OFTEN:
-                _write(store, identity, kept)
-                written = time.monotonic()
     finally:  # also when interrupted, so that the same call goes on from here
-        bar.close()
         if kept.keys() != before.keys() or len(new) > len(left_out):
             _write(store, identity, kept)
     if left_out:
-        name, reason = next(iter(left_out.items()))
+        gone = f"{len(left_out)} of {len(files)} files, such as {next(iter(left_out.values()))}"
         if not kept:
-            raise DataError(f"{path}: none of its {len(files)} files can be read: {name}: {reason}")
-        _say(f"left out: {len(left_out)} of {len(files)} files, such as {name}: {reason}")
+            raise DataError(f"{path}: no picture can be read: {gone}")
+        print(f"left out: {gone}", file=sys.stderr)
     names = [name for name in states if name in kept]
     table = np.stack([kept[name][1] for name in names])
     return Index(path, model, tuple(names), table, len(new) - len(left_out), left_out)
 
 
-def _state(file: Path) -> tuple[int, int]:
-    """Size and time of change; zeros where the file cannot be asked, and so cannot be read."""
-    try:
-        status = file.stat()
-    except OSError:
-        return 0, 0
-    return status.st_size, status.st_mtime_ns
-
-
-def _reason(error: Exception) -> str:
-    """Why a picture cannot be read; Pillow's own words name the file again."""
-    return "no picture" if isinstance(error, UnidentifiedImageError) else str(error).strip()
-
-
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 def _read(store: Path, model: str) -> Kept:
@@ -243,7 +214,7 @@ def _read(store: Path, model: str) -> Kept:
     except FileNotFoundError:
         return {}
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, RecursionError):
-        _say(f"{store}: damaged, so the index is made anew")
+        print(f"{store}: damaged, so the index is made anew", file=sys.stderr)
         return {}
 
 
@@ -258,4 +229,5 @@ def _write(store: Path, model: str, kept: Kept) -> None:
         write_tensors(store, arrays, {"mmlib": notes})
     except OSError as error:
         reason = error.strerror or error
-        _say(f"{store}: {reason}, so the index is not kept (--index names another folder)")
+        mend = "the index is not kept (--index names another folder)"
+        print(f"{store}: {reason}, so {mend}", file=sys.stderr)

@@ -24,7 +24,7 @@ from mmlib.features.extraction import Extraction, extract
 from mmlib.features.words import padded
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.run import jobs, judge, retriever
-from mmlib.suite import cli, encoders, score, search, sheet, train
+from mmlib.suite import cli, encoders, score, search, train
 from mmlib.world import captioned_images
 from mmlib.world.schema import box
 
@@ -64,27 +64,21 @@ def encoded():
 
 
 def test_ranks_are_those_of_cosines_by_hand(photos):
-    found = search.folder(photos, "colours.py").find("a red and blue thing", k=3)
+    Image.new("RGB", (9, 9), COLOURS["red"]).save(photos / "equal.png")  # in the order of names
+    found = search.folder(photos, "colours.py").find("a red and blue thing", k=4)
     cosines = {}
-    for name, colour in COLOURS.items():
+    for name, colour in {"equal": COLOURS["red"], **COLOURS}.items():
         a, b = [c + 1 for c in colour], [256, 1, 256]
         dot = sum(x * y for x, y in zip(a, b, strict=True))
         cosines[f"{name}.png"] = dot / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
-    wanted = sorted(cosines, key=lambda name: -cosines[name])[:3]
+    wanted = sorted(cosines, key=lambda name: -cosines[name])[:4]
     assert list(found.files) == wanted
     np.testing.assert_allclose(found.scores, [cosines[name] for name in wanted], rtol=1e-5)
     assert found.table.picture.tolist() == wanted
     assert str(found).splitlines()[0].split() == ["1", f"{cosines[wanted[0]]:.2f}", wanted[0]]
 
 
-def test_equal_pictures_come_in_the_order_of_their_names(photos):
-    for name in ("b", "a"):
-        Image.new("RGB", (9, 9), COLOURS["red"]).save(photos / f"{name}.png")
-    found = search.folder(photos, "colours.py").find("red", k=3)
-    assert found.files == ("a.png", "b.png", "red.png")
-
-
-def test_only_new_and_changed_pictures_are_encoded_again(photos):
+def test_only_new_and_changed_pictures_are_encoded_again_by_each_model(photos):
     index = search.folder(photos, "colours.py")
     assert (index.encoded, encoded()) == (4, [4])
     again = search.folder(photos, "colours.py")
@@ -98,19 +92,18 @@ def test_only_new_and_changed_pictures_are_encoded_again(photos):
     assert (changed.encoded, encoded()) == (2, [2])
     assert changed.files == ("blue.png", "deep/green.png", "new.jpg", "red.png")
     np.testing.assert_array_equal(changed.vectors[0], changed.vectors[3])
+    Path("other.py").write_text(FUNCTIONS + "\n# another\n", encoding="utf-8")
+    assert (search.folder(photos, "other.py").encoded, encoded()) == (4, [4])
+    assert len(list(photos.glob(".mmlib-*.safetensors"))) == 2
     kept = search.folder(photos, "colours.py")
     assert encoded() == []
     np.testing.assert_array_equal(kept.vectors, changed.vectors)
 
-
-def test_models_do_not_share_an_index(photos):
-    search.folder(photos, "colours.py")
-    Path("other.py").write_text(FUNCTIONS + "\n# another\n", encoding="utf-8")
-    assert search.folder(photos, "other.py").encoded == 4
+    elsewhere = photos.parent / "kept"
+    for count in (4, 0):
+        assert search.folder(photos, "colours.py", elsewhere).encoded == count
+    assert [p.name.startswith("photos-") for p in elsewhere.iterdir()] == [True]
     assert len(list(photos.glob(".mmlib-*.safetensors"))) == 2
-    encoded()
-    search.folder(photos, "colours.py")
-    assert encoded() == []
 
 
 def rewritten(path, change):
@@ -158,7 +151,7 @@ def test_what_is_no_picture_is_left_out_and_said(photos, capsys):
     assert said.startswith("left out: 3 of 7 files, such as ")
     assert len(said.splitlines()) == 1
     assert set(index.left_out) == {"cut.png", "gone.png", "notes.jpg"}
-    assert index.left_out["notes.jpg"] == "no picture"
+    assert index.left_out["notes.jpg"] == f"{photos / 'notes.jpg'}: no picture"
     assert len(index.files) == 4
 
 
@@ -172,16 +165,11 @@ def test_a_folder_without_pictures_is_one_line(photos, tmp_path):
         with pytest.raises(DataError, match=message):
             search.folder(tmp_path / name, "colours.py")
     (tmp_path / "empty" / "notes.jpg").write_text("a text")
-    with pytest.raises(DataError, match=r"none of its 1 files can be read: notes\.jpg: no picture"):
+    with pytest.raises(
+        DataError, match=r"can be read: 1 of 1 files, such as .*notes\.jpg: no picture"
+    ):
         search.folder(tmp_path / "empty", "colours.py")
     assert [p.name for p in (tmp_path / "empty").iterdir()] == ["notes.jpg"]
-
-
-def test_an_index_may_lie_elsewhere(photos, tmp_path):
-    search.folder(photos, "colours.py", tmp_path / "kept")
-    assert not list(photos.glob(".mmlib-*"))
-    assert [p.name.startswith("photos-") for p in (tmp_path / "kept").iterdir()] == [True]
-    assert search.folder(photos, "colours.py", tmp_path / "kept").encoded == 0
 
 
 def test_a_full_disk_leaves_the_answer_and_no_half_file(photos, capsys):
@@ -206,7 +194,7 @@ def test_a_full_disk_leaves_the_answer_and_no_half_file(photos, capsys):
 
 
 def test_an_interrupted_index_goes_on(photos, monkeypatch):
-    monkeypatch.setattr(search, "BATCH", 1)
+    monkeypatch.setattr(encoders, "BATCH", 1)
     calls = []
 
     def interrupted(pictures):
@@ -347,23 +335,20 @@ def test_the_region_is_the_one_without_which_the_score_falls_most(photos):
 
 def test_regions_of_the_small_model_hold_what_was_asked_for(tmp_path):
     """More often than a window drawn at random, and than any one window for all pictures."""
-    images = captioned_images("val", 40, 9)
-    files, hits, fixed = [], [], []
+    images, hits, fixed = captioned_images("val", 12, 9), [], []
     model = score.read("small")
     for row, scene in enumerate(images.scenes):
-        files.append(f"{row}.png")
-        images.open_image(row).save(tmp_path / files[row])
+        images.open_image(row).save(tmp_path / f"{row}.png")
         kinds = [thing.kind for thing in scene.things]
         for thing in scene.things:
             if kinds.count(thing.kind) == 1:
                 text = f"A {thing.colour} {thing.kind}."
-                found = search.Found(tmp_path, model, text, (files[row],), np.ones(1))
+                found = search.Found(tmp_path, model, text, (f"{row}.png",), np.ones(1))
                 left, top, right, bottom = box(thing)
                 x, y = (left + right) / 2, (top + bottom) / 2
                 inside = [w[0] <= x <= w[2] and w[1] <= y <= w[3] for w in search.WINDOWS]
                 fixed.append(inside)
                 hits.append(inside[search.WINDOWS.index(found.regions[0])])
-    assert len(hits) > 80
     assert np.mean(hits) > np.mean(fixed, axis=0).max() + 0.05
     assert np.mean(hits) > np.mean(fixed) + 0.2
 
@@ -387,16 +372,9 @@ def test_sheets_are_whole_files_that_name_the_text(photos, tmp_path):
         found.save("sheet.pdf")
     fresh = search.folder(photos, "colours.py").find("red", k=4)
     (photos / "grey.png").unlink()
-    with pytest.raises(DataError, match=r"grey\.png: .*search again"):
+    with pytest.raises(DataError, match=r"grey\.png: cannot be read: .*No such file"):
         fresh.save(tmp_path / "other.png")
     assert not (tmp_path / "other.png").exists()
-
-
-def test_pixels_cover_the_picture():
-    picture = Image.new("RGB", (101, 67))
-    corners = [sheet.pixels(picture, window) for window in search.WINDOWS]
-    assert min(c[0] for c in corners) == min(c[1] for c in corners) == 0
-    assert (max(c[2] for c in corners), max(c[3] for c in corners)) == picture.size
 
 
 # --- Commands ----------------------------------------------------------------------------------
@@ -413,6 +391,8 @@ def test_the_command_says_what_it_did(photos, capsys):
     assert shown.err.splitlines() == [
         "colours.py: two functions of yours.", "4 pictures, 4 of them encoded now",
     ]  # fmt: skip
+    assert cli.main(["search", "photos", "A dog at the opera, please."]) == 0
+    assert "words that it does not know: opera, please" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -433,11 +413,6 @@ def test_what_cannot_be_done_is_one_line(photos, capsys, words, message):
     assert cli.main(["search", *words, *model]) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert sorted(photos.rglob("*")) == before
-
-
-def test_words_that_the_small_model_does_not_know_are_said(photos, capsys):
-    assert cli.main(["search", "photos", "A dog at the opera, please."]) == 0
-    assert "words that it does not know: opera, please" in capsys.readouterr().err
 
 
 # --- Training ----------------------------------------------------------------------------------
