@@ -18,7 +18,6 @@ from sklearn.metrics import (
 )
 
 from mmlib.core.ranking import chance_among_first
-from mmlib.core.tables import paper_tables, paper_values
 from mmlib.papers.entailment.method.metrics import (
     ACCURACY,
     AT_SIZE,
@@ -88,25 +87,6 @@ def test_a_share_is_what_the_figure_changes_when_a_pair_counts_more(case, metric
         assert share == pytest.approx(wanted, rel=1e-4, abs=1e-3)
 
 
-def test_delongs_variance_is_that_of_the_shares():
-    """Of the ROC area, without ties: DeLong, DeLong and Clarke-Pearson (1988) by their formula."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 300)
-    margins = labels + rng.normal(size=300)
-    above = margins[labels == 1][:, None] > margins[labels == 0]
-    parts = above.mean(axis=1), above.mean(axis=0)
-    wanted = sum(part.var() / len(part) for part in parts)
-    own = shares("ROC area", labels, margins, np.ones(300)) / 100
-    assert own.var() / 300 == pytest.approx(wanted)
-
-
-def test_as_many_as_are_entailed_are_called_at_the_mined_size():
-    labels, margins = np.array([1, 0, 1, 0, 1]), np.array([-3.0, -5, -1, -2, -9])
-    assert figure(AT_SIZE, labels, margins, np.ones(5)) == near(200 / 3)  # -1, -2 and -3
-    weights = np.array([1.0, 1, 1, 2, 1])  # -2 stands for two: all entailed weigh 3
-    assert figure(AT_SIZE, labels, margins, weights) == near(100 / 3)
-
-
 @few
 @given(pairs())
 def test_equal_margins_share_the_places_among_the_first_n(drawn):
@@ -149,24 +129,12 @@ def judged(draw, least=1, most=30):
     return np.array([y for y, _ in pairs]), np.array([s / 8 for _, s in pairs])
 
 
-@few
-@given(st.floats(0, 1), st.floats(0, 1), st.sampled_from([0.5, 1.0, 2.0]))
-def test_f_score_is_the_weighted_harmonic_mean(precision, recall, beta):
-    got = f_score(precision, recall, beta)
-    if min(precision, recall) < 1e-100:
-        assert got == pytest.approx(0, abs=1e-90)
-    else:
+def test_f_score_is_the_weighted_harmonic_mean():
+    for precision, recall, beta in ((0.8, 0.4, 0.5), (0.4, 0.8, 0.5), (0.3, 0.9, 2.0)):
         share = 1 / (1 + beta**2)
-        assert got == near(1 / (share / precision + (1 - share) / recall))
+        wanted = 1 / (share / precision + (1 - share) / recall)
+        assert f_score(precision, recall, beta) == near(wanted)
     assert f_score(0, 0) == 0
-    assert f_score(0.8, 0.4) > f_score(0.4, 0.8)
-
-
-def test_of_equally_good_thresholds_the_larger_one_is_taken():
-    """1 right of 1 called and 2 of 3, of 4 in all: F0.5 = 5/8 both."""
-    labels, scores = [1, 1, 0, 1, 1, 0, 0, 0], [0.9, 0.5, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1]
-    assert best_threshold(np.array(labels), np.array(scores)) == 0.9
-    assert best_threshold(np.array([0, 0]), np.array([0.2, 0.7])) == 0.7
 
 
 @st.composite
@@ -198,13 +166,6 @@ def test_best_threshold_of_weighted_pairs_is_the_best_of_all(case):
     assert best_threshold(labels, scores, np.ones(len(labels))) == best_threshold(labels, scores)
 
 
-def test_weights_move_the_threshold():
-    """One no of weight 1 is worth two yes more; of weight 9 it is not."""
-    labels, scores = np.array([1, 0, 1, 1]), np.array([0.9, 0.8, 0.7, 0.7])
-    assert best_threshold(labels, scores, np.array([1, 1, 1, 1])) == 0.7
-    assert best_threshold(labels, scores, np.array([1, 9, 1, 1])) == 0.9
-
-
 @many
 @given(seeds, st.integers(1, 5), st.integers(1, 6))
 def test_entail_at_k_is_the_loop(seed, images, k):
@@ -225,94 +186,3 @@ def test_entail_at_k_by_hand():
     assert entail_at_k(np.array(ranked), entailed, 1) == 50
     with pytest.raises(ValueError, match="E@4 needs 4"):
         entail_at_k([[0, 3, 1, 2], [2, 0, 1]], entailed, 4)
-
-
-def test_golden_captions_alone_give_half_of_the_first_ten():
-    """Five golden captions an image: at most 50 % at K = 10 and 16.7 % at K = 30 (Sec. 5)."""
-    golden = np.zeros((3, 40), dtype=bool)
-    for i in range(3):
-        golden[i, 5 * i : 5 * i + 5] = True
-    ranked = [sorted(range(40), key=lambda t, i=i: not golden[i, t]) for i in range(3)]
-    assert [entail_at_k(ranked, golden, k) for k in (5, 10, 30)] == near([100, 50, 50 / 3])
-
-
-# --- The paper's tables --------------------------------------------------------------------------
-
-
-def test_column_four_of_table_3_is_f_half():
-    table = paper_values("entailment", "table3")
-    ours = [
-        100 * f_score(p / 100, r / 100) for p, r in zip(table.precision, table.recall, strict=True)
-    ]
-    assert len(ours) == 8
-    assert np.abs(np.array(ours) - table["F0.5"]).max() < 0.05
-    f1 = [
-        100 * f_score(p / 100, r / 100, 1)
-        for p, r in zip(table.precision, table.recall, strict=True)
-    ]
-    assert np.abs(np.array(f1) - table["F0.5"]).min() > 0.4  # no row fits F1
-
-
-def test_by_f1_three_ablations_beat_the_full_model():
-    table = paper_values("entailment", "table3")
-    f1 = {name: f_score(row.precision, row.recall, 1) for name, row in table.iterrows()}
-    better = {name for name in f1 if f1[name] > f1["Ours"]}
-    assert better == {"w/o Image Masking", "w/o TE Data", "w/o BERT"}
-
-
-def test_enhanced_rows_of_table_4_are_the_baseline_plus_the_change():
-    changes = []
-    for name in ("table4_flickr30k", "table4_mscoco"):
-        values = paper_values("entailment", name)
-        for row in paper_tables("entailment")[name]["rows"]:
-            for column, change in row.get("delta", {}).items():
-                after, before = values.loc[row["name"], column], values.loc[row["baseline"], column]
-                assert after - before == pytest.approx(change, abs=1e-6)
-                changes.append(change)
-    signs = [sum(c > 0 for c in changes), sum(c < 0 for c in changes), changes.count(0)]
-    assert (len(changes), signs) == (36, [29, 5, 2])
-    assert mean(changes) == pytest.approx(0.636, abs=5e-4)
-
-
-def test_rows_of_table_2_add_up():
-    table = paper_values("entailment", "table2")
-    train = table[table.split == "Train"].groupby("task")["count"].sum()
-    assert train.to_dict() == {"TE": 987_700, "VE": 661_800, "MME": 744_200}
-
-
-def test_what_the_text_quotes_is_in_the_tables():
-    text = paper_values("entailment", "intext").value
-    table3, table5 = (paper_values("entailment", f"table{n}") for n in (3, 5))
-    flickr = paper_values("entailment", "table4_flickr30k")
-    f05, revised = table3["F0.5"], "CLIP + entailment-enhanced training"
-    quoted = {
-        "F0.5 margin of Ours over OFA": f05["Ours"] - f05["OFA"],
-        "F0.5 gain of BERT over ALBEF's text encoder": f05["Ours"] - f05["w/o BERT"],
-        "CLIP IR@1 gain on Flickr30K": flickr.loc[revised, "IR@1"] - flickr.loc["CLIP", "IR@1"],
-        "CLIP E@M gain": table5.loc[revised, "E@M"] - table5.loc["CLIP", "E@M"],
-        "Classifier accuracy, headline": round(table3.accuracy["Ours"]),
-    }
-    assert {name: text[name] for name in quoted} == {n: near(v) for n, v in quoted.items()}
-
-
-def test_the_counts_of_tables_1_and_2_agree():
-    """The test set's pairs; one masked copy for every four other samples; counts as printed."""
-    table = paper_values("entailment", "table2")
-    pairs = paper_values("entailment", "table1").loc["Total pairs"].sum()
-    assert pairs == table["count"][table.split == "Test"].item()
-    for task in ("VE", "MME"):
-        own = table[table.task == task].set_index("dataset")["count"]
-        masked = own["Image Masking"]
-        assert masked / (own.sum() - masked) == pytest.approx(0.25, abs=2e-4)
-    printed = table.count_printed.str.removesuffix("k").astype(float) * 1000
-    assert list(printed) == pytest.approx(list(table["count"]))
-
-
-def test_accuracy_agrees_with_precision_and_recall_of_table_3():
-    """By all three, between 990 and 1,002 of the 2,000 pairs are positive."""
-    table = paper_values("entailment", "table3") / 100
-    for name, row in table.iterrows():
-        # Wrong: P missed ones, (1 - recall) P, and false alarms, recall P (1 / precision - 1).
-        wrong_per_positive = 1 - row.recall + row.recall * (1 / row.precision - 1)
-        positives = 2000 * (1 - row.accuracy) / wrong_per_positive
-        assert 985 < positives < 1010, name

@@ -32,7 +32,7 @@ from mmlib.suite import record
 
 ARRAYS = tiny.arrays()
 TRAIN, TEST = ARRAYS.splits["train"], ARRAYS.splits["test"]
-GOLDEN = Weak(TRAIN.image_of, np.arange(len(TRAIN.texts)))
+GOLDEN = Weak.golden(TRAIN)
 PLAN = tiny.BUDGET.retrieval
 
 
@@ -231,7 +231,7 @@ def test_the_judge_grades_what_is_found_and_own_captions_are_right():
     miner = retriever.miner_of(job(), ARRAYS)
     for i in range(3):
         best = np.argsort(-by_image[i], kind="stable")[:10]
-        yes = miner.margin("test", np.column_stack([np.full(10, i), best])) >= 0
+        yes = miner("test", np.column_stack([np.full(10, i), best])) >= 0
         assert values[i] == pytest.approx(100 * (yes | (TEST.image_of[best] == i)).mean())
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, from_numpy
 
@@ -82,8 +83,7 @@ class Labelled:
     @property
     def clusters(self) -> np.ndarray:
         """(n,) the number of each sample's group."""
-        number: dict[str, int] = {}
-        return np.array([number.setdefault(group, len(number)) for group in self.samples.group])
+        return pd.factorize(np.array(self.samples.group, dtype=object))[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,18 +75,6 @@ def load(named: int, seed: int = 0) -> Collection:
     return Collection(table.astype(np.float32), splits, names)
 
 
-def false_negatives(split: Split) -> Weak:
-    """All pairs of a picture with another picture's caption that is true of it."""
-    assert split.fits is not None
-    foreign = np.arange(len(split))[:, None] != split.image_of
-    return Weak.of(np.argwhere(split.fits & foreign))
-
-
-def golden(split: Split) -> Weak:
-    """All pairs of a picture with its own caption."""
-    return Weak(split.image_of, np.arange(len(split.image_of)))
-
-
 def density(named: int) -> float:
     """The share of other pictures that a caption is true of which names so many things."""
     return comb(SHOWN, named) / comb(len(THINGS), named)
@@ -132,16 +120,16 @@ def trained(
 ) -> np.ndarray:
     """Scores (test pictures, test captions) of a retriever that is trained from random weights.
 
-    pairs: which training pairs are taken for true, without: all `false_negatives`. use: of these
+    pairs: which training pairs are taken for true, without: all that are. use: of these
     pairs. "golden only": none, they are negatives; "exclusion": they are left out of the negatives;
     "both": they are also weak positives. All take as many steps. Raises ValueError for another use.
     """
     if use not in USES:
         raise ValueError(f"use {use!r} is not known: use {', '.join(USES)}")
     model, split = untrained(family, seed), made.splits["train"]
-    pairs = false_negatives(split) if pairs is None else pairs
+    pairs = Weak.true(split) if pairs is None else pairs
     excluded = None if use == "golden only" else pairs
-    revision = Revision(excluded if use == "both" else None, golden(split), excluded)
+    revision = Revision(excluded if use == "both" else None, Weak.golden(split), excluded)
     train(model, split, PHASE, seed, lambda epoch: made.table, revision)
     return model.rank(*made.splits["test"].tensors(made.table))[0]
 

@@ -8,7 +8,6 @@ world knows (no pink cows, no trees that chase a ball), lest a sentence give its
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -47,27 +46,14 @@ class Draft:
     caption: Caption
     thing_of: dict[int, int]
 
-    @property
-    def scene(self) -> Scene:
-        """What it may speak of."""
-        return self.content.scene
-
-    def again(self, scene: Scene) -> "Draft | None":
-        """The same of a changed copy of the scene."""
-        return _draft(replace(self.content, scene=scene), self.key, self.detail, self.widen)
-
     def saying(self, fact: str) -> list[int]:
         """The nodes of which a fact such as "colour" is said."""
-        nodes = enumerate(self.caption.graph.nodes)
-        return [i for i, node in nodes if fact in dict(node.facts)]
+        return [i for i, node in enumerate(self.caption.graph.nodes) if fact in dict(node.facts)]
 
     def alike(self, node: int) -> list[int]:
         """The things of a node and of those that are spoken of with it ("two red dogs")."""
         nodes = self.caption.graph.nodes
         return [thing for i, thing in self.thing_of.items() if nodes[i] == nodes[node]]
-
-
-Edit = Callable[[Draft, np.random.Generator], Scene | None]
 
 
 def _draft(content: PartialScene, key: int, detail: int, widen: float) -> Draft | None:
@@ -102,130 +88,70 @@ def edited(
     """
     for _ in range(_TRIES):
         before = new_draft(content, rng, rng.random() < GENERAL)
-        scene = _EDIT[edit](before, rng) if before else None
-        after = before.again(scene) if before and scene else None
-        if not before or not after:
+        scene = _changed(edit, before, rng) if before else None
+        if before is None or scene is None:
             continue
-        few = _new_words(before.caption, after.caption) <= _WORDS
-        graphs = before.caption.graph, after.caption.graph
-        minimal = _counted(after) if edit == "number" else few and _minimal(*graphs, edit)
+        copy = replace(before.content, scene=scene)
+        after = _draft(copy, before.key, before.detail, before.widen)
+        if after is None:
+            continue
+        old, new = (
+            Counter(draft.caption.text.lower().rstrip(".").replace(",", "").split())
+            for draft in (before, after)
+        )
+        few = (new - old).total() <= _WORDS
+        minimal = few and _differ_in(edit, before.caption.graph, after.caption.graph)
+        if edit == "number":  # the added thing, the last, is spoken of as one of several
+            added = len(scene.things) - 1
+            nodes = [node for node, thing in after.thing_of.items() if thing == added]
+            minimal = any(len(after.alike(node)) > 1 for node in nodes)
         if minimal and accept(before.caption):
             return after.caption, before.caption.text if few else ""
     return None
 
 
-def _new_words(before: Caption, after: Caption) -> int:
-    """How many words of the second are not in the first."""
-    texts = (c.text.lower().rstrip(".").replace(",", "") for c in (before, after))
-    old, new = (Counter(text.split()) for text in texts)
-    return (new - old).total()
-
-
-def _minimal(a: CaptionGraph, b: CaptionGraph, edit: str) -> bool:
-    """Whether two captions differ in what the edit is about, and in nothing else."""
+def _differ_in(edit: str, a: CaptionGraph, b: CaptionGraph) -> bool:
+    # Whether two captions differ in what the edit is about, and in nothing else.
     if edit == "swap":
         turned = a.nodes != b.nodes and a.edges == b.edges
-        same = Counter(a.nodes) == Counter(b.nodes)
-        return turned and same and (a.setting, a.style) == (b.setting, b.style)
-    return _difference(a, b) == {"concept" if edit in _GROUPS else edit}
-
-
-def _difference(a: CaptionGraph, b: CaptionGraph) -> set[str]:
-    """In what two graphs differ: names of facts, "concept", "relation", "setting", "style".
-
-    "wider": the second has a wider concept. "shape": in what they speak of at all.
-    """
+        return (
+            turned and Counter(a.nodes) == Counter(b.nodes)
+            and (a.setting, a.style) == (b.setting, b.style)
+        )  # fmt: skip
     ends = [[(e.subject, e.object) for e in graph.edges] for graph in (a, b)]
     if len(a.nodes) != len(b.nodes) or ends[0] != ends[1]:
-        return {"shape"}
+        return False
     names = {name for name in ("setting", "style") if getattr(a, name) != getattr(b, name)}
     for old, new in zip(a.nodes, b.nodes, strict=True):
         if dict(old.facts).keys() != dict(new.facts).keys():
-            return {"shape"}
+            return False
         names |= {name for name, _ in old.facts ^ new.facts}
         if old.concept != new.concept:
-            wider = CONCEPTS[old.concept] <= CONCEPTS[new.concept]  # no less true than before
-            names.add("wider" if wider else "concept")
+            if CONCEPTS[old.concept] <= CONCEPTS[new.concept]:
+                return False  # wider: no less true than before
+            names.add("concept")
     if any(old.relation != new.relation for old, new in zip(a.edges, b.edges, strict=True)):
         names.add("relation")
-    return names
+    return names == {"concept" if edit in _GROUPS else edit}
 
 
-# --- Edits: a draft to its scene with one thing otherwise -----------------------------------------
-
-
-def _change(
-    draft: Draft, rng: np.random.Generator, nodes: Sequence[int], fact: str,
-    options: Callable[[list[Thing]], list[str]],
-) -> Scene | None:  # fmt: skip
-    """The scene with another fact of one of these nodes and of what is spoken of with it.
-
-    options: things that are alike -> the values that the fact may take.
-    """
-    if not nodes:
-        return None
-    alike, scene = draft.alike(pick(rng, nodes)), draft.scene
-    values = options([scene.things[i] for i in alike])
-    if not values:
-        return None
-    return _with_facts(scene, alike, **{fact: pick(rng, values)})
-
-
-def _with_facts(scene: Scene, rows: Sequence[int], **facts: str) -> Scene:
-    entities = list(scene.things)
-    for i in rows:
-        entities[i] = replace(entities[i], **facts)  # type: ignore[arg-type]
-    return replace(scene, things=tuple(entities))
-
-
-def _bound(scene: Scene, relations: Sequence[str]) -> set[int]:
-    """The things in such relations."""
-    return {k for i, relation, j in scene.relations if relation in relations for k in (i, j)}
-
-
-def _edit_colour(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    def options(alike: list[Thing]) -> list[str]:
-        return [
-            colour for colour in PALETTE[alike[0].kind]
-            if colour != alike[0].colour and all(colour in PALETTE[t.kind] for t in alike)
-        ]  # fmt: skip
-
-    return _change(draft, rng, draft.saying("colour"), "colour", options)
-
-
-def _edit_action(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    bound = _bound(draft.scene, (*ACTION_RELATIONS, "on"))
-    nodes = [node for node in draft.saying("action") if not bound & {*draft.alike(node)}]
-
-    def options(alike: list[Thing]) -> list[str]:
-        able = [set(actions_in(thing.kind, draft.scene.setting)) for thing in alike]
-        return sorted(map(str, set.intersection(*able) - {alike[0].action, None}))
-
-    return _change(draft, rng, nodes, "action", options)
-
-
-def _edit_kind(draft: Draft, rng: np.random.Generator, groups: Sequence[str]) -> Scene | None:
-    setting, kinds = draft.scene.setting, [thing.kind for thing in draft.scene.things]
-    nodes = [node for node, thing in draft.thing_of.items() if GROUP_OF[kinds[thing]] in groups]
-
-    def options(alike: list[Thing]) -> list[str]:
-        return [
-            kind for kind in GROUPS[GROUP_OF[alike[0].kind]]
-            if kind in HABITAT[setting] and all(
-                kind != t.kind
-                and t.colour in ("", *PALETTE[kind])
-                and t.action in (None, *actions_in(kind, setting))
-                for t in alike
-            )
-        ]  # fmt: skip
-
-    return _if_usual(_change(draft, rng, nodes, "kind", options))
-
-
-def _if_usual(scene: Scene | None) -> Scene | None:
-    """The scene, if the world draws its things in these relations."""
+def _changed(edit: str, draft: Draft, rng: np.random.Generator) -> Scene | None:
+    # A draft's scene with one thing otherwise.
+    if edit == "swap":
+        scene = _swapped(draft, rng)
+    elif edit == "relation":
+        scene = _related_otherwise(draft, rng)
+    elif edit == "number":
+        return _one_more(draft.content.scene, rng)
+    elif edit == "setting":
+        return _elsewhere(draft, rng)
+    else:
+        scene = _with_another_fact(edit, draft, rng)
+        if edit not in _GROUPS:
+            return scene
     if scene is None:
         return None
+    # Only if the world draws its things in these relations.
     kinds, relations = [thing.kind for thing in scene.things], scene.relations
 
     def usual(i: int, relation: str, j: int) -> bool:
@@ -237,8 +163,57 @@ def _if_usual(scene: Scene | None) -> Scene | None:
     return scene if all(usual(*edge) for edge in relations) else None
 
 
-def _edit_setting(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    scene = draft.scene
+def _with_another_fact(edit: str, draft: Draft, rng: np.random.Generator) -> Scene | None:
+    # Another colour, action or kind of a node's things, and of what is spoken of with them.
+    scene = draft.content.scene
+    if edit == "colour":
+        nodes = draft.saying("colour")
+    elif edit == "action":
+        bound = _bound(scene, (*ACTION_RELATIONS, "on"))
+        nodes = [node for node in draft.saying("action") if not bound & {*draft.alike(node)}]
+    else:
+        group = {node: GROUP_OF[scene.things[i].kind] for node, i in draft.thing_of.items()}
+        nodes = [node for node in group if group[node] in _GROUPS[edit]]
+    if not nodes:
+        return None
+    rows = draft.alike(pick(rng, nodes))
+    alike, setting = [scene.things[i] for i in rows], scene.setting
+    first, fact = alike[0], edit
+    if edit == "colour":
+        values = [
+            colour for colour in PALETTE[first.kind]
+            if colour != first.colour and all(colour in PALETTE[t.kind] for t in alike)
+        ]  # fmt: skip
+    elif edit == "action":
+        able = [set(actions_in(thing.kind, setting)) for thing in alike]
+        values = sorted(map(str, set.intersection(*able) - {first.action, None}))
+    else:
+        fact, values = "kind", [
+            kind for kind in GROUPS[GROUP_OF[first.kind]]
+            if kind in HABITAT[setting] and all(
+                kind != t.kind
+                and t.colour in ("", *PALETTE[kind])
+                and t.action in (None, *actions_in(kind, setting))
+                for t in alike
+            )
+        ]  # fmt: skip
+    return _with_facts(scene, rows, **{fact: pick(rng, values)}) if values else None
+
+
+def _with_facts(scene: Scene, rows: Sequence[int], **facts: str) -> Scene:
+    things: list[Thing] = list(scene.things)
+    for i in rows:
+        things[i] = replace(things[i], **facts)  # type: ignore[arg-type]
+    return replace(scene, things=tuple(things))
+
+
+def _bound(scene: Scene, relations: Sequence[str]) -> set[int]:
+    # The things in such relations.
+    return {k for i, relation, j in scene.relations if relation in relations for k in (i, j)}
+
+
+def _elsewhere(draft: Draft, rng: np.random.Generator) -> Scene | None:
+    scene = draft.content.scene
     if not draft.caption.graph.setting:
         return None
     named = [scene.things[i] for i in draft.thing_of.values()]
@@ -251,9 +226,9 @@ def _edit_setting(draft: Draft, rng: np.random.Generator) -> Scene | None:
     return replace(scene, setting=pick(rng, options)) if options else None
 
 
-def _edit_relation(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    """Another relation between the same two things."""
-    edges, thing_of = draft.caption.graph.edges, draft.thing_of
+def _related_otherwise(draft: Draft, rng: np.random.Generator) -> Scene | None:
+    # Another relation between the same two things.
+    edges, thing_of, scene = draft.caption.graph.edges, draft.thing_of, draft.content.scene
     if not edges:
         return None
     edge = pick(rng, edges)
@@ -264,7 +239,6 @@ def _edit_relation(draft: Draft, rng: np.random.Generator) -> Scene | None:
     new = pick(rng, (*_DIRECTIONS, *_DIRECTIONS, "riding", "holding", "chasing", "on"))
     if new == edge.relation:
         return None
-    scene = draft.scene
     close = {edge.relation, new} - {*_DIRECTIONS, "near"}
     relations = []
     for i, relation, j in scene.relations:
@@ -274,50 +248,36 @@ def _edit_relation(draft: Draft, rng: np.random.Generator) -> Scene | None:
             relations.append((i, CONVERSE[new], j))
         elif not ({(i, j), (j, i)} & pairs and close):
             relations.append((i, relation, j))
-    action = {"riding": "sitting", "chasing": "running"}.get(new)
-    if action:
+    if action := {"riding": "sitting", "chasing": "running"}.get(new):
         scene = _with_facts(scene, [i for i, _ in pairs], action=action)
-    return _if_usual(replace(scene, relations=tuple(relations)))
+    return replace(scene, relations=tuple(relations))
 
 
-def _edit_swap(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    """The two things of a relation in each other's place."""
+def _swapped(draft: Draft, rng: np.random.Generator) -> Scene | None:
+    # The two things of a relation in each other's place.
     edges = [edge for edge in draft.caption.graph.edges if _turns(edge.relation)]
     if not edges:
         return None
-    edge, entities = pick(rng, edges), list(draft.scene.things)
+    edge, things = pick(rng, edges), list(draft.content.scene.things)
     i, j = draft.thing_of[edge.subject], draft.thing_of[edge.object]
-    subject, target = entities[i], entities[j]
     looks = ["kind", "colour", "size", "pattern", *["action"] * (edge.relation in _DIRECTIONS)]
-    entities[i] = replace(subject, **{name: getattr(target, name) for name in looks})
-    entities[j] = replace(target, **{name: getattr(subject, name) for name in looks})
-    return _if_usual(replace(draft.scene, things=tuple(entities)))
+    things[i], things[j] = (
+        replace(things[a], **{name: getattr(things[b], name) for name in looks})
+        for a, b in ((i, j), (j, i))
+    )
+    return replace(draft.content.scene, things=tuple(things))
 
 
-def _edit_number(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    """One more of something, which stands where that stands."""
-    scene = draft.scene
+def _one_more(scene: Scene, rng: np.random.Generator) -> Scene | None:
+    # One more of something, which stands where that stands.
     free = set(range(len(scene.things))) - _bound(scene, ACTION_RELATIONS)
     if not free or len(scene.things) == 5:
         return None
     i, new = pick(rng, sorted(free)), len(scene.things)
     at = {i: new}
     copied = [(at.get(a, a), r, at.get(b, b)) for a, r, b in scene.relations if i in (a, b)]
-    entities, relations = (*scene.things, scene.things[i]), (*scene.relations, *copied)
-    return replace(scene, things=entities, relations=relations)
-
-
-def _counted(draft: Draft) -> bool:
-    """Whether the added thing, the last, is spoken of as one of several."""
-    added = len(draft.scene.things) - 1
-    return any(row == added and len(draft.alike(node)) > 1 for node, row in draft.thing_of.items())
-
-
-_EDIT: dict[str, Edit] = {
-    "colour": _edit_colour, "number": _edit_number, "relation": _edit_relation,
-    "swap": _edit_swap, "setting": _edit_setting, "action": _edit_action,
-    **{edit: partial(_edit_kind, groups=groups) for edit, groups in _GROUPS.items()},
-}  # fmt: skip
+    things, relations = (*scene.things, scene.things[i]), (*scene.relations, *copied)
+    return replace(scene, things=things, relations=relations)
 
 
 def editable(graph: CaptionGraph, edit: str) -> bool:

@@ -20,8 +20,14 @@ from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
 from mmlib.papers.entailment.data import premises
-from mmlib.papers.entailment.data.edits import GENERAL, Accept, anything, editable, new_draft
-from mmlib.papers.entailment.data.edits import edited as edited_caption
+from mmlib.papers.entailment.data.edits import (
+    GENERAL,
+    Accept,
+    anything,
+    editable,
+    edited,
+    new_draft,
+)
 from mmlib.papers.entailment.data.premises import PartialScene, counter_scene, joint
 from mmlib.papers.entailment.run.systems import EDITS
 from mmlib.world import SIZE, WorldImages, picture
@@ -76,10 +82,10 @@ def hypotheses(
 def _draw(
     origin: str, content: PartialScene, scene: Scene, rng: np.random.Generator, accept: Accept
 ) -> Hypothesis | None:
-    """A hypothesis of a part of the scene: "own", "general" or an edit of an accepted one."""
+    # A hypothesis of a part of the scene: "own", "general" or an edit of an accepted one.
     original = ""
     if origin in EDITS:
-        pair = edited_caption(content, origin, rng, accept)
+        pair = edited(content, origin, rng, accept)
         if pair is None:
             return None
         caption, original = pair
@@ -128,33 +134,30 @@ def entailment_set(
     split.
     """
     seeds = split_seeds(split, n * _SEEDS, seed)
-    groups = [seeds[row * _SEEDS : (row + 1) * _SEEDS] for row in range(n)]
-    calls = [(group, seed, partial) for group in groups]
+    calls = [(seeds[row * _SEEDS : (row + 1) * _SEEDS], seed, partial) for row in range(n)]
     scenes, captions, written = zip(*in_processes(_written, calls, workers), strict=True)
     rows = [(row, *sample) for row, some in enumerate(written) for sample in some]
     scene_of = np.array([row for row, *_ in rows])
+    drawn = tuple(hypothesis for *_, hypothesis in rows)
     texts = [premises.merged(some) for some in captions]
     ids = [f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes]
     samples = Samples(
         premise=tuple("" if form == "ve" else texts[row] for row, form, *_ in rows),
-        hypothesis=tuple(hypothesis.text for *_, hypothesis in rows),
+        hypothesis=tuple(hypothesis.text for hypothesis in drawn),
         image=np.array([-1 if form == "te" else row for row, form, *_ in rows]),
         label=np.array([label for _, _, label, _ in rows]),
         kind=tuple(form for _, form, *_ in rows),
         source=("world",) * len(rows),
         group=tuple(ids[row] for row in scene_of),
     )
-    drawn = tuple(hypothesis for *_, hypothesis in rows)
     return WorldEntailment(samples, scenes, captions, scene_of, drawn, bind(picture, scenes, SIZE))
 
 
 def _written(
     seeds: Sequence[int], seed: int, partial: float
 ) -> tuple[Scene, tuple[Caption, ...], list[tuple[str, int, Hypothesis]]]:
-    """A picture's scene, captions and samples: form, label, hypothesis.
-
-    seeds: of the scene, then of those from which foreign captions may come.
-    """
+    # A picture's scene, captions and samples (form, label, hypothesis). seeds: of the scene, then
+    # of those from which foreign captions may come.
     scene = sample_scene(seeds[0])
     maker = _Maker(scene, partial, np.random.default_rng([seed, scene.seed, 9]), seeds[1:])
     samples: list[tuple[str, int, Hypothesis]] = []
@@ -166,7 +169,7 @@ def _written(
 
 
 class _Maker:
-    """Makes the samples of one scene."""
+    # Makes the samples of one scene.
 
     def __init__(
         self, scene: Scene, partial: float, rng: np.random.Generator,
@@ -174,19 +177,18 @@ class _Maker:
     ):  # fmt: skip
         self.scene, self.partial, self.rng, self.others = scene, partial, rng, others
         self.content, self.captions = premises.premise_captions(scene, partial, rng)
-        self.readings = joint([caption.graph for caption in self.captions])
+        self.told = [caption.graph for caption in self.captions]
+        self.readings = joint(self.told)
         self.used = {_plain(caption.text) for caption in self.captions}
 
     def follows(self, graph: CaptionGraph) -> bool:
-        """Whether the premise entails what a graph says."""
+        # Whether the premise entails what a graph says.
         return any(entails(reading, graph) for reading in self.readings)
 
     def pair(self, form: str) -> tuple[Hypothesis, Hypothesis]:
-        """An entailed hypothesis and one that is not, which this scene has not had yet.
-
-        Where the second is an edit, the first is a caption that could be edited the same way: a
-        sentence of two things in a relation is then as likely to be true as not.
-        """
+        # An entailed hypothesis and one that is not, which this scene has not had yet. Where the
+        # second is an edit, the first is a caption that could be edited the same way: a sentence of
+        # two things in a relation is then as likely to be true as not.
         for attempt in range(200):
             spent = set() if attempt > 100 else self.used  # "a dog" has few synonyms
             false = self.false(form)
@@ -202,7 +204,7 @@ class _Maker:
         raise AssertionError(f"scene {self.scene.seed}: no hypotheses for {form}")
 
     def allowed(self, form: str) -> tuple[PartialScene, Accept]:
-        """What a true hypothesis may be about, and which do: for "te" those that are entailed."""
+        # What a true hypothesis may be about, and which do: for "te" those that are entailed.
         if form == "te":
             return self.content, lambda caption: self.follows(caption.graph)
         return PartialScene(self.scene), anything
@@ -212,12 +214,12 @@ class _Maker:
         return _draw(pick_weighted(self.rng, _TRUE), content, self.scene, self.rng, accept)
 
     def false(self, form: str) -> Hypothesis | None:
-        """A hypothesis likely to be false; all of them are true of, or entailed by, something."""
+        # A hypothesis likely to be false; all of them are true of, or entailed by, something.
         origin = pick_weighted(self.rng, _UNTOLD if form == "te" else _FALSE)
         if origin == "foreign":
             return self.foreign(form)
-        if origin == "untold":
-            untold = self.beside(self.scene).true(form)
+        if origin == "untold":  # told by other captions of the same scene
+            untold = _Maker(self.scene, self.partial, self.rng).true(form)
             return untold and replace(untold, edit="untold")
         content, accept = self.allowed(form)
         left = dict(_OFTEN)
@@ -229,40 +231,33 @@ class _Maker:
         return None
 
     def foreign(self, form: str) -> Hypothesis | None:
-        """What is true of another scene, or entailed by captions of it."""
+        # What is true of another scene, or entailed by captions of it.
         scene = pick(self.rng, self.others)  # a scene or the seed of one
-        there = self.beside(sample_scene(scene) if isinstance(scene, int) else scene)
-        if foreign := there.true(form):
+        scene = sample_scene(scene) if isinstance(scene, int) else scene
+        if foreign := _Maker(scene, self.partial, self.rng).true(form):
             truth = satisfies(self.scene, foreign.graph)
             return replace(foreign, edit="foreign", truth=truth)
         return None
 
-    def beside(self, scene: Scene) -> "_Maker":
-        """The same of a scene, which may be this one, in other captions."""
-        return _Maker(scene, self.partial, self.rng)
-
     def label(self, form: str, hypothesis: Hypothesis) -> int | None:
-        """1 entailed, 0 not; None where that cannot be decided."""
+        # 1 entailed, 0 not; None where that cannot be decided.
         graph = hypothesis.graph
         if form == "te":
             if self.follows(graph):
                 return 1
-            told = [caption.graph for caption in self.captions]
-            return None if counter_scene(self.scene, told, graph) is None else 0
-        grey = self.scene.style == "black and white"
-        if grey and satisfies(self.scene, _colourless(graph)) != hypothesis.truth:
-            return None
+            return None if counter_scene(self.scene, self.told, graph) is None else 0
+        if self.scene.style == "black and white":
+            bare = [
+                replace(n, facts=frozenset(f for f in n.facts if f[0] != "colour"))
+                for n in graph.nodes
+            ]
+            if satisfies(self.scene, replace(graph, nodes=tuple(bare))) != hypothesis.truth:
+                return None
         return int(hypothesis.truth)
 
 
 def _plain(text: str) -> str:
     return text.lower().rstrip(".")
-
-
-def _colourless(graph: CaptionGraph) -> CaptionGraph:
-    facts = [frozenset(fact for fact in node.facts if fact[0] != "colour") for node in graph.nodes]
-    bare = (replace(node, facts=own) for node, own in zip(graph.nodes, facts, strict=True))
-    return replace(graph, nodes=tuple(bare))
 
 
 def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarray:

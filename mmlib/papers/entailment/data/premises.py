@@ -19,8 +19,8 @@ from mmlib.world.scenes import action_relations, check_scene, derive_relations
 from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, SIZES, STYLES, Scene
 
 _TRIES = 60
-FACTS = ("colour", "size", "pattern", "action")
 _UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
+FACTS = tuple(_UNTOLD)
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> Par
     stays, facts, pairs = rng.random(n), rng.random((n, len(FACTS))), rng.random((n, n))
     setting, style = rng.random(2)
     rows = [i for i in range(n) if stays[i] >= partial / 2] or [int(stays.argmax())]
-    entities = []
+    things = []
     for i in rows:
-        left_out = [name for name, u in zip(FACTS, facts[i], strict=True) if u < partial]
-        untold: dict[str, Any] = {name: _UNTOLD[name] for name in left_out}
-        entities.append(replace(scene.things[i], **untold))
+        told = zip(FACTS, facts[i], strict=True)
+        untold: dict[str, Any] = {name: _UNTOLD[name] for name, u in told if u < partial}
+        things.append(replace(scene.things[i], **untold))
     new = {i: k for k, i in enumerate(rows)}
     relations = tuple(
         (new[i], relation, new[j])
         for i, relation, j in scene.relations
         if i in new and j in new and pairs[min(i, j), max(i, j)] >= partial
     )
-    less = replace(scene, things=tuple(entities), relations=relations)
+    less = replace(scene, things=tuple(things), relations=relations)
     return PartialScene(less, bool(setting >= partial), bool(style >= partial))
 
 
@@ -120,13 +120,17 @@ def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
         implied = closure({(e.subject, e.relation, e.object) for e in graph.edges})
         for i, node in enumerate(graph.nodes):
             verbs = [SUBJECT_DOES[r] for s, r, _ in implied if s == i and r in SUBJECT_DOES]
-            does = {("action", verb) for verb in verbs}
-            nodes.append(Node(node.concept, node.facts | does))
+            nodes.append(Node(node.concept, node.facts | {("action", verb) for verb in verbs}))
         owner += [k] * len(graph.nodes)
         links |= {(start + i, relation, start + j) for i, relation, j in implied}
     apart = nx.empty_graph(len(nodes))
     for i, j in combinations(range(len(nodes)), 2):
-        if owner[i] == owner[j] or _different(nodes[i], nodes[j]):
+        a, b, facts = nodes[i], nodes[j], dict(nodes[i].facts)
+        no_kind_is_both = not CONCEPTS[a.concept] & CONCEPTS[b.concept]
+        if (
+            owner[i] == owner[j] or no_kind_is_both
+            or any(facts.get(name, value) != value for name, value in b.facts)
+        ):  # fmt: skip
             apart.add_edge(i, j)
     setting = next((graph.setting for graph in captions if graph.setting), None)
     style = next((graph.style for graph in captions if graph.style), None)
@@ -136,14 +140,6 @@ def joint(captions: Sequence[CaptionGraph]) -> tuple[CaptionGraph, ...]:
         edges = [Edge(at[i], r, at[j]) for i, r, j in sorted(links) if i in at and j in at]
         graphs.append(CaptionGraph(tuple(nodes[i] for i in group), tuple(edges), setting, style))
     return tuple(graphs) or (CaptionGraph((), (), setting, style),)
-
-
-def _different(a: Node, b: Node) -> bool:
-    """Whether no thing can be both."""
-    facts = dict(a.facts)
-    return not CONCEPTS[a.concept] & CONCEPTS[b.concept] or any(
-        facts.get(name, value) != value for name, value in b.facts
-    )
 
 
 def counter_scene(
@@ -159,28 +155,32 @@ def counter_scene(
     def fits(candidate: Scene) -> bool:
         return all(satisfies(candidate, graph) for graph in captions)
 
-    numbers = range(len(scene.things))
-    subsets = [rows for size in numbers for rows in combinations(numbers, size + 1)]
-    smaller = [less for rows in subsets if fits(less := _only(scene, rows))]
+    def possible(candidate: Scene) -> bool:
+        try:
+            check_scene(candidate)
+        except ValueError:
+            return False
+        return True
+
+    smaller, numbers = [], range(len(scene.things))
+    for keep in (rows for size in numbers for rows in combinations(numbers, size + 1)):
+        at = {i: new for new, i in enumerate(keep)}
+        relations = tuple((at[i], r, at[j]) for i, r, j in scene.relations if i in at and j in at)
+        less = replace(scene, things=tuple(scene.things[i] for i in keep), relations=relations)
+        if fits(less):
+            smaller.append(less)
     for less in reversed(smaller):  # the whole scene first
         if not satisfies(less, hypothesis):
             return less
     for less in smaller[:3]:
         for changed in _changes(less):
-            if not satisfies(changed, hypothesis) and fits(changed) and _possible(changed):
+            if not satisfies(changed, hypothesis) and fits(changed) and possible(changed):
                 return changed
     return None
 
 
-def _only(scene: Scene, keep: Sequence[int]) -> Scene:
-    """The scene with some of its things only."""
-    at = {i: new for new, i in enumerate(keep)}
-    relations = tuple((at[i], r, at[j]) for i, r, j in scene.relations if i in at and j in at)
-    return replace(scene, things=tuple(scene.things[i] for i in keep), relations=relations)
-
-
 def _changes(scene: Scene) -> Iterator[Scene]:
-    """The scene with one fact, place or relation of action changed."""
+    # The scene with one fact, place or relation of action changed.
     acting = action_relations(scene)
     for setting in SETTINGS:
         yield replace(scene, setting=setting)
@@ -189,23 +189,14 @@ def _changes(scene: Scene) -> Iterator[Scene]:
     for edge in acting:
         fewer = derive_relations(scene.things, [e for e in acting if e != edge])
         yield replace(scene, relations=fewer)
-    options = {
+    options: dict[str, Sequence[Any]] = {
         "colour": COLOURS, "pattern": PATTERNS, "size": SIZES, "action": (*ACTIONS, None),
         "kind": KINDS, "x": (0.1, 0.3, 0.5, 0.7, 0.9), "y": (0.55, 0.7, 0.85, 0.95),
     }  # fmt: skip
-    for i, entity in enumerate(scene.things):
-        for name, values in options.items():
-            for value in values:
-                new = replace(entity, **{name: value})  # type: ignore[arg-type]
-                entities = (*scene.things[:i], new, *scene.things[i + 1 :])
-                looks = name in ("colour", "pattern")
-                relations = scene.relations if looks else derive_relations(entities, acting)
-                yield replace(scene, things=entities, relations=relations)
-
-
-def _possible(scene: Scene) -> bool:
-    try:
-        check_scene(scene)
-    except ValueError:
-        return False
-    return True
+    for i, thing in enumerate(scene.things):
+        for name, value in [(fact, value) for fact in options for value in options[fact]]:
+            new: Any = {name: value}
+            things = (*scene.things[:i], replace(thing, **new), *scene.things[i + 1 :])
+            looks = name in ("colour", "pattern")
+            relations = scene.relations if looks else derive_relations(things, acting)
+            yield replace(scene, things=things, relations=relations)

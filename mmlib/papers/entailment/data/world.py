@@ -74,12 +74,13 @@ def load(budget: Budget, seed: int) -> study.Study:
     words = Words(json.loads(study.metadata_of(RETRIEVERS)["words"]))
     weights = {n.removeprefix("align."): v.float() for n, v in load_file(RETRIEVERS).items()}
     texts = sorted({t for c in captions for t in c} | study.sentences_of(edited.values(), merged))
+    words.read(texts)
     retriever = study.read_retriever(weights, plan.transformers, plan.space, images, len(words))
     stems = Weights(drawn["train"].captions)
     encoders = frozen(retriever, words, images, texts, stems, merged)
     fits = dict(zip(drawn, truth, strict=True))
     samples = _samples(edited, captions, premises, rows, fits, encoders, seed)
-    words.read({*texts, *premises, *(t for some in samples.values() for t in some.premise)})
+    words.read({*premises, *(t for some in samples.values() for t in some.premise)})
     arrays = study.arrays_of(
         samples, encoders, about=about, images=images, premises=premises, words=words,
         splits={name: Split.of(words, captions, rows[name], fits[name]) for name in SPLITS},

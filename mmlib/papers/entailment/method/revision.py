@@ -40,6 +40,17 @@ class Weak:
         """Of pairs (n, 2) of image and caption."""
         return cls(pairs[:, 0], pairs[:, 1])
 
+    @classmethod
+    def golden(cls, split: "Split") -> "Weak":
+        """All pairs of an image with its own captions."""
+        return cls(split.image_of, np.arange(len(split.image_of)))
+
+    @classmethod
+    def true(cls, split: "Split") -> "Weak":
+        """All pairs of an image with captions of other images that are true of it."""
+        assert split.fits is not None
+        return cls.of(np.argwhere(split.fits & (np.arange(len(split))[:, None] != split.image_of)))
+
     def __len__(self) -> int:
         return len(self.image)
 

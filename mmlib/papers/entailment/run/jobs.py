@@ -99,7 +99,7 @@ def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         image, position = np.nonzero(~right)
         pairs = np.column_stack([image, best[image, position]])
         miner = retriever.miner_of(job, arrays, run)
-        right[image, position] = miner.margin("test", pairs) >= 0
+        right[image, position] = miner("test", pairs) >= 0
         for k in (10, top):
             values[f"E@{k}, judge"] = np.full(len(test), np.nan)
             values[f"E@{k}, judge"][:few] = np.round(100 * right[:, :k].mean(axis=1), 2)

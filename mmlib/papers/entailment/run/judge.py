@@ -1,7 +1,6 @@
 """One judge: its training, and what it says of pairs."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -204,26 +203,22 @@ def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     return model.to(run.device).eval()
 
 
-@dataclass(frozen=True, eq=False)
-class Miner:
-    """A trained judge, calibrated, that is asked about pairs of an image and a flat caption."""
+def miner(
+    job: Job, arrays: Arrays, run: Run = Run()
+) -> Callable[[str, np.ndarray], np.ndarray]:  # fmt: skip
+    """A job's judge: a split and pairs (n, 2) of an image and a caption -> calibrated margins (n,).
 
-    model: Classifier
-    arrays: Arrays
-    calibration: Calibration
-    device: str = "cpu"
+    A pair is called entailed where its margin is 0 or more.
+    """
+    model = trained(job, arrays, run)
 
-    @classmethod
-    def of(cls, job: Job, arrays: Arrays, run: Run = Run()) -> "Miner":
-        """The judge of a job."""
-        model = trained(job, arrays, run)
-        pairs = arrays.encoded(arrays.calibration, model.settings)
-        maps = calibrations(model, arrays, scores(model, pairs, arrays.images, run.device))
-        return cls(model, arrays, maps["margin"][1], run.device)
+    def odds(pairs: Labelled) -> dict[str, np.ndarray]:
+        return scores(model, arrays.encoded(pairs, model.settings), arrays.images, run.device)
 
-    def margin(self, split: str, pairs: np.ndarray) -> np.ndarray:
-        """Margins (n,) of pairs (n, 2) of a split; entailed where 0 or more."""
-        asked = self.arrays.pairs(split, pairs)
-        encoded = self.arrays.encoded(asked, self.model.settings)
-        by_branch = scores(self.model, encoded, self.arrays.images, self.device)
-        return self.calibration.margin(by_branch[main_branch(by_branch)], asked.given)
+    branch, calibration = calibrations(model, arrays, odds(arrays.calibration))["margin"]
+
+    def margin(split: str, pairs: np.ndarray) -> np.ndarray:
+        asked = arrays.pairs(split, pairs)
+        return calibration.margin(odds(asked)[branch], asked.given)
+
+    return margin

@@ -4,6 +4,7 @@ Stage A trains a retriever plainly and stops early, anew for every seed. Stage B
 in one of the ways that are compared (`systems.Variant`).
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from mmlib.features.encoders import DualEncoder
 from mmlib.papers.entailment.data.arrays import Arrays, Split
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import Phase, Revision, Weak, candidates, train
-from mmlib.papers.entailment.run.judge import Miner, weights_of
+from mmlib.papers.entailment.run import judge
 from mmlib.papers.entailment.run.systems import MINING, RetrieverTraining, Variant, start_of
 
 DRAWN = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
@@ -70,7 +71,7 @@ def start_job(job: Job) -> Job:
 
 def started(job: Job, arrays: Arrays, run: Run = Run()) -> dict[str, Tensor]:
     """Weights after stage A: trained now, or read where jobs of such a device left them."""
-    return weights_of(stage_a, start_job(job), arrays, run)
+    return judge.weights_of(stage_a, start_job(job), arrays, run)
 
 
 def some_captions(split: Split, which: str) -> Split:
@@ -100,7 +101,7 @@ def stage_b(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
     use, pairs = variant.use, None
     if use != "none":
         pairs = weak_set(variant.pairs, job, arrays, split, run) or None
-    golden = Weak(split.image_of, np.arange(len(split.image_of))) if variant.golden else None
+    golden = Weak.golden(split) if variant.golden else None
     revision = Revision(
         pairs if use in ("weak", "both") else None, golden,
         pairs if use in ("exclusion", "both") else None,
@@ -124,9 +125,11 @@ def proposed(arrays: Arrays) -> np.ndarray:
     return candidates(arrays.frozen.similarities(split.rows, split.texts), split.image_of, TOP)
 
 
-def miner_of(job: Job, arrays: Arrays, run: Run = Run()) -> Miner:
-    """The judge of a job's seed that mines."""
-    return Miner.of(replace(job, system=job.settings["miner"]), arrays, run)
+def miner_of(
+    job: Job, arrays: Arrays, run: Run = Run()
+) -> Callable[[str, np.ndarray], np.ndarray]:  # fmt: skip
+    """The judge of a job's seed that mines: `judge.miner`."""
+    return judge.miner(replace(job, system=job.settings["miner"]), arrays, run)
 
 
 def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +137,7 @@ def mined(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[np.ndarray, np.nd
 
     def make() -> dict[str, Tensor]:
         pairs = proposed(arrays)
-        margin = miner_of(job, arrays, run).margin("train", pairs)
+        margin = miner_of(job, arrays, run)("train", pairs)
         return {"pairs": torch.from_numpy(pairs), "margin": torch.from_numpy(margin)}
 
     mining = replace(job, system={"system": MINING})
@@ -152,8 +155,7 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run(
     """
     fits, rng = split.fits, np.random.default_rng([job.seed, 24])
     if which == "all" and fits is not None:
-        foreign = np.arange(len(split))[:, None] != split.image_of
-        return Weak.of(np.argwhere(fits & foreign))
+        return Weak.true(split)
     pairs, margin = mined(job, arrays, run)
     entailed = Weak.of(pairs[margin >= 0])
     if which == "miner":
