@@ -100,20 +100,16 @@ def test_a_machine_without_a_tokenizer_reads_every_text(study, monkeypatch):
 
 
 def test_the_fingerprint_is_of_what_is_read(study):
-    again = load_arrays({"world": study}, "world")["world"]
-    assert again.fingerprint == study.arrays.fingerprint
-    other = replace(study.arrays, images=study.arrays.images + 1e-3)
-    assert other.fingerprint != study.arrays.fingerprint
-
-
-def test_texts_divided_otherwise_are_other_data(study):
-    own, marks = study.arrays, []
+    """Texts divided otherwise are other data, too."""
+    own, frozen = study.arrays, study.arrays.frozen
+    marks = [own.fingerprint, replace(own, images=own.images + 1e-3).fingerprint]
     for texts in (("a\nb", "c"), ("a", "b\nc")):
         split = replace(own.splits["test"], texts=texts)
-        changed = replace(own, splits={**own.splits, "test": split})
-        frozen = replace(own.frozen, row={text: i for i, text in enumerate(texts)})
-        marks += [changed.fingerprint, replace(own, frozen=frozen).fingerprint]
-    assert len(set(marks)) == 4
+        row = {text: i for i, text in enumerate(texts)}
+        marks.append(replace(own, splits={**own.splits, "test": split}).fingerprint)
+        marks.append(replace(own, frozen=replace(frozen, row=row)).fingerprint)
+    assert len(set(marks)) == 6
+    assert load_arrays({"world": study}, "world")["world"].fingerprint == own.fingerprint
 
 
 def test_a_kept_retriever_that_was_cut_off_is_trained_anew(monkeypatch, tmp_path):
@@ -136,12 +132,9 @@ def test_judges_start_from_the_retriever_and_the_small_bert(study):
     settings = one.settings(systems.BUDGETS["world"].judge.classifier)
     model, begun = judge.fresh(one, settings, study.arrays)
     assert {n.split(".")[0] for n in begun} == {"image", "words", "cross", "text"}
-    state = model.state_dict()
     for name in ("image.project.weight", "cross.layers.0.output.dense.weight"):
-        np.testing.assert_array_equal(state[name], study.arrays.retriever[name])
-    assert {n.split(".")[0] for n in starts_of(study.arrays.retriever)} == {
-        "image", "words", "cross", "stream"
-    }  # fmt: skip
+        np.testing.assert_array_equal(model.state_dict()[name], study.arrays.retriever[name])
+    assert any(name.startswith("stream.project") for name in starts_of(study.arrays.retriever))
 
 
 @pytest.mark.parametrize(("tier", "datasets"), [("moon", ()), ("world", ("flickr8k",))])

@@ -163,11 +163,6 @@ def recalls(hits: np.ndarray, captions: int = 5) -> dict[str, np.ndarray]:
     return values
 
 
-def best_texts(by_image: np.ndarray, top: int = 30) -> np.ndarray:
-    """(n, top) each image's best texts, equal ones in order: a list to look at, not to score."""
-    return np.argsort(-by_image, axis=1, kind="stable")[:, :top]
-
-
 def by_people(scores: np.ndarray, people: "People", images: int) -> dict[str, np.ndarray]:
     """Average precision and precision at 1 of each image's judged texts; NaN without a yes.
 

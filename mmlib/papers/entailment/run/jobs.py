@@ -9,7 +9,7 @@ import numpy as np
 
 from mmlib.core.engine import handed_over
 from mmlib.core.evidence import NO_SEED
-from mmlib.core.jobs import Answer, History, Job, Run, Stage
+from mmlib.core.jobs import Answer, Job, Run, Stage
 from mmlib.core.ranking import chance_among_first
 from mmlib.papers.entailment.data.arrays import Arrays, Labelled
 from mmlib.papers.entailment.method.calibration import baseline_margin, rounded
@@ -154,14 +154,6 @@ def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
         raise ValueError(f"no baseline {name!r} here")
     values = measured(scores, scores, split, arrays.people)
     return Answer({"test": values}, seconds=time.process_time() - began)
-
-
-def stage_b_ranked(
-    job: Job, arrays: Arrays, run: Run = Run()
-) -> tuple[tuple[np.ndarray, np.ndarray], History]:
-    """Stage B, then scores of all test images with all test texts, by image and by text."""
-    model, history = retriever.stage_b(job, arrays, run)
-    return model.rank(*arrays.splits["test"].tensors(arrays.images, run.device)), history
 
 
 def job(tier: str, dataset: str, system: Any, seed: int) -> Job:
