@@ -41,7 +41,7 @@ SOURCES = {
 }  # fmt: skip
 LADDER = (
     ("plain", ""), ("weak", "random"), ("both", "near misses"), ("exclusion", "miner"),
-    ("weak", "miner"), ("both", "miner"), ("both", "candidates"), ("both", "rare"),
+    ("weak", "miner"), ("both", "miner"), ("both", "candidates"),
     ("exclusion", "all"), ("weak", "all"), ("both", "all"),
 )  # fmt: skip
 CONTROLLED_LOSSES = {"dual": "CLIP-like", "triplet": "VSE-like"}
