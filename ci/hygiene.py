@@ -14,6 +14,7 @@ import io
 import re
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -42,7 +43,7 @@ WITHIN = "within tolerance"
 CODE_LINES, ALL_LINES = 15, 25  # a cell's lines of code, and with comments and blank lines
 IMPORT_LINES = 35  # of a cell of imports alone, which nobody reads line by line
 MEGABYTES = 3
-PNG = "image/png"
+PNG, WIDGET = "image/png", "application/vnd.jupyter.widget-view+json"
 EXERCISES = 5  # a notebook has at least as many
 HEADING = re.compile(r"### Exercise (\d+)\. \S")
 HIDDEN = {"answer", "check"}  # code cells whose source is folded, and that need no prose before
@@ -61,11 +62,15 @@ def fix(nb: nbformat.NotebookNode) -> None:
         cell.metadata = nbformat.from_dict(
             {k: v for k, v in cell.metadata.items() if k in KEPT_METADATA and (k != "tags" or tags)}
         )
-        if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
-            for output in cell.outputs:
-                if PNG in output.get("data", {}):
-                    output.data[PNG] = _in_few_colours(output.data[PNG])
+        for output in list(cell.get("outputs", [])):
+            data = output.get("data", {})
+            lines = output.get("text", "").strip().splitlines()
+            if output.get("name") == "stderr" and all(PROGRESS.search(line) for line in lines):
+                cell.outputs.remove(output)  # a progress bar as text
+            elif WIDGET in data:  # or as a widget, which few viewers show
+                cell.outputs.remove(output)
+            elif PNG in data:
+                data[PNG] = _in_few_colours(data[PNG])
 
 
 def _in_few_colours(encoded: str) -> str:
@@ -79,14 +84,6 @@ def _in_few_colours(encoded: str) -> str:
     return found if len(found) < len(encoded.replace("\n", "")) else encoded
 
 
-def _is_progress(output: nbformat.NotebookNode) -> bool:
-    """Whether an output is a progress bar: text on stderr, or a widget, which few viewers show."""
-    if output.output_type == "stream":
-        lines = [line for line in output.text.splitlines() if line.strip()]
-        return output.name == "stderr" and all(PROGRESS.search(line) for line in lines)
-    return "application/vnd.jupyter.widget-view+json" in output.get("data", {})
-
-
 def problems(nb: nbformat.NotebookNode, path: Path) -> list[str]:
     """What is wrong with a notebook that is to be committed; `path` is where it lies."""
     try:
@@ -94,7 +91,10 @@ def problems(nb: nbformat.NotebookNode, path: Path) -> list[str]:
     except nbformat.ValidationError as error:
         return [f"not a valid notebook: {error.message}"]
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
-    found = _metadata_problems(nb) + _parameter_problems(nb) + _exercise_problems(nb.cells)
+    found = [f"metadata holds {key}" for key in nb.metadata if key in ("widgets", "papermill")]
+    if nb.metadata.get("kernelspec") != KERNELSPEC:
+        found.append("the kernelspec is not python3")
+    found += _parameter_problems(nb) + _exercise_problems(nb.cells)
     found += [p for n, cell in enumerate(nb.cells, 1) for p in _cell_problems(cell, n)]
     counts = [cell.execution_count for cell in code]
     if counts != list(range(1, len(code) + 1)):
@@ -107,18 +107,21 @@ def problems(nb: nbformat.NotebookNode, path: Path) -> list[str]:
             found.append(f"imports belong at the top, not in: {cell.source.splitlines()[0]}")
     if path.exists() and path.stat().st_size > MEGABYTES * 1e6:
         found.append(f"larger than {MEGABYTES} MB")
-    return found + _check_cell_problems(code)
+    tagged = [cell for cell in code if CHECK_TAG in _tags(cell)]
+    outputs = [output for cell in tagged for output in cell.outputs]
+    printed = [output.text for output in outputs if output.output_type == "stream"]
+    stated = [WITHIN in line for text in printed for line in text.splitlines()]
+    if not tagged:
+        found.append(f"no cell is tagged {CHECK_TAG}")
+    elif not all(cell.outputs for cell in tagged):
+        found.append(f"a cell tagged {CHECK_TAG} has no output, so nothing would be compared")
+    elif not stated or not all(stated):
+        found.append(f"a figure is not stated to be {WITHIN}")
+    return found
 
 
 def _tags(cell: nbformat.NotebookNode) -> set[str]:
     return set(cell.metadata.get("tags", []))
-
-
-def _metadata_problems(nb: nbformat.NotebookNode) -> list[str]:
-    found = [f"metadata holds {key}" for key in nb.metadata if key in ("widgets", "papermill")]
-    if nb.metadata.get("kernelspec") != KERNELSPEC:
-        found.append("the kernelspec is not python3")
-    return found
 
 
 def _parameter_problems(nb: nbformat.NotebookNode) -> list[str]:
@@ -154,14 +157,6 @@ def _exercise_problems(cells: list[nbformat.NotebookNode]) -> list[str]:
     return found
 
 
-def _only_imports(source: str) -> bool:
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:  # magics
-        return False
-    return all(isinstance(line, ast.Import | ast.ImportFrom) for line in body)
-
-
 def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
     """Faults of one cell."""
     stray = [f"metadata {key}" for key in cell.metadata if key not in KEPT_METADATA]
@@ -169,7 +164,11 @@ def _cell_problems(cell: nbformat.NotebookNode, number: int) -> list[str]:
     if cell.cell_type == "code":
         lines = cell.source.splitlines()
         written = [line for line in lines if line.strip() and not line.strip().startswith("#")]
-        imports = _only_imports(cell.source)
+        try:
+            body = ast.parse(cell.source).body
+            imports = all(isinstance(line, ast.Import | ast.ImportFrom) for line in body)
+        except SyntaxError:  # magics
+            imports = False
         most, most_in_all = (IMPORT_LINES,) * 2 if imports else (CODE_LINES, ALL_LINES)
         if len(written) > most or len(lines) > most_in_all:
             found.append(f"{len(written)} lines of code, {len(lines)} in all")
@@ -198,41 +197,6 @@ def _output_faults(output: nbformat.NotebookNode) -> list[str]:
     return bad
 
 
-def _check_cell_problems(code: list[nbformat.NotebookNode]) -> list[str]:
-    """Whether the cells that nbval compares state of each of their figures that it holds."""
-    tagged = [cell for cell in code if CHECK_TAG in _tags(cell)]
-    if not tagged:
-        return [f"no cell is tagged {CHECK_TAG}"]
-    if not all(cell.outputs for cell in tagged):
-        return [f"a cell tagged {CHECK_TAG} has no output, so nothing would be compared"]
-    lines = [
-        line
-        for cell in tagged
-        for output in cell.outputs
-        if output.output_type == "stream"
-        for line in output.text.splitlines()
-    ]
-    stated = sum(WITHIN in line for line in lines)
-    return [] if 0 < stated == len(lines) else [f"a figure is not stated to be {WITHIN}"]
-
-
-def execute(path: Path, timeout: float) -> str | None:
-    """Execute a notebook in place; returns what went wrong, in which case the file is as before."""
-    with tempfile.TemporaryDirectory() as folder:
-        executed = Path(folder) / path.name
-        problem = runner.execute(path, executed, {}, timeout)
-        if problem:
-            return problem
-        save(nbformat.read(executed, as_version=4), path)
-    return None
-
-
-def save(nb: nbformat.NotebookNode, path: Path) -> None:
-    """Fix a notebook and write it."""
-    fix(nb)
-    write_atomic(path, lambda temporary: nbformat.write(nb, temporary))
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -243,11 +207,18 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     status = 0
     for path in args.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
-        if args.command == "fix":
-            save(nbformat.read(path, as_version=4), path)
-            continue
-        failed = execute(path, args.timeout) if args.command == "execute" else None
-        found = [failed] if failed else problems(nbformat.read(path, as_version=4), path)
+        found, source = [], path
+        with tempfile.TemporaryDirectory() as folder:
+            if args.command == "execute":
+                source = Path(folder) / path.name
+                failed = runner.execute(path.resolve(), source, {}, args.timeout)
+                found = [failed] if failed else []
+            if args.command != "check" and not found:  # a notebook that fails stays as it is
+                nb = nbformat.read(source, as_version=4)
+                fix(nb)
+                write_atomic(path, partial(nbformat.write, nb))
+        if args.command != "fix" and not found:
+            found = problems(nbformat.read(path, as_version=4), path)
         for problem in found:
             print(f"{path.name}: {problem}", file=sys.stderr)
         status |= bool(found)

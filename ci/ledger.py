@@ -9,14 +9,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pages
 from matplotlib import rc_context
 
 from mmlib.core import claims, plots
 from mmlib.core.errors import DataError
-from mmlib.core.forest import Panels, overview
+from mmlib.core.forest import overview
 from mmlib.core.paths import table_beside, write_atomic
 from mmlib.suite import record
 from mmlib.suite.cli import TIERS
@@ -63,16 +62,12 @@ and limits."""
 
 def collect(root: Path) -> dict[str, list[Standing]]:
     """Notebook -> everything on record, judged anew, by tier. Raises DataError."""
-    found = pages.of_each_tier(_of_tier, root)
-    return {
-        notebook: [one for own in tiers.values() for one in own]
-        for notebook, tiers in found.items()
-    }
 
+    def of_tier(notebook: str, tier: str, folder: Path) -> list[Standing]:
+        return standings(notebook[:2], tier, record.read(notebook[:2], tier, folder))
 
-def _of_tier(notebook: str, tier: str, folder: Path) -> list[Standing]:
-    number = notebook[:2]
-    return standings(number, tier, record.read(number, tier, folder))
+    found = pages.of_each_tier(of_tier, root)
+    return {name: [one for own in tiers.values() for one in own] for name, tiers in found.items()}
 
 
 # --- The page ----------------------------------------------------------------------------------
@@ -86,20 +81,14 @@ def page(notebooks: Mapping[str, Sequence[Standing]], root: Path) -> str:
     blocks = [HEAD.format(marks=marks), _counts(notebooks)]
     notes = table_beside(__file__)
     for notebook, found in notebooks.items():
-        blocks += [f"## {pages.title_of(notebook, root)}", _links(notebook, root)]
+        links = f"[Notebook](../notebooks/{notebook}.ipynb)"
+        if (root / "docs" / "studies" / f"{notebook}.md").exists():
+            links = f"[Study page](studies/{notebook}.md) · {links}"
+        blocks += [f"## {pages.title_of(notebook, root)}", links]
         blocks += [*_summary(found, notes.get(notebook[:2], {})), *_tables(found, limit)]
     missing = [number for number in PAPERS if number not in {name[:2] for name in notebooks}]
     blocks += [f"Of {number} nothing is recorded yet." for number in missing]
     return "\n\n".join([*blocks, ORIGIN]) + "\n"
-
-
-def _links(notebook: str, root: Path) -> str:
-    """Links to the notebook and, where there is one, to the study page."""
-    links = [f"[Notebook](../notebooks/{notebook}.ipynb)"]
-    study = Path("studies") / f"{notebook}.md"
-    if (root / "docs" / study).exists():
-        links.insert(0, f"[Study page]({study.as_posix()})")
-    return " · ".join(links)
 
 
 def _by_tier(found: Iterable[Standing]) -> dict[str, list[Standing]]:
@@ -112,17 +101,17 @@ def _by_tier(found: Iterable[Standing]) -> dict[str, list[Standing]]:
 
 def _counts(notebooks: Mapping[str, Sequence[Standing]]) -> str:
     """How many claims of each notebook and tier got which verdict."""
+    groups = {
+        f"{notebook[:2]}, {TIER_NAMES[tier]}": own
+        for notebook, found in notebooks.items()
+        for tier, own in _by_tier(found).items()
+    }
+    groups["all"] = [one for found in notebooks.values() for one in found]
     rows = []
-    for notebook, found in notebooks.items():
-        for tier, own in _by_tier(found).items():
-            rows.append([f"{notebook[:2]}, {TIER_NAMES[tier]}", *_numbers(own)])
-    rows.append(["all", *_numbers([one for found in notebooks.values() for one in found])])
+    for name, own in groups.items():
+        counts = Counter(one.record["verdict"] for one in own)
+        rows.append([name, *(str(counts[verdict] or pages.NONE) for verdict in VERDICTS)])
     return pages.rows_table(["", *VERDICTS], rows, around="")
-
-
-def _numbers(found: Sequence[Standing]) -> list[str]:
-    verdicts = [one.record["verdict"] for one in found]
-    return [str(verdicts.count(verdict) or pages.NONE) for verdict in VERDICTS]
 
 
 def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
@@ -130,26 +119,21 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
     if not notes:
         return []
     tiers = _by_tier(found)
-    scope = ", ".join(
-        f"{len(own)} {'' if i else 'claims '}{DATA[tier]} ({_seeds(own)})"
-        for i, (tier, own) in enumerate(tiers.items())
-    )
+    scopes = []
+    for tier, own in tiers.items():  # the fewest and the most seeds of any part that has several
+        counts = {
+            min(part["seeds"], one.seeds)
+            for one in own if one.seeds
+            for part in one.record["parts"].values() if part["per_seed"]
+        }  # fmt: skip
+        fewest, most = min(counts, default=0), max(counts, default=0)
+        seeds = f"{fewest} to {most} seeds" if fewest < most else f"{most} seeds"
+        scopes.append(f"{len(own)} {'' if scopes else 'claims '}{DATA[tier]} ({seeds})")
     held = _named(tiers, ["supported"])
     failed = _named(tiers, ["opposite", "negligible", "mixed"])
-    lines = {"Scope": f"{scope}.", "Held": held, "Did not": failed,
+    lines = {"Scope": f"{', '.join(scopes)}.", "Held": held, "Did not": failed,
              "Easy": notes["easy"], "Hard": notes["hard"]}  # fmt: skip
     return ["\n".join(f"- **{word}.** {text}" for word, text in lines.items())]
-
-
-def _seeds(found: Sequence[Standing]) -> str:
-    """The fewest and the most seeds of any part that has several: "3 to 20 seeds"."""
-    counts = {
-        min(part["seeds"], one.seeds)
-        for one in found if one.seeds
-        for part in one.record["parts"].values() if part["per_seed"]
-    }  # fmt: skip
-    fewest, most = min(counts, default=0), max(counts, default=0)
-    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seeds"
 
 
 def _named(tiers: Mapping[str, Sequence[Standing]], verdicts: Sequence[str]) -> str:
@@ -215,19 +199,14 @@ def cell(one: Standing, limit: float) -> str:
         text += ": " + counts.replace("undecided", "open")
     else:
         alike = [part["verdict"] for part in parts.values()].count(verdict)
-        text += f", {alike} of {count}:" * (count > 1) + f" {effect(r)}"
+        effect, low, high = (digits(r[key]) for key in ("effect", "low", "high"))
+        text += f", {alike} of {count}:" * (count > 1) + f" {effect} [{low}, {high}]"
     if count == 1 < len(parts):
         text += f" (mean of {len(parts)})"
     if verdict == "undecided" and r["seeds_needed"]:
         enough = r["seeds_needed"] <= one.seeds
         text += "; borderline" if enough else f"; needs {r['seeds_needed']} seeds"
     return text
-
-
-def effect(r: Mapping[str, Any]) -> str:
-    """An effect and its interval in two digits."""
-    middle, low, high = (digits(r[key]) for key in ("effect", "low", "high"))
-    return f"{middle} [{low}, {high}]"
 
 
 def digits(value: float) -> str:
@@ -253,20 +232,6 @@ def _paper(found: Sequence[Standing]) -> str:
     return f"{digits(own)} ({', '.join(held)})"
 
 
-# --- The picture -------------------------------------------------------------------------------
-
-
-def panels(notebooks: Mapping[str, Sequence[Standing]], root: Path) -> Panels:
-    """Notebook's title -> tier -> claim -> its record."""
-    return {
-        pages.title_of(notebook, root): {
-            TIER_NAMES[tier]: {one.record["id"]: one.record for one in own}
-            for tier, own in _by_tier(found).items()
-        }
-        for notebook, found in notebooks.items()
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -286,7 +251,14 @@ def settle(command: str, notebooks: Mapping[str, Sequence[Standing]]) -> int:
     picture = ROOT / PICTURE
     with rc_context():
         plots.use_style()
-        figure = overview(panels(notebooks, ROOT))
+        panels = {
+            pages.title_of(notebook, ROOT): {
+                TIER_NAMES[tier]: {one.record["id"]: one.record for one in own}
+                for tier, own in _by_tier(found).items()
+            }
+            for notebook, found in notebooks.items()
+        }
+        figure = overview(panels)
         same = pages.shown_in(picture) == (shown := pages.digest_of(figure))
         if command == "write":
             write_atomic(path, lambda file: file.write_text(text, encoding="utf-8"))

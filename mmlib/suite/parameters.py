@@ -57,17 +57,20 @@ def default_parameters(cells: Sequence[Any]) -> dict[str, Any]:
 
 def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
     """Those of `names` that no cell after the parameters cell reads before it assigns them anew."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
     start = next(i for i, c in enumerate(cells) if "parameters" in c["metadata"].get("tags", []))
     pending, lost = set(names), set()
     for cell in cells[start + 1 :]:
         if cell["cell_type"] != "code":
             continue
         try:
-            statements = ast.parse(plain_python(cell["source"])).body
+            # Magics become plain calls of get_ipython().
+            statements = ast.parse(TransformerManager().transform_cell(cell["source"])).body
         except SyntaxError:
             return lost  # the kernel will say what is wrong with that cell
         for statement in statements:
-            pending -= reads(statement)
+            pending -= _reads(statement)
             if ast.unparse(statement).startswith("parameters.use("):
                 pending.discard("features")  # read there, of the globals
             if isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -77,14 +80,7 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
     return pending | lost
 
 
-def plain_python(source: str) -> str:
-    """A cell's source with IPython's magics turned into plain calls of get_ipython()."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    return TransformerManager().transform_cell(source)
-
-
-def reads(statement: ast.stmt) -> set[str]:
+def _reads(statement: ast.stmt) -> set[str]:
     """Global names that a statement reads, also inside the functions and classes it defines."""
     codes: list[CodeType] = [compile(ast.unparse(statement), "<cell>", "exec")]
     names: set[str] = set()

@@ -109,9 +109,6 @@ def write(run: Path, out: Path | None = None) -> Path:
     return index
 
 
-# --- Reading a run -------------------------------------------------------------------------------
-
-
 def _read(folder: Path) -> tuple[dict[str, Any], list[Notebook]]:
     """The summary of a run and its notebooks, their claims assessed from their evidence, too."""
     path, again = folder / "summary.json", f"run it again: mmlib run --out {folder}"
@@ -182,9 +179,6 @@ def _with_sections(cells: Sequence[Any], section: str) -> Iterator[tuple[Any, st
         if cell.cell_type == "markdown":
             section = [section, *HEADING.findall(cell.source)][-1]
         yield cell, section
-
-
-# --- Pages ---------------------------------------------------------------------------------------
 
 
 def _page(run: dict[str, Any], template: str, title: str, notebook: Notebook | None = None) -> str:

@@ -21,32 +21,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-# For this jsonschema, which nbformat imports, would compile a grammar of addresses: a second.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+import nbformat
+from jupyter_client import AsyncKernelManager
+from jupyter_client.kernelspec import KernelSpecManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from tqdm import tqdm
 
-import nbformat  # noqa: E402
-from jupyter_client import AsyncKernelManager  # noqa: E402
-from jupyter_client.kernelspec import KernelSpecManager  # noqa: E402
-from nbclient import NotebookClient  # noqa: E402
-from nbclient.exceptions import (  # noqa: E402
-    CellExecutionError,
-    CellTimeoutError,
-    DeadKernelError,
-)
-from tqdm import tqdm  # noqa: E402
-
-from mmlib import __version__  # noqa: E402
-from mmlib.core import paths  # noqa: E402
-from mmlib.core.locks import alone  # noqa: E402
-from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results  # noqa: E402
-from mmlib.suite.parameters import ParameterError, check_parameters  # noqa: E402
+from mmlib import __version__
+from mmlib.core import paths
+from mmlib.core.locks import alone
+from mmlib.core.parallel import on_cluster
+from mmlib.suite.outcomes import RESULTS, NotebookReport, read_results
+from mmlib.suite.parameters import ParameterError, check_parameters
 
 TIME_LIMITS = {"world": 1800.0, "flickr8k": 4 * 3600.0, "paper": 72 * 3600.0}  # seconds a notebook
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 SOCKET_BYTES = 103  # of the path of a socket that all systems take; Linux takes 107
 # Lets a kernel end with this process, also with one that was killed while the kernel started.
 END_WITH = "__import__('mmlib.core.parallel').core.parallel.end_with({})"
-_running: list["_Client"] = []
+_running: list[NotebookClient] = []
 
 
 def select(folder: Path | None, numbers: Sequence[str] | None = None) -> list[Path]:
@@ -70,43 +64,6 @@ def select(folder: Path | None, numbers: Sequence[str] | None = None) -> list[Pa
     return list(dict.fromkeys(chosen)) or notebooks
 
 
-# --- One notebook --------------------------------------------------------------------------------
-
-
-class _Client(NotebookClient):
-    """nbclient with a line on stderr: the cell that runs, the time, what the cell printed last."""
-
-    def __init__(self, nb: nbformat.NotebookNode, name: str, **how: Any) -> None:
-        super().__init__(nb, on_cell_start=self._cell_starts, **how)
-        self.index = 0
-        self.bar = tqdm(
-            total=len(nb.cells),
-            initial=1,
-            desc=name,
-            bar_format="{desc}  cell {n}/{total}  {elapsed}{postfix}",
-            mininterval=0.2 if sys.stderr.isatty() else 10.0,
-            position=None if sys.stderr.isatty() else 0,
-            miniters=0,
-            dynamic_ncols=True,
-            leave=False,
-        )
-
-    def _cell_starts(self, cell: Any, cell_index: int) -> None:
-        self.index, self.bar.n = cell_index, cell_index + 1
-        self._show("")
-
-    def output(self, outs: list, msg: dict, *more: Any) -> Any:
-        """What nbclient does with an output; its last line is shown."""
-        printed = msg["content"].get("text", "") if msg["msg_type"] == "stream" else ""
-        if printed.strip():
-            self._show(printed.strip().splitlines()[-1])
-        return super().output(outs, msg, *more)
-
-    def _show(self, text: str) -> None:
-        self.bar.set_postfix_str(text, refresh=False)
-        self.bar.update(0)
-
-
 def execute(
     notebook: Path, executed: Path, parameters: dict[str, Any], timeout: float
 ) -> str | None:
@@ -119,10 +76,20 @@ def execute(
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
+    def cell_starts(cell: Any, cell_index: int) -> None:
+        bar.n = cell_index + 1
+        bar.update(0)
+
     deadline = time.monotonic() + timeout
     nb = load_notebook_node(str(notebook))
     if parameters:
         nb = parameterize_notebook(nb, parameters, kernel_name="python3", language="python")
+    watched = sys.stderr.isatty()
+    bar = tqdm(
+        total=len(nb.cells), initial=1, desc=notebook.stem, miniters=0, leave=False,
+        bar_format="{desc}  cell {n}/{total}  {elapsed}", dynamic_ncols=True,
+        mininterval=0.2 if watched else 10.0, position=None if watched else 0,
+    )  # fmt: skip
     # A kernel that outlives its notebook by a second may still write into the folder.
     with tempfile.TemporaryDirectory(prefix="mmlib-", ignore_cleanup_errors=True) as folder:
         # No kernelspec of the user's: python3 is then this interpreter.
@@ -131,8 +98,8 @@ def execute(
         sockets = f"{folder}/k"  # each gets a number; in a folder of ours: no race for a port
         if os.name != "nt" and len(os.fsencode(f"{sockets}-1")) <= SOCKET_BYTES:
             kernel.transport, kernel.ip = "ipc", sockets
-        client = _Client(
-            nb, notebook.stem, km=kernel,
+        client = NotebookClient(
+            nb, km=kernel, on_cell_start=cell_starts,
             extra_arguments=["--IPKernelApp.exec_lines=" + END_WITH.format(os.getpid())],
             coalesce_streams=True, record_timing=False, iopub_timeout=60,
             timeout_func=lambda cell: max(1, math.ceil(deadline - time.monotonic())),
@@ -152,7 +119,7 @@ def execute(
             problem = "killed the kernel"
         finally:
             _running.remove(client)
-            client.bar.close()
+            bar.close()
     try:
         paths.write_atomic(executed, lambda file: nbformat.write(nb, file))
     except OSError as error:  # a full disk
@@ -160,18 +127,15 @@ def execute(
     if not problem:
         return None
     what, _, traceback = problem.partition("\n")
-    return f"cell {client.index + 1} {what}\n{nb.cells[client.index].source}\n{traceback}".strip()
+    return f"cell {bar.n} {what}\n{nb.cells[bar.n - 1].source}\n{traceback}".strip()
 
 
 def environment(private: str) -> dict[str, str]:
     """The environment of a kernel: no start-up files of the user's, paths as seen from here."""
     changed = {"IPYTHONDIR": f"{private}/ipython", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    if "MMLIB_DATA" in os.environ:
-        changed["MMLIB_DATA"] = str(paths.data_dir().absolute())
-    if "MMLIB_EVIDENCE" in os.environ:
-        changed["MMLIB_EVIDENCE"] = str(paths.evidence_dir().absolute())
-    if dataset := paths.own_dataset():
-        changed["MMLIB_DATASET"] = str(dataset.absolute())
+    for name in ("MMLIB_DATA", "MMLIB_EVIDENCE", "MMLIB_DATASET"):
+        if named := os.environ.get(name):
+            changed[name] = str(Path(named).expanduser().absolute())
     if "PYTHONPATH" in os.environ:
         folders = os.environ["PYTHONPATH"].split(os.pathsep)
         changed["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, folders))
@@ -206,9 +170,6 @@ def run_notebook(
     return report
 
 
-# --- Several notebooks ---------------------------------------------------------------------------
-
-
 def run_notebooks(
     notebooks: Sequence[Path],
     out_dir: Path,
@@ -237,7 +198,11 @@ def run_notebooks(
         (out_dir / "summary.json").unlink(missing_ok=True)  # it would tell of an earlier run
         calls = [(notebook.resolve(), out_dir, parameters, timeout) for notebook in notebooks]
         reports = []
-        for report in _on_cluster(calls, cluster) if cluster else _in_threads(calls, at_a_time):
+        if cluster:
+            finished = on_cluster(run_notebook, calls, cluster)
+        else:
+            finished = _in_threads(calls, at_a_time)
+        for report in finished:
             for problem in report.problems:
                 print(f"\n{report.notebook}: {problem}", file=sys.stderr, flush=True)
             reports.append(report)
@@ -258,12 +223,6 @@ def run_notebooks(
             out_dir / "summary.json", lambda path: path.write_text(text, encoding="utf-8")
         )
     return reports
-
-
-def _on_cluster(calls: Sequence[tuple], address: str) -> Iterator[NotebookReport]:
-    from mmlib.core.parallel import on_cluster
-
-    return on_cluster(run_notebook, calls, address)
 
 
 def _in_threads(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookReport]:
