@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import pages
 from matplotlib import rc_context
@@ -28,7 +29,7 @@ TIER_NAMES = {"world": "picture world", "flickr8k": "photographs", "paper": "the
               "controlled": "controlled worlds"}  # fmt: skip
 DATA = {"world": "in the picture world", "flickr8k": "on photographs",
         "paper": "on the paper's own data", "controlled": "in controlled worlds"}  # fmt: skip
-VERDICTS = ("supported", "opposite", "negligible", "mixed", "undecided", "not tested")
+VERDICTS = get_args(claims.Verdict)
 
 HEAD = """# The ledger
 
