@@ -25,7 +25,7 @@ import nbformat
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpecManager
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from tqdm import tqdm
 
 from mmlib import __version__
@@ -102,10 +102,11 @@ def execute(
             nb, km=kernel, on_cell_start=cell_starts,
             extra_arguments=["--IPKernelApp.exec_lines=" + END_WITH.format(os.getpid())],
             coalesce_streams=True, record_timing=False, iopub_timeout=60,
+            startup_timeout=math.ceil(timeout),
             timeout_func=lambda cell: max(1, math.ceil(deadline - time.monotonic())),
         )  # fmt: skip
         _running.append(client)
-        problem = None
+        problem = ""
         try:
             # A loop of its own: nbclient's is shared by the threads of a Dask worker.
             here = str(notebook.parent)
@@ -115,8 +116,8 @@ def execute(
             problem = f"failed: {error.ename}: {error.evalue}\n{traceback}"
         except CellTimeoutError:
             problem = f"was running when the time limit of {timeout:g} s passed"
-        except DeadKernelError:
-            problem = "killed the kernel"
+        except RuntimeError as error:  # also before the first cell
+            problem = f"killed the kernel: {error}"
         finally:
             _running.remove(client)
             bar.close()
@@ -236,8 +237,8 @@ def _in_threads(calls: Sequence[tuple], at_a_time: int) -> Iterator[NotebookRepo
             pool.shutdown(wait=False, cancel_futures=True)
             while not all(future.done() for future in futures):
                 for client in list(_running):
-                    if client.km and client.km.provisioner and (pid := client.km.provisioner.pid):
-                        os.kill(pid, 9)
+                    if process := getattr(client.km and client.km.provisioner, "process", None):
+                        process.kill()
                 time.sleep(0.1)
             raise
 
