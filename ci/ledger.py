@@ -120,7 +120,7 @@ def _summary(found: Sequence[Standing], notes: Mapping[str, str]) -> list[str]:
     if not notes:
         return []
     tiers = _by_tier(found)
-    scopes = []
+    scopes: list[str] = []
     for tier, own in tiers.items():  # the fewest and the most seeds of any part that has several
         counts = {
             min(part["seeds"], one.seeds)

@@ -375,7 +375,7 @@ def write_course(
     name = context.info_name
     if (pack and name != "student") or nbgrader != (name == "export"):
         raise ValueError("--pack is for course student, and course export needs --nbgrader")
-    version = "nbgrader" if name == "export" else name
+    version: Any = "nbgrader" if name == "export" else name
     written, kept = versions.write(version, out, select(notebooks, numbers), pack)
     for path in written:
         print(path)

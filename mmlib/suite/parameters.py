@@ -60,7 +60,8 @@ def unread_parameters(cells: Sequence[Any], names: Iterable[str]) -> set[str]:
     from IPython.core.inputtransformer2 import TransformerManager
 
     start = next(i for i, c in enumerate(cells) if "parameters" in c["metadata"].get("tags", []))
-    pending, lost = set(names), set()
+    pending = set(names)
+    lost: set[str] = set()
     for cell in cells[start + 1 :]:
         if cell["cell_type"] != "code":
             continue
