@@ -7,8 +7,8 @@ import numpy as np
 from mmlib.core.contrast import Effects, Vocabulary, claims_of
 from mmlib.core.effects import Effect, crossed, difference
 from mmlib.core.evidence import Evidence
-from mmlib.papers.start.batches import PLACES
-from mmlib.papers.start.systems import CAPTIONS
+from mmlib.papers.start.data import PLACES
+from mmlib.papers.start.run import CAPTIONS
 
 SHORT, LONG = 8, 14  # words and marks: at most, at least
 

@@ -1,17 +1,47 @@
-"""The picture world of notebook 00, ready as arrays."""
+"""The picture world of notebook 00, as people see it and as arrays."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from mmlib import world
 from mmlib.core.errors import DataError
 from mmlib.features.words import Words, padded
-from mmlib.papers.start.batches import ENDINGS, Arrays, Captioned
-from mmlib.papers.start.systems import Settings
+from mmlib.papers.start.method import Captioned, Settings
 from mmlib.world import WorldImages
 
+ENDINGS = {"full stop": ".", "no full stop": ""}  # what captions end in, in splits of these names
+PLACES = ("beach", "desert")  # settings that claim S3 compares
 SIZES = {"train": 1000, "val": 100, "test": 300}  # pictures
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """The world ready for training. splits: "train", "val", "test", and "test" by other endings.
+
+    vocabulary: how many ids there are; places: the setting of each test picture.
+    """
+
+    splits: Mapping[str, Captioned]
+    vocabulary: int
+    places: tuple[str, ...]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all that training and scoring read."""
+        digest = hashlib.sha256(repr((self.vocabulary, self.places)).encode())
+        for name, split in self.splits.items():
+            for array in vars(split).values():
+                digest.update(f"{name}{array.shape}{array.dtype}".encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:16]
+
+    def clusters(self, split: str) -> np.ndarray:
+        """The picture of each caption, (captions,): captions of one picture count together."""
+        return self.splits[split].image_of
 
 
 def load_study(tier: str, datasets: Sequence[str] = ()) -> dict[str, WorldImages]:

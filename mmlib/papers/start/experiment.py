@@ -1,18 +1,18 @@
 """The experiment of notebook 00, as the suite knows it."""
 
 from mmlib.core.experiment import Experiment
-from mmlib.papers.start import claims, data, figures, grid, systems, tables
+from mmlib.papers.start import claims, data, figures, run, tables
 
 EXPERIMENT = Experiment(
     number="00",
-    paper=systems.PAPER,
+    paper=run.PAPER,
     version=1,
-    datasets=systems.datasets,
+    datasets=run.datasets,
     load_study=data.load_study,
     load_arrays=data.load_arrays,
-    budget=systems.budget,
-    systems=systems.systems,
-    stages=grid.stages,
+    budget=run.budget,
+    systems=run.systems,
+    stages=run.stages,
     claims=claims.CLAIMS,
     tables=tables.tables,
     figures=figures.figures,

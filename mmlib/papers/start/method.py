@@ -1,5 +1,8 @@
 """The method of notebook 00: a dual encoder of pictures and captions."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -7,7 +10,37 @@ from torch.nn import functional as F
 
 from mmlib.core import ranking
 from mmlib.features.encoders import DualEncoder, with_cls
-from mmlib.papers.start.batches import Captioned
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is trained; words: of a caption, at most; patience: epochs, of the rate."""
+
+    epochs: int = 5
+    batch: int = 64
+    learning_rate: float = 0.003
+    patience: int = 1
+    words: int = 40
+    width: int = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Captioned:
+    """Pictures with captions, as arrays or, after `on`, as tensors.
+
+    features (pictures, R, W); ids (captions, longest), filled up with 0; lengths (captions,);
+    image_of (captions,): each caption's picture.
+    """
+
+    features: Any
+    ids: Any
+    lengths: Any
+    image_of: Any
+
+    def on(self, device: str) -> "Captioned":
+        """The same as tensors on a device."""
+        fields = vars(self).items()
+        return Captioned(**{name: torch.tensor(value, device=device) for name, value in fields})
 
 
 class Search(DualEncoder):

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from mmlib.core.evidence import Evidence
-from mmlib.papers.start.systems import SYSTEMS
+from mmlib.papers.start.run import SYSTEMS
 
 
 def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:

@@ -15,12 +15,11 @@ from mmlib.core.claims import assess
 from mmlib.core.engine import Resources, canonical
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence
-from mmlib.papers.start import data, experiment, grid
-from mmlib.papers.start.batches import Arrays, Captioned, batches
+from mmlib.papers.start import data, experiment, run
 from mmlib.papers.start.claims import CLAIMS
-from mmlib.papers.start.method import batch_loss
-from mmlib.papers.start.systems import CAPTIONS, budget
-from mmlib.papers.start.train import score, train, untrained
+from mmlib.papers.start.data import Arrays
+from mmlib.papers.start.method import Captioned, batch_loss
+from mmlib.papers.start.run import CAPTIONS, batches, budget, score, train, untrained
 from mmlib.suite import record
 from mmlib.world import schema
 
@@ -208,7 +207,7 @@ def test_one_seed_has_students_interval_over_pictures():
 
 
 def test_evidence_is_recorded_and_is_that_of_a_training_here(arrays, tmp_path, monkeypatch):
-    monkeypatch.setattr(grid, "budget", lambda *_: SMALL)
+    monkeypatch.setattr(run, "budget", lambda *_: SMALL)
     small = replace(
         experiment.EXPERIMENT,
         budget=lambda *_: SMALL,

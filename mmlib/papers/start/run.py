@@ -1,19 +1,50 @@
-"""One training of notebook 00, and what is measured of it."""
+"""What notebook 00 trains and how: systems, one training, and the jobs of its record."""
 
 import time
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from mmlib.core import ranking
+from mmlib.core.evidence import NO_SEED
 from mmlib.core.fit import Descent, fit, seed_everything
-from mmlib.core.jobs import Answer, History, Job, Run
+from mmlib.core.jobs import Answer, History, Job, Run, Stage
 from mmlib.features.encoders import Shape, Sizes
-from mmlib.papers.start.batches import ENDINGS, PLACES, Arrays, Captioned, batches
-from mmlib.papers.start.method import Search, batch_loss, ranks_of
-from mmlib.papers.start.systems import Settings
+from mmlib.papers.start.data import ENDINGS, PLACES, Arrays
+from mmlib.papers.start.method import Captioned, Search, Settings, batch_loss, ranks_of
+
+PAPER = "start"
+CAPTIONS = "Captions"  # not a system, but a row of the record: properties of the test captions
+SYSTEMS: dict[str, Mapping[str, Any]] = {
+    "Search": {"system": "Search", "trained": True},
+    "Untrained": {"system": "Untrained", "trained": False},
+}
+
+
+def datasets(tier: str) -> tuple[str, ...]:
+    """The one data set, whatever the tier."""
+    return ("world",)
+
+
+def budget(tier: str, dataset: str) -> Settings:
+    """The settings of all systems."""
+    return Settings()
+
+
+def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
+    """The columns of each row of the record."""
+    return {**SYSTEMS, CAPTIONS: {"system": CAPTIONS}}
+
+
+def batches(data: Captioned, settings: Settings, seed: int, epoch: int) -> list[np.ndarray]:
+    """Rows of captions, a batch at a time: about two captions of each picture, in random order."""
+    count, size = 2 * len(data.features), settings.batch
+    rows = np.random.default_rng([seed, epoch]).permutation(len(data.ids))[:count]
+    return [rows[i : i + size] for i in range(0, count - size + 1, size)]
 
 
 def untrained(
@@ -84,3 +115,15 @@ def describe_captions(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     setting = np.array(arrays.places)[test.image_of]
     values = {"words": test.lengths, **{name: setting == name for name in PLACES}}
     return Answer({"test": values}, (), time.process_time() - started)
+
+
+def stages(tier: str, data: Mapping[str, Arrays], seeds: Sequence[int]) -> list[Stage]:
+    """All that evidence needs: the captions are described, and each system trained or not."""
+    settings = asdict(budget(tier, "world"))
+    trainings = [
+        Job(PAPER, tier, "world", system, seed, settings)
+        for seed in seeds
+        for system in SYSTEMS.values()
+    ]
+    captions = Job(PAPER, tier, "world", {"system": CAPTIONS}, NO_SEED)
+    return [Stage(describe_captions, [captions]), Stage(train_and_score, trainings)]
