@@ -26,7 +26,6 @@ from mmlib.core.ranking import (
     best_ranks,
     chance_among_first,
     metrics,
-    rank_images_and_captions,
     ranks_of_scores,
 )
 from mmlib.papers.cora.run.batches import Batch, GraphBatch, GraphSet, SequenceBatch, Split, Texts
@@ -35,7 +34,6 @@ from mmlib.papers.cora.run.systems import Settings, System
 POOL_TEMPERATURE = 0.1  # of the softmax
 RANK_WIDTH = 32  # of position encodings, and of the Bi-GRU's states
 BETAS = np.linspace(0, 1, 21)  # of eq. 14
-FOLD = 1000  # images of a fold of MS-COCO's 1K test
 
 # --- Pooling: many vectors to one -------------------------------------------------------------
 
@@ -138,8 +136,8 @@ class GATv2(nn.Module):
         e = (pair.unflatten(1, (len(self.attention), -1)) * self.attention).sum(-1)  # eq. 2, (E, H)
         return neighbour_softmax(e, target, len(left))
 
-    def messages(self, values: Tensor, alpha: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """Eq. 3: the weighted sums (N, D) of the values (N, D) that each node hears."""
+    def hear(self, values: Tensor, alpha: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Eq. 3: what each node hears, the weighted sums (N, D) of its neighbours' values."""
         values = self.dropout(values).unflatten(1, (len(self.attention), -1))  # (N, H, D / H)
         heard = torch.zeros_like(values).index_add(0, target, alpha[..., None] * values[source])
         return heard.flatten(1)
@@ -148,7 +146,7 @@ class GATv2(nn.Module):
         """Nodes (N, D) and edges source (E,) -> target (E,) -> nodes (N, D)."""
         left, right = self.left(nodes), self.right(nodes)
         alpha = self.attention_weights(left, right, source, target)  # (E, H)
-        return self.norm(left + self.messages(self.value(nodes), alpha, source, target)).relu()
+        return self.norm(left + self.hear(self.value(nodes), alpha, source, target)).relu()
 
 
 class RelationContext(nn.Module):
@@ -539,21 +537,6 @@ def right_in_family(scores: np.ndarray, image_of: np.ndarray, size: int) -> np.n
     chance = chance_among_first(family, 1)
     hit = 100 * chance[np.arange(len(chance)), image_of - first]
     return np.concatenate([hit, np.full(len(scores), np.nan)])
-
-
-def fold_ranks(images: np.ndarray, captions: np.ndarray, image_of: np.ndarray) -> np.ndarray:
-    """RSUM of each item within its fold of 1,000 images (MS-COCO 1K): the mean is that of folds."""
-    fold = image_of // FOLD
-    rsum = np.empty(len(captions) + len(images))
-    for k in range(int(fold.max()) + 1):
-        inside = np.flatnonzero(fold == k)
-        rows = slice(FOLD * k, FOLD * (k + 1))
-        ranks = rank_images_and_captions(
-            images[rows], captions[inside], image_of[inside] - FOLD * k
-        )
-        items = np.concatenate([inside, len(captions) + np.arange(len(images))[rows]])
-        rsum[items] = per_item(ranks)["RSUM"]
-    return rsum
 
 
 def weakest_entity(encoded: Encoded) -> np.ndarray:

@@ -48,7 +48,7 @@ class PrintedGATv2(GATv2):
         """Nodes (N, D) and edges source (E,) -> target (E,) -> nodes (N, D)."""
         left, right = self.left(nodes), self.right(nodes)
         alpha = self.attention_weights(left, right, source, target)
-        return self.messages(right, alpha, source, target).relu()
+        return self.hear(right, alpha, source, target).relu()
 
 
 class AuthorsContext(RelationContext):

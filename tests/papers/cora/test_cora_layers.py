@@ -1,4 +1,4 @@
-"""CORA's layers and losses against the printed oracles and against loops (cora_oracles)."""
+"""CORA's layers, losses and metrics against worked examples and against loops (cora_oracles)."""
 
 import math
 from functools import partial
@@ -6,31 +6,22 @@ from functools import partial
 import cora_oracles as loops
 import numpy as np
 import pytest
+import tiny_cora as toys
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_cora import CONTEXT, GAT, alphas, descriptions, stir, weights_of
 from torch import nn
 
+from mmlib.core.ranking import KS, metrics, ranks_of_scores
 from mmlib.papers.cora import method
-from mmlib.papers.cora.method import (
-    GPO,
-    GATv2,
-    neighbour_softmax,
-    sinusoid,
-)
+from mmlib.papers.cora.method import GPO
 
 pytestmark = pytest.mark.usefixtures("double")
-few = settings(max_examples=25, deadline=None)
-many = settings(max_examples=80, deadline=None)
+few, many = (settings(max_examples=n, deadline=None) for n in (25, 60))
 seeds = st.integers(0, 2**32 - 1)
 near = partial(pytest.approx, rel=1e-9, abs=1e-10)
-
-# --- The printed oracles -------------------------------------------------------------------------
-
-
-def close(a, b, tolerance=1e-9):
-    return a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance)
+printed = partial(pytest.approx, abs=6e-7)  # six digits
 
 
 def set_weights(layer, **values):
@@ -44,60 +35,42 @@ def set_weights(layer, **values):
     return layer
 
 
-def into(targets):
-    """(source, target) from {target: sources}."""
-    pairs = [(s, t) for t, sources in targets.items() for s in sources]
-    return torch.tensor(pairs).T
+# --- Worked examples -----------------------------------------------------------------------------
+
+ATTENTION = [  # form, one map for all three, nodes, α into node 0, node 0 after the layer
+    ("printed", torch.eye(2), [[0.0, 0], [1, 0], [0, -1]], [0.220409, 0.599135, 0.180456],
+     [0.599135, 0]),
+    ("authors", torch.eye(4), [[0.0, 0, 0, 0], [1, 0, 0, 0], [0, -1, 0, 2]],
+     [0.102376, 0.278286, 0.619338], [0.080456, 0, 0, 1.514532]),
+]  # fmt: skip
 
 
-def test_printed_attention_gives_the_oracle():
-    layer = set_weights(
-        GAT["printed"](2, 1), left__weight=torch.eye(2), right__weight=torch.eye(2),
-        attention=[[1.0, 1.0]],
-    )  # fmt: skip
-    nodes = torch.tensor([[0.0, 0], [1, 0], [0, -1]])
-    source, target = into({0: [0, 1, 2], 1: [0, 1], 2: [0, 2]})
-    alpha = alphas(layer, nodes, source, target).flatten().tolist()
-    wanted = [0.220409, 0.599135, 0.180456, 0.268941, 0.731059, 0.549834, 0.450166]
-    assert alpha == pytest.approx(wanted, abs=6e-7)
-    assert layer(nodes, source, target)[0].tolist() == pytest.approx([0.599135, 0], abs=6e-7)
-
-
-def test_the_authors_attention_gives_the_oracle():
-    eye = torch.eye(4)
-    layer = set_weights(
-        GAT["authors"](4, 1), left__weight=eye, right__weight=eye, value__weight=eye,
-        attention=torch.ones(1, 4),
-    )  # fmt: skip
-    nodes = torch.tensor([[0.0, 0, 0, 0], [1, 0, 0, 0], [0, -1, 0, 2]])
-    source, target = into({0: [0, 1, 2]})
-    alpha = alphas(layer, nodes, source, target).flatten().tolist()
-    assert alpha == pytest.approx([0.102376, 0.278286, 0.619338], abs=6e-7)
-    out = layer(nodes, source, target)[0].tolist()
-    assert out == pytest.approx([0.080456, 0, 0, 1.514532], abs=2e-6)
-    layer.norm = nn.Identity()
-    seen = layer(nodes, source, target)[0].tolist()
-    assert seen == pytest.approx([0.278286, 0, 0, 1.238675], abs=6e-7)
+@pytest.mark.parametrize(("form", "eye", "nodes", "weights", "wanted"), ATTENTION)
+def test_graph_attention_by_hand(form, eye, nodes, weights, wanted):
+    maps = {"left__weight": eye, "right__weight": eye}
+    maps |= {"value__weight": eye} if form == "authors" else {}
+    layer = set_weights(GAT[form](len(eye), 1), attention=torch.ones(1, len(eye)), **maps)
+    edges = torch.tensor(nodes), torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0])
+    assert alphas(layer, *edges).flatten().tolist() == printed(weights)
+    assert layer(*edges)[0].tolist() == pytest.approx(wanted, abs=2e-6)
 
 
 def test_attention_is_dynamic():
     """e(1, 1) = e(-1, -1) = -1.6 and e(1, -1) = e(-1, 1) = 0: each query prefers the other node."""
-    maps = [[1.0, 0], [-1, 0]]
+    maps, low = [[1.0, 0], [-1, 0]], 1 / (1 + math.exp(1.6))
     layer = set_weights(
         GAT["printed"](2, 1), left__weight=maps, right__weight=maps, attention=[[-1.0, -1]]
     )
-    nodes = torch.tensor([[1.0, 0], [-1, 0]])
-    source, target = into({0: [0, 1], 1: [0, 1]})
-    alpha = alphas(layer, nodes, source, target).flatten().tolist()
-    low = 1 / (1 + math.exp(1.6))
+    nodes, source = torch.tensor([[1.0, 0], [-1, 0]]), torch.tensor([0, 1, 0, 1])
+    alpha = alphas(layer, nodes, source, torch.tensor([0, 0, 1, 1])).flatten().tolist()
     assert alpha == pytest.approx([low, 1 - low, 1 - low, low])
 
 
 @pytest.mark.parametrize(
     ("form", "wanted"), [("printed", [10.5, 6, 15]), ("authors", [17 / 3, 6, 9])]
 )
-def test_relation_context_gives_the_oracle(form, wanted):
-    layer = set_weights(CONTEXT[form](1), active__weight=[[0.1, 1.0]], passive__weight=[[0.2, 1.0]])
+def test_relation_context_by_hand(form, wanted):
+    layer = set_weights(CONTEXT[form](1), active__weight=[[0.1, 1]], passive__weight=[[0.2, 1]])
     if form == "authors":
         layer.norm = nn.Identity()  # of one number it would be 0
     entities, relations = torch.tensor([[1.0], [2], [3]]), torch.tensor([[10.0], [20], [30]])
@@ -105,105 +78,72 @@ def test_relation_context_gives_the_oracle(form, wanted):
     assert out.flatten().tolist() == near(wanted)
 
 
-PILE = torch.tensor([[[1.0, 6], [3, 2], [2, 4]]], dtype=torch.float64)
-
-
-@pytest.mark.parametrize(
-    ("theta", "wanted"),
-    [
-        ((1, 0, 0), (3, 6)),
-        ((1 / 3, 1 / 3, 1 / 3), (2, 4)),
-        ((0.5, 0.5, 0), (2.5, 5)),
-        ((0.7, 0.2, 0.1), (2.6, 5.2)),
-    ],
-)
-def test_pooling_with_given_weights(theta, wanted):
-    gpo = GPO()
-    gpo.weights = lambda lengths: torch.tensor([theta])
-    assert gpo(PILE, torch.tensor([3]))[0].tolist() == near(wanted)
-    assert loops.pool(PILE[0].numpy(), theta) == near(wanted)
-
-
-class Constant(nn.Module):
-    """Gives the same scores whatever it reads."""
-
-    def __init__(self, *scores):
-        super().__init__()
-        self.scores = torch.tensor(scores)[None, :, None]
-
-    def forward(self, states):
-        return self.scores
-
-
-def test_pooling_divides_scores_by_the_temperature():
-    gpo = GPO()
-    gpo.score = Constant(0.1, 0.0, 0.0)
-    theta = gpo.weights(torch.tensor([3]))[0].tolist()
-    assert theta == pytest.approx([0.576117, 0.211942, 0.211942], abs=6e-7)
-    pooled = gpo(PILE, torch.tensor([3]))[0].tolist()
-    assert pooled == pytest.approx([2.364175, 4.728351], abs=6e-7)
-
-
-def test_pooling_without_scores_is_the_mean_of_what_is_valid():
-    gpo = set_weights(GPO(), score__weight=torch.zeros(1, 32))
-    features = torch.tensor([[[1.0, 6], [3, 2], [99, 99]], [[1, 6], [3, 2], [2, 4]]])
-    out = gpo(features, torch.tensor([2, 3]))
-    assert out.tolist() == [near([2.0, 4]), near([2.0, 4])]
-
-
-def test_the_first_ranks_as_waves():
-    rows = sinusoid(torch.arange(2), 4)
-    assert rows[0].tolist() == [0, 1, 0, 1]
-    assert rows[1].tolist() == pytest.approx([0.841471, 0.540302, 0.01, 0.99995], abs=6e-7)
+def test_pooling_by_hand():
+    """Weights after the temperature, and the sum of the sorted values that they weigh."""
+    gpo, pile = GPO(), torch.tensor([[[1.0, 6], [3, 2], [2, 4]]])
+    gpo.score.forward = lambda states: torch.tensor([[[0.1], [0.0], [0.0]]])
+    assert gpo.weights(torch.tensor([3]))[0].tolist() == printed([0.576117, 0.211942, 0.211942])
+    assert gpo(pile, torch.tensor([3]))[0].tolist() == printed([2.364175, 4.728351])
+    mean = set_weights(GPO(), score__weight=torch.zeros(1, 32))
+    features = torch.cat([pile, torch.tensor([[[1.0, 6], [3, 2], [99, 99]]])])
+    assert mean(features, torch.tensor([3, 2])).tolist() == [near([2.0, 4])] * 2
+    assert sum(p.numel() for p in GPO().parameters()) == 12_704  # the published number
+    with pytest.raises(ValueError, match="at least one vector"):
+        GPO()(pile.expand(2, -1, -1), torch.tensor([3, 0]))
 
 
 SCORES = torch.tensor([[0.9, 0.6, 0.1], [0.3, 0.8, 0.7], [0.2, 0.5, 0.4]], dtype=torch.float64)
-
-
-@pytest.mark.parametrize(
-    ("margin", "total", "mean", "twins"),
-    [(0.2, 0.9, 0.3, 0.3), (0.35, 1.55, 0.516667, 0.466667), (0.4, 1.8, 0.6, 0.533333)],
-)
-def test_hardest_negatives_give_the_oracle(margin, total, mean, twins):
-    same = torch.eye(3, dtype=torch.bool)
-    assert 3 * method.hardest(SCORES, same, margin).item() == near(total)
-    assert method.hardest(SCORES, same, margin).item() == pytest.approx(mean, abs=6e-7)
-    same[0, 1] = same[1, 0] = True
-    assert method.hardest(SCORES, same, margin).item() == pytest.approx(twins, abs=6e-7)
-
-
-def test_the_halves_of_the_triplet_loss():
-    assert list(map(sum, loops.hardest(SCORES, np.eye(3), 0.2))) == near([0.4, 0.5])
-    assert list(map(sum, loops.hardest(SCORES, np.eye(3), 0.4))) == near([0.9, 0.9])
-
-
+TWINS = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
 COSINES = torch.tensor([[0.02, 0, 0.01], [0, 0.03, 0]], dtype=torch.float64)
+ONE_IMAGE, BOTH = ([[1, 0, 1], [0, 1, 0]], [[1, 0, 1], [0, 1, 1]])  # that have the entity
+OF_CAPTIONS, OF_ENTITIES = torch.tensor([0.5, 0.5, 0.6]), torch.tensor([0.3, 0.45, 0.1])
+BY_HAND = [
+    *((method.hardest, (SCORES, torch.eye(3, dtype=torch.bool), m), w)
+      for m, w in ((0.2, 0.3), (0.35, 0.516667), (0.4, 0.6))),
+    *((method.hardest, (SCORES, TWINS, m), w)
+      for m, w in ((0.2, 0.3), (0.35, 0.466667), (0.4, 0.533333))),
+    *((method.contrastive, (COSINES, torch.tensor(has, dtype=torch.bool), 0.01), w)
+      for has, w in ((ONE_IMAGE, 0.320435), (BOTH, 0.353986))),
+    *((method.specificity, (OF_CAPTIONS, OF_ENTITIES, m), w)
+      for m, w in ((0.2, 0.05), (0.35, 0.15), (0.4, 0.183333))),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("positive", "sides"),
-    [
-        ([[1, 0, 1], [0, 1, 0]], (0.157509, 0.162926)),
-        ([[1, 0, 1], [0, 1, 1]], ((0.220095 + 0.370867) / 2, (0.126928 + 0.048587) / 3)),
-    ],
-)
-def test_the_contrastive_loss_gives_the_oracle(positive, sides):
-    mates = torch.tensor(positive, dtype=torch.bool)
-    assert loops.contrastive(COSINES, mates, 0.01) == pytest.approx(sides, abs=2e-6)
-    loss = method.contrastive(COSINES, mates, 0.01).item()
-    assert loss == pytest.approx(0.320435 if positive[1][2] == 0 else 0.353986, abs=2e-6)
+@pytest.mark.parametrize(("loss", "inputs", "wanted"), BY_HAND)
+def test_losses_by_hand(loss, inputs, wanted):
+    assert loss(*inputs).item() == pytest.approx(wanted, abs=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("margin", "total", "mean"), [(0.2, 0.15, 0.05), (0.35, 0.45, 0.15), (0.4, 0.55, 0.183333)]
-)
-def test_specificity_gives_the_oracle(margin, total, mean):
-    captions, entities = torch.tensor([0.5, 0.5, 0.6]), torch.tensor([0.3, 0.45, 0.1])
-    assert 3 * method.specificity(captions, entities, margin).item() == near(total)
-    assert method.specificity(captions, entities, margin).item() == pytest.approx(mean, abs=6e-7)
+def test_losses_are_zero_where_nothing_is_wrong():
+    s = torch.tensor([[0.9, 0.4, 0.1], [0.5, 0.95, 0.2], [0.3, 0.2, 0.7]])
+    same = torch.eye(3, dtype=torch.bool)
+    captions, entities = torch.tensor([0.5, 0.5]), torch.tensor([0.1, -0.2])
+    for loss, inputs in ((method.hardest, (s, same)), (method.specificity, (captions, entities))):
+        assert loss(*inputs, 0.4).item() == 0
+        assert loss(*inputs, 0.41).item() > 0
 
 
-# --- Layers against loops ------------------------------------------------------------------------
+def test_a_second_caption_of_an_image_is_no_negative():
+    s = torch.tensor([[0.9, 0.95, 0.1], [0.9, 0.95, 0.2], [0.0, 0.1, 0.7]], requires_grad=True)
+    assert method.hardest(s, TWINS, 0.2).item() == 0
+    method.contrastive(s, TWINS, 0.1).backward()
+    assert (s.grad[TWINS] < 0).all()  # positives are drawn nearer
+    assert (s.grad[~TWINS] > 0).all()
+
+
+def test_the_authors_denominators_draw_a_far_entity_nearer():
+    """Its cosine lies .3 below its caption's: 6 temperatures of .05 or 30 of .01."""
+    positive = torch.tensor(ONE_IMAGE, dtype=torch.bool)
+    for temperature, wanted in ((0.05, 0.0), (0.01, -25.0)):  # a quarter of 1 / .01
+        slopes = []
+        for authors in (False, True):
+            s = torch.tensor([[0.9, -0.9, 0.6], [-0.9, 0.9, -0.9]], requires_grad=True)
+            method.contrastive(s, positive, temperature, authors).backward()
+            slopes.append(s.grad[0, 2].item())
+        assert slopes == [pytest.approx(0, abs=1e-6), pytest.approx(wanted, abs=0.01)]
+
+
+# --- Against loops -------------------------------------------------------------------------------
 
 
 @st.composite
@@ -214,48 +154,31 @@ def edge_lists(draw):
     return count, draw(st.lists(st.tuples(node, node), unique=True, max_size=12))
 
 
-@pytest.mark.parametrize("form", ["printed", "authors"])
+@pytest.mark.parametrize("form", GAT)
 @few
 @given(edge_lists(), seeds)
 def test_graph_attention_is_the_loop(form, nodes_and_edges, seed):
     count, edges = nodes_and_edges
     torch.manual_seed(seed % 1000)
-    layer = stir(GAT[form](8, 2), seed)
-    nodes = torch.randn(count, 8)
+    layer, nodes = stir(GAT[form](8, 2), seed), torch.randn(count, 8)
     source, target = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T
-    wanted, weights = loops.gat(
-        {f"g.{k}": v for k, v in weights_of(layer).items()}, "g", nodes.numpy(), edges, form
-    )
+    wanted, weights = loops.gat(weights_of(layer, "g"), "g", nodes.numpy(), edges, form)
     alpha = alphas(layer, nodes, source, target)
     assert alpha.tolist() == [[near(weights[s, t, h]) for h in range(2)] for s, t in edges]
     assert layer(nodes, source, target).detach().numpy() == near(wanted)
 
 
-def test_attention_survives_large_scores():
-    scores = torch.tensor([[800.0], [-900.0], [799.0]])
-    alpha = neighbour_softmax(scores, torch.tensor([0, 1, 0]), 3).flatten()
+def test_attention_survives_large_scores_and_fresh_heads_differ():
+    scores, target = torch.tensor([[800.0], [-900.0], [799.0]]), torch.tensor([0, 1, 0])
     low = 1 / (1 + math.e)
-    assert alpha.tolist() == near([1 - low, 1, low])
+    alpha = method.neighbour_softmax(scores, target, 3)
+    assert alpha.flatten().tolist() == near([1 - low, 1, low])
+    for form in GAT:
+        alpha = alphas(GAT[form](8, 2), torch.randn(3, 8), torch.arange(3), torch.zeros(3).long())
+        assert (alpha[:, 0] != alpha[:, 1]).all()
 
 
-@pytest.mark.parametrize("form", ["printed", "authors"])
-def test_fresh_heads_attend_differently(form):
-    torch.manual_seed(0)
-    alpha = alphas(GAT[form](8, 2), torch.randn(3, 8), torch.arange(3), torch.tensor([0, 0, 0]))
-    assert (alpha[:, 0] != alpha[:, 1]).all()
-
-
-def test_dropout_falls_on_the_mapped_values():
-    layer, nodes, one = stir(GATv2(8, 2, dropout=0.5)), torch.randn(3, 8), torch.tensor([0])
-    heard = []
-    layer.dropout.register_forward_hook(lambda module, given, out: heard.append((*given, out)))
-    out = layer(nodes, one, one)
-    ((before, after),) = heard
-    assert torch.equal(before, layer.value(nodes))
-    assert close(out[0], layer.norm(layer.left(nodes[0]) + after[0]).relu())
-
-
-@pytest.mark.parametrize("form", ["printed", "authors"])
+@pytest.mark.parametrize("form", CONTEXT)
 @few
 @given(descriptions(), seeds)
 def test_relation_context_is_the_loop(form, described, seed):
@@ -266,78 +189,65 @@ def test_relation_context_is_the_loop(form, described, seed):
     ends = torch.tensor([(a, b) for a, _, b in relations], dtype=torch.int64).reshape(-1, 2)
     out = layer(entities, vectors, ends[:, 0], ends[:, 1]).detach().numpy()
     triples = [(a, vectors[i].numpy(), b) for i, (a, _, b) in enumerate(relations)]
-    w = {f"c.{k}": v for k, v in weights_of(layer).items()}
-    assert out == near(loops.context(w, "c", entities.numpy(), triples, form))
+    assert out == near(loops.context(weights_of(layer, "c"), "c", entities.numpy(), triples, form))
 
 
 @few
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), seeds)
-def test_pooling_is_the_loop(lengths, seed):
+def test_pooling_is_the_loop_whatever_pads_it(lengths, seed):
     gpo = stir(GPO(), seed)
-    w = {f"p.{k}": v for k, v in weights_of(gpo).items()}
     torch.manual_seed(seed % 1000)
     features = torch.randn(len(lengths), 9, 3)
     theta, out = gpo.weights(torch.tensor(lengths)), gpo(features, torch.tensor(lengths))
-    assert theta.shape == (len(lengths), max(lengths))
     for i, n in enumerate(lengths):
-        wanted = loops.pooling_weights(w, "p", n)
+        wanted = loops.pooling_weights(weights_of(gpo, "p"), "p", n)
         assert theta[i].tolist() == near([*wanted, *[0] * (max(lengths) - n)])
         assert out[i].tolist() == near(loops.pool(features[i, :n].numpy(), wanted))
 
 
-def test_pooling_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="at least one vector"):
-        GPO()(torch.zeros(2, 3, 4), torch.tensor([3, 0]))
-
-
-def test_pooling_has_the_published_number_of_parameters():
-    assert sum(p.numel() for p in GPO().parameters()) == 12_704
-
-
-# --- Losses against loops ------------------------------------------------------------------------
+def test_a_phrase_is_the_mean_of_both_directions_or_the_last_state():
+    embed = nn.Embedding(len(toys.WORDS), 6)
+    for bidirectional in (True, False):
+        gru = stir(method.PhraseGRU(embed, bidirectional))
+        ids, lengths = map(torch.tensor, toys.READER.ids(["old stone house", "dog", "red cup"]))
+        w = weights_of(gru, "p")
+        for row, n, out in zip(ids, lengths, gru(ids, lengths), strict=True):
+            assert out.tolist() == near(loops.phrase(w, "p", row[:n].tolist()))
 
 
 @st.composite
 def similarities(draw, columns=0):
-    """Cosines (N, N + columns) and which rows are of the same image."""
-    n = draw(st.integers(2, 6))
+    """Cosines (N, N + columns), which rows show one image, and which concept is in which image."""
+    n, extra = draw(st.integers(2, 6)), draw(st.integers(0, columns))
     image = np.array(draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n)))
-    extra = draw(st.integers(0, columns))
-    drawn = np.random.default_rng(draw(seeds)).uniform(-1, 1, (n, n + extra))
-    return drawn.round(draw(st.sampled_from([1, 6]))), image[:, None] == image
+    rng = np.random.default_rng(draw(seeds))
+    s = rng.uniform(-1, 1, (n, n + extra)).round(draw(st.sampled_from([1, 6])))
+    has = rng.random((n, extra)) < 0.3
+    has[rng.integers(0, n, extra), np.arange(extra)] = True  # each is in some image
+    same = image[:, None] == image
+    return s, same, np.concatenate([same, has], axis=1)
 
 
 @many
-@given(similarities(), st.floats(0, 1), st.booleans())
-def test_hardest_negatives_are_the_loop(drawn, margin, hard):
-    s, same = drawn
-    images, captions = loops.hardest(s, same, margin, hard)
-    args = torch.tensor(s), torch.tensor(same), margin, hard
-    assert method.hardest(*args).item() == near(np.mean(images) + np.mean(captions))
-
-
-def with_entities(drawn, seed):
-    """Similarities (N, M), and which concept is in which image; each is in some image."""
-    s, same = drawn
-    n, m = s.shape
+@given(similarities(), st.floats(0, 1), st.booleans(), seeds)
+def test_margin_losses_are_the_loops(drawn, margin, hard, seed):
+    s, same, _ = drawn
+    sides = loops.hardest(s, same, margin, hard)
+    loss = method.hardest(torch.tensor(s), torch.tensor(same), margin, hard)
+    assert loss.item() == near(sum(map(np.mean, sides)))
     rng = np.random.default_rng(seed)
-    extra = rng.random((n, m - n)) < 0.3
-    extra[rng.integers(0, n, m - n), np.arange(m - n)] = True
-    return s, np.concatenate([same, extra], axis=1)
+    rows, own = rng.integers(0, len(s), 7), rng.uniform(-1, 1, 7)
+    hinges = loops.specificity(s, zip(rows, own, strict=True), margin)
+    loss = method.specificity(torch.tensor(s.diagonal()[rows]), torch.tensor(own), margin)
+    assert loss.item() == near(np.mean(hinges))
 
 
 @many
-@given(similarities(columns=5), st.sampled_from([0.01, 0.1, 1.0]), seeds)
-def test_the_contrastive_loss_is_the_loop(drawn, temperature, seed):
-    s, positive = with_entities(drawn, seed)
+@given(similarities(columns=5), st.sampled_from([0.01, 0.05, 1.0]))
+def test_the_contrastive_loss_is_the_loop(drawn, temperature):
+    s, _, positive = drawn
     loss = method.contrastive(torch.tensor(s), torch.tensor(positive), temperature).item()
     assert loss == near(sum(loops.contrastive(s, positive, temperature)))
-
-
-@many
-@given(similarities(columns=5), st.sampled_from([0.01, 0.05]), seeds)
-def test_the_authors_contrastive_loss_is_the_loop(drawn, temperature, seed):
-    s, positive = with_entities(drawn, seed)
     wanted, gradient = loops.authors_contrastive(s, positive, temperature)
     cosines = torch.tensor(s, requires_grad=True)
     loss = method.contrastive(cosines, torch.tensor(positive), temperature, authors=True)
@@ -346,48 +256,72 @@ def test_the_authors_contrastive_loss_is_the_loop(drawn, temperature, seed):
     assert cosines.grad.numpy() == pytest.approx(gradient, rel=1e-8, abs=1e-8)
 
 
-def test_the_authors_denominators_draw_a_far_entity_nearer():
-    """Its cosine lies .3 below its caption's: 6 temperatures of .05 or 30 of .01."""
-    positive = torch.tensor([[1, 0, 1], [0, 1, 0]], dtype=torch.bool)
-    for temperature, wanted in ((0.05, 0.0), (0.01, -25.0)):  # a quarter of 1 / .01
-        slopes = []
-        for authors in (False, True):
-            s = torch.tensor([[0.9, -0.9, 0.6], [-0.9, 0.9, -0.9]], requires_grad=True)
-            method.contrastive(s, positive, temperature, authors).backward()
-            slopes.append(s.grad[0, 2].item())
-        assert slopes[0] == pytest.approx(0, abs=1e-6)
-        assert slopes[1] == pytest.approx(wanted, abs=0.01)
+# --- Metrics -------------------------------------------------------------------------------------
 
 
-@many
-@given(similarities(), st.floats(0, 1), seeds)
-def test_specificity_is_the_loop(drawn, margin, seed):
-    s, _ = drawn
+def test_what_items_add_is_the_rsum_on_average():
+    rng = np.random.default_rng(0)
+    for image_of in (np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1, 2])):
+        ranks = ranks_of_scores(rng.random((image_of.max() + 1, len(image_of))), image_of)
+        found = method.per_item(ranks)
+        assert found["RSUM"].mean() == pytest.approx(metrics(ranks)["rsum"])
+        assert found["rank"].tolist() == [*ranks.caption_ranks, *ranks.image_ranks]
+
+
+@few
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), seeds)
+def test_the_weakest_entity_is_that_of_the_loop(owned, seed):
     rng = np.random.default_rng(seed)
-    rows = rng.integers(0, len(s), 7)
-    own = rng.uniform(-1, 1, 7)
-    hinges = loops.specificity(s, zip(rows, own, strict=True), margin)
-    args = torch.tensor(s.diagonal()[rows]), torch.tensor(own), margin
-    assert method.specificity(*args).item() == near(np.mean(hinges))
+    caption_of = np.repeat(np.arange(len(owned)), owned)
+    images, captions, entities = (
+        rng.normal(size=(n, 4)) for n in (1030, len(owned), len(caption_of))
+    )
+    image_of = np.zeros(len(owned), int)
+    one = method.Encoded(images, captions, image_of, entities, caption_of)
+    weakest = method.weakest_entity(one)
+    for t in range(len(owned)):
+        assert weakest[:, t] == pytest.approx((images @ entities[caption_of == t].T).min(axis=1))
+    with pytest.raises(ValueError, match="no entities"):
+        method.weakest_entity(method.Encoded(images, captions, image_of, None, None))
 
 
-def test_losses_are_zero_where_nothing_is_wrong():
-    s = torch.tensor([[0.9, 0.4, 0.1], [0.5, 0.95, 0.2], [0.3, 0.2, 0.7]])
-    same = torch.eye(3, dtype=torch.bool)
-    assert method.hardest(s, same, 0.4).item() == 0
-    assert method.hardest(s, same, 0.41).item() > 0
-    captions, entities = torch.tensor([0.5, 0.5]), torch.tensor([0.1, -0.2])
-    assert method.specificity(captions, entities, 0.4).item() == 0
-    assert method.specificity(captions, entities, 0.41).item() > 0
+def test_reranking_by_hand_and_its_weight_by_the_scores():
+    assert method.mix(np.array(0.5), np.array(0.2), 0.9) == pytest.approx(0.47)
+    right, image_of = np.eye(3), np.arange(3)
+    assert method.best_beta(right, -right, image_of) == 1.0
+    assert method.best_beta(-right, right, image_of) < 0.5
 
 
-def test_a_second_caption_of_an_image_is_no_negative():
-    """Rows 0 and 1 show one image, whose captions are both near it."""
-    s = torch.tensor([[0.9, 0.95, 0.1], [0.9, 0.95, 0.2], [0.0, 0.1, 0.7]])
-    same = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
-    assert method.hardest(s, same, 0.2).item() == 0
-    assert method.hardest(s, torch.eye(3, dtype=torch.bool), 0.2).item() > 0
-    s.requires_grad_()
-    method.contrastive(s, same, 0.1).backward()
-    assert (s.grad[same] < 0).all()  # positives are drawn nearer
-    assert (s.grad[~same] > 0).all()
+def test_images_and_entities_find_each_other():
+    split = toys.paired()
+    graphs = split.texts["graph"]
+    found = method.different_entities(graphs, split)
+    assert len(found.first) == len({(o, *sorted(said)) for d in toys.RICH for o, *said in d[0]})
+    scores = np.random.default_rng(0).random((4, len(found.first)))
+    of_images, of_entities = method.entity_ranks(scores, found)
+    image = split.image_of[found.caption]  # of each object
+    for table, ranks, mine, theirs in ((scores, of_images, image, found.number),
+                                       (scores.T, of_entities, found.number, image)):  # fmt: skip
+        for i, rank in enumerate(ranks):
+            order = np.argsort(-table[i]).tolist()
+            assert rank == 1 + min(order.index(k) for k in theirs[mine == i])
+    hit = of_entities[:, None] <= np.array(KS)
+    values = method.entity_values(of_images, hit, found, len(graphs))
+    assert values["entity rank"][len(graphs) :].tolist() == of_images.tolist()
+    for c in range(len(graphs)):
+        own = [of_entities[k] <= 1 for k in found.number[found.caption == c]]
+        assert values["entity to image, R@1"][c] == pytest.approx(100 * np.mean(own))
+
+
+@few
+@given(st.integers(1, 4), st.integers(1, 5), seeds)
+def test_within_its_family_a_caption_is_ranked_by_the_loop(families, size, seed):
+    rng = np.random.default_rng(seed)
+    image_of = np.sort(rng.integers(0, families * size, 9))
+    scores = rng.integers(0, 3, (families * size, 9)) / 4  # with ties
+    values = method.right_in_family(scores, image_of, size)
+    assert np.isnan(values[9:]).all()
+    for c, image in enumerate(image_of):
+        rivals = [i for i in range(len(scores)) if i // size == image // size]
+        best = [i for i in rivals if scores[i, c] == scores[rivals, c].max()]
+        assert values[c] == pytest.approx(100 * (image in best) / len(best))

@@ -146,8 +146,10 @@ def alphas(layer, nodes, source, target):
     return layer.attention_weights(layer.left(nodes), layer.right(nodes), source, target)
 
 
-def weights_of(module):
-    return {k: v.detach().double().numpy() for k, v in module.state_dict().items()}
+def weights_of(module, prefix=""):
+    start = f"{prefix}." if prefix else ""
+    state = module.state_dict()
+    return {f"{start}{k}": v.detach().double().numpy() for k, v in state.items()}
 
 
 # --- Pictures that can be learnt ---------------------------------------------------------------

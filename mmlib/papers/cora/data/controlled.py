@@ -77,12 +77,13 @@ class Dials:
             raise ValueError(f"no family can be made with {wrong[0]} = {getattr(self, wrong[0])!r}")
 
 
-def _recorded(drawn: Sequence[str] | None = None, longer: int = 1, **dials: Any) -> Dials | Clarity:
-    return Dials(**dials) if drawn is None else Clarity(**dict.fromkeys(drawn, True))
-
-
 # Of each collection on record its dials, or of a drawn one what is clear in it.
-RECORDED = {name: _recorded(**fields) for name, fields in CONTROLLED.items()}
+RECORDED: dict[str, Dials | Clarity] = {
+    name: Clarity(**dict.fromkeys(dials["drawn"], True))
+    if "drawn" in dials
+    else Dials(**{dial: value for dial, value in dials.items() if dial != "longer"})
+    for name, dials in CONTROLLED.items()
+}
 
 
 @dataclass(frozen=True)
@@ -96,19 +97,117 @@ class ControlledImages(CaptionedImages):
 def load(dials: Dials, seed: int = 0) -> Captions:
     """A collection, with the graphs that its captions were written from."""
     vectors = np.random.default_rng([seed, len(SPLITS)])
-    looks = 2 * dials.colours if dials.structure == "relations" else dials.colours
-    appearance = (
-        vectors.normal(size=(dials.kinds, WIDTH)), vectors.normal(size=(looks, WIDTH))
-    )  # fmt: skip
+    count = 2 * dials.colours if dials.structure == "relations" else dials.colours
+    appearance = [vectors.normal(size=(n, WIDTH)) for n in (dials.kinds, count)]
     images, graphs = {}, {}
-    for i, split in enumerate(SPLITS):
-        maker = _Maker(dials, appearance, np.random.default_rng([seed, i]))
-        images[split], graphs[split] = maker.split(split)
+    for i, name in enumerate(SPLITS):
+        rng = np.random.default_rng([seed, i])
+        families = FAMILIES.get(name, dials.families)
+        features, facts, entries = [], [], []
+        for family in range(families):
+            kinds, looks = _family(dials, name == "test" and family >= families // 2, rng)
+            for of_picture in looks:
+                features.append(_regions(dials, appearance, kinds, of_picture, rng))
+                shown = _facts(dials, kinds, of_picture)
+                things = {(thing,) for fact in shown for thing in _things(fact)}
+                facts.append(frozenset({*shown, *things}))
+                entries.append([_caption(dials, shown, rng) for _ in range(CAPTIONS)])
+        images[name] = ControlledImages(
+            "controlled", name,
+            ids=tuple(f"{name} {i}" for i in range(len(features))),
+            captions=tuple(tuple(entry["caption"] for entry in group) for group in entries),
+            features=np.array(features, dtype=np.float32),
+            open_image=_no_picture,
+            facts=tuple(facts),
+            said=tuple(tuple(entry["facts"] for entry in group) for group in entries),
+        )  # fmt: skip
+        graphs[name] = [scenegraph.from_authors(entry) for group in entries for entry in group]
     return Captions(images, graphs)
 
 
+def _family(dials: Dials, unseen: bool, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The kinds (things,) of a family, and how they look in each picture, (FAMILY, things)."""
+    kinds, colours = np.arange(dials.kinds), np.arange(dials.colours)
+    if dials.unseen:  # kinds of one part, colours of the same or of one of the others
+        part = rng.integers(PARTS)
+        kinds = kinds[kinds % PARTS == part]
+        colours = colours[(colours % PARTS == part) == unseen]
+    kinds = rng.choice(kinds, dials.objects, replace=False)
+    if dials.structure == "relations":  # who of each of two pairs is the subject
+        relation = rng.choice(colours, 2, replace=False)
+        first = np.array([[t % 2, t // 2] for t in range(FAMILY)])
+        looks = 2 * relation[:, None] + np.stack([first, 1 - first], axis=2)
+        return kinds, looks.reshape(FAMILY, -1)
+    colours = rng.choice(colours, dials.objects, replace=False)
+    return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
+
+
+def _regions(
+    dials: Dials, appearance: Sequence[np.ndarray], kinds: np.ndarray, looks: np.ndarray,
+    rng: Generator,
+) -> np.ndarray:  # fmt: skip
+    """The regions (REGIONS, WIDTH) of a picture in random order; some show nothing."""
+    regions = 0.5 * rng.normal(size=(REGIONS, WIDTH))
+    regions[: len(kinds)] = appearance[0][kinds] + appearance[1][looks]
+    leak = np.eye(REGIONS) + dials.mixing * rng.random((REGIONS, REGIONS))
+    regions = leak / np.linalg.norm(leak, axis=1, keepdims=True) @ regions
+    noise = dials.noise * rng.normal(size=regions.shape)
+    return regions[rng.permutation(REGIONS)] + noise
+
+
+def _facts(dials: Dials, kinds: np.ndarray, looks: np.ndarray) -> list[Fact]:
+    """What a picture shows: a fact a thing, or a fact a relation."""
+    names = [_WORDS["kinds"][kind] for kind in kinds]
+    if dials.structure == "colours":
+        return [(_WORDS["colours"][c], name) for c, name in zip(looks, names, strict=True)]
+    pairs: list[Fact] = []
+    for a in range(0, len(kinds), 2):
+        subject, object_ = (a, a + 1) if looks[a] % 2 == 0 else (a + 1, a)
+        pairs.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
+    return pairs
+
+
+def _caption(dials: Dials, shown: Sequence[Fact], rng: Generator) -> dict[str, Any]:
+    """A caption in the authors' form of a scene graph, and the "facts" that it tells."""
+    related = dials.structure == "relations"
+    count = len(shown) if related else dials.named
+    chosen = [shown[i] for i in rng.permutation(len(shown))[:count]]
+    whole = rng.random(count) < dials.described
+    facts = [f if related or all_ else f[1:] for f, all_ in zip(chosen, whole, strict=True)]
+    entities: list[dict[str, Any]] = []
+    relations: list[list[Any]] = []
+    sentences = []
+    for fact in facts:
+        first = len(entities)
+        looks = [["", fact[0], []]] if len(fact) == 2 else []
+        entities += [
+            {"id": i, "name": name, "attributes": looks}
+            for i, name in enumerate(_things(fact), first)
+        ]
+        if related:
+            relations.append([first, first + 1, [fact[1]], ""])
+        words = (*fact[:2], "a", fact[2]) if related else fact  # "a ball pushing a cup"
+        sentences.append(" ".join(("an" if words[0] == "orange" else "a", *words)))
+    return {
+        "caption": " and ".join(sentences), "entities": entities, "relations": relations,
+        "facts": frozenset(facts),
+    }  # fmt: skip
+
+
+def _things(fact: Fact) -> tuple[str, ...]:
+    """The kinds of the things that a fact is about."""
+    return fact[::2] if len(fact) == 3 else fact[-1:]
+
+
+def _no_picture(row: int) -> Image.Image:
+    raise ValueError("controlled pictures are not drawn: they are regions alone")
+
+
 def arrays(collection: Captions, seed: int = 0) -> Arrays:
-    """A controlled collection as arrays; word vectors are random, so that words share nothing."""
+    """A controlled collection as arrays; word vectors are random, so that words share nothing.
+
+    truth: scores of the oracle that knows what is true of which picture.
+    """
     tokens = [tokenize(caption) for caption in collection.captions("train")]
     words = Vocabulary.from_sentences(tokens, min_count=1).words
     vocabulary = (*words[:2], *DELIMITERS, *words[2:])
@@ -124,123 +223,8 @@ def arrays(collection: Captions, seed: int = 0) -> Arrays:
         for name, images in collection.images.items()
     }  # fmt: skip
     embeddings = rng.normal(size=(len(vocabulary), WORD_WIDTH)).astype(np.float32)
-    return Arrays(splits, embeddings, vocabulary, truth(collection), family=FAMILY)
-
-
-def truth(collection: Captions) -> dict[str, np.ndarray]:
-    """Scores of the oracle (test images, captions) that knows what is true of which picture."""
-    images = collection.images["test"]
-    assert isinstance(images, ControlledImages)
-    said = [facts for group in images.said for facts in group]
-    holds = np.array([[facts <= shown for facts in said] for shown in images.facts])
-    return oracle_scores({"graph": holds})
-
-
-@dataclass(frozen=True)
-class _Maker:
-    """Makes the pictures of a split, family by family."""
-
-    dials: Dials
-    appearance: tuple[np.ndarray, np.ndarray]
-    rng: Generator
-
-    def split(self, name: str) -> tuple[ControlledImages, list[Any]]:
-        """The pictures of a split with their captions, and the captions' graphs."""
-        count = FAMILIES.get(name, self.dials.families)
-        features, facts, entries = [], [], []
-        for family in range(count):
-            kinds, looks = self.family(name == "test" and family >= count // 2)
-            for siblings in looks:
-                features.append(self.regions(kinds, siblings))
-                shown = self.facts(kinds, siblings)
-                things = {(name,) for fact in shown for name in _things(fact)}
-                facts.append(frozenset({*shown, *things}))
-                entries.append([self.caption(shown) for _ in range(CAPTIONS)])
-        images = ControlledImages(
-            "controlled", name,
-            ids=tuple(f"{name} {i}" for i in range(len(features))),
-            captions=tuple(tuple(entry["caption"] for entry in group) for group in entries),
-            features=np.array(features, dtype=np.float32),
-            open_image=_no_picture,
-            facts=tuple(facts),
-            said=tuple(tuple(entry["facts"] for entry in group) for group in entries),
-        )  # fmt: skip
-        return images, [scenegraph.from_authors(entry) for group in entries for entry in group]
-
-    def family(self, unseen: bool) -> tuple[np.ndarray, np.ndarray]:
-        """The kinds (things,) of a family, and how they look in each picture, (FAMILY, things)."""
-        dials, rng = self.dials, self.rng
-        kinds, colours = np.arange(dials.kinds), np.arange(dials.colours)
-        if dials.unseen:  # kinds of one part, colours of the same or of one of the others
-            part = rng.integers(PARTS)
-            kinds = kinds[kinds % PARTS == part]
-            colours = colours[(colours % PARTS == part) == unseen]
-        kinds = rng.choice(kinds, dials.objects, replace=False)
-        if dials.structure == "relations":  # who of each of two pairs is the subject
-            relation = rng.choice(colours, 2, replace=False)
-            first = np.array([[t % 2, t // 2] for t in range(FAMILY)])
-            looks = 2 * relation[:, None] + np.stack([first, 1 - first], axis=2)
-            return kinds, looks.reshape(FAMILY, -1)
-        colours = rng.choice(colours, dials.objects, replace=False)
-        return kinds, np.stack([np.roll(colours, t) for t in range(FAMILY)])
-
-    def regions(self, kinds: np.ndarray, looks: np.ndarray) -> np.ndarray:
-        """The regions (REGIONS, WIDTH) of a picture in random order; some show nothing."""
-        rng, things = self.rng, len(kinds)
-        regions = 0.5 * rng.normal(size=(REGIONS, WIDTH))
-        regions[:things] = self.appearance[0][kinds] + self.appearance[1][looks]
-        leak = np.eye(REGIONS) + self.dials.mixing * rng.random((REGIONS, REGIONS))
-        regions = leak / np.linalg.norm(leak, axis=1, keepdims=True) @ regions
-        noise = self.dials.noise * rng.normal(size=regions.shape)
-        return regions[rng.permutation(REGIONS)] + noise
-
-    def facts(self, kinds: np.ndarray, looks: np.ndarray) -> list[Fact]:
-        """What a picture shows: a fact a thing, or a fact a relation."""
-        names = [_WORDS["kinds"][kind] for kind in kinds]
-        if self.dials.structure == "colours":
-            return [(_WORDS["colours"][c], name) for c, name in zip(looks, names, strict=True)]
-        pairs: list[Fact] = []
-        for a in range(0, len(kinds), 2):
-            subject, object_ = (a, a + 1) if looks[a] % 2 == 0 else (a + 1, a)
-            pairs.append((names[subject], _WORDS["relations"][looks[a] // 2], names[object_]))
-        return pairs
-
-    def caption(self, shown: Sequence[Fact]) -> dict[str, Any]:
-        """A caption in the authors' form of a scene graph, and the "facts" that it tells."""
-        dials, rng = self.dials, self.rng
-        related = dials.structure == "relations"
-        count = len(shown) if related else dials.named
-        chosen = [shown[i] for i in rng.permutation(len(shown))[:count]]
-        whole = rng.random(count) < dials.described
-        facts = [f if related or all_ else f[1:] for f, all_ in zip(chosen, whole, strict=True)]
-        entities: list[dict[str, Any]] = []
-        relations: list[list[Any]] = []
-        for fact in facts:
-            first = len(entities)
-            looks = [["", fact[0], []]] if len(fact) == 2 else []
-            entities += [
-                {"id": i, "name": name, "attributes": looks}
-                for i, name in enumerate(_things(fact), first)
-            ]
-            if related:
-                relations.append([first, first + 1, [fact[1]], ""])
-        return {
-            "caption": " and ".join(_sentence(fact) for fact in facts),
-            "entities": entities, "relations": relations,
-            "facts": frozenset(facts),
-        }  # fmt: skip
-
-
-def _things(fact: Fact) -> tuple[str, ...]:
-    """The kinds of the things that a fact is about."""
-    return fact[::2] if len(fact) == 3 else fact[-1:]
-
-
-def _sentence(fact: Fact) -> str:
-    """A fact in words: "a ball", "a red ball", "a ball pushing a cup"."""
-    words = (*fact[:2], "a", fact[2]) if len(fact) == 3 else fact
-    return " ".join(("an" if words[0] == "orange" else "a", *words))
-
-
-def _no_picture(row: int) -> Image.Image:
-    raise ValueError("controlled pictures are not drawn: they are regions alone")
+    test = collection.images["test"]
+    assert isinstance(test, ControlledImages)
+    said = [facts for group in test.said for facts in group]
+    holds = np.array([[facts <= shown for facts in said] for shown in test.facts])
+    return Arrays(splits, embeddings, vocabulary, oracle_scores({"graph": holds}), family=FAMILY)

@@ -18,7 +18,6 @@ from mmlib.core.parallel import ahead
 from mmlib.core.ranking import KS, Ranks, metrics, rank_images_and_captions, ranks_of_scores
 from mmlib.features.bert import BertEncoder
 from mmlib.papers.cora.method import (
-    FOLD,
     Encoded,
     Matcher,
     best_beta,
@@ -26,7 +25,6 @@ from mmlib.papers.cora.method import (
     encode,
     entity_ranks,
     entity_values,
-    fold_ranks,
     mix,
     per_item,
     right_in_family,
@@ -131,12 +129,12 @@ def parameter_groups(model: nn.Module, settings: Settings) -> list[dict[str, Any
 def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     """Train, and rank every test caption's image and every test image's captions.
 
-    Values by item, all captions and then all images (`per_item`): "rank" and "RSUM"; "RSUM, 1K"
-    where there are several thousand images, "in family" where there are families of them. A system
-    of several members is their ensemble (similarities averaged, Section 4.2) and also has "RSUM of
-    members" and, with entities, "RSUM, reranked" (eq. 14). One that records diagnostics has
-    "RSUM, edge 30 %" and so on, of parse errors (Section 9), "entity rank" of its images, and
-    "entity to image, R@1" and so on of its captions.
+    Values by item, all captions and then all images (`per_item`): "rank" and "RSUM",
+    and "in family" where there are families of images. A system of several members is their
+    ensemble (similarities averaged, Section 4.2) and also has "RSUM of members" and, with entities,
+    "RSUM, reranked" (eq. 14). One that records diagnostics has "RSUM, edge 30 %" and so on, of
+    parse errors (Section 9), "entity rank" of its images, and "entity to image, R@1" and so on of
+    its captions.
     """
     started = time.process_time()
     system, test = System(**job.system), arrays.splits["test"]
@@ -157,8 +155,6 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     if system.members > 1:
         values = per_item(ranks_of_scores(similarity, test.image_of))
         values["RSUM of members"] = np.mean([one["RSUM"] for one in alone], axis=0)
-    elif len(test.features) >= 2 * FOLD:
-        values["RSUM, 1K"] = fold_ranks(first.images, first.captions, first.image_of)
     if arrays.family > 1:
         values["in family"] = right_in_family(similarity, test.image_of, arrays.family)
     if dev and dev[0].entities is not None:
