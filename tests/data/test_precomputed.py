@@ -80,6 +80,8 @@ def test_one_row_an_image(tmp_path):
     assert np.array_equal(data.features, FEATURES)
     assert data.label_scores is None
     assert split.graphs is None
+    one_vector = load(write_scan(tmp_path / "v", features=FEATURES[:, 0]), "test").images
+    assert one_vector.features.shape == (N, 1, WIDTH)
 
 
 @pytest.mark.parametrize("layout", [write_scan, write_cora])
@@ -122,13 +124,9 @@ def test_val_is_their_dev(tmp_path):
         load(folder, "restval")
 
 
-def test_one_vector_an_image_is_one_region(tmp_path):
-    data = load(write_scan(tmp_path, features=FEATURES[:, 0]), "test").images
-    assert data.features.shape == (N, 1, WIDTH)
-
-
-@pytest.mark.parametrize("mapping", ["id_mapping.json", "id_mappings.json"])
-@pytest.mark.parametrize("place", ["images", "Images", "images/val2014"])
+@pytest.mark.parametrize(
+    ("mapping", "place"), [("id_mapping.json", "Images"), ("id_mappings.json", "images/val2014")]
+)
 def test_photographs(tmp_path, mapping, place):
     folder = write_scan(tmp_path / "coco")
     with pytest.raises(DataError, match=r"id_mapping\.json: is missing"):
@@ -358,32 +356,6 @@ def test_features_that_were_replaced_are_not_read_from_the_old_copy(tmp_path, na
     (features / "own_ims.coco_test.npy").unlink()
     expected = [1, 6] if name.endswith("npy") else [0, 6]
     assert load(folder, "test").images.features[:, 0, 0].tolist() == expected
-
-
-def test_parts_that_were_replaced_are_packed_again(tmp_path, small_parts):
-    folder = write_cora(tmp_path / "f30k")
-    load(folder, "test")
-    np.save(folder / "region_feats/test/part1/3.npy", FEATURES[3] + 1)
-    long_ago(folder / "region_feats/test/part1/3.npy")
-    with pytest.raises(DataError, match=r"test\.npy: was made from other files.*delete it"):
-        load(folder, "test")
-    (folder / "region_feats/test.npy").unlink()
-    assert np.array_equal(load(folder, "test").images.features[3], FEATURES[3] + 1)
-
-
-def test_photographs_and_features_of_ones_own_are_found_as_region_features_are(
-    tmp_path, monkeypatch
-):
-    built = write_karpathy(tmp_path / "made", "flickr30k")
-    write_photographs(built / "Images", NAMES)
-    (tmp_path / "f30k").mkdir()
-    for name in ("dataset_flickr30k.json", "features", "Images"):
-        (tmp_path / "f30k" / name).symlink_to(built / name)
-    monkeypatch.setenv("MMLIB_DATA", str(tmp_path))
-    for split, rows in (("train", [1, 2, 4]), ("dev", [3, 6]), ("test", [0, 5])):
-        data = load(precomputed.find("f30k"), split).images
-        assert data.features[:, 0, 0].tolist() == rows
-        assert data.open_image(0).size == (8, 6)
 
 
 def test_karpathy_names_what_is_ambiguous_or_missing(tmp_path):

@@ -164,16 +164,6 @@ def test_pool_is_the_mean_over_tokens_with_cls_and_sep():
     assert BertEncoder.pool(states, mask).tolist() == [[3.0, 5.0], [0.0, 0.0]]
 
 
-def test_mixed_precision():
-    bert = encoder()
-    ids, mask = batch_of(ROWS)
-    with torch.no_grad():
-        wanted = bert.pool(bert(ids, mask), mask)
-        with torch.autocast("cpu", torch.bfloat16):
-            result = bert.pool(bert(ids, mask), mask)
-    assert torch.cosine_similarity(result.float(), wanted).min() > 0.99
-
-
 # What learns -------------------------------------------------------------------------------------
 
 
@@ -316,17 +306,6 @@ def test_many_texts_show_progress_and_are_cut(folder, capsys):
     assert lengths.tolist() == [20, 3]  # BERT's positions: cut, not refused
 
 
-def test_texts_of_like_length_share_a_batch(folder):
-    encoder = BertEncoder.from_pretrained(folder, "frozen")
-    shapes = []
-    encoder.bert.register_forward_pre_hook(
-        lambda _, __, inputs: shapes.append(tuple(inputs["input_ids"].shape)), with_kwargs=True
-    )
-    texts = ["dog", "a big red dog", "cat", "a big red cat", "red"]
-    encoder.token_states_all(texts, batch=2)
-    assert shapes == [(2, 6), (2, 3), (1, 3)]
-
-
 # Reading -----------------------------------------------------------------------------------------
 
 
@@ -342,25 +321,6 @@ def test_a_folder_gives_the_model_that_was_saved(folder, capsys, caplog):
     assert capsys.readouterr() == ("", "")
     assert not caplog.records
     assert (bert.width, bert.device.type) == (32, "cpu")
-
-
-def test_a_file_with_other_heads_old_names_and_half_floats(folder, tmp_path):
-    """What bert-base-uncased's file looks like: `bert.` before, heads beside, gamma and beta."""
-    copy_of(folder, tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    old = {
-        "bert." + n.replace("LayerNorm.weight", "LayerNorm.gamma")
-        .replace("LayerNorm.bias", "LayerNorm.beta"): value.half()
-        for n, value in weights.items()
-    }  # fmt: skip
-    old["cls.predictions.bias"] = torch.zeros(len(WORDS))
-    save_file(old, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"dtype": "float16"}))
-    read = BertEncoder.from_pretrained(tmp_path, "frozen").bert.state_dict()
-    assert {value.dtype for value in read.values()} == {torch.float32}
-    for name, value in read.items():
-        assert torch.equal(value, weights[name].half().float())
 
 
 @pytest.mark.parametrize(("lower", "pieces"), [(True, [2, 8, 6, 13, 3]), (False, [2, 1, 6, 13, 3])])
@@ -414,34 +374,3 @@ def test_a_folder_that_is_no_bert_is_named(folder, tmp_path, name, damage, messa
     damage(copy_of(folder, tmp_path / "bert") / name)
     with pytest.raises(DataError, match=message):
         BertEncoder.from_pretrained(tmp_path / "bert")
-
-
-def test_a_folder_is_read_without_a_network(folder, monkeypatch):
-    def no_network(*_, **__):
-        raise AssertionError("the network was asked")
-
-    monkeypatch.setattr("socket.getaddrinfo", no_network)
-    monkeypatch.setattr("socket.socket.connect", no_network)
-    BertEncoder.from_pretrained(folder)
-
-
-# A trained BERT ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def minilm(real_data):
-    path = real_data.parent / "weights" / "all-MiniLM-L6-v2"
-    if not path.is_dir():
-        pytest.skip("no all-MiniLM-L6-v2 in the folder weights beside the data")
-    return path
-
-
-@pytest.mark.real
-def test_minilm_knows_which_phrases_mean_the_same(minilm):
-    bert = BertEncoder.from_pretrained(minilm, "frozen")
-    phrases = ["a puppy is running", "red umbrella", "the young dog runs", "a crimson parasol"]
-    states, lengths = bert.token_states_all(phrases)
-    vectors = states.astype(np.float32).sum(axis=1) / lengths[:, None]
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    likeness = vectors @ vectors.T - 2 * np.eye(4)
-    assert likeness.argmax(axis=1).tolist() == [2, 3, 0, 1]

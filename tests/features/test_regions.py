@@ -1,10 +1,5 @@
 """The detector against torchvision's own detections; its extraction on generated pictures."""
 
-import multiprocessing
-import os
-import signal
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +10,7 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.ops import FrozenBatchNorm2d, box_iou
 
 from mmlib.core.errors import DataError
-from mmlib.features import extraction, regions
+from mmlib.features import regions
 from mmlib.features.extraction import Extraction
 from mmlib.features.regions import COUNT, Detector, extract, load_detector
 from mmlib.features.store import open_features
@@ -167,15 +162,6 @@ def test_weights_that_do_not_fit(tmp_path, monkeypatch):
         load_detector()
 
 
-def test_random_weights_follow_their_seed_and_leave_the_generator_alone(detector):
-    before = torch.random.get_rng_state()
-    same, second = (load_detector("random", seed, SIDE).state_dict() for seed in (3, 4))
-    assert torch.equal(torch.random.get_rng_state(), before)
-    key = "network.roi_heads.box_head.fc7.weight"
-    assert torch.equal(same[key], detector.state_dict()[key])
-    assert not torch.equal(second[key], same[key])
-
-
 # Extraction: a small network stands in, so that a run takes milliseconds.
 
 
@@ -236,39 +222,6 @@ def test_extract_writes_scans_layout(tmp_path, tiny, pictures):
     half = run(pictures, tmp_path / "half", dtype="float16")
     assert half.array.dtype == np.float16
     assert np.allclose(half.array, store.array, rtol=1e-3)
-
-
-def killed_at(pictures, folder, batch, settings):
-    """Run and kill this process, with no chance to clean up, while a batch is being written."""
-    append, left = extraction._append, [3 * batch + 1]  # one array of the batch is written
-
-    def killing(*args):
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left[0] -= 1
-        return append(*args)
-
-    extraction._append = killing
-    run(pictures, folder, **settings)
-
-
-@pytest.mark.parametrize(("batch", "settings"), [(0, {}), (2, {"skip_bad": True})])
-def test_a_killed_run_ends_with_the_same_bytes(tmp_path, tiny, pictures, batch, settings):
-    if settings:
-        pictures[1][1].write_bytes(b"no picture")
-    run(pictures, tmp_path / "whole", **settings)
-    broken = tmp_path / "broken"
-    start = "fork" if sys.platform == "linux" else "spawn"  # forking spares the imports
-    process = multiprocessing.get_context(start).Process(
-        target=killed_at, args=(pictures, broken, batch, settings)
-    )
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
-    assert files(broken) == {}
-    run(pictures, broken, **settings)
-    assert files(broken) == files(tmp_path / "whole")
-    assert not list(broken.glob(".*"))
 
 
 def test_names_and_damaged_pictures(tmp_path, tiny, pictures):

@@ -47,14 +47,6 @@ def test_one_vector_an_image_is_one_region(tmp_path):
     assert open_features(path).rows([]).shape == (0, 1, 4)
 
 
-@pytest.mark.parametrize("name", ["features.npy", "grid4x4_mobilenetv1_pca192.npy"])
-def test_own_ids_go_before_others(tmp_path, name):
-    path = store(tmp_path, ARRAY, ["x", "y", "z"], "ids.txt", name)
-    (tmp_path / "id2row.json").write_text('{"x": 0}')
-    path.with_suffix(".ids.txt").write_text("a\nb\nc\n")
-    assert set(open_features(path).row_of) == {"a", "b", "c"}
-
-
 @pytest.mark.parametrize(
     ("listing", "ids"), [("ids.txt", ["a", "b", "c"]), ("id2row.json", {"c": 2, "a": 0, "b": 1})]
 )
@@ -120,18 +112,6 @@ def test_notes_that_are_no_object(tmp_path, notes):
         open_features(path)
 
 
-def test_arrays_that_are_no_features(tmp_path):
-    with pytest.raises(DataError, match="no such feature file"):
-        open_features(tmp_path / "none.npy")
-    with pytest.raises(DataError, match="not a readable"):
-        open_features(store(tmp_path, np.array([{"a": 1}], dtype=object), ["a"], name="o.npy"))
-    with pytest.raises(DataError, match="holds int64"):
-        open_features(store(tmp_path, np.zeros((2, 2), dtype=np.int64), ["a", "b"], name="i.npy"))
-    (tmp_path / "cut.npy").write_bytes((tmp_path / "i.npy").read_bytes()[:-8])
-    with pytest.raises(DataError, match="not a readable"):
-        open_features(tmp_path / "cut.npy")
-
-
 def test_damaged_arrays_are_named(tmp_path):
     """A zip, as np.savez writes it, and every kind of damage to a header."""
     path = store(tmp_path, ARRAY, ["a", "b", "c"])
@@ -145,7 +125,7 @@ def test_damaged_arrays_are_named(tmp_path):
     ):  # fmt: skip
         assert old in sound
         damaged.append(sound.replace(old, new))
-    for _ in range(300):
+    for _ in range(100):
         header = bytearray(sound)
         header[rng.integers(128)] = rng.integers(256)
         damaged.append(bytes(header))
@@ -154,8 +134,15 @@ def test_damaged_arrays_are_named(tmp_path):
         with suppress(DataError):  # and nothing else; a changed blank changes nothing
             open_features(path)
     path.write_bytes(damaged[0])
-    with pytest.raises(DataError, match=r"f\.npy: not a readable \.npy array.*get it again"):
-        open_features(path)
+    objects, integers = np.array([{"a": 1}], dtype=object), np.zeros((2, 2), dtype=np.int64)
+    for bad, fault in (
+        (path, r"f\.npy: not a readable \.npy array.*get it again"),
+        (tmp_path / "none.npy", "no such feature file"),
+        (store(tmp_path, objects, ["a"], name="o.npy"), "not a readable"),
+        (store(tmp_path, integers, ["a", "b"], name="i.npy"), "holds int64"),
+    ):
+        with pytest.raises(DataError, match=fault):
+            open_features(bad)
 
 
 @pytest.mark.real

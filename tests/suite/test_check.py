@@ -88,7 +88,7 @@ def gone(name):
         (cut, [f"{NAMES[3]}: cannot be decoded", "line 23: not an image and its caption"]),
         (shorten, [f"no caption of {NAMES[7]}"]),
         (mix_splits, ["3 images instead of 2", "line 3: none.jpg is an image without captions"]),
-        (double, [f"testImages.txt: {NAMES[4]} is in the split val too"]),
+        (double, [f"testImages.txt, line 2: {NAMES[4]} is in the split val too"]),
         (lambda small: (small / "Images" / NAMES[6]).unlink(),
          ["Images: 7 images instead of 8", f"captions of {NAMES[6]}, an image that is not there"]),
         (gone("captions.txt"), ["captions.txt: is missing"]),
