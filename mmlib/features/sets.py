@@ -24,12 +24,8 @@ def names(folder: Path) -> list[str]:
     stems = [path.stem for path in listed(folder, "*.npy")]
     regions = {stem.removesuffix("_ims") for stem in stems if stem.endswith("_ims")}
     parts = {f"{name}_{part}" for name in regions for part in ("boxes", "scores")}
-    return [
-        stem
-        for stem in stems
-        if not stem.startswith(LABELS) and stem not in parts and stem.partition(".")[0] not in
-        {other for other in stems if other != stem}
-    ]  # fmt: skip
+    packed = {stem for stem in stems if "." in stem and stem.partition(".")[0] in stems}
+    return [s for s in stems if not s.startswith(LABELS) and s not in parts | packed]
 
 
 def choose(folder: Path, name: str = "", default: str = "") -> Path:
@@ -61,7 +57,7 @@ def labels_of(store: FeatureStore, default: str) -> Path:
     else the only file of class scores.
     """
     folder = store.path.parent
-    model = store.path.stem.partition("_")[2]  # as `networks.feature_name` names it
+    model = store.path.stem.partition("_")[2]  # as `backbones.feature_name` names it
     wanted = [store.path.stem, model, store.meta.get("backbone", "")]
     stems = [*(f"{LABELS}{name}" for name in wanted), default]
     paths = [path for stem in stems if (path := folder / f"{stem}.npy").is_file()]

@@ -106,11 +106,33 @@ def open_features(path: Path) -> FeatureStore:
 
     Raises DataError: missing files, object arrays, ids that do not fit the rows, damaged notes.
     """
-    array = open_array(path)
-    notes = path.with_suffix(".json")
-    return FeatureStore(
-        path, array, _read_ids(path, len(array)), read_object(notes) if notes.is_file() else {}
-    )
+    array, listing, notes = open_array(path), ids_of(path), path.with_suffix(".json")
+    if not listing.is_file():
+        mend = f"put {ids_file(path).name} there, an image id a line in the order of the rows"
+        if any(path.with_name(name).is_file() for name in OTHER_IDS.values()):
+            mend += "; a list of another name there may be of another file"
+        raise DataError(Problem(path, None, "no ids beside it", mend))
+    row_of: dict[str, int] = {}
+    if listing.suffix == ".json":
+        row_of, rows = read_object(listing), f"but {path.name} has rows 0 to {len(array) - 1}"
+        for name, row in row_of.items():
+            if type(row) is not int or not 0 <= row < len(array):
+                problem = f"image {name!r} has row {row!r}, {rows}"
+                raise DataError(Problem(listing, None, problem, "get both again"))
+    else:
+        try:
+            text = listing.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DataError(Problem(listing, None, f"not UTF-8: {error}", AGAIN)) from error
+        ids = text.removesuffix("\n").split("\n") if text else []
+        for row, name in enumerate(ids):
+            if row_of.setdefault(name, row) != row:
+                problem = f"id {name!r} occurs twice"
+                raise DataError(Problem(listing, row + 1, problem, "name each image once"))
+        if len(ids) != len(array):
+            problem = f"{len(ids)} ids for {len(array)} rows of {path.name}"
+            raise DataError(Problem(listing, None, problem, "get both again"))
+    return FeatureStore(path, array, row_of, read_object(notes) if notes.is_file() else {})
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -156,40 +178,3 @@ def ids_of(path: Path) -> Path:
     """The file from which the ids of a feature file are read."""
     by_name = ids_file(path)
     return by_name if by_name.is_file() else path.with_name(OTHER_IDS.get(path.stem, by_name.name))
-
-
-def _read_ids(path: Path, rows: int) -> dict[str, int]:
-    other = ids_of(path)
-    if not other.is_file():
-        by_name = ids_file(path).name
-        mend = f"put {by_name} there, an image id a line in the order of the rows"
-        if any(path.with_name(name).is_file() for name in OTHER_IDS.values()):
-            mend += "; a list of another name there may be of another file"
-        raise DataError(Problem(path, None, "no ids beside it", mend))
-    return (_ids_in_mapping if other.suffix == ".json" else _ids_in_lines)(other, path, rows)
-
-
-def _ids_in_lines(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    try:
-        text = listing.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(Problem(listing, None, f"not UTF-8: {error}", AGAIN)) from error
-    ids = text.removesuffix("\n").split("\n") if text else []
-    row_of: dict[str, int] = {}
-    for row, name in enumerate(ids):
-        if row_of.setdefault(name, row) != row:
-            problem = f"id {name!r} occurs twice"
-            raise DataError(Problem(listing, row + 1, problem, "name each image once"))
-    if len(ids) != rows:
-        problem = f"{len(ids)} ids for {rows} rows of {path.name}"
-        raise DataError(Problem(listing, None, problem, "get both again"))
-    return row_of
-
-
-def _ids_in_mapping(listing: Path, path: Path, rows: int) -> dict[str, int]:
-    row_of = read_object(listing)
-    for name, row in row_of.items():
-        if type(row) is not int or not 0 <= row < rows:
-            problem = f"image {name!r} has row {row!r}, but {path.name} has rows 0 to {rows - 1}"
-            raise DataError(Problem(listing, None, problem, "get both again"))
-    return row_of

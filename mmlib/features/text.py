@@ -103,7 +103,8 @@ def train_word2vec(
 
     model = Word2Vec(
         [list(s) for s in sentences], vector_size=width, min_count=1, sg=int(skip_gram),
-        window=window, negative=5, epochs=epochs, seed=seed, workers=1, hashfxn=_stable_hash,
+        window=window, negative=5, epochs=epochs, seed=seed, workers=1,
+        hashfxn=lambda text: zlib.crc32(text.encode()),  # Python's own changes with the process
     )  # fmt: skip
     return {word: model.wv[word].copy() for word in model.wv.index_to_key}
 
@@ -135,11 +136,6 @@ def read_word_vectors(path: Path, words: Collection[str]) -> dict[str, np.ndarra
         problem = f"the vector of {bad[0]!r} is not finite"
         raise DataError(Problem(path, None, problem, "get it again"))
     return vectors
-
-
-def _stable_hash(text: str) -> int:
-    """Python's own string hash changes from process to process, and gensim seeds words with it."""
-    return zlib.crc32(text.encode())
 
 
 def embedding_matrix(

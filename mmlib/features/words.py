@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,18 +17,6 @@ from mmlib.features.text import Vocabulary, tokenize
 
 PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
-
-
-class Reader(Protocol):
-    """Turns texts into token ids, of which 0 to 3 are special (SPECIAL)."""
-
-    def ids(self, text: str) -> list[int]:
-        """The ids of a text, without [CLS] and [SEP]."""
-        ...
-
-    def __len__(self) -> int:
-        """How many ids there are."""
-        ...
 
 
 class Words:
@@ -71,7 +58,7 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class TokenStates:
-    """Token states of a frozen BERT, each text read alone: a `Reader` of texts by their tokens.
+    """Token states of a frozen BERT, each text read alone, which reads texts by their tokens.
 
     As in PreTTR (MacAvaney et al., SIGIR 2020): the pretrained layers read premise sentences and
     hypothesis apart, once for all rows and seeds, and only the layers above them, which learn,
@@ -144,6 +131,9 @@ class TokenStates:
             mean = self.states[rows].astype(np.float32).sum(axis=0) / max(len(span), 1)
             vectors[text] = mean / max(float(np.linalg.norm(mean)), 1e-9)
         return vectors
+
+
+Reader = Words | TokenStates  # turns texts into token ids, of which 0 to 3 are special (SPECIAL)
 
 
 def covered(hypothesis: np.ndarray, premise: np.ndarray) -> tuple[float, float, float]:
