@@ -153,7 +153,7 @@ def _composed(
     return tuple(
         replace(
             Scene(**row),
-            things=tuple(Thing(**thing) for thing in row["things"]),
+            things=tuple(Thing(**item) for item in row["things"]),
             relations=tuple((i, relation, j) for i, relation, j in row["relations"]),
         )
         for row in rows
@@ -228,7 +228,7 @@ def boxes_of(scene: Scene) -> np.ndarray:
     Each left, top, right, bottom as fractions of the picture.
     """
     rng = np.random.default_rng([scene.seed, 5])
-    things = np.clip([box(thing) for thing in scene.things], 0, 1)
+    things = np.clip([box(item) for item in scene.things], 0, 1)
     sides = 0.15 + 0.35 * rng.random((BOXES - len(things), 2))
     corners = rng.random(sides.shape) * (1 - sides)
     others = np.concatenate([corners, corners + sides], axis=1)

@@ -169,7 +169,7 @@ def targets(scenes: Sequence[Scene]) -> dict[str, np.ndarray]:
     """The truth for each head: (n, words) bool, by the names in HEADS."""
     truth = {name: np.zeros((len(scenes), len(words)), bool) for name, words in HEADS.items()}
     for i, scene in enumerate(scenes):
-        shown = {name: {getattr(thing, name) for thing in scene.things} for name in LOCAL}
+        shown = {name: {getattr(item, name) for item in scene.things} for name in LOCAL}
         shown |= {name: {getattr(scene, name)} for name in OVERALL}
         for name, words in HEADS.items():
             truth[name][i] = [word in shown[name] for word in words]

@@ -257,7 +257,7 @@ class _Writer:
 
     def groups(self, free: set[int]) -> list[tuple[tuple[int, ...], str]]:
         """All sets of two or more things of one sort, if every one of the scene is free."""
-        sorts = _sorts(tuple(thing.kind for thing in self.scene.things))
+        sorts = _sorts(tuple(item.kind for item in self.scene.things))
         return [(members, concept) for members, concept in sorts if free.issuperset(members)]
 
     def several(self, free: set[int], attributes: int) -> _Clause:
@@ -479,8 +479,8 @@ class _Writer:
         return values.pop() if len(values) == 1 else None
 
     def aloft(self, i: int) -> bool:
-        thing = self.scene.things[i]
-        return thing.lift > 0 or thing.action in ("flying", "floating") or thing.kind == "boat"
+        item = self.scene.things[i]
+        return item.lift > 0 or item.action in ("flying", "floating") or item.kind == "boat"
 
     def relate(self, edge: tuple[int, str, int], text: str, passive: bool = False) -> None:
         """Add a relation to the graph, between the nodes of two things that have been named."""

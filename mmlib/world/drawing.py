@@ -66,46 +66,46 @@ def _grasp(holder: Thing, held: Thing) -> Point:
 
 def _draw_thing(brush: Brush, scene: Scene, index: int) -> None:
     """Draw one thing, with what its relations to others change: a hand that reaches, a string."""
-    thing, side, style = scene.things[index], brush.side, scene.style
-    unit = height(thing) * side
-    person = GROUP_OF[thing.kind] == "person"
-    seated = person and thing.action == "sitting"
+    item, side, style = scene.things[index], brush.side, scene.style
+    unit = height(item) * side
+    person = GROUP_OF[item.kind] == "person"
+    seated = person and item.action == "sitting"
     if seated:
         unit *= 0.93  # so that a seated figure fills the height that the geometry gives it
     chance = Random(scene.seed * 31 + index * 7907 + 5)
     numbers = [chance.random() for _ in range(24)]
     red, green, blue = (
         min(255, max(0, value + int((n - 0.5) * 26)))
-        for value, n in zip(PALETTE[thing.colour], numbers[-3:], strict=True)
+        for value, n in zip(PALETTE[item.colour], numbers[-3:], strict=True)
     )
-    pattern = thing.pattern
+    pattern = item.pattern
     if pattern == "striped" and person:
         pattern = "across"
-    half = max(0.75, 0.75 * SHAPE[thing.kind][1] + 0.35)
+    half = max(0.75, 0.75 * SHAPE[item.kind][1] + 0.35)
     look = Look((red, green, blue), pattern, style, side / 200)
-    pen = Pen(look, unit, half, thing.facing, numbers)
+    pen = Pen(look, unit, half, item.facing, numbers)
 
-    action, reach = thing.action, None
+    action, reach = item.action, None
     if seated and not _partner(scene, index, "on", as_subject=True):
         pen.blob(path("-.2,0 -.19,.17 -.04,.235 .12,.2 .17,0"), (142, 138, 134))  # a stone
     if _partner(scene, index, "riding", as_subject=True):
         action = "riding"
     held = _partner(scene, index, "holding", as_subject=True)
     if held:
-        x, y = _grasp(thing, held)
+        x, y = _grasp(item, held)
         reach = (
-            thing.facing * (x - thing.x) * side / unit,
-            (y - 1 + thing.y - thing.lift) * side / unit,
+            item.facing * (x - item.x) * side / unit,
+            (y - 1 + item.y - item.lift) * side / unit,
         )
     holder = _partner(scene, index, "holding", as_subject=False)
-    if holder and thing.kind in ("kite", "balloon"):
-        x, y = _grasp(holder, thing)
-        end = (thing.x, thing.y - thing.lift)
-        if thing.kind == "kite":
+    if holder and item.kind in ("kite", "balloon"):
+        x, y = _grasp(holder, item)
+        end = (item.x, item.y - item.lift)
+        if item.kind == "kite":
             end = (end[0] - holder.facing * 0.06 * unit / side, end[1] - 0.28 * unit / side)
         brush.line([(x, 1 - y), end], 0.006, mix(PENCIL, (255, 255, 255), 0.3))
-    draw_figure(pen, thing.kind, action, reach)
-    left, top = round(thing.x * side), round((thing.y - thing.lift) * side)
+    draw_figure(pen, item.kind, action, reach)
+    left, top = round(item.x * side), round((item.y - item.lift) * side)
     _paste(brush, pen, (left - pen.origin_x, top - pen.origin_y))
 
 
@@ -144,25 +144,25 @@ def _hatching(side: int, hair: int) -> Image.Image:
     return Image.fromarray((((rows + columns) % (5 * hair + 1) < hair + 1) * 190).astype(np.uint8))
 
 
-def _shadow(brush: Brush, thing: Thing, setting: str) -> None:
+def _shadow(brush: Brush, item: Thing, setting: str) -> None:
     """A soft patch on the ground below the thing; weaker the higher it hangs."""
     if brush.style == "sketch":
         return
-    side, tall = brush.side, height(thing)
-    floats = thing.action == "floating" and thing.y < WATER.get(setting, (0, 0))[1]
-    if thing.kind == "boat" or floats:
+    side, tall = brush.side, height(item)
+    floats = item.action == "floating" and item.y < WATER.get(setting, (0, 0))[1]
+    if item.kind == "boat" or floats:
         return
-    wide = 0.42 * tall * SHAPE[thing.kind][1]
-    if GROUP_OF[thing.kind] == "person" and thing.action == "lying":
+    wide = 0.42 * tall * SHAPE[item.kind][1]
+    if GROUP_OF[item.kind] == "person" and item.action == "lying":
         wide *= 2.1
-    strength = max(0.0, 0.38 - 0.9 * thing.lift)
+    strength = max(0.0, 0.38 - 0.9 * item.lift)
     if strength < 0.05:
         return
     box = (
-        int((thing.x - wide) * side),
-        int((thing.y - 0.13 * wide - 0.008) * side),
-        int((thing.x + wide * 1.12) * side),
-        int((thing.y + 0.13 * wide + 0.008) * side),
+        int((item.x - wide) * side),
+        int((item.y - 0.13 * wide - 0.008) * side),
+        int((item.x + wide * 1.12) * side),
+        int((item.y + 0.13 * wide + 0.008) * side),
     )
     extent = box[2] - box[0], box[3] - box[1]
     if min(extent) < 2:

@@ -61,7 +61,7 @@ def derive_relations(
     """
     relations: set[tuple[int, str, int]] = set(action_relations)
     relations |= {(i, "on", j) for i, name, j in relations if name == "riding"}
-    boxes = [box(thing) for thing in things]
+    boxes = [box(item) for item in things]
     for i, j in permutations(range(len(things)), 2):
         a, b, box_a, box_b = things[i], things[j], boxes[i], boxes[j]
         gap_x = max(box_a[0], box_b[0]) - min(box_a[2], box_b[2])
@@ -135,38 +135,38 @@ def _depths(kind: str, action: str | None, setting: str) -> tuple[float, float]:
     return (max(shore, 0.68), 0.96) if group in ("thing", "plant") else (max(shore, 0.6), 0.95)
 
 
-def _stand(rng: np.random.Generator, thing: Thing, setting: str) -> Thing:
+def _stand(rng: np.random.Generator, item: Thing, setting: str) -> Thing:
     """The thing at a random place that suits it, in the air if it flies or jumps."""
-    low, high = _depths(thing.kind, thing.action, setting)
-    if setting in schema.ROAD and GROUP_OF[thing.kind] not in ("vehicle", "building"):
+    low, high = _depths(item.kind, item.action, setting)
+    if setting in schema.ROAD and GROUP_OF[item.kind] not in ("vehicle", "building"):
         if rng.random() < 0.35:  # on the far pavement
             low, high = schema.ROAD[setting][0] - 0.06, schema.ROAD[setting][0] - 0.01
-    airborne = thing.action == "flying" or thing.kind == "balloon"
+    airborne = item.action == "flying" or item.kind == "balloon"
     if airborne:
         low, high = 0.62, 0.8
     y = low + (high - low) * rng.random()
     lift = 0.0
     if airborne:
-        lift = y - _sky(rng, _moved(thing, y=y))
-    elif thing.action == "jumping":
+        lift = y - _sky(rng, _moved(item, y=y))
+    elif item.action == "jumping":
         lift = 0.035 + 0.03 * rng.random()
-    thing = _moved(thing, y=y, lift=lift)
-    left, _, right, _ = box(thing)
+    item = _moved(item, y=y, lift=lift)
+    left, _, right, _ = box(item)
     half = min((right - left) / 2 + 0.01, 0.5)
-    return _moved(thing, x=half + (1 - 2 * half) * rng.random())  # wholly inside the picture
+    return _moved(item, x=half + (1 - 2 * half) * rng.random())  # wholly inside the picture
 
 
-def _sky(rng: np.random.Generator, thing: Thing) -> float:
+def _sky(rng: np.random.Generator, item: Thing) -> float:
     """A lower edge in the sky for something in the air."""
-    lowest = max(schema.HORIZON - 0.06, height(thing) + 0.05)
-    highest = height(thing) + 0.03
+    lowest = max(schema.HORIZON - 0.06, height(item) + 0.05)
+    highest = height(item) + 0.03
     return highest + (lowest - highest) * rng.random()
 
 
-def _moved(thing: Thing, **changes: float | int) -> Thing:
+def _moved(item: Thing, **changes: float | int) -> Thing:
     """`dataclasses.replace`, without its checks: a scene is tried hundreds of times."""
     new = object.__new__(Thing)
-    new.__dict__.update(thing.__dict__, **changes)
+    new.__dict__.update(item.__dict__, **changes)
     return new
 
 
@@ -234,7 +234,7 @@ def _pair(rng: np.random.Generator, relation: str, *kinds: str) -> tuple[Thing, 
 def hidden(things: Sequence[Thing]) -> float:
     """The largest part of any thing's box that nearer boxes cover (their overlaps summed)."""
     worst = 0.0
-    boxes = [(thing.y, *box(thing)) for thing in things]
+    boxes = [(item.y, *box(item)) for item in things]
     for y, left, top, right, bottom in boxes:
         covered = 0.0
         for nearer_y, *nearer in boxes:
@@ -278,7 +278,7 @@ def into_split(scene: Scene, split: str) -> Scene | None:
     A small shift changes the coarse positions and so the split. None where no shift does it.
     Relations are derived anew; only those of action are taken from `scene`.
     """
-    boxes = [box(thing) for thing in scene.things]
+    boxes = [box(item) for item in scene.things]
     for shift in (0.02 * step for step in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5)):
         inside = all(b[0] + shift >= -0.01 and b[2] + shift <= 1.01 for b in boxes)
         if inside and split_of(scene, shift) == split:

@@ -83,16 +83,16 @@ def scale(y: float) -> float:
     return 0.7 + max(0.0, y - 0.5)
 
 
-def height(thing: Thing) -> float:
+def height(item: Thing) -> float:
     """Standing height as a fraction of the picture's side."""
-    return SHAPE[thing.kind][0] * scale(thing.y) * SIZE_FACTOR[thing.size]
+    return SHAPE[item.kind][0] * scale(item.y) * SIZE_FACTOR[item.size]
 
 
-def box(thing: Thing) -> tuple[float, float, float, float]:
+def box(item: Thing) -> tuple[float, float, float, float]:
     """(left, top, right, bottom) of a thing as drawn, as a fraction of the picture's side."""
-    height, aspect = SHAPE[thing.kind]
-    wide, high = _TABLES["poses"].get(GROUP_OF[thing.kind], {}).get(thing.action, (1.0, 1.0))
-    height *= scale(thing.y) * SIZE_FACTOR[thing.size]
+    height, aspect = SHAPE[item.kind]
+    wide, high = _TABLES["poses"].get(GROUP_OF[item.kind], {}).get(item.action, (1.0, 1.0))
+    height *= scale(item.y) * SIZE_FACTOR[item.size]
     half = height * aspect * wide / 2
-    bottom = thing.y - thing.lift
-    return thing.x - half, bottom - height * high, thing.x + half, bottom
+    bottom = item.y - item.lift
+    return item.x - half, bottom - height * high, item.x + half, bottom

@@ -47,22 +47,22 @@ def sibling(scene: Scene, rng: np.random.Generator) -> Scene | None:
     """The same things, placed anew, of which two have exchanged their colours, two their patterns
     and two their sizes, where the world has such things; None where no place is found.
     """
-    things, ties = list(scene.things), action_relations(scene)
+    items, ties = list(scene.things), action_relations(scene)
     held = _held(ties)
     for name, usual in (("colour", PALETTE), ("pattern", PATTERNED), ("size", {})):
-        free = [k for k in range(len(things)) if name != "size" or k not in held]
+        free = [k for k in range(len(items)) if name != "size" or k not in held]
         pairs = [
             (i, j) for i, j in combinations(free, 2)
-            if getattr(things[i], name) != getattr(things[j], name)
-            and _may(things[i], getattr(things[j], name), usual)
-            and _may(things[j], getattr(things[i], name), usual)
+            if getattr(items[i], name) != getattr(items[j], name)
+            and _may(items[i], getattr(items[j], name), usual)
+            and _may(items[j], getattr(items[i], name), usual)
         ]  # fmt: skip
         if pairs:
             i, j = pick(rng, pairs)
-            first, second = getattr(things[i], name), getattr(things[j], name)
-            things[i] = replace(things[i], **{name: second})
-            things[j] = replace(things[j], **{name: first})
-    return compose(rng, scene.setting, scene.style, things, ties)
+            first, second = getattr(items[i], name), getattr(items[j], name)
+            items[i] = replace(items[i], **{name: second})
+            items[j] = replace(items[j], **{name: first})
+    return compose(rng, scene.setting, scene.style, items, ties)
 
 
 def clear_family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
@@ -75,7 +75,7 @@ def clear_family(seed: int, split: str, size: int) -> tuple[Scene, ...]:
     for attempt in count():
         rng = np.random.default_rng([seed, 4, attempt])
         first = sample_scene(seed + attempt * 10**6)
-        kinds = {thing.kind for thing in first.things}
+        kinds = {item.kind for item in first.things}
         if not size <= len(kinds) == len(first.things) or first.style == "black and white":
             continue
         colours = [COLOURS[i] for i in rng.permutation(len(COLOURS))[: len(kinds)]]
@@ -97,8 +97,8 @@ def _recoloured(
     ties = action_relations(scene)
     held = _held(ties)
     cast = [
-        replace(thing, colour=colour, pattern="plain", size="medium" if i in held else "large")
-        for i, (thing, colour) in enumerate(zip(scene.things, colours, strict=True))
+        replace(item, colour=colour, pattern="plain", size="medium" if i in held else "large")
+        for i, (item, colour) in enumerate(zip(scene.things, colours, strict=True))
     ]
     for _ in range(_TRIES):
         placed = compose(rng, scene.setting, scene.style, cast, ties, most_hidden=0.15)
@@ -113,6 +113,6 @@ def _held(ties: Sequence[tuple[int, str, int]]) -> set[int]:
     return {j for _, relation, j in ties if relation == "holding"}
 
 
-def _may(thing: Thing, value: str, usual: Mapping[str, Sequence[str]]) -> bool:
+def _may(item: Thing, value: str, usual: Mapping[str, Sequence[str]]) -> bool:
     """Whether a thing may have this value, where `usual` lists those of its kind."""
-    return not usual or value == "plain" or value in usual[thing.kind]
+    return not usual or value == "plain" or value in usual[item.kind]
