@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import erf, expit, softmax
+from scipy.special import softmax
 
 from mmlib.core.tables import paper_values
 from mmlib.features import encoders
@@ -38,7 +38,7 @@ seeds = st.integers(0, 2**32 - 1)
 near = partial(pytest.approx, rel=1e-9, abs=1e-10)
 close = partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-9)
 
-# --- A transformer read off its weights, one text at a time --------------------------------------
+# --- One sample at a time, without padding and masks ----------------------------------------------
 
 
 def stir(module, seed=0):
@@ -50,99 +50,36 @@ def stir(module, seed=0):
     return module.eval()
 
 
-def weights(module):
-    return {name: value.detach().double().numpy() for name, value in module.state_dict().items()}
+def first_state(bert, **inputs):
+    return bert(**inputs).last_hidden_state[:, 0]
 
 
-def linear(w, name, x):
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-
-def norm(w, name, x):
-    x = x - x.mean(-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-12)
-    return x * w[f"{name}.weight"] + w[f"{name}.bias"]
-
-
-def attend(w, name, x, seen, heads):
-    """x (L, D) looks at `seen` (M, D) -> (L, D), and the weights of each head (L, M)."""
-    q, k, v = (
-        linear(w, f"{name}.self.{part}", source)
-        for part, source in (("query", x), ("key", seen), ("value", seen))
-    )
-    size = x.shape[1] // heads
-    parts, alphas = [], []
-    for h in range(heads):
-        own = slice(h * size, (h + 1) * size)
-        alphas.append(softmax(q[:, own] @ k[:, own].T / math.sqrt(size), axis=1))
-        parts.append(alphas[-1] @ v[:, own])
-    mixed = linear(w, f"{name}.output.dense", np.concatenate(parts, axis=1))
-    return norm(w, f"{name}.output.LayerNorm", x + mixed), alphas
-
-
-def layer(w, name, x, image=None, heads=2):
-    x, alphas = attend(w, f"{name}.attention", x, x, heads)
-    if image is not None:
-        x, _ = attend(w, f"{name}.crossattention", x, image, heads)
-    inner = linear(w, f"{name}.intermediate.dense", x)
-    inner = inner * (1 + erf(inner / math.sqrt(2))) / 2
-    return norm(w, f"{name}.output.LayerNorm", x + linear(w, f"{name}.output.dense", inner)), alphas
-
-
-def encode(w, name, inputs, kinds, layers):
-    """BERT over word vectors (L, D), and the attention of the last layer."""
-    table = f"{name}.embeddings"
-    x = inputs + w[f"{table}.position_embeddings.weight"][: len(inputs)]
-    x = norm(w, f"{table}.LayerNorm", x + w[f"{table}.token_type_embeddings.weight"][kinds])
-    for i in range(layers):
-        x, alphas = layer(w, f"{name}.encoder.layer.{i}", x)
-    return x, alphas
-
-
-def read(w, name, ids, kinds, layers):
-    return encode(w, name, w[f"{name}.embeddings.word_embeddings.weight"][ids], kinds, layers)[0]
-
-
-def look(w, name, image, layers):
-    """[CLS] and the regions (1 + R, D), and [CLS]'s attention to the regions by head."""
-    inputs = np.vstack([w[f"{name}first"], linear(w, f"{name}project", image)])
-    x, alphas = encode(w, f"{name}layers", inputs, np.zeros(len(inputs), int), layers)
-    return x, [alpha[0] for alpha in alphas]
-
-
-def mlp(w, name, state):
-    for i in (0, 2):
-        state = np.maximum(linear(w, f"{name}.layers.{i}", state), 0)
-    logits = linear(w, f"{name}.layers.4", state)
-    return logits if len(logits) == 2 else np.array([0, logits[0]])
-
-
+@torch.no_grad()
 def classify(model, sample):
-    """Logits by branch of one sample without padding."""
-    w, s = weights(model), model.settings
-    pair, kinds = packed(sample)
-    if s.model == "single":
-        table = w["stream.layers.embeddings.word_embeddings.weight"]
-        inputs = np.vstack([table[pair], linear(w, "stream.project", sample["image"])])
-        kinds = kinds + [1] * len(sample["image"])
-        layers = s.words_layers + s.cross_layers
-        return {"mm": mlp(w, "heads.mm", encode(w, "stream.layers", inputs, kinds, layers)[0][0])}
+    """Logits by branch, by the layers of a model."""
+    s, image = model.settings, torch.tensor(sample["image"])[None]
+    pair, kinds = (torch.tensor([row]) for row in packed(sample))
     states = {}
-    if s.model != "ve":
-        name, layers = ("text", s.text_layers) if s.text == "own" else ("words", s.words_layers)
-        states["te"] = read(w, name, pair, kinds, layers)[0]
-    if s.model != "te":
-        image, _ = look(w, "image.", sample["image"], s.image_layers)
-        words = [1, *sample["hypothesis"], 2]
-        x = read(w, "words", words, [0] * len(words), s.words_layers)
-        for i in range(s.cross_layers):
-            x, _ = layer(w, f"cross.layers.{i}", x, image)
-        states["ve"] = x[0]
+    if s.model == "single":
+        bert, ones = model.stream.layers, torch.ones(1, REGIONS, dtype=torch.long)
+        inputs = [bert.embeddings.word_embeddings(pair), model.stream.project(image)]
+        types = torch.cat([kinds, ones], dim=1)
+        states["mm"] = first_state(bert, inputs_embeds=torch.cat(inputs, 1), token_type_ids=types)
+    if s.model in ("both", "te"):
+        bert = model.text if s.text == "own" else model.words
+        states["te"] = first_state(bert, input_ids=pair, token_type_ids=kinds)
+    if s.model in ("both", "ve"):
+        regions = torch.cat([model.image.first[None, None], model.image.project(image)], dim=1)
+        seen = model.image.layers(inputs_embeds=regions).last_hidden_state
+        x = model.words(input_ids=torch.tensor([[1, *sample["hypothesis"], 2]])).last_hidden_state
+        for layer in model.cross.layers:
+            x = layer(x, encoder_hidden_states=seen)
+        states["ve"] = x[:, 0]
     if s.model == "both":
-        both = np.concatenate([states["te"], states["ve"]])
-        te, ve = (expit(linear(w, f"gate.{part}", both)) for part in ("te", "ve"))
+        both = torch.cat([states["te"], states["ve"]], dim=1)
+        te, ve = (torch.sigmoid(linear(both)) for linear in (model.gate.te, model.gate.ve))
         states["mm"] = te * states["te"] + ve * states["ve"]
-    return {name: mlp(w, f"heads.{name}", state) for name, state in states.items()}
+    return {name: model.heads[name](state)[0] for name, state in states.items()}
 
 
 # --- Toy samples ---------------------------------------------------------------------------------
@@ -268,11 +205,14 @@ def test_classifier_is_the_reading_of_its_weights(form):
 
 
 def test_the_attention_that_masks_is_the_mean_of_heads_of_the_last_layer():
-    model, images = model_of(), np.random.default_rng(0).normal(size=(3, REGIONS, INNER))
-    _, attention = model.image(torch.tensor(images))
-    for row, image in zip(attention.detach(), images, strict=True):
-        _, alphas = look(weights(model), "image.", image, TINY.image_layers)
-        close(row, np.mean([alpha[1:] for alpha in alphas], axis=0))
+    model, images = model_of(), torch.randn(3, REGIONS, INNER)
+    _, attention = model.image(images)
+    inputs = torch.cat([model.image.first.expand(3, 1, -1), model.image.project(images)], dim=1)
+    last = model.image.layers(inputs_embeds=inputs, output_attentions=True).attentions[-1]
+    for i in range(3):
+        for region in range(REGIONS):  # [CLS] attends to itself first
+            wanted = sum(last[i, head, 0, 1 + region] for head in range(2)) / 2
+            assert attention[i, region].item() == near(wanted.item())
 
 
 @pytest.mark.parametrize("output", ["softmax", "sigmoid"])
@@ -358,18 +298,17 @@ def token_batch(samples):
 def test_frozen_states_take_the_place_of_word_embeddings(model):
     """Token by token: special ones are learnt, others are standardised states, projected."""
     own, samples, states = frozen(model=model)
-    w, exact = weights(own), states.astype(np.float64)
-    mean, scale = exact.mean(axis=0), exact.std(axis=0, ddof=1) + 1e-3
+    exact = states.astype(np.float64)
+    scaled = torch.tensor((exact - exact.mean(axis=0)) / (exact.std(axis=0, ddof=1) + 1e-3))
     found = logits_of(own, token_batch(samples))
     for i, one in enumerate(samples):
         ids, kinds = packed({**one, "hypothesis": one["tokens"]})
-        inputs = [
-            w["states.special.weight"][t] if t < 4
-            else linear(w, "states.project", (exact[t - 4] - mean) / scale)
-            for t in ids
-        ]  # fmt: skip
-        x, _ = encode(w, "text", np.array(inputs), kinds, TINY.text_layers)
-        np.testing.assert_allclose(found["te"][i], mlp(w, "heads.te", x[0]), rtol=1e-4, atol=1e-4)
+        inputs = [own.states.special.weight[t] if t < 4 else own.states.project(scaled[t - 4])
+                  for t in ids]  # fmt: skip
+        state = first_state(own.text, inputs_embeds=torch.stack(inputs)[None],
+                            token_type_ids=torch.tensor([kinds]))  # fmt: skip
+        wanted = own.heads["te"](state)[0].detach().numpy()
+        np.testing.assert_allclose(found["te"][i], wanted, rtol=1e-4, atol=1e-4)
         if model == "both":
             close(found["ve"][i], classify(own, {**one, "premise": []})["ve"])
 

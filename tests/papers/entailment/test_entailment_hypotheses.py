@@ -292,11 +292,3 @@ def test_false_negatives_are_all_that_logic_finds(monkeypatch):
     own = np.repeat(np.arange(60), [len(some) for some in images.captions])
     assert found[own, np.arange(len(graphs))].all()
     assert found.sum() > 1.5 * len(graphs)  # negatives that are none are common
-
-
-def test_workers_change_nothing():
-    one, two = (made("train", 9, seed=3, partial=0.3, workers=workers) for workers in (1, 2))
-    assert one.samples.hypothesis == two.samples.hypothesis
-    assert one.samples.premise == two.samples.premise
-    assert (one.scenes, one.captions, one.hypotheses) == (two.scenes, two.captions, two.hypotheses)
-    np.testing.assert_array_equal(one.samples.label, two.samples.label)
