@@ -80,16 +80,6 @@ def verdict_on_every(parts: Iterable[Verdict]) -> Verdict:
     return "undecided"
 
 
-def size(effect_like: Interval, smallest: float, kind: Kind = "greater") -> Size:
-    """Whether a supported or opposite effect lies beyond `smallest`, by `RULE`; else ""."""
-    found = verdict(effect_like, smallest, kind)
-    if found not in ("supported", "opposite") or (kind == "equivalent" and found == "supported"):
-        return ""
-    if min(abs(effect_like.low), abs(effect_like.high)) > smallest:
-        return "clearly"
-    return "direction only" if abs(effect_like.effect) < smallest else ""
-
-
 @dataclass(frozen=True)
 class Assessment:
     """A claim and how it fared; `pooled` is None where it is not tested.
@@ -117,18 +107,23 @@ class Assessment:
 
     @property
     def size(self) -> Size:
-        """How large a supported or opposite effect is by `RULE`.
+        """How large a supported or opposite effect is by `RULE`: whether it lies beyond `smallest`.
 
         Of several parts the weakest counts, or, of a claim that one suffices to refute, the
         strongest.
         """
+        d, kind = self.claim.smallest, self.claim.kind
+        if (self.verdict, kind) == ("supported", "equivalent"):
+            return ""
         if self.verdict not in ("supported", "opposite"):
             return ""
-        order: tuple[Size, ...] = ("direction only", "", "clearly")
-        d, kind = self.claim.smallest, self.claim.kind
-        deciding = [one for one in self.intervals if verdict(one, d, kind) == self.verdict]
-        strongest = max if self.verdict == "opposite" else min
-        return strongest((size(one, d, kind) for one in deciding), key=order.index)
+        sizes: list[Size] = [
+            "clearly" if min(abs(one.low), abs(one.high)) > d
+            else "direction only" if abs(one.effect) < d else ""
+            for one in self.intervals if verdict(one, d, kind) == self.verdict
+        ]  # fmt: skip
+        order = ("direction only", "", "clearly")
+        return (max if self.verdict == "opposite" else min)(sizes, key=order.index)
 
     @property
     def fragile(self) -> bool:

@@ -10,7 +10,7 @@ Contrasts of one label are one part: the mean of those whose terms are all on re
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, product
 from typing import Any, NamedTuple
 
@@ -65,13 +65,13 @@ class Vocabulary:
         self, evidence: Evidence, term: Term, seeds: Sequence[int] | None = None
     ) -> np.ndarray:
         """The values of a recorded term (seeds, items), or (seeds,) of one over seeds alone."""
+        collection, _, name = term
         found = self.recorded(evidence, term)
         assert found is not None, f"{term} is not on record"
-        if found.change is None:
-            return evidence.values(term[0], found.system, found.metric, seeds, found.split)
-        return evidence.derived(
-            term[2], found.change, term[0], found.system, found.metric, seeds, found.split
-        )
+        system, metric, split, change = found
+        if change is None:
+            return evidence.values(collection, system, metric, seeds, split)
+        return evidence.derived(name, change, collection, system, metric, seeds, split)
 
     def strongest(
         self, evidence: Evidence, collection: str, systems: Iterable[str], metric: str
@@ -117,10 +117,12 @@ class Contrast:
     each: name -> values, in all combinations; or a list of such names with one value each.
     rivals: the strongest of them by the metric `by` (default: `metric`) is the {rival}.
     less: taken from each effect. missing: the reason where no part is on record.
+    untested: the reason why nothing here tests the claim.
+    also: the fields in which a second contrast differs, which adds its parts to these.
     """
 
     vocabulary: Vocabulary
-    parts: Any
+    parts: Any = ()
     metric: str | Sequence[str] = ""
     collections: str | Sequence[str] = ""
     each: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]] = field(default_factory=dict)
@@ -128,16 +130,19 @@ class Contrast:
     by: str = ""
     less: float = 0.0
     missing: str = NOT_TRAINED
+    untested: str = ""
+    also: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, evidence: Evidence, seeds: Sequence[int]) -> Effects:
         """The effect of each part that is on record, or the reason why there is none."""
+        if self.untested:
+            return self.untested
         words, why, effects = self.vocabulary, self.missing, dict[str, Effect]()
         selected = self.collections
         if isinstance(selected, str):
             selected = words.collections[selected](evidence) if selected else evidence.datasets
         for collection in selected:
-            by = self.by or str(self.metric)
-            rival = words.strongest(evidence, collection, self.rivals, by)
+            rival = words.strongest(evidence, collection, self.rivals, self.by or str(self.metric))
             if self.rivals and not rival:
                 continue
             for label, contrasts in self._contrasts(collection, rival).items():
@@ -150,30 +155,30 @@ class Contrast:
                     effects[label] = found
                 else:
                     why = found
-        return effects or why
+        more = replace(self, **{"also": {}, **self.also})(evidence, seeds) if self.also else {}
+        return {**effects, **({} if isinstance(more, str) else more)} or why
 
     def _contrasts(self, collection: str, rival: str | None) -> dict[str, list[dict[Term, float]]]:
-        """Label -> the weights of each of its contrasts."""
         rows = self.each
         if isinstance(rows, Mapping):
             rows = [dict(zip(rows, values, strict=True)) for values in product(*rows.values())]
         metrics = [self.metric] if isinstance(self.metric, str) else self.metric
         parts = self.parts if isinstance(self.parts, Mapping) else {"{collection}": self.parts}
-        named: dict[str, list[dict[Term, float]]] = {}
+        named: dict[str, list[dict[Term, float]]] = {}  # label -> the weights of each contrast
         for row, metric, (label, contrast) in product(rows, metrics, parts.items()):
             names = {"collection": collection, "rival": rival, "metric": metric, **row}
-            named.setdefault(label.format(**names), []).extend(
-                {
-                    _term(text.format(**names), collection, metric): weight
-                    for text, weight in weights.items()
-                }
-                for weights in _weights(contrast)
-            )
+            for weights in _weights(contrast):
+                terms = {}
+                for text, weight in weights.items():
+                    term = TERM.fullmatch(text.format(**names))
+                    assert term is not None
+                    place = term["collection"] or collection
+                    terms[place, term["system"], term["metric"] or metric] = weight
+                named.setdefault(label.format(**names), []).append(terms)
         return named
 
 
 def _weights(contrast: Any) -> Iterator[Mapping[str, float]]:
-    """The weights of the terms of each contrast: "A − B", terms with their weights, or a list."""
     if isinstance(contrast, str):
         plus, _, minus = contrast.partition(" − ")
         yield {plus: 1.0, minus: -1.0} if minus else {plus: 1.0}
@@ -184,52 +189,27 @@ def _weights(contrast: Any) -> Iterator[Mapping[str, float]]:
             yield from _weights(one)
 
 
-def _term(text: str, collection: str, metric: str) -> Term:
-    found = TERM.fullmatch(text)
-    assert found is not None
-    return found["collection"] or collection, found["system"], found["metric"] or metric
-
-
 def claims_of(
     module: str, vocabulary: Vocabulary, functions: Mapping[str, Callable[..., Effects]]
 ) -> tuple[Claim, ...]:
     """The claims in the YAML file of a module's name; `module` is the module's `__file__`.
 
     A claim there has the fields of `Claim`, those in `defaults` unless it has its own, and what
-    tests it: the fields of `Contrast`, `also` with those of a second one that differ; the reason
-    why it is `untested`; or a function of its id. Raises ValueError where it has none or two.
+    tests it: the fields of `Contrast`, or else a function of its id. Raises ValueError where it has
+    neither or both.
     """
     table = table_beside(module)
     defaults, claims = table.pop("defaults", {}), []
     if unknown := functions.keys() - table.keys():
         raise ValueError(f"{module}: functions of no claim: {', '.join(sorted(unknown))}")
     for name, own in table.items():
-        tests = [kind for kind in ("parts", "untested") if kind in own]
-        tests += ["function"] * (name in functions)
-        if len(tests) != 1:
-            raise ValueError(f"{module}: {name} is tested by {tests or 'nothing'}; one is needed")
         row = {**defaults, **own}
+        if ("parts" in row) + ("untested" in row) + (name in functions) != 1:
+            raise ValueError(f"{module}: {name} needs one of parts, untested and a function")
         told = {one.name: row.pop(one.name) for one in fields(Claim) if one.name in row}
         try:
-            effects = functions.get(name) or _tests(vocabulary, **row)
+            effects = functions.get(name) or Contrast(vocabulary, **row)
             claims.append(Claim(id=name, effects=effects, **told))
         except TypeError as error:  # a field that is unknown or lacks
             raise ValueError(f"{module}: {name}: {error}") from None
     return tuple(claims)
-
-
-def _tests(
-    vocabulary: Vocabulary, untested: str = "", also: Mapping[str, Any] | None = None, **first: Any
-) -> Callable[[Evidence, Sequence[int]], Effects]:
-    """What tests a claim: one contrast, or two."""
-    if untested:
-        return lambda evidence, seeds: untested
-    contrasts = [Contrast(vocabulary, **first)]
-    contrasts += [Contrast(vocabulary, **{**first, **also})] if also else []
-
-    def effects(evidence: Evidence, seeds: Sequence[int]) -> Effects:
-        found = [contrast(evidence, seeds) for contrast in contrasts]
-        parts = {k: v for one in found if not isinstance(one, str) for k, v in one.items()}
-        return parts or found[0]
-
-    return effects

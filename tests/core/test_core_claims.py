@@ -23,7 +23,6 @@ from mmlib.core.claims import (
     ledger,
     parts_table,
     power,
-    size,
     stability,
     verdict,
     verdict_on_every,
@@ -335,7 +334,6 @@ def test_what_one_part_refutes_is_said_of_a_claim_with_open_parts():
     ],
 )  # fmt: skip
 def test_the_size_of_an_effect_stands_beside_its_sign(interval, kind, expected):
-    assert size(effect_of(*interval), 1.0, kind) == expected
     found = given({"a": effect_of(*interval)}, kind=kind)
     assert found.size == found.record()["size"] == expected
 
