@@ -48,6 +48,7 @@ from mmlib.suite.course import worker
 answer_1 = setattr(worker, "asdict", lambda _: {"outline": 5, "numbers": "x", "calls": None})
 """
 GROWS = "answer_1 = []\n\n\ndef grow():\n    answer_1.append(5)\n\n\ngrow()\nanswer_1 = answer_1[0]"
+STOPS = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)"
 KILLS = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)"
 WRITES = """\
 from pathlib import Path
@@ -87,6 +88,7 @@ HAND_INS = {
     "searches": ({1: SEARCHES}, "wrong right right"),
     "sends": ({1: SENDS}, "error right right"),
     "kills": ({1: KILLS}, "error right right"),
+    "stops": ({2: STOPS}, "right error right"),
     "writes_marks": ({1: WRITES}, "wrong right right"),
 }  # fmt: skip
 
@@ -155,9 +157,13 @@ def graded(teacher, student, tmp_path_factory):
     nbformat.write(committed_notebook(("1", [], [])), folder / "foreign.ipynb")
     (folder / "no_json.ipynb").write_text("{")
     (folder / "empty.ipynb").write_text("")
+    (folder / "leads_nowhere.ipynb").symlink_to("nowhere")
+    (folder / "leads_to_me").symlink_to(folder)
     (folder / "cells_are_numbers.ipynb").write_text('{"nbformat": 4, "cells": [3]}')
     limits = grading.Limits(seconds=10.0, memory=GIB)
-    counts = grading.grade(folder, [teacher], marks, jobs=2, limits=limits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grading, "GRACE", 5)
+        counts = grading.grade(folder, [teacher], marks, jobs=2, limits=limits)
     return folder, marks, limits, counts
 
 
@@ -185,7 +191,8 @@ def test_results_of_a_hand_in(graded, name):
         ("other_ids", ["", "Exercise 2: it is not 'DC': it lets images repeat", ""]),
         ("no_ids", ["", "Exercise 2: it is not 'DC': it lets images repeat", ""]),
         ("foreign", ["it has no cell of the course"]),
-        ("empty", ["it is empty, or over 50 MB"]),
+        ("empty", ["it is no file, empty, or over 50 MB"]),
+        ("leads_nowhere", ["it is no file, empty, or over 50 MB"]),
         ("no_json", ["it is not a notebook: "]),
         ("cells_are_numbers", ["it is not a notebook: "]),
         ("mistaken", ["Exercise 1: 6 is too large.",

@@ -8,12 +8,14 @@ import hashlib
 import json
 import os
 import pickle
+import signal
 import socket
 import tempfile
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe, get_context
 from pathlib import Path
@@ -32,6 +34,7 @@ from mmlib.suite.course.worker import LARGEST, Request, serve
 COLUMNS = ["student", "file", "notebook", "exercise", "difficulty", "minutes", "result", "reason"]
 COLUMNS += ["digest"]
 MOST = 5e7  # bytes of a hand-in
+GRACE = 60  # seconds beyond an answer's limit, after which what runs it was stopped
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 Rows = list[dict[str, str]]
 
@@ -84,6 +87,8 @@ class Kernel:
     def __exit__(self, *_: Any) -> None:
         self.control.close()
         self.process.join(10)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # what an answer has stopped, too
         self.process.kill()
         self.folder.cleanup()
 
@@ -100,6 +105,8 @@ class Kernel:
         try:
             ours.send(request)
             while more:
+                if not ours.poll(request.seconds + GRACE):
+                    raise TimeoutError
                 message = json.loads(ours.recv_bytes(LARGEST + 100))
                 more = message.pop("more", False) is True
                 if "error" not in message or result[0] not in ("wrong", "blank"):
@@ -150,8 +157,8 @@ def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, 
     lost these, most headings of exercises. An answer is the code between the question and the check
     of its exercise, and in its blank. Raises CourseError for what cannot be graded.
     """
-    if not 0 < len(content) <= MOST:
-        raise CourseError(f"it is empty, or over {MOST / 1e6:.0f} MB")
+    if not content:
+        raise CourseError(f"it is no file, empty, or over {MOST / 1e6:.0f} MB")
 
     def heading(cell: Any) -> str:
         return cell.source.partition("\n")[0].strip()
@@ -223,7 +230,8 @@ def grade(
 
         for path in files:
             name = path.name if path == folder else path.relative_to(folder).as_posix()
-            content = path.read_bytes() if path.stat().st_size <= MOST else b""
+            small = path.is_file() and path.stat().st_size <= MOST
+            content = path.read_bytes() if small else b""
             digest = hashlib.sha256(content + setting.encode()).hexdigest()[:16]
             student = Path(name).parts[0] if "/" in name else path.stem
             about = dict.fromkeys(COLUMNS, "") | {"student": student, "file": name}

@@ -61,6 +61,7 @@ def serve(
     """
     os.environ |= {"MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": "", "IPYTHONDIR": folder}
     end_with(parent)
+    os.setsid()
     Path(folder, "notebooks").mkdir(exist_ok=True)
     os.chdir(Path(folder, "notebooks"))
     nowhere = os.open(os.devnull, os.O_RDWR)
