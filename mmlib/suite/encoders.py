@@ -138,9 +138,8 @@ def python_file(path: Path) -> Encoder:
     functions = runpy.run_path(str(path))
     if lacking := [name for name in FUNCTIONS if not callable(functions.get(name))]:
         raise DataError(f"{path}: has no function {lacking[0]}")
-    text = path.read_text(encoding="utf-8")
-    card = f"{path.name}: two functions of yours."
-    return Encoder(path, card, f"py {text}", *(functions[name] for name in FUNCTIONS))
+    about = f"{path.name}: two functions of yours.", f"py {path.read_text(encoding='utf-8')}"
+    return Encoder(path, *about, *(functions[name] for name in FUNCTIONS))
 
 
 def hugging_face(folder: Path, device: str = "cpu") -> Encoder:

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from scipy.special import expit, logit
 from torch import Tensor
@@ -39,23 +38,12 @@ from mmlib.papers.entailment.method.classifier import Classifier, Settings, clas
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
 from mmlib.papers.entailment.run.judge import main_branch, scores
-from mmlib.suite.encoders import (
-    COLUMNS,
-    Encoder,
-    Row,
-    hugging_face,
-    of_pictures,
-    python_file,
-    table_of,
-)
+from mmlib.suite import encoders
+from mmlib.suite.encoders import Encoder, Row
 from mmlib.world import backbone
 
 SMALL = PACKAGE / "world" / "judge.safetensors"  # by `mmlib train judge`
 WORLD = {"backbone": "world"}  # what saw the pictures of a model: here the world's own network
-FAULTS = (
-    *(OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError, RuntimeError),
-    RecursionError,
-)
 MODELS = "small; a file of `mmlib train`; a CLIP's folder; a .py file with two functions"
 
 
@@ -74,7 +62,7 @@ def read_csv(path: Path | str) -> list[Row]:
         mend = "put texts with commas in quotes, close them, and double those within a text"
         raise DataError(f"{path}: cannot be read ({reason}); {mend}") from None
     header, *pairs = [[field.strip() for field in row] for row in table.values]
-    if header[:2] != COLUMNS or {*header[2:]} - {"caption"}:
+    if header[:2] != encoders.COLUMNS or {*header[2:]} - {"caption"}:
         fault = "is not image,caption or image,caption,caption and so on"
         raise DataError(f"{path}, row 1: {fault}; name the columns there, and leave out others")
     for number, (image, caption, *others) in enumerate(pairs, 2):
@@ -137,8 +125,8 @@ def read(model: Path | str, device: str = "cpu", weights: Path | str | None = No
     if not path.exists():
         raise DataError(f"{path}: no such model (there are: {MODELS})")
     if path.is_dir():
-        return hugging_face(path, device)
-    return python_file(path) if path.suffix == ".py" else read_kept(path, device, weights)
+        return encoders.hugging_face(path, device)
+    return encoders.python_file(path) if path.suffix == ".py" else read_kept(path, device, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +156,10 @@ class Scorer(Encoder):
         Raises DataError for a picture that cannot be read and for a model whose weights give no
         numbers, ValueError for a prior of 1 or more.
         """
-        table, meta, n = table_of(rows), self.meta, len(rows)
+        table, meta, n = encoders.table_of(rows), self.meta, len(rows)
         if not 0 <= prior < 1:
             raise ValueError(f"a prior is a share between 0 and 1, not {prior}")
-        images = of_pictures(rows, self.regions)
+        images = encoders.of_pictures(rows, self.regions)
         # Lines are words apart to the reader, and tell which captions were joined.
         premise = tuple("\n".join(row.others) for row in rows)
         stems = Weights([])
@@ -243,7 +231,7 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
         see = _network(path, meta.get("sees", WORLD), device, weights)
     except DataError:
         raise
-    except FAULTS as error:
+    except Exception as error:  # whatever a file leads to that is none of `keep`
         lacks = "lacks " if isinstance(error, KeyError) else ""
         reason = lacks + " ".join(str(error).split())[:200]
         raise DataError(

@@ -43,7 +43,7 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
     if kind == "judge" and tier == flickr8k.NAME and bert.is_dir():
         problem = "a judge would read this BERT, which does not fit into its file"
         raise DataError(Problem(bert, None, problem, "give the folder another name meanwhile"))
-    sees = score.WORLD if tier == "world" else _sees()
+    sees = dict(score.WORLD) if tier == "world" else _sees()
     arrays = data.load_arrays(data.load_study(tier), tier)[DATASETS[tier]]
     job = job_of(tier, DATASETS[tier], systems(tier, DATASETS[tier])[SYSTEMS[kind]], seed)
     plan, run = BUDGETS[DATASETS[tier]], Run(device)
@@ -54,17 +54,13 @@ def train(kind: Kind, tier: str, out: Path, seed: int = 0, device: str = "cpu") 
         weights = judge.weights_of(retriever.stage_b, job, arrays, run)
         model, facts = None, asdict(plan.retrieval.stage_b["align"])
         facts |= _figures_of_retriever(weights, plan.retrieval, arrays)
-    facts |= {
-        "seed": seed, "version": __version__, "words": len(arrays.words.words),
-        "set": sees.get("set", ""),
-    }  # fmt: skip
+    facts |= {"seed": seed, "version": __version__, "words": len(arrays.words.words), **sees}
     card = " ".join((CARDS[kind]["text"] + CARDS[kind][tier] + CARDS["limits"][tier]).split())
     card = card.format(**facts)
-    shape, space = plan.retrieval.transformers, plan.retrieval.space
-    made_by = {name: sees[name] for name in sees if name != "set"}
-    if model is not None:
-        model.cpu()
-    score.keep(out, arrays, shape, weights, model, card, space, made_by)
+    how = plan.retrieval
+    sees.pop("set", None)
+    model = model and model.cpu()
+    score.keep(out, arrays, how.transformers, weights, model, card, how.space, sees)
     return card
 
 

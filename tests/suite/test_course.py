@@ -134,7 +134,10 @@ def test_a_check_that_nothing_could_pass_is_the_authors_fault(truth):
         course.function(1, total, total, [])
 
 
-def test_choice():
+def test_choice(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CourseError, match="keep the folder checks beside the notebook"):
+        course.check("01_tiny", 1, 5)
     wrong = {"Photographs": "they need data", "both": "one is enough"}
     for check in (
         lambda word: course.choice(1, word, "world", wrong),
@@ -287,12 +290,6 @@ def test_sealed_0_and_1_look_alike(within, monkeypatch):
         assert 20 < counts.min() <= counts.max() < 80
     zero, one = key(0.0), key(1.0)
     assert {name for name in zero if zero[name] != one[name]} == {"right"}
-
-
-def test_a_lost_key_is_named(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(CourseError, match="keep the folder checks beside the notebook"):
-        course.check("01_tiny", 1, 5)
 
 
 # The versions

@@ -128,12 +128,6 @@ def test_a_bad_row_is_named(tmp_path, lines, message):
         score.read_csv(path)
 
 
-def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
-    path = written(tmp_path, "image,caption", '3.png,"a red, big dog"')
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert score.read_csv(path)[0].caption == "a red, big dog"
-
-
 def test_what_is_no_picture_and_what_is_no_model_is_named(tmp_path, kept):
     path = written(tmp_path, "image,caption", "3.png,dog")
     (tmp_path / "3.png").write_text("no picture")

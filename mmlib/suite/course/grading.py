@@ -114,11 +114,10 @@ class Kernel:
                 if more := more and result[0] != "right":
                     ours.send("go on")
         except (OSError, EOFError):
-            return "error", "it ended the process that grades"
+            result = ("error", "it ended the process that grades")
         except (ValueError, AttributeError):
-            return "error", "its answer cannot be read"
-        finally:
-            ours.close()
+            result = ("error", "its answer cannot be read")
+        ours.close()
         return result
 
 
