@@ -16,21 +16,14 @@ STOP_WORDS = frozenset(
     "a an the and of in on at to with by for from as while is are his her its their that "
     "there".split()
 )
-ENDINGS = ("ing", "ed", "es", "s")
+ENDING = re.compile(r"(?<=...)(ing|ed|es|s)$")
 
 
 @lru_cache(maxsize=200_000)
 def stems(text: str) -> frozenset[str]:
     """Content words of a text, lower-case, cut of -ing, -ed, -es or -s where three letters stay."""
     words = re.findall(r"[a-z0-9]+", text.lower())
-    return frozenset(_stem(word) for word in words if word not in STOP_WORDS)
-
-
-def _stem(word: str) -> str:
-    for ending in ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
-    return word
+    return frozenset(ENDING.sub("", word) for word in words if word not in STOP_WORDS)
 
 
 class Weights(dict[str, float]):
