@@ -34,7 +34,7 @@ def arrays(found):
     return prepare(found, replace(budget("world", "world"), word_width=32))
 
 
-def test_splits_hold_every_caption_once(found, arrays):
+def test_a_collection_as_arrays(found, arrays):
     for name, split in arrays.splits.items():
         assert np.array_equal(split.image_of, found.image_of(name))
         assert {len(texts) for texts in split.texts.values()} == {len(found.captions(name))}
@@ -42,17 +42,10 @@ def test_splits_hold_every_caption_once(found, arrays):
     assert len(clusters) == len(found.captions("test")) + 52
     assert clusters[-52:].tolist() == [i // arrays.family for i in range(52)]
     assert found.graphs["test"][7].graph["text"] == found.captions("test")[7]
-
-
-def test_features_are_centred_and_scaled_by_training_images(found, arrays):
-    features = arrays.splits["train"].features
+    # One deviation for all dimensions of a region, as they were before centring.
+    features, raw = arrays.splits["train"].features, found.images["train"].features
     assert np.abs(features.mean(axis=(0, 1))).max() < 1e-4
-    # One deviation for all dimensions, as they were before centring.
-    raw = found.images["train"].features
     assert np.allclose(features * raw.std() + raw.mean(axis=(0, 1)), raw, atol=1e-4)
-
-
-def test_word_vectors_are_spread_out(arrays):
     assert arrays.embeddings.shape == (len(arrays.vocabulary), 32)
     assert np.allclose(arrays.embeddings.mean(axis=0), 0, atol=1e-5)
     assert np.allclose(arrays.embeddings.std(axis=0, ddof=1), 1, atol=1e-4)
@@ -70,15 +63,6 @@ def test_given_word_vectors_are_taken_with_and_without_a_header(
     vocabulary, table = word_vectors(found.captions("train"), settings)
     dog = table[vocabulary.words.index("dog")]
     assert (np.abs(table).max(axis=0) == np.abs(dog)).all()  # beside it all is small and random
-
-
-def test_delimiters_stand_around_phrases_only_where_they_are_asked_for(found, arrays):
-    asked = prepare(found, replace(budget("world", "world"), word_width=32, delimiters=True))
-    for one, more in ((arrays, 0), (asked, 2)):
-        texts = one.splits["test"].texts["graph"]
-        ids = texts.tokens[texts.phrases.index("dog")]
-        assert (ids > 0).sum() == texts.lengths[texts.phrases.index("dog")] == 1 + more
-    assert asked.fingerprint != arrays.fingerprint
 
 
 def test_test_graphs_with_errors_stand_beside_the_parsed_ones(arrays):
