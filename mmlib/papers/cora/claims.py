@@ -20,7 +20,7 @@ from mmlib.papers.cora.run.systems import (
     VSE,
     original,
 )
-from mmlib.papers.cora.tables import captions_and_images
+from mmlib.papers.cora.show import captions_and_images
 
 UNIT, RICH = "RSUM", 100
 SEQUENCES = (VSE.system, SEQUENCE.system)

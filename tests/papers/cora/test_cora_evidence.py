@@ -1,4 +1,4 @@
-"""What made-up evidence says: tables beside the paper's, effects of claims, and figures."""
+"""What made-up evidence says: effects of claims, and printed rows beside our systems."""
 
 import json
 from dataclasses import asdict, replace
@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 
 from mmlib.core.claims import assess, ledger, stability
-from mmlib.core.evidence import Evidence
 from mmlib.core.ranking import KS
-from mmlib.core.tables import paper_tables
-from mmlib.papers.cora import claims, tables
+from mmlib.papers.cora import claims, show
 from mmlib.papers.cora.claims import CLAIMS
-from mmlib.papers.cora.figures import figures
 from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.record import trainings
 from mmlib.papers.cora.run.systems import CAPTIONS, QUERY_TIME, SYSTEMS, Settings, System
-from mmlib.papers.cora.tables import recalls
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +28,6 @@ def effects(evidence, name):
 
 def rsum(evidence, name):
     return evidence.means("world", name, "RSUM").mean()
-
-
-def test_recalls_add_to_the_rsum_of_items(evidence):
-    table = recalls(evidence, "world", "CORA").pivot(index="seed", columns="metric", values="value")
-    assert table.rsum.to_numpy() == pytest.approx(
-        evidence.means("world", "CORA", "RSUM").to_numpy(), abs=1e-3
-    )
-    ranks = evidence.values("world", "CORA", "rank")
-    assert table.t2i_r5[0] == pytest.approx(100 * (ranks[0, :200] <= 5).mean())
-    assert table.i2t_medr[1] == np.median(ranks[1, 200:])
 
 
 def test_there_are_twenty_claims_with_a_reason_each():
@@ -76,56 +62,6 @@ def test_a_berts_gains_are_compared_in_the_mean_of_its_three_ways():
     assert h4.effect == pytest.approx(
         (seeds["CORA, BERT, prompts"] - seeds["CORA, BERT, tuned"]).mean()
     )
-    told = tables.gains_of_bert(found, "world_bert")
-    learnt = [f"{way} − {ways[0]}" for way in ways[1:]]
-    assert list(told.index) == [*ways, "mean", *learnt]
-    for column, one in (("added to the sequence", "Sequence"), ("added to CORA", "CORA")):
-        for way in ways:
-            added = (seeds[f"{one}, {way}"] - seeds[one]).mean()
-            assert told.at[way, column].startswith(f"{added:+.0f} [")
-    assert told.at["mean", "difference"].startswith(f"{c10.effect:+.0f} [")
-    for lost, left in (("CORA, frozen BERT", [*ways[1:]]), ("Sequence", [])):
-        rows = found.table[found.table.system != lost]
-        part = tables.gains_of_bert(Evidence(rows, found.header), "world_bert")
-        assert list(part.index) == left
-    gap = (seeds["CORA, BERT, tuned"] - seeds["Sequence, BERT, tuned"]).mean()
-    assert told.at["BERT, tuned", "CORA − sequence"].startswith(f"{gap:+.0f} [")
-    learnt = (seeds["CORA, BERT, tuned"] - seeds["CORA, frozen BERT"]).mean()
-    row = "BERT, tuned − frozen BERT"
-    assert told.at[row, "added to CORA"].startswith(f"{learnt:+.0f} [")
-
-
-def test_what_is_kept_of_parse_errors_is_held_against_the_line_of_c8(evidence):
-    told = tables.parse_effects(evidence, "world")
-    own = evidence.means("world", "CORA", "RSUM").to_numpy()
-    for kind, rate in told.index:
-        hurt = evidence.means("world", "CORA", f"RSUM, {kind} {rate} %").to_numpy()
-        kept = told.at[(kind, rate), "kept beyond 97%"]
-        assert kept.startswith(f"{(hurt - 0.97 * own).mean():+.1f} [")
-
-
-def test_leads_say_in_what_two_systems_differ(evidence):
-    told = tables.leads(evidence, "world")["differ in"].to_dict()
-    assert told["Two-step, residual path and short cut", "Two-step, caption losses"] == "text"
-    assert told["Two-step, authors' form", "Two-step, caption losses"] == "text, image"
-    assert told["CORA", "Two-step, caption losses"] == "losses"
-    assert told["CORA", "VSE∞"] == "text, image, losses"
-    assert told["CORA", "Bag of phrases"] == "text, losses"
-    ours = {
-        ("Oracle of entities", "Oracle of words"),
-        ("Oracle of the graph", "Oracle of entities"),
-    }
-    assert {pair for pair, what in told.items() if not what} == ours & told.keys()
-
-
-def test_the_share_within_a_family_is_held_against_the_bags(evidence):
-    told = tables.in_family(evidence, "world")
-    own = {name: np.nanmean(evidence.values("world", name, "in family"), axis=1)
-           for name in ("CORA", "Bag of phrases")}  # fmt: skip
-    more = (own["CORA"] - own["Bag of phrases"]).mean()
-    assert told.loc["CORA", "minus the bag"] == pytest.approx(more, abs=0.051)
-    assert told.loc["CORA", "from"] < more < told.loc["CORA", "to"]
-    assert np.isnan(told.loc["Bag of phrases", "minus the bag"])
 
 
 def test_differences_of_trainings_made_again_are_those_that_differ():
@@ -135,12 +71,12 @@ def test_differences_of_trainings_made_again_are_those_that_differ():
         again.means(dataset, name, "RSUM").to_numpy()
         for dataset, name in (("world", "Sequence, CORA's rest"), ("world_bert", "Sequence"))
     )  # CORA's are the same in both
-    assert tables.trained_again(again, "world") == pytest.approx(list(second - first))
-    assert tables.trained_again(once, "world") == []
+    assert show.trained_again(again, "world") == pytest.approx(list(second - first))
+    assert show.trained_again(once, "world") == []
     shorter = made_up_cora.both(
         made_up_cora.make("flickr8k", "flickr8k"), made_up_cora.make("flickr8k", "flickr8k_bert")
     )
-    assert tables.trained_again(shorter, "flickr8k") == []
+    assert show.trained_again(shorter, "flickr8k") == []
 
 
 def test_rich_captions_are_those_that_say_most(evidence):
@@ -182,59 +118,6 @@ def test_what_was_not_run_is_not_tested(evidence):
     assert len(found["C1"]) == 2  # of the three losses those that can be told
 
 
-@pytest.mark.parametrize(
-    ("number", "rows", "ours"),
-    [("table1", 25, "Bag of phrases"), ("table3", 12, "Two-step, caption losses")],
-)
-def test_no_printed_row_is_lost_and_ours_stand_beside_theirs(evidence, number, rows, ours):
-    assert (len(tables.printed(number)), len(tables.printed("table4"))) == (rows, 4)
-    shown = tables.table(evidence, "world", number)
-    assert list(shown.index[:rows]) == list(tables.printed(number).index)
-    assert ours in shown.index[rows:]
-    assert shown.index.is_unique
-    assert shown.loc["CORA", ("rsum", "paper")] == "515.8"
-    mean = recalls(evidence, "world", ours).groupby("metric").value.mean()
-    assert shown.loc[ours, ("rsum", "ours")].startswith(f"{mean['rsum']:.1f} ± ")
-
-
-def test_all_tables_and_figures_come_of_evidence_alone(evidence):
-    shown = tables.tables(evidence)
-    assert set(figures(evidence)) == {"overview", "curves", "parse_errors_world", "times_world"}
-    kinds = (
-        "results trained_out table1 table3 table4 leads attributes entities families times "
-        "parse_errors"
-    ).split()
-    alone = {"table2", "table5", "table6", "table8", "table9", "not_recorded"}
-    assert set(shown) == {f"{kind}_world" for kind in kinds} | alone
-    assert len(shown["results_world"]) == len(systems.systems("world", "world")) - 2
-    assert shown["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
-    assert shown["table4_world"].loc["CORA + reranking (BERT)"].tolist() == [450.6, "–", "–"]
-    attributes = shown["attributes_world"]
-    assert attributes.loc["captions"].astype(int).sum() == 200
-    bag, base = (float(attributes.loc[n, "2"]) for n in ("Bag of phrases", systems.TWO_STEP.system))
-    lead = attributes.loc[f"Bag of phrases − {systems.TWO_STEP.system}", "2"]
-    assert float(lead.split()[0]) == pytest.approx(bag - base, abs=1.01)
-    curve = evidence.curves("world", "CORA", "dev_RSUM").mean(axis=0)
-    rise = shown["trained_out_world"].loc["CORA", "rise over the last two epochs"]
-    assert float(rise) == pytest.approx(curve[-1] - curve[-3], abs=0.06)
-    right = np.nanmean(evidence.values("world", "CORA", "in family"))
-    assert shown["families_world"].loc["CORA", "right in %"] == pytest.approx(right, abs=0.06)
-    gain = rsum(evidence, "CORA") - rsum(evidence, "Sequence, CORA's rest")
-    told = shown["leads_world"].loc[("CORA", "Sequence, CORA's rest")]
-    assert told.RSUM == pytest.approx(gain, abs=0.06)
-    hurt = evidence.means("world", "CORA", "RSUM, edge 30 %") - rsum(evidence, "CORA")
-    told = shown["parse_errors_world"].loc[("edge", 30)]
-    assert told.RSUM == pytest.approx(hurt.mean(), abs=0.06)
-    assert told["95 % low"] <= told.RSUM <= told.high
-    assert list(shown["entities_world"].index) == [
-        ("image → entity", "most frequent first"), ("image → entity", "CORA"),
-        ("entity → image", "random order"), ("entity → image", "CORA"),
-    ]  # fmt: skip
-    hits = np.nanmean(evidence.values("world", "CORA", "entity to image, R@5"))
-    told = shown["entities_world"].loc[("entity → image", "CORA"), "R@5 in %"]
-    assert told == pytest.approx(hits, abs=0.06)
-
-
 def test_gaps_to_controls_are_those_of_the_longest_trainings():
     own = {name: made_up_cora.make("flickr8k", name) for name in ("flickr8k", "flickr8k_long")}
     found = made_up_cora.both(*own.values())
@@ -248,9 +131,6 @@ def test_gaps_to_controls_are_those_of_the_longest_trainings():
     gap = means.pop("Two-step, caption losses") - max(means.values())
     assert effect.effect == pytest.approx(gap)
     assert set(effects(found, "C2b")) == {"flickr8k", "flickr8k_long"}
-    shown = tables.tables(found)
-    assert len(shown["results_flickr8k_long"]) == len(systems.trained_systems("flickr8k_long"))
-    assert ("CORA, authors' form", "VSE∞") in shown["leads_flickr8k_long"].index
 
 
 @pytest.mark.parametrize(
@@ -287,7 +167,6 @@ def test_collections_may_have_seeds_of_their_own():
         assert np.isnan(unstable) == (min(seeds) < 4)
     alone = assess(judged["C3"].claim, own, own.seeds)
     assert alone.record() == judged["C3"].record()
-    assert recalls(found, "flickr8k_long", "CORA").seed.max() == 2
 
 
 def test_the_grid_holds_every_system_of_a_collection():
@@ -339,43 +218,13 @@ PRINTED = {
 )
 def test_a_printed_row_stands_beside_the_system_that_it_names(table, row):
     changes, rsum = PRINTED[table][row]
-    name = tables.OUR_NAMES.get(row, row)
+    name = show.OUR_NAMES.get(row, row)
     assert ("reranking" in row) == name.endswith(", reranked")
     system = replace(SYSTEMS[name.removesuffix(", reranked")], system="", record_diagnostics=False)
     assert system == System("", **changes)
-    assert tables.printed(table).loc[name, "rsum"] == rsum
-
-
-def test_every_printed_table_is_shown_or_has_a_reason(evidence):
-    """Printed figures without ours stand as they are, with "–" and why."""
-    alone = tables.not_recorded()
-    whole = {number for number in alone.index if "," not in number}
-    printed = {number for number in paper_tables("cora") if number.startswith("table")}
-    assert printed - whole == {"table1", "table3", "table4", "table7"}
-    assert alone.why.all()
-    shown = tables.tables(evidence)
-    rows = {"table2": 22, "table5": 11, "table6": 9, "table8": 4, "table9": 6}
-    assert {number: len(shown[number]) for number in whole} == rows
-    assert all((shown[number].ours == "–").all() for number in whole)
-    assert shown["table2"].loc["CORA, ensemble of two (BERT)", "coco5k_rsum"] == 450.1
-    assert shown["table2"].loc["SGARF", "coco5k_rsum"] == "–"
-    assert shown["table5"].loc["Ours (CORA, single model)", "rsum"] == 510.5  # not our CORA
-
-
-def test_table_7_is_about_how_a_bert_learns():
-    found = made_up_cora.make(dataset="world_bert")
-    table = tables.tables(found)["table7_world_bert"].rsum
-    assert table.paper.to_dict() == {
-        "CORA, BERT, tuned": "529.1", "BERT P-Tuning, N = 8": "528.9",
-        "BERT P-Tuning, N = 16": "529.6", "CORA, BERT, prompts": "530.0",
-        "BERT P-Tuning, N = 32": "529.9",
-    }  # fmt: skip
-    for way in ("tuned", "prompts"):
-        mean = found.means("world_bert", f"CORA, BERT, {way}", "RSUM").mean()
-        assert table.ours[f"CORA, BERT, {way}"].startswith(f"{mean:.1f} ± ")
-    assert table.ours["BERT P-Tuning, N = 8"] == "–"
+    assert show.printed(table).loc[name, "rsum"] == rsum
 
 
 def test_all_our_names_are_pinned_to_a_system():
     pinned = {row for rows in PRINTED.values() for row in rows}
-    assert set(tables.OUR_NAMES) <= pinned
+    assert set(show.OUR_NAMES) <= pinned

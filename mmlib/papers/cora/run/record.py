@@ -9,7 +9,6 @@ from mmlib.core.jobs import Job, Stage
 from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.cora.claims import ALL_CLAIMS
 from mmlib.papers.cora.data import Study, load_arrays, load_study
-from mmlib.papers.cora.figures import figures
 from mmlib.papers.cora.run.baselines import describe_captions, score, time_queries
 from mmlib.papers.cora.run.batches import Arrays
 from mmlib.papers.cora.run.systems import (
@@ -26,7 +25,7 @@ from mmlib.papers.cora.run.systems import (
     trained_systems,
 )
 from mmlib.papers.cora.run.train import train_and_score
-from mmlib.papers.cora.tables import tables
+from mmlib.papers.cora.show import figures, tables
 
 
 def trainings(tier: str, names: Collection[str], seeds: Iterable[int]) -> list[Job]:

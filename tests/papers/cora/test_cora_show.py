@@ -10,9 +10,10 @@ from PIL import Image
 
 from mmlib import scenegraph
 from mmlib.core.records import CaptionedImages
-from mmlib.papers.cora import figures, method, tables
+from mmlib.papers.cora import method, show
 from mmlib.papers.cora.data import Captions, load_study, prepare, texts, world
 from mmlib.papers.cora.data.controlled import RECORDED, Dials
+from mmlib.papers.cora.run import systems
 from mmlib.papers.cora.run.systems import BAG, CORA, QUERY_TIME, SPLITS, budget
 from mmlib.papers.cora.run.train import fresh
 
@@ -52,7 +53,7 @@ def words_on(axis):
 
 
 def test_a_family_stands_side_by_side(found):
-    drawn = figures.family(found.images["test"], 4)
+    drawn = show.family(found.images["test"], 4)
     assert [" ".join(words_on(axis)[0].split()) for axis in drawn.axes] == [
         found.images["test"].captions[i][0] for i in range(4, 8)
     ]
@@ -75,17 +76,17 @@ def test_attention_stands_at_the_nodes_that_it_is_of(found, arrays, model):
 
 def test_acting_captions_say_who_does_what_to_whom(few):
     """Of "jumps over", "holds" and "eats" none; of "chasing" and "holding" each, but not two."""
-    assert figures.acting(few) == []
+    assert show.acting(few) == []
     texts = ["a cat", "a man chasing a dog", "a dog near a man", "a girl holding a kite",
              "a man chasing a dog and a girl holding a kite"]  # fmt: skip
     graphs = dict.fromkeys(SPLITS, scenegraph.parse(texts))
-    assert figures.acting(Captions(few.images, graphs)) == [1, 3]
+    assert show.acting(Captions(few.images, graphs)) == [1, 3]
 
 
 def test_a_scored_family_marks_the_highest_and_frames_the_own_picture(found):
     scores = np.random.default_rng(0).random((40, 200))
     caption = 27  # of picture 5, so of family 1
-    drawn = figures.scored_family(found, caption, {"mine": scores})
+    drawn = show.scored_family(found, caption, {"mine": scores})
     labels = [axis.get_xlabel() for axis in drawn.axes]
     best = int(scores[4:8, caption].argmax())
     assert [label.endswith("◄") for label in labels] == [k == best for k in range(4)]
@@ -103,27 +104,27 @@ def made_up_binding():
 
 def test_the_map_has_what_is_recorded():
     controlled = made_up_binding()
-    [axis] = figures.binding_map(controlled).axes
+    [axis] = show.binding_map(controlled).axes
     rows = ["55 % of colours", "drawn"]
     seeds = [len(controlled.values(row, "CORA", "in family")) for row in rows]
     labels = [label.get_text() for label in axis.get_yticklabels()]
     assert labels == [f"{row}; {count} seeds" for row, count in zip(rows, seeds, strict=True)]
     wanted = [
         f"{np.nanmean(controlled.values(row, system, 'in family')):.0f}"
-        for row in rows for system in figures.BOUND
+        for row in rows for system in show.BOUND
     ]  # fmt: skip
     assert words_on(axis) == wanted
 
 
 def test_what_captions_say_orders_the_collections(evidence):
     controlled = made_up_binding()
-    said = tables.attributes_said(evidence, "world")
+    said = show.attributes_said(evidence, "world")
     captions = (
         evidence.values("world", "Captions", "attributes")[0],
         evidence.values("world", "Captions", "objects")[0],
     )
     assert said == pytest.approx(np.nansum(captions[0]) / np.nansum(captions[1]))
-    [axis] = figures.binding_by_captions(controlled, [evidence]).axes
+    [axis] = show.binding_by_captions(controlled, [evidence]).axes
     shown = [label.get_text() for label in axis.get_yticklabels()]
     given = {"40 × 12, 1000 families": 1.0, "55 % of colours": 0.55, "drawn, sentences": said}
     assert all(isinstance(RECORDED[name], Dials) for name in list(given)[:2])
@@ -132,41 +133,67 @@ def test_what_captions_say_orders_the_collections(evidence):
 
 
 def test_the_summary_has_the_means_of_both_measures(evidence):
-    figure = figures.summary([evidence])
+    figure = show.summary([evidence])
     for axis, metric in zip(figure.axes, ("in family", "RSUM"), strict=True):
-        marks = [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "o"]
+        marks = list(axis.containers[0][0].get_xdata())
         names = ("CORA", "Two-step, caption losses", "Joint", "VSE∞", "Sequence, CORA's rest",
                  BAG.system)  # fmt: skip
         means = [np.nanmean(evidence.values("world", name, metric)) for name in names]
         assert marks == pytest.approx(means)
 
 
+def test_tables_and_figures_of_a_small_record(evidence):
+    shown = show.tables(evidence)
+    assert {*show.figures(evidence)} == {"overview", "curves"}
+    found = show.recalls(evidence, "world", "CORA")
+    ranks, rsum = evidence.values("world", "CORA", "rank"), evidence.means("world", "CORA", "RSUM")
+    assert found["rsum"] == pytest.approx(rsum.to_numpy(), abs=1e-3)
+    assert found["t2i_r5"][0] == pytest.approx(100 * (ranks[0, :200] <= 5).mean())
+    assert found["i2t_medr"][1] == np.median(ranks[1, 200:])
+    assert len(shown["results_world"]) == len(systems.systems("world", "world")) - 2
+    assert shown["table4_world"].loc["CORA, ensemble of two, reranked", "paper"] == 445.1
+    assert shown["table4_world"].loc["CORA + reranking (BERT)"].tolist() == [450.6, "–", "–"]
+    for number, rows, ours in (("table1", 25, BAG.system), ("table3", 12, systems.TWO_STEP.system)):
+        beside = shown[f"{number}_world"]
+        assert list(beside.index[:rows]) == list(show.printed(number).index)
+        assert beside.loc["CORA", ("rsum", "paper")] == "515.8"
+        mean = evidence.means("world", ours, "RSUM").mean()
+        assert beside.loc[ours, ("rsum", "ours")].startswith(f"{mean:.1f} ± ")
+    kinds = shown["leads_world"]["differ in"]
+    assert kinds["CORA", "VSE∞"] == "text, image, losses"
+    lead = rsum.mean() - evidence.means("world", BAG.system, "RSUM").mean()
+    assert shown["leads_world"].loc[("CORA", BAG.system), "RSUM"] == pytest.approx(lead, abs=0.06)
+    right = [np.nanmean(evidence.values("world", n, "in family")) for n in ("CORA", BAG.system)]
+    family = shown["families_world"].loc["CORA"]
+    assert family["right in %"] == pytest.approx(right[0], abs=0.06)
+    assert family["minus the bag"] == pytest.approx(right[0] - right[1], abs=0.06)
+    hurt = evidence.means("world", "CORA", "RSUM, edge 30 %")
+    told = shown["parse_errors_world"].loc[("edge", 30)]
+    assert told.RSUM == pytest.approx((hurt - rsum).mean(), abs=0.06)
+    assert told["kept beyond 97%"].startswith(f"{(hurt - 0.97 * rsum).mean():+.1f} [")
+    hits = np.nanmean(evidence.values("world", "CORA", "entity to image, R@5"))
+    entities = shown["entities_world"]
+    assert entities.loc[("entity → image", "CORA"), "R@5 in %"] == pytest.approx(hits, abs=0.06)
+    parse = evidence.curves("world", QUERY_TIME, "parse")
+    assert shown["times_world"].ms["parse"] == pytest.approx(1000 * np.median(parse), abs=0.01)
+
+
+def test_table_7_is_about_how_a_bert_learns():
+    found = made_up_cora.make(dataset="world_bert")
+    table = show.tables(found)["table7_world_bert"].rsum
+    assert table.paper["CORA, BERT, prompts"] == "530.0"
+    mean = found.means("world_bert", "CORA, BERT, tuned", "RSUM").mean()
+    assert table.ours["CORA, BERT, tuned"].startswith(f"{mean:.1f} ± ")
+    assert table.ours["BERT P-Tuning, N = 8"] == "–"
+
+
 def test_the_main_table_has_the_papers_figures_beside_ours(evidence):
-    shown = tables.main([evidence])
+    shown = show.main([evidence])
     assert list(shown.columns) == ["the paper, Flickr30K", "drawn, sentences"]
     assert shown.loc["Joint", "the paper, Flickr30K"] == "504.8"
     assert shown.loc["Bag of phrases", "the paper, Flickr30K"] == "–"
     of_seeds = evidence.means("world", "HARD", "RSUM")
     assert shown.loc["HARD", "drawn, sentences"] == f"{of_seeds.mean():.0f} ± {of_seeds.std():.0f}"
-
-
-def test_floors_and_ceilings_stand_below_the_table(evidence):
-    shown = tables.table(evidence, "world", "table1")
-    assert list(shown.index[-6:]) == [
-        "Random", "Ridge on words", "Ridge on the graph's words", "Oracle of words",
-        "Oracle of entities", "Oracle of the graph",
-    ]  # fmt: skip
-    mean = evidence.means("world", "Oracle of words", "RSUM").mean()
-    assert shown.loc["Oracle of words", ("rsum", "ours")].startswith(f"{mean:.1f}")
-
-
-def test_the_time_of_a_query_is_the_sum_of_its_parts(evidence):
-    ms = tables.times(evidence, "world").ms
-    [axis] = figures.times_figure(evidence, "world").axes
-    whole = axis.lines[0].get_ydata()
-    assert whole[1] == pytest.approx(ms["parse"] + ms["encode"] + ms["search 10000"])
-    parse = evidence.curves("world", QUERY_TIME, "parse")
-    assert ms["parse"] == pytest.approx(1000 * np.median(parse), abs=0.01)
 
 
 # --- Captions in figures ------------------------------------------------------------------------
@@ -191,7 +218,7 @@ def few():
 
 
 def test_captions_are_described_by_means(few):
-    row = tables.describe(few).loc["test"]
+    row = show.describe(few).loc["test"]
     assert (row["images"], row["captions"]) == (2, 4)
     assert row["words a caption"] == (9 + 1 + 10 + 6) / 4
     assert row["objects"] == (2 + 1 + 3 + 2) / 4
@@ -204,9 +231,9 @@ def test_every_curve_has_its_colour_in_the_legend():
     """Also that of a system which the last panel lacks."""
     names = ("flickr8k", "flickr8k_tuned")
     found = made_up_cora.both(*(made_up_cora.make("flickr8k", name) for name in names))
-    figure = figures.curves(found)
+    figure = show.figures(found)["curves"]
     first, last = figure.axes
-    [legend] = [axis.get_legend() for axis in figure.axes if axis.get_legend()]
+    [legend] = figure.legends
     lines = zip(legend.get_texts(), legend.get_lines(), strict=True)
     colours = {text.get_text(): line.get_color() for text, line in lines}
     assert {"CORA", "CORA, authors' form", "VSE∞"} < colours.keys()

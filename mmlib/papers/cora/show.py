@@ -1,0 +1,641 @@
+"""What is shown of paper 03: its captions and models, its tables beside ours, and figures."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mmlib import scenegraph
+from mmlib.core import plots
+from mmlib.core.effects import Effect
+from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.paths import table_beside
+from mmlib.core.ranking import KS
+from mmlib.core.records import CaptionedImages
+from mmlib.core.tables import Cells, beside, interval, mean_and_deviation, paper_tables, table
+from mmlib.papers.cora.data.controlled import CAPTIONS, RECORDED, ControlledImages, Dials
+from mmlib.papers.cora.data.texts import Captions
+from mmlib.papers.cora.data.world import FAMILY
+from mmlib.papers.cora.run import systems
+from mmlib.papers.cora.run.systems import (
+    BAG,
+    COMPARED,
+    CORA,
+    JOINT,
+    ORDER,
+    SEQUENCE,
+    TWO_STEP,
+    VSE,
+    WITH_BERT,
+    original,
+)
+from mmlib.world import Clarity
+from mmlib.world.schema import ACTION_RELATIONS
+
+_TABLE = table_beside(__file__)
+OUR_NAMES, NAMES_IN, FIELDS = _TABLE["names"], _TABLE["names_in"], _TABLE["fields"]
+MAIN, COLLECTIONS = _TABLE["main"], _TABLE["collections"]
+COLOURS = dict(zip((*COMPARED, JOINT.system), (*plots.COLOURS[:5], plots.COLOURS[6]), strict=True))
+ON_DEV = "dev_RSUM", "RSUM on dev"
+CHANCE = 100 / FAMILY
+BOUND = (CORA.system, JOINT.system, SEQUENCE.system, BAG.system)  # of which figures have a line
+SHORT = {SEQUENCE.system: "Sequence", TWO_STEP.system: "Two steps, caption losses"}
+CLEAR = Dials(families=1000)  # whose regions get noisier and more mixed
+
+# --- Tables --------------------------------------------------------------------------------------
+
+
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """All tables that need nothing but evidence, by name; those of a collection end with its."""
+    if evidence.header["tier"] == systems.CONTROLLED_TIER:
+        return {"binding": _binding(evidence)}
+    found: dict[str, pd.DataFrame] = {}
+    for name in evidence.datasets:
+        found[f"results_{name}"] = results(evidence, name)
+        if name.endswith(WITH_BERT):
+            found[f"table7_{name}"] = printed_beside(evidence, name, "table7")
+            continue
+        found[f"leads_{name}"] = leads(evidence, name)
+        if name != original(name):
+            continue
+        for number in ("table1", "table3"):
+            found[f"{number}_{name}"] = printed_beside(evidence, name, number)
+        found[f"table4_{name}"] = _reranking(evidence, name)
+        found[f"entities_{name}"] = _entities(evidence, name)
+        found[f"families_{name}"] = families(evidence, name)
+        if evidence.has(name, systems.QUERY_TIME, "parse", EPOCHS):
+            found[f"times_{name}"] = _times(evidence, name)
+        found[f"parse_errors_{name}"] = parse_effects(evidence, name)
+    return {name: rows for name, rows in found.items() if len(rows)}
+
+
+def describe(collection: Captions) -> pd.DataFrame:
+    """Size of each split, and how much a caption and its parsed graph hold on average."""
+    rows = {}
+    for split in systems.SPLITS:
+        captions, counts = collection.captions(split), []
+        for graph in collection.graphs[split]:
+            objects = scenegraph.objects(graph)
+            attributes = sum(len(scenegraph.attributes(graph, i)) for i in objects)
+            relations = len(scenegraph.relations(graph))
+            counts.append((len(objects), attributes, relations, 100 * graph.graph["fallback"]))
+        kinds = ("objects", "attributes", "relations", "fallback graphs in %")
+        rows[split] = {
+            "images": len(collection.images[split].captions),
+            "captions": len(captions),
+            "words a caption": np.mean([len(c.split()) for c in captions]),
+            **dict(zip(kinds, np.mean(counts, axis=0), strict=True)),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").round(2)
+
+
+def attributes_said(evidence: Evidence, dataset: str) -> float:
+    """Attributes per object of the test captions, as our parser finds them."""
+    attributes, objects = (
+        np.nansum(evidence.values(dataset, systems.CAPTIONS, kind)[0])
+        for kind in ("attributes", "objects")
+    )
+    return float(attributes / objects)
+
+
+def with_rows(evidence: Evidence, dataset: str, names: Iterable[str]) -> list[str]:
+    """Those of the systems that are in the record."""
+    return [name for name in names if evidence.has(dataset, name, "rank")]
+
+
+def captions_and_images(evidence: Evidence, dataset: str) -> tuple[slice, slice]:
+    """Which items of a collection are test captions, and which are test images."""
+    described = evidence.has(dataset, systems.CAPTIONS, "objects")  # else: controlled
+    reader = systems.ORACLES[-1]["system"]
+    term = (systems.CAPTIONS, "objects") if described else (reader, "in family")
+    captions = int(np.isfinite(evidence.values(dataset, *term)[0]).sum())
+    return slice(captions), slice(captions, None)
+
+
+def recalls(evidence: Evidence, dataset: str, system: str) -> dict[str, np.ndarray]:
+    """R@K and median ranks both ways and RSUM of each seed: metric -> (seeds,)."""
+    captions, images = captions_and_images(evidence, dataset)
+    ranks = evidence.values(dataset, system, "rank")
+    of = {"i2t": ranks[:, images], "t2i": ranks[:, captions]}
+    values = {f"{way}_r{k}": 100 * (r <= k).mean(axis=1) for way, r in of.items() for k in KS}
+    values["rsum"] = np.sum(list(values.values()), axis=0)
+    return values | {f"{way}_medr": np.median(of[way], axis=1) for way in ("t2i", "i2t")}
+
+
+def results(evidence: Evidence, dataset: str, names: Iterable[str] = ORDER) -> pd.DataFrame:
+    """A row a system: R@K and median ranks both ways and RSUM, mean ± deviation over seeds.
+
+    Baselines come above the trained systems, oracles below. "↗" flags a system that still improved
+    on dev when its trainings ended, in more than a fifth of them.
+    """
+    rows = {
+        name: recalls(evidence, dataset, system)
+        for name, system in Cells(evidence, dataset).named(names, "rank").items()
+    }
+    metrics = list(next(iter(rows.values()), {}))
+    return table(rows, metrics, lambda found, metric: mean_and_deviation(found[metric]))
+
+
+def trained_again(evidence: Evidence, dataset: str) -> list[float]:
+    """By how much RSUM of one seed's trainings on two machines differs, where it does.
+
+    Both encoders without a BERT are recorded twice, beside those with one; on one machine their
+    figures are the same. Empty where those beside a BERT have a budget of their own.
+    """
+    quick, tier = dataset + WITH_BERT, evidence.header["tier"]
+    if systems.budget(tier, quick) != systems.budget(tier, dataset):
+        return []
+    differences: list[float] = []
+    for first, second in zip((SEQUENCE, CORA), systems.WITH_GRU, strict=True):
+        if evidence.has(quick, second, "RSUM"):
+            again = evidence.means(quick, second, "RSUM")
+            difference = again - evidence.means(dataset, first.system, "RSUM")
+            differences += difference[difference.abs() > 1e-6].tolist()
+    return differences
+
+
+def printed(number: str) -> pd.DataFrame:
+    """A printed table by our names; of its rows with BERT and of equal ones only the first."""
+    content = paper_tables(systems.PAPER)[number]
+    names = NAMES_IN.get(number, OUR_NAMES)
+    rows: dict[str, Any] = {}
+    for row in content["rows"]:
+        bert = " (BERT)" if "BERT" in row.get("section", "") and "BERT" not in row["name"] else ""
+        rows.setdefault(names.get(row["name"], row["name"]) + bert, row["values"])
+    return pd.DataFrame.from_dict(rows, orient="index")[content["columns"]]
+
+
+def printed_beside(evidence: Evidence, dataset: str, number: str) -> pd.DataFrame:
+    """Table 1, 3 or 7, as "table1", beside ours, with baselines and oracles below."""
+    paper = printed(number)
+    untrained = [row["system"] for row in (*systems.BASELINES, *systems.ORACLES)]
+    names = dict.fromkeys([*paper.index, *systems.TABLES.get(number, ()), *untrained])
+    found = {name: recalls(evidence, dataset, name) for name in with_rows(evidence, dataset, names)}
+    ours = table(found, paper.columns, lambda of, metric: mean_and_deviation(of[metric]))
+    return beside(ours, paper)
+
+
+def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
+    """RSUM of the main systems: the paper's on Flickr30K, and ours on each plain collection.
+
+    Ours are means ± deviations over seeds; "–" means no value.
+    """
+    paper = printed("table3").rsum.to_dict() | printed("table1").rsum.to_dict()
+    columns: dict[str, Any] = {"the paper, Flickr30K": None}
+    columns |= {
+        COLLECTIONS.get(name, name): (evidence, name)
+        for evidence in recorded for name in evidence.datasets if name == original(name)
+    }  # fmt: skip
+
+    def cell(system: str, where: tuple[Evidence, str] | None) -> str | None:
+        if where is None:
+            return f"{paper[system]:.1f}" if system in paper else None
+        evidence, name = where
+        means = evidence.means(name, system, "RSUM")
+        return mean_and_deviation(means, 0) if len(means) else None
+
+    return table(MAIN, columns, cell).rename_axis("RSUM")
+
+
+def _reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Table 4: RSUM before and after reranking (eq. 14); below what the paper alone has."""
+    rows: dict[str, dict[str, float]] = {}
+    paper = printed("table4").rsum
+    for name in with_rows(evidence, dataset, systems.SYSTEMS):
+        for metric, row in (("RSUM", name), ("RSUM, reranked", f"{name}, reranked")):
+            if evidence.has(dataset, name, "RSUM, reranked"):
+                ours = evidence.means(dataset, name, metric)
+                rows[row] = {"paper": paper.get(row), "ours": ours.mean(), "sd": ours.std()}
+    rows |= {row: {"paper": paper[row]} for row in paper.index if row.endswith("(BERT)")}
+    found = pd.DataFrame.from_dict(rows, orient="index", columns=["paper", "ours", "sd"])
+    return found.round(1).astype(object).fillna("–")
+
+
+def leads(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """What each change gives, alone and together: RSUM of a system minus that of another one.
+
+    With 95 % intervals over seeds and clusters of images, and what differs: the encoder of the
+    text, that of the image, the losses, or how many trainings are averaged.
+    """
+    columns, rows = systems.systems(evidence.header["tier"], dataset), {}
+    for pair in systems.COMPARISONS:
+        if len(with_rows(evidence, dataset, pair)) == 2:
+            a, b = (columns[name] for name in pair)
+            kinds = [kind for kind, of in FIELDS.items() if any(a.get(f) != b.get(f) for f in of)]
+            terms = dict(zip([(name, "RSUM") for name in pair], (1, -1), strict=True))
+            rows[pair] = _ends(Cells(evidence, dataset).effect(terms), "RSUM", "95 % low", "high")
+            rows[pair]["differ in"] = ", ".join(kinds)
+    found = pd.DataFrame.from_dict(rows, orient="index").round(1)
+    return found.rename_axis(["system", "minus"])
+
+
+def _ends(effect: Effect, *names: str) -> dict[str, Any]:
+    return dict(zip(names, plots.span(effect), strict=True))
+
+
+def families(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """How often, in percent, a caption finds its image among those of its family.
+
+    They differ in structure alone; chance is 25. Beside it the difference from the bag of phrases,
+    which cannot know structure, paired. With 95 % intervals over seeds and images.
+    """
+    cells, metric = Cells(evidence, dataset), "in family"
+    rows = {}
+    for name in cells.named(ORDER, metric).values():
+        rows[name] = _ends(cells.effect({(name, metric): 1}), "right in %", "low", "high")
+        if name != BAG.system and cells.has((BAG.system, metric)):
+            lead = cells.effect({(name, metric): 1, (BAG.system, metric): -1})
+            rows[name] |= _ends(lead, "minus the bag", "from", "to")
+    return pd.DataFrame.from_dict(rows, orient="index").round(1)
+
+
+def in_families(evidence: Evidence, dataset: str, system: str, unseen: bool = False) -> Effect:
+    """How often captions find their picture in its family, with its interval over families.
+
+    unseen: of the second half alone, which `data.controlled.Dials` explains.
+    """
+    captions = np.flatnonzero(np.isfinite(evidence.values(dataset, system, "in family")[0]))
+    some = captions[len(captions) // 2 :] if unseen else captions  # pictures have none
+    return Cells(evidence, dataset, items=some).effect({(system, "in family"): 1})
+
+
+def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    """Name of a row -> collection, and whether it is of unseen pairs alone."""
+    rows = {}
+    for name in names:
+        rows[name] = (name, False)
+        if name == systems.UNSEEN:
+            rows[f"{name}, alone"] = (name, True)
+    return rows
+
+
+def _binding(evidence: Evidence) -> pd.DataFrame:
+    return table(
+        _with_unseen(evidence.datasets), ORDER,
+        lambda row, system: interval(in_families(evidence, row[0], system, row[1])), None,
+    )  # fmt: skip
+
+
+def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Change of CORA's RSUM by kind of parse error and by the percentage of captions drawn for one.
+
+    Beside it what remains beyond the share of C8. With 95 % intervals over seeds and clusters of
+    images. Empty where no graphs with errors were encoded.
+    """
+    cells, intact, rows = Cells(evidence, dataset), (CORA.system, "RSUM"), {}
+    for kind in systems.ERRORS:
+        for rate in systems.RATES:
+            hurt = CORA.system, f"RSUM, {kind} {rate} %"
+            if cells.has(hurt):
+                change, kept = (
+                    cells.effect({hurt: 1, intact: -share}) for share in (1, systems.LITTLE_HARM)
+                )
+                rows[kind, rate] = _ends(change, "RSUM", "95 % low", "high")
+                rows[kind, rate][f"kept beyond {systems.LITTLE_HARM:.0%}"] = kept.told(1)
+    found = pd.DataFrame.from_dict(rows, orient="index").round(1)
+    return found.rename_axis(["error", "% of captions"]) if rows else found
+
+
+def _entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    """Share with a right answer among the first K, beside what knows nothing of the image."""
+    cells, chance = Cells(evidence, dataset), systems.CAPTIONS
+    names = [n for n in (chance, *systems.SYSTEMS) if cells.has((n, "entity rank"))]
+    ways = {"image → entity": "most frequent first", "entity → image": "random order"}
+    rows = {
+        (way, known if n == chance else n): (way, n) for way, known in ways.items() for n in names
+    }
+
+    def cell(row: tuple[str, str], k: int) -> float:
+        way, name = row
+        if way == "entity → image":
+            return float(np.nanmean(evidence.values(dataset, name, f"entity to image, R@{k}")))
+        ranks = evidence.values(dataset, name, "entity rank")
+        return 100 * float((ranks[np.isfinite(ranks)] <= k).mean())
+
+    return table(rows, {f"R@{k} in %": k for k in KS}, cell, None, 1)
+
+
+def _times(evidence: Evidence, dataset: str) -> pd.DataFrame:
+    steps = evidence.metrics(dataset, systems.QUERY_TIME, EPOCHS)
+    medians = {s: np.median(evidence.curves(dataset, systems.QUERY_TIME, s)) for s in steps}
+    return pd.DataFrame({"ms": 1000 * pd.Series(medians)}).round(2)
+
+
+# --- Figures of captions and models --------------------------------------------------------------
+
+
+def graphs_beside_pictures(collection: Captions, rows: Sequence[int]) -> Figure:
+    """Pictures of test captions and their parsed graphs."""
+    figure, axes = plt.subplots(
+        len(rows), 2, figsize=(9, 2.6 * len(rows)), width_ratios=(1, 3), squeeze=False
+    )
+    image_of = collection.image_of("test")
+    for (left, right), row in zip(axes, rows, strict=True):
+        left.imshow(collection.images["test"].open_image(int(image_of[row])))
+        left.axis("off")
+        scenegraph.draw(collection.graphs["test"][row], right)
+    return figure
+
+
+def acting(collection: Captions) -> list[int]:
+    """The test captions, by row, that say once who chases, holds or rides whom."""
+    return [
+        row for row, graph in enumerate(collection.graphs["test"])
+        if sum(data["label"] in ACTION_RELATIONS for *_, data in scenegraph.relations(graph)) == 1
+    ]  # fmt: skip
+
+
+def family(images: CaptionedImages, image: int = 0, count: int = FAMILY) -> Figure:
+    """`count` pictures from `image` on with their first captions."""
+    rows = range(image, image + count)
+    captions = [images.captions[i][0] for i in rows]
+    return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=count)
+
+
+def scored_family(
+    collection: Captions, caption: int, scores: Mapping[str, np.ndarray], size: int = FAMILY
+) -> Figure:
+    """The family that a test caption is about, each model's score below each picture.
+
+    caption: its row; scores: model -> cosines (test images, test captions); size: neighbours that
+    are related. The caption's own picture is framed, each model's highest score marked.
+    """
+    own = int(collection.image_of("test")[caption])
+    rows = own // size * size + np.arange(size)
+    figure, axes = plt.subplots(1, size, figsize=(9, 2.9 + 0.2 * len(scores)))
+    images = collection.images["test"]
+    for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
+        lines = [
+            f"{name}: {found[row, caption]:.2f}"
+            + " ◄" * bool(found[rows, caption].argmax() == number)
+            for name, found in scores.items()
+        ]
+        axis.imshow(images.open_image(int(row)))
+        axis.set(xticks=[], yticks=[])
+        axis.set_xlabel("\n".join(lines), fontsize=9)
+        axis.grid(visible=False)
+        if row == own:
+            axis.spines[:].set(visible=True, color=plots.TRUE, linewidth=4)
+    text = collection.captions("test")[caption]
+    figure.suptitle(f'"{text}": its own picture is framed, ◄ marks the highest cosine', fontsize=11)
+    return figure
+
+
+def controlled_family(
+    images: ControlledImages, caption: int, scores: Mapping[str, np.ndarray]
+) -> Figure:
+    """The family that a caption is about: what each picture shows, and below it each model's score.
+
+    caption: its row; scores: model -> (images, captions). The picture that it is about is framed;
+    of each model the highest score is bold.
+    """
+    image = caption // CAPTIONS
+    rows = range(image // FAMILY * FAMILY, (image // FAMILY + 1) * FAMILY)
+    figure, axes = plt.subplots(1, FAMILY, figsize=(9, 1.6 + 0.22 * len(scores)))
+    kinds = sorted(kind for _, kind in (f for f in images.facts[image] if len(f) == 2))
+    best = {name: int(found[rows, caption].argmax()) for name, found in scores.items()}
+    for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
+        colour_of = {fact[1]: fact[0] for fact in images.facts[row] if len(fact) == 2}
+        for y, kind in enumerate(kinds):
+            colour = "gold" if colour_of[kind] == "golden" else colour_of[kind]
+            axis.scatter(0.08, -y, s=80, marker="s", color=colour, edgecolor="#555555")
+            axis.text(0.2, -y, f"{colour_of[kind]} {kind}", va="center", fontsize=9)
+        for y, (name, found) in enumerate(scores.items(), len(kinds) + 1):
+            weight = "bold" if best[name] == number else "normal"
+            axis.text(0, -y, f"{name}: {found[row, caption]:.2f}", va="center", fontsize=8,
+                      weight=weight)  # fmt: skip
+        axis.set(xlim=(-0.05, 1), ylim=(-len(kinds) - len(scores) - 0.5, 0.7), xticks=[], yticks=[])
+        axis.grid(visible=False)
+        axis.spines[:].set(visible=True, color="#cccccc")
+        if row == image:
+            axis.spines[:].set(color=plots.TRUE, linewidth=3)
+    text = images.captions[image][caption % CAPTIONS]
+    figure.suptitle(f'Which picture is "{text}"?  The right one is framed.', fontsize=10)
+    return figure
+
+
+def in_family(bars: Mapping[str, float], title: str = "") -> Figure:
+    """How often captions find their picture in its family, a bar a system, in percent."""
+    figure, axis = plt.subplots(figsize=(6, 0.5 * len(bars) + 1.2))
+    names = list(bars)[::-1]
+    colours = [COLOURS[name] for name in names]
+    labels = [SHORT.get(name, name) for name in names]
+    drawn = axis.barh(labels, [bars[name] for name in names], color=colours)
+    axis.bar_label(drawn, fmt="%.0f", padding=3)
+    plots.chance_line(axis, CHANCE, upright=True)
+    axis.set(xlim=(0, 105), xlabel="captions that find their picture in its family in %")
+    figure.suptitle(title, fontsize=10)
+    axis.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+# --- Figures of the evidence ---------------------------------------------------------------------
+
+
+def figures(evidence: Evidence) -> dict[str, Figure]:
+    """All figures that need nothing but evidence, by file name."""
+    if evidence.header["tier"] == systems.CONTROLLED_TIER:
+        return {"binding": binding_by_pictures(evidence), "regions": binding_by_regions(evidence),
+                "drawn": binding_drawn(evidence)}  # fmt: skip
+    panels, on_dev = {}, {}
+    for name in (name for name in evidence.datasets if not name.endswith(WITH_BERT)):
+        shown = [row for row in with_rows(evidence, name, ORDER) if row != "Random"]
+        values = {row: evidence.values(name, row, "RSUM") for row in shown}
+        best_first = sorted(values, key=lambda row: -values[row].mean())
+        panels[name] = {row: values[row] for row in best_first}, evidence.clusters(name)
+        on_dev[name, ON_DEV[1]] = {
+            row: evidence.curves(name, row, ON_DEV[0])
+            for row in (*COMPARED, VSE.system, systems.AUTHORS.system)
+            if evidence.has(name, row, ON_DEV[0], EPOCHS)
+        }
+    oracles = {row["system"] for row in systems.ORACLES}
+    overview = plots.overview(panels, systems.SYSTEMS, "RSUM (at best 600)", aside=oracles)
+    return {"overview": overview, "curves": plots.curves(on_dev)}
+
+
+def _shares(
+    evidence: Evidence, datasets: Mapping[float, str], system: str
+) -> dict[float, plots.Span]:
+    """A system's means in family over seeds, with their range, of each data set that has it."""
+    shares = {x: evidence.means(name, system, "in family") for x, name in datasets.items()}
+    return {x: plots.range_of(of_seeds) for x, of_seeds in shares.items() if len(of_seeds)}
+
+
+def _lines(
+    axis: Axes, evidence: Evidence, datasets: Mapping[float, str], names: Sequence[str] = BOUND
+) -> None:
+    """A line a system over the places of data sets: right in family, mean and range of seeds."""
+    series = {SHORT.get(s, s): _shares(evidence, datasets, s) for s in names}
+    plots.spans(axis, series, [COLOURS[s] for s in names], style="o-", upright=True)
+    plots.chance_line(axis, CHANCE)
+    axis.set(ylim=(0, 103))
+
+
+def _trainings(evidence: Evidence, *datasets: str) -> str:
+    """How many trainings of each system in `BOUND` collections have: "2 seeds", "1 to 3 seeds"."""
+    counts = {
+        len(evidence.means(dataset, system, "in family"))
+        for dataset in datasets for system in BOUND
+    } - {0}  # fmt: skip
+    fewest, most = min(counts), max(counts)
+    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
+
+
+def binding_by_pictures(evidence: Evidence) -> Figure:
+    """In family over training pictures, a line a system: the mean and the range of seeds.
+
+    A panel for the smallest and for the largest vocabulary of which several numbers of pictures are
+    recorded.
+    """
+    panels: dict[tuple[int, int], dict[float, str]] = {}
+    for dataset in evidence.datasets:
+        dials = RECORDED[dataset]
+        if dataset.endswith(" families") and isinstance(dials, Dials):
+            panels.setdefault((dials.kinds, dials.colours), {})[FAMILY * dials.families] = dataset
+    several = sorted(words for words, sets in panels.items() if len(sets) > 1)
+    ends = sorted({*several[:1], *several[-1:]})
+    size = (3 * len(ends) + 3, 3.5)
+    figure, axes = plt.subplots(1, len(ends), figsize=size, sharey=True, squeeze=False)
+    for axis, words in zip(axes[0], ends, strict=True):
+        by_pictures = dict(sorted(panels[words].items()))
+        axis.set_xscale("log")
+        _lines(axis, evidence, by_pictures)
+        axis.set(xlabel="training pictures", title="{} kinds × {} colours".format(*words),
+                 xticks=[*by_pictures], xticklabels=[*by_pictures])  # fmt: skip
+        axis.minorticks_off()
+    axes[0, 0].set_ylabel("right in family in %")
+    figure.suptitle("With more pictures the graph encoders learn who has what, a bag hardly")
+    plots.legend_below(figure)
+    return figure
+
+
+def _by_region(evidence: Evidence) -> dict[tuple[float, float], str]:
+    """(noise, mixing) -> the recorded collection that is `CLEAR` but for these."""
+    cells = {}
+    for dataset in evidence.datasets:
+        dials = RECORDED[dataset]
+        if (
+            isinstance(dials, Dials)
+            and replace(dials, noise=CLEAR.noise, mixing=CLEAR.mixing) == CLEAR
+        ):
+            cells[dials.noise, dials.mixing] = dataset
+    return cells
+
+
+def binding_by_regions(evidence: Evidence) -> Figure:
+    """In family over noise and mixing of regions, a heat map a system."""
+    cells = _by_region(evidence)
+    noises, mixings = (sorted({key[i] for key in cells}) for i in (0, 1))
+    names = (CORA.system, SEQUENCE.system, BAG.system)
+    figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 3.2))
+    for axis, name in zip(axes, names, strict=True):
+        shares = {at: in_families(evidence, of, name).effect for at, of in cells.items()}
+        grid = pd.DataFrame(
+            [[shares.get((n, m), np.nan) for m in mixings] for n in noises], noises, mixings
+        )
+        plots.heat_map(axis, grid, CHANCE, 100)
+        axis.set(title=name, xlabel="mixing of regions", ylabel="noise on regions")
+    seeds = _trainings(evidence, *cells.values())
+    figure.suptitle(f"Right in family in %; chance is {CHANCE:.0f}; {seeds} a cell")
+    return figure
+
+
+def binding_drawn(evidence: Evidence) -> Figure:
+    """In family of the drawn collections on record, a line a system: mean and range of seeds."""
+    drawn = [name for name, dials in RECORDED.items() if isinstance(dials, Clarity)]
+    names = [name for name in drawn if name in evidence.datasets]
+    figure, axis = plt.subplots(figsize=(9, 3.8))
+    _lines(axis, evidence, dict(enumerate(names)))
+    texts = [f"{name}\n{_trainings(evidence, name)}".replace(", ", ",\n") for name in names]
+    axis.set(ylabel="right in family in %", xticks=range(len(names)), xticklabels=texts)
+    axis.set_title("Who has what is learnt until captions are sentences that leave attributes out")
+    plots.legend_below(figure)
+    return figure
+
+
+def binding_map(evidence: Evidence) -> Figure:
+    """In family of the controlled collections that no other figure shows, and those drawn."""
+    elsewhere = set(_by_region(evidence).values())
+    rows = _with_unseen(
+        name for name in RECORDED
+        if name in evidence.datasets and name not in elsewhere and not name.endswith(" families")
+    )  # fmt: skip
+    labels = {f"{name}; {_trainings(evidence, row[0])}": row for name, row in rows.items()}
+    columns = {SHORT.get(name, name): name for name in BOUND}
+    grid = table(
+        labels, columns, lambda row, name: in_families(evidence, row[0], name, row[1]).effect, None
+    )
+    figure, axis = plt.subplots(figsize=(7.5, 0.33 * len(grid) + 1))
+    plots.heat_map(axis, grid, CHANCE, 100)
+    axis.set_title(f"Who has what, right in family in %; chance is {CHANCE:.0f}")
+    return figure
+
+
+def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> Figure:
+    """In family by how many attributes captions give a thing: mean and range of seeds.
+
+    Made-up collections that differ in this alone, and the plain ones of `recorded`; those without
+    families, such as photographs, have no dots.
+    """
+    sets = [
+        (dials.described, name, controlled) for name, dials in RECORDED.items()
+        if name in controlled.datasets and isinstance(dials, Dials)
+        and dials.structure == CLEAR.structure
+        and replace(dials, described=1.0, named=2) == CLEAR
+    ]  # fmt: skip
+    sets += [
+        (attributes_said(evidence, name), name, evidence) for evidence, name in _plain(recorded)
+    ]
+    sets = sorted(sets, key=lambda row: -row[0])
+    figure, axis = plt.subplots(figsize=(8, 0.42 * len(sets) + 1.5))
+    names = (CORA.system, SEQUENCE.system, BAG.system)
+    series: dict[str, dict[float, plots.Span]] = {SHORT.get(s, s): {} for s in names}
+    for (y, (_, name, evidence)), system in product(enumerate(sets), names):
+        series[SHORT.get(system, system)] |= _shares(evidence, {y: name}, system)
+    plots.spans(axis, series, [COLOURS[name] for name in names])
+    for y, (_, name, evidence) in enumerate(sets):
+        if not evidence.has(name, CORA.system, "in family"):
+            axis.text(CHANCE + 3, y, "no families to measure it in", va="center", fontsize=9)
+    plots.chance_line(axis, CHANCE, upright=True)
+    plots.name_rows(
+        axis, [f"{COLLECTIONS.get(name, name)}: {said:.2g} a thing" for said, name, _ in sets]
+    )
+    axis.set(xlabel="right in family in %", xlim=(0, 103),
+             title="The fewer attributes captions give a thing, the less is bound")  # fmt: skip
+    plots.legend_below(figure)
+    return figure
+
+
+def _plain(recorded: Iterable[Evidence]) -> list[tuple[Evidence, str]]:
+    """The plain collections of records."""
+    return [(e, name) for e in recorded for name in e.datasets if name == original(name)]
+
+
+def summary(recorded: Sequence[Evidence]) -> Figure:
+    """The main systems on all plain collections: right in family, and RSUM, means with intervals.
+
+    Of each system a mark for each collection; the dashed line is chance.
+    """
+    names = (CORA.system, TWO_STEP.system, JOINT.system, VSE.system, SEQUENCE.system, BAG.system)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
+    for axis, metric in zip(axes, ("in family", "RSUM"), strict=True):
+        series = {
+            COLLECTIONS.get(dataset, dataset): {
+                y: plots.span(Cells(evidence, dataset).effect({(name, metric): 1}))
+                for y, name in enumerate(names) if evidence.has(dataset, name, metric)
+            }
+            for evidence, dataset in _plain(recorded)
+        }  # fmt: skip
+        plots.spans(axis, series, shift=0.22)
+    plots.chance_line(axes[0], CHANCE, upright=True)
+    plots.name_rows(axes[0], [SHORT.get(name, name) for name in names])
+    axes[0].set(xlabel="right in family in %", title="Who has what", xlim=(0, 103))
+    axes[1].set(xlabel="RSUM (at best 600)", title="Search", xlim=(0, None))
+    plots.legend_below(figure)
+    return figure
