@@ -151,7 +151,7 @@ class Assessment:
         return {
             **{name: getattr(self.claim, name) for name in named}, "paper_effect": paper,
             "verdict": self.verdict, "size": self.size, "fragile": self.fragile, "why": self.why,
-            "intervals": len(self.intervals),
+            "intervals": len(self.intervals), "smallest_why": self.claim.why,
             "holding_paper": None if paper is None or not self.intervals else sum(
                 one.low <= paper <= one.high for one in self.intervals
             ),
