@@ -149,10 +149,9 @@ def study_of(
         merged |= origins
     texts = sorted({t for c in captions for t in c} | sentences_of(samples.values(), merged))
     start = _frozen_retriever(budget, words, images, Split.of(words, captions, rows["frozen"]))
-    bert, states = data_dir() / "bert", None
-    if bert.is_dir():
-        states = TokenStates.by(bert, texts, merged, job_folder())
-    else:
+    bert = data_dir() / "bert"
+    states = TokenStates.by(bert, texts, merged, job_folder()) if bert.is_dir() else None
+    if states is None:
         print(f"no BERT in {bert}: the text branch starts from nothing", file=sys.stderr)
     plan = budget.retrieval
     retriever = read_retriever(start, plan.transformers, plan.space, images, len(words))

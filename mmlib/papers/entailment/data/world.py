@@ -54,7 +54,8 @@ def load(budget: Budget, seed: int) -> study.Study:
     premises = tuple(merged_captions(gold) for some in drawn.values() for gold in some.gold)
     rows = {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(drawn)}
     # Hypotheses by split. Those of val and test are pairs of image and text with both premises.
-    edited, about = {}, {}
+    edited: dict[str, Samples] = {}
+    about: dict[str, tuple[str, ...]] = {}
     for name, some, first in zip(EDITED, sets, ends[len(drawn) :], strict=False):
         pairs = some.samples
         edited[name] = replace(pairs, image=np.where(pairs.image < 0, -1, pairs.image + first))
