@@ -315,36 +315,3 @@ def heat_map(
     axis.set_yticks(range(len(table)), table.index)
     axis.grid(visible=False)
     return image
-
-
-def curve_of_seeds(axis: Axes, curves: np.ndarray, label: str, colour: str | None = None) -> None:
-    """Curves (seeds, epochs): their mean, and as a band their range."""
-    epochs = np.arange(1, curves.shape[1] + 1)
-    axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    (line,) = axis.plot(epochs, curves.mean(axis=0), color=colour, label=label)
-    low, high = curves.min(axis=0), curves.max(axis=0)
-    axis.fill_between(epochs, low, high, color=line.get_color(), alpha=0.15)
-
-
-def ranked_systems(
-    axis: Axes,
-    values: Mapping[str, np.ndarray],
-    clusters: np.ndarray,
-    trained: Container[str],
-    live: Mapping[str, float],
-) -> None:
-    """A line for each system, from above: its seeds as ticks, their mean with its 95 % interval.
-
-    values: name -> (seeds, items), as `effects.crossed` takes them with their clusters; those that
-    are not `trained` are grey. live: what this run measured, drawn as a diamond.
-    """
-    for y, (name, scores) in enumerate(values.items()):
-        mean, seeds = crossed(scores, clusters), scores.mean(axis=1)
-        colour = COLOURS[0] if name in trained else "#777777"
-        axis.plot([mean.low, mean.high], [y, y], color=colour, lw=1.2)
-        axis.plot(mean.effect, y, "o", color=colour, ms=5)
-        axis.plot(seeds, [y + 0.25] * len(seeds), "|", color="black", ms=4)
-        if name in live:
-            axis.plot(live[name], y, "D", color=COLOURS[1], mfc="none", ms=7)
-    axis.set_yticks(range(len(values)), list(values), fontsize=8)
-    axis.set_ylim(len(values) - 0.4, -0.6)

@@ -192,8 +192,6 @@ def beside(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
     Rows are the paper's, then those that are ours alone; "–" means no value.
     """
-    if "system" in ours:
-        ours = ours.groupby(["system", "metric"]).value.agg(mean_and_deviation).unstack()
     columns = {}
     for metric in paper.columns:
         columns[metric, "paper"] = paper[metric].map(lambda v: "–" if pd.isna(v) else str(v))

@@ -7,12 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mmlib.core.paths import PACKAGE
+from mmlib.core.effects import crossed
+from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.tables import (
+    Cells,
     Result,
     beside,
+    interval,
     paper_values,
     save_results,
+    table,
     without_formulas,
     write_json,
 )
@@ -66,41 +70,66 @@ def test_numpy_numbers_become_plain(tmp_path):
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": 0.5, "b": 3, "c": True}
 
 
-LINKS = json.loads((PACKAGE / "papers" / "links" / "tables.json").read_text(encoding="utf-8"))
-PRINTED = {table["id"]: table for table in LINKS["tables"]}
+# --- Tables ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in PRINTED if name.startswith("table")])
-def test_the_papers_numbers_stand_as_they_were_printed(name):
-    ours = pd.DataFrame([{"system": "DC", "metric": "AUC", "seed": 0, "value": 12.34}])
-    table = beside(ours, paper_values("links", name))
-    for row in PRINTED[name]["rows"]:
-        for column, printed in row["values"].items():
-            wanted = "–" if printed is None else str(printed)
-            assert table.loc[row["name"], (column, "paper")] == wanted
+@pytest.fixture(scope="module")
+def evidence():
+    """Three systems on four items in two clusters, one of them without seeds."""
+    values = {
+        ("A", "hit", 0): [1, 2, 3, 4], ("A", "hit", 1): [3, 4, 5, 8],
+        ("B", "hit", 0): [1, 1, 1, 1], ("B", "hit", 1): [1, 1, 3, 3],
+        ("floor", "hit", NO_SEED): [0, 0, 0, 1], ("A", "some", 0): [1, np.nan, 3, 4],
+        ("A", "some", 1): [2, np.nan, 3, 5],
+    }  # fmt: skip
+    rows = [
+        {"dataset": "d", "split": "test", "system": s, "metric": m, "seed": seed, "item": item,
+         "cluster": item // 2, "value": value}
+        for (s, m, seed), of_items in values.items() for item, value in enumerate(of_items)
+    ]  # fmt: skip
+    return Evidence(pd.DataFrame(rows), {"tier": "world"})
 
 
-def test_two_cells_of_the_papers_table_2():
-    table = beside(pd.DataFrame(columns=["system", "metric", "seed", "value"]),
-                   paper_values("links", "table2_mscoco"))  # fmt: skip
-    assert table.loc["AP", ("p@1", "paper")] == "91.0"
-    assert table.loc["TK+½k", ("AUC", "paper")] == "99.0"
-    assert set(table.xs("ours", axis=1, level=1).to_numpy().ravel()) == {"–"}
+def test_cells_say_means_spreads_and_paired_effects(evidence):
+    cells = Cells(evidence, "d")
+    assert cells.has(("A", "hit"), ("B", "hit"))
+    assert not cells.has(("A", "hit"), ("B", "some"))
+    assert cells.named(["B", "C", "A"], "hit") == {"B": "B", "A": "A"}
+    assert cells.mean("A", "hit") == (2.5 + 5) / 2
+    assert cells.spread("A", "hit") == f"3.8 ± {2.5 / 2**0.5:.1f}"
+    assert cells.spread("floor", "hit") == "0.2"
+    assert cells.mean("A", "some") == pytest.approx((8 / 3 + 10 / 3) / 2)
+    lead = np.array([[0, 1, 2, 3], [2, 3, 2, 5]])
+    assert cells.values({("A", "hit"): 1, ("B", "hit"): -1}).tolist() == lead.tolist()
+    wanted = crossed(lead, [0, 0, 1, 1])
+    assert cells.effect({("A", "hit"): 1, ("B", "hit"): -1}) == wanted
+    some = crossed(np.array([[1, 3, 4], [2, 3, 5]]), [0, 1, 1])
+    assert cells.effect({("A", "some"): 1}) == some
+    logs = Cells(evidence, "d", figure=np.log2, items=np.array([0, 3]))
+    assert logs.values({("A", "hit"): -1}).tolist() == [[0, -2], [-np.log2(3), -3]]
+    assert logs.effect({("A", "hit"): -1}) == crossed(-np.log2([[1, 4], [3, 8]]), [0, 1])
+    assert interval(wanted, 1) == f"2.2 [{wanted.low:.1f}, {wanted.high:.1f}]"
 
 
-def test_our_numbers_stand_beside_with_their_deviation():
-    ours = pd.DataFrame(
-        [
-            {"system": s, "metric": m, "seed": i, "value": v}
-            for s, m, values in [
-                ("DC", "AUC", [90.0, 91.0, 92.0]), ("DC", "p@1", [50.04]), ("Mine", "AUC", [1.26])
-            ]
-            for i, v in enumerate(values)
-        ]
-    )  # fmt: skip
-    table = beside(ours, paper_values("links", "table2_mscoco"))
-    assert table.loc["DC", ("AUC", "ours")] == "91.0 ± 1.0"
-    assert table.loc["DC", ("p@1", "ours")] == "50.0"
-    assert table.loc["DC", ("p@5", "ours")] == "–"
-    assert table.loc["Mine"].tolist() == ["–", "1.3", "–", "–", "–", "–"]
-    assert table.index.tolist() == [r["name"] for r in PRINTED["table2_mscoco"]["rows"]] + ["Mine"]
+def test_a_table_has_what_is_recorded(evidence):
+    cells = Cells(evidence, "d")
+    made = table(["A", "B", "C"], ["hit", "some", "none"], cells.mean, digits=1)
+    assert made.to_dict("index") == {"A": {"hit": 3.8, "some": 3.0}, "B": {"hit": 1.5, "some": "–"}}
+    numbers = table({"a": "A", "b": "B"}, {"h": "hit", "s": "some"}, cells.mean, None)
+    assert numbers.loc["a", "h"] == 3.75
+    assert np.isnan(numbers.loc["b", "s"])
+    pairs = table({("d", "A"): "A"}, {("hit", "ours"): "hit"}, cells.spread)
+    assert (pairs.index.nlevels, pairs.columns.nlevels) == (2, 2)
+
+
+def test_our_numbers_stand_beside_the_papers():
+    printed = paper_values("links", "table2_mscoco")
+    ours = pd.DataFrame({"AUC": {"DC": "91.0 ± 1.0", "Mine": "1.3"}, "p@1": {"DC": "50.0"}})
+    made = beside(ours, printed)
+    assert made.loc["AP", ("p@1", "paper")] == "91.0"
+    assert made.loc["TK+½k", ("AUC", "paper")] == "99.0"
+    assert made.loc["DC", [("AUC", "ours"), ("p@1", "ours"), ("p@5", "ours")]].tolist() == [
+        "91.0 ± 1.0", "50.0", "–",
+    ]  # fmt: skip
+    assert made.loc["Mine"].tolist() == ["–", "1.3", "–", "–", "–", "–"]
+    assert made.index.tolist() == [*printed.index, "Mine"]

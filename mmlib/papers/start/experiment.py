@@ -1,7 +1,7 @@
 """The experiment of notebook 00, as the suite knows it."""
 
 from mmlib.core.experiment import Experiment
-from mmlib.papers.start import claims, data, figures, run, tables
+from mmlib.papers.start import claims, data, run, show
 
 EXPERIMENT = Experiment(
     number="00",
@@ -14,6 +14,6 @@ EXPERIMENT = Experiment(
     systems=run.systems,
     stages=run.stages,
     claims=claims.CLAIMS,
-    tables=tables.tables,
-    figures=figures.figures,
+    tables=show.tables,
+    figures=show.figures,
 )

@@ -1,14 +1,17 @@
-"""The figures of notebook 00: what a search finds, and the learning curves of its record."""
+"""What is shown of notebook 00: what a search finds, and the table and curves of its record."""
 
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from mmlib.core import plots
 from mmlib.core.evidence import Evidence
 from mmlib.core.plots import COLOURS, TRUE
+from mmlib.papers.start.run import SYSTEMS
 from mmlib.world import WorldImages
 
 SHOWN = 6  # pictures of a search
@@ -59,10 +62,17 @@ def searches(
     return figure
 
 
+def tables(evidence: Evidence) -> dict[str, pd.DataFrame]:
+    """A row for each system and metric: mean and standard deviation over seeds."""
+    rows = {
+        (system, metric): evidence.means("world", system, metric).agg(["mean", "std"])
+        for system in SYSTEMS
+        for metric in evidence.metrics("world", system)
+    }
+    return {"systems": pd.DataFrame(rows).T}
+
+
 def figures(evidence: Evidence) -> dict[str, Figure]:
     """The learning curves."""
-    figure, axis = plt.subplots()
-    for curve in evidence.curves("world", "Search", "dev_R@10"):
-        axis.plot(range(1, len(curve) + 1), curve)
-    axis.set(xlabel="epoch", ylabel="dev R@10 in %, a line a seed")
-    return {"learning": figure}
+    on_dev = {"Search": evidence.curves("world", "Search", "dev_R@10")}
+    return {"learning": plots.curves({("picture world", "R@10 on dev, %"): on_dev})}

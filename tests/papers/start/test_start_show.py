@@ -9,7 +9,7 @@ from matplotlib.colors import same_color
 from PIL import Image
 
 from mmlib.core.plots import COLOURS, TRUE
-from mmlib.papers.start.figures import SHOWN, hit_and_miss, searches
+from mmlib.papers.start.show import SHOWN, hit_and_miss, searches
 
 PICTURES = 8
 
