@@ -77,7 +77,7 @@ def test_curves_have_their_range_and_curves_from_the_start_their_chance():
     assert axis.lines[0].get_xydata().tolist() == [[1, 2.0], [2, 3.0]]
     corners = axis.collections[0].get_paths()[0].vertices
     assert [corners[:, 1].min(), corners[:, 1].max()] == [1.0, 4.0]
-    assert (axis.get_title(), axis.get_ylabel()) == ("t", "level")
+    assert (axis.get_title(), figure.legends[0].get_texts()[0].get_text()) == ("t", "a")
     loss, level = plots.from_start(
         {"loss": {"a": [3, 2, 1]}, "mAP": {"a": [5, 6]}}, {"mAP": 4.0}
     ).axes

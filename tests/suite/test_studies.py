@@ -151,18 +151,6 @@ def test_check_is_red_where_a_picture_is_missing_another_or_too_many(repository,
     assert "04-world-difficulty.png" not in faults
 
 
-def test_a_damaged_record_is_named(repository, monkeypatch, tmp_path):
-    monkeypatch.setattr(studies, "ROOT", tmp_path)
-    (tmp_path / "notebooks").mkdir()
-    notebook = repository / "notebooks" / "04_links.ipynb"
-    (tmp_path / "notebooks" / "04_links.ipynb").write_bytes(notebook.read_bytes())
-    made_up_evidence.write(tmp_path / "evidence")
-    [file] = (tmp_path / "evidence" / "world" / "links").glob("*.parquet")
-    file.write_text("{")
-    with pytest.raises(SystemExit, match=rf"{file.name}: damaged"):
-        studies.main(["check"])
-
-
 def standing(**changed):
     record = {
         "id": "X", "claim": "a", "paper": "b", "contrast": "c", "unit": "points", "smallest": 1.0,
@@ -259,13 +247,6 @@ def test_columns_of_two_levels_have_both_in_words():
     assert table.splitlines()[0] == "|  | R@1: the paper | R@1: ours |"
 
 
-def test_only_long_tables_are_folded():
-    assert pages.folded("T", "table", pages.LONG) == "table"
-    assert pages.folded("T < U", "table", pages.LONG + 1) == (
-        "<details><summary>T &lt; U (41 rows)</summary>\n\ntable\n\n</details>"
-    )
-
-
 def drawn(height=2.0, title="a", label="x", bar=1.0, heat=0.5):
     figure, axes = plt.subplots(1, 3)
     axes[0].plot([0, 1], [1, height])
@@ -295,15 +276,3 @@ def test_a_picture_has_its_digest_and_no_more_than_256_colours(tmp_path):
     assert path.read_bytes() == first
     with Image.open(path) as image:
         assert image.mode == "P"
-
-
-def test_a_machine_in_words():
-    cores = {"cores": 2, "instructions": "AVX2", "gpu": "NVIDIA H200"}
-    assert provenance.machine_of({"device": "cpu", "machine": cores}) == "2 CPU cores, AVX2"
-    assert provenance.machine_of({"device": "cuda", "machine": cores}) == "NVIDIA H200"
-    assert (
-        provenance.machine_of({"device": "cpu", "machine": {"cores": None}}) == "several machines"
-    )
-    assert [provenance.cost(s) for s in (5, 120, 5400)] == [
-        "5 CPU seconds", "2.0 CPU minutes", "1.5 CPU hours"
-    ]  # fmt: skip

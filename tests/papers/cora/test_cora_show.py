@@ -178,15 +178,6 @@ def test_tables_and_figures_of_a_small_record(evidence):
     assert shown["times_world"].ms["parse"] == pytest.approx(1000 * np.median(parse), abs=0.01)
 
 
-def test_table_7_is_about_how_a_bert_learns():
-    found = made_up_cora.make(dataset="world_bert")
-    table = show.tables(found)["table7_world_bert"].rsum
-    assert table.paper["CORA, BERT, prompts"] == "530.0"
-    mean = found.means("world_bert", "CORA, BERT, tuned", "RSUM").mean()
-    assert table.ours["CORA, BERT, tuned"].startswith(f"{mean:.1f} ± ")
-    assert table.ours["BERT P-Tuning, N = 8"] == "–"
-
-
 def test_the_main_table_has_the_papers_figures_beside_ours(evidence):
     shown = show.main([evidence])
     assert list(shown.columns) == ["the paper, Flickr30K", "drawn, sentences"]
@@ -225,17 +216,3 @@ def test_captions_are_described_by_means(few):
     assert row["attributes"] == (3 + 0 + 2 + 2) / 4
     assert row["relations"] == (1 + 0 + 2 + 1) / 4
     assert row["fallback graphs in %"] == 0
-
-
-def test_every_curve_has_its_colour_in_the_legend():
-    """Also that of a system which the last panel lacks."""
-    names = ("flickr8k", "flickr8k_tuned")
-    found = made_up_cora.both(*(made_up_cora.make("flickr8k", name) for name in names))
-    figure = show.figures(found)["curves"]
-    first, last = figure.axes
-    [legend] = figure.legends
-    lines = zip(legend.get_texts(), legend.get_lines(), strict=True)
-    colours = {text.get_text(): line.get_color() for text, line in lines}
-    assert {"CORA", "CORA, authors' form", "VSE∞"} < colours.keys()
-    assert {line.get_color() for line in (*first.lines, *last.lines)} == {*colours.values()}
-    assert len({*colours.values()}) == len(colours)

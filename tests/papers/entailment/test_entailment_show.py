@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mmlib.core.evidence import Evidence
 from mmlib.papers.entailment import show
 from mmlib.papers.entailment.claims import judge_figure
 from mmlib.papers.entailment.data import controlled
@@ -51,16 +50,6 @@ def test_tables_have_the_papers_figures_beside_ours():
     mined = made["mining"]["precision, %"]
     assert (mined["the judge"], mined["overlap"], mined["all candidates"]) == (50, 25, 10)
     assert made["mining"].loc["the judge", "of all true pairs, %"] == 2.5
-
-
-def test_pairs_that_stand_for_others_count_as_many():
-    table = PHOTOGRAPHS.table.copy()
-    label = PHOTOGRAPHS.values("flickr8k", PAIRS, "label", [0], "crowd")[0]
-    rows = (table.split == "crowd") & (table.metric == "weight")
-    table.loc[rows, "value"] = np.where(label == 1, 1.0, 6.25).astype(np.float32)
-    counted = show.tables(Evidence(table, PHOTOGRAPHS.header))["table1"]
-    wanted = [round(label.sum() + 6.25 * (label == 0).sum()), label.sum()]
-    assert list(counted["ours", "crowd"]) == wanted
 
 
 def test_table_3_has_all_printed_columns_and_ours_at_both_shares():

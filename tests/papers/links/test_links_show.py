@@ -72,13 +72,6 @@ def test_of_many_sentences_those_without_a_mark_are_left_out():
     assert np.array_equal(axis.images[0].get_array(), scores[[3, 7, 15]])
 
 
-def test_a_curve_starts_with_the_untrained_model():
-    history = [{"dev_loss": 0.4 / (e + 1), "dev_AUC": 50.0 + e} for e in range(3)]
-    for axis, key in zip(show.training_curve(history).axes, ("dev_loss", "dev_AUC"), strict=True):
-        assert axis.lines[0].get_xdata().tolist() == [0, 1, 2]
-        assert list(axis.lines[0].get_ydata()) == [epoch[key] for epoch in history]
-
-
 def test_a_dot_is_the_mean_of_documents_of_similar_spread():
     evidence = made_up_evidence.make(datasets=("coco", "story"))
     drawn = show.auc_by_spread(evidence, ["story"], {"this one": (0.5, 70.0)}, groups=3)
