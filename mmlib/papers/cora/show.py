@@ -443,20 +443,27 @@ def figures(evidence: Evidence) -> dict[str, Figure]:
     if evidence.header["tier"] == systems.CONTROLLED_TIER:
         return {"binding": binding_by_pictures(evidence), "regions": binding_by_regions(evidence),
                 "drawn": binding_drawn(evidence)}  # fmt: skip
-    panels, on_dev = {}, {}
+    panels = {}
     for name in (name for name in evidence.datasets if not name.endswith(WITH_BERT)):
         shown = [row for row in with_rows(evidence, name, ORDER) if row != "Random"]
         values = {row: evidence.values(name, row, "RSUM") for row in shown}
         best_first = sorted(values, key=lambda row: -values[row].mean())
         panels[name] = {row: values[row] for row in best_first}, evidence.clusters(name)
-        on_dev[name, ON_DEV[1]] = {
-            row: evidence.curves(name, row, ON_DEV[0])
-            for row in (*COMPARED, VSE.system, systems.AUTHORS.system)
-            if evidence.has(name, row, ON_DEV[0], EPOCHS)
-        }
     oracles = {row["system"] for row in systems.ORACLES}
     overview = plots.overview(panels, systems.SYSTEMS, "RSUM (at best 600)", aside=oracles)
-    return {"overview": overview, "curves": plots.curves(on_dev)}
+    return {"overview": overview, "curves": curves(evidence)}
+
+
+def curves(evidence: Evidence) -> Figure:
+    """RSUM on dev over the epochs, of the systems that are compared."""
+    compared = (*COMPARED, VSE.system, systems.AUTHORS.system)
+    return plots.curves({
+        (name, ON_DEV[1]): {
+            row: evidence.curves(name, row, ON_DEV[0])
+            for row in compared if evidence.has(name, row, ON_DEV[0], EPOCHS)
+        }
+        for name in evidence.datasets if not name.endswith(WITH_BERT)
+    })  # fmt: skip
 
 
 def _shares(

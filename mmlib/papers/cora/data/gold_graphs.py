@@ -33,20 +33,15 @@ def gold_graph(caption: Caption) -> nx.MultiDiGraph:
     another reading is as good, `aside` holds these phrases, and `compare` leaves them out.
     """
     gold = _Gold(caption)
-    order = sorted(range(len(gold.at)), key=gold.at.__getitem__)
-    return in_order(gold.graph, {old: new for new, old in enumerate(order)})
-
-
-def in_order(graph: nx.MultiDiGraph, number: dict[int, int]) -> nx.MultiDiGraph:
-    """The graph with its objects numbered anew."""
-    ordered = nx.MultiDiGraph(**graph.graph)
-    for old in sorted(number, key=number.__getitem__):
+    graph, ordered = gold.graph, nx.MultiDiGraph(**gold.graph.graph)
+    order = sorted(range(len(gold.at)), key=gold.at.__getitem__)  # by where they stand in the text
+    number = {old: new for new, old in enumerate(order)}
+    for old in order:
         ordered.add_node(number[old], **graph.nodes[old])
-    for old in number:
+    for old in order:
         for node in attributes(graph, old):
-            add_attribute(
-                ordered, number[old], graph.nodes[node]["label"], graph.nodes[node]["adverbs"]
-            )
+            said = graph.nodes[node]
+            add_attribute(ordered, number[old], said["label"], said["adverbs"])
     for s, o, data in relations(graph):
         add_relation(ordered, number[s], number[o], data["words"], data["preposition"])
     return ordered
@@ -109,23 +104,16 @@ class _Gold:
             size = {"pair": 2, "couple": 2, "trio": 3}.get(start[2] or "", 1)
             left = (NUMBERS.index(number) + 2 if number else size) - 1
             if node.worn:
-                at = self.garment(node, at)
-            self.looks(self.node_of[-1], node)
-
-    def garment(self, node: Node, at: int) -> int:
-        """Add what the last object wears; where its noun ends in the text."""
-        noun = re.compile(rf"\b{node.worn[1].lower()}(?:e?s)?\b").search(self.text, at)
-        assert noun is not None, (self.text, node)
-        words = ([node.worn[0]], "") if node.worn[0] == "wearing" else ([], node.worn[0])
-        self.join(len(self.at) - 1, self.add(noun[0], noun.start()), *words)
-        return noun.end()
-
-    def looks(self, owner: int, node: Node) -> None:
-        wears = bool(node.worn)
-        for name, _, word in node.words:
-            if name != "action":
-                worn = wears and name in ("colour", "pattern")
-                add_attribute(self.graph, len(self.at) - 1 if worn else owner, word.lower())
+                worn = re.compile(rf"\b{node.worn[1].lower()}(?:e?s)?\b").search(self.text, at)
+                assert worn is not None, (self.text, node)
+                words = ([node.worn[0]], "") if node.worn[0] == "wearing" else ([], node.worn[0])
+                self.join(len(self.at) - 1, self.add(worn[0], worn.start()), *words)
+                at = worn.end()
+            for name, _, word in node.words:
+                if name != "action":
+                    of_worn = node.worn and name in ("colour", "pattern")
+                    owner = len(self.at) - 1 if of_worn else self.node_of[-1]
+                    add_attribute(self.graph, owner, word.lower())
 
     def relation(self, edge: Edge) -> None:
         subject, object_ = self.node_of[edge.subject], self.node_of[edge.object]
