@@ -47,20 +47,21 @@ def recordings(number: str, tier: str, found: Evidence, gaps: Sequence[str]) -> 
 
 
 def recordings_table(found: Evidence) -> str:
-    """A row a recording: its file, seeds, commit, machine, versions and cost."""
-    columns = ["file", "seeds", "commit", "trained on", "PyTorch", "cost", "note"]
-    rows = [
-        [
-            f"`{header.get('file', '')}`",
-            seeds_of(header),
-            f"`{(header.get('commit') or 'unknown')[:12]}`",
-            machine_of(header),
-            str(header.get("versions", {}).get("torch") or "unknown"),
-            cost(header["cpu_seconds"]),
-            str(header.get("note") or pages.NONE),
-        ]
-        for header in found.recordings
-    ]
+    """A row a commit and machine that recorded: seeds, versions and cost of all its files."""
+    columns = ["files", "seeds", "commit", "trained on", "PyTorch", "cost", "note"]
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for header in found.recordings:
+        torch = str(header.get("versions", {}).get("torch") or "unknown")
+        made = (f"`{(header.get('commit') or 'unknown')[:12]}`", machine_of(header), torch)
+        groups.setdefault((*made, str(header.get("note") or pages.NONE)), []).append(header)
+    rows = []
+    for (*made, note), headers in groups.items():
+        jobs: dict[str, dict[tuple[int, str], list[int]]] = {}
+        for number, header in enumerate(headers):
+            for name, own in header["jobs"].items():
+                jobs.setdefault(name, {}).update({(number, s): seeds for s, seeds in own.items()})
+        spent = cost(sum(header["cpu_seconds"] for header in headers))
+        rows.append([str(len(headers)), seeds_of({"jobs": jobs}), *made, spent, note])
     return pages.rows_table(columns, rows)
 
 

@@ -129,10 +129,9 @@ def _compared(found: Evidence, job: Job, data: Data, answer: Answer) -> dict[str
     """What the report says of a job: the largest relative difference, and whether it may be."""
     system = job.system["system"]
     again = _rows(tidy([job], [answer], {job.dataset: data}))
-    table = found.table
-    recorded = _rows(
-        table[(table.dataset == job.dataset) & (table.system == system) & (table.seed == job.seed)]
-    )
+    every = found.series
+    own = (every.dataset == job.dataset) & (every.system == system) & (every.seed == job.seed)
+    recorded = _rows(every[own])
     if not answer.values:  # only some epochs were run
         epoch = recorded.index.get_level_values("item")
         is_curve = recorded.index.get_level_values("split") == EPOCHS
@@ -153,9 +152,9 @@ def _compared(found: Evidence, job: Job, data: Data, answer: Answer) -> dict[str
     return row | {"verdict": verdict}
 
 
-def _rows(table: pd.DataFrame) -> pd.Series:
+def _rows(series: pd.DataFrame) -> pd.Series:
     """The values of a job by split, metric and item, without what it took."""
-    rows = table[table.metric != SECONDS].astype(dict.fromkeys(ROW[:2], str))
+    rows = Evidence(series[series.metric != SECONDS], {}).table.astype(dict.fromkeys(ROW[:2], str))
     return rows.set_index(ROW)["value"].astype(float).sort_index()
 
 

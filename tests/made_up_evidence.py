@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence, recordings
-from mmlib.core.engine import SECONDS, as_text, canonical
+from mmlib.core.engine import SECONDS
 from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.papers.links import run
 from mmlib.papers.links.run import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
@@ -29,9 +29,8 @@ def make(
         count = len(values)
         item = np.arange(count) + (split == EPOCHS)
         cluster = np.zeros(count, int) if split == EPOCHS else np.arange(count)
-        keys = {"paper": PAPER, "tier": tier, "dataset": dataset, "split": split}
-        known = run.systems(tier, dataset).get(system, {"system": system})
-        own = {**as_text(known), "seed": seed, "metric": metric, "value": values}
+        keys = {"dataset": dataset, "split": split}
+        own = {"system": system, "seed": seed, "metric": metric, "value": values}
         parts.append(pd.DataFrame({**keys, **own, "item": item, "cluster": cluster}))
 
     for dataset in datasets:
@@ -43,7 +42,8 @@ def make(
                 add(dataset, system, seed, "test", metric, share * np.clip(values, 0, 100))
             add(dataset, system, seed, EPOCHS, "dev_loss", 1 / np.arange(1, 7))
             add(dataset, system, seed, EPOCHS, "dev_AUC", 50 + np.arange(6) + rng.normal(size=6))
-        add(dataset, "AP", 0, "job", SECONDS, [5400 / len(datasets)])
+        for seed in range(seeds):
+            add(dataset, "AP", seed, "job", SECONDS, [5400 / len(datasets) / seeds])
         for side in ("image", "text"):
             add(dataset, DOCUMENTS, NO_SEED, "test", f"{side} spread", rng.normal(size=items))
         for system, ms in (("DC", 10), ("AP", 12)):
@@ -53,7 +53,7 @@ def make(
         settings={name: asdict(run.budget(tier, name)) for name in datasets},
         data={name: "made up" for name in datasets}, cpu_seconds=5400,
     )  # fmt: skip
-    return Evidence(canonical(pd.concat(parts)), head)
+    return Evidence(pd.concat(parts), head)
 
 
 def write(folder: Path, tier="world", method_version=1, **how) -> Evidence:
@@ -62,5 +62,5 @@ def write(folder: Path, tier="world", method_version=1, **how) -> Evidence:
     place = recordings.folder_of(folder, tier, PAPER)
     for path in recordings.paths_of(place):
         path.unlink()
-    recordings.write(place, found.table, {**found.header, "method_version": method_version})
+    recordings.write(place, found.series, {**found.header, "method_version": method_version})
     return found

@@ -9,7 +9,7 @@ nothing is trained twice and nothing stale is taken for new.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,18 @@ from tqdm.auto import tqdm
 
 from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
-from mmlib.core.jobs import COMMON, EPOCHS, Answer, Data, Job, JobFunction, Run, Stage
+from mmlib.core.jobs import (
+    EPOCHS,
+    JOB,
+    SERIES,
+    Answer,
+    Data,
+    Job,
+    JobFunction,
+    Run,
+    Stage,
+    in_order,
+)
 from mmlib.core.parallel import in_processes, on_cluster
 from mmlib.core.paths import cache_dir, write_atomic
 from mmlib.core.source import source_hash
@@ -84,33 +95,31 @@ def run_jobs(
     Stops at the first failure; what was finished stays, and a training that was stopped goes on
     from its last epoch.
     """
-    resources, jobs = resources or Resources(), stage.jobs
-    folder = resources.jobs
+    resources = resources or Resources()
+    folder, jobs = resources.jobs, stage.jobs
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{job_key(stage.function, job, data[job.dataset])}.parquet" for job in jobs]
-    answers = {
-        i: read_answer(path, job, data[job.dataset])
-        for i, (path, job) in enumerate(zip(paths, jobs, strict=True))
-        if path.exists()
-    }
-    for i, answer in answers.items():
-        on_answer(jobs[i], answer)
-    waiting = [i for i in range(len(jobs)) if i not in answers]
+    answers: dict[int, Answer] = {}
+    for i, (path, job) in enumerate(zip(paths, jobs, strict=True)):
+        if path.exists():
+            answers[i] = read_answer(path, job, data[job.dataset])
+            on_answer(job, answers[i])
     devices = _devices(resources, stage.parallel)
     calls = [
-        (stage.function, i, jobs[i], data[jobs[i].dataset], devices[n % len(devices)], paths[i])
-        for n, i in enumerate(waiting)
+        (stage.function, i, job, data[job.dataset], devices[n % len(devices)], paths[i])
+        for n, (i, job) in enumerate((i, job) for i, job in enumerate(jobs) if i not in answers)
     ]
-    with tqdm(total=len(waiting), desc=label, disable=not waiting) as bar:
-        count = min(len(devices), len(waiting))
-        for i, answer in _finished(calls, count, resources.cluster, stage.parallel):
-            write_answer(paths[i], jobs[i], data[jobs[i].dataset], answer)
-            paths[i].with_suffix(".pt").unlink(missing_ok=True)
-            for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
-                half.unlink(missing_ok=True)
-            answers[i] = answer
-            on_answer(jobs[i], answer)
-            bar.update()
+    if resources.cluster:
+        finished = on_cluster(_run, calls, resources.cluster, stage.parallel) if calls else ()
+    else:
+        finished = in_processes(_run, calls, min(len(devices), len(calls)) or 1, ordered=False)
+    for i, answer in tqdm(finished, total=len(calls), desc=label, disable=not calls):
+        write_answer(paths[i], jobs[i], data[jobs[i].dataset], answer)
+        paths[i].with_suffix(".pt").unlink(missing_ok=True)
+        for half in folder.glob(f".{paths[i].stem}.*.partial*"):  # of workers that were killed
+            half.unlink(missing_ok=True)
+        answers[i] = answer
+        on_answer(jobs[i], answer)
     return [answers[i] for i in range(len(jobs))]
 
 
@@ -123,16 +132,6 @@ def _devices(resources: Resources, parallel: bool) -> list[str]:
         every = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
         return [every[n % len(every)] for n in range(workers or len(every))]
     return [device] * (workers or ((os.cpu_count() or 1) if device == "cpu" else 1))
-
-
-def _finished(
-    calls: list[tuple], workers: int, cluster: str, parallel: bool
-) -> Iterator[tuple[int, Answer]]:
-    if not calls:
-        return iter(())
-    if cluster:
-        return on_cluster(_run, calls, cluster, parallel)
-    return in_processes(_run, calls, workers, ordered=False)
 
 
 def _run(
@@ -167,11 +166,16 @@ def handed_over(
 
 
 def write_answer(path: Path, job: Job, data: Data, answer: Answer) -> None:
-    """Keep an answer as one Parquet file: a row a value, the rest in its metadata."""
+    """Keep an answer as one Parquet file: a row a split and metric, the rest in its metadata."""
+    rows = [
+        (split, metric, np.asarray(values, dtype=np.float32))
+        for split, metrics in answer.values.items()
+        for metric, values in metrics.items()
+    ]
+    columns = dict(zip(("split", "metric", "value"), zip(*rows, strict=True), strict=False))
     meta = {**_identity(job, data), "history": list(answer.history), "seconds": answer.seconds}
-    table = pa.Table.from_pandas(_rows(answer), preserve_index=False)
     text = json.dumps(meta)
-    table = table.replace_schema_metadata({"mmlib": text, "sha256": _sha256(text)})
+    table = pa.table(columns).replace_schema_metadata({"mmlib": text, "sha256": _sha256(text)})
     save = partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
     write_atomic(path, save)
 
@@ -188,9 +192,8 @@ def read_answer(path: Path, job: Job, data: Data) -> Answer:
             raise ValueError("another checksum")
         meta = json.loads(text)
         values: dict[str, dict[str, np.ndarray]] = {}
-        groups = table.to_pandas().groupby(["split", "metric"], sort=False)
-        for (split, metric), rows in groups:
-            values.setdefault(str(split), {})[str(metric)] = rows["value"].to_numpy()
+        for split, metric, value in table.to_pandas().itertuples(index=False):
+            values.setdefault(split, {})[metric] = value
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not a finished job ({error}); delete it") from None
     for name, wanted in _identity(job, data).items():
@@ -209,70 +212,31 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _rows(answer: Answer) -> pd.DataFrame:
-    """split, item, metric, value: a row a value, in the items' order."""
-    frames = [
-        pd.DataFrame({
-            "split": split,
-            "item": np.arange(len(values), dtype=np.int32),
-            "metric": metric,
-            "value": np.asarray(values, dtype=np.float32),
-        })
-        for split, metrics in answer.values.items()
-        for metric, values in metrics.items()
-    ]  # fmt: skip
-    columns = ["split", "item", "metric", "value"]
-    return pd.concat(frames) if frames else pd.DataFrame(columns=columns)
-
-
 # --- The tidy table ----------------------------------------------------------------------------
 
 SECONDS = "CPU seconds"
 
 
 def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:
-    """All values of all jobs: a row a value.
+    """All values of all jobs: a row a series, in the order of `jobs.in_order`.
 
-    Columns: paper, tier, dataset, split, system, the systems' other columns, seed, item, cluster,
-    metric, value (float32). The learning curves stand there too: split "epochs", the item being
-    the epoch, counted from 1; and what each job took: split "job".
+    Columns: those of `jobs.SERIES`, value (items,) float32 and cluster (items,) int32. The learning
+    curves are there too, split "epochs", and what each job took, split "job".
     """
-    frames = []
+    rows = []
     for job, answer in zip(jobs, answers, strict=True):
-        rows = _rows(answer)
-        clusters = {split: data[job.dataset].clusters(split) for split in answer.values}
-        rows["cluster"] = np.concatenate([
-            np.tile(clusters[split], len(metrics)) for split, metrics in answer.values.items()
-        ] or [np.zeros(0, int)]).astype(np.int32)  # fmt: skip
-        if answer.history:
-            curve = pd.DataFrame(list(answer.history))
-            curve["item"] = np.arange(1, len(curve) + 1, dtype=np.int32)
-            curve = curve.melt("item", var_name="metric").assign(split=EPOCHS, cluster=0)
-            rows = pd.concat([rows, curve.astype({"value": np.float32})])
-        spent = {"split": "job", "item": 0, "cluster": 0, "metric": SECONDS}
-        spent |= {"value": np.float32(answer.seconds)}
-        rows = pd.concat([rows, pd.DataFrame([spent])])
-        row = {"paper": job.paper, "tier": job.tier, "dataset": job.dataset, **as_text(job.system)}
-        frames.append(rows.assign(**row, seed=job.seed))
-    return canonical(pd.concat(frames, ignore_index=True))
+        curves = pd.DataFrame(list(answer.history))
+        splits = {**answer.values, EPOCHS: curves, JOB: {SECONDS: [answer.seconds]}}
+        for split, metrics in splits.items():
+            cluster = data[job.dataset].clusters(split) if split in answer.values else None
+            for metric in metrics:
+                value = np.asarray(metrics[metric], dtype=np.float32)
+                own = np.zeros(len(value)) if cluster is None else cluster
+                key = (job.dataset, job.system["system"], job.seed, split, metric)
+                rows.append((*key, value, np.asarray(own, dtype=np.int32)))
+    return in_order(pd.DataFrame(rows, columns=[*SERIES, "value", "cluster"]))
 
 
 def as_text(system: Mapping[str, Any]) -> dict[str, str]:
-    """A system's columns as a table has them: beside systems without a number it were a float."""
+    """What a system is, as a header of evidence has it."""
     return {name: str(value) for name, value in system.items()}
-
-
-def canonical(table: pd.DataFrame) -> pd.DataFrame:
-    """A tidy table with its columns, types and rows in one order, whatever they came in."""
-    columns = [*COMMON[:5], *sorted(set(table.columns) - set(COMMON)), *COMMON[5:]]
-    names = [name for name in columns if name not in ("seed", "item", "cluster", "value")]
-    table = table[columns].reset_index(drop=True)  # joined tables may number their rows alike
-    for name in names:  # a column that only some systems have is missing in the others
-        cells = table[name].astype(object)
-        table[name] = cells.map(str, na_action="ignore").astype("category")
-    for name in ("seed", "item", "cluster"):
-        table[name] = table[name].astype(np.int32)
-    table["value"] = table["value"].astype(np.float32)
-    order = ["dataset", "system", "seed", "split", "metric", "item"]
-    rank = table[order].assign(**{n: table[n].astype(str) for n in order if n in names})
-    return table.loc[rank.sort_values(order, kind="stable").index].reset_index(drop=True)

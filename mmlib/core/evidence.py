@@ -1,19 +1,17 @@
 """Evidence: what recorded runs measured, item by item, and how they were made.
 
-A table of one row a value, from all recordings of a paper on one tier (`mmlib.core.recordings`).
-Tables, figures and verdicts are computed from it alone.
+A series holds one metric of one training on one split: a value an item. Tables, figures and
+verdicts are computed from all series of a paper on one tier (`mmlib.core.recordings`) alone.
 """
 
 import hashlib
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,28 +20,53 @@ import torch
 
 from mmlib.core.errors import DataError
 from mmlib.core.fit import still_improving
-from mmlib.core.jobs import COMMON, EPOCHS
+from mmlib.core.jobs import EPOCHS, SERIES, in_order
 from mmlib.core.paths import PACKAGE
 
 NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
-FEATURE_FILE = re.compile(r"(?:^|/)features/(?!labels_)[^/]+\.npy$")
 OTHER_FEATURES = "trained on other features than recorded"
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A tidy table, and how it was recorded.
+    """All series, and how they were recorded.
 
-    table: a row a value, with the columns `COMMON` and those that say what a system is.
+    series: a row a series, as `engine.tidy` returns them.
+        A table of one row a value, as `table` returns it, is accepted, too.
     header: paper, tier, settings by data set, cpu_seconds, machine (of the first recording).
-    recordings: the headers of the recordings that the table was read from.
+    recordings: the headers of the recordings that the series were read from.
     """
 
-    table: pd.DataFrame
+    series: pd.DataFrame
     header: Mapping[str, Any]
     recordings: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        if "item" in self.series:
+            rows = self.series.sort_values("item", kind="stable")
+            cluster, value = rows["cluster"].to_numpy(np.int32), rows["value"].to_numpy(np.float32)
+            groups = rows.reset_index(drop=True).groupby(list(SERIES), observed=True).indices
+            series = [(*key, value[i], cluster[i]) for key, i in groups.items()]
+            frame = pd.DataFrame(series, columns=[*SERIES, "value", "cluster"])
+            object.__setattr__(self, "series", in_order(frame))
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row a value: dataset, split, system, seed, item, cluster, metric, value.
+
+        Items count from 0, and the epochs of learning curves (split "epochs") from 1.
+        """
+        sizes = self.series["value"].map(len).to_numpy()
+        table = self.series[["dataset", "split", "system", "seed", "metric"]]
+        table = table.astype(dict.fromkeys(KEYS, "category"))
+        table = table.loc[table.index.repeat(sizes)].reset_index(drop=True)
+        starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        item = np.arange(len(table)) - starts + (table["split"] == EPOCHS)
+        table.insert(4, "item", item.astype(np.int32))
+        table.insert(5, "cluster", np.concatenate([np.zeros(0, np.int32), *self.series["cluster"]]))
+        return table.assign(value=np.concatenate([np.zeros(0, np.float32), *self.series["value"]]))
 
     @property
     def other_features(self) -> str:
@@ -56,35 +79,39 @@ class Evidence:
 
     @cached_property
     def _rows(self) -> dict[tuple[str, str, str, str], np.ndarray]:
-        """`KEYS` -> the numbers of the rows with these values, in their order."""
-        keys = self.table[list(KEYS)].astype("category")
-        codes = np.stack([keys[name].cat.codes for name in keys])
-        is_start = (codes[:, 1:] != codes[:, :-1]).any(axis=0)
-        starts = np.flatnonzero(np.r_[len(keys) > 0, is_start])  # of runs of equal keys: few
-        runs = keys.iloc[starts].itertuples(index=False, name=None)
-        rows: dict[tuple[str, str, str, str], list[np.ndarray]] = {}
-        for key, run in zip(runs, np.split(np.arange(len(keys)), starts[1:]), strict=False):
-            rows.setdefault(key, []).append(run)
-        return {key: np.concatenate(pieces) for key, pieces in rows.items()}
+        """`KEYS` -> the numbers of the rows of `table` with these values."""
+        return self.table.groupby(list(KEYS), observed=True).indices
 
     @cached_property
-    def _cubes(self) -> dict[tuple[str, str, str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """`KEYS` -> values (seeds, items), seeds (seeds,), clusters (items,)."""
-        columns = [self.table[name].to_numpy() for name in ("seed", "item", "cluster", "value")]
-        cubes = {}
-        for key, rows in self._rows.items():
-            seed, item, cluster, value = (column[rows] for column in columns)
-            seeds, row = np.unique(seed, return_inverse=True)
-            items, first, column = np.unique(item, return_index=True, return_inverse=True)
-            values = np.full((len(seeds), len(items)), np.nan)
-            values[row, column] = value
-            cubes[key] = (values, seeds, cluster[first])
-        return cubes
+    def _series_of(self) -> dict[tuple[str, str, str, str], list[int]]:
+        """`KEYS` -> the numbers of its series, one a seed."""
+        rows: dict[tuple[str, str, str, str], list[int]] = {}
+        for row, key in enumerate(zip(*(self.series[name] for name in KEYS), strict=True)):
+            rows.setdefault(key, []).append(row)
+        return rows
+
+    @cached_property
+    def _cubes(self) -> dict[tuple[str, str, str, str], np.ndarray]:
+        return {}
+
+    def _cube(self, *key: str) -> np.ndarray:
+        """All values of a metric of a system, (seeds, items); NaN after a shorter series."""
+        if key not in self._cubes:
+            series = self.series["value"].iloc[self._series_of[key]].tolist()
+            cube = np.full((len(series), max(map(len, series))), np.nan)
+            for row, values in zip(cube, series, strict=True):
+                row[: len(values)] = values
+            self._cubes[key] = cube
+        return self._cubes[key]
+
+    def _seeds_in(self, *key: str) -> list[int]:
+        """The seeds of the rows of a cube."""
+        return self.series["seed"].iloc[self._series_of[key]].tolist()
 
     @cached_property
     def datasets(self) -> list[str]:
         """Data sets by name."""
-        return list(dict.fromkeys(dataset for dataset, *_ in self._rows))
+        return list(dict.fromkeys(self.series["dataset"]))
 
     @cached_property
     def seeds(self) -> list[int]:
@@ -102,32 +129,25 @@ class Evidence:
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
-        return list(dict.fromkeys(s for name, _, s, _ in self._cubes if name == dataset))
+        return list(dict.fromkeys(s for name, _, s, _ in self._series_of if name == dataset))
 
     def metrics(self, dataset: str, system: str, split: str = "test") -> list[str]:
         """The metrics of a system's values."""
         wanted = (dataset, split, system)
-        return [metric for *key, metric in self._cubes if tuple(key) == wanted]
+        return [metric for *key, metric in self._series_of if tuple(key) == wanted]
 
     @cached_property
     def jobs(self) -> set[tuple[str, str, int]]:
         """(data set, system, seed) of all that was recorded."""
-        return {
-            (dataset, system, int(seed))
-            for (dataset, _, system, _), (_, seeds, _) in self._cubes.items()
-            for seed in seeds
-        }
+        return set(zip(*(self.series[name] for name in ("dataset", "system", "seed")), strict=True))
 
     def columns(self) -> dict[tuple[str, str], dict[str, str]]:
-        """(data set, system) -> the columns that say what the system is, as text."""
-        names = ["system", *(name for name in self.table.columns if name not in COMMON)]
-        first: dict[tuple[str, str], int] = {}
-        for (dataset, _, system, _), rows in self._rows.items():
-            first.setdefault((dataset, system), rows[0])
-        table = self.table.iloc[list(first.values())]
+        """(data set, system) -> what the recordings say that the system is, as text."""
         return {
-            (dataset, row["system"]): {k: v for k, v in row.items() if not pd.isna(v)}
-            for dataset, row in zip(table.dataset, table[names].to_dict("records"), strict=True)
+            (dataset, system): columns
+            for header in self.recordings
+            for dataset, systems in header["systems"].items()
+            for system, columns in systems.items()
         }
 
     def recording_of(self, dataset: str, system: str, seed: int) -> Mapping[str, Any] | None:
@@ -144,7 +164,7 @@ class Evidence:
 
     def has(self, dataset: str, system: str, metric: str, split: str = "test") -> bool:
         """Whether there are values."""
-        return (dataset, split, system, metric) in self._cubes
+        return (dataset, split, system, metric) in self._series_of
 
     def values(
         self,
@@ -161,7 +181,7 @@ class Evidence:
         Raises DataError for what was not recorded.
         """
         rows = self._rows_of(dataset, system, metric, seeds, split)
-        return self._cubes[dataset, split, system, metric][0][rows]
+        return self._cube(dataset, split, system, metric)[rows]
 
     def derived(
         self,
@@ -178,7 +198,7 @@ class Evidence:
         key = dataset, split, system, metric
         by_row = self._derived.setdefault((name, *key), {})
         for row in set(rows) - by_row.keys():
-            by_row[row] = figure(self._cubes[key][0][row])
+            by_row[row] = figure(self._cube(*key)[row])
         return np.array([by_row[row] for row in rows])
 
     @cached_property
@@ -191,7 +211,7 @@ class Evidence:
         """The rows of a cube that are of these seeds; see `values`."""
         if not self.has(dataset, system, metric, split):
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
-        recorded = self._cubes[dataset, split, system, metric][1].tolist()
+        recorded = self._seeds_in(dataset, split, system, metric)
         common = self.seeds_of(dataset)
         wanted = common if seeds is None else [seed for seed in seeds if seed in common]
         if recorded == [NO_SEED]:
@@ -210,10 +230,8 @@ class Evidence:
 
     @cached_property
     def _clusters(self) -> dict[tuple[str, str], np.ndarray]:
-        first: dict[tuple[str, str], np.ndarray] = {}
-        for (dataset, split, *_), (_, _, clusters) in self._cubes.items():
-            first.setdefault((dataset, split), clusters)
-        return first
+        first = self.series.drop_duplicates(["dataset", "split"])
+        return first.set_index(["dataset", "split"])["cluster"].to_dict()
 
     def means(self, dataset: str, system: str, metric: str, split: str = "test") -> pd.Series:
         """Seed -> mean over items; empty where there are no values.
@@ -222,15 +240,15 @@ class Evidence:
         """
         if not self.has(dataset, system, metric, split):
             return pd.Series(dtype=float)
-        values, seeds, _ = self._cubes[dataset, split, system, metric]
-        means = np.nanmean(values, axis=1)
-        if seeds.tolist() == [NO_SEED]:
+        seeds = self._seeds_in(dataset, split, system, metric)
+        means = np.nanmean(self._cube(dataset, split, system, metric), axis=1)
+        if seeds == [NO_SEED]:
             return pd.Series(means[0], index=self.seeds_of(dataset))
         return pd.Series(means, index=seeds)
 
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""
-        return self._cubes[dataset, EPOCHS, system, metric][0]
+        return self._cube(dataset, EPOCHS, system, metric)
 
     def unfinished(self, dataset: str, system: str) -> bool:
         """Whether more than a fifth of a system's trainings still improved when they ended."""
@@ -299,27 +317,12 @@ def _commit() -> str | None:
         return None
 
 
-def features_of(header: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a header says of the image features: "set", "sha256" and more; empty for none.
-
-    A record from before feature sets had names tells them by the files that it read.
-    """
-    if "features" in header:
-        return header["features"]
-    inputs = header.get("inputs", {})
-    files = {Path(name).stem: name for name in inputs if FEATURE_FILE.search(name)}
-    if len(files) != 1:
-        return {}
-    ((name, file),) = files.items()
-    return {"set": name, "sha256": inputs[file]}
-
-
 def other_features(header: Mapping[str, Any]) -> str:
     """Which features were recorded and which this process uses, where they differ; else "".
 
     In use are those of "features_used", which `suite.record.read` adds to a header.
     """
-    used, recorded = header.get("features_used"), features_of(header)
+    used, recorded = header.get("features_used"), header.get("features")
     if not used or not recorded:
         return ""
     same = used["sha256"] == recorded["sha256"] and used["ids_sha256"] == recorded.get(

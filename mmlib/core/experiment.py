@@ -11,6 +11,7 @@ from mmlib.core.claims import Claim
 from mmlib.core.evidence import Evidence
 from mmlib.core.jobs import Data, Stage
 
+FLICKR8K = ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*")  # inputs
 Study = TypeVar("Study")
 Arrays = TypeVar("Arrays", bound=Data)
 
@@ -29,6 +30,7 @@ class Experiment(Generic[Study, Arrays]):
     stages: (tier, arrays, seeds) -> all jobs of a record, in the order in which they must run.
     claims: the paper's claims, with what tests them. tables, figures: evidence -> by file name.
     inputs: tier -> patterns of the files below the data folder that its data are made of.
+    bounds, may_skip: the range of its metrics, and which leave items out; see `contract.check`.
     """
 
     number: str
@@ -44,6 +46,8 @@ class Experiment(Generic[Study, Arrays]):
     tables: Callable[[Evidence], Mapping[str, pd.DataFrame]]
     figures: Callable[[Evidence], Mapping[str, Figure]]
     inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    bounds: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    may_skip: str = ""
 
     def claims_of(self, tier: str) -> list[Claim]:
         """The claims that are about a tier's data."""

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
-# The columns of every tidy table; the others say what a system is.
-COMMON = (
-    *("paper", "tier", "dataset", "split", "system"),
-    *("seed", "item", "cluster", "metric", "value"),
-)
+JOB = "job"  # the split of what a job took
+SERIES = ("dataset", "system", "seed", "split", "metric")  # what tells a series of values
 History = list[dict[str, float]]
 
 
@@ -63,6 +61,11 @@ def as_bytes(texts: Sequence[str]) -> bytes:
     """
     lines = [text.replace("\\", "\\\\").replace("\n", "\\n") for text in texts]
     return (b"\\" if lines == [""] else b"") + "\n".join(lines).encode()
+
+
+def in_order(series: pd.DataFrame) -> pd.DataFrame:
+    """Series in one order, whatever they came in."""
+    return series.astype({"seed": np.int32}).sort_values(list(SERIES), ignore_index=True)
 
 
 def nothing(history: History) -> None:

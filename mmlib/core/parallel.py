@@ -84,25 +84,18 @@ def on_cluster(
     Workers may come later. A worker that dies gives its calls to the others. side_by_side: else
     one call after another. Raises DataError as `connect`, and for a worker of several threads.
     """
-    from distributed import wait
+    from distributed import as_completed
 
     with connect(address) as client:
-        left = iter(calls)
-        doing: set[Any] = set()
+        left, running = iter(calls), as_completed()
         while True:
             # Two calls a worker are sent at a time: calls carry their data, which may be large.
             room = 2 * max(len(client.nthreads()), 1) if side_by_side else 1
-            for call in islice(left, max(room - len(doing), 0)):
-                doing.add(client.submit(_alone, function, *call, pure=False))
-            if not doing:
+            for call in islice(left, room - running.count()):
+                running.add(client.submit(_alone, function, *call, pure=False))
+            if running.is_empty():
                 return
-            try:
-                finished = wait(doing, timeout=5, return_when="FIRST_COMPLETED").done
-            except TimeoutError:  # time to see whether workers have come
-                continue
-            doing -= finished
-            for future in finished:
-                yield future.result()
+            yield next(running).result()
 
 
 def _alone(function: Callable[..., Any], *call: Any) -> Any:

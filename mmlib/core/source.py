@@ -2,8 +2,6 @@
 
 import ast
 import hashlib
-import io
-import tokenize
 from functools import lru_cache
 from pathlib import Path
 
@@ -54,19 +52,13 @@ def source_hash(*modules: str) -> str:
 
 
 def _code(path: Path) -> str:
-    """The text of a module without comments, docstrings and blank lines."""
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(text)):
+    """The syntax tree of a module, as text, without docstrings."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
         owner = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         if isinstance(node, owner) and ast.get_docstring(node, clean=False) is not None:
-            first, last = node.body[0].lineno, node.body[0].end_lineno or 0
-            lines[first - 1 : last] = [""] * (last - first + 1)
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+            del node.body[0]
+    return ast.dump(tree)
 
 
 def _file(module: str) -> Path | None:

@@ -1,25 +1,24 @@
 """`mmlib record` makes a paper's evidence, `mmlib judge` reads it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib import rc_context
 
 from mmlib.core import plots, recordings
 from mmlib.core.claims import Assessment, assess, ledger, parts_table
 from mmlib.core.contract import gaps
-from mmlib.core.engine import Resources, run_jobs, tidy
+from mmlib.core.engine import Resources, as_text, run_jobs, tidy
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence, features_text
 from mmlib.core.evidence import header as header_of
 from mmlib.core.experiment import Experiment
 from mmlib.core.files import file_hash, listed
 from mmlib.core.forest import forest
-from mmlib.core.jobs import Answer, Data, Job, Stage
+from mmlib.core.jobs import Answer, Job
 from mmlib.core.locks import alone
 from mmlib.core.parallel import connect
 from mmlib.core.paths import OWN_EVIDENCE, data_dir, evidence_dir, own_dataset, write_atomic
@@ -61,22 +60,45 @@ def record(
         "another folder (--evidence)"
     )
     with alone(folder.parent / f".{folder.name}.lock", busy):  # both would record the same jobs
-        old = recordings.headers(folder)
-        recorded = set()
-        if old and not replace:
-            recorded = _current(folder, experiment).jobs
+        old = recordings.read(folder) if recordings.paths_of(folder) else None
+        recorded = _current(folder, old, experiment).jobs if old and not replace else set()
         data = experiment.load_arrays(experiment.load_study(tier, datasets), tier)
         stages = experiment.stages(tier, data, seeds)
-        header = _header(experiment, tier, data, stages) | {"device": resources.device}
-        if replace:
-            header["replaces"] = _replaced(old, header)
-        _must_fit(folder, old, header)
+        systems: dict[str, dict[str, dict[str, str]]] = {name: {} for name in data}
+        for job in (job for stage in stages for job in stage.jobs):
+            systems[job.dataset][job.system["system"]] = as_text(job.system)
+        header = header_of(
+            paper=experiment.paper,
+            tier=tier,
+            device=resources.device,
+            method_version=experiment.version,
+            settings={name: asdict(experiment.budget(tier, name)) for name in data},
+            data={name: arrays.fingerprint for name, arrays in data.items()},
+            inputs=inputs_of(experiment, tier),
+            **_features(experiment, tier),
+            systems=systems,
+            inapplicable={
+                name: sorted(experiment.systems(tier, name).keys() - systems[name].keys())
+                for name in data
+            },
+            bounds=experiment.bounds,
+            may_skip=experiment.may_skip,
+        )
+        for earlier in old.recordings if old else ():
+            if replace and earlier["settings"].keys() <= data.keys():
+                continue
+            if difference := recordings.disagreement(earlier, header):
+                raise DataError(
+                    f"{folder / earlier['file']} differs from what would be recorded now in "
+                    f"{difference}: record anew (--replace), or elsewhere (--evidence DIR)"
+                )
         answers: list[tuple[Job, Answer]] = []
         finished = False
         try:
             for stage in stages:
+                jobs = [job for job in stage.jobs if _key(job) not in recorded]
                 run_jobs(
-                    replaced(stage, jobs=[job for job in stage.jobs if _key(job) not in recorded]),
+                    replaced(stage, jobs=jobs),
                     data, resources,
                     on_answer=lambda job, answer: answers.append((job, answer)),
                     label=f"{experiment.paper}, {tier}: {stage.function.__name__}",
@@ -84,34 +106,14 @@ def record(
             finished = True
         finally:
             if answers and (finished or not replace):
-                jobs, values = zip(*answers, strict=True)
-                recordings.write(folder, tidy(jobs, values, data), header)
-        recordings.set_aside(folder)
+                trained, values = zip(*answers, strict=True)
+                anew = data.keys() if replace else ()
+                recordings.write(folder, tidy(trained, values, data), header, anew)
         return recordings.read(folder)
 
 
 def _key(job: Job) -> tuple[str, str, int]:
     return job.dataset, job.system["system"], job.seed
-
-
-def _header(
-    experiment: Experiment[Any, Any], tier: str, data: Mapping[str, Data], stages: Sequence[Stage]
-) -> dict[str, Any]:
-    """How the recording is made that would have all jobs of these stages."""
-    used = {_key(job)[:2] for stage in stages for job in stage.jobs}
-    return header_of(
-        paper=experiment.paper,
-        tier=tier,
-        method_version=experiment.version,
-        settings={name: asdict(experiment.budget(tier, name)) for name in data},
-        data={name: arrays.fingerprint for name, arrays in data.items()},
-        inputs=inputs_of(experiment, tier),
-        **_features(experiment, tier),
-        inapplicable={
-            name: [s for s in sorted(experiment.systems(tier, name)) if (name, s) not in used]
-            for name in data
-        },
-    )
 
 
 def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
@@ -139,33 +141,6 @@ def _features(experiment: Experiment[Any, Any], tier: str) -> dict[str, Any]:
     return {"features": sets.note(used)} if reads else {}
 
 
-def _replaced(old: Sequence[Mapping[str, Any]], new: Mapping[str, Any]) -> dict[str, list[str]]:
-    """File -> its data sets that the new one replaces: the same, and those of other methods."""
-    files = {
-        header["file"]: [
-            dataset
-            for dataset in header["jobs"]
-            if dataset in new["data"] or header["method_version"] != new["method_version"]
-        ]
-        for header in old
-    }
-    return {file: datasets for file, datasets in files.items() if datasets}
-
-
-def _must_fit(folder: Path, old: Sequence[Mapping[str, Any]], new: Mapping[str, Any]) -> None:
-    """Raises DataError for a recording that stays in use and that the new one would contradict."""
-    for header in old:
-        replaced_sets = new.get("replaces", {}).get(header["file"], ())
-        stays = recordings.restricted(
-            header, [name for name in header["jobs"] if name not in replaced_sets]
-        )
-        if stays["jobs"] and (difference := recordings.disagreement(stays, new)):
-            raise DataError(
-                f"{folder / header['file']} differs from what would be recorded now in "
-                f"{difference}: record anew (--replace), or elsewhere (--evidence DIR)"
-            )
-
-
 # --- Reading it ----------------------------------------------------------------------------------
 
 
@@ -177,7 +152,12 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     that has nothing of this paper and tier. Prints which, and which other image features are used.
     """
     experiment = experiment_of(number)
-    evidence = _current(_shown_folder(folder, tier, experiment.paper), experiment)
+    chosen = recordings.folder_of(folder or evidence_dir(), tier, experiment.paper)
+    own = recordings.folder_of(OWN_EVIDENCE, tier, experiment.paper)
+    if folder is None and not recordings.paths_of(chosen) and recordings.paths_of(own):
+        print(f"{chosen}: no evidence there; shown is the recorded one, from {own}.")
+        chosen = own
+    evidence = _current(chosen, recordings.read(chosen), experiment)
     if used := _features(experiment, tier):
         evidence = replaced(evidence, header={**evidence.header, "features_used": used["features"]})
     if evidence.other_features:
@@ -187,19 +167,11 @@ def read(number: str, tier: str, folder: Path | None = None) -> Evidence:
     return evidence
 
 
-def _shown_folder(folder: Path | None, tier: str, paper: str) -> Path:
-    """The recordings that `read` reads; see there."""
-    chosen = recordings.folder_of(folder or evidence_dir(), tier, paper)
-    own = recordings.folder_of(OWN_EVIDENCE, tier, paper)
-    if folder or chosen == own or recordings.paths_of(chosen) or not recordings.paths_of(own):
-        return chosen
-    print(f"{chosen}: no evidence there; shown is the recorded one, from {own}.")
-    return own
+def _current(folder: Path, evidence: Evidence, experiment: Experiment[Any, Any]) -> Evidence:
+    """The evidence of a folder, without systems that the experiment no longer has.
 
-
-def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
-    """The evidence of a folder. Raises DataError where it is not what would be recorded now."""
-    evidence = recordings.read(folder)
+    Raises DataError where it is not what would be recorded now.
+    """
     tier, version = evidence.header["tier"], evidence.header["method_version"]
     anew = "record anew (--replace)"
     if version != experiment.version:
@@ -210,19 +182,16 @@ def _current(folder: Path, experiment: Experiment[Any, Any]) -> Evidence:
     for dataset, settings in evidence.header["settings"].items():
         if settings != asdict(experiment.budget(tier, dataset)):
             raise DataError(f"{folder}: the settings of {dataset} have changed; {anew}")
-    gone = set()  # systems that the experiment no longer has
+    current = {name: experiment.systems(tier, name) for name in evidence.datasets}
     for (dataset, system), columns in evidence.columns().items():
-        current = experiment.systems(tier, dataset).get(system)
-        if current is None:
-            gone.add((dataset, system))
+        now = as_text(current[dataset].get(system, {}))
         # A column that the record lacks is the default; one that the code lacks has no effect.
-        elif any(columns[k] != str(current[k]) for k in columns.keys() & current.keys()):
+        if any(columns[name] != now[name] for name in columns.keys() & now.keys()):
             raise DataError(f"{folder}: {system} on {dataset} has changed; {anew}")
-    if gone:
-        kept = [rows for (name, _, s, _), rows in evidence._rows.items() if (name, s) not in gone]
-        table = recordings.trimmed(evidence.table.iloc[np.sort(np.concatenate(kept))])
-        evidence = replaced(evidence, table=table)
-    return evidence
+    series = evidence.series
+    names = zip(series["dataset"], series["system"], strict=True)
+    known = [system in current[dataset] for dataset, system in names]
+    return replaced(evidence, series=series[known].reset_index(drop=True))
 
 
 def incomplete(evidence: Evidence, experiment: Experiment[Any, Any]) -> list[str]:

@@ -1,7 +1,10 @@
-"""Evidence: what was recorded comes back, by data set, system, seed and item."""
+"""Evidence: what was recorded comes back, and what breaks the contract is refused."""
+
+import json
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from tiny_jobs import DATA, jobs
 
@@ -25,11 +28,8 @@ def found() -> Evidence:
     grid, data = jobs(range(3)), DATA
     answers = [answer(j.seed, "ab".index(j.system["system"]), data[j.dataset].items) for j in grid]
     more = jobs([NO_SEED], ["c"], ["odd"]) + jobs([1], ["d"], ["odd"])
-    extra = [answer(0, 5, 5, epochs=0), answer(1, 6, 5)]
-    head = evidence.header(
-        paper="tiny", tier="world", source="x", seeds=[0, 1, 2], data={}, settings={}, cpu_seconds=0
-    )
-    return Evidence(tidy(grid + more, answers + extra, data), head)
+    extra = [answer(0, 5, 5, epochs=0), answer(1, 6, 5, epochs=2)]
+    return Evidence(tidy(grid + more, answers + extra, data), {"paper": "tiny", "tier": "world"})
 
 
 def test_values_are_those_of_their_system_seed_and_item(found):
@@ -47,41 +47,32 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.values("even", "b", "p@1", [2, 0]).tolist() == (-values[[2, 0]]).tolist()
     # What not every system of a data set has is left out, so that rows are paired.
     assert found.values("odd", "b", "AUC", range(3)).tolist() == [[110 + i for i in range(5)]]
+    # A closed form has one row for each seed that others have.
+    assert found.values("odd", "c", "AUC", range(3)).tolist() == [[500 + i for i in range(5)]]
     assert found.clusters("odd").tolist() == [0, 0, 1, 1, 2]
     assert found.curves("even", "a", "dev_loss")[1] == pytest.approx([1 / 2, 1 / 3, 1 / 4])
     assert found.has("odd", "a", "dev_loss", "epochs")
     assert not found.has("even", "c", "AUC")
-    assert ("odd", "d", 1) in found.jobs
-    assert ("odd", "d", 0) not in found.jobs
+    assert {("odd", "d", 0), ("odd", "d", 1)} & found.jobs == {("odd", "d", 1)}
     assert found.means("odd", "b", "AUC").to_dict() == {0: 102, 1: 112, 2: 122}
-    assert found.means("odd", "c", "AUC").to_dict() == {1: 502}  # a closed form: for every seed
+    assert found.means("odd", "c", "AUC").to_dict() == {1: 502}
     assert found.means("odd", "e", "AUC").empty
-    assert found.columns()["even", "a"] == {"system": "a", "size": "1"}
-    assert found.columns()["even", "b"] == {"system": "b"}
 
 
-def test_values_are_those_of_a_pivot_whatever_the_order_of_the_rows(found):
-    table = found.table.sample(frac=1, random_state=0)
-    mixed = Evidence(table, found.header)
-    for key, rows in table.groupby(["dataset", "split", "system", "metric"], observed=True):
+def test_a_table_of_rows_in_any_order_is_the_same_evidence(found):
+    mixed = Evidence(found.table.sample(frac=1, random_state=0), found.header)
+    pd.testing.assert_frame_equal(mixed.table, found.table)
+    keys = ["dataset", "split", "system", "metric"]
+    for key, rows in found.table.groupby(keys, observed=True):
         wide = rows.pivot(index="seed", columns="item", values="value")
         dataset, split, system, metric = key
         own = [seed for seed in wide.index if seed in found.seeds_of(dataset)]
         values = mixed.values(dataset, system, metric, own or [0], split)
         np.testing.assert_array_equal(values, wide.loc[own] if own else wide)
+        assert wide.columns[0] == (split == "epochs")
         if split == "test":
             clusters = rows.drop_duplicates("item").set_index("item").cluster[wide.columns]
             np.testing.assert_array_equal(mixed.clusters(dataset), clusters)
-    assert mixed.seeds == found.seeds
-    assert mixed.columns() == found.columns()
-
-
-def test_a_closed_form_stands_for_every_seed_and_a_training_for_its_own(found):
-    assert found.values("odd", "c", "AUC", range(3)).shape == (1, 5)  # of those that others have
-    assert found.values("odd", "c", "AUC", [1]).tolist() == [[500 + i for i in range(5)]]
-    assert found.values("odd", "d", "AUC", [1]).tolist() == [[610 + i for i in range(5)]]
-    with pytest.raises(DataError, match="no evidence of d on odd for seed 0"):
-        found.values("odd", "d", "AUC", [0])
 
 
 def test_a_derived_figure_is_worked_out_once_a_seed_and_name(found):
@@ -91,91 +82,232 @@ def test_a_derived_figure_is_worked_out_once_a_seed_and_name(found):
         seen.append(values[0])
         return values**2
 
-    mine = Evidence(found.table, found.header)
+    mine = Evidence(found.series, found.header)
     for seeds in ([2, 0], [0], range(3), None):
         derived = mine.derived("squared", squared, "even", "b", "AUC", seeds)
         assert derived.tolist() == (found.values("even", "b", "AUC", seeds) ** 2).tolist()
     assert sorted(seen) == [100, 110, 120]
     cubed = mine.derived("cubed", lambda values: values**3, "even", "b", "AUC")
     assert cubed.tolist() == (found.values("even", "b", "AUC") ** 3).tolist()
-    means = mine.derived("mean", np.mean, "odd", "c", "AUC", range(3))
-    assert means.tolist() == [502]  # a closed form has one row for each seed that others have
-    with pytest.raises(DataError, match="of a on odd for seed 7"):
-        mine.derived("mean", np.mean, "odd", "a", "AUC", [7])
+    assert mine.derived("mean", np.mean, "odd", "c", "AUC", range(3)).tolist() == [502]
 
 
-def test_what_was_not_recorded_is_refused(found):
-    for arguments in (("odd", "e", "AUC"), ("moon", "a", "AUC"), ("odd", "a", "p@9")):
-        with pytest.raises(DataError, match=f"no evidence of {arguments[2]} of {arguments[1]}"):
-            found.values(*arguments)
-    with pytest.raises(DataError, match="of a on odd for seed 7"):
-        found.values("odd", "a", "AUC", [7])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("odd", "e", "AUC"), "no evidence of AUC of e on odd"),
+        (("moon", "a", "AUC"), "no evidence of AUC of a on moon"),
+        (("odd", "a", "p@9"), "no evidence of p@9 of a"),
+        (("odd", "a", "AUC", [7]), "no evidence of a on odd for seed 7"),
+        (("odd", "d", "AUC", [0]), "no evidence of d on odd for seed 0"),
+    ],
+)
+def test_what_was_not_recorded_is_refused(found, arguments, told):
+    with pytest.raises(DataError, match=told):
+        found.values(*arguments)
     with pytest.raises(DataError, match="no evidence on moon"):
         found.clusters("moon")
-
-
-def sound() -> Evidence:
-    """Evidence within the bounds of its metrics."""
-    grid = jobs(range(3))
-    answers = [
-        Answer(
-            {"test": {"AUC": 10.0 * j.seed + np.arange(DATA[j.dataset].items)}}, [{"dev_loss": 1.0}]
-        )
-        for j in grid
-    ]
-    head = evidence.header(
-        paper="tiny", tier="world", method_version=1, device="cpu", inputs={}, inapplicable={},
-        settings={"odd": {}, "even": {}}, data={"odd": "x", "even": "y"},
-    )  # fmt: skip
-    return Evidence(tidy(grid, answers, DATA), head)
-
-
-def test_a_round_trip_changes_nothing(tmp_path):
-    found = sound()
-    folder = recordings.folder_of(tmp_path, "world", "tiny")
-    path = recordings.write(folder, found.table, found.header)
-    again = recordings.read(folder)
-    pd.testing.assert_frame_equal(again.table, found.table)
-    assert found.header.items() <= again.recordings[0].items()
-    pd.testing.assert_frame_equal(pd.read_parquet(path), found.table)  # as anybody reads it
-    other = recordings.folder_of(tmp_path / "twice", "world", "tiny")
-    assert recordings.write(other, again.table, found.header).read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize("by", ["seed", "dataset", "system"])
-def test_parts_are_read_as_one_in_the_same_order(tmp_path, by):
-    """As if all had been recorded at once, whatever stands in which file."""
-    found, folder = sound(), recordings.folder_of(tmp_path, "world", "tiny")
-    for _, rows in reversed([*found.table.groupby(by, observed=True)]):
-        names = set(rows.dataset)
-        of_names = {
-            key: {name: own for name, own in found.header[key].items() if name in names}
-            for key in ("settings", "data")
-        }
-        recordings.write(folder, recordings.trimmed(rows), {**found.header, **of_names})
-    again = recordings.read(folder)
-    pd.testing.assert_frame_equal(again.table, found.table)
-    assert again.header["settings"] == found.header["settings"]
-    assert len(again.recordings) == found.table[by].nunique()
-
-
-def test_an_interrupted_write_leaves_the_old_record(tmp_path, monkeypatch):
-    found, folder = sound(), recordings.folder_of(tmp_path, "world", "tiny")
-    recordings.write(folder, found.table, found.header)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-
-    def half(path, write):
-        path.with_name(f".{path.name}.partial").write_bytes(b"PAR1")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(recordings, "write_atomic", half)
-    with pytest.raises(KeyboardInterrupt):
-        recordings.write(folder, found.table, found.header)
-    for path in folder.glob(".*.partial"):
-        path.unlink()
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_ranges_of_seeds():
     assert ranges([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
     assert ranges([]) == ""
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+HEAD = evidence.header(
+    paper="tiny", tier="world", method_version=1, device="cpu", inputs={}, inapplicable={},
+    settings={"odd": {"epochs": 1}, "even": {"epochs": 2}}, data={"odd": "x", "even": "y"},
+    systems={name: {"a": {"size": "1"}, "b": {"size": "0"}} for name in DATA},
+    bounds={"AUC": (0, 100), "none": (None, 0)}, may_skip="AUC",
+)  # fmt: skip
+
+
+def sound(seeds=range(3)) -> pd.DataFrame:
+    """Series within the bounds of their metrics; of AUC the first item is skipped."""
+    grid = jobs(seeds)
+    values = [10.0 * j.seed + np.arange(DATA[j.dataset].items) for j in grid]
+    for one in values:
+        one[0] = np.nan
+    answers = [Answer({"test": {"AUC": one}}, [{"dev_loss": 1.0}] * 2, 1.4) for one in values]
+    return tidy(grid, answers, DATA)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return recordings.folder_of(tmp_path, "world", "tiny")
+
+
+@pytest.mark.parametrize("by", [None, "seed", "dataset", "system"])
+def test_what_is_written_is_read_back_as_one_whatever_is_in_which_file(folder, by):
+    series = sound()
+    parts = [rows for _, rows in series.groupby(by)][::-1] if by else [series]
+    paths = [path for rows in parts for path in recordings.write(folder, rows, HEAD)]
+    again = recordings.read(folder)
+    pd.testing.assert_frame_equal(again.table, Evidence(series, HEAD).table)
+    assert (again.header["settings"], again.header["cpu_seconds"]) == (HEAD["settings"], 17)
+    assert again.columns()["even", "a"] == {"size": "1"}
+    assert len(again.recordings) == len(paths) == {"seed": 6, "system": 4}.get(by, 2)
+    for path in paths:  # one data set each, and read by whoever reads Parquet
+        head = json.loads(pq.read_schema(path).metadata[b"mmlib"])
+        assert list(head["data"]) == list(head["settings"]) == [path.parent.name]
+        values = pd.read_parquet(path)["value"]
+        assert set(map(len, values)) == {1, 2, DATA[path.parent.name].items}
+    job = again.recording_of("odd", "b", 2)
+    assert 2 in job["jobs"]["odd"]["b"]
+    assert job["file"].startswith("odd/")
+    assert again.recording_of("odd", "b", 9) is None
+
+
+def damaged(series, where, **columns):
+    """The series, of which those of a query have other columns."""
+    rows = series.query(where).index
+    for name, change in columns.items():
+        series[name] = [change(v) if i in rows else v for i, v in series[name].items()]
+    return series
+
+
+def at(item, number):
+    def change(values):
+        values = values.copy()
+        values[item] = number
+        return values
+
+    return change
+
+
+B = "dataset == 'even' and system == 'b' and seed == 1 and metric == 'AUC'"
+SICK = {
+    "a series twice": (lambda s: pd.concat([s, s[-1:]]), "AUC of b, seed 2, .* is there twice"),
+    "a job twice": (
+        lambda s: pd.concat([s, damaged(s.query("system == 'a' and seed == 0"), "seed == 0",
+                                        value=lambda v: v + 1)]),
+        "dev_loss of a, seed 0, on even .* is there twice",
+    ),
+    "too large": (lambda s: damaged(s, B, value=at(2, 100.5)), r"AUC of b, seed 1, .* is 100\.5"),
+    "too small": (lambda s: damaged(s, B, value=at(2, -1)), "AUC of b, seed 1, .* is -1"),
+    "infinite": (lambda s: damaged(s, "metric == 'dev_loss'", value=at(1, -np.inf)), ".* is -inf"),
+    "no number": (lambda s: damaged(s, "metric == 'dev_loss'", value=at(0, np.nan)),
+                  "dev_loss of a.* is not a number"),
+    "skipped by one": (lambda s: damaged(s, B, value=at(3, np.nan)),
+                       "AUC of b, seed 1, .* skips other items"),
+    "not skipped by one": (lambda s: damaged(s, B, value=at(0, 1)), "AUC of b.* skips other items"),
+    "a lost item": (lambda s: damaged(s, B, value=lambda v: v[:-1]), "AUC of b.* has other items"),
+    "no items": (lambda s: damaged(s, B, value=lambda v: v[:0]), "AUC of b.* has no value"),
+    "other clusters": (lambda s: damaged(s, B, cluster=at(1, 7)), "AUC of b.* or clusters"),
+    "a lost seed": (lambda s: s.query(f"not ({B})"), "not every seed of its system has AUC of b"),
+    "no such seed": (lambda s: s.assign(seed=s.seed - 2), ".* of a, seed -2, .* no such seed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SICK)
+def test_series_that_break_the_contract_are_neither_written_nor_read(folder, monkeypatch, what):
+    change, told = SICK[what]
+    sick = change(sound())
+    with pytest.raises(DataError, match=rf"tiny: not written, {told}"):
+        recordings.write(folder, sick, HEAD)
+    assert not recordings.paths_of(folder)
+    if what == "other clusters":  # a file has but one of each split
+        return
+    with monkeypatch.context() as patch:  # written so by whatever
+        patch.setattr(recordings, "check", lambda *arguments: None)
+        recordings.write(folder, sick, HEAD)
+    with pytest.raises(DataError, match=rf"\.parquet: damaged, {told}.*; get it again"):
+        recordings.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"method_version": 2}, "the version of the method"),
+        ({"settings": {"odd": {"epochs": 9}, "even": {}}}, "the settings of even"),
+        ({"data": {"odd": "x", "even": "z"}}, "the data of even"),
+        ({"inputs": {"a.txt": "2"}}, r"the input a\.txt"),
+        ({"features": {"sha256": "2"}}, "the image features"),
+        ({"systems": {"even": {"b": {"size": "7"}}}}, "what b on even is"),
+        ({}, ""),
+        ({"systems": {"even": {"b": {"size": "0", "colour": "red"}}}, "inputs": {"b": "1"}}, ""),
+        ({"data": {"odd": "x", "even": "z"}, "same_data": {"even": ["y"]}}, ""),
+        ({"data": {"even": "z"}, "machine": {**HEAD["machine"], "arithmetic": "other"}}, ""),
+    ],
+)
+def test_files_that_contradict_each_other_are_both_named(folder, change, told):
+    first = {**HEAD, "inputs": {"a.txt": "1"}, "features": {"sha256": "1"}}
+    recordings.write(folder, sound([0]), first)
+    recordings.write(folder, sound([1]).query("dataset == 'even'"), {**first, **change})
+    if told:
+        words = rf"even/001-\w+\.parquet and even/002-\w+\.parquet: differ in {told}"
+        with pytest.raises(DataError, match=words):
+            recordings.read(folder)
+    else:
+        assert recordings.read(folder).seeds_of("even") == [0, 1]
+
+
+def test_a_job_in_two_files_is_refused(folder):
+    recordings.write(folder, sound([0, 1]), HEAD)
+    recordings.write(folder, sound([1, 2]).query("dataset == 'even'"), HEAD)
+    told = r"even/002-\w+\.parquet: damaged, .* of a, seed 1, on even .* is there twice"
+    with pytest.raises(DataError, match=told):
+        recordings.read(folder)
+
+
+def test_every_flipped_bit_lost_end_and_other_name_is_found(folder):
+    path, _ = recordings.write(folder, sound(), HEAD)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for position in [0, len(whole) - 1, *rng.choice(len(whole), 178, replace=False)]:
+        flipped = bytearray(whole)
+        flipped[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        with pytest.raises(DataError, match=rf"{path.name}: damaged or renamed"):
+            recordings.read(folder)
+    for cut in (whole[:-300], b"", b"PAR1"):
+        path.write_bytes(cut)
+        with pytest.raises(DataError, match=rf"{path.name}: damaged or renamed"):
+            recordings.read(folder)
+    path.write_bytes(whole)
+    recordings.read(folder)
+    for name in ("001-0123456789abcdef.parquet", "x.parquet"):
+        path = path.rename(path.with_name(name))
+        with pytest.raises(DataError, match=r"damaged or renamed, its (content|name) has"):
+            recordings.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "told"),
+    [
+        ({"settings": None}, [], "another form: settings"),
+        ({"method_version": "1"}, [], "another form: method_version"),
+        ({"machine": []}, [], "another form: machine"),
+        ({"inputs": None, "systems": []}, [], "another form: inputs, systems"),
+        ({"settings": {"odd": {}, "even": {}}}, [], "too many values"),
+        ({"settings": {"odd": {}}}, [], "it is of the data set odd"),
+        ({"paper": "links"}, [], "it is of the paper links"),
+        ({"tier": "paper"}, [], "it is of the tier paper"),
+        ({}, ["cluster"], "another form: its columns"),
+    ],
+)
+def test_a_file_of_another_form_or_place_is_refused(folder, header, columns, told):
+    path, _ = recordings.write(folder, sound(), HEAD)
+    table = pq.read_table(path)
+    head = json.loads(table.schema.metadata[b"mmlib"]) | header
+    path.unlink()
+    pq.write_table(table.drop(columns).replace_schema_metadata({"mmlib": json.dumps(head)}), path)
+    path = path.rename(path.with_name(f"001-{recordings._hash(path.read_bytes())}.parquet"))
+    with pytest.raises(DataError, match=rf"{path.name}: damaged \(.*{told}.*; get"):
+        recordings.read(folder)
+
+
+def test_an_interrupted_write_leaves_the_old_record(folder, monkeypatch):
+    recordings.write(folder, sound([0]), HEAD)
+    before = {path: path.read_bytes() for path in recordings.paths_of(folder)}
+
+    def half(path, write):
+        path.with_name(f".{path.stem}.partial.parquet").write_bytes(b"PAR1")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recordings, "write_atomic", half)
+    with pytest.raises(KeyboardInterrupt):
+        recordings.write(folder, sound([1]), HEAD)
+    assert {path: path.read_bytes() for path in recordings.paths_of(folder)} == before
+    assert recordings.read(folder).seeds == [0]

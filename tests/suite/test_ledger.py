@@ -159,10 +159,9 @@ def test_each_claim_knows_its_own_seeds(tmp_path):
     found = made_up_cora.both(own, made_up_cora.make("flickr8k", "flickr8k_long", seeds=4))
     head = found.header | {
         "machine": {}, "method_version": 1, "device": "cpu", "inputs": {}, "inapplicable": {},
-        "commit": None,
+        "commit": None, "versions": {},
     }  # fmt: skip
-    table = found.table.assign(value=found.table.value.clip(0, 1800))  # made up too high
-    recordings.write(tmp_path / "flickr8k" / "cora", table, head)
+    recordings.write(tmp_path / "flickr8k" / "cora", found.series, head)
     found = read("03", "flickr8k", tmp_path)
     seeds = {s.record["id"]: s.seeds for s in standing.standings("03", "flickr8k", found)}
     assert {name: seeds[name] for name in ("C3", "C5a", "C5b")} == {"C3": 6, "C5a": 4, "C5b": 4}

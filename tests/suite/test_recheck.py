@@ -51,7 +51,12 @@ def changed(folder, where, factor=1.0, more=0.0):
     table.loc[rows, "value"] = table.loc[rows, "value"] * np.float32(factor) + np.float32(more)
     for path in recordings.paths_of(folder / "world" / "tiny"):
         path.unlink()
-    recordings.write(folder / "world" / "tiny", table, found.recordings[0])
+    own = {  # of both data sets
+        name: {k: v for one in found.recordings for k, v in one[name].items()}
+        for name in recordings.BY_DATASET
+    }
+    series = evidence.Evidence(table, {}).series
+    recordings.write(folder / "world" / "tiny", series, {**found.recordings[0], **own})
 
 
 def test_the_same_code_gives_the_same_figures(old, capsys):

@@ -1,6 +1,6 @@
 """Paper 01's experiment, from data to verdicts."""
 
-from mmlib.core.experiment import Experiment
+from mmlib.core.experiment import FLICKR8K, Experiment
 from mmlib.papers.coherence import show
 from mmlib.papers.coherence.claims import ALL_CLAIMS
 from mmlib.papers.coherence.data import load_study
@@ -20,13 +20,6 @@ EXPERIMENT = Experiment(
     claims=ALL_CLAIMS,
     tables=show.tables,
     figures=show.figures,
-    inputs={
-        "flickr8k": (
-            "flickr8k/captions.txt",
-            "flickr8k/Flickr8k_text/*",
-            "flickr8k/features/*",
-            "clue/*.csv",
-        ),
-        "paper": ("clue/**/*", "cite/**/*"),
-    },
+    inputs={"flickr8k": (*FLICKR8K, "clue/*.csv"), "paper": ("clue/**/*", "cite/**/*")},
+    bounds={r"AP\b.*|rate": (0, 1), r"R@\d+.*": (0, 100), r"rank.*|(dev_)?MedR.*": (1, None)},
 )

@@ -1,6 +1,6 @@
 """The experiment of paper 04, as the suite knows it."""
 
-from mmlib.core.experiment import Experiment
+from mmlib.core.experiment import FLICKR8K, Experiment
 from mmlib.papers.links import claims, data, run, show
 
 EXPERIMENT = Experiment(
@@ -16,8 +16,7 @@ EXPERIMENT = Experiment(
     claims=claims.CLAIMS,
     tables=show.tables,
     figures=show.figures,
-    inputs={
-        "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*"),
-        "paper": ("links/**/*", "word2vec/*"),
-    },
+    inputs={"flickr8k": FLICKR8K, "paper": ("links/**/*", "word2vec/*")},
+    bounds={r"AUC|p@\d+|dev_AUC": (0, 100), "ms of .*": (0, None)},
+    may_skip=r"AUC|p@\d+",
 )

@@ -16,4 +16,5 @@ EXPERIMENT = Experiment(
     claims=claims.CLAIMS,
     tables=show.tables,
     figures=show.figures,
+    bounds={r"(dev_)?R@\d+.*": (0, 100)},
 )

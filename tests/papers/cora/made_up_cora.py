@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence as records
-from mmlib.core.engine import canonical, tidy
+from mmlib.core.engine import tidy
 from mmlib.core.evidence import NO_SEED
 from mmlib.core.jobs import Answer, Job
 from mmlib.core.ranking import KS, ranks_of_scores
@@ -85,8 +85,7 @@ def both(one, other):
     """Two collections of one tier."""
     head = {k: own | other.header[k] if k in ("data", "settings") else own
             for k, own in one.header.items()}  # fmt: skip
-    table = pd.concat([one.table.astype(object), other.table.astype(object)])
-    return records.Evidence(canonical(table), head)
+    return records.Evidence(pd.concat([one.table, other.table]), head)
 
 
 def without(evidence, *systems):

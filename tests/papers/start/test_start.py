@@ -12,7 +12,7 @@ from scipy import stats
 
 from mmlib import world
 from mmlib.core.claims import assess
-from mmlib.core.engine import Resources, canonical
+from mmlib.core.engine import Resources
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.papers.start import data, experiment, run
@@ -154,10 +154,10 @@ def made_up(shift, seeds=6, pictures=40):
             rows.append(("Search", seed, metric, more + 9 * values[CAPTIONS, "beach"]))
         rows.append(("Untrained", seed, "R@10", base))
     for system, seed, metric, own in rows:
-        keys = {"paper": "start", "tier": "world", "dataset": "world", "split": "test"}
+        keys = {"dataset": "world", "split": "test"}
         told = {"system": system, "seed": seed, "metric": metric, "value": own, "cluster": image_of}
         parts.append(pd.DataFrame({**keys, **told, "item": np.arange(len(image_of))}))
-    return Evidence(canonical(pd.concat(parts)), {}), image_of
+    return Evidence(pd.concat(parts), {}), image_of
 
 
 @pytest.mark.parametrize(("shift", "first"), [(30, "supported"), (-30, "opposite")])

@@ -27,4 +27,6 @@ EXPERIMENT = Experiment(
         "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "snli_ve/**/*",
                   "sick/SICK.txt", *BERT_FILES),
     },
+    bounds={r"(E|P)@\d+.*|mAP.*|own rejected": (0, 100), "(dev_)?RSUM": (0, 1e4), "label": (0, 1)},
+    may_skip=r"(E|P)@\d+, (judge|people)|mAP, people|own rejected",
 )  # fmt: skip
