@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -208,8 +207,8 @@ def judge(key: Key, answer: Answer) -> None:
             f"Exercise {key.exercise} has no answer yet: put yours in the place of ... "
             "in the cell above, and run both cells."
         )
-    whole = answer.outline, answer.numbers
-    parts = [("#()", [x]) for x in answer.numbers]
+    whole: tuple[str, Sequence[float]] = (answer.outline, answer.numbers)
+    parts: list[tuple[str, Sequence[float]]] = [("#()", [x]) for x in answer.numbers]
     if key.kind == "number" and answer.outline != key.outlines[0]:
         raise WrongAnswer(f"{said} {answer.shown} is not {form(key.outlines[0])}.")
     if key.kind == "choice":
@@ -269,8 +268,8 @@ def sealed(key: Key, salt: str) -> dict[str, Any]:
     """
 
     def hidden(targets: Iterable[Any], name: str) -> list[dict[str, Any]]:
-        salts = (f"{salt} {key.exercise} {name} {i}" for i in count())
-        return [asdict(seal(*pair)) for pair in zip(targets, salts, strict=False)]
+        own = f"{salt} {key.exercise} {name}"
+        return [asdict(seal(one, f"{own} {i}")) for i, one in enumerate(targets)]
 
     try:
         cases = base64.b64encode(pickle.dumps(key.cases)).decode()

@@ -29,6 +29,7 @@ from mmlib.core.files import file_hash
 from mmlib.core.paths import write_atomic
 from mmlib.suite.course.checks import Answer, CourseError, Key, NoAnswer, WrongAnswer, judge
 from mmlib.suite.course.form import HEADING, Teacher, read_teacher, role
+from mmlib.suite.course.seals import Target
 from mmlib.suite.course.worker import LARGEST, Request, serve
 
 COLUMNS = ["student", "file", "notebook", "exercise", "difficulty", "minutes", "result", "reason"]
@@ -87,8 +88,8 @@ class Kernel:
     def __exit__(self, *_: Any) -> None:
         self.control.close()
         self.process.join(10)
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # what an answer has stopped, too
+        with suppress(ProcessLookupError):  # what an answer has stopped, too
+            os.killpg(self.process.pid, signal.SIGKILL)  # type: ignore[arg-type]
         self.process.kill()
         self.folder.cleanup()
 
@@ -114,9 +115,9 @@ class Kernel:
                 if more := more and result[0] != "right":
                     ours.send("go on")
         except (OSError, EOFError):
-            result = ("error", "it ended the process that grades")
+            result = "error", "it ended the process that grades"
         except (ValueError, AttributeError):
-            result = ("error", "its answer cannot be read")
+            result = "error", "its answer cannot be read"
         ours.close()
         return result
 
@@ -141,12 +142,9 @@ def mistakes(notebook: Path) -> str:
     with Kernel(read_teacher(notebook)) as kernel:
         for exercise in kernel.teacher.exercises:
             heading = exercise.question.source.splitlines()[0].lstrip("# ")
-            wrong = kernel.keys[exercise.number].wrong
+            wrong = [one for one in kernel.keys[exercise.number].wrong if isinstance(one, Target)]
             lines += [f"**{heading}**\n", *dict.fromkeys(f"- {one.reason}" for one in wrong), ""]
     return "\n".join(lines)
-
-
-# Hand-ins -----------------------------------------------------------------------------------
 
 
 def read_answers(content: bytes, teachers: Sequence[Teacher]) -> tuple[Teacher, dict[int, str]]:
@@ -263,8 +261,8 @@ def _rows(
         if source is None:
             result = ("error", "its cell is missing")
         elif source != exercise.blank.source.strip():
-            how = key.cases, limits.seconds, limits.memory
-            result = kernel.result(Request(source, tuple(earlier), *exercise.asked, *how), key)
+            how: dict[str, Any] = {"cases": key.cases, **vars(limits)}
+            result = kernel.result(Request(source, tuple(earlier), *exercise.asked, **how), key)
             earlier.append(source)
         values = exercise.number, exercise.difficulty, exercise.minutes, *result
         row = dict(zip(COLUMNS[3:8], map(str, values), strict=True))

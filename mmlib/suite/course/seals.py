@@ -67,7 +67,7 @@ class Seal:
             if _digest(text, self.salt).hex() == self.digest:
                 opened = _crypt(bytes.fromhex(self.box), _digest(text, self.salt + "box"))
                 size = 8 * len(numbers)
-                exact = np.frombuffer(opened[:size], "<f8")
+                exact = np.frombuffer(opened[:size], "<f8").tolist()
                 if near(numbers, exact, self.within).all():
                     return opened[size:].decode()
         return None

@@ -66,7 +66,9 @@ def layout(value: Any) -> tuple[str, list[float]]:
     return repr(value), []
 
 
-def together(parts: Sequence[tuple[str, list[float]]], names: str = "") -> tuple[str, list[float]]:
+def together(
+    parts: Sequence[tuple[str, Sequence[float]]], names: str = ""
+) -> tuple[str, list[float]]:
     """The layout of a list, or of a dict with keys `names`, whose parts have these layouts."""
     outline = f"[{names} {', '.join(outline for outline, _ in parts)}]"
     return outline, [number for _, numbers in parts for number in numbers]

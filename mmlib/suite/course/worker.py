@@ -1,9 +1,8 @@
 """The processes that run a course's code: one runs the notebook, its forks run the answers.
 
-The process of a notebook runs all of it but the exercises. For each answer it forks one that waits,
-and that one another, which runs the answer and dies with it. So an answer meets the notebook as it
-is before the exercises, and nothing of any other hand-in. What an answer gives comes back as JSON,
-and is compared elsewhere: no truth is in its process.
+The process of a notebook runs all but its exercises. For each answer it forks one that waits, and
+that one another, which runs the answer. So an answer meets nothing of any other hand-in. What it
+gives comes back as JSON, and is compared elsewhere: no truth is in its process.
 """
 
 import ast
