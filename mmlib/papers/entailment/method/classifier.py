@@ -243,7 +243,7 @@ class SigmoidHead(Head):
         return F.pad(self.layers(state), (1, 0))
 
 
-def _nothing(self: Classifier, *sizes: Any) -> None:
+def _nothing(self: Classifier, *sizes: Any, **named: Any) -> None:
     """In the place of what adds a part that a classifier does without."""
 
 
