@@ -61,8 +61,8 @@ def load(budget: Budget, seed: int) -> study.Study:
         edited[name] = replace(pairs, image=np.where(pairs.image < 0, -1, pairs.image + first))
         if name != "train":
             of_images = np.array([i for i, kind in enumerate(pairs.kind) if kind != "te"])
-            scenes = some.scene_of[of_images]  # type: ignore[assignment]
-            both: tuple[Kind, ...] = ("mme",) * len(of_images)
+            scenes = some.scene_of[of_images]
+            both: tuple[Kind, ...] = ("mme",) * len(of_images)  # type: ignore[assignment]
             told = tuple(merged_captions(some.captions[i]) for i in scenes)
             about["edits" if name == "test" else name] = tuple(
                 some.hypotheses[i].edit for i in of_images
