@@ -154,7 +154,7 @@ def range_of(values: np.ndarray) -> Span:
 
 def spans(
     axis: Axes,
-    series: Mapping[str, Mapping[float, Span]],
+    series: Mapping[str, Mapping[Any, Span]],
     colours: Sequence[str] = COLOURS,
     shift: float = 0.0,
     style: str = "o",
@@ -172,7 +172,9 @@ def spans(
         at = places * (1 + by) if upright and axis.get_xscale() == "log" else places + by
         middle, low, high = np.reshape([*found.values()], (-1, 3)).T
         x, y = (at, middle) if upright else (middle, at)
-        reach = {"yerr" if upright else "xerr": np.array([middle - low, high - middle])}
+        reach: dict[str, Any] = {
+            "yerr" if upright else "xerr": np.array([middle - low, high - middle])
+        }
         axis.errorbar(x, y, **reach, fmt=style, ms=5, capsize=2, color=colours[k], label=label)
         for value, end, place in zip(middle, high, at, strict=True) if numbers else ():
             axis.annotate(f"{value:{numbers}}", (end, place), (4, 0), textcoords="offset points",
@@ -303,7 +305,7 @@ def heat_map(
 
     write: row and column, as numbers -> the cell's text; without, its value without decimals.
     """
-    look = {"vmin": low, "vmax": high, "cmap": colours, "interpolation": "nearest"}
+    look: dict[str, Any] = {"vmin": low, "vmax": high, "cmap": colours, "interpolation": "nearest"}
     image = axis.imshow(table.to_numpy(float), aspect="auto", **look)
     for (y, x), value in np.ndenumerate(table.to_numpy(float)):
         if np.isfinite(value):

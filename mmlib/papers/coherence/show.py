@@ -462,7 +462,12 @@ def relations_gain(evidence: Mapping[str, Evidence]) -> Figure:
     """
     worth = relations_worth(evidence)
     figure, axis = plt.subplots(figsize=(8, 0.34 * len(worth) + 1.3))
-    band = {"color": "#E69F00", "alpha": 0.15, "linewidth": 0, "label": "less than 7 % of a rank"}
+    band: dict[str, Any] = {
+        "color": "#E69F00",
+        "alpha": 0.15,
+        "linewidth": 0,
+        "label": "less than 7 % of a rank",
+    }
     axis.axvspan(-0.1, 0.1, **band)
     axis.axvline(0, color="#333333", linewidth=0.8)
     labels = {

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -226,7 +227,7 @@ def link_matrices(corpus: Corpus, document: Document, matrices: Mapping[str, np.
         cells = axis.imshow(scores[rows], **look)
         for number, (sentence, image) in enumerate(np.argwhere(links)):
             corner = image - 0.46, np.searchsorted(rows, sentence) - 0.46
-            outline = {"fill": False, "lw": 2.5, "ec": plots.COLOURS[4]}
+            outline: dict[str, Any] = {"fill": False, "lw": 2.5, "ec": plots.COLOURS[4]}
             axis.add_patch(
                 Rectangle(corner, 0.92, 0.92, **outline, label="true link"[99 * number :])
             )
