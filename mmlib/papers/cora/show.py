@@ -204,7 +204,6 @@ def main(recorded: Iterable[Evidence]) -> pd.DataFrame:
 
 
 def _reranking(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Table 4: RSUM before and after reranking (eq. 14); below what the paper alone has."""
     rows: dict[str, dict[str, float]] = {}
     paper = printed("table4").rsum
     for name in with_rows(evidence, dataset, systems.SYSTEMS):
@@ -266,7 +265,6 @@ def in_families(evidence: Evidence, dataset: str, system: str, unseen: bool = Fa
 
 
 def _with_unseen(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    """Name of a row -> collection, and whether it is of unseen pairs alone."""
     rows = {}
     for name in names:
         rows[name] = (name, False)
@@ -303,7 +301,6 @@ def parse_effects(evidence: Evidence, dataset: str) -> pd.DataFrame:
 
 
 def _entities(evidence: Evidence, dataset: str) -> pd.DataFrame:
-    """Share with a right answer among the first K, beside what knows nothing of the image."""
     cells, chance = Cells(evidence, dataset), systems.CAPTIONS
     names = [n for n in (chance, *systems.SYSTEMS) if cells.has((n, "entity rank"))]
     ways = {"image → entity": "most frequent first", "entity → image": "random order"}
@@ -469,7 +466,6 @@ def curves(evidence: Evidence) -> Figure:
 def _shares(
     evidence: Evidence, datasets: Mapping[float, str], system: str
 ) -> dict[float, plots.Span]:
-    """A system's means in family over seeds, with their range, of each data set that has it."""
     shares = {x: evidence.means(name, system, "in family") for x, name in datasets.items()}
     return {x: plots.range_of(of_seeds) for x, of_seeds in shares.items() if len(of_seeds)}
 
@@ -485,7 +481,6 @@ def _lines(
 
 
 def _trainings(evidence: Evidence, *datasets: str) -> str:
-    """How many trainings of each system in `BOUND` collections have: "2 seeds", "1 to 3 seeds"."""
     counts = {
         len(evidence.means(dataset, system, "in family"))
         for dataset in datasets for system in BOUND
@@ -523,7 +518,6 @@ def binding_by_pictures(evidence: Evidence) -> Figure:
 
 
 def _by_region(evidence: Evidence) -> dict[tuple[float, float], str]:
-    """(noise, mixing) -> the recorded collection that is `CLEAR` but for these."""
     cells = {}
     for dataset in evidence.datasets:
         dials = RECORDED[dataset]
@@ -620,7 +614,6 @@ def binding_by_captions(controlled: Evidence, recorded: Sequence[Evidence]) -> F
 
 
 def _plain(recorded: Iterable[Evidence]) -> list[tuple[Evidence, str]]:
-    """The plain collections of records."""
     return [(e, name) for e in recorded for name in e.datasets if name == original(name)]
 
 
