@@ -177,7 +177,7 @@ def test_what_is_planted_otherwise_is_found_otherwise(name, how, wanted):
 def test_hard_negatives_are_compared_whichever_of_the_two_is_the_variant(usual):
     """Where the main systems have hard negatives, the variants have averaged ones."""
     turned = {f"{one}, hard negatives": f"{one}, averaged negatives" for one in ("DC", "AP")}
-    table = usual.table.replace({"system": turned})
+    table = usual.table.astype({"system": str}).replace({"system": turned})
     found = verdict("C10", Evidence(table, usual.header))
     assert found.verdict == "opposite"
     assert found.pooled.effect == pytest.approx(-verdict("C10", usual).pooled.effect)
