@@ -55,13 +55,13 @@ def recordings_table(found: Evidence) -> str:
         made = (f"`{(header.get('commit') or 'unknown')[:12]}`", machine_of(header), torch)
         groups.setdefault((*made, str(header.get("note") or pages.NONE)), []).append(header)
     rows = []
-    for (*made, note), headers in groups.items():
+    for (*recorded, note), headers in groups.items():
         jobs: dict[str, dict[tuple[int, str], list[int]]] = {}
         for number, header in enumerate(headers):
             for name, own in header["jobs"].items():
                 jobs.setdefault(name, {}).update({(number, s): seeds for s, seeds in own.items()})
         spent = cost(sum(header["cpu_seconds"] for header in headers))
-        rows.append([str(len(headers)), seeds_of({"jobs": jobs}), *made, spent, note])
+        rows.append([str(len(headers)), seeds_of({"jobs": jobs}), *recorded, spent, note])
     return pages.rows_table(columns, rows)
 
 

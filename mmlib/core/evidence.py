@@ -94,7 +94,7 @@ class Evidence:
     def _cubes(self) -> dict[tuple[str, str, str, str], np.ndarray]:
         return {}
 
-    def _cube(self, *key: str) -> np.ndarray:
+    def _cube(self, key: tuple[str, str, str, str]) -> np.ndarray:
         """All values of a metric of a system, (seeds, items); NaN after a shorter series."""
         if key not in self._cubes:
             series = self.series["value"].iloc[self._series_of[key]].tolist()
@@ -104,7 +104,7 @@ class Evidence:
             self._cubes[key] = cube
         return self._cubes[key]
 
-    def _seeds_in(self, *key: str) -> list[int]:
+    def _seeds_in(self, *key: Any) -> list[int]:
         """The seeds of the rows of a cube."""
         return self.series["seed"].iloc[self._series_of[key]].tolist()
 
@@ -181,7 +181,7 @@ class Evidence:
         Raises DataError for what was not recorded.
         """
         rows = self._rows_of(dataset, system, metric, seeds, split)
-        return self._cube(dataset, split, system, metric)[rows]
+        return self._cube((dataset, split, system, metric))[rows]
 
     def derived(
         self,
@@ -198,7 +198,7 @@ class Evidence:
         key = dataset, split, system, metric
         by_row = self._derived.setdefault((name, *key), {})
         for row in set(rows) - by_row.keys():
-            by_row[row] = figure(self._cube(*key)[row])
+            by_row[row] = figure(self._cube(key)[row])
         return np.array([by_row[row] for row in rows])
 
     @cached_property
@@ -241,14 +241,14 @@ class Evidence:
         if not self.has(dataset, system, metric, split):
             return pd.Series(dtype=float)
         seeds = self._seeds_in(dataset, split, system, metric)
-        means = np.nanmean(self._cube(dataset, split, system, metric), axis=1)
+        means = np.nanmean(self._cube((dataset, split, system, metric)), axis=1)
         if seeds == [NO_SEED]:
             return pd.Series(means[0], index=self.seeds_of(dataset))
         return pd.Series(means, index=seeds)
 
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""
-        return self._cube(dataset, EPOCHS, system, metric)
+        return self._cube((dataset, EPOCHS, system, metric))
 
     def unfinished(self, dataset: str, system: str) -> bool:
         """Whether more than a fifth of a system's trainings still improved when they ended."""

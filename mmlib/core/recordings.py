@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ HEADER = {
     **dict.fromkeys(BY_DATASET, dict),
 }  # fmt: skip
 MEND = "get it again, or move it away and record anew"
+NAMES, VALUES = ["system", "split", "metric"], "value.list.element"
+ENCODINGS: tuple[dict[str, Any], ...] = (  # the smallest is taken: ranks repeat, margins do not
+    {},
+    {"use_dictionary": NAMES, "use_byte_stream_split": [VALUES]},
+    {"use_dictionary": NAMES, "column_encoding": {VALUES: "PLAIN"}},
+)
 
 
 def folder_of(evidence: Path, tier: str, paper: str) -> Path:
@@ -56,6 +63,12 @@ def dataset_folder(folder: Path, dataset: str) -> Path:
 def paths_of(folder: Path) -> list[Path]:
     """The recordings of a folder, by data set and number."""
     return sorted(folder.glob("[!.]*/[!.]*.parquet"))
+
+
+def _packed(table: pa.Table, how: Mapping[str, Any]) -> bytes:
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd", compression_level=19, **how)
+    return buffer.getvalue().to_pybytes()
 
 
 def write(
@@ -85,10 +98,8 @@ def write(
         rows = rows.assign(cluster=rows["cluster"].where(~rows.duplicated("split"), None))
         table = pa.Table.from_pandas(rows[COLUMNS.names], COLUMNS, preserve_index=False)
         text = json.dumps({**header, **own}, ensure_ascii=False)
-        buffer = pa.BufferOutputStream()
         table = table.replace_schema_metadata({"mmlib": text})
-        pq.write_table(table, buffer, compression="zstd", compression_level=19)
-        contents[str(dataset)] = buffer.getvalue().to_pybytes()
+        contents[str(dataset)] = min((_packed(table, how) for how in ENCODINGS), key=len)
     paths = []
     for dataset, content in contents.items():
         place = dataset_folder(folder, dataset)
@@ -98,7 +109,7 @@ def write(
             place.rename(aside)
         numbers = [int(old.name.split("-")[0]) for old in place.glob("[!.]*.parquet")]
         path = place / f"{max(numbers, default=0) + 1:03d}-{_hash(content)}.parquet"
-        write_atomic(path, lambda file, content=content: file.write_bytes(content))
+        write_atomic(path, partial(Path.write_bytes, data=content))
         paths.append(path)
     return paths
 

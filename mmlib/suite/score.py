@@ -281,6 +281,7 @@ def _network(
     @torch.inference_mode()
     def see(pictures: list[Image.Image]) -> np.ndarray:
         pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
-        return vision.see(pixels.to(device), sees["regions"])[0].float().cpu().numpy()
+        where: Any = sees["regions"]  # "grid" or "global"
+        return vision.see(pixels.to(device), where)[0].float().cpu().numpy()
 
     return see

@@ -59,9 +59,13 @@ def must_be_sheet(path: Path) -> Path:
     return path
 
 
-def pixels(picture: Image.Image, region: tuple[float, float, float, float]) -> tuple[int, ...]:
+def pixels(
+    picture: Image.Image, region: tuple[float, float, float, float]
+) -> tuple[int, int, int, int]:
     """Left, top, right, bottom of a region in pixels."""
-    return tuple(round(s * size) for s, size in zip(region, picture.size * 2, strict=True))
+    wide, high = picture.size
+    left, top, right, bottom = region
+    return round(left * wide), round(top * high), round(right * wide), round(bottom * high)
 
 
 def write(items: list[Item], text: str, card: str, path: Path) -> None:

@@ -330,10 +330,10 @@ def _sample(rng: np.random.Generator, seed: int) -> Scene:
         kinds = pick_weighted(rng, pairs) if paired else (_kind(rng, setting),)
         for _ in range(6):
             if paired:
-                new = _place_pair(rng, relation, *_pair(rng, relation, *kinds), setting)
+                new = [*_place_pair(rng, relation, *_pair(rng, relation, *kinds), setting)]
             else:
                 action = pick(rng, actions_in(kinds[0], setting))
-                new = (_stand(rng, new_thing(rng, kinds[0], action), setting),)
+                new = [_stand(rng, new_thing(rng, kinds[0], action), setting)]
             if _fits([*things, *new], limit):
                 if paired and relation in schema.ACTION_RELATIONS:
                     acting.append((len(things), relation, len(things) + 1))

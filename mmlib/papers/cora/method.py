@@ -238,7 +238,8 @@ class GraphEncoder(nn.Module):
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
         """Captions (B, D) and entities (O, D)."""
-        return self.compose(*self.concepts(batch), batch)
+        nodes, relations = self.concepts(batch)
+        return self.compose(nodes, relations, batch)
 
     def compose(
         self, nodes: Tensor, relations: Tensor, batch: GraphBatch

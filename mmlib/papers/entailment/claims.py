@@ -52,7 +52,7 @@ def pair_shares(
 ) -> np.ndarray:  # fmt: skip
     """What each test pair adds to a figure of a judge, (seeds, pairs).
 
-    how: "margin", network and inputs; "alone", the network; of a branch "alone, TE".
+    how: "margin", network and inputs; "alone", the network.
     """
     test = test or main_test(evidence, dataset)
     of = shares_of(evidence, dataset, metric, test)

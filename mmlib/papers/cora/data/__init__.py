@@ -70,11 +70,11 @@ def load_study(tier: str, datasets: Sequence[str] = (), seed: int = 0) -> Study:
         study = {tier: Captions(images, {}).parsed(workers)}
     elif own:
         own = own.resolve()
-        taken = {name for names in DATASETS.values() for name in names}
+        taken = {name for some in DATASETS.values() for name in some}
         if own.name in taken or own.name != original(own.name):
-            names = ", ".join(sorted(taken - set(CONTROLLED)))
+            others = ", ".join(sorted(taken - set(CONTROLLED)))
             raise DataError(
-                f"{own}: rename the folder: {names} and names with {LONGER}, {TUNED} or "
+                f"{own}: rename the folder: {others} and names with {LONGER}, {TUNED} or "
                 f"{WITH_BERT} at their end are of other data here"
             )
         study = {own.name: _read(own, workers)}

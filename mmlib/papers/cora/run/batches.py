@@ -133,10 +133,10 @@ class GraphSet:
             ids = np.column_stack([ids, self.lengths[phrases]])
             ids, inverse = np.unique(ids, axis=0, return_inverse=True)
             ids, lengths = ids[:, :-1], ids[:, -1]
-        inverse = np.split(inverse.reshape(-1), np.cumsum([len(o), len(a)]))
+        of_kinds = np.split(inverse.reshape(-1), np.cumsum([len(o), len(a)]))
         arrays = {
-            "tokens": ids[:, : lengths.max()], "lengths": lengths, "objects": inverse[0],
-            "attributes": inverse[1], "relations": inverse[2], "caption": caption, "owner": owner,
+            "tokens": ids[:, : lengths.max()], "lengths": lengths, "objects": of_kinds[0],
+            "attributes": of_kinds[1], "relations": of_kinds[2], "caption": caption, "owner": owner,
             "subject": subject, "object": object_, "position": np.arange(len(o)) - first[caption],
         }  # fmt: skip
         return GraphBatch(

@@ -169,17 +169,14 @@ def calibrations(
     """Name of a margin -> the branch that it reads, and its calibration.
 
     by_branch: log odds of the calibration pairs. "margin": by network and INPUTS together;
-    "alone": by the network; of several branches also "alone, TE" and "alone, VE".
+    "alone": by the network.
     """
     main, pairs = main_branch(by_branch), arrays.calibration
-    maps = {
-        "alone" if branch == main else f"alone, {branch.upper()}": (
-            branch, Calibration.fit(pairs, odds, ())
-        )
-        for branch, odds in by_branch.items()
-    }  # fmt: skip
     columns = READABLE.get(model.settings.model, ALL_INPUTS)
-    return maps | {"margin": (main, Calibration.fit(pairs, by_branch[main], columns))}
+    return {
+        "alone": (main, Calibration.fit(pairs, by_branch[main], ())),
+        "margin": (main, Calibration.fit(pairs, by_branch[main], columns)),
+    }
 
 
 def weights_of(
