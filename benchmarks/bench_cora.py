@@ -42,7 +42,7 @@ from mmlib.papers.cora.data.texts import DELIMITERS, LIMITS, LONGEST, Reader
 from mmlib.papers.cora.method import GATv2, GraphEncoder, Matcher, PhraseGRU, mean_at, padded
 from mmlib.papers.cora.run.batches import GraphBatch, Split, make_batch
 from mmlib.papers.cora.run.systems import CORA, Settings, System
-from mmlib.papers.cora.variants import build
+from mmlib.papers.cora.variants import PrintedGATv2, build
 from mmlib.scenegraph import graph_of, parse
 from mmlib.scenegraph.parser import load_english
 from mmlib.world.captions import caption
@@ -88,9 +88,11 @@ def dense_layer(layer: GATv2, nodes: Tensor, linked: Tensor) -> Tensor:
     scores = (pairs.unflatten(3, (len(layer.attention), -1)) * layer.attention).sum(-1)
     scores = scores.masked_fill(~linked[..., None], -1e30)
     alpha = scores.softmax(dim=2) * linked[..., None]  # a node that hears nobody gets 0
-    values = layer.dropout(layer.value(nodes)).unflatten(2, (len(layer.attention), -1))
+    printed = isinstance(layer, PrintedGATv2)
+    values = right if printed else layer.dropout(layer.value(nodes))
+    values = values.unflatten(2, (len(layer.attention), -1))
     messages = torch.einsum("bijh,bjhw->bihw", alpha, values).flatten(2)
-    return layer.norm(left + messages).relu()
+    return messages.relu() if printed else layer.norm(left + messages).relu()
 
 
 class Dense(nn.Module):

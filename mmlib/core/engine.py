@@ -9,7 +9,7 @@ nothing is trained twice and nothing stale is taken for new.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from tqdm.auto import tqdm
 
 from mmlib.core.device import pick_device
 from mmlib.core.errors import DataError
+from mmlib.core.evidence import in_order
 from mmlib.core.jobs import (
     EPOCHS,
     JOB,
@@ -37,7 +38,6 @@ from mmlib.core.jobs import (
     JobFunction,
     Run,
     Stage,
-    in_order,
 )
 from mmlib.core.parallel import in_processes, on_cluster
 from mmlib.core.paths import cache_dir, write_atomic
@@ -175,8 +175,8 @@ def write_answer(path: Path, job: Job, data: Data, answer: Answer) -> None:
     columns = dict(zip(("split", "metric", "value"), zip(*rows, strict=True), strict=False))
     meta = {**_identity(job, data), "history": list(answer.history), "seconds": answer.seconds}
     text = json.dumps(meta)
-    table = pa.table(columns).replace_schema_metadata({"mmlib": text, "sha256": _sha256(text)})
-    save = partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
+    table = pa.table(columns).replace_schema_metadata({"mmlib": text, "sha256": _hash(text, rows)})
+    save = partial(pq.write_table, table, compression="zstd")
     write_atomic(path, save)
 
 
@@ -186,13 +186,14 @@ def read_answer(path: Path, job: Job, data: Data) -> Answer:
     Raises DataError, with the mend, for a damaged file and for one of another job or other data.
     """
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
+        table = pq.read_table(path)
         text = table.schema.metadata[b"mmlib"].decode()
-        if table.schema.metadata[b"sha256"].decode() != _sha256(text):
+        rows = [tuple(row) for row in table.to_pandas().itertuples(index=False)]
+        if table.schema.metadata[b"sha256"].decode() != _hash(text, rows):
             raise ValueError("another checksum")
         meta = json.loads(text)
         values: dict[str, dict[str, np.ndarray]] = {}
-        for split, metric, value in table.to_pandas().itertuples(index=False):
+        for split, metric, value in rows:
             values.setdefault(split, {})[metric] = value
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: not a finished job ({error}); delete it") from None
@@ -208,8 +209,11 @@ def _identity(job: Job, data: Data) -> dict[str, Any]:
     return json.loads(json.dumps({"job": asdict(job), "data": data.fingerprint}))
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _hash(text: str, rows: Iterable[tuple[str, str, np.ndarray]]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for split, metric, value in rows:
+        digest.update(f"{split}\n{metric}\n".encode() + np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()
 
 
 # --- The tidy table ----------------------------------------------------------------------------
@@ -218,7 +222,7 @@ SECONDS = "CPU seconds"
 
 
 def tidy(jobs: Sequence[Job], answers: Sequence[Answer], data: Mapping[str, Data]) -> pd.DataFrame:
-    """All values of all jobs: a row a series, in the order of `jobs.in_order`.
+    """All values of all jobs: a row a series, in the order of `evidence.in_order`.
 
     Columns: those of `jobs.SERIES`, value (items,) float32 and cluster (items,) int32. The learning
     curves are there too, split "epochs", and what each job took, split "job".

@@ -20,13 +20,18 @@ import torch
 
 from mmlib.core.errors import DataError
 from mmlib.core.fit import still_improving
-from mmlib.core.jobs import EPOCHS, SERIES, in_order
+from mmlib.core.jobs import EPOCHS, SERIES
 from mmlib.core.paths import PACKAGE
 
 NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
 OTHER_FEATURES = "trained on other features than recorded"
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
+
+
+def in_order(series: pd.DataFrame) -> pd.DataFrame:
+    """Series in one order, whatever they came in."""
+    return series.astype({"seed": np.int32}).sort_values(list(SERIES), ignore_index=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
 
 EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
 JOB = "job"  # the split of what a job took
@@ -61,11 +60,6 @@ def as_bytes(texts: Sequence[str]) -> bytes:
     """
     lines = [text.replace("\\", "\\\\").replace("\n", "\\n") for text in texts]
     return (b"\\" if lines == [""] else b"") + "\n".join(lines).encode()
-
-
-def in_order(series: pd.DataFrame) -> pd.DataFrame:
-    """Series in one order, whatever they came in."""
-    return series.astype({"seed": np.int32}).sort_values(list(SERIES), ignore_index=True)
 
 
 def nothing(history: History) -> None:

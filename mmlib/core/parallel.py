@@ -91,7 +91,7 @@ def on_cluster(
         while True:
             # Two calls a worker are sent at a time: calls carry their data, which may be large.
             room = 2 * max(len(client.nthreads()), 1) if side_by_side else 1
-            for call in islice(left, room - running.count()):
+            for call in islice(left, max(room - running.count(), 0)):
                 running.add(client.submit(_alone, function, *call, pure=False))
             if running.is_empty():
                 return

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from mmlib.core.contract import Damage, check
 from mmlib.core.engine import SECONDS
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence, grouped
-from mmlib.core.jobs import EPOCHS, in_order
+from mmlib.core.evidence import Evidence, grouped, in_order
+from mmlib.core.jobs import EPOCHS
 from mmlib.core.paths import write_atomic
 
 NAME = re.compile(r"(\d{3,})-([0-9a-f]{16})\.parquet")
@@ -67,7 +67,9 @@ def paths_of(folder: Path) -> list[Path]:
 
 def _packed(table: pa.Table, how: Mapping[str, Any]) -> bytes:
     buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd", compression_level=19, **how)
+    # One page a column: what repeats from series to series is then written once.
+    options = {"compression": "zstd", "compression_level": 19, "data_page_size": 1 << 26}
+    pq.write_table(table, buffer, **options, **how)
     return buffer.getvalue().to_pybytes()
 
 

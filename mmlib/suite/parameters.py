@@ -194,10 +194,10 @@ def use(number: str, values: Mapping[str, Any]) -> None:
 
 def evidence_folder(name: Any) -> Path:
     """The folder of evidence of that name. Raises ParameterError where it has no recording."""
-    if not isinstance(name, str) or not any(Path(name).expanduser().glob("*/*/*.parquet")):
+    if not isinstance(name, str) or not any(Path(name).expanduser().glob("*/*/*/*.parquet")):
         raise ParameterError(
             f"evidence is {name!r:.80}; it must be {_listed(EVIDENCE)}, or a folder with "
-            "recordings, TIER/PAPER/*.parquet"
+            "recordings, TIER/PAPER/DATASET/*.parquet"
         )
     return Path(name).expanduser()
 

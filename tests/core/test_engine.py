@@ -277,7 +277,8 @@ def test_a_row_a_series_in_one_order_whatever_they_came_in(tmp_path):
     assert len(series) == 8 * (2 + 2 + 1)
     own = series.query("dataset == 'odd' and system == 'b' and seed == 1").set_index("metric")
     assert list(own.split) == ["epochs", "epochs", "job", "test", "test"]
-    answer = answers[grid.index(jobs([1], ["b"], ["odd"])[0])]
+    names = [(job.dataset, job.system["system"], job.seed) for job in grid]
+    answer = answers[names.index(("odd", "b", 1))]
     for metric in ("AUC", "p@1"):
         np.testing.assert_array_equal(own.value[metric], np.float32(answer.values["test"][metric]))
     assert own.cluster["AUC"].tolist() == [0, 0, 1, 1, 2]

@@ -297,7 +297,7 @@ def test_evidence_that_cannot_be_judged_is_named(repository):
     made_up_evidence.write(repository / "evidence", method_version=0)
     with pytest.raises(SystemExit, match="was recorded by version 0 of the method"):
         ledger.main(["check"])
-    [path] = recordings.paths_of(repository / "evidence" / "world" / "links")
+    path, *_ = recordings.paths_of(repository / "evidence" / "world" / "links")
     path.write_text("{")
     with pytest.raises(SystemExit, match=rf"{path.name}: damaged"):
         ledger.main(["check"])

@@ -126,7 +126,7 @@ def test_check_finds_what_the_pages_say_to_put_there(small, tmp_path, monkeypatc
     """Karpathy's split file with features, as `f30k` in the data folder or anywhere else."""
     monkeypatch.setenv("MMLIB_FEATURES", "clip")
     write_karpathy(tmp_path / "data" / "f30k")
-    wanted = [f"mine {split} {count} images, {5 * count} captions, clip 9 x 5"
+    wanted = [f"mine {split} {count} images, {5 * count} captions, 9 x 5, clip"
               for split, count in (("train", 12), ("val", 4), ("test", 4))]  # fmt: skip
     for report in (
         check("region_features"),
