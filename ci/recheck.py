@@ -27,9 +27,9 @@ from tqdm.auto import tqdm
 
 from mmlib.core.engine import SECONDS, job_folder, job_key, read_answer, tidy, write_answer
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
+from mmlib.core.evidence import Evidence
 from mmlib.core.experiment import Experiment
-from mmlib.core.jobs import Answer, Data, History, Job, JobFunction, Run
+from mmlib.core.jobs import EPOCHS, NO_SEED, Answer, Data, History, Job, JobFunction, Run
 from mmlib.core.parallel import in_processes
 from mmlib.core.paths import evidence_dir
 from mmlib.core.recordings import folder_of, paths_of

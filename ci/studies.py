@@ -53,7 +53,7 @@ data as given. *d* is the smallest effect that would matter. The \
 part that is named, the lowest. The last column has how often half of the seeds give another \
 verdict, and how often another that is decided. [The ledger](../ledger.md) marks verdicts that a \
 correction would take."""
-EXPLAINED = """Settings have the names of the budgets in `mmlib/papers/{paper}/systems.py`. *Read \
+EXPLAINED = """Settings have the names of their fields in its budgets. *Read \
 with*: how many seeds were on record each time that verdicts were read. The last column of the \
 settings is the tier `paper`, which was never run in full."""
 

@@ -217,8 +217,8 @@ def _prospects(
         now = max(effect.seeds for effect in parts.values())
         return detectable, now if detectable <= claim.smallest else None
     counts = range(2, MOST_SEEDS + 1)
-    found = bisect_left(counts, True, key=lambda seeds: lacking(claim.smallest, seeds) <= 0)
-    return detectable, counts[found] if found < len(counts) else None
+    result = bisect_left(counts, True, key=lambda seeds: lacking(claim.smallest, seeds) <= 0)
+    return detectable, counts[result] if result < len(counts) else None
 
 
 def _judged(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
@@ -238,19 +238,19 @@ def _judged(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
 
 def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
     """The verdict of `RULE` on a claim, from the evidence of these seeds, and its power."""
-    found = _judged(claim, evidence, seeds)
-    if found.pooled is None:
-        return found
-    parts, verdicts = found.pooled.parts, found.part_verdicts
-    if claim.every and found.verdict == "undecided":
+    result = _judged(claim, evidence, seeds)
+    if result.pooled is None:
+        return result
+    parts, verdicts = result.pooled.parts, result.part_verdicts
+    if claim.every and result.verdict == "undecided":
         parts = {name: part for name, part in parts.items() if verdicts[name] == "undecided"}
-    detectable, needed = _prospects(claim, found.pooled, parts)
+    detectable, needed = _prospects(claim, result.pooled, parts)
     if len(seeds) == 1:
         needed = None  # one seed does not tell how much seeds differ
     # A part's data set may have fewer seeds than others.
     fewest = min((p.seeds for p in parts.values() if p.per_seed), default=len(seeds))
-    why = _reason(claim, found.verdict, verdicts, needed, fewest)
-    return replace(found, why=why, detectable=detectable, seeds_needed=needed)
+    why = _reason(claim, result.verdict, verdicts, needed, fewest)
+    return replace(result, why=why, detectable=detectable, seeds_needed=needed)
 
 
 def _reason(
@@ -326,8 +326,8 @@ def stability(
         return _judged(claim, evidence, [seeds[place] for place in chosen]).verdict
 
     verdicts = [of_half(chosen) for chosen in places]
-    another = [found for found in verdicts if found != full.verdict]
-    contrary = [found for found in another if found in DECIDED]
+    another = [result for result in verdicts if result != full.verdict]
+    contrary = [result for result in another if result in DECIDED]
     return Stability(len(another) / len(verdicts), len(contrary) / len(verdicts))
 
 

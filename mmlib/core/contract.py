@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from mmlib.core.evidence import NO_SEED, grouped
-from mmlib.core.jobs import EPOCHS, JOB, SERIES
+from mmlib.core.evidence import grouped
+from mmlib.core.jobs import EPOCHS, JOB, NO_SEED, SERIES
 
 
 class Damage(ValueError):

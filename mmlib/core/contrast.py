@@ -58,17 +58,17 @@ class Vocabulary:
         if collection not in evidence.datasets:
             return None
         look_up = self.metrics.get(metric)
-        found = look_up(evidence, collection, system) if look_up else Recorded(system, metric)
-        return found if evidence.has(collection, *found[:3]) else None
+        result = look_up(evidence, collection, system) if look_up else Recorded(system, metric)
+        return result if evidence.has(collection, *result[:3]) else None
 
     def values(
         self, evidence: Evidence, term: Term, seeds: Sequence[int] | None = None
     ) -> np.ndarray:
         """The values of a recorded term (seeds, items), or (seeds,) of one over seeds alone."""
         collection, _, name = term
-        found = self.recorded(evidence, term)
-        assert found is not None, f"{term} is not on record"
-        system, metric, split, change = found
+        result = self.recorded(evidence, term)
+        assert result is not None, f"{term} is not on record"
+        system, metric, split, change = result
         if change is None:
             return evidence.values(collection, system, metric, seeds, split)
         return evidence.derived(name, change, collection, system, metric, seeds, split)
@@ -101,8 +101,8 @@ class Vocabulary:
         if total.ndim == 1:
             return over_seeds(total) if len(total) > 1 else ONE_SEED
         first = next(iter(terms))
-        found = self.recorded(evidence, first)
-        clusters = evidence.clusters(first[0], found.split if found else "test")
+        result = self.recorded(evidence, first)
+        clusters = evidence.clusters(first[0], result.split if result else "test")
         counts = np.isfinite(total).all(axis=0)
         return crossed(total[:, counts], clusters[counts])
 
@@ -150,11 +150,11 @@ class Contrast:
                 terms: defaultdict[Term, float] = defaultdict(float)
                 for term, weight in chain.from_iterable(contrast.items() for contrast in there):
                     terms[term] += weight / len(there)
-                found = words.effect(evidence, terms, seeds, self.less) if there else why
-                if isinstance(found, Effect):
-                    effects[label] = found
+                result = words.effect(evidence, terms, seeds, self.less) if there else why
+                if isinstance(result, Effect):
+                    effects[label] = result
                 else:
-                    why = found
+                    why = result
         more = replace(self, **{"also": {}, **self.also})(evidence, seeds) if self.also else {}
         return {**effects, **({} if isinstance(more, str) else more)} or why
 

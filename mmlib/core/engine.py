@@ -68,8 +68,8 @@ class Resources:
 def job_key(function: Callable[..., Any], job: Job, data: Data) -> str:
     """Under which name a job is kept: what is done, for which job, on which data, by which code."""
     code = source_hash(function.__module__)
-    parts = [function.__qualname__, asdict(job), data.fingerprint, code]
-    text = json.dumps([*parts, torch.__version__.split("+")[0]], sort_keys=True)
+    pieces = [function.__qualname__, asdict(job), data.fingerprint, code]
+    text = json.dumps([*pieces, torch.__version__.split("+")[0]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

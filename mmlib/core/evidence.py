@@ -20,10 +20,9 @@ import torch
 
 from mmlib.core.errors import DataError
 from mmlib.core.fit import still_improving
-from mmlib.core.jobs import EPOCHS, SERIES
+from mmlib.core.jobs import EPOCHS, NO_SEED, SERIES
 from mmlib.core.paths import PACKAGE
 
-NO_SEED = -1  # the seed of a system that has none, such as a closed form
 KEYS = ("dataset", "split", "system", "metric")
 OTHER_FEATURES = "trained on other features than recorded"
 VERSIONS = ("torch", "numpy", "scipy", "gensim")

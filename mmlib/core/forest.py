@@ -165,12 +165,12 @@ def _claims(
         tested = {kind: record for kind, record in own.items() if record["intervals"]}
         for i, (kind, record) in enumerate(tested.items()):
             y, d = line + 0.36 * (i - (len(tested) - 1) / 2), record["smallest"]
-            parts = list(record["parts"].values()) if record["intervals"] > 1 else [record]
-            ends = min(p["low"] for p in parts) / d, max(p["high"] for p in parts) / d
-            width, size = (1.0, 4.0) if len(parts) == 1 else (0.6, 3.0)
+            pieces = list(record["parts"].values()) if record["intervals"] > 1 else [record]
+            ends = min(p["low"] for p in pieces) / d, max(p["high"] for p in pieces) / d
+            width, size = (1.0, 4.0) if len(pieces) == 1 else (0.6, 3.0)
             colour = COLOURS[record["verdict"]]
             axis.plot(np.clip(ends, -FARTHEST, FARTHEST), [y, y], color=colour, linewidth=width)
-            for part in parts:
+            for part in pieces:
                 x, colour = part["effect"] / d, COLOURS[part["verdict"]]
                 if abs(x) > FARTHEST:
                     beyond = 1.15 * float(np.clip(x, -FARTHEST, FARTHEST))

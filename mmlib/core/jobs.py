@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 EPOCHS = "epochs"  # the split of learning curves, whose items are epochs, counted from 1
+NO_SEED = -1  # the seed of a system that has none, such as a closed form
 JOB = "job"  # the split of what a job took
 SERIES = ("dataset", "system", "seed", "split", "metric")  # what tells a series of values
 History = list[dict[str, float]]

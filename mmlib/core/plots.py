@@ -166,11 +166,11 @@ def spans(
     shift: how far labels lie from each other, on a logarithmic axis as a share of the place.
     upright: places are horizontal. numbers: the format in which middles are written, too.
     """
-    for k, (label, found) in enumerate(series.items()):
+    for k, (label, result) in enumerate(series.items()):
         by = shift * (k - (len(series) - 1) / 2)
-        places = np.array([*found], float)
+        places = np.array([*result], float)
         at = places * (1 + by) if upright and axis.get_xscale() == "log" else places + by
-        middle, low, high = np.reshape([*found.values()], (-1, 3)).T
+        middle, low, high = np.reshape([*result.values()], (-1, 3)).T
         x, y = (at, middle) if upright else (middle, at)
         reach: dict[str, Any] = {
             "yerr" if upright else "xerr": np.array([middle - low, high - middle])
@@ -258,12 +258,12 @@ def curves(panels: Mapping[tuple[str, str], Mapping[str, np.ndarray]]) -> Figure
 
     panels: (title, what is measured) -> system -> curves (seeds, epochs).
     """
-    names = dict.fromkeys(name for found in panels.values() for name in found)
+    names = dict.fromkeys(name for result in panels.values() for name in result)
     colours = dict(zip(names, COLOURS * 2, strict=False))
     size = (4.2 * len(panels) + 0.8, 3.5)
     figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False)
-    for axis, ((title, label), found) in zip(axes[0], panels.items(), strict=True):
-        for name, values in found.items():
+    for axis, ((title, label), result) in zip(axes[0], panels.items(), strict=True):
+        for name, values in result.items():
             epochs, colour = np.arange(1, values.shape[1] + 1), colours[name]
             axis.plot(epochs, values.mean(axis=0), color=colour, label=name)
             band = values.min(axis=0), values.max(axis=0)
@@ -282,8 +282,8 @@ def from_start(
     panels: what is measured -> name -> values; chance: what is measured -> what guessing reaches.
     """
     figure, axes = plt.subplots(1, len(panels), figsize=(9.5, 3), squeeze=False)
-    for axis, (title, found) in zip(axes[0], panels.items(), strict=True):
-        for label, values in found.items():
+    for axis, (title, result) in zip(axes[0], panels.items(), strict=True):
+        for label, values in result.items():
             axis.plot(range(len(values)), values, ".-", label=label)
         if title in chance:
             chance_line(axis, chance[title])

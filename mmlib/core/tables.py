@@ -175,13 +175,13 @@ def table(
         given if isinstance(given, Mapping) else {label: label for label in given}
         for given in (rows, columns)
     )
-    found: dict[Any, dict[Any, Any]] = {label: {} for label in rows}
+    result: dict[Any, dict[Any, Any]] = {label: {} for label in rows}
     for (label, row), (name, column) in product(rows.items(), columns.items()):
         try:
-            found[label][name] = cell(row, column)
+            result[label][name] = cell(row, column)
         except DataError:
-            found[label][name] = None
-    frame = pd.DataFrame.from_dict(found, orient="index")
+            result[label][name] = None
+    frame = pd.DataFrame.from_dict(result, orient="index")
     frame = frame.dropna(how="all").dropna(axis=1, how="all")
     frame = frame if digits is None else frame.round(digits)
     return frame if empty is None else frame.astype(object).fillna(empty)

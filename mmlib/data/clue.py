@@ -134,9 +134,9 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
     that train and test share, in rows of test.
     """
     train, test = load("train", folder), load("test", folder)
-    parts = {"train": train.labels, "test": test.labels}
-    parts["all"] = np.concatenate(list(parts.values()))
-    rates = [100 * labels.mean(axis=0) for labels in parts.values()]
+    pieces = {"train": train.labels, "test": test.labels}
+    pieces["all"] = np.concatenate(list(pieces.values()))
+    rates = [100 * labels.mean(axis=0) for labels in pieces.values()]
     urls, train_urls = image_names(test), image_names(train)
     image, caption = np.isin(urls, train_urls), np.isin(test.texts, train.texts)
     train_pairs = set(zip(train_urls, train.texts, strict=True))
@@ -158,7 +158,7 @@ def report(folder: Path | None = None) -> dict[str, pd.DataFrame | pd.Series]:
     }
     words = word_figures(train.texts) | unknown_words(train.texts, test.texts)
     return {
-        "rates": pd.DataFrame(rates, list(parts), list(RELATIONS)),
+        "rates": pd.DataFrame(rates, list(pieces), list(RELATIONS)),
         "words": pd.Series(words, dtype=object),
         "leaks": pd.Series(leaks, dtype=object),
     }

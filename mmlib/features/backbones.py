@@ -134,7 +134,7 @@ def weights_note(weights: str | Path | None, default: object, seed: int = 0) -> 
         return str(default)
     path = Path(weights)
     if path.is_dir():  # as transformers writes it
-        parts = [file_hash(one) for one in sorted(path.glob("*.safetensors"))]
+        parts = [file_hash(entry) for entry in sorted(path.glob("*.safetensors"))]
         return f"folder {path.name}, SHA-256 {', '.join(parts)}"
     return f"file {path.name}, SHA-256 {file_hash(path) if path.is_file() else 'missing'}"
 
@@ -271,7 +271,7 @@ def _hugging_face(name: str, weights: str | Path | None) -> Vision:
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **local)
-        classifies = any("ForImageClassification" in one for one in config.architectures or ())
+        classifies = any("ForImageClassification" in entry for entry in config.architectures or ())
         auto: Any = transformers.AutoModelForImageClassification
         auto = auto if classifies else transformers.AutoModel
         network = auto.from_pretrained(folder, use_safetensors=True, **local)

@@ -23,9 +23,9 @@ def names(folder: Path) -> list[str]:
     """The names of the sets in a folder `features`, sorted."""
     stems = [path.stem for path in listed(folder, "*.npy")]
     regions = {stem.removesuffix("_ims") for stem in stems if stem.endswith("_ims")}
-    parts = {f"{name}_{part}" for name in regions for part in ("boxes", "scores")}
+    pieces = {f"{name}_{part}" for name in regions for part in ("boxes", "scores")}
     packed = {stem for stem in stems if "." in stem and stem.partition(".")[0] in stems}
-    return [s for s in stems if not s.startswith(LABELS) and s not in parts | packed]
+    return [s for s in stems if not s.startswith(LABELS) and s not in pieces | packed]
 
 
 def choose(folder: Path, name: str = "", default: str = "") -> Path:

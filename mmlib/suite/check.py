@@ -249,7 +249,7 @@ def _region_features(report: Report, roots: list[Path]) -> None:
         problem = "no {train,dev,test}_caps.txt and no dataset_*.json here or one below"
         report.add(report.folder, None, problem, registry.find(report.name).how)
     splits_of: dict[Path, set[str]] = {}
-    parts = [
+    pieces = [
         (path, split)
         for path in listings if not list(path.parent.glob("*_caps.txt"))
         for split in ("train", "val", "test")
@@ -258,10 +258,10 @@ def _region_features(report: Report, roots: list[Path]) -> None:
         split = path.name.removesuffix("_caps.txt")
         splits_of.setdefault(path.parent, set()).add("test" if split == "testall" else split)
         if split in precomputed.FILE_SPLITS:
-            parts.append((path, split))
+            pieces.append((path, split))
         else:
             report.notes.append(f"{path} is of no split that is known, and was not read")
-    for path, split in parts:
+    for path, split in pieces:
         with report.refusals(path):
             report.counts.append(precomputed.inspect(path.parent, split))
     for folder, splits in splits_of.items():

@@ -242,7 +242,7 @@ def write_judgement(number: str, tier: str, out: Path, folder: Path | None = Non
     tables |= {"ledger": ledger(assessed).set_index("id"), "parts": parts_table(assessed)}
     for name, table in tables.items():
         write_atomic(out / f"{name}.csv", without_formulas(table).to_csv)
-    features, records = evidence.header["features"], [one.record() for one in assessed]
+    features, records = evidence.header["features"], [entry.record() for entry in assessed]
     write_json(
         out / "verdicts.json", {"incomplete": lacking, "features": features, "claims": records}
     )

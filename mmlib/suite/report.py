@@ -84,8 +84,8 @@ def write(run: Path, out: Path | None = None) -> Path:
         raise ReportError(f"{out} is no report of mmlib, so it stays as it is; name another folder")
     entries = {path.name for path in out.iterdir()} if out.is_dir() else set()
     pages = {name for name in entries if name.endswith(".html")}
-    parts = pages | {name.removesuffix(".html") for name in pages} | {"summary.json"}
-    if foreign := sorted(entries - parts):
+    pieces = pages | {name.removesuffix(".html") for name in pages} | {"summary.json"}
+    if foreign := sorted(entries - pieces):
         raise ReportError(
             f"{out} holds {foreign[0]}, no part of a report; move it away, or name another"
         )

@@ -184,8 +184,8 @@ def extract_features(
         slices = [slice(i, i + _CHUNK) for i in range(0, len(scenes), _CHUNK)]
         chunks = [(scenes[s], None if where is None else where[s]) for s in slices]
         jobs = in_processes(_extract, chunks, workers)
-        parts = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
-        regions, likely = zip(*parts, strict=True)
+        pieces = tqdm(jobs, total=len(chunks), desc=desc, leave=False, disable=len(chunks) < 4)
+        regions, likely = zip(*pieces, strict=True)
         for folder in others:
             shutil.rmtree(folder, ignore_errors=True)
         return {"features": np.concatenate(regions), "scores": np.concatenate(likely)}
@@ -228,8 +228,8 @@ def boxes_of(scene: Scene) -> np.ndarray:
     Each left, top, right, bottom as fractions of the picture.
     """
     rng = np.random.default_rng([scene.seed, 5])
-    things = np.clip([box(item) for item in scene.things], 0, 1)
-    sides = 0.15 + 0.35 * rng.random((BOXES - len(things), 2))
+    items = np.clip([box(item) for item in scene.things], 0, 1)
+    sides = 0.15 + 0.35 * rng.random((BOXES - len(items), 2))
     corners = rng.random(sides.shape) * (1 - sides)
     others = np.concatenate([corners, corners + sides], axis=1)
-    return np.concatenate([things, others])[rng.permutation(BOXES)]
+    return np.concatenate([items, others])[rng.permutation(BOXES)]

@@ -104,8 +104,8 @@ class Backbone(nn.Module):
         steps = (torch.arange(3) + 0.5) / 3
         points = torch.stack(torch.meshgrid(steps, steps, indexing="ij"), -1).reshape(9, 2)
         where = low[..., None, :] + (high - low)[..., None, :] * points  # (n, k, 9, 2)
-        found = F.grid_sample(activations, 2 * where - 1, align_corners=False)
-        return (found.mean(3).transpose(1, 2) / self.deviation).contiguous()
+        sampled = F.grid_sample(activations, 2 * where - 1, align_corners=False)
+        return (sampled.mean(3).transpose(1, 2) / self.deviation).contiguous()
 
     def folded(self) -> "Backbone":
         """The same network in evaluation without normalisation layers."""

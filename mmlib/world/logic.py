@@ -31,9 +31,9 @@ def satisfies(scene: Scene, graph: CaptionGraph) -> bool:
     candidates = [
         [
             i
-            for i, thing in enumerate(scene.things)
-            if thing.kind in CONCEPTS[node.concept]
-            and all(getattr(thing, name) == value for name, value in node.facts)
+            for i, item in enumerate(scene.things)
+            if item.kind in CONCEPTS[node.concept]
+            and all(getattr(item, name) == value for name, value in node.facts)
         ]
         for node in graph.nodes
     ]

@@ -12,8 +12,8 @@ from mmlib.core import evidence, recordings
 from mmlib.core.contract import ranges
 from mmlib.core.engine import tidy
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import NO_SEED, Evidence
-from mmlib.core.jobs import Answer
+from mmlib.core.evidence import Evidence
+from mmlib.core.jobs import NO_SEED, Answer
 
 
 def answer(seed, size, items, epochs=3):

@@ -9,8 +9,8 @@ from tiny_jobs import DATA, Numbers, jobs
 
 from mmlib.core import recordings, regression
 from mmlib.core.engine import tidy
-from mmlib.core.evidence import NO_SEED, Evidence, header
-from mmlib.core.jobs import Answer
+from mmlib.core.evidence import Evidence, header
+from mmlib.core.jobs import NO_SEED, Answer
 from mmlib.core.paths import evidence_dir
 from mmlib.core.regression import ROUNDING, check_paired, noise, spread
 from mmlib.suite import outcomes

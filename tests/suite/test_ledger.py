@@ -16,8 +16,8 @@ from scripts import load
 from mmlib.core import recordings
 from mmlib.core.claims import Claim, Stability, assess
 from mmlib.core.effects import Effect
-from mmlib.core.evidence import NO_SEED
 from mmlib.core.forest import FARTHEST, overview
+from mmlib.core.jobs import NO_SEED
 from mmlib.core.paths import evidence_dir
 from mmlib.papers.links.claims import CLAIMS
 from mmlib.suite import standing

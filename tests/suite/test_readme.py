@@ -196,7 +196,7 @@ def name_faults(page):
         if path and not (ROOT / text).exists():
             faults.append(text)
         name = re.fullmatch(r"(mmlib\.)?(\w+(?:\.\w+)*)(\(.*\))?", text)
-        if not name or text.endswith((".py", ".md", ".json", ".npy", ".csv")):
+        if not name or text.endswith((".py", ".md", ".json", ".npy", ".csv", ".yaml")):
             continue
         first, _, rest = name[2].partition(".")
         places = ["mmlib"] if name[1] else PLACES.get(first, ())

@@ -60,37 +60,37 @@ def recorded(evidence: Evidence, *terms: Term, split: str = "test") -> list[str]
 
 def right_by_gap(evidence: Evidence, seeds: Seeds) -> Effects:
     """Percent right at rank 1 of the texts of larger gap minus those of smaller gap."""
-    found = {}
+    result = {}
     for name in recorded(evidence, (CMCM.system, "gap")):
         gap, rank = (evidence.values(name, CMCM.system, m, seeds) for m in ("gap", "rank"))
         wide = gap > np.median(gap, axis=1, keepdims=True)
         share = wide.mean(axis=1, keepdims=True)  # half of them, but for ties
         right = 100.0 * (rank == 1) * np.where(wide, 1 / share, -1 / (1 - share))
-        found[name] = crossed(right, evidence.clusters(name))
-    return found or "no gaps were recorded"
+        result[name] = crossed(right, evidence.clusters(name))
+    return result or "no gaps were recorded"
 
 
 def wrong_beyond(evidence: Evidence, seeds: Seeds) -> Effects:
     """Percent wrong among the texts whose gap is at least WIDE, where these are enough."""
-    found = {}
+    result = {}
     for name in recorded(evidence, (CMCM.system, "gap")):
         gap, rank = (evidence.values(name, CMCM.system, m, seeds) for m in ("gap", "rank"))
         wide = (gap >= WIDE).astype(float)
         if wide.sum() >= LEAST * len(wide):
-            found[name] = ratio(100 * wide * (rank > 1), wide, evidence.clusters(name))
-    return found or f"fewer than {LEAST} texts a training have such a gap"
+            result[name] = ratio(100 * wide * (rank > 1), wide, evidence.clusters(name))
+    return result or f"fewer than {LEAST} texts a training have such a gap"
 
 
 def predictions(evidence: Evidence, seeds: Seeds) -> Effects:
     """Average precision of CMCM minus chance, mean over relations, over seeds."""
-    found = {}
+    result = {}
     for name in recorded(evidence, (CMCM.system, "AP"), split="relations"):
         if len(seeds) < 2:
             return ONE_SEED
         precision = evidence.values(name, CMCM.system, "AP", seeds, "relations")
         chance = evidence.values(name, PAIRS, "rate", seeds, "relations")
-        found[name] = over_seeds(np.nanmean(precision - chance, axis=1))
-    return found or "no head was scored"
+        result[name] = over_seeds(np.nanmean(precision - chance, axis=1))
+    return result or "no head was scored"
 
 
 def over_trainings(medr: np.ndarray) -> np.ndarray:
@@ -105,15 +105,15 @@ def over_trainings(medr: np.ndarray) -> np.ndarray:
 
 def less_over_trainings(evidence: Evidence, seeds: Seeds) -> Effects:
     """How much less the MedR of refined CMCM varies over trainings than CMCA's."""
-    terms, found = ((CMCA.system, "MedR"), (CMCM.system, "MedR, refined")), {}
+    terms, result = ((CMCA.system, "MedR"), (CMCM.system, "MedR, refined")), {}
     for name in recorded(evidence, *terms, split="pools"):
         if len(seeds) < 2:
             return ONE_SEED
         agnostic, aware = (
             over_trainings(evidence.values(name, *term, seeds, "pools")) for term in terms
         )
-        found[name] = over_seeds(agnostic - aware)
-    return found or NOT_TRAINED
+        result[name] = over_seeds(agnostic - aware)
+    return result or NOT_TRAINED
 
 
 def where_it_holds(evidence: Evidence, seeds: Seeds) -> Effects:
@@ -121,7 +121,7 @@ def where_it_holds(evidence: Evidence, seeds: Seeds) -> Effects:
     terms, gains = over((CMCM.system, "rank"), (CMCA.system, "rank")), {}
     for name in recorded(evidence, *terms):
         values, clusters = gained(evidence, name, terms, seeds), evidence.clusters(name)
-        for c in (one for one in relations_of(name) if evidence.has(name, PAIRS, one)):
+        for c in (entry for entry in relations_of(name) if evidence.has(name, PAIRS, entry)):
             holds = evidence.values(name, PAIRS, c, seeds)[0] > 0
             if len(np.unique(clusters[holds])) > 1:
                 gains[f"{name}, {c}"] = crossed(values[:, holds], clusters[holds])

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
-from mmlib.core.evidence import NO_SEED
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
-from mmlib.core.jobs import Answer, History, Job, Run, Stage
+from mmlib.core.jobs import NO_SEED, Answer, History, Job, Run, Stage
 from mmlib.features import backbones
 from mmlib.papers.coherence.baselines import (
     BySplit,

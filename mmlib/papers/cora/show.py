@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from mmlib import scenegraph
 from mmlib.core import plots
 from mmlib.core.effects import Effect
-from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.evidence import Evidence
+from mmlib.core.jobs import EPOCHS
 from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.records import CaptionedImages

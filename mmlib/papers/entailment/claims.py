@@ -122,7 +122,7 @@ def gain(
 ) -> np.ndarray | None:  # fmt: skip
     """What a variant gains over another one, (seeds, test images); None where one is missing."""
     [dataset] = evidence.datasets
-    names = [name_of(family, *one) + captions for one in (change, (reference, ""))]
+    names = [name_of(family, *entry) + captions for entry in (change, (reference, ""))]
     if not all(evidence.has(dataset, name, metric) for name in names):
         return None
     revised, plain = (evidence.values(dataset, name, metric, seeds) for name in names)

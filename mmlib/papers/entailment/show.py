@@ -13,7 +13,8 @@ from PIL import Image
 
 from mmlib.core import plots
 from mmlib.core.effects import Effect, over_seeds
-from mmlib.core.evidence import EPOCHS, Evidence
+from mmlib.core.evidence import Evidence
+from mmlib.core.jobs import EPOCHS
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
 from mmlib.papers.entailment.claims import as_in_paper, judge_figure, main_test, relevance
 from mmlib.papers.entailment.data.arrays import Split
@@ -208,7 +209,7 @@ def gains(
     cells, live = Cells(evidence, dataset), evidence.comparable(live)
     names = list(dict.fromkeys(
         name for rows in series.values() for name, pair in rows.items()
-        if cells.has(*((one, metrics[-1]) for one in pair))
+        if cells.has(*((entry, metrics[-1]) for entry in pair))
     ))  # fmt: skip
     size = (max(8, 3.7 * len(metrics)), 1.2 + 0.2 * len(names) * (1 + 0.4 * len(series)))
     figure, axes = plt.subplots(1, len(metrics), figsize=size, sharey=True, squeeze=False)
@@ -217,7 +218,7 @@ def gains(
         found = {
             label: {
                 names.index(name): plots.span(gain(evidence, *pair, metric))
-                for name, pair in rows.items() if cells.has(*((one, metric) for one in pair))
+                for name, pair in rows.items() if cells.has(*((entry, metric) for entry in pair))
             }
             for label, rows in series.items()
         }  # fmt: skip
@@ -292,16 +293,16 @@ def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
 # --- Figures of the controlled collection --------------------------------------------------------
 
 
-def controlled_batch(made: Mapping[str, Collection], count: int = 12) -> Figure:
+def controlled_batch(built: Mapping[str, Collection], count: int = 12) -> Figure:
     """Which captions are true of which of the first training pictures, one panel a collection.
 
     made: title -> collection; all have the same pictures. count: how many pictures.
     """
     marks = {"own caption": plots.TRUE, "false negative: true, counts as wrong": plots.COLOURS[1],
              "negative: not true": "#E5E5E5"}  # fmt: skip
-    figure, axes = plt.subplots(1, len(made), figsize=(3.7 * len(made) + 1.8, 4.9), dpi=110)
-    for axis, (title, one) in zip(axes, made.items(), strict=True):
-        split = one.splits["train"]
+    figure, axes = plt.subplots(1, len(built), figsize=(3.7 * len(built) + 1.8, 4.9), dpi=110)
+    for axis, (title, entry) in zip(axes, built.items(), strict=True):
+        split = entry.splits["train"]
         assert split.fits is not None
         which = np.where(split.fits[:count, :count], 1, 2)
         np.fill_diagonal(which, 0)
@@ -314,7 +315,7 @@ def controlled_batch(made: Mapping[str, Collection], count: int = 12) -> Figure:
         axis.set(title=title, aspect="equal", ylim=(count, 0))
         axis.grid(visible=False)
         axis.tick_params(length=0)
-    axes[0].set_yticklabels([", ".join(things) for things in one.shown[:count]])
+    axes[0].set_yticklabels([", ".join(things) for things in entry.shown[:count]])
     axes[0].set(ylabel="pictures, by what they show")
     figure.supxlabel("captions, each written for one of the pictures", fontsize=10)
     handles = [Patch(color=colour, label=label) for label, colour in marks.items()]

@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
-from mmlib.core.evidence import NO_SEED
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
-from mmlib.core.jobs import Answer, History, Job, Run, Stage
+from mmlib.core.jobs import NO_SEED, Answer, History, Job, Run, Stage
 from mmlib.core.paths import table_beside
 from mmlib.papers.links import baselines, data
 from mmlib.papers.links.data.arrays import Arrays, Batch, Batches, fixed_batches, random_batches

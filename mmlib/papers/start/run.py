@@ -10,9 +10,8 @@ import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from mmlib.core import ranking
-from mmlib.core.evidence import NO_SEED
 from mmlib.core.fit import Descent, fit, seed_everything
-from mmlib.core.jobs import Answer, History, Job, Run, Stage
+from mmlib.core.jobs import NO_SEED, Answer, History, Job, Run, Stage
 from mmlib.features.encoders import Shape, Sizes
 from mmlib.papers.start.data import ENDINGS, PLACES, Arrays
 from mmlib.papers.start.method import Captioned, Search, Settings, batch_loss, ranks_of

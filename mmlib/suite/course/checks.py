@@ -208,7 +208,7 @@ def judge(key: Key, answer: Answer) -> None:
             "in the cell above, and run both cells."
         )
     whole: tuple[str, Sequence[float]] = (answer.outline, answer.numbers)
-    parts: list[tuple[str, Sequence[float]]] = [("#()", [x]) for x in answer.numbers]
+    pieces: list[tuple[str, Sequence[float]]] = [("#()", [x]) for x in answer.numbers]
     if key.kind == "number" and answer.outline != key.outlines[0]:
         raise WrongAnswer(f"{said} {answer.shown} is not {form(key.outlines[0])}.")
     if key.kind == "choice":
@@ -218,7 +218,7 @@ def judge(key: Key, answer: Answer) -> None:
             listing = ", ".join(map(repr, key.options))
             raise WrongAnswer(f"{said} {answer.shown} is none of {listing}.")
         whole = repr(chosen), []
-        parts = [whole]
+        pieces = [whole]
     if key.kind == "function":
         if answer.calls is None:
             raise WrongAnswer(f"{said} {answer.shown} is not a function.")
@@ -226,9 +226,9 @@ def judge(key: Key, answer: Answer) -> None:
             if call.fault:
                 where = f"for {_arguments(case)} your function fails with"
                 raise WrongAnswer(f"{said} {where} {call.fault}")
-        parts = [(call.outline, call.numbers) for call in calls]
-        whole = together(parts)
-    pairs = zip(key.right, parts, strict=True)
+        pieces = [(call.outline, call.numbers) for call in calls]
+        whole = together(pieces)
+    pairs = zip(key.right, pieces, strict=True)
     misses = [i for i, (target, part) in enumerate(pairs) if target.match(*part) is None]
     if not misses:
         return

@@ -43,7 +43,7 @@ class Exercise:
         call = last.value if isinstance(last, ast.Expr) else None
         if not isinstance(call, ast.Call) or ast.unparse(call.func).split(".")[-1] not in CALLS:
             return "", ""
-        named = [one.value for one in call.keywords if one.arg == "answer"]
+        named = [entry.value for entry in call.keywords if entry.arg == "answer"]
         expression = ast.unparse(named[0] if named else call.args[1])
         wanted, prelude = names(expression)[1], ""
         for statement in reversed(before):
@@ -135,7 +135,7 @@ def read_teacher(path: Path) -> Teacher:
     if faults := form_faults(notebook.cells):
         raise CourseError(f"{path.name}: {faults[0]}")
     teacher = Teacher(path, notebook.cells, exercises(notebook.cells))
-    if lacking := [one.number for one in teacher.exercises if not one.asked[1]]:
+    if lacking := [entry.number for entry in teacher.exercises if not entry.asked[1]]:
         raise CourseError(
             f"{path.name}: the check of exercise {lacking[0]} does not end with course.number, "
             "course.choice or course.function"

@@ -23,7 +23,8 @@ def numbers_of(value: Any) -> np.ndarray | None:
     try:
         array = np.asarray(_plain(value))
         if array.dtype.kind == "O" and all(
-            isinstance(one, Real | Decimal) and not isinstance(one, bool) for one in array.flat
+            isinstance(element, Real | Decimal) and not isinstance(element, bool)
+            for element in array.flat
         ):  # Fraction, Decimal
             return array.astype(float)
     except (ValueError, TypeError, RuntimeError, OverflowError):  # lists of different lengths, say
@@ -34,7 +35,7 @@ def numbers_of(value: Any) -> np.ndarray | None:
 def _plain(value: Any) -> Any:
     """A value in which tensors, also within lists, are arrays that NumPy knows."""
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     if not hasattr(value, "detach"):
         return value
     value = value.detach().cpu()  # it may have a gradient or be on a GPU
@@ -60,7 +61,7 @@ def layout(value: Any) -> tuple[str, list[float]]:
         keys = sorted(value, key=repr)
         return together([layout(value[key]) for key in keys], f"{keys!r}")
     if isinstance(value, list | tuple):
-        return together([layout(one) for one in value])
+        return together([layout(element) for element in value])
     if isinstance(value, set | frozenset):
         return f"set {sorted(map(repr, value))}", []
     return repr(value), []

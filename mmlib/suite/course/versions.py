@@ -160,8 +160,8 @@ def _for_students(line: str) -> str:
     """A line of prose without sentences, or parts up to a semicolon, that are `FOR_TEACHERS`."""
     if not FOR_TEACHERS.search(line):
         return line
-    parts = [one for one in re.split(r"(?<=[.;?!]) ", line) if not FOR_TEACHERS.search(one)]
-    return re.sub(";$", ".", " ".join(parts))
+    pieces = [entry for entry in re.split(r"(?<=[.;?!]) ", line) if not FOR_TEACHERS.search(entry)]
+    return re.sub(";$", ".", " ".join(pieces))
 
 
 def _packed() -> dict[str, bytes]:

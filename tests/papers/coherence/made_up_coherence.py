@@ -6,8 +6,7 @@ import numpy as np
 
 from mmlib.core import evidence as records
 from mmlib.core.engine import tidy
-from mmlib.core.evidence import NO_SEED
-from mmlib.core.jobs import Answer, Job
+from mmlib.core.jobs import NO_SEED, Answer, Job
 from mmlib.papers.coherence import run
 from mmlib.papers.coherence.data import pairs as collections
 from mmlib.papers.coherence.data.pairs import MAP

@@ -7,8 +7,7 @@ import pandas as pd
 
 from mmlib.core import evidence as records
 from mmlib.core.engine import tidy
-from mmlib.core.evidence import NO_SEED
-from mmlib.core.jobs import Answer, Job
+from mmlib.core.jobs import NO_SEED, Answer, Job
 from mmlib.core.ranking import KS, ranks_of_scores
 from mmlib.papers.cora.method import per_item, right_in_family
 from mmlib.papers.cora.run import systems

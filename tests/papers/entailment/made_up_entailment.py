@@ -7,8 +7,7 @@ import pandas as pd
 
 from mmlib.core import evidence as records
 from mmlib.core.engine import tidy
-from mmlib.core.evidence import NO_SEED
-from mmlib.core.jobs import Answer
+from mmlib.core.jobs import NO_SEED, Answer
 from mmlib.papers.entailment.run.jobs import job
 from mmlib.papers.entailment.run.systems import (
     BASELINES,

@@ -8,8 +8,7 @@ import pytest
 from tiny_links import TRAINED, tiny, uneven, with_split
 
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import NO_SEED
-from mmlib.core.jobs import Job
+from mmlib.core.jobs import NO_SEED, Job
 from mmlib.papers.links import baselines, data, method, run
 from mmlib.papers.links.baselines import ALPHAS, score, spread
 from mmlib.papers.links.data.arrays import SPLITS

@@ -95,7 +95,7 @@ def _pairs(
     shown = named[np.arange(count), place]
     features = looks[shown] + dials.noise * rng.normal(size=(count, WIDTH))
     texts = (
-        " ".join((THINGS[first], CUES[word], *(THINGS[thing] for thing in rest)))
+        " ".join((THINGS[first], CUES[word], *(THINGS[item] for item in rest)))
         for (first, *rest), word in zip(named, cue, strict=True)
     )
     return ControlledPairs(
@@ -106,7 +106,7 @@ def _pairs(
         image_of=np.arange(count),
         image_ids=tuple(f"{split} {i}" for i in range(count)),
         features=features[:, None].astype(np.float32),
-        shown=tuple(THINGS[thing] for thing in shown),
+        shown=tuple(THINGS[item] for item in shown),
     )  # fmt: skip
 
 

@@ -61,10 +61,10 @@ class Dials:
     unseen: bool = False
 
     def __post_init__(self) -> None:
-        parts = PARTS if self.unseen else 1
+        pieces = PARTS if self.unseen else 1
         problems = {
-            "kinds": not self.objects * parts <= self.kinds <= len(_WORDS["kinds"]),
-            "colours": not self.objects * parts <= self.colours <= len(_WORDS["colours"]),
+            "kinds": not self.objects * pieces <= self.kinds <= len(_WORDS["kinds"]),
+            "colours": not self.objects * pieces <= self.colours <= len(_WORDS["colours"]),
             "objects": not FAMILY <= self.objects <= REGIONS,
             "named": not 1 <= self.named <= self.objects,
             "described": not 0 <= self.described <= 1,

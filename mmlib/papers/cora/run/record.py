@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from mmlib.core.evidence import NO_SEED
 from mmlib.core.experiment import Experiment
-from mmlib.core.jobs import Job, Stage
+from mmlib.core.jobs import NO_SEED, Job, Stage
 from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.cora.claims import ALL_CLAIMS
 from mmlib.papers.cora.data import Study, load_arrays, load_study

@@ -154,7 +154,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     values = alone[0]
     if system.members > 1:
         values = per_item(ranks_of_scores(similarity, test.image_of))
-        values["RSUM of members"] = np.mean([one["RSUM"] for one in alone], axis=0)
+        values["RSUM of members"] = np.mean([entry["RSUM"] for entry in alone], axis=0)
     if arrays.family > 1:
         values["in family"] = right_in_family(similarity, test.image_of, arrays.family)
     if dev and dev[0].entities is not None:
@@ -176,9 +176,9 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
             ranks = _ranks(encode(model, test, test.texts[name], run.device))
             values[f"RSUM, {name} %"] = per_item(ranks)["RSUM"]
         if first.entities is not None:
-            found = different_entities(graphs, test)
-            scores = first.images @ first.entities[found.first].T
-            of_images, of_entities = entity_ranks(scores, found)
+            result = different_entities(graphs, test)
+            scores = first.images @ first.entities[result.first].T
+            of_images, of_entities = entity_ranks(scores, result)
             hit = of_entities[:, None] <= np.array(KS)
-            values |= entity_values(of_images, hit, found, len(graphs))
+            values |= entity_values(of_images, hit, result, len(graphs))
     return Answer({"test": values}, history, time.process_time() - started)

@@ -64,14 +64,14 @@ def load(named: int, seed: int = 0) -> Collection:
     table[:, :SHOWN] += looks[shown]  # the other regions show nothing
     said = np.sort(rng.permuted(shown, axis=1)[:, :named], axis=1)
     holds = (shown[:, :, None] == np.arange(len(THINGS))).any(axis=1)  # (pictures, things)
-    words, captions = Words(THINGS), [(" ".join(THINGS[i] for i in one),) for one in said]
+    words, captions = Words(THINGS), [(" ".join(THINGS[i] for i in entry),) for entry in said]
     words.read([text for (text,) in captions])
     ends = np.cumsum(list(COUNTS.values()))
     splits = {
         name: Split.of(words, captions, rows, holds[rows][:, said[rows]].all(axis=2))
         for name, rows in zip(COUNTS, np.split(np.arange(count), ends[:-1]), strict=True)
     }
-    names = tuple(tuple(THINGS[i] for i in sorted(one)) for one in shown)
+    names = tuple(tuple(THINGS[i] for i in sorted(entry)) for entry in shown)
     return Collection(table.astype(np.float32), splits, names)
 
 
@@ -116,7 +116,7 @@ def untrained(family: Family, seed: int) -> Bags:
 
 
 def trained(
-    made: Collection, family: Family, use: str, seed: int, pairs: Weak | None = None
+    built: Collection, family: Family, use: str, seed: int, pairs: Weak | None = None
 ) -> np.ndarray:
     """Scores (test pictures, test captions) of a retriever that is trained from random weights.
 
@@ -126,12 +126,12 @@ def trained(
     """
     if use not in USES:
         raise ValueError(f"use {use!r} is not known: use {', '.join(USES)}")
-    model, split = untrained(family, seed), made.splits["train"]
+    model, split = untrained(family, seed), built.splits["train"]
     pairs = Weak.true(split) if pairs is None else pairs
     excluded = None if use == "golden only" else pairs
     revision = Revision(excluded if use == "both" else None, Weak.golden(split), excluded)
-    train(model, split, PHASE, seed, lambda epoch: made.table, revision)
-    return model.rank(*made.splits["test"].tensors(made.table))[0]
+    train(model, split, PHASE, seed, lambda epoch: built.table, revision)
+    return model.rank(*built.splits["test"].tensors(built.table))[0]
 
 
 def mean_ap(scores: np.ndarray, split: Split) -> float:
@@ -189,30 +189,32 @@ def compare(asked: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
     return matched.amin(dim=1), attention
 
 
-def logits_of(model: Judge, made: Collection, split: Split, pairs: np.ndarray) -> dict[str, Tensor]:
+def logits_of(
+    model: Judge, built: Collection, split: Split, pairs: np.ndarray
+) -> dict[str, Tensor]:
     """Logits (n, 2) by branch of pairs (n, 2) of a picture and a caption; one caption a picture."""
     ids = torch.from_numpy(np.array(split.ids))
-    images = torch.from_numpy(made.table[split.rows[pairs[:, 0]]])
+    images = torch.from_numpy(built.table[split.rows[pairs[:, 0]]])
     return model(ids[pairs[:, 0]], images, ids[pairs[:, 1]])
 
 
 @torch.no_grad()
 def odds_of(
-    model: Judge, made: Collection, split: Split, pairs: np.ndarray
+    model: Judge, built: Collection, split: Split, pairs: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Log odds (n,) of entailment by branch."""
-    return log_odds(logits_of(model, made, split, pairs))
+    return log_odds(logits_of(model, built, split, pairs))
 
 
 def train_judge(
-    made: Collection, seed: int, after_epoch: Callable[[Judge], None] = lambda model: None
+    built: Collection, seed: int, after_epoch: Callable[[Judge], None] = lambda model: None
 ) -> Judge:
     """A judge that learnt from the first `LEARNT` labelled pictures.
 
     after_epoch: is also called before the first one.
     """
     seed_everything(seed)
-    split, model, rng = made.splits["judge"], Judge(), np.random.default_rng(seed)
+    split, model, rng = built.splits["judge"], Judge(), np.random.default_rng(seed)
     assert split.fits is not None
     pairs = labelled_pairs(split, range(LEARNT), rng)
     labels = torch.from_numpy(split.fits[tuple(pairs.T)].astype(int))
@@ -220,7 +222,7 @@ def train_judge(
     after_epoch(model)
     for _ in range(EPOCHS):
         for rows in np.array_split(rng.permutation(len(pairs)), max(1, len(pairs) // BATCH)):
-            logits = logits_of(model, made, split, pairs[rows])
+            logits = logits_of(model, built, split, pairs[rows])
             counted = torch.ones(len(rows), len(BRANCHES))
             loss = joint_loss(logits, labels[rows], counted)
             optimizer.zero_grad()

@@ -47,18 +47,18 @@ def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> Par
     stays, facts, pairs = rng.random(n), rng.random((n, len(FACTS))), rng.random((n, n))
     setting, style = rng.random(2)
     rows = [i for i in range(n) if stays[i] >= partial / 2] or [int(stays.argmax())]
-    things = []
+    items = []
     for i in rows:
         told = zip(FACTS, facts[i], strict=True)
         untold: dict[str, Any] = {name: _UNTOLD[name] for name, u in told if u < partial}
-        things.append(replace(scene.things[i], **untold))
+        items.append(replace(scene.things[i], **untold))
     new = {i: k for k, i in enumerate(rows)}
     relations = tuple(
         (new[i], relation, new[j])
         for i, relation, j in scene.relations
         if i in new and j in new and pairs[min(i, j), max(i, j)] >= partial
     )
-    less = replace(scene, things=tuple(things), relations=relations)
+    less = replace(scene, things=tuple(items), relations=relations)
     return PartialScene(less, bool(setting >= partial), bool(style >= partial))
 
 
@@ -196,7 +196,7 @@ def _changes(scene: Scene) -> Iterator[Scene]:
     for i, thing in enumerate(scene.things):
         for name, value in [(fact, value) for fact in options for value in options[fact]]:
             new: Any = {name: value}
-            things = (*scene.things[:i], replace(thing, **new), *scene.things[i + 1 :])
+            items = (*scene.things[:i], replace(thing, **new), *scene.things[i + 1 :])
             looks = name in ("colour", "pattern")
-            relations = scene.relations if looks else derive_relations(things, acting)
-            yield replace(scene, things=things, relations=relations)
+            relations = scene.relations if looks else derive_relations(items, acting)
+            yield replace(scene, things=items, relations=relations)

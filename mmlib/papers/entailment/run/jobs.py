@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmlib.core.engine import handed_over
-from mmlib.core.evidence import NO_SEED
-from mmlib.core.jobs import Answer, Job, Run, Stage
+from mmlib.core.jobs import NO_SEED, Answer, Job, Run, Stage
 from mmlib.core.ranking import chance_among_first
 from mmlib.papers.entailment.data.arrays import Arrays, Labelled
 from mmlib.papers.entailment.method.calibration import baseline_margin, rounded
