@@ -148,10 +148,10 @@ def test_the_dense_form_is_the_same_model(bench_cora, layers, form):
 
 # --- On a GPU -------------------------------------------------------------------------------------
 
-# What a machine with PyTorch, NumPy, SciPy and transformers lacks.
+# What a machine with PyTorch, NumPy, SciPy, pandas and transformers lacks.
 NOT_THERE = """
 import sys
-names = '''spacy gensim papermill pooch joblib pandas pyarrow sklearn statsmodels nltk faiss
+names = '''spacy gensim papermill pooch joblib pyarrow sklearn statsmodels nltk faiss
 matplotlib'''
 sys.modules.update(dict.fromkeys(names.split()))
 """

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from sklearn.decomposition import PCA
-from sklearn.linear_model import Ridge
 
 from mmlib.core.jobs import Answer, Job, Run
 from mmlib.papers.links.data.arrays import Arrays, Split
@@ -84,6 +82,8 @@ def ridge_scores(arrays: Arrays, split: str, supervised: bool) -> list[np.ndarra
     (mean words, mean features), which no link enters; or, supervised, on one row a linked pair.
     The strength of the ridge is that of the least squared error on the same rows of dev.
     """
+    from sklearn.linear_model import Ridge  # not on a machine that only trains
+
     words = word_shares(arrays)  # (sentences, vocabulary)
     train, dev = (_rows(arrays, words, name, supervised) for name in ("train", "val"))
     fitted = [Ridge(alpha).fit(*train) for alpha in ALPHAS]
@@ -150,6 +150,8 @@ def difficulty_predictors(arrays: Arrays, components: int = 20) -> pd.DataFrame:
     A row a document: "image spread", "text spread", and "image content 0" and so on: mean vectors
     reduced by a PCA fitted on training documents. Texts are mean word vectors.
     """
+    from sklearn.decomposition import PCA
+
     train, test = arrays.splits["train"], arrays.splits["test"]
     columns = {}
     for side, vectors, training, documents in (

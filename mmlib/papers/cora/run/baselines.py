@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from scipy import sparse
 from scipy.stats import hypergeom
-from sklearn.linear_model import Ridge
-from sklearn.preprocessing import normalize
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -69,6 +67,9 @@ def ridge(arrays: Arrays, reads: str) -> np.ndarray:
     in its graph ("graph"): words alone, without order and structure. The penalty is the one of
     PENALTIES with the best RSUM on dev.
     """
+    from sklearn.linear_model import Ridge  # not on a machine that only trains
+    from sklearn.preprocessing import normalize
+
     words = {name: word_counts(arrays.splits[name].texts[reads], arrays) for name in SPLITS}
     means = {name: _means(arrays.splits[name]) for name in SPLITS}
     centre = means["train"].mean(axis=0)

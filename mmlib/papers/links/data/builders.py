@@ -16,7 +16,6 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import normalize
 
 from mmlib.papers.links.data import assembly
 from mmlib.papers.links.data.assembly import Build, CaptionSource, Counts, Splits
@@ -103,6 +102,8 @@ def cohesive(splits: Splits, n_docs: Counts | None = None, seed: int = 0) -> Cor
     rounds take other captions of the same groups, which are the clusters.
     Raises ValueError when a split has too few images or captions, or a leak is found.
     """
+    from sklearn.preprocessing import normalize  # not on a machine that only trains
+
     build = Build("cohesive", splits)
     raw = {split: assembly.image_vectors(splits[split]) for split in SPLITS}
     centre = raw["train"].mean(axis=0)

@@ -12,8 +12,6 @@ from itertools import count
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.preprocessing import normalize
 
 from mmlib.core.records import CaptionedImages
 from mmlib.papers.links.data import assembly
@@ -83,6 +81,9 @@ def by_session(splits: Splits, seed: int = 0) -> tuple[Splits, dict[str, list[np
     Val and test hold nothing but sessions; training holds the other sessions and every image that
     belongs to none. Of images with identical features the first stays. Nothing here reads a link.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # not where one only trains
+    from sklearn.preprocessing import normalize
+
     origins: list[Origin] = [(s, r) for s in SPLITS for r in range(len(splits[s].ids))]
     content: dict[bytes, Origin] = {}
     for split, row in origins:
@@ -161,6 +162,8 @@ def _rounds(
             for number, rows in enumerate(groups):
                 yield turn, f"{number:03d}", rows
         return
+    from sklearn.preprocessing import normalize
+
     vectors = assembly.image_vectors(images)
     unit = normalize(vectors - vectors.mean(axis=0))
     outside = np.setdiff1d(np.arange(len(unit)), np.concatenate(groups))
