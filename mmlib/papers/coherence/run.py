@@ -323,7 +323,7 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
 
     Split "test", a value a text: "rank" by θ; where the system reports "refined", also "rank,
     refined" (λ and T as in the code), "rank, refined as dev chose"; "all": "rank, refined, T 0.1",
-    "rank by confidence" (η alone), "gap" (Δ), and of a system without relations "rank, true
+    "rank by confidence" (η alone) and "gap" (Δ), and of a system without relations "rank, true
     relations" and "rank, told relations" (see `probes`).
     Split "pools", a value a pool: "MedR", "R@1", "R@5", "R@10", and "MedR, refined" and so on.
     Split "relations", a value a relation, where all is reported: see `of_relations`.
@@ -339,11 +339,12 @@ def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
     }
     reports = job.system["reports"]
     if reports == "all":
-        values["test"]["gap"] = gap(theta["test"])
         values["relations"] = of_relations(model, arrays, encoded["test"], run.device)
         if model.head is None and isinstance(arrays.splits["train"].images, np.ndarray):
             values["test"] |= relations_in_ranking(arrays, theta)
     if reports != "ranks" and model.head is not None:
+        if reports == "all":
+            values["test"]["gap"] = gap(theta["test"])
         x = {name: probabilities(model, split) for name, split in encoded.items()}
         refined, of_pools = refinements(theta, x, Settings(**job.settings), pools)
         if reports != "all":
