@@ -8,9 +8,8 @@ from typing import Any
 import pages
 
 from mmlib.core.contract import ranges
-from mmlib.core.evidence import Evidence
+from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.experiment import Experiment
-from mmlib.core.jobs import NO_SEED
 
 MOST_GAPS = 4  # of a record that are named in a line
 

@@ -8,8 +8,7 @@ import pandas as pd
 
 from mmlib.core import evidence, recordings
 from mmlib.core.engine import SECONDS
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import EPOCHS, NO_SEED
+from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.papers.links import run
 from mmlib.papers.links.run import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
 

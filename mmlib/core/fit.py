@@ -134,7 +134,7 @@ def fit(
         with torch.no_grad():
             measured = {name: float(value) for name, value in evaluate().items()}
         # Read once an epoch, not a step: reading waits for a GPU.
-        figures = {name: _mean(values) for name, values in losses.items()} | measured
+        figures = {n: float(sum(v)) / len(v) for n, v in losses.items()} | measured
         if not all(map(math.isfinite, figures.values())):
             raise FloatingPointError(f"epoch {epoch + 1}: not a number among {figures}")
         step.end_epoch(figures)
@@ -156,14 +156,6 @@ def fit(
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def _mean(losses: list[Tensor]) -> float:
-    """Added one after another in their own precision, as a running total is."""
-    total = torch.zeros((), device=losses[0].device)
-    for loss in losses:
-        total = total + loss
-    return float(total) / len(losses)
 
 
 def _resume(

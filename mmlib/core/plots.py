@@ -122,21 +122,6 @@ def training_curves(
     return figure
 
 
-def drawn_live(
-    name: str, dev: str, label: str = "", epochs: int = 0
-) -> Callable[[Sequence[Mapping[str, float]]], None]:
-    """In a notebook: draws `training_curves` after each epoch, in the place of the last ones."""
-    from IPython.display import clear_output, display
-
-    def draw(history: Sequence[Mapping[str, float]]) -> None:
-        figure = training_curves({name: history}, dev, label, epochs)
-        plt.close(figure)  # shown here alone
-        clear_output(wait=True)
-        display(figure)
-
-    return draw
-
-
 # --- Evidence ------------------------------------------------------------------------------------
 
 Span = tuple[float, float, float]  # a middle, its low and its high end
@@ -145,11 +130,6 @@ Span = tuple[float, float, float]  # a middle, its low and its high end
 def span(effect: Interval) -> Span:
     """An effect with its 95 % interval."""
     return effect.effect, effect.low, effect.high
-
-
-def range_of(values: np.ndarray) -> Span:
-    """The mean of values, such as one a seed, with their range."""
-    return float(values.mean()), float(values.min()), float(values.max())
 
 
 def spans(

@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 from mmlib.core.contract import Damage, check
 from mmlib.core.engine import SECONDS
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence, grouped, in_order
-from mmlib.core.jobs import EPOCHS
+from mmlib.core.evidence import EPOCHS, Evidence, grouped, in_order
 from mmlib.core.paths import write_atomic
 
 NAME = re.compile(r"(\d{3,})-([0-9a-f]{16})\.parquet")

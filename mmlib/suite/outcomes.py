@@ -103,8 +103,7 @@ def verdict_counts(claims: Sequence[Mapping[str, Any]]) -> str:
 
 def summary_text(reports: Sequence[NotebookReport]) -> str:
     """What is printed at the end: each notebook's outcome, and one table of all claims."""
-    blocks: list[str] = []
-    table: list[str] = []
+    blocks, table = list[str](), list[str]()
     for report in reports:
         here = [
             path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
@@ -125,8 +124,7 @@ def summary_text(reports: Sequence[NotebookReport]) -> str:
             table.append(f"{number}  verdicts of the record, not of this run, which was {why}:")
         for claim in report.claims:
             effect = "" if (text := effect_text(claim)) == "–" else f": {text}"
-            reason = f" ({claim['why']})" if claim["why"] else ""
-            words = f"{claim['claim']}{effect}{reason}"
+            words = claim["claim"] + effect + f" ({claim['why']})" * bool(claim["why"])
             table.append(f"{number}  {claim['id']:<4}  {claim['verdict']:<13}  {words}")
     if table:
         blocks.append("\n".join(["    claim and verdict", *table]))

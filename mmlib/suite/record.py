@@ -137,9 +137,8 @@ def inputs_of(experiment: Experiment[Any, Any], tier: str) -> dict[str, str]:
 def _features(experiment: Experiment[Any, Any], tier: str) -> dict[str, Any]:
     """What a header says of the features that the tier reads: {"features": ...}, or nothing."""
     used = sets.in_use()
-    if not used or FEATURES not in experiment.inputs.get(tier, ()):
-        return {}
-    return {"features": sets.note(used)}
+    reads = FEATURES in experiment.inputs.get(tier, ())
+    return {"features": sets.note(used)} if used and reads else {}
 
 
 # --- Reading it ----------------------------------------------------------------------------------

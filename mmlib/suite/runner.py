@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -248,8 +249,6 @@ def link_latest(out_dir: Path) -> None:
     latest = out_dir.parent / "latest"
     if latest == out_dir or (latest.exists() and not latest.is_symlink()):
         return
-    try:
+    with suppress(OSError):
         latest.unlink(missing_ok=True)
         latest.symlink_to(out_dir.name, target_is_directory=True)
-    except OSError:
-        pass

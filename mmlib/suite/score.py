@@ -263,7 +263,7 @@ def read_kept(path: Path, device: str = "cpu", weights: Path | str | None = None
 
 
 def _network(
-    path: Path, sees: Mapping[str, str], device: str, weights: Path | str | None
+    path: Path, sees: Mapping[str, Any], device: str, weights: Path | str | None
 ) -> Callable[[list[Image.Image]], np.ndarray]:
     """What gives the regions (n, R, W) of pictures, as `sees` of `keep` names it."""
     name = sees["backbone"]
@@ -281,7 +281,6 @@ def _network(
     @torch.inference_mode()
     def see(pictures: list[Image.Image]) -> np.ndarray:
         pixels = torch.stack([vision.preprocess(picture) for picture in pictures])
-        where: Any = sees["regions"]  # "grid" or "global"
-        return vision.see(pixels.to(device), where)[0].float().cpu().numpy()
+        return vision.see(pixels.to(device), sees["regions"])[0].float().cpu().numpy()
 
     return see

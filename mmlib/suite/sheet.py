@@ -3,6 +3,7 @@
 import base64
 import io
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -59,13 +60,11 @@ def must_be_sheet(path: Path) -> Path:
     return path
 
 
-def pixels(
-    picture: Image.Image, region: tuple[float, float, float, float]
-) -> tuple[int, int, int, int]:
+def pixels(picture: Image.Image, region: Sequence[float]) -> tuple[int, int, int, int]:
     """Left, top, right, bottom of a region in pixels."""
-    wide, high = picture.size
-    left, top, right, bottom = region
-    return round(left * wide), round(top * high), round(right * wide), round(bottom * high)
+    shares = zip(region, picture.size * 2, strict=True)
+    left, top, right, bottom = (round(share * size) for share, size in shares)
+    return left, top, right, bottom
 
 
 def write(items: list[Item], text: str, card: str, path: Path) -> None:

@@ -82,26 +82,26 @@ class Standing:
 
 def standings(number: str, tier: str, found: Evidence) -> list[Standing]:
     """Every claim of a paper on a tier's evidence, in the paper's order."""
-    return [
-        _standing(number, tier, assessed, found) for assessed in record.assessments(number, found)
-    ]
+    return [_standing(number, tier, entry, found) for entry in record.assessments(number, found)]
 
 
-def _standing(number: str, tier: str, assessed: claims.Assessment, found: Evidence) -> Standing:
-    seeds = [] if measured_once(assessed, found) else seeds_of(assessed, found)
+def _standing(number: str, tier: str, entry: claims.Assessment, found: Evidence) -> Standing:
+    seeds = [] if measured_once(entry, found) else seeds_of(entry, found)
     halves = None
-    if assessed.verdict in claims.DECIDED and seeds:
-        halves = claims.stability(assessed.claim, found, seeds, HALVES)
+    if entry.verdict in claims.DECIDED and seeds:
+        halves = claims.stability(entry.claim, found, seeds, HALVES)
         halves = None if halves.another != halves.another else halves  # NaN below four seeds
-    level, corrected = lost_at(assessed)
-    looks = len(LOOKS.get((number, tier), (0,))) if _hangs_on_seeds(assessed) else 1
+    level, corrected = lost_at(entry)
+    # Where other seeds change the effect, reading it again is another look.
+    by_seed = [part.per_seed for part in entry.pooled.parts.values()] if entry.pooled else []
+    looks = len(LOOKS.get((number, tier), (0,))) if any(by_seed) else 1
     return Standing(
-        number, tier, assessed.record(), len(seeds), halves, level, corrected, POCOCK[looks],
-        claims.at_other_sizes(assessed),
+        number, tier, entry.record(), len(seeds), halves, level, corrected, POCOCK[looks],
+        claims.at_other_sizes(entry),
     )  # fmt: skip
 
 
-def lost_at(assessed: claims.Assessment) -> tuple[float, float]:
+def lost_at(entry: claims.Assessment) -> tuple[float, float]:
     """The level of significance at which a decided claim would just lose its verdict; else 1.
 
     Two-sided, as the interval is: .05 is that of a 95 % interval that just decides. Of several
@@ -110,22 +110,22 @@ def lost_at(assessed: claims.Assessment) -> tuple[float, float]:
     kind. Any of the parts could have been that one, so the level is given twice: of the interval,
     and times the number of parts (Bonferroni).
     """
-    if assessed.verdict not in claims.DECIDED or assessed.pooled is None:
+    if entry.verdict not in claims.DECIDED or entry.pooled is None:
         return 1.0, 1.0
-    claim = assessed.claim
+    claim = entry.claim
     if not claim.every:
-        level = _level(assessed.pooled, claim, assessed.verdict)
+        level = _level(entry.pooled, claim, entry.verdict)
         return level, level
     of_kind: dict[str, list[float]] = {}
-    for name, part in assessed.pooled.parts.items():
-        kind = assessed.part_verdicts[name]
+    for name, part in entry.pooled.parts.items():
+        kind = entry.part_verdicts[name]
         if kind in claims.DECIDED:
             of_kind.setdefault(kind, []).append(_level(part, claim, kind))
-    if assessed.verdict in ("supported", "negligible"):
-        level = max(of_kind[assessed.verdict])
+    if entry.verdict in ("supported", "negligible"):
+        level = max(of_kind[entry.verdict])
         return level, level
-    level = sorted(map(min, of_kind.values()))[assessed.verdict == "mixed"]
-    return level, min(1.0, level * len(assessed.pooled.parts))
+    level = sorted(map(min, of_kind.values()))[entry.verdict == "mixed"]
+    return level, min(1.0, level * len(entry.pooled.parts))
 
 
 def _level(found: Interval, claim: claims.Claim, verdict: str) -> float:
@@ -139,35 +139,26 @@ def _level(found: Interval, claim: claims.Claim, verdict: str) -> float:
 
 def limit_of(every: Iterable[Standing]) -> float:
     """The highest level that stands when all tested claims are corrected for their number."""
-    levels = [
-        assessed.corrected for assessed in every if assessed.record["verdict"] != "not tested"
-    ]
+    levels = [entry.corrected for entry in every if entry.record["verdict"] != "not tested"]
     adjusted = stats.false_discovery_control(levels) if levels else ()
     return max((p for p, q in zip(levels, adjusted, strict=True) if q <= 0.05), default=0.0)
 
 
-def _hangs_on_seeds(assessed: claims.Assessment) -> bool:
-    """Whether other seeds change a claim's effect, so that reading it again is another look."""
-    return assessed.pooled is not None and any(
-        part.per_seed for part in assessed.pooled.parts.values()
-    )
-
-
-def measured_once(assessed: claims.Assessment, found: Evidence) -> bool:
+def measured_once(entry: claims.Assessment, found: Evidence) -> bool:
     """Whether half of the seeds give a claim's effect to the last bit: it needs no training."""
-    seeds = seeds_of(assessed, found)
-    if assessed.pooled is None or len(seeds) < 2:
+    seeds = seeds_of(entry, found)
+    if entry.pooled is None or len(seeds) < 2:
         return False
-    first = claims.assess(assessed.claim, found, seeds[: len(seeds) // 2]).pooled
+    first = claims.assess(entry.claim, found, seeds[: len(seeds) // 2]).pooled
     return first is not None and (first.effect, first.se) == (
-        assessed.pooled.effect,
-        assessed.pooled.se,
+        entry.pooled.effect,
+        entry.pooled.se,
     )
 
 
-def seeds_of(assessed: claims.Assessment, found: Evidence) -> list[int]:
+def seeds_of(entry: claims.Assessment, found: Evidence) -> list[int]:
     """The seeds a claim rests on: of its parts' data sets, which their names begin with."""
-    pieces = assessed.pooled.parts if assessed.pooled else ()
+    pieces = entry.pooled.parts if entry.pooled else ()
     sets = {
         max((d for d in found.datasets if part.startswith(d)), key=len, default="")
         for part in pieces

@@ -8,8 +8,7 @@ import pytest
 
 from mmlib.core.contrast import Contrast, Recorded, Vocabulary, claims_of
 from mmlib.core.effects import crossed, over_seeds
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import NO_SEED
+from mmlib.core.evidence import NO_SEED, Evidence
 
 ITEMS, SKIPPED = 12, 5
 SEEDS = {"own": [0, 1, 2, 3], "other": [1, 2, 3, 4]}  # three in common

@@ -45,7 +45,6 @@ def test_spans_have_their_ends_their_colours_and_their_places():
     upright.set_xscale("log")
     plots.spans(upright, {"a": {10: (1.0, 0.0, 2.0)}, "b": {}}, shift=0.2, upright=True)
     assert upright.containers[0][0].get_xydata().tolist() == [[9.0, 1.0]]
-    assert plots.range_of(np.array([1.0, 2.0, 6.0])) == (3.0, 1.0, 6.0)
 
 
 def test_an_overview_has_seeds_intervals_this_run_and_numbers_at_the_edge():

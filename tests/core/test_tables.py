@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from mmlib.core.effects import crossed
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import NO_SEED
+from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.core.tables import (
     Cells,
     Result,

@@ -7,8 +7,7 @@ import numpy as np
 
 from mmlib.core.contrast import NOT_TRAINED, Effects, Recorded, Vocabulary, claims_of
 from mmlib.core.effects import crossed, over_seeds
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import EPOCHS
+from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.cora.run.systems import (
     CAPTIONS,
     CONTROLLED_TIER,

@@ -1,6 +1,6 @@
 """What is shown of paper 03: its captions and models, its tables beside ours, and figures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from mmlib import scenegraph
 from mmlib.core import plots
 from mmlib.core.effects import Effect
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import EPOCHS
+from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.paths import table_beside
 from mmlib.core.ranking import KS
 from mmlib.core.records import CaptionedImages
@@ -356,33 +355,19 @@ def family(images: CaptionedImages, image: int = 0, count: int = FAMILY) -> Figu
     return plots.show_pictures([images.open_image(i) for i in rows], captions, columns=count)
 
 
-def scored_family(
-    collection: Captions, caption: int, scores: Mapping[str, np.ndarray], size: int = FAMILY
-) -> Figure:
-    """The family that a test caption is about, each model's score below each picture.
+def drawn_live(
+    name: str, dev: str, label: str = "", epochs: int = 0
+) -> Callable[[Sequence[Mapping[str, float]]], None]:
+    """In a notebook: draws `training_curves` after each epoch, in the place of the last ones."""
+    from IPython.display import clear_output, display
 
-    caption: its row; scores: model -> cosines (test images, test captions); size: neighbours that
-    are related. The caption's own picture is framed, each model's highest score marked.
-    """
-    own = int(collection.image_of("test")[caption])
-    rows = own // size * size + np.arange(size)
-    figure, axes = plt.subplots(1, size, figsize=(9, 2.9 + 0.2 * len(scores)))
-    images = collection.images["test"]
-    for number, (axis, row) in enumerate(zip(axes, rows, strict=True)):
-        lines = [
-            f"{name}: {found[row, caption]:.2f}"
-            + " ◄" * bool(found[rows, caption].argmax() == number)
-            for name, found in scores.items()
-        ]
-        axis.imshow(images.open_image(int(row)))
-        axis.set(xticks=[], yticks=[])
-        axis.set_xlabel("\n".join(lines), fontsize=9)
-        axis.grid(visible=False)
-        if row == own:
-            axis.spines[:].set(visible=True, color=plots.TRUE, linewidth=4)
-    text = collection.captions("test")[caption]
-    figure.suptitle(f'"{text}": its own picture is framed, ◄ marks the highest cosine', fontsize=11)
-    return figure
+    def draw(history: Sequence[Mapping[str, float]]) -> None:
+        figure = plots.training_curves({name: history}, dev, label, epochs)
+        plt.close(figure)  # shown here alone
+        clear_output(wait=True)
+        display(figure)
+
+    return draw
 
 
 def controlled_family(
@@ -468,7 +453,7 @@ def _shares(
     evidence: Evidence, datasets: Mapping[float, str], system: str
 ) -> dict[float, plots.Span]:
     shares = {x: evidence.means(name, system, "in family") for x, name in datasets.items()}
-    return {x: plots.range_of(of_seeds) for x, of_seeds in shares.items() if len(of_seeds)}
+    return {x: (s.mean(), s.min(), s.max()) for x, s in shares.items() if len(s)}
 
 
 def _lines(

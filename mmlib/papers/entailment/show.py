@@ -13,8 +13,7 @@ from PIL import Image
 
 from mmlib.core import plots
 from mmlib.core.effects import Effect, over_seeds
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import EPOCHS
+from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import Cells, beside, mean_and_deviation, paper_values, table
 from mmlib.papers.entailment.claims import as_in_paper, judge_figure, main_test, relevance
 from mmlib.papers.entailment.data.arrays import Split

@@ -10,8 +10,7 @@ from scipy import stats
 
 from mmlib.core.contrast import Effects, Recorded, Vocabulary, claims_of
 from mmlib.core.effects import Effect, crossed, difference, over_seeds, slope
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import EPOCHS
+from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.links.data.documents import UNLABELLED
 from mmlib.papers.links.run import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED
 

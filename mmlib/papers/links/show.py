@@ -17,8 +17,7 @@ from statsmodels.regression.linear_model import OLS
 from statsmodels.tools.tools import add_constant
 
 from mmlib.core import plots
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import EPOCHS
+from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.core.tables import Cells, beside, paper_tables, paper_values, table
 from mmlib.papers.links.claims import SPREADS, auc, labelled, same_as
 from mmlib.papers.links.data.documents import UNLABELLED, Corpus, Document

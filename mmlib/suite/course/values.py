@@ -23,8 +23,7 @@ def numbers_of(value: Any) -> np.ndarray | None:
     try:
         array = np.asarray(_plain(value))
         if array.dtype.kind == "O" and all(
-            isinstance(element, Real | Decimal) and not isinstance(element, bool)
-            for element in array.flat
+            isinstance(item, Real | Decimal) and not isinstance(item, bool) for item in array.flat
         ):  # Fraction, Decimal
             return array.astype(float)
     except (ValueError, TypeError, RuntimeError, OverflowError):  # lists of different lengths, say
@@ -35,7 +34,7 @@ def numbers_of(value: Any) -> np.ndarray | None:
 def _plain(value: Any) -> Any:
     """A value in which tensors, also within lists, are arrays that NumPy knows."""
     if isinstance(value, list | tuple):
-        return [_plain(element) for element in value]
+        return [_plain(item) for item in value]
     if not hasattr(value, "detach"):
         return value
     value = value.detach().cpu()  # it may have a gradient or be on a GPU
@@ -61,7 +60,7 @@ def layout(value: Any) -> tuple[str, list[float]]:
         keys = sorted(value, key=repr)
         return together([layout(value[key]) for key in keys], f"{keys!r}")
     if isinstance(value, list | tuple):
-        return together([layout(element) for element in value])
+        return together([layout(item) for item in value])
     if isinstance(value, set | frozenset):
         return f"set {sorted(map(repr, value))}", []
     return repr(value), []

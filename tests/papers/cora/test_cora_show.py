@@ -83,18 +83,6 @@ def test_acting_captions_say_who_does_what_to_whom(few):
     assert show.acting(Captions(few.images, graphs)) == [1, 3]
 
 
-def test_a_scored_family_marks_the_highest_and_frames_the_own_picture(found):
-    scores = np.random.default_rng(0).random((40, 200))
-    caption = 27  # of picture 5, so of family 1
-    drawn = show.scored_family(found, caption, {"mine": scores})
-    labels = [axis.get_xlabel() for axis in drawn.axes]
-    best = int(scores[4:8, caption].argmax())
-    assert [label.endswith("◄") for label in labels] == [k == best for k in range(4)]
-    assert [label[:10] for label in labels] == [f"mine: {scores[i, 27]:.2f}" for i in range(4, 8)]
-    framed = [axis.spines["top"].get_linewidth() for axis in drawn.axes]
-    assert int(np.argmax(framed)) == 1
-
-
 def made_up_binding():
     """Two controlled collections that differ in what captions say, and one that is drawn."""
     names = "40 × 12, 1000 families", "55 % of colours", "drawn"

@@ -7,8 +7,7 @@ from scipy.stats import spearmanr
 from statsmodels.api import OLS, add_constant
 
 from mmlib.core.claims import DECIDED, assess
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import EPOCHS, NO_SEED
+from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
 from mmlib.papers.links import show
 from mmlib.papers.links.claims import (
     CLAIMS,

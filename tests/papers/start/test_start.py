@@ -14,8 +14,7 @@ from mmlib import world
 from mmlib.core.claims import assess
 from mmlib.core.engine import Resources
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import Evidence
-from mmlib.core.jobs import NO_SEED
+from mmlib.core.evidence import NO_SEED, Evidence
 from mmlib.papers.start import data, experiment, run
 from mmlib.papers.start.claims import CLAIMS
 from mmlib.papers.start.data import Arrays
