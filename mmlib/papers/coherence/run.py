@@ -94,11 +94,6 @@ SWEPT = tuple(
     replace(CMCM, system=f"CMCM, λ_cls {value:g}", lambda_cls=value, reports="ranks")
     for value in SWEEP
 )
-CONTRASTS = {  # systems that differ in one thing
-    "relations, with attention": (CMCM, CMCA),
-    "relations, without attention": (NO_ATTENTION, BASE),
-    "attention": (CMCA, BASE),
-}
 BASELINES = ({"system": "Random", "baseline": "random"}, {"system": "Ridge", "baseline": "ridge"})
 ORACLES = (  # readers that see what a controlled picture shows, see `data.controlled.truth`
     {"system": "Oracle of relations", "baseline": "truth", "knows": "relations"},

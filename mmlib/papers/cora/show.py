@@ -128,7 +128,7 @@ def recalls(evidence: Evidence, dataset: str, system: str) -> dict[str, np.ndarr
     return values | {f"{way}_medr": np.median(of[way], axis=1) for way in ("t2i", "i2t")}
 
 
-def results(evidence: Evidence, dataset: str, names: Iterable[str] = ORDER) -> pd.DataFrame:
+def results(evidence: Evidence, dataset: str) -> pd.DataFrame:
     """A row a system: R@K and median ranks both ways and RSUM, mean ± deviation over seeds.
 
     Baselines come above the trained systems, oracles below. "↗" flags a system that still improved
@@ -136,7 +136,7 @@ def results(evidence: Evidence, dataset: str, names: Iterable[str] = ORDER) -> p
     """
     rows = {
         name: recalls(evidence, dataset, system)
-        for name, system in Cells(evidence, dataset).named(names, "rank").items()
+        for name, system in Cells(evidence, dataset).named(ORDER, "rank").items()
     }
     metrics = list(next(iter(rows.values()), {}))
     return table(rows, metrics, lambda found, metric: mean_and_deviation(found[metric]))
@@ -456,12 +456,10 @@ def _shares(
     return {x: (s.mean(), s.min(), s.max()) for x, s in shares.items() if len(s)}
 
 
-def _lines(
-    axis: Axes, evidence: Evidence, datasets: Mapping[float, str], names: Sequence[str] = BOUND
-) -> None:
+def _lines(axis: Axes, evidence: Evidence, datasets: Mapping[float, str]) -> None:
     """A line a system over the places of data sets: right in family, mean and range of seeds."""
-    series = {SHORT.get(s, s): _shares(evidence, datasets, s) for s in names}
-    plots.spans(axis, series, [COLOURS[s] for s in names], style="o-", upright=True)
+    series = {SHORT.get(s, s): _shares(evidence, datasets, s) for s in BOUND}
+    plots.spans(axis, series, [COLOURS[s] for s in BOUND], style="o-", upright=True)
     plots.chance_line(axis, CHANCE)
     axis.set(ylim=(0, 103))
 
