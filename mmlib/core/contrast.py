@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmlib.core.claims import Claim
-from mmlib.core.effects import Effect, crossed, over_seeds
+from mmlib.core.effects import Effect, crossed_known, over_seeds
 from mmlib.core.evidence import Evidence
 from mmlib.core.paths import table_beside
 
@@ -103,8 +103,7 @@ class Vocabulary:
         first = next(iter(terms))
         result = self.recorded(evidence, first)
         clusters = evidence.clusters(first[0], result.split if result else "test")
-        counts = np.isfinite(total).all(axis=0)
-        return crossed(total[:, counts], clusters[counts])
+        return crossed_known(total, clusters)
 
 
 @dataclass(frozen=True)

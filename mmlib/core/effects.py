@@ -132,6 +132,12 @@ def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
     return Effect(mean, se, df, per_seed, seeds, count - 1.0, bound)
 
 
+def crossed_known(values: np.ndarray, clusters: np.ndarray) -> Effect:
+    """`crossed` of values (seeds, items), without items that lack a value in some seed (NaN)."""
+    known = np.isfinite(values).all(axis=0)
+    return crossed(values[:, known], clusters[known])
+
+
 def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
     """Mean of one value a seed (seeds,), with Student's interval; ValueError below two seeds."""
     values = np.asarray(values, dtype=float)

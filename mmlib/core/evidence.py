@@ -82,11 +82,6 @@ class Evidence:
         return {} if live is None or self.other_features else live
 
     @cached_property
-    def _rows(self) -> dict[tuple[str, str, str, str], np.ndarray]:
-        """`KEYS` -> the numbers of the rows of `table` with these values."""
-        return self.table.groupby(list(KEYS), observed=True).indices
-
-    @cached_property
     def _series_of(self) -> dict[tuple[str, str, str, str], list[int]]:
         """`KEYS` -> the numbers of its series, one a seed."""
         rows: dict[tuple[str, str, str, str], list[int]] = {}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mmlib.core.effects import Effect, crossed
+from mmlib.core.effects import Effect, crossed_known
 from mmlib.core.errors import DataError
 from mmlib.core.evidence import Evidence
 from mmlib.core.paths import PACKAGE, write_atomic
@@ -149,8 +149,7 @@ class Cells:
     def effect(self, terms: Mapping[Term, float]) -> Effect:
         """The mean of `values`, with its interval over seeds and clusters of items."""
         values, clusters = self.values(terms), self.evidence.clusters(self.dataset, self.split)
-        known = np.isfinite(values).all(axis=0)
-        return crossed(values[:, known], clusters[self.items][known])
+        return crossed_known(values, clusters[self.items])
 
 
 def interval(effect: Effect, digits: int = 0) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from mmlib.core.contrast import Effects, Recorded, Vocabulary, claims_of
-from mmlib.core.effects import Effect, crossed
+from mmlib.core.effects import Effect, crossed, crossed_known
 from mmlib.core.evidence import Evidence
 from mmlib.data.judgments import EVERY
 from mmlib.papers.entailment.method.metrics import ACCURACY, METRICS, shares
@@ -132,8 +132,7 @@ def gain(
 def over_images(evidence: Evidence, values: np.ndarray) -> Effect:
     """Over seeds and those test images that have a value."""
     [dataset] = evidence.datasets
-    finite = np.isfinite(values).all(axis=0)
-    return crossed(values[:, finite], evidence.clusters(dataset, "test")[finite])
+    return crossed_known(values, evidence.clusters(dataset, "test"))
 
 
 def weakest(evidence: Evidence, seeds: Seeds) -> Effects:

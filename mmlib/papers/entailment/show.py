@@ -295,7 +295,7 @@ def dials(evidence: Evidence, dataset: str, metric: str = "mAP") -> Figure:
 def controlled_batch(built: Mapping[str, Collection], count: int = 12) -> Figure:
     """Which captions are true of which of the first training pictures, one panel a collection.
 
-    made: title -> collection; all have the same pictures. count: how many pictures.
+    built: title -> collection; all have the same pictures. count: how many pictures.
     """
     marks = {"own caption": plots.TRUE, "false negative: true, counts as wrong": plots.COLOURS[1],
              "negative: not true": "#E5E5E5"}  # fmt: skip

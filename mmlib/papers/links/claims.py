@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from mmlib.core.contrast import Effects, Recorded, Vocabulary, claims_of
-from mmlib.core.effects import Effect, crossed, difference, over_seeds, slope
+from mmlib.core.effects import Effect, crossed_known, difference, over_seeds, slope
 from mmlib.core.evidence import EPOCHS, Evidence
 from mmlib.papers.links.data.documents import UNLABELLED
 from mmlib.papers.links.run import DOCUMENTS, PAPER_TABLES, STEP_TIME, STRUCTURED
@@ -56,8 +56,7 @@ def auc(
 
 def mean_auc(evidence: Evidence, dataset: str, values: np.ndarray) -> Effect:
     """The mean of values (seeds, documents) over seeds and documents; NaN documents are skipped."""
-    scored = ~np.isnan(values).any(axis=0)
-    return crossed(values[:, scored], evidence.clusters(dataset)[scored])
+    return crossed_known(values, evidence.clusters(dataset))
 
 
 def loss_and_links(evidence: Evidence, dataset: str, seeds: Seeds) -> np.ndarray:

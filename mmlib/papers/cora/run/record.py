@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from mmlib.core.experiment import Experiment
+from mmlib.core.experiment import FLICKR8K, Experiment
 from mmlib.core.jobs import NO_SEED, Job, Stage
 from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.cora.claims import ALL_CLAIMS
@@ -76,8 +76,7 @@ EXPERIMENT: Experiment[Study, Arrays] = Experiment(
     tables=tables,
     figures=figures,
     inputs={
-        "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*",
-                     *BERT_FILES),
+        "flickr8k": (*FLICKR8K, *BERT_FILES),
         "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "glove/*",
                   *BERT_FILES),
     },

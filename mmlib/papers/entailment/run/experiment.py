@@ -1,6 +1,6 @@
 """Paper 02 as the suite knows it."""
 
-from mmlib.core.experiment import Experiment
+from mmlib.core.experiment import FLICKR8K, Experiment
 from mmlib.features.bert import INPUTS as BERT_FILES
 from mmlib.papers.entailment.claims import CLAIMS
 from mmlib.papers.entailment.data import load_arrays, load_study
@@ -22,8 +22,7 @@ EXPERIMENT = Experiment(
     tables=tables,
     figures=figures,
     inputs={
-        "flickr8k": ("flickr8k/captions.txt", "flickr8k/Flickr8k_text/*", "flickr8k/features/*",
-                     "sick/SICK.txt", *BERT_FILES),
+        "flickr8k": (*FLICKR8K, "sick/SICK.txt", *BERT_FILES),
         "paper": ("region_features/**/*", "f30k/**/*", "coco/**/*", "snli_ve/**/*",
                   "sick/SICK.txt", *BERT_FILES),
     },
