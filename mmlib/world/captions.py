@@ -47,7 +47,7 @@ def caption(scene: Scene, rng: np.random.Generator, detail: int = 3) -> Caption:
     """One caption. Detail 0: one thing; 1: with attributes; 2: a relation or several things;
     3: also the setting; 4: two clauses, setting, perhaps style.
     """
-    return _Writer(scene, rng).caption(detail)
+    return Writer(scene, rng).caption(detail)
 
 
 def listing(scene: Scene, rng: np.random.Generator, related: bool = False) -> Caption:
@@ -63,11 +63,11 @@ def listing(scene: Scene, rng: np.random.Generator, related: bool = False) -> Ca
     if related and weights and rng.random() < 0.5:
         i, relation, j = pick_weighted(rng, weights)
         third = [k for k in order if k not in (i, j)][:more]
-        phrases = [writer.phrase((k,), writer.kind(k), attributes=1) for k in third]
+        phrases = [writer.phrase((k,), writer._kind(k), attributes=1) for k in third]
         pair = writer.pair((i, relation, j), {i, j}, attributes=1, lists=False)
         text = " and ".join([*phrases, pair.bare])
     else:
-        phrases = [writer.phrase((k,), writer.kind(k), attributes=1) for k in order[: 2 + more]]
+        phrases = [writer.phrase((k,), writer._kind(k), attributes=1) for k in order[: 2 + more]]
         text = _enumeration(phrases)
     return Caption(text, CaptionGraph(tuple(writer.nodes), tuple(writer.edges), None, None, (), ()))
 
@@ -101,7 +101,7 @@ class _Clause:
         return "there is" if singular else f"there {self.be}"
 
 
-class _Writer:
+class Writer:
     """Writes one caption and keeps the graph of what it has said so far.
 
     widen: how often it uses a wider concept.
@@ -116,18 +116,19 @@ class _Writer:
         self.place: tuple[str, ...] = ()
         self.style: tuple[str, ...] = ()
 
-    def chance(self, p: float) -> bool:
+    def _chance(self, p: float) -> bool:
         return bool(self.rng.random() < p)
 
-    def word(self, options: str, by: str = ", ") -> str:
+    def _word(self, options: str, by: str = ", ") -> str:
         return pick(self.rng, options.split(by))
 
     # --- The whole ---
 
     def caption(self, detail: int) -> Caption:
+        """The whole caption; details as for the function `caption`."""
         clauses = self.clauses(detail)
         text, sentence = self.sentence(clauses, detail)
-        if self.chance(0.6 if sentence else 0.3):
+        if self._chance(0.6 if sentence else 0.3):
             text = text[0].upper() + text[1:] + "."
         setting = self.scene.setting if self.place else None
         style = self.scene.style if self.style else None
@@ -135,75 +136,76 @@ class _Writer:
         return Caption(text, CaptionGraph(nodes, edges, setting, style, self.place, self.style))
 
     def clauses(self, detail: int) -> list[_Clause]:
+        """What the caption says, in one clause or two."""
         free = set(range(len(self.scene.things)))
         if detail < 2:
-            return [self.single(free, attributes=detail + self.chance(0.4) * detail)]
-        few = detail - 2 if detail < 4 else int(self.chance(0.6))
-        first = self.about(free, few + self.chance(0.3))
+            return [self._single(free, attributes=detail + self._chance(0.4) * detail)]
+        few = detail - 2 if detail < 4 else int(self._chance(0.6))
+        first = self.about(free, few + self._chance(0.3))
         free -= set(self.node_of)
         if detail == 4 and free and not first.listed:
-            return [first, self.about(free, int(self.chance(0.6)), lists=False)]
+            return [first, self.about(free, int(self._chance(0.6)), lists=False)]
         return [first]
 
     def about(self, free: set[int], attributes: int, lists: bool = True) -> _Clause:
         """A clause about some of the free things: a relation where there is one, or a list."""
         weights = _weights(self.scene.relations)
         weights = {e: w for e, w in weights.items() if e[0] in free and e[2] in free}
-        if any(weights.values()) and self.chance(0.8):
+        if any(weights.values()) and self._chance(0.8):
             return self.pair(pick_weighted(self.rng, weights), free, attributes, lists)
-        if lists and len(free) > 1 and self.chance(0.5):
-            return self.several(free, attributes)
-        return self.single(free, attributes)
+        if lists and len(free) > 1 and self._chance(0.5):
+            return self._several(free, attributes)
+        return self._single(free, attributes)
 
     def sentence(self, clauses: list[_Clause], detail: int) -> tuple[str, bool]:
         """The clauses as one text; whether it is a sentence (or a mere noun phrase).
 
         The comma keeps what is said in one clause from being read into the next one.
         """
-        styled = self.chance((0.0, 0.1, 0.1, 0.2, 0.4)[detail])
-        placed = self.chance((0.15, 0.25, 0.2, 0.9, 0.85)[detail])
+        styled = self._chance((0.0, 0.1, 0.1, 0.2, 0.4)[detail])
+        placed = self._chance((0.15, 0.25, 0.2, 0.9, 0.85)[detail])
         last, bare = clauses[-1], ", and ".join(clause.bare for clause in clauses)
         if styled:
-            self.style = tuple(self.word(words.STYLE_PHRASES[self.scene.style]).split(":"))
+            self.style = tuple(self._word(words.STYLE_PHRASES[self.scene.style]).split(":"))
             bare = f"{self.style[0]} {bare}"
-        elif placed and self.chance(0.25):
-            return self.placed_first(clauses, bare)
+        elif placed and self._chance(0.25):
+            return self._placed_first(clauses, bare)
         end = self.end(last) if placed and not last.closed else ""
         if styled:
             return bare + end, False
         form = pick_weighted(self.rng, words.FORMS)
         if form == "finite" and all(c.participle for c in clauses):
-            return self.joint(clauses) + end, True
+            return self._joint(clauses) + end, True
         if form == "there":
             return f"{clauses[0].there} {bare}{end}", True
         if form == "seen":
-            if not last.participle and len(clauses) == 1 and self.chance(0.5):
+            if not last.participle and len(clauses) == 1 and self._chance(0.5):
                 return f"{bare} can be seen{end}", True
-            return f"{self.word(words.SHOWING)} {bare}{end}", True
+            return f"{self._word(words.SHOWING)} {bare}{end}", True
         if form == "who" and last.finite and len(clauses) == 1 and not last.listed:
             self.put_finite(last)
             who = "who" if last.person else "that"
             return f"{last.there} {last.subject} {who} {last.finite}{end}", True
         return bare + end, False
 
-    def placed_first(self, clauses: list[_Clause], bare: str) -> tuple[str, bool]:
-        if self.chance(0.5):
-            phrase, noun = self.word(words.PLACES[self.scene.setting]["scene"]).split(":")
+    def _placed_first(self, clauses: list[_Clause], bare: str) -> tuple[str, bool]:
+        if self._chance(0.5):
+            phrase, noun = self._word(words.PLACES[self.scene.setting]["scene"]).split(":")
             self.place = (f"{phrase} scene", noun)
             start = f"{_article(phrase)} {phrase} scene"
-            return f"{start} {self.word('with, showing, that shows')} {bare}", False
+            return f"{start} {self._word('with, showing, that shows')} {bare}", False
         first = self.end(replace(clauses[0], aloft=True)).strip()
-        if all(c.participle for c in clauses) and self.chance(0.6):
-            return f"{first}, {self.joint(clauses)}", True
+        if all(c.participle for c in clauses) and self._chance(0.6):
+            return f"{first}, {self._joint(clauses)}", True
         return f"{first} {clauses[0].there} {bare}", True
 
-    def joint(self, clauses: list[_Clause]) -> str:
-        """The clauses as sentences, joined."""
-        joint = " while " if self.chance(0.5) else ", and "
+    def _joint(self, clauses: list[_Clause]) -> str:
+        joint = " while " if self._chance(0.5) else ", and "
         return joint.join(self.finite(clause) for clause in clauses)
 
     def finite(self, clause: _Clause) -> str:
-        if clause.finite and (self.chance(0.4) or clause.participle.startswith("with ")):
+        """A clause as a sentence: "a man rides a horse"."""
+        if clause.finite and (self._chance(0.4) or clause.participle.startswith("with ")):
             self.put_finite(clause)
             return f"{clause.subject} {clause.finite}"
         return f"{clause.subject} {clause.be} {clause.participle}"
@@ -226,46 +228,44 @@ class _Writer:
     def end(self, clause: _Clause) -> str:
         """The setting as a phrase after the clause."""
         table = words.PLACES[self.scene.setting]
-        ground = not clause.aloft and self.chance(0.45)
-        self.place = tuple(self.word(table["ground" if ground else "any"]).split(":"))
+        ground = not clause.aloft and self._chance(0.45)
+        self.place = tuple(self._word(table["ground" if ground else "any"]).split(":"))
         return f" {self.place[0]}"
 
     # --- Clauses ---
 
-    def single(self, free: set[int], attributes: int) -> _Clause:
-        """One thing, or several of one sort, and perhaps what it is doing."""
+    def _single(self, free: set[int], attributes: int) -> _Clause:
         members, concept = self.some(free)
         action = self.common(members, "action")
-        action = action if action and self.chance(0.75) else None
-        if action and self.chance(0.2):
-            participle = self.verb(members[0], action)[0]
+        action = action if action and self._chance(0.75) else None
+        if action and self._chance(0.2):
+            participle = self._verb(members[0], action)[0]
             if " " not in participle:  # "a running dog"
                 subject = self.phrase(members, concept, attributes, participle)
                 for i in members:
                     self.say(i, "action", action, participle)
-                return self.doing(subject, members, None)
-        return self.doing(self.phrase(members, concept, attributes), members, action)
+                return self._doing(subject, members, None)
+        return self._doing(self.phrase(members, concept, attributes), members, action)
 
     def some(self, free: set[int]) -> tuple[tuple[int, ...], str]:
         """One of the free things, living ones rather, or all of one sort; with a concept."""
         groups = self.groups(free)
-        if groups and self.chance(0.4):
+        if groups and self._chance(0.4):
             return pick(self.rng, groups)
-        living = {i: 1.0 + 2.0 * (GROUP_OF[self.kind(i)] in ("person", "animal")) for i in free}
+        living = {i: 1.0 + 2.0 * (GROUP_OF[self._kind(i)] in ("person", "animal")) for i in free}
         i = pick_weighted(self.rng, dict(sorted(living.items())))
-        return (i,), self.concept(i)
+        return (i,), self._concept(i)
 
     def groups(self, free: set[int]) -> list[tuple[tuple[int, ...], str]]:
         """All sets of two or more things of one sort, if every one of the scene is free."""
         sorts = _sorts(tuple(item.kind for item in self.scene.things))
         return [(members, concept) for members, concept in sorts if free.issuperset(members)]
 
-    def several(self, free: set[int], attributes: int) -> _Clause:
-        """A list: "a dog, a cat and two balls"."""
+    def _several(self, free: set[int], attributes: int) -> _Clause:
         phrases: list[str] = []
         used: set[int] = set()
         members: tuple[int, ...]
-        for _ in range(2 + self.chance(0.35)):
+        for _ in range(2 + self._chance(0.35)):
             if not free - used:
                 break
             members, concept = self.some(free - used)
@@ -274,13 +274,13 @@ class _Writer:
         text = _enumeration(phrases)
         members = tuple(sorted(used))
         action = self.common(members, "action") if len(phrases) > 1 else None
-        clause = self.doing(text, members, action if self.chance(0.6) else None)
+        clause = self._doing(text, members, action if self._chance(0.6) else None)
         return replace(clause, plural=len(used) > 1, listed=True)
 
-    def doing(self, subject: str, members: tuple[int, ...], action: str | None) -> _Clause:
+    def _doing(self, subject: str, members: tuple[int, ...], action: str | None) -> _Clause:
         participle = finite = ""
         if action:
-            participle, third, several = self.verb(members[0], action)
+            participle, third, several = self._verb(members[0], action)
             finite = several if len(members) > 1 else third
             for i in members:
                 self.say(i, "action", action, participle)
@@ -294,8 +294,8 @@ class _Writer:
         self, subject: str, participle: str, finite: str, members: Sequence[int], **more: Any
     ) -> _Clause:
         """A clause about these things, of which the first is the subject's first."""
-        person = GROUP_OF[self.kind(members[0])] == "person"
-        aloft = any(self.aloft(i) for i in members)
+        person = GROUP_OF[self._kind(members[0])] == "person"
+        aloft = any(self._aloft(i) for i in members)
         return _Clause(subject, participle, finite, person, aloft, **more)
 
     def pair(
@@ -304,7 +304,7 @@ class _Writer:
         """A clause that states a relation, from either side."""
         i, relation, j = edge
         actors: tuple[int, ...] = (i,)
-        concept = self.concept(i)
+        concept = self._concept(i)
         shared = [
             (members, name)
             for members, name in self.groups(free)
@@ -313,13 +313,13 @@ class _Writer:
         ]
         if shared and relation not in ("riding", "holding"):
             actors, concept = pick(self.rng, shared)
-        if relation in words.PASSIVE and len(actors) == 1 and self.chance(0.2):
+        if relation in words.PASSIVE and len(actors) == 1 and self._chance(0.2):
             return self.passive(edge, attributes)
-        if lists and relation == "near" and len(actors) == 1 and self.chance(0.25):
+        if lists and relation == "near" and len(actors) == 1 and self._chance(0.25):
             return self.together(edge, attributes)
         subject = self.phrase(actors, concept, attributes)
         participle, third, plural = self.relation_words(edge, actors)
-        target = self.phrase((j,), self.concept(j), max(0, attributes - self.chance(0.4)))
+        target = self.phrase((j,), self._concept(j), max(0, attributes - self._chance(0.4)))
         for actor in actors:
             self.relate((actor, relation, j), participle)
         finite = plural if len(actors) > 1 else third
@@ -331,17 +331,17 @@ class _Writer:
     def passive(self, edge: tuple[int, str, int], attributes: int) -> _Clause:
         """ "a kite held by a boy"."""
         i, relation, j = edge
-        subject = self.phrase((j,), self.concept(j), attributes)
-        by = self.word(words.PASSIVE[relation])
-        actor = self.phrase((i,), self.concept(i), max(0, attributes - 1))
+        subject = self.phrase((j,), self._concept(j), attributes)
+        by = self._word(words.PASSIVE[relation])
+        actor = self.phrase((i,), self._concept(i), max(0, attributes - 1))
         self.relate(edge, by, passive=True)
         return self.clause(subject, f"{by} {actor}", "", (j, i))
 
     def together(self, edge: tuple[int, str, int], attributes: int) -> _Clause:
         """ "a man and a dog next to each other"."""
         i, _, j = edge
-        subject = " and ".join(self.phrase((k,), self.concept(k), attributes) for k in (i, j))
-        together = self.word(words.TOGETHER)
+        subject = " and ".join(self.phrase((k,), self._concept(k), attributes) for k in (i, j))
+        together = self._word(words.TOGETHER)
         self.relate(edge, together)
         return self.clause(subject, together, "", (i, j), plural=True, listed=True)
 
@@ -354,23 +354,23 @@ class _Writer:
         i, relation, j = edge
         subject, target = self.scene.things[i], self.scene.things[j]
         if relation == "riding":
-            return self.forms(words.RIDING.get(target.kind, "") or words.RIDING[""])
+            return self._forms(words.RIDING.get(target.kind, "") or words.RIDING[""])
         if relation == "chasing":
-            return self.forms(words.CHASING[""])
+            return self._forms(words.CHASING[""])
         if relation == "holding":
             keys = ("", target.kind, subject.action or "")
             tables = [words.HOLDING.get(key, "") for key in keys]
-            return self.forms(", ".join(table for table in tables if table))
-        preposition = self.word(words.RELATION_WORDS[relation])
+            return self._forms(", ".join(table for table in tables if table))
+        preposition = self._word(words.RELATION_WORDS[relation])
         if relation == "on":
-            if subject.kind in words.PERCHED and self.chance(0.4) and len(actors) == 1:
+            if subject.kind in words.PERCHED and self._chance(0.4) and len(actors) == 1:
                 if subject.kind != "cat" or subject.action == "lying":
-                    return self.forms(words.PERCHED[subject.kind])
+                    return self._forms(words.PERCHED[subject.kind])
             if target.kind in ("bench", "chair", "horse", "bicycle", "boat"):
                 preposition = "on"
         action = self.common(actors, "action")
-        if action and self.chance(0.6) and (i, "riding", j) not in self.scene.relations:
-            forms = self.verb(i, action)
+        if action and self._chance(0.6) and (i, "riding", j) not in self.scene.relations:
+            forms = self._verb(i, action)
             if forms[1] and " the " not in forms[0]:
                 for actor in actors:
                     self.say(actor, "action", action, forms[0])
@@ -378,14 +378,14 @@ class _Writer:
                 return participle, third, plural
         return preposition, "", ""
 
-    def forms(self, options: str) -> tuple[str, str, str]:
-        participle, third, plural = self.word(options).split("|")
+    def _forms(self, options: str) -> tuple[str, str, str]:
+        participle, third, plural = self._word(options).split("|")
         return participle, third, plural
 
-    def verb(self, i: int, action: str) -> tuple[str, str, str]:
-        kind = self.kind(i)
+    def _verb(self, i: int, action: str) -> tuple[str, str, str]:
+        kind = self._kind(i)
         table = words.VERBS[action]
-        return self.forms(", ".join(table[key] for key in (GROUP_OF[kind], kind) if key in table))
+        return self._forms(", ".join(table[key] for key in (GROUP_OF[kind], kind) if key in table))
 
     def phrase(
         self, members: tuple[int, ...], concept: str, attributes: int, doing: str = ""
@@ -403,7 +403,7 @@ class _Writer:
             entries = tuple((name, value, word_of[name]) for name, value in sorted(facts))
             self.nodes.append(Node(concept, frozenset(facts), noun, entries, worn))
         if many:
-            return f"{self.word(words.NUMBERS[len(members)])} {text}{tail}"
+            return f"{self._word(words.NUMBERS[len(members)])} {text}{tail}"
         if noun == "someone":
             return f"{noun}{tail}"
         return f"{'another' if again else _article(text)} {text}{tail}"
@@ -417,18 +417,18 @@ class _Writer:
         used = {node.noun for node in self.nodes}
         if doing or any(name == "size" for name, _ in facts) or "someone" in used:
             options = [n for n in options if not n.startswith("someone")]
-        usual = self.chance(0.5)
+        usual = self._chance(0.5)
         singular, plural = (options[0] if usual else pick(self.rng, options)).split("/")
         noun = plural if many else singular
-        word_of = {name: self.fact_word(concept, name, value) for name, value in facts}
+        word_of = {name: self._fact_word(concept, name, value) for name, value in facts}
         plain = word_of.get("pattern") == "plain"
         names = ("pattern", "colour") if plain else ("colour", "pattern")
         looks = [word_of[name] for name in names if name in word_of]
         size = [word_of["size"]] if "size" in word_of else []
-        if not looks or GROUP_OF[self.kind(members[0])] != "person":
+        if not looks or GROUP_OF[self._kind(members[0])] != "person":
             return noun, size + looks, "", (), word_of
-        garment = self.word(words.GARMENTS[self.kind(members[0])], " ")
-        worn = ("wearing" if self.chance(0.35) else "in", garment)
+        garment = self._word(words.GARMENTS[self._kind(members[0])], " ")
+        worn = ("wearing" if self._chance(0.35) else "in", garment)
         if many:
             garments = garment + ("es" if garment.endswith("s") else "s")
             tail = f" {worn[0]} {' '.join(looks)} {garments}"
@@ -436,10 +436,10 @@ class _Writer:
             tail = f" {worn[0]} {_article(looks[0])} {' '.join(looks)} {garment}"
         return noun, size, tail, worn, word_of
 
-    def fact_word(self, concept: str, name: str, value: str) -> str:
+    def _fact_word(self, concept: str, name: str, value: str) -> str:
         if name != "size":
             table = words.COLOUR_WORDS if name == "colour" else words.PATTERN_WORDS
-            return self.word(table[value], " ")
+            return self._word(table[value], " ")
         tall = value == "large" and concept in words.TALL
         options = words.SIZE_WORDS[value].split() + (["tall", "tall"] if tall else [])
         person = CONCEPTS[concept] <= CONCEPTS["person"]
@@ -448,15 +448,15 @@ class _Writer:
     def choose_facts(self, members: tuple[int, ...], attributes: int) -> list[Fact]:
         """Up to `attributes` facts that hold of all members and that one would mention."""
         weights: dict[Fact, float] = {}
-        kinds = {self.kind(i) for i in members}
+        kinds = {self._kind(i) for i in members}
         garments = {words.GARMENTS.get(kind) for kind in kinds}
         colour, pattern, size = (self.common(members, n) for n in ("colour", "pattern", "size"))
         if len(garments) == 1:  # people of one dress, or not people
             if colour and self.scene.style != "black and white":  # no colour to be seen there
                 weights["colour", colour] = 3.0
-            if pattern and (pattern != "plain" or self.chance(0.06)):
+            if pattern and (pattern != "plain" or self._chance(0.06)):
                 weights["pattern", pattern] = 2.0
-        if size and (size != "medium" or self.chance(0.06)):
+        if size and (size != "medium" or self._chance(0.06)):
             weights["size", size] = 1.5
         chosen: list[Fact] = []
         while weights and len(chosen) < attributes:
@@ -466,19 +466,19 @@ class _Writer:
 
     # --- The scene ---
 
-    def kind(self, i: int) -> str:
+    def _kind(self, i: int) -> str:
         return self.scene.things[i].kind
 
-    def concept(self, i: int) -> str:
-        kind = self.kind(i)
-        return pick(self.rng, words.WIDER[kind]) if self.chance(self.widen) else kind
+    def _concept(self, i: int) -> str:
+        kind = self._kind(i)
+        return pick(self.rng, words.WIDER[kind]) if self._chance(self.widen) else kind
 
     def common(self, members: Sequence[int], name: str) -> str | None:
         """The value of an attribute that all members share, or None."""
         values = {getattr(self.scene.things[i], name) for i in members}
         return values.pop() if len(values) == 1 else None
 
-    def aloft(self, i: int) -> bool:
+    def _aloft(self, i: int) -> bool:
         item = self.scene.things[i]
         return item.lift > 0 or item.action in ("flying", "floating") or item.kind == "boat"
 
@@ -496,13 +496,13 @@ class _Writer:
         )
 
 
-class _Lister(_Writer):
+class _Lister(Writer):
     """Says of each thing its colour, always in the first words for it."""
 
-    def chance(self, p: float) -> bool:
+    def _chance(self, p: float) -> bool:
         return p >= 0.5
 
-    def word(self, options: str, by: str = ", ") -> str:
+    def _word(self, options: str, by: str = ", ") -> str:
         return options.split(by)[0]
 
     def choose_facts(self, members: tuple[int, ...], attributes: int) -> list[Fact]:

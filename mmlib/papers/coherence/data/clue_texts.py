@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlib.core.paths import table_beside
 from mmlib.world import words
-from mmlib.world.captions import _Writer
+from mmlib.world.captions import Writer
 from mmlib.world.graphs import CaptionGraph
 from mmlib.world.logic import satisfies
 from mmlib.world.scenes import pick, pick_weighted
@@ -79,7 +79,7 @@ class _Remark:
         lively = event and any(actor.action in LIVELY for actor in self.about.things)
         bare = sentence = ""
         for _ in range(_TRIES):
-            writer = _Writer(self.about, rng)
+            writer = Writer(self.about, rng)
             detail = pick(rng, (1, 2) if self.brief else (1, 2, 2, 3, 3))
             clause = writer.clauses(detail)[0]
             if is_event(writer) != lively or (lively and not clause.participle):
@@ -136,7 +136,7 @@ class _Remark:
         return filled
 
 
-def is_event(writer: _Writer) -> bool:
+def is_event(writer: Writer) -> bool:
     """Whether what was written so far tells of something going on."""
     acts = any(("action", name) in node.facts for node in writer.nodes for name in LIVELY)
     ties = any(edge.relation in ("riding", "chasing") for edge in writer.edges)

@@ -12,7 +12,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from mmlib.world.captions import WIDEN, Caption, _Writer
+from mmlib.world.captions import WIDEN, Caption, Writer
 from mmlib.world.graphs import CONCEPTS, CaptionGraph, Edge, Node
 from mmlib.world.logic import SUBJECT_DOES, closure, satisfies
 from mmlib.world.scenes import action_relations, check_scene, derive_relations
@@ -72,7 +72,7 @@ def write_caption(
     if not content.setting:
         detail = min(detail, 2)  # higher ones end in a setting
     for _ in range(_TRIES):
-        writer = _Writer(content.scene, rng, widen)
+        writer = Writer(content.scene, rng, widen)
         new = writer.caption(detail)
         graph = new.graph
         if (content.setting or not graph.setting) and (content.style or not graph.style):
