@@ -6,37 +6,33 @@ world knows (no pink cows, no trees that chase a ball), lest a sentence give its
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from mmlib.papers.entailment.data.premises import PartialScene, partial_scene, write_caption
+from mmlib.papers.entailment.data.premises import PartialScene, partial_scene, plain, write_caption
 from mmlib.world.captions import WIDEN, Caption
 from mmlib.world.graphs import CONCEPTS, CaptionGraph
 from mmlib.world.habits import HABITAT, PAIRS, PALETTE
 from mmlib.world.logic import CONVERSE
 from mmlib.world.scenes import actions_in, pick
-from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, WATER, Scene, Thing
+from mmlib.world.schema import ACTION_RELATIONS, GROUP_OF, GROUPS, SETTINGS, WATER, Scene
 
 GENERAL = 0.4  # share of captions that are general
 _TRIES = 12  # captions tried for one edit
 _WORDS = 4  # that an edit may put in place of others
 _DIRECTIONS = ("left of", "right of", "behind", "in front of")
+_TURNS = (*_DIRECTIONS, "chasing")  # relations whose ends may be swapped
 _GROUPS = {"actor": ("person", "animal"), "object": ("vehicle", "plant", "building", "thing")}
-Accept = Callable[[Caption], bool]  # which captions may be edited
-
-
-def anything(caption: Caption) -> bool:
-    """Accepts every caption."""
-    return True
 
 
 @dataclass(frozen=True)
 class Draft:
     """A caption that can be written again, of something else, with the same random choices.
 
-    content: what it may speak of. thing_of: {node: thing of the content's scene}.
+    content: what it may speak of. key, detail, widen: the choices. thing_of: {node: thing}.
     """
 
     content: PartialScene
@@ -46,22 +42,18 @@ class Draft:
     caption: Caption
     thing_of: dict[int, int]
 
-    def saying(self, fact: str) -> list[int]:
-        """The nodes of which a fact such as "colour" is said."""
-        return [i for i, node in enumerate(self.caption.graph.nodes) if fact in dict(node.facts)]
+    @classmethod
+    def of(cls, content: PartialScene, key: int, detail: int, widen: float) -> "Draft | None":
+        """None where no caption can be written."""
+        if not (written := write_caption(content, np.random.default_rng(key), detail, widen)):
+            return None
+        thing_of = {node: thing for thing, node in written[1].items()}
+        return cls(content, key, detail, widen, written[0], thing_of)
 
     def alike(self, node: int) -> list[int]:
         """The things of a node and of those that are spoken of with it ("two red dogs")."""
         nodes = self.caption.graph.nodes
         return [thing for i, thing in self.thing_of.items() if nodes[i] == nodes[node]]
-
-
-def _draft(content: PartialScene, key: int, detail: int, widen: float) -> Draft | None:
-    written = write_caption(content, np.random.default_rng(key), detail, widen)
-    if written is None:
-        return None
-    caption, node_of = written
-    return Draft(content, key, detail, widen, caption, {n: thing for thing, n in node_of.items()})
 
 
 def new_draft(content: PartialScene, rng: np.random.Generator, general: bool) -> Draft | None:
@@ -71,11 +63,11 @@ def new_draft(content: PartialScene, rng: np.random.Generator, general: bool) ->
         less = partial_scene(content.scene, 0.5, rng)
         said = content.setting and less.setting, content.style and less.style
         content = PartialScene(less.scene, *said)
-    return _draft(content, int(rng.integers(2**32)), detail, 0.6 if general else WIDEN)
+    return Draft.of(content, int(rng.integers(2**32)), detail, 0.6 if general else WIDEN)
 
 
 def edited(
-    content: PartialScene, edit: str, rng: np.random.Generator, accept: Accept = anything
+    content: PartialScene, edit: str, rng: np.random.Generator, accept: Callable[[Caption], bool]
 ) -> tuple[Caption, str] | None:
     """A caption that says one thing otherwise than the content, and the text that it is made of.
 
@@ -92,19 +84,18 @@ def edited(
         if before is None or scene is None:
             continue
         copy = replace(before.content, scene=scene)
-        after = _draft(copy, before.key, before.detail, before.widen)
+        after = Draft.of(copy, before.key, before.detail, before.widen)
         if after is None:
             continue
         old, new = (
-            Counter(draft.caption.text.lower().rstrip(".").replace(",", "").split())
-            for draft in (before, after)
+            Counter(plain(text).replace(",", "").split())
+            for text in (before.caption.text, after.caption.text)
         )
         few = (new - old).total() <= _WORDS
         minimal = few and _differ_in(edit, before.caption.graph, after.caption.graph)
         if edit == "number":  # the added thing, the last, is spoken of as one of several
             added = len(scene.things) - 1
-            nodes = [node for node, thing in after.thing_of.items() if thing == added]
-            minimal = any(len(after.alike(node)) > 1 for node in nodes)
+            minimal = any(len(after.alike(n)) > 1 for n, i in after.thing_of.items() if i == added)
         if minimal and accept(before.caption):
             return after.caption, before.caption.text if few else ""
     return None
@@ -112,46 +103,119 @@ def edited(
 
 def _differ_in(edit: str, a: CaptionGraph, b: CaptionGraph) -> bool:
     # Whether two captions differ in what the edit is about, and in nothing else.
+    differing = {name for name in ("setting", "style") if getattr(a, name) != getattr(b, name)}
     if edit == "swap":
-        turned = a.nodes != b.nodes and a.edges == b.edges
-        return (
-            turned and Counter(a.nodes) == Counter(b.nodes)
-            and (a.setting, a.style) == (b.setting, b.style)
-        )  # fmt: skip
+        turned = a.nodes != b.nodes and Counter(a.nodes) == Counter(b.nodes)
+        return turned and a.edges == b.edges and not differing
     ends = [[(e.subject, e.object) for e in graph.edges] for graph in (a, b)]
     if len(a.nodes) != len(b.nodes) or ends[0] != ends[1]:
         return False
-    names = {name for name in ("setting", "style") if getattr(a, name) != getattr(b, name)}
     for old, new in zip(a.nodes, b.nodes, strict=True):
         if dict(old.facts).keys() != dict(new.facts).keys():
             return False
-        names |= {name for name, _ in old.facts ^ new.facts}
+        differing |= {name for name, _ in old.facts ^ new.facts}
         if old.concept != new.concept:
             if CONCEPTS[old.concept] <= CONCEPTS[new.concept]:
                 return False  # wider: no less true than before
-            names.add("concept")
+            differing.add("concept")
     if any(old.relation != new.relation for old, new in zip(a.edges, b.edges, strict=True)):
-        names.add("relation")
-    return names == {"concept" if edit in _GROUPS else edit}
+        differing.add("relation")
+    return differing == {"concept" if edit in _GROUPS else edit}
 
 
 def _changed(edit: str, draft: Draft, rng: np.random.Generator) -> Scene | None:
-    # A draft's scene with one thing otherwise.
-    if edit == "swap":
-        scene = _swapped(draft, rng)
-    elif edit == "relation":
-        scene = _related_otherwise(draft, rng)
-    elif edit == "number":
-        return _one_more(draft.content.scene, rng)
-    elif edit == "setting":
-        return _elsewhere(draft, rng)
-    else:
-        scene = _with_another_fact(edit, draft, rng)
-        if edit not in _GROUPS:
-            return scene
-    if scene is None:
-        return None
-    # Only if the world draws its things in these relations.
+    # A draft's scene with one thing otherwise; None where the edit has nothing to change.
+    scene, graph, thing_of = draft.content.scene, draft.caption.graph, draft.thing_of
+    things, relations = list(scene.things), list(scene.relations)
+
+    def bound(*names: str) -> set[int]:  # things in such relations
+        return {k for i, relation, j in scene.relations if relation in names for k in (i, j)}
+
+    if edit == "number":  # one more of something, which stands where that stands
+        free = sorted(set(range(len(things))) - bound(*ACTION_RELATIONS))
+        if not free or len(things) == 5:
+            return None
+        i = pick(rng, free)
+        at = {i: len(things)}
+        copied = [(at.get(a, a), r, at.get(b, b)) for a, r, b in relations if i in (a, b)]
+        return replace(scene, things=(*things, things[i]), relations=(*relations, *copied))
+    if edit == "setting":
+        shown = [things[i] for i in thing_of.values()]
+        settings = [
+            setting for setting in SETTINGS
+            if graph.setting and setting != scene.setting
+            and all(t.kind in HABITAT[setting] for t in shown)
+            and (setting in WATER or all(t.kind != "duck" or t.action != "floating" for t in shown))
+        ]  # fmt: skip
+        return replace(scene, setting=pick(rng, settings)) if settings else None
+    if edit == "swap":  # the two things of a relation in each other's place
+        if not (turning := [edge for edge in graph.edges if edge.relation in _TURNS]):
+            return None
+        edge = pick(rng, turning)
+        i, j = thing_of[edge.subject], thing_of[edge.object]
+        looks = ["kind", "colour", "size", "pattern", *["action"] * (edge.relation in _DIRECTIONS)]
+        a, b = ({name: getattr(things[k], name) for name in looks} for k in (i, j))
+        things[i], things[j] = replace(things[i], **b), replace(things[j], **a)
+    elif edit == "relation":  # another one between the same two things
+        if not graph.edges:
+            return None
+        edge = pick(rng, graph.edges)
+        old, target = edge.relation, thing_of[edge.object]
+        pairs = {
+            (thing_of[e.subject], target) for e in graph.edges
+            if e.relation == old and thing_of[e.object] == target
+        }  # fmt: skip
+        new = pick(rng, (*_DIRECTIONS, *_DIRECTIONS, "riding", "holding", "chasing", "on"))
+        if new == old:
+            return None
+        close, relations = {old, new} - {*_DIRECTIONS, "near"}, []
+        for i, relation, j in scene.relations:
+            if (i, j) in pairs and relation == old:
+                relations.append((i, new, j))
+            elif (j, i) in pairs and relation == CONVERSE.get(old) and new in CONVERSE:
+                relations.append((i, CONVERSE[new], j))
+            elif not ({(i, j), (j, i)} & pairs and close):
+                relations.append((i, relation, j))
+        if action := {"riding": "sitting", "chasing": "running"}.get(new):
+            for i, _ in pairs:
+                things[i] = replace(things[i], action=action)
+    else:  # another colour, action or kind of a node's things, and of what is spoken of with them
+        if edit in _GROUPS:
+            fact, groups = "kind", _GROUPS[edit]
+            nodes = [n for n, i in thing_of.items() if GROUP_OF[things[i].kind] in groups]
+        else:
+            fact, tied = edit, bound(*ACTION_RELATIONS, "on") if edit == "action" else set()
+            said = [n for n, node in enumerate(graph.nodes) if edit in dict(node.facts)]
+            nodes = [node for node in said if not tied & {*draft.alike(node)}]
+        if not nodes:
+            return None
+        rows = draft.alike(pick(rng, nodes))
+        alike, first = [things[i] for i in rows], things[rows[0]]
+        if edit == "colour":
+            shared = [PALETTE[thing.kind] for thing in alike]
+            values = [c for c in shared[0] if c != first.colour and all(c in s for s in shared)]
+        elif edit == "action":
+            able = [set(actions_in(thing.kind, scene.setting)) for thing in alike]
+            values = sorted(map(str, set.intersection(*able) - {first.action, None}))
+        else:
+            values = [
+                kind for kind in GROUPS[GROUP_OF[first.kind]]
+                if kind in HABITAT[scene.setting] and all(
+                    kind != t.kind and t.colour in ("", *PALETTE[kind])
+                    and t.action in (None, *actions_in(kind, scene.setting)) for t in alike
+                )
+            ]  # fmt: skip
+        if not values:
+            return None
+        other: dict[str, Any] = {fact: pick(rng, values)}
+        for i in rows:
+            things[i] = replace(things[i], **other)
+    new_scene = replace(scene, things=tuple(things), relations=tuple(relations))
+    return new_scene if edit in ("colour", "action") or _usual(new_scene) else None
+
+
+def _usual(scene: Scene) -> bool:
+    # Whether the world draws such things in these relations.
     kinds, relations = [thing.kind for thing in scene.things], scene.relations
 
     def usual(i: int, relation: str, j: int) -> bool:
@@ -160,124 +224,7 @@ def _changed(edit: str, draft: Draft, rng: np.random.Generator) -> Scene | None:
         ridden = relation == "on" and (i, "riding", j) in relations
         return ridden or relation not in PAIRS or kinds[j] in PAIRS[relation].get(kinds[i], ())
 
-    return scene if all(usual(*edge) for edge in relations) else None
-
-
-def _with_another_fact(edit: str, draft: Draft, rng: np.random.Generator) -> Scene | None:
-    # Another colour, action or kind of a node's things, and of what is spoken of with them.
-    scene = draft.content.scene
-    if edit == "colour":
-        nodes = draft.saying("colour")
-    elif edit == "action":
-        bound = _bound(scene, (*ACTION_RELATIONS, "on"))
-        nodes = [node for node in draft.saying("action") if not bound & {*draft.alike(node)}]
-    else:
-        group = {node: GROUP_OF[scene.things[i].kind] for node, i in draft.thing_of.items()}
-        nodes = [node for node in group if group[node] in _GROUPS[edit]]
-    if not nodes:
-        return None
-    rows = draft.alike(pick(rng, nodes))
-    alike, setting = [scene.things[i] for i in rows], scene.setting
-    first, fact = alike[0], edit
-    if edit == "colour":
-        values = [
-            colour for colour in PALETTE[first.kind]
-            if colour != first.colour and all(colour in PALETTE[t.kind] for t in alike)
-        ]  # fmt: skip
-    elif edit == "action":
-        able = [set(actions_in(thing.kind, setting)) for thing in alike]
-        values = sorted(map(str, set.intersection(*able) - {first.action, None}))
-    else:
-        fact, values = "kind", [
-            kind for kind in GROUPS[GROUP_OF[first.kind]]
-            if kind in HABITAT[setting] and all(
-                kind != t.kind
-                and t.colour in ("", *PALETTE[kind])
-                and t.action in (None, *actions_in(kind, setting))
-                for t in alike
-            )
-        ]  # fmt: skip
-    return _with_facts(scene, rows, **{fact: pick(rng, values)}) if values else None
-
-
-def _with_facts(scene: Scene, rows: Sequence[int], **facts: str) -> Scene:
-    things: list[Thing] = list(scene.things)
-    for i in rows:
-        things[i] = replace(things[i], **facts)  # type: ignore[arg-type]
-    return replace(scene, things=tuple(things))
-
-
-def _bound(scene: Scene, relations: Sequence[str]) -> set[int]:
-    # The things in such relations.
-    return {k for i, relation, j in scene.relations if relation in relations for k in (i, j)}
-
-
-def _elsewhere(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    scene = draft.content.scene
-    if not draft.caption.graph.setting:
-        return None
-    named = [scene.things[i] for i in draft.thing_of.values()]
-    options = [
-        setting for setting in SETTINGS
-        if setting != scene.setting
-        and all(t.kind in HABITAT[setting] for t in named)
-        and (setting in WATER or all(t.kind != "duck" or t.action != "floating" for t in named))
-    ]  # fmt: skip
-    return replace(scene, setting=pick(rng, options)) if options else None
-
-
-def _related_otherwise(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    # Another relation between the same two things.
-    edges, thing_of, scene = draft.caption.graph.edges, draft.thing_of, draft.content.scene
-    if not edges:
-        return None
-    edge = pick(rng, edges)
-    pairs = {
-        (thing_of[e.subject], thing_of[e.object]) for e in edges
-        if e.relation == edge.relation and thing_of[e.object] == thing_of[edge.object]
-    }  # fmt: skip
-    new = pick(rng, (*_DIRECTIONS, *_DIRECTIONS, "riding", "holding", "chasing", "on"))
-    if new == edge.relation:
-        return None
-    close = {edge.relation, new} - {*_DIRECTIONS, "near"}
-    relations = []
-    for i, relation, j in scene.relations:
-        if (i, j) in pairs and relation == edge.relation:
-            relations.append((i, new, j))
-        elif (j, i) in pairs and relation == CONVERSE.get(edge.relation) and new in CONVERSE:
-            relations.append((i, CONVERSE[new], j))
-        elif not ({(i, j), (j, i)} & pairs and close):
-            relations.append((i, relation, j))
-    if action := {"riding": "sitting", "chasing": "running"}.get(new):
-        scene = _with_facts(scene, [i for i, _ in pairs], action=action)
-    return replace(scene, relations=tuple(relations))
-
-
-def _swapped(draft: Draft, rng: np.random.Generator) -> Scene | None:
-    # The two things of a relation in each other's place.
-    edges = [edge for edge in draft.caption.graph.edges if _turns(edge.relation)]
-    if not edges:
-        return None
-    edge, things = pick(rng, edges), list(draft.content.scene.things)
-    i, j = draft.thing_of[edge.subject], draft.thing_of[edge.object]
-    looks = ["kind", "colour", "size", "pattern", *["action"] * (edge.relation in _DIRECTIONS)]
-    things[i], things[j] = (
-        replace(things[a], **{name: getattr(things[b], name) for name in looks})
-        for a, b in ((i, j), (j, i))
-    )
-    return replace(draft.content.scene, things=tuple(things))
-
-
-def _one_more(scene: Scene, rng: np.random.Generator) -> Scene | None:
-    # One more of something, which stands where that stands.
-    free = set(range(len(scene.things))) - _bound(scene, ACTION_RELATIONS)
-    if not free or len(scene.things) == 5:
-        return None
-    i, new = pick(rng, sorted(free)), len(scene.things)
-    at = {i: new}
-    copied = [(at.get(a, a), r, at.get(b, b)) for a, r, b in scene.relations if i in (a, b)]
-    things, relations = (*scene.things, scene.things[i]), (*scene.relations, *copied)
-    return replace(scene, things=things, relations=relations)
+    return all(usual(*edge) for edge in relations)
 
 
 def editable(graph: CaptionGraph, edit: str) -> bool:
@@ -289,10 +236,6 @@ def editable(graph: CaptionGraph, edit: str) -> bool:
     if edit == "setting":
         return graph.setting is not None
     if edit in ("relation", "swap"):
-        return any(edit == "relation" or _turns(edge.relation) for edge in graph.edges)
+        return any(edit == "relation" or edge.relation in _TURNS for edge in graph.edges)
     living = CONCEPTS["person"] | CONCEPTS["animal"]
     return any((CONCEPTS[node.concept] <= living) == (edit == "actor") for node in graph.nodes)
-
-
-def _turns(relation: str) -> bool:
-    return relation in (*_DIRECTIONS, "chasing")

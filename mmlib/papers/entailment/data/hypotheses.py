@@ -19,16 +19,16 @@ from PIL import Image
 from mmlib.core.entailment_pairs import KINDS as FORMS
 from mmlib.core.entailment_pairs import Samples
 from mmlib.core.parallel import in_processes
-from mmlib.papers.entailment.data import premises
-from mmlib.papers.entailment.data.edits import (
-    GENERAL,
-    Accept,
-    anything,
-    editable,
-    edited,
-    new_draft,
+from mmlib.papers.entailment.data.edits import GENERAL, editable, edited, new_draft
+from mmlib.papers.entailment.data.premises import (
+    FACTS,
+    PartialScene,
+    counter_scene,
+    joint,
+    merged,
+    plain,
+    premise_captions,
 )
-from mmlib.papers.entailment.data.premises import PartialScene, counter_scene, joint
 from mmlib.papers.entailment.run.systems import EDITS
 from mmlib.world import SIZE, WorldImages, picture
 from mmlib.world.captions import Caption
@@ -37,10 +37,11 @@ from mmlib.world.logic import entails, satisfies
 from mmlib.world.scenes import pick, pick_weighted, sample_scene, split_seeds
 from mmlib.world.schema import SETTINGS, STYLES, Scene
 
-_TRUE = {"own": 1 - GENERAL, "general": GENERAL}  # where hypotheses that shall be true come from
-# and those that shall be false, where there are any; of edits, those first that are seldom possible
+# Where hypotheses that shall be true come from, and those that shall be false.
+_TRUE = {"own": 1 - GENERAL, "general": GENERAL}
 _FALSE = {"foreign": 0.3, "edit": 0.7}
 _UNTOLD = {"foreign": 0.25, "edit": 0.5, "untold": 0.25}
+# Edits that are seldom possible are tried first.
 _OFTEN = {**dict.fromkeys(EDITS, 1.0), "number": 2.0, "relation": 2.0, "swap": 6.0, "action": 2.0}
 _SEEDS = 4  # of each picture: one for its scene, the rest for scenes of foreign captions
 _MATCHES = 15  # true hypotheses tried to match a false one
@@ -72,28 +73,25 @@ def hypotheses(
     """
     drawn: list[Hypothesis | None] = []
     for _ in range(each):
-        origins = ("own", "general", *EDITS)
-        drawn += [_draw(origin, PartialScene(scene), scene, rng, anything) for origin in origins]
+        for origin in ("own", "general", *EDITS):
+            drawn.append(_draw(origin, PartialScene(scene), scene, rng, lambda caption: True))
         if others:
             drawn.append(_Maker(scene, 1.0, rng, others).foreign("ve"))
     return tuple(dict.fromkeys(hypothesis for hypothesis in drawn if hypothesis))
 
 
 def _draw(
-    origin: str, content: PartialScene, scene: Scene, rng: np.random.Generator, accept: Accept
-) -> Hypothesis | None:
+    origin: str, content: PartialScene, scene: Scene, rng: np.random.Generator,
+    accept: Callable[[Caption], bool],
+) -> Hypothesis | None:  # fmt: skip
     # A hypothesis of a part of the scene: "own", "general" or an edit of an accepted one.
-    original = ""
+    caption, original = None, ""
     if origin in EDITS:
-        pair = edited(content, origin, rng, accept)
-        if pair is None:
-            return None
-        caption, original = pair
-    else:
-        draft = new_draft(content, rng, origin == "general")
-        if draft is None or not accept(draft.caption):
-            return None
-        caption = draft.caption
+        caption, original = edited(content, origin, rng, accept) or (None, "")
+    elif draft := new_draft(content, rng, origin == "general"):
+        caption = draft.caption if accept(draft.caption) else None
+    if caption is None:
+        return None
     truth = satisfies(scene, caption.graph)
     return Hypothesis(caption.text, caption.graph, truth, origin, original)
 
@@ -137,20 +135,17 @@ def entailment_set(
     calls = [(seeds[row * _SEEDS : (row + 1) * _SEEDS], seed, partial) for row in range(n)]
     scenes, captions, written = zip(*in_processes(_written, calls, workers), strict=True)
     rows = [(row, *sample) for row, some in enumerate(written) for sample in some]
-    scene_of = np.array([row for row, *_ in rows])
-    drawn = tuple(hypothesis for *_, hypothesis in rows)
-    texts = [premises.merged(some) for some in captions]
-    ids = [f"world-{split}-{scene.seed % 10**10:06d}" for scene in scenes]
+    scene_of, forms, labels, drawn = zip(*rows, strict=True)
+    texts = [merged(some) for some in captions]
     samples = Samples(
         premise=tuple("" if form == "ve" else texts[row] for row, form, *_ in rows),
         hypothesis=tuple(hypothesis.text for hypothesis in drawn),
         image=np.array([-1 if form == "te" else row for row, form, *_ in rows]),
-        label=np.array([label for _, _, label, _ in rows]),
-        kind=tuple(form for _, form, *_ in rows),
-        source=("world",) * len(rows),
-        group=tuple(ids[row] for row in scene_of),
-    )
-    return WorldEntailment(samples, scenes, captions, scene_of, drawn, bind(picture, scenes, SIZE))
+        label=np.array(labels), kind=forms, source=("world",) * len(rows),
+        group=tuple(f"world-{split}-{scenes[row].seed % 10**10:06d}" for row in scene_of),
+    )  # fmt: skip
+    open_image = bind(picture, scenes, SIZE)
+    return WorldEntailment(samples, scenes, captions, np.array(scene_of), drawn, open_image)
 
 
 def _written(
@@ -163,8 +158,8 @@ def _written(
     samples: list[tuple[str, int, Hypothesis]] = []
     for k, form in enumerate(FORMS):
         maker.rng = np.random.default_rng([seed, scene.seed, 9, k])
-        entailed, other = maker.pair(form)
-        samples += [(form, 1, entailed), (form, 0, other)]
+        entailed, false = maker.pair(form)
+        samples += [(form, 1, entailed), (form, 0, false)]
     return scene, maker.captions, samples
 
 
@@ -176,14 +171,10 @@ class _Maker:
         others: Sequence[Scene | int] = (),
     ):  # fmt: skip
         self.scene, self.partial, self.rng, self.others = scene, partial, rng, others
-        self.content, self.captions = premises.premise_captions(scene, partial, rng)
-        self.told = [caption.graph for caption in self.captions]
-        self.readings = joint(self.told)
-        self.used = {_plain(caption.text) for caption in self.captions}
-
-    def follows(self, graph: CaptionGraph) -> bool:
-        # Whether the premise entails what a graph says.
-        return any(entails(reading, graph) for reading in self.readings)
+        self.content, self.captions = premise_captions(scene, partial, rng)
+        self.graphs = [caption.graph for caption in self.captions]
+        self.readings = joint(self.graphs)
+        self.used = {plain(caption.text) for caption in self.captions}
 
     def pair(self, form: str) -> tuple[Hypothesis, Hypothesis]:
         # An entailed hypothesis and one that is not, which this scene has not had yet. Where the
@@ -192,41 +183,43 @@ class _Maker:
         for attempt in range(200):
             spent = set() if attempt > 100 else self.used  # "a dog" has few synonyms
             false = self.false(form)
-            if false is None or _plain(false.text) in spent or self.label(form, false) != 0:
+            if false is None or plain(false.text) in spent or self.label(form, false) != 0:
                 continue
             for _ in range(_MATCHES):
                 true = self.true(form)
-                if true is None or _plain(true.text) in spent or self.label(form, true) != 1:
+                if true is None or plain(true.text) in spent or self.label(form, true) != 1:
                     continue
                 if false.edit not in EDITS or editable(true.graph, false.edit):
-                    self.used |= {_plain(true.text), _plain(false.text)}
+                    self.used |= {plain(true.text), plain(false.text)}
                     return true, false
         raise AssertionError(f"scene {self.scene.seed}: no hypotheses for {form}")
 
-    def allowed(self, form: str) -> tuple[PartialScene, Accept]:
-        # What a true hypothesis may be about, and which do: for "te" those that are entailed.
+    def follows(self, caption: Caption | Hypothesis) -> bool:
+        # Whether the premise entails what a caption says.
+        return any(entails(reading, caption.graph) for reading in self.readings)
+
+    def draw(self, origin: str, form: str) -> Hypothesis | None:
+        # Of what is entailed by the captions for "te", else of all that is in the scene.
         if form == "te":
-            return self.content, lambda caption: self.follows(caption.graph)
-        return PartialScene(self.scene), anything
+            return _draw(origin, self.content, self.scene, self.rng, self.follows)
+        return _draw(origin, PartialScene(self.scene), self.scene, self.rng, lambda caption: True)
 
     def true(self, form: str) -> Hypothesis | None:
-        content, accept = self.allowed(form)
-        return _draw(pick_weighted(self.rng, _TRUE), content, self.scene, self.rng, accept)
+        return self.draw(pick_weighted(self.rng, _TRUE), form)
 
     def false(self, form: str) -> Hypothesis | None:
         # A hypothesis likely to be false; all of them are true of, or entailed by, something.
         origin = pick_weighted(self.rng, _UNTOLD if form == "te" else _FALSE)
         if origin == "foreign":
             return self.foreign(form)
-        if origin == "untold":  # told by other captions of the same scene
+        if origin == "untold":  # by these, but told by other captions of the same scene
             untold = _Maker(self.scene, self.partial, self.rng).true(form)
             return untold and replace(untold, edit="untold")
-        content, accept = self.allowed(form)
         left = dict(_OFTEN)
         while left:
             edit = pick_weighted(self.rng, left)
             del left[edit]
-            if false := _draw(edit, content, self.scene, self.rng, accept):
+            if false := self.draw(edit, form):
                 return false
         return None
 
@@ -243,9 +236,9 @@ class _Maker:
         # 1 entailed, 0 not; None where that cannot be decided.
         graph = hypothesis.graph
         if form == "te":
-            if self.follows(graph):
+            if self.follows(hypothesis):
                 return 1
-            return None if counter_scene(self.scene, self.told, graph) is None else 0
+            return None if counter_scene(self.scene, self.graphs, graph) is None else 0
         if self.scene.style == "black and white":
             bare = [
                 replace(n, facts=frozenset(f for f in n.facts if f[0] != "colour"))
@@ -254,10 +247,6 @@ class _Maker:
             if satisfies(self.scene, replace(graph, nodes=tuple(bare))) != hypothesis.truth:
                 return None
         return int(hypothesis.truth)
-
-
-def _plain(text: str) -> str:
-    return text.lower().rstrip(".")
 
 
 def noisy(features: np.ndarray, seeds: Sequence[int], noise: float) -> np.ndarray:
@@ -280,14 +269,9 @@ def false_negatives(images: WorldImages) -> np.ndarray:
     """
     scenes = images.scenes
     graphs = [caption.graph for gold in images.gold for caption in gold]
-    columns: dict[CaptionGraph, list[int]] = {}  # equal graphs once
-    for column, graph in enumerate(graphs):
-        columns.setdefault(graph, []).append(column)
-    entities = [(row, entity) for row, scene in enumerate(scenes) for entity in scene.things]
-    row_of = np.array([row for row, _ in entities])
-    looks = {
-        n: np.array([str(getattr(e, n)) for _, e in entities]) for n in ("kind", *premises.FACTS)
-    }
+    things = [(row, thing) for row, scene in enumerate(scenes) for thing in scene.things]
+    row_of = np.array([row for row, _ in things])
+    looks = {n: np.array([str(getattr(t, n)) for _, t in things]) for n in ("kind", *FACTS)}
 
     @cache
     def having(node: Node) -> np.ndarray:
@@ -302,11 +286,15 @@ def false_negatives(images: WorldImages) -> np.ndarray:
         for name in (*SETTINGS, *STYLES)
     }
     within[None] = np.ones(len(scenes), bool)
-    true = np.zeros((len(scenes), len(graphs)), bool)
-    for graph, equal in columns.items():
-        enough = within[graph.setting] & within[graph.style]
+
+    @cache
+    def true_of(graph: CaptionGraph) -> np.ndarray:
+        """Which pictures it is true of."""
+        fits = within[graph.setting] & within[graph.style]
         for node, number in Counter(graph.nodes).items():
-            enough &= having(node) >= number
-        for row in np.flatnonzero(enough):  # few are left for logic to decide
-            true[row, equal] = satisfies(scenes[row], graph)
-    return true
+            fits = fits & (having(node) >= number)
+        for row in np.flatnonzero(fits):  # few are left for logic to decide
+            fits[row] = satisfies(scenes[row], graph)
+        return fits
+
+    return np.stack([true_of(graph) for graph in graphs], axis=1)

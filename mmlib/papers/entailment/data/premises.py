@@ -6,7 +6,7 @@ how much they leave out is a dial. What follows from them is decided by logic.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations, product
 from typing import Any
 
 import networkx as nx
@@ -19,16 +19,15 @@ from mmlib.world.scenes import action_relations, check_scene, derive_relations
 from mmlib.world.schema import ACTIONS, COLOURS, KINDS, PATTERNS, SETTINGS, SIZES, STYLES, Scene
 
 _TRIES = 60
-_UNTOLD = {"colour": "", "size": "", "pattern": "", "action": None}
-FACTS = tuple(_UNTOLD)
+FACTS = {"colour": "", "size": "", "pattern": "", "action": None}  # and what a missing one is
 
 
 @dataclass(frozen=True)
 class PartialScene:
     """A part of a scene, to write captions of: what is not in it, they cannot say.
 
-    scene: its things in the order of the whole scene, with "" (or None, of actions) for the facts
-    left out, and its relations. setting, style: whether these may be said.
+    scene: its things in the order of the whole scene, without the facts (`FACTS`) and relations
+    that are left out. setting, style: whether these may be said.
     """
 
     scene: Scene
@@ -46,20 +45,21 @@ def partial_scene(scene: Scene, partial: float, rng: np.random.Generator) -> Par
     n = len(scene.things)
     stays, facts, pairs = rng.random(n), rng.random((n, len(FACTS))), rng.random((n, n))
     setting, style = rng.random(2)
+    things = []
+    for thing, row in zip(scene.things, facts, strict=True):
+        gone: dict[str, Any] = {f: FACTS[f] for f, u in zip(FACTS, row, strict=True) if u < partial}
+        things.append(replace(thing, **gone))
+    relations = [(i, r, j) for i, r, j in scene.relations if pairs[min(i, j), max(i, j)] >= partial]
+    less = replace(scene, things=tuple(things), relations=tuple(relations))
     rows = [i for i in range(n) if stays[i] >= partial / 2] or [int(stays.argmax())]
-    items = []
-    for i in rows:
-        told = zip(FACTS, facts[i], strict=True)
-        untold: dict[str, Any] = {name: _UNTOLD[name] for name, u in told if u < partial}
-        items.append(replace(scene.things[i], **untold))
-    new = {i: k for k, i in enumerate(rows)}
-    relations = tuple(
-        (new[i], relation, new[j])
-        for i, relation, j in scene.relations
-        if i in new and j in new and pairs[min(i, j), max(i, j)] >= partial
-    )
-    less = replace(scene, things=tuple(items), relations=relations)
-    return PartialScene(less, bool(setting >= partial), bool(style >= partial))
+    return PartialScene(_only(less, rows), bool(setting >= partial), bool(style >= partial))
+
+
+def _only(scene: Scene, rows: Sequence[int]) -> Scene:
+    # The scene with some of its things.
+    at = {i: new for new, i in enumerate(rows)}
+    relations = tuple((at[i], r, at[j]) for i, r, j in scene.relations if i in at and j in at)
+    return replace(scene, things=tuple(scene.things[i] for i in rows), relations=relations)
 
 
 def write_caption(
@@ -69,14 +69,12 @@ def write_caption(
 
     None where 60 tries say more than is in it. Details as for `mmlib.world.captions.caption`.
     """
-    if not content.setting:
-        detail = min(detail, 2)  # higher ones end in a setting
     for _ in range(_TRIES):
         writer = Writer(content.scene, rng, widen)
-        new = writer.caption(detail)
-        graph = new.graph
+        caption = writer.caption(detail if content.setting else min(detail, 2))  # higher ones end
+        graph = caption.graph  # in a setting
         if (content.setting or not graph.setting) and (content.style or not graph.style):
-            return new, writer.node_of
+            return caption, writer.node_of
     return None
 
 
@@ -89,10 +87,15 @@ def premise_captions(
     for detail in (3, 4, 2, 4, 3)[: 1 + round(4 * (1 - partial))]:
         for _ in range(20):
             new = write_caption(content, rng, detail)
-            if new and (key := new[0].text.lower().rstrip(".")) not in captions:
+            if new and (key := plain(new[0].text)) not in captions:
                 captions[key] = new[0]
                 break
     return content, tuple(captions.values())
+
+
+def plain(text: str) -> str:
+    """A caption in lower case and without its full stop."""
+    return text.lower().rstrip(".")
 
 
 def merged(captions: Sequence[Caption]) -> str:
@@ -155,27 +158,19 @@ def counter_scene(
     def fits(candidate: Scene) -> bool:
         return all(satisfies(candidate, graph) for graph in captions)
 
-    def possible(candidate: Scene) -> bool:
-        try:
-            check_scene(candidate)
-        except ValueError:
-            return False
-        return True
-
-    smaller, numbers = [], range(len(scene.things))
-    for keep in (rows for size in numbers for rows in combinations(numbers, size + 1)):
-        at = {i: new for new, i in enumerate(keep)}
-        relations = tuple((at[i], r, at[j]) for i, r, j in scene.relations if i in at and j in at)
-        less = replace(scene, things=tuple(scene.things[i] for i in keep), relations=relations)
-        if fits(less):
-            smaller.append(less)
-    for less in reversed(smaller):  # the whole scene first
-        if not satisfies(less, hypothesis):
-            return less
-    for less in smaller[:3]:
-        for changed in _changes(less):
-            if not satisfies(changed, hypothesis) and fits(changed) and possible(changed):
-                return changed
+    n = len(scene.things)
+    parts = (_only(scene, rows) for k in range(n) for rows in combinations(range(n), k + 1))
+    smaller = [part for part in parts if fits(part)]
+    for part in reversed(smaller):  # the whole scene first
+        if not satisfies(part, hypothesis):
+            return part
+    for changed in chain.from_iterable(map(_changes, smaller[:3])):
+        if not satisfies(changed, hypothesis) and fits(changed):
+            try:
+                check_scene(changed)
+            except ValueError:
+                continue
+            return changed
     return None
 
 
@@ -193,10 +188,11 @@ def _changes(scene: Scene) -> Iterator[Scene]:
         "colour": COLOURS, "pattern": PATTERNS, "size": SIZES, "action": (*ACTIONS, None),
         "kind": KINDS, "x": (0.1, 0.3, 0.5, 0.7, 0.9), "y": (0.55, 0.7, 0.85, 0.95),
     }  # fmt: skip
-    for i, thing in enumerate(scene.things):
-        for name, value in [(fact, value) for fact in options for value in options[fact]]:
+    for i, name in product(range(len(scene.things)), options):
+        for value in options[name]:
             new: Any = {name: value}
-            items = (*scene.things[:i], replace(thing, **new), *scene.things[i + 1 :])
+            things = list(scene.things)
+            things[i] = replace(things[i], **new)
             looks = name in ("colour", "pattern")
-            relations = scene.relations if looks else derive_relations(items, acting)
-            yield replace(scene, things=items, relations=relations)
+            relations = scene.relations if looks else derive_relations(things, acting)
+            yield replace(scene, things=tuple(things), relations=relations)
