@@ -37,7 +37,7 @@ from mmlib.papers.entailment.method.calibration import ALL_INPUTS, Calibration, 
 from mmlib.papers.entailment.method.classifier import Classifier, Settings, classifier
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.method.retrievers import MAX_WORDS, AlignFuse
-from mmlib.papers.entailment.run.judge import main_branch, scores
+from mmlib.papers.entailment.run.judge import scores
 from mmlib.suite import encoders
 from mmlib.suite.encoders import Encoder, Row
 from mmlib.world import backbone
@@ -96,8 +96,7 @@ def keep(
     if judge is not None:
         pairs = arrays.calibration
         device = str(next(judge.parameters()).device)
-        deep = scores(judge, arrays.encoded(pairs, judge.settings), arrays.images, device)
-        raw = deep[main_branch(deep)]
+        raw = scores(judge, arrays.encoded(pairs, judge.settings), arrays.images, device)
         how = Calibration.fit(pairs, raw, ALL_INPUTS)
         tensors |= {f"judge.{name}": value for name, value in judge.state_dict().items()}
         meta = {
@@ -183,7 +182,7 @@ class Scorer(Encoder):
             deep = scores(self.judge, encode(samples, self.words, self.words, *lengths), images)
             scaled = Scale(np.array(meta["mean"]), np.array(meta["deviation"]))(inputs)
             calibration = Calibration(np.array(meta["weights"]), ALL_INPUTS, 0.0)
-            result = calibration.margin(deep[main_branch(deep)], scaled)
+            result = calibration.margin(deep, scaled)
         if not np.isfinite([inputs[:, 4], result]).all():
             raise DataError(f"{self.path}: its weights give no numbers; keep it anew")
         if self.judge is None:

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from mmlib import __version__
@@ -78,15 +77,9 @@ def _sees() -> dict[str, str]:
 
 def _figures_of_judge(job: Job, model: Any, arrays: Arrays, run: Run) -> dict[str, Any]:
     """What a judge's card says of its data and of how good it is."""
-
-    def by_branch(pairs: Any) -> dict[str, np.ndarray]:
-        encoded = arrays.encoded(pairs, model.settings)
-        return judge.scores(model, encoded, arrays.images, run.device)
-
-    maps = judge.calibrations(model, arrays, by_branch(arrays.calibration))
-    branch, calibration = maps["margin"]
+    margins = judge.calibrated(model, arrays, arrays.images, run.device)
     asked = next(iter(arrays.tests.values()))  # at its natural prior
-    margin, label = calibration.margin(by_branch(asked)[branch], asked.given), asked.samples.label
+    margin, label = margins(asked)["margin"], asked.samples.label
     dev = arrays.encoded(arrays.dev, model.settings)
     test = [f"{m} {figure(m, label, margin, asked.weights):.1f}" for m in METRICS[:3]]
     return {

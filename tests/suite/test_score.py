@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from mmlib.core.errors import DataError
 from mmlib.papers.entailment.method.calibration import ALL_INPUTS, Calibration
 from mmlib.papers.entailment.method.retrievers import build
-from mmlib.papers.entailment.run.judge import fresh, main_branch, scores
+from mmlib.papers.entailment.run.judge import fresh, scores
 from mmlib.papers.entailment.run.systems import Judge
 from mmlib.suite import score
 from mmlib.suite.cli import main
@@ -72,7 +72,7 @@ def test_scores_are_those_of_the_judge_that_was_kept(tmp_path, kept, seen, judge
     assert (table["entailed"] == (table["probability"] >= table["threshold"] - 1e-4)).all()
     own, scorer = ARRAYS.calibration, score.read(kept)
     deep = scores(judge, ARRAYS.encoded(own, judge.settings), ARRAYS.images)
-    how = Calibration.fit(ARRAYS.calibration, deep[main_branch(deep)], ALL_INPUTS)
+    how = Calibration.fit(ARRAYS.calibration, deep, ALL_INPUTS)
     assert scorer.meta["weights"] == pytest.approx(how.weights.tolist())
 
     rows = score.read_csv(path)

@@ -30,8 +30,14 @@ from mmlib.papers.entailment.method.calibration import (
 )
 from mmlib.papers.entailment.method.metrics import best_threshold
 from mmlib.papers.entailment.run import judge, systems
-from mmlib.papers.entailment.run.jobs import score_baseline, train_and_score
-from mmlib.papers.entailment.run.judge import EPOCHS, load_pretrained, miner, training_rows
+from mmlib.papers.entailment.run.judge import (
+    EPOCHS,
+    load_pretrained,
+    miner,
+    score_baseline,
+    train_and_score,
+    training_rows,
+)
 from mmlib.papers.entailment.run.systems import Judge
 
 PAD, CLS, SEP, UNKNOWN = 0, 1, 2, 3  # as in the docstrings; not taken from the code under test

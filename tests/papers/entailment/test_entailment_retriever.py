@@ -18,13 +18,15 @@ from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import Revision, Weak, train
 from mmlib.papers.entailment.run import jobs, retriever, systems
 from mmlib.papers.entailment.run.experiment import EXPERIMENT
-from mmlib.papers.entailment.run.jobs import mine, rank_baseline, train_and_measure
 from mmlib.papers.entailment.run.retriever import (
+    mine,
     mined,
+    rank_baseline,
     some_captions,
     stage_a,
     stage_b,
     started,
+    train_and_measure,
     weak_set,
 )
 from mmlib.papers.entailment.run.systems import Variant

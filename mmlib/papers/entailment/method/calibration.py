@@ -96,19 +96,19 @@ def frozen(
     the BERT; without, the retriever's text encoder takes its place.
     """
     retriever.eval()
-    ids, lengths = padded([words.ids(text)[:MAX_WORDS] for text in texts])
-    looked_at = [retriever.image_states(some)[1] for some in torch.from_numpy(images).split(BLOCK)]
-    blocks = zip(*(torch.from_numpy(table).split(BLOCK) for table in (ids, lengths)), strict=True)
+    blocks = torch.from_numpy(images).split(BLOCK)
+    image_vectors = torch.cat([retriever.image_states(block)[1] for block in blocks]).numpy()
     tokens, vectors = [], []
-    for block, length in blocks:
-        block_states, _, unit = retriever.text_states(block[:, : length.max()], length)
-        spoken = zip(length.tolist(), block_states.numpy(), strict=True)
-        tokens += [row[1 : n + 1] for n, row in spoken]
+    for start in range(0, len(texts), BLOCK):
+        some = [words.ids(text)[:MAX_WORDS] for text in texts[start : start + BLOCK]]
+        ids, lengths = map(torch.from_numpy, padded(some))
+        of_tokens, _, unit = retriever.text_states(ids, lengths)
+        tokens += [row[1 : n + 1] for n, row in zip(lengths, of_tokens.numpy(), strict=True)]
         vectors.append(unit)
-    text_vectors, image_vectors = (torch.cat(some).numpy() for some in (vectors, looked_at))
-    sentences = text_vectors
+    text_vectors = torch.cat(vectors).numpy()
     if states is None:
-        states = TokenStates(texts, np.concatenate(tokens), lengths, merged)
+        sentences, numbers = text_vectors, np.array([len(row) for row in tokens])
+        states = TokenStates(texts, np.concatenate(tokens), numbers, merged)
     else:
         means = states.sentences()
         sentences = np.stack([means[text] for text in texts])
@@ -150,26 +150,20 @@ class Calibration:
 
     @classmethod
     def fit(
-        cls, pairs: "Labelled", log_odds: np.ndarray | None, columns: tuple[int, ...]
+        cls, pairs: "Labelled", log_odds: np.ndarray, columns: tuple[int, ...]
     ) -> "Calibration":
-        """log_odds (n,): by the network, of the calibration pairs; None for a baseline."""
-        weights = np.array([0.0, 1.0])
+        """log_odds (n,): by the network, of the calibration pairs."""
+        labels, weights = pairs.samples.label, np.array([0.0, 1.0])
         if columns:
-            table = np.column_stack(_columns(log_odds, pairs.given, columns))
-            weights = logistic(table, pairs.samples.label, pairs.weights)
+            table = np.column_stack([pairs.given[:, columns], log_odds])
+            weights = logistic(table, labels, pairs.weights)
         raw = cls(weights, columns, 0.0).margin(log_odds, pairs.given)
-        return cls(weights, columns, best_threshold(pairs.samples.label, raw, pairs.weights))
+        return cls(weights, columns, best_threshold(labels, raw, pairs.weights))
 
-    def margin(self, log_odds: np.ndarray | None, given: np.ndarray) -> np.ndarray:
+    def margin(self, log_odds: np.ndarray, given: np.ndarray) -> np.ndarray:
         """Margins (n,) of other pairs; given (n, 9): their INPUTS, scaled."""
-        table = np.column_stack(_columns(log_odds, given, self.columns))
+        table = np.column_stack([given[:, self.columns], log_odds])
         return self.weights[0] + table @ self.weights[1:] - self.limit
-
-
-def _columns(
-    log_odds: np.ndarray | None, given: np.ndarray, columns: tuple[int, ...]
-) -> list[np.ndarray]:
-    return [given[:, i] for i in columns] + ([] if log_odds is None else [log_odds])
 
 
 def logistic(inputs: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -200,11 +194,12 @@ def baseline_margin(arrays: "Arrays", name: str, given: np.ndarray, seed: int = 
     logistic one on all of INPUTS. Raises ValueError for another one.
     """
     pairs = arrays.calibration
-    if name == "regression":
-        return Calibration.fit(pairs, None, ALL_INPUTS).margin(None, given)
 
     def scores(given: np.ndarray, seed: int) -> np.ndarray:
         raw = given * arrays.scale.deviation + arrays.scale.mean
+        if name == "regression":
+            weights = logistic(pairs.given, pairs.samples.label, pairs.weights)
+            return weights[0] + given @ weights[1:]
         if name == "random":
             return np.random.default_rng([7, seed]).random(len(given))
         if name == "overlap":

@@ -11,7 +11,7 @@ of a packed pair of texts, M those of a hypothesis.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -86,7 +86,7 @@ class Head(nn.Module):
         )  # fmt: skip
 
     def forward(self, state: Tensor) -> Tensor:
-        """States (B, D) -> logits (B, 2)."""
+        """States (B, D) -> logits (B, classes)."""
         return self.layers(state)
 
 
@@ -117,6 +117,7 @@ class Classifier(nn.Module):
     """
 
     branches: tuple[str, ...] = BRANCHES
+    own_text = True  # whether TE has layers of its own
 
     def __init__(
         self, vocabulary: int, region_width: int, regions: int, settings: Settings,
@@ -126,37 +127,39 @@ class Classifier(nn.Module):
         self.settings = settings
         special = 3  # [CLS] ... [SEP] ... [SEP]
         self.longest = settings.max_premise + settings.max_hypothesis + special
-        self._add_image_branch(vocabulary, region_width, regions)
-        self._add_text_branch(vocabulary, states)
-        self._add_gate()
+        self._add_layers(vocabulary, region_width, regions, states)
         self.heads = nn.ModuleDict({name: head(settings.width) for name in self.branches})
 
-    def _add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
-        # VE, of ALBEF's shape: layers over words, over regions, and of words over regions.
-        self.words = small_bert(self.settings, self.settings.words_layers, vocabulary, self.longest)
-        self.image = ImageEncoder(region_width, regions, self.settings)
-        self.cross = CrossEncoder(self.settings)
-        only_first(self.cross.layers[-1])
-
-    def _add_text_branch(self, vocabulary: int, states: Tensor | None) -> None:
-        # TE: a BERT over both texts.
-        self.text = small_bert(self.settings, self.settings.text_layers, vocabulary, self.longest)
-        only_first(self.text.encoder.layer[-1])
-        self.states = None if states is None else FrozenStates(states, self.settings.width)
-
-    def _add_gate(self) -> None:
-        self.gate = Gate(self.settings.width)
+    def _add_layers(
+        self, vocabulary: int, region_width: int, regions: int, states: Tensor | None
+    ) -> None:
+        settings, positions = self.settings, self.longest
+        if "ve" in self.branches:  # of ALBEF's shape: over words, over regions, of words over both
+            self.words = small_bert(settings, settings.words_layers, vocabulary, positions)
+            self.image = ImageEncoder(region_width, regions, settings)
+            self.cross = CrossEncoder(settings)
+            only_first(self.cross.layers[-1])
+        if "te" in self.branches and self.own_text:  # a BERT over both texts
+            self.text = small_bert(settings, settings.text_layers, vocabulary, positions)
+            only_first(self.text.encoder.layer[-1])
+            self.states = None if states is None else FrozenStates(states, settings.width)
+        if "mm" in self.branches:
+            self.gate = Gate(settings.width)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Logits (B, 2) by branch; in training of no meaning where no loss counts for a branch."""
         return {name: self.heads[name](state) for name, state in self.branch_states(batch).items()}
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:
-        """h_te, h_ve and h_mm (B, D)."""
-        te = self._where_counted(batch, (0, 2), self.text_state)
-        ve = self._where_counted(batch, (1, 2), self.image_state)
-        mm, *_ = self.gate(te, ve)
-        return {"te": te, "ve": ve, "mm": mm}
+        """h_te, h_ve and h_mm (B, D), of the branches that there are."""
+        states = {}
+        if "te" in self.branches:
+            states["te"] = self._where_counted(batch, (0, 2), self.text_state)
+        if "ve" in self.branches:
+            states["ve"] = self._where_counted(batch, (1, 2), self.image_state)
+        if "mm" in self.branches:
+            states["mm"], *_ = self.gate(states["te"], states["ve"])
+        return states
 
     def text_state(self, batch: Batch) -> Tensor:
         """h_te (B, D), eq. 1: the state of [CLS] before premise and hypothesis."""
@@ -243,52 +246,37 @@ class SigmoidHead(Head):
         return F.pad(self.layers(state), (1, 0))
 
 
-def _nothing(self: Classifier, *sizes: Any, **named: Any) -> None:
-    """In the place of what adds a part that a classifier does without."""
-
-
 class SharedText(Classifier):
     """TE by VE's text layers in place of a BERT of its own (w/o BERT)."""
 
-    _add_text_branch = _nothing
+    own_text = False
 
     def text_state(self, batch: Batch) -> Tensor:
         """h_te (B, D)."""
-        out = self.words(
-            input_ids=batch.pair, attention_mask=batch.pair_mask, token_type_ids=batch.pair_type
-        )
-        return out.last_hidden_state[:, 0]
+        shown = {"attention_mask": batch.pair_mask, "token_type_ids": batch.pair_type}
+        return self.words(input_ids=batch.pair, **shown).last_hidden_state[:, 0]
 
 
 class OnlyTE(Classifier):
     """The text branch alone."""
 
     branches = ("te",)
-    _add_image_branch = _add_gate = _nothing
-
-    def branch_states(self, batch: Batch) -> dict[str, Tensor]:
-        """h_te (B, D)."""
-        return {"te": self._where_counted(batch, (0, 2), self.text_state)}
 
 
 class OnlyVE(Classifier):
     """The image branch alone."""
 
     branches = ("ve",)
-    _add_text_branch = _add_gate = _nothing
-
-    def branch_states(self, batch: Batch) -> dict[str, Tensor]:
-        """h_ve (B, D)."""
-        return {"ve": self._where_counted(batch, (1, 2), self.image_state)}
 
 
 class Stream(Classifier):
     """One transformer over words and regions, in OFA's place. Every sample counts for its loss."""
 
     branches = ("mm",)
-    _add_text_branch = _add_gate = _nothing
 
-    def _add_image_branch(self, vocabulary: int, region_width: int, regions: int) -> None:
+    def _add_layers(
+        self, vocabulary: int, region_width: int, regions: int, states: Tensor | None
+    ) -> None:
         self.stream = SingleStream(vocabulary, region_width, regions, self.longest, self.settings)
 
     def branch_states(self, batch: Batch) -> dict[str, Tensor]:

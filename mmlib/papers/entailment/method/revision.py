@@ -205,11 +205,11 @@ class RevisedStep:
 
     def state_dict(self) -> dict[str, Any]:
         """Of the optimisers, and how many steps were taken."""
-        states = {name: getattr(self.rates, name).state_dict() for name in ("golden", "weak")}
-        return states | {"count": self.count}
+        golden, weak = self.rates.golden.state_dict(), self.rates.weak.state_dict()
+        return {"golden": golden, "weak": weak, "count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Of the optimisers, and how many steps were taken."""
+        """Go on from what `state_dict` returned."""
         self.rates.golden.load_state_dict(state["golden"])
         self.rates.weak.load_state_dict(state["weak"])
         self.count = state["count"]

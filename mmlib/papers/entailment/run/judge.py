@@ -1,5 +1,6 @@
-"""One judge: its training, and what it says of pairs."""
+"""One judge: its training, what it says of pairs, and the jobs that score test pairs."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -11,50 +12,48 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from mmlib.core.engine import handed_over
 from mmlib.core.fit import Descent, fit, seed_everything, warm_up_cosine
-from mmlib.core.jobs import History, Job, Run
+from mmlib.core.jobs import Answer, History, Job, Run
 from mmlib.papers.entailment.data.arrays import Arrays, Encoded, Labelled, shuffled_batches
-from mmlib.papers.entailment.method.calibration import ALL_INPUTS, READABLE, Calibration
-from mmlib.papers.entailment.method.classifier import (
-    INDICATORS,
-    Batch,
-    Classifier,
-    Settings,
-    classifier,
-    joint_loss,
-    log_odds,
-    with_masked,
+from mmlib.papers.entailment.method import classifier as networks
+from mmlib.papers.entailment.method.calibration import (
+    ALL_INPUTS,
+    READABLE,
+    Calibration,
+    baseline_margin,
+    rounded,
 )
-from mmlib.papers.entailment.run.systems import Judge, JudgeTraining
+from mmlib.papers.entailment.method.classifier import Batch, Classifier, joint_loss
+from mmlib.papers.entailment.run.systems import ORIGINS, Budget, Judge
 
 BLOCK = 128  # samples that are scored together
 EPOCHS = 6  # shares of a training after which the dev loss is taken
 
 
-def fresh(judge: Judge, settings: Settings, arrays: Arrays) -> tuple[Classifier, frozenset[str]]:
+def fresh(judge: Judge, settings: networks.Settings, arrays: Arrays) -> tuple[Classifier, set[str]]:
     """An untrained judge, and the names of its weights that came from `Arrays.starts`."""
     states = None
     if arrays.states is not None and judge.text == "own" and judge.model in ("both", "te"):
         states = torch.from_numpy(np.array(arrays.states.states))
-    model = classifier(settings, len(arrays.words), arrays.images, states)
+    model = networks.classifier(settings, len(arrays.words), arrays.images, states)
     return model, load_pretrained(model, arrays.starts)
 
 
-def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> frozenset[str]:
+@torch.no_grad()
+def load_pretrained(model: nn.Module, weights: Mapping[str, Tensor]) -> set[str]:
     """Copy pretrained weights to where a model has their names; the names of those copied.
 
     Embeddings of words and positions may be of another number: the first ones are copied.
     """
     state, copied = model.state_dict(), set()
-    with torch.no_grad():
-        for name, value in weights.items():
-            target = state.get(name)
-            if target is None or target.shape[1:] != value.shape[1:]:
-                continue
-            if len(target) == len(value) or "_embeddings" in name:
-                n = min(len(target), len(value))
-                target[:n] = value[:n]
-                copied.add(name)
-    return frozenset(copied)
+    for name, value in weights.items():
+        target = state.get(name)
+        if target is None or target.shape[1:] != value.shape[1:]:
+            continue
+        if len(target) == len(value) or "_embeddings" in name:
+            n = min(len(target), len(value))
+            target[:n] = value[:n]
+            copied.add(name)
+    return copied
 
 
 def training_rows(pairs: Labelled, judge: Judge, seed: int = 0) -> np.ndarray:
@@ -72,14 +71,14 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
 
     History: an epoch's train_loss and dev_loss, which add the losses of all branches.
     """
-    judge, plan = Judge(**job.system), JudgeTraining.of(job.settings["judge"])
+    judge, plan = Judge(**job.system), Budget.of(job.settings).judge
     settings, images = judge.settings(plan.classifier), images_of(judge, arrays)
     seed_everything(job.seed)
     model, pretrained = fresh(judge, settings, arrays)
     groups = [training_rows(arrays.train, judge, job.seed)]
     if judge.sequential:  # one kind of pairs after another
         kinds = np.array(arrays.train.samples.kind)[groups[0]]
-        groups = [groups[0][kinds == kind] for kind in INDICATORS if kind in kinds]
+        groups = [groups[0][kinds == kind] for kind in networks.INDICATORS if kind in kinds]
     model.to(run.device)
     steps = max(1, round((plan.steps or 5 * len(arrays.train) // plan.batch) / EPOCHS))
     encoded, dev = (arrays.encoded(pairs, settings) for pairs in (arrays.train, arrays.dev))
@@ -92,22 +91,19 @@ def train(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Classifier, Histo
     shape = partial(warm_up_cosine, steps=EPOCHS * steps, warm_up=max(1, steps // 4))
 
     def batches(epoch: int) -> Iterator[Batch]:
-        rows, table = groups[epoch * len(groups) // EPOCHS], images
+        rows = groups[epoch * len(groups) // EPOCHS]
+        table = images if judge.clean else arrays.with_noise(job.seed, epoch)
         drawn: list[np.ndarray] = []
         turn = 0
         while len(drawn) < steps:  # shuffled anew each time that all were drawn
             rng = np.random.default_rng([job.seed, epoch, turn])
             drawn += shuffled_batches(encoded.pair_length[rows], plan.batch, rng)
             turn += 1
-        if not judge.clean:
-            table = arrays.with_noise(job.seed, epoch)
         return (encoded.batch(rows[some], table, run.device) for some in drawn[:steps])
 
     step = Descent(partial(step_loss, model), optimizer, LambdaLR(optimizer, shape))
-    history = fit(
-        model, batches, step, lambda: dev_loss(model, dev, images, run.device),
-        epochs=EPOCHS, seed=job.seed, run=run,
-    )  # fmt: skip
+    evaluate = partial(dev_loss, model, dev, images, run.device)
+    history = fit(model, batches, step, evaluate, epochs=EPOCHS, seed=job.seed, run=run)
     return model, history
 
 
@@ -122,19 +118,19 @@ def step_loss(model: Classifier, batch: Batch) -> Tensor:
     if settings.masked and "ve" in model.branches:
         with torch.no_grad():
             _, attention = model.image(batch.images)
-        batch = with_masked(batch, attention, settings.masking, settings.masked)
+        batch = networks.with_masked(batch, attention, settings.masking, settings.masked)
     return joint_loss(model(batch), batch.labels, batch.counted)
 
 
-def _outputs(model: Classifier, pairs: Encoded, images: np.ndarray, device: str):
+@torch.no_grad()
+def _outputs(model: Classifier, pairs: Encoded, images: np.ndarray, device: str) -> Iterator:
     # Rows, batch and logits, in blocks of like length.
     order = np.argsort(pairs.pair_length, kind="stable")
     model.eval()
     for first in range(0, len(order), BLOCK):
         rows = order[first : first + BLOCK]
         batch = pairs.batch(rows, images, device)
-        with torch.no_grad():
-            yield rows, batch, model(batch)
+        yield rows, batch, model(batch)
 
 
 def dev_loss(
@@ -149,34 +145,37 @@ def dev_loss(
 
 def scores(
     model: Classifier, pairs: Encoded, images: np.ndarray, device: str = "cpu"
-) -> dict[str, np.ndarray]:
-    """Log odds (n,) of entailment by branch."""
-    by_branch: dict[str, np.ndarray] = {}
+) -> np.ndarray:
+    """Log odds (n,) of entailment by the branch that answers: the merged one, or the only one."""
+    odds = np.zeros(len(pairs))
     for rows, _, logits in _outputs(model, pairs, images, device):
-        for branch, values in log_odds(logits).items():
-            by_branch.setdefault(branch, np.zeros(len(pairs)))[rows] = values
-    return by_branch
+        odds[rows] = networks.log_odds(logits)[model.branches[-1]]
+    return odds
 
 
-def main_branch(branches: Mapping[str, Any]) -> str:
-    """The branch that answers for a judge: the merged one, or its only one."""
-    return "mm" if "mm" in branches else next(iter(branches))
+def calibrated(
+    model: Classifier, arrays: Arrays, images: np.ndarray, device: str = "cpu"
+) -> Callable[[Labelled], dict[str, np.ndarray]]:
+    """Pairs -> their margins (n,) by a judge, which calls entailed what has 0 or more.
 
-
-def calibrations(
-    model: Classifier, arrays: Arrays, by_branch: Mapping[str, np.ndarray]
-) -> dict[str, tuple[str, Calibration]]:
-    """Name of a margin -> the branch that it reads, and its calibration.
-
-    by_branch: log odds of the calibration pairs. "margin": by network and INPUTS together;
-    "alone": by the network.
+    "margin": by network and INPUTS together; "alone": by the network.
     """
-    main, pairs = main_branch(by_branch), arrays.calibration
-    columns = READABLE.get(model.settings.model, ALL_INPUTS)
-    return {
-        "alone": (main, Calibration.fit(pairs, by_branch[main], ())),
-        "margin": (main, Calibration.fit(pairs, by_branch[main], columns)),
+
+    def odds(pairs: Labelled) -> np.ndarray:
+        return scores(model, arrays.encoded(pairs, model.settings), images, device)
+
+    of_calibration = odds(arrays.calibration)
+    columns = {"alone": (), "margin": READABLE.get(model.settings.model, ALL_INPUTS)}
+    maps = {
+        name: Calibration.fit(arrays.calibration, of_calibration, some)
+        for name, some in columns.items()
     }
+
+    def margins(pairs: Labelled) -> dict[str, np.ndarray]:
+        of_pairs = odds(pairs)
+        return {name: some.margin(of_pairs, pairs.given) for name, some in maps.items()}
+
+    return margins
 
 
 def weights_of(
@@ -194,8 +193,7 @@ def weights_of(
 def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
     """A job's judge: trained now, or read where jobs of such a device left its weights."""
     weights, judge = weights_of(train, job, arrays, run), Judge(**job.system)
-    plan = JudgeTraining.of(job.settings["judge"])
-    model, _ = fresh(judge, judge.settings(plan.classifier), arrays)
+    model, _ = fresh(judge, judge.settings(Budget.of(job.settings).judge.classifier), arrays)
     model.load_state_dict(weights)
     return model.to(run.device).eval()
 
@@ -203,19 +201,57 @@ def trained(job: Job, arrays: Arrays, run: Run = Run()) -> Classifier:
 def miner(
     job: Job, arrays: Arrays, run: Run = Run()
 ) -> Callable[[str, np.ndarray], np.ndarray]:  # fmt: skip
-    """A job's judge: a split and pairs (n, 2) of an image and a caption -> calibrated margins (n,).
+    """A job's judge: a split and pairs (n, 2) of an image and a caption -> "margin" (n,)."""
+    margins = calibrated(trained(job, arrays, run), arrays, arrays.images, run.device)
+    return lambda split, pairs: margins(arrays.pairs(split, pairs))["margin"]
 
-    A pair is called entailed where its margin is 0 or more.
+
+# --- Jobs ----------------------------------------------------------------------------------------
+
+
+def train_and_score(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Train a judge and score every test pair: its margins (`calibrated`), by test.
+
+    The weights are handed over to `trained`.
     """
-    model = trained(job, arrays, run)
+    began = time.process_time()
+    model, history = train(job, arrays, run)
+    handed_over(train, job, arrays, run, model.state_dict)
+    margins = calibrated(model, arrays, images_of(Judge(**job.system), arrays), run.device)
+    values = {
+        test: {name: rounded(margin) for name, margin in margins(pairs).items()}
+        for test, pairs in arrays.tests.items()
+    }
+    return Answer(values, history, time.process_time() - began)
 
-    def odds(pairs: Labelled) -> dict[str, np.ndarray]:
-        return scores(model, arrays.encoded(pairs, model.settings), arrays.images, run.device)
 
-    branch, calibration = calibrations(model, arrays, odds(arrays.calibration))["margin"]
+def score_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Score every test pair without a network; values as of `train_and_score`."""
+    began, name, seed = time.process_time(), job.system["baseline"], max(job.seed, 0)
+    values = {
+        test: {"margin": rounded(100 * baseline_margin(arrays, name, pairs.given, seed)) / 100}
+        for test, pairs in arrays.tests.items()
+    }
+    return Answer(values, seconds=time.process_time() - began)
 
-    def margin(split: str, pairs: np.ndarray) -> np.ndarray:
-        asked = arrays.pairs(split, pairs)
-        return calibration.margin(odds(asked)[branch], asked.given)
 
-    return margin
+def describe_pairs(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Of every test pair: "label", "weight", and "kind", the number of its origin in `ORIGINS`.
+
+    Of every test image "foreign true": captions of other images that are true of it, by logic, or
+    by people, who saw one caption of each image, as many times as it has; by people also "own
+    rejected", whether they rejected its own caption, in percent.
+    """
+    values = {}
+    for name, pairs in arrays.tests.items():
+        origin = [float(ORIGINS.index(about)) for about in pairs.about] or [-1.0] * len(pairs)
+        label = pairs.samples.label.astype(float)
+        values[name] = {"label": label, "weight": pairs.weights, "kind": np.array(origin)}
+    test, people = arrays.splits["test"], arrays.people
+    if test.fits is not None:
+        captions = np.bincount(test.image_of, minlength=len(test))
+        values["test"] = {"foreign true": (test.fits.sum(axis=1) - captions).astype(float)}
+    elif people is not None:
+        yes = np.bincount(people.pairs[people.labels == 1, 0], minlength=len(test)).astype(float)
+        values["test"] = {"foreign true": people.each * yes, "own rejected": people.rejected}
+    return Answer(values)

@@ -1,9 +1,10 @@
-"""One retriever: its training, plainly in stage A and revised in stage B, and its weak set.
+"""One retriever: its training, plainly in stage A and revised in stage B, its weak set, its jobs.
 
 Stage A trains a retriever plainly and stops early, anew for every seed. Stage B goes on from there
 in one of the ways that are compared (`systems.Variant`).
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -16,23 +17,26 @@ from torch import Tensor
 
 from mmlib.core.engine import handed_over
 from mmlib.core.fit import seed_everything
-from mmlib.core.jobs import History, Job, Run
-from mmlib.core.ranking import metrics, ranks_of_scores
+from mmlib.core.jobs import Answer, History, Job, Run
+from mmlib.core.ranking import chance_among_first, metrics, ranks_of_scores
 from mmlib.features.encoders import DualEncoder
 from mmlib.papers.entailment.data.arrays import Arrays, Split
+from mmlib.papers.entailment.method.calibration import baseline_margin
+from mmlib.papers.entailment.method.metrics import measured, rarity
 from mmlib.papers.entailment.method.retrievers import build
 from mmlib.papers.entailment.method.revision import Phase, Revision, Weak, candidates, train
 from mmlib.papers.entailment.run import judge
-from mmlib.papers.entailment.run.systems import MINING, RetrieverTraining, Variant, start_of
+from mmlib.papers.entailment.run.systems import MINING, Budget, Family, Variant, name_of
 
 DRAWN = ("to_image", "to_text", "log_scale", "matched")  # what stage A draws anew
 TOP = 30  # candidates of each image
+GRADED = 100  # test images whose best texts the judge looks at
 SEVERAL = 2  # captions of each image on either end of the density dial
 
 
 def _train_on(
     arrays: Arrays, model: Any, split: Split, phase: Phase, seed: int, run: Run, revision: Revision
-) -> History:  # fmt: skip
+) -> tuple[Any, History]:  # fmt: skip
     dev = arrays.splits["val"].tensors(arrays.images, run.device)
 
     def dev_figures() -> dict[str, float]:
@@ -42,36 +46,36 @@ def _train_on(
         return {"dev_loss": 600 - rsum, "dev_RSUM": rsum}
 
     images = partial(arrays.with_noise, seed)
-    return train(model.to(run.device), split, phase, seed, images, revision, dev_figures, run)
+    model.to(run.device)
+    return model, train(model, split, phase, seed, images, revision, dev_figures, run)
 
 
 def stage_a(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
     """Stage A of the family, captions and seed of a job: the retriever and its history.
 
     Encoders are the frozen retriever's, trained on other images; what maps them into the shared
-    space, and ALBEF-like's matching head, is drawn by the seed. VSE-like starts where CLIP-like
-    does.
+    space, and ALBEF-like's matching head, is drawn by the seed.
     """
-    variant = Variant(**start_job(job).system)
-    plan = RetrieverTraining.of(job.settings["retrieval"])
+    variant, plan = Variant(**job.system), Budget.of(job.settings).retrieval
     split = some_captions(arrays.splits["train"], variant.captions)
     seed_everything(job.seed, 1)  # not as the frozen retriever itself was drawn
     model = build(variant.family, plan, arrays.images, len(arrays.words))
     encoders = {n: v for n, v in arrays.retriever.items() if not n.startswith(DRAWN)}
     model.load_state_dict(encoders, strict=False)
     phase = plan.stage_a[variant.family]
-    return model, _train_on(arrays, model, split, phase, job.seed, run, Revision())
-
-
-def start_job(job: Job) -> Job:
-    """The job of stage A from which a job's retriever goes on."""
-    variant = Variant(**job.system)
-    return replace(job, system=asdict(start_of(variant.family, variant.captions)))
+    return _train_on(arrays, model, split, phase, job.seed, run, Revision())
 
 
 def started(job: Job, arrays: Arrays, run: Run = Run()) -> dict[str, Tensor]:
-    """Weights after stage A: trained now, or read where jobs of such a device left them."""
-    return judge.weights_of(stage_a, start_job(job), arrays, run)
+    """Weights after stage A: trained now, or read where jobs of such a device left them.
+
+    VSE-like starts where CLIP-like does.
+    """
+    variant = Variant(**job.system)
+    family: Family = "align" if variant.family == "align" else "dual"
+    ending = "" if variant.captions == "all" else f", {variant.captions} captions"
+    start = Variant(name_of(family, "start") + ending, family, "start", captions=variant.captions)
+    return judge.weights_of(stage_a, replace(job, system=asdict(start)), arrays, run)
 
 
 def some_captions(split: Split, which: str) -> Split:
@@ -94,22 +98,22 @@ def some_captions(split: Split, which: str) -> Split:
 
 def stage_b(job: Job, arrays: Arrays, run: Run = Run()) -> tuple[Any, History]:
     """Stage B: a retriever of a variant, revised with its pairs, and its history."""
-    variant, plan = Variant(**job.system), RetrieverTraining.of(job.settings["retrieval"])
+    variant, plan = Variant(**job.system), Budget.of(job.settings).retrieval
     split = some_captions(arrays.splits["train"], variant.captions)
     model = build(variant.family, plan, arrays.images, len(arrays.words))
     model.load_state_dict(started(job, arrays, run))
     use, pairs = variant.use, None
     if use != "none":
         pairs = weak_set(variant.pairs, job, arrays, split, run) or None
-    golden = Weak.golden(split) if variant.golden else None
     revision = Revision(
-        pairs if use in ("weak", "both") else None, golden,
-        pairs if use in ("exclusion", "both") else None,
-        variant.ratio or plan.ratio, variant.state,
+        weak=pairs if use in ("weak", "both") else None,
+        golden=Weak.golden(split) if variant.golden else None,
+        excluded=pairs if use in ("exclusion", "both") else None,
+        ratio=variant.ratio or plan.ratio, state=variant.state,
     )  # fmt: skip
     seed_everything(job.seed)
     phase = plan.stage_b[variant.family]
-    return model, _train_on(arrays, model, split, phase, job.seed, run, revision)
+    return _train_on(arrays, model, split, phase, job.seed, run, revision)
 
 
 # --- Weak sets -----------------------------------------------------------------------------------
@@ -153,7 +157,7 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run(
     "random": as many pairs as the miner found, of the same images with other images' captions.
     Raises ValueError for another name.
     """
-    fits, rng = split.fits, np.random.default_rng([job.seed, 24])
+    fits = split.fits
     if which == "all" and fits is not None:
         return Weak.true(split)
     pairs, margin = mined(job, arrays, run)
@@ -166,10 +170,88 @@ def weak_set(which: str, job: Job, arrays: Arrays, split: Split, run: Run = Run(
         while (golden := split.image_of[captions] == entailed.image).any():
             captions[golden] = rng.integers(len(split.image_of), size=int(golden.sum()))
         return Weak(entailed.image, captions)
-    if which in ("candidates", "near misses") and fits is not None:
-        truth = fits[pairs[:, 0], pairs[:, 1]]
-        if which == "candidates":
-            return Weak.of(pairs[truth])
-        false = pairs[~truth]
-        return Weak.of(false[np.sort(rng.permutation(len(false))[: len(entailed)])])
-    raise ValueError(f"no pairs {which!r} here")
+    if which not in ("candidates", "near misses") or fits is None:
+        raise ValueError(f"no pairs {which!r} here")
+    truth = fits[pairs[:, 0], pairs[:, 1]]
+    if which == "candidates":
+        return Weak.of(pairs[truth])
+    false = pairs[~truth]
+    order = np.random.default_rng([job.seed, 24]).permutation(len(false))
+    return Weak.of(false[np.sort(order[: len(entailed)])])
+
+
+# --- Jobs ----------------------------------------------------------------------------------------
+
+
+def train_and_measure(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Stage A or B of one retriever, and what it finds on test: see `metrics.measured`.
+
+    Where the judge is asked, also E@10 and E@30 by it, of the first `GRADED` images, NaN for
+    others; an image's own captions count without asking.
+    """
+    began, variant = time.process_time(), Variant(**job.system)
+    stage = stage_a if variant.use == "start" else stage_b
+    model, history = stage(job, arrays, run)
+    if variant.use == "start":
+        handed_over(stage_a, job, arrays, run, model.state_dict)
+    test = arrays.splits["test"]
+    by_image, by_text = model.rank(*test.tensors(arrays.images, run.device))
+    values = measured(by_image, by_text, test, arrays.people)
+    if variant.scored_by_judge:
+        few = min(GRADED, len(test))
+        best = np.argsort(-by_image, axis=1, kind="stable")[:few, :TOP]
+        right = test.image_of[best] == np.arange(few)[:, None]
+        image, position = np.nonzero(~right)
+        pairs = np.column_stack([image, best[image, position]])
+        right[image, position] = miner_of(job, arrays, run)("test", pairs) >= 0
+        for k in (10, TOP):
+            values[f"E@{k}, judge"] = np.full(len(test), np.nan)
+            values[f"E@{k}, judge"][:few] = np.round(100 * right[:, :k].mean(axis=1), 2)
+    return Answer({"test": values}, history, time.process_time() - began)
+
+
+def mine(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Mine the training images with the seed's judge.
+
+    Values by training image: "candidates", "mined" (called entailed); where the truth is known,
+    "true" foreign captions at all, "candidates, true", "mined, true", and, of as many candidates as
+    were mined but the best ones by a baseline, "overlap, true" and so on.
+    """
+    began, split = time.process_time(), arrays.splits["train"]
+    pairs, margin = mined(job, arrays, run)
+    n, image, given = len(split), pairs[:, 0], arrays.pairs("train", pairs).given
+    chosen = {"candidates": np.ones(len(pairs)), "mined": (margin >= 0).astype(float)}
+    values = {name: np.bincount(image, share, n) for name, share in chosen.items()}
+    if split.fits is not None:
+        truth = split.fits[pairs[:, 0], pairs[:, 1]]
+        baselines = {"overlap": "overlap", "cosine": "cosine, best", "inputs": "regression"}
+        for name, baseline in baselines.items():
+            rivals = baseline_margin(arrays, baseline, given)
+            chosen[name] = chance_among_first(rivals, int((margin >= 0).sum()))
+        for name, share in chosen.items():
+            values[f"{name}, true"] = np.bincount(image, share * truth, n)
+        values["true"] = split.fits.sum(axis=1) - np.bincount(split.image_of, minlength=n)
+    counts = {name: column.astype(float) for name, column in values.items()}
+    return Answer({"mined": counts}, seconds=time.process_time() - began)
+
+
+def rank_baseline(job: Job, arrays: Arrays, run: Run = Run()) -> Answer:
+    """Rank the test set without training; values as of `metrics.measured`.
+
+    baseline: "random"; "shortest", the shortest captions for every image; "frozen", the retriever
+    that judges start from; "truth", an oracle that puts true texts first, rare ones ahead. Raises
+    ValueError for another one.
+    """
+    began, name, split = time.process_time(), job.system["baseline"], arrays.splits["test"]
+    rng, size = np.random.default_rng([7, max(job.seed, 0)]), (len(split), len(split.texts))
+    scores = rng.random(size, dtype=np.float32)
+    if name == "shortest":
+        scores = np.tile(-split.lengths.astype(np.float32), (len(split), 1))
+    elif name == "frozen":
+        scores = arrays.frozen.similarities(split.rows, split.texts)
+    elif name == "truth" and split.fits is not None:
+        scores = split.fits * (1 + rarity(split.fits)) + 1e-3 * scores
+    elif name != "random":
+        raise ValueError(f"no baseline {name!r} here")
+    values = measured(scores, scores, split, arrays.people)
+    return Answer({"test": values}, seconds=time.process_time() - began)

@@ -18,29 +18,22 @@ DATASETS = {"world": "world", "flickr8k": "flickr8k", "paper": "f30k"}
 # How a false hypothesis of the world differs from a true caption, and where hypotheses come from.
 EDITS = ("colour", "number", "relation", "swap", "actor", "object", "setting", "action")
 ORIGINS = ("own", "general", "foreign", *EDITS)
+# What Full does not learn from: pairs made of captions, whose labels are guesses; on photographs
+# there are no others.
+LEFT_OUT = {"world": "own caption, random caption, hard caption"}
+PAIRS, MINING = "Pairs", "Mining"
 
 Family = Literal["dual", "triplet", "align"]
-
-
-@dataclass(frozen=True)
-class JudgeTraining:
-    """How judges are trained; the defaults are the paper's (Section 3.7).
-
-    classifier: sizes, the same for all. steps, batch: how long; 0 steps: the paper's five passes.
-    pretrained_rate: share of the learning rate for weights that were trained before.
-    """
-
-    classifier: Settings = field(default_factory=Settings)
-    steps: int = 0
-    batch: int = 96
-    learning_rate: float = 2e-5
-    weight_decay: float = 0.02
-    pretrained_rate: float = 1.0
-
-    @classmethod
-    def of(cls, plan: Mapping[str, Any]) -> "JudgeTraining":
-        """The plan in a budget's table or in a job's settings."""
-        return cls(**{**plan, "classifier": Settings(**plan.get("classifier", {}))})
+FAMILIES: dict[Family, str] = {"dual": "CLIP-like", "triplet": "VSE-like", "align": "ALBEF-like"}
+PAPER_RETRIEVERS = {"dual": "CLIP", "triplet": "UNITER", "align": "ALBEF"}  # the paper's in place
+REFERENCE = "extra golden"
+FILLED = ", filled with weak pairs"  # and not with golden ones
+SHORTEST, ORACLE = "Shortest captions", "Oracle"
+BASELINES, RANKINGS = (
+    tuple({"system": name, "baseline": baseline} for name, baseline in TABLE[group].items())
+    for group in ("baselines", "rankings")
+)
+RIVALS = tuple(row["system"] for row in BASELINES[1:6])  # what a judge has to beat
 
 
 @dataclass(frozen=True)
@@ -65,14 +58,8 @@ class Judge:
 
     def settings(self, common: Settings) -> Settings:
         """The classifier's settings."""
-        choices = {name: getattr(self, name) for name in ("model", "text", "output")}
-        return replace(common, **choices, masked=self.masked if common.masked else 0)
-
-
-# What Full does not learn from: pairs made of captions, whose labels are guesses; on photographs
-# there are no others.
-LEFT_OUT = {"world": "own caption, random caption, hard caption"}
-PAIRS, MINING = "Pairs", "Mining"
+        masked = self.masked if common.masked else 0
+        return replace(common, model=self.model, text=self.text, output=self.output, masked=masked)
 
 
 def full(tier: str) -> Judge:
@@ -84,47 +71,6 @@ def judges(tier: str) -> list[Judge]:
     """The rows that a tier trains."""
     rows = TABLE["judges"]["all tiers"] | TABLE["judges"].get(tier, {})
     return [replace(full(tier), system=name, **changes) for name, changes in rows.items()]
-
-
-BASELINES, RANKINGS = (
-    tuple({"system": name, "baseline": baseline} for name, baseline in TABLE[group].items())
-    for group in ("baselines", "rankings")
-)
-RIVALS = tuple(row["system"] for row in BASELINES[1:6])  # what a judge has to beat
-
-FAMILIES: dict[Family, str] = {"dual": "CLIP-like", "triplet": "VSE-like", "align": "ALBEF-like"}
-PAPER_RETRIEVERS = {"dual": "CLIP", "triplet": "UNITER", "align": "ALBEF"}  # the paper's in place
-REFERENCE = "extra golden"
-FILLED = ", filled with weak pairs"  # and not with golden ones
-SHORTEST, ORACLE = "Shortest captions", "Oracle"
-
-
-@dataclass(frozen=True)
-class RetrieverTraining:
-    """What retrievers are like and how they are trained.
-
-    transformers: sizes of all. space: width of the shared space. top_texts, top_images: of each
-    image and each text that ALBEF-like re-ranks. stage_a: of "dual" and of "align"; stage_b: of
-    each family. ratio: λ.
-    """
-
-    transformers: Shape
-    stage_a: Mapping[str, Phase]
-    stage_b: Mapping[str, Phase]
-    space: int = 64
-    top_texts: int = 30
-    top_images: int = 5
-    ratio: float = 0.1
-
-    @classmethod
-    def of(cls, plan: Mapping[str, Any]) -> "RetrieverTraining":
-        """The plan in a budget's table or in a job's settings."""
-        stages = {name: _phases(plan[name]) for name in ("stage_a", "stage_b")}
-        return cls(**{**plan, **stages, "transformers": Shape(**plan["transformers"])})
-
-
-def _phases(table: Mapping[str, Any]) -> dict[str, Phase]:
-    return {family: Phase(**phase) for family, phase in table.items()}
 
 
 @dataclass(frozen=True)
@@ -155,17 +101,54 @@ def name_of(family: str, use: str, pairs: str = "") -> str:
     return f"{FAMILIES[family]}, {use}" + (f" ({pairs})" if pairs else "")  # type: ignore[index]
 
 
-def start_of(family: Family, captions: str = "all") -> Variant:
-    """Stage A of a family: VSE-like starts where CLIP-like does."""
-    family = "align" if family == "align" else "dual"
-    ending = "" if captions == "all" else f", {captions} captions"
-    return Variant(name_of(family, "start") + ending, family, "start", captions=captions)
-
-
 def variants(tier: str) -> list[Variant]:
     """The fine-tunings of a tier, and their starts."""
     rows = [{"system": name, **changes} for name, changes in TABLE["variants"].items()]
     return [Variant(**row) for row in rows if row.pop("only", tier) == tier]
+
+
+def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
+    """The columns of each system, trained or not, that may be on record of a data set."""
+    trained: list[Any] = [*judges(tier), *variants(tier)]
+    others = [{"system": PAIRS}, {"system": MINING}, *BASELINES, *RANKINGS]
+    return {row["system"]: row for row in (*map(asdict, trained), *others)}
+
+
+# --- Budgets -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JudgeTraining:
+    """How judges are trained; the defaults are the paper's (Section 3.7).
+
+    classifier: sizes, the same for all. steps, batch: how long; 0 steps: the paper's five passes.
+    pretrained_rate: share of the learning rate for weights that were trained before.
+    """
+
+    classifier: Settings = field(default_factory=Settings)
+    steps: int = 0
+    batch: int = 96
+    learning_rate: float = 2e-5
+    weight_decay: float = 0.02
+    pretrained_rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class RetrieverTraining:
+    """What retrievers are like and how they are trained.
+
+    transformers: sizes of all. space: width of the shared space. top_texts, top_images: of each
+    image and each text that ALBEF-like re-ranks. stage_a: of "dual" and of "align"; stage_b: of
+    each family. ratio: λ.
+    """
+
+    transformers: Shape
+    stage_a: Mapping[str, Phase]
+    stage_b: Mapping[str, Phase]
+    space: int = 64
+    top_texts: int = 30
+    top_images: int = 5
+    ratio: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -182,18 +165,23 @@ class Budget:
     frozen: Mapping[str, Phase] = field(default_factory=dict)
     min_count: int = 1
 
+    @classmethod
+    def of(cls, plan: Mapping[str, Any]) -> "Budget":
+        """The budget in a job's settings, or in a table of `systems.yaml`."""
+        judge, retrieval = dict(plan["judge"]), dict(plan["retrieval"])
+        judge["classifier"] = Settings(**judge.get("classifier", {}))
+        retrieval["transformers"] = Shape(**retrieval["transformers"])
+        phases = {**retrieval, "frozen": plan.get("frozen", {})}
+        for name in ("stage_a", "stage_b", "frozen"):
+            phases[name] = {family: Phase(**phase) for family, phase in phases[name].items()}
+        frozen, miner = phases.pop("frozen"), Judge(**plan["miner"])
+        return cls(
+            JudgeTraining(**judge), RetrieverTraining(**phases), miner, frozen,
+            plan.get("min_count", 1),
+        )  # fmt: skip
+
 
 BUDGETS = {
-    dataset: Budget(
-        JudgeTraining.of(plan["judge"]), RetrieverTraining.of(plan["retrieval"]), full(tier),
-        _phases(plan.get("frozen", {})), plan.get("min_count", 1),
-    )
+    dataset: Budget.of({**plan, "miner": asdict(full(tier))})
     for tier, (dataset, plan) in zip(DATASETS, TABLE["budgets"].items(), strict=True)
-}  # fmt: skip
-
-
-def systems(tier: str, dataset: str) -> dict[str, Mapping[str, Any]]:
-    """The columns of each system, trained or not, that may be on record of a data set."""
-    trained: list[Any] = [*judges(tier), *variants(tier)]
-    others = [{"system": PAIRS}, {"system": MINING}, *BASELINES, *RANKINGS]
-    return {row["system"]: row for row in (*map(asdict, trained), *others)}
+}
