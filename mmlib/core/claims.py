@@ -4,7 +4,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import combinations
 from math import comb, isfinite, prod
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from mmlib.core.effects import LEVEL, Effect, Interval, Pooled, pool
+from mmlib.core.effects import LEVEL, Effect, Interval, sd_between
 from mmlib.core.evidence import Evidence
 
 Verdict = Literal["supported", "opposite", "negligible", "mixed", "undecided", "not tested"]
@@ -33,10 +32,9 @@ class Claim:
 
     claim: the paper's words in short; paper: its figures; contrast: the effect that tests it, in
     `unit`; smallest: the smallest effect of interest, and why; kind: "greater" for "A > B",
-    "equivalent" for "A hardly differs from B"; every: it is about every part, so each counts;
-    paper_effect: the paper's own effect as the contrast has it, in `unit`, where it prints one;
-    tiers: the data that it is about;
-    effects: (evidence, seeds) -> the effect of each part, or the reason why it is not tested.
+    "equivalent" for "A hardly differs from B"; paper_effect: the paper's own effect as the contrast
+    has it, in `unit`, where it prints one; tiers: the data that it is about; effects: (evidence,
+    seeds) -> the effect of each part, or the reason why it is not tested.
     """
 
     id: str
@@ -47,7 +45,6 @@ class Claim:
     smallest: float
     why: str
     kind: Kind = "greater"
-    every: bool = False
     paper_effect: float | None = None
     tiers: Sequence[str] = ("world", "flickr8k", "paper")
     effects: Callable[[Evidence, Sequence[int]], Mapping[str, Effect] | str] = field(kw_only=True)
@@ -70,7 +67,7 @@ def verdict(effect_like: Interval, smallest: float, kind: Kind = "greater") -> V
 
 
 def verdict_on_every(parts: Iterable[Verdict]) -> Verdict:
-    """The verdict of `RULE` on a claim that counts every part, from the verdicts of its parts."""
+    """The verdict of `RULE` on a claim, which counts every part, from the parts' verdicts."""
     distinct = set(parts)
     decided = distinct - {"undecided"}
     if len(decided) > 1:
@@ -82,28 +79,21 @@ def verdict_on_every(parts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True)
 class Assessment:
-    """A claim and how it fared; `pooled` is None where it is not tested.
+    """A claim and how it fared; `parts` is empty where it is not tested.
 
     part_verdicts: each part by itself; why: the reason in words; detectable: the smallest effect
     (for "equivalent": the smallest margin around a true zero) that such a run decides in four of
     five; seeds_needed: with how many seeds a run decides so at `claim.smallest`, None if with none.
-    Of a claim that counts every part, both are about the open parts while it is undecided.
+    While the claim is undecided, both are about the open parts.
     """
 
     claim: Claim
     verdict: Verdict
-    pooled: Pooled | None
+    parts: Mapping[str, Effect]
     part_verdicts: Mapping[str, Verdict]
     why: str
     detectable: float | None = None
     seeds_needed: int | None = None
-
-    @property
-    def intervals(self) -> Sequence[Interval]:
-        """What the verdict rests on: every part, or the pooled effect; none if not tested."""
-        if self.pooled is None:
-            return ()
-        return list(self.pooled.parts.values()) if self.claim.every else [self.pooled]
 
     @property
     def size(self) -> Size:
@@ -113,14 +103,12 @@ class Assessment:
         strongest.
         """
         d, kind = self.claim.smallest, self.claim.kind
-        if (self.verdict, kind) == ("supported", "equivalent"):
-            return ""
-        if self.verdict not in ("supported", "opposite"):
+        if self.verdict != "opposite" and (self.verdict, kind) != ("supported", "greater"):
             return ""
         sizes: list[Size] = [
-            "clearly" if min(abs(one.low), abs(one.high)) > d
-            else "direction only" if abs(one.effect) < d else ""
-            for one in self.intervals if verdict(one, d, kind) == self.verdict
+            "clearly" if min(abs(part.low), abs(part.high)) > d
+            else "direction only" if abs(part.effect) < d else ""
+            for name, part in self.parts.items() if self.part_verdicts[name] == self.verdict
         ]  # fmt: skip
         order = ("direction only", "", "clearly")
         return (max if self.verdict == "opposite" else min)(sizes, key=order.index)
@@ -128,35 +116,31 @@ class Assessment:
     @property
     def fragile(self) -> bool:
         """Whether a decided verdict would be another with the bounds of the standard errors."""
-        if self.pooled is None or self.verdict not in DECIDED:
-            return False
-        bounded = pool({name: part.bounded() for name, part in self.pooled.parts.items()})
-        return _judge(self.claim, bounded)[0] != self.verdict
+        bounded = {name: part.bounded() for name, part in self.parts.items()}
+        return self.verdict in DECIDED and _judge(self.claim, bounded)[0] != self.verdict
 
     def record(self) -> dict[str, Any]:
         """What tables, pages and figures show, as a JSON-able dict with numbers of six digits.
 
         `holding_paper` of `intervals` intervals hold the paper's own effect; None where it prints
-        none. effect, low and high are the pooled ones; of a claim that counts each of several parts
-        those of `deciding`, the lowest part that has the claim's verdict, of all where none has it.
+        none. effect, low and high are those of the part that is shown, which of several parts is
+        `deciding`: the lowest one that has the claim's verdict, of all where none has it.
         """
-        parts = self.pooled.parts if self.pooled else {}
-        shown: Interval | None = self.pooled
-        paper, deciding = self.claim.paper_effect, ""
-        if self.claim.every and len(parts) > 1:
-            alike = [name for name in parts if self.part_verdicts[name] == self.verdict]
-            deciding = min(alike or parts, key=lambda name: parts[name].low)
-            shown = parts[deciding]
-        named = ("id", "claim", "paper", "contrast", "unit", "smallest", "kind", "every")
+        parts, paper = self.parts, self.claim.paper_effect
+        alike = [name for name in parts if self.part_verdicts[name] == self.verdict]
+        shown = min(alike or parts, key=lambda name: parts[name].low, default="")
+        named = ("id", "claim", "paper", "contrast", "unit", "smallest", "kind")
         return {
             **{name: getattr(self.claim, name) for name in named}, "paper_effect": paper,
             "verdict": self.verdict, "size": self.size, "fragile": self.fragile, "why": self.why,
-            "intervals": len(self.intervals), "smallest_why": self.claim.why,
-            "holding_paper": None if paper is None or not self.intervals else sum(
-                one.low <= paper <= one.high for one in self.intervals
+            "intervals": len(parts), "smallest_why": self.claim.why,
+            "holding_paper": None if paper is None or not parts else sum(
+                part.low <= paper <= part.high for part in parts.values()
             ),
-            "deciding": deciding, **_numbers(shown, "effect", "low", "high"),
-            **_numbers(self.pooled, "tau"), **_numbers(self, "detectable", "seeds_needed"),
+            "deciding": shown if len(parts) > 1 else "",
+            **_numbers(parts.get(shown), "effect", "low", "high"),
+            "tau": float(f"{sd_between(parts.values()):.6g}") if parts else None,
+            **_numbers(self, "detectable", "seeds_needed"),
             "parts": {
                 name: _numbers(part, "effect", "low", "high", "se", "df", "per_seed", "seeds")
                 | {"verdict": self.part_verdicts[name]}
@@ -175,11 +159,10 @@ def _numbers(source: object, *names: str) -> dict[str, float | int | None]:
     }  # fmt: skip
 
 
-def _judge(claim: Claim, pooled: Pooled) -> tuple[Verdict, dict[str, Verdict]]:
-    """The verdict on finite effects, and the verdict on each part."""
-    d, kind = claim.smallest, claim.kind
-    parts = {name: verdict(effect, d, kind) for name, effect in pooled.parts.items()}
-    return verdict_on_every(parts.values()) if claim.every else verdict(pooled, d, kind), parts
+def _judge(claim: Claim, parts: Mapping[str, Effect]) -> tuple[Verdict, dict[str, Verdict]]:
+    """The verdict on finite effects, and the verdict on each of them."""
+    verdicts = {name: verdict(part, claim.smallest, claim.kind) for name, part in parts.items()}
+    return verdict_on_every(verdicts.values()), verdicts
 
 
 def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") -> float:
@@ -196,25 +179,19 @@ def power(effects: Iterable[Interval], smallest: float, kind: Kind = "greater") 
     return prod(max(1 - sides * float(np.nan_to_num(share)), 0.0) for share in missed)
 
 
-def _prospects(
-    claim: Claim, pooled: Pooled, parts: Mapping[str, Effect]
-) -> tuple[float, int | None]:
-    """The detectable effect, and the seeds needed for the smallest effect of interest.
-
-    parts: those that are to be decided, of a claim that counts every part.
-    """
-    deciding: Sequence[Effect | Pooled] = list(parts.values()) if claim.every else [pooled]
+def _prospects(claim: Claim, parts: Sequence[Effect]) -> tuple[float, int | None]:
+    """The effect that such parts detect, and the seeds needed for the smallest of interest."""
 
     def lacking(smallest: float, seeds: int | None = None) -> float:
-        then = [one if seeds is None else one.at(seeds) for one in deciding]
+        then = parts if seeds is None else [part.at(seeds) for part in parts]
         return POWER - power(then, smallest, claim.kind)
 
-    high = unit = max(estimate.se for estimate in deciding)
+    high = unit = max(part.se for part in parts)
     while unit and lacking(high) > 0:
         high *= 2
     detectable = float(optimize.brentq(lacking, 0, high, rtol=1e-6)) if unit else 0.0
-    if all(effect.per_seed == 0 for effect in parts.values()):  # seeds change nothing
-        now = max(effect.seeds for effect in parts.values())
+    if all(part.per_seed == 0 for part in parts):  # seeds change nothing
+        now = max(part.seeds for part in parts)
         return detectable, now if detectable <= claim.smallest else None
     counts = range(2, MOST_SEEDS + 1)
     result = bisect_left(counts, True, key=lambda seeds: lacking(claim.smallest, seeds) <= 0)
@@ -225,62 +202,48 @@ def _judged(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
     """The verdict of `RULE` on a claim, without its power."""
     effects = claim.effects(evidence, seeds)
     if isinstance(effects, str) or not effects:
-        why = effects or "this run has nothing to compare"
-        return Assessment(claim, "not tested", None, {}, str(why))
+        why = str(effects or "this run has nothing to compare")
+        return Assessment(claim, "not tested", {}, {}, why)
     if lost := [name for name, effect in effects.items() if not effect.finite]:
-        return Assessment(
-            claim, "not tested", None, {}, f"there is no number for {', '.join(lost)}"
-        )
-    pooled = pool(effects)
-    decided, verdicts = _judge(claim, pooled)
-    return Assessment(claim, decided, pooled, verdicts, "")
+        why = f"there is no number for {', '.join(lost)}"
+        return Assessment(claim, "not tested", {}, {}, why)
+    decided, verdicts = _judge(claim, effects)
+    return Assessment(claim, decided, effects, verdicts, "")
 
 
 def assess(claim: Claim, evidence: Any, seeds: Sequence[int]) -> Assessment:
     """The verdict of `RULE` on a claim, from the evidence of these seeds, and its power."""
     result = _judged(claim, evidence, seeds)
-    if result.pooled is None:
+    if not result.parts:
         return result
-    parts, verdicts = result.pooled.parts, result.part_verdicts
-    if claim.every and result.verdict == "undecided":
-        parts = {name: part for name, part in parts.items() if verdicts[name] == "undecided"}
-    detectable, needed = _prospects(claim, result.pooled, parts)
+    verdicts, open_ = result.part_verdicts, result.verdict == "undecided"
+    parts = [p for n, p in result.parts.items() if not open_ or verdicts[n] == "undecided"]
+    detectable, needed = _prospects(claim, parts)
     if len(seeds) == 1:
         needed = None  # one seed does not tell how much seeds differ
-    # A part's data set may have fewer seeds than others.
-    fewest = min((p.seeds for p in parts.values() if p.per_seed), default=len(seeds))
-    why = _reason(claim, result.verdict, verdicts, needed, fewest)
-    return replace(result, why=why, detectable=detectable, seeds_needed=needed)
-
-
-def _reason(
-    claim: Claim, decided: Verdict, verdicts: Mapping[str, Verdict], needed: int | None, seeds: int
-) -> str:
-    """Why the verdict is what it is, in a sentence or two."""
     sentences = []
     if len(verdicts) > 1:
-        by = "judged part by part" if claim.every else "judged on the pooled effect"
-        sentences.append(f"{by}; of {len(verdicts)} parts {counted(verdicts.values())}")
-        if decided == "undecided" and claim.every and "negligible" in verdicts.values():
+        sentences.append(
+            f"judged part by part; of {len(verdicts)} parts {counted(verdicts.values())}"
+        )
+        if open_ and "negligible" in verdicts.values():
             sentences.append("so it does not hold of every part, whatever the open ones are")
-    if decided == "undecided":
-        what = f"an effect of {claim.smallest:g} {claim.unit}"
-        what = "a true zero effect" if claim.kind == "equivalent" else what
-        if claim.every and len(set(verdicts.values())) > 1:
-            what += " in the open parts"
-        if seeds == 1:
-            sentences.append("one seed does not tell how much seeds differ")
-        elif needed is None:
-            sentences.append(
-                f"more seeds alone would not decide {what}: the items or the parts are too few"
-            )
-        elif needed <= seeds:
-            sentences.append(
-                f"these seeds would mostly decide {what}, so the effect is a borderline one"
-            )
-        else:
-            sentences.append(f"{needed} seeds would decide {what} in four runs of five")
-    return "; ".join(sentences)
+    if open_:
+        aim = f"an effect of {claim.smallest:g} {claim.unit}"
+        aim = "a true zero effect" if claim.kind == "equivalent" else aim
+        aim += " in the open parts" if len(set(verdicts.values())) > 1 else ""
+        # A part's data set may have fewer seeds than others.
+        fewest = min((part.seeds for part in parts if part.per_seed), default=len(seeds))
+        sentences.append(
+            "one seed does not tell how much seeds differ" if fewest == 1
+            else f"more seeds alone would not decide {aim}: the items or the parts are too few"
+            if needed is None
+            else f"these seeds would mostly decide {aim}, so the effect is a borderline one"
+            if needed <= fewest
+            else f"{needed} seeds would decide {aim} in four runs of five"
+        )  # fmt: skip
+    why = "; ".join(sentences)
+    return replace(result, why=why, detectable=detectable, seeds_needed=needed)
 
 
 def counted(verdicts: Iterable[str]) -> str:
@@ -304,39 +267,32 @@ def stability(
     """How often half of the seeds, drawn without replacement, give another verdict than all.
 
     Where there are no more distinct halves than draws (up to 12 seeds for 1,000), each counts once
-    and nothing is random; otherwise a half drawn again is not computed again. A half has less
-    power, so some change is to be expected. NaN below four seeds, also of one part, as halves then
-    have one seed.
+    and nothing is random. A half has less power, so some change is to be expected. NaN below four
+    seeds, also of one part, as halves then have one seed.
     """
-    unknown = Stability(float("nan"), float("nan"))
-    if len(seeds) < 4:
-        return unknown
-    full = _judged(claim, evidence, seeds)
-    if full.pooled and any(part.per_seed and part.seeds < 4 for part in full.pooled.parts.values()):
-        return unknown
+    full = _judged(claim, evidence, seeds) if len(seeds) >= 4 else None
+    if full is None or any(part.per_seed and part.seeds < 4 for part in full.parts.values()):
+        return Stability(float("nan"), float("nan"))
     half = len(seeds) // 2
-    places: Iterable[tuple[int, ...]] = combinations(range(len(seeds)), half)
     if comb(len(seeds), half) > draws:
         rng = np.random.default_rng(rng_seed)
         drawn = np.argsort(rng.random((draws, len(seeds))), axis=1)[:, :half]
-        places = map(tuple, np.sort(drawn, axis=1).tolist())
-
-    @cache
-    def of_half(chosen: tuple[int, ...]) -> Verdict:
-        return _judged(claim, evidence, [seeds[place] for place in chosen]).verdict
-
-    verdicts = [of_half(chosen) for chosen in places]
-    another = [result for result in verdicts if result != full.verdict]
+        places = [tuple(row) for row in np.sort(drawn, axis=1).tolist()]
+    else:
+        places = list(combinations(range(len(seeds)), half))
+    verdict_of = {
+        place: _judged(claim, evidence, [seeds[i] for i in place]).verdict
+        for place in dict.fromkeys(places)
+    }
+    another = [v for place in places if (v := verdict_of[place]) != full.verdict]
     contrary = [result for result in another if result in DECIDED]
-    return Stability(len(another) / len(verdicts), len(contrary) / len(verdicts))
+    return Stability(len(another) / len(places), len(contrary) / len(places))
 
 
 def at_other_sizes(one: Assessment, factors: Sequence[float] = (0.5, 2.0)) -> tuple[Verdict, ...]:
     """The verdict if the smallest effect of interest were so many times it; () if not tested."""
-    if one.pooled is None:
-        return ()
-    claims = (replace(one.claim, smallest=factor * one.claim.smallest) for factor in factors)
-    return tuple(_judge(claim, one.pooled)[0] for claim in claims)
+    claims = [replace(one.claim, smallest=factor * one.claim.smallest) for factor in factors]
+    return tuple(_judge(claim, one.parts)[0] for claim in claims) if one.parts else ()
 
 
 def effect_text(claim: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""Effects with standard errors over seeds and items, and the mean effect of several parts."""
+"""Effects with standard errors over seeds and items."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, isfinite
 
@@ -60,11 +60,7 @@ class Effect(Interval):
         return self if self.se_bound is None else replace(self, se=self.se_bound)
 
     def at(self, seeds: int) -> "Effect":
-        """The same effect as another number of seeds would estimate it; df are approximate.
-
-        By Satterthwaite, 1 / df is a sum of squared shares of the variance, each over its own
-        degrees of freedom. The seeds' share has seeds - 1 of them.
-        """
+        """The same effect as another number of seeds would estimate it; df by Satterthwaite."""
         if self.per_seed <= 0 or seeds == self.seeds:
             return replace(self, seeds=seeds)
         remaining = max(self.se**2 - self.per_seed / self.seeds, 0.0)
@@ -76,16 +72,7 @@ class Effect(Interval):
         return replace(self, se=variance**0.5, df=df, seeds=seeds, se_bound=None)
 
 
-def _numbered(clusters: Iterable) -> tuple[np.ndarray, int]:
-    """Each item's cluster as a number from 0, and how many there are; ValueError below two."""
-    listed = clusters if isinstance(clusters, np.ndarray) else np.array(list(clusters))
-    member, names = pd.factorize(listed)
-    if len(names) < 2:
-        raise ValueError("an interval over items needs at least two clusters")
-    return member, len(names)
-
-
-def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
+def crossed(values: np.ndarray, clusters: Sequence | np.ndarray) -> Effect:
     """Mean of values (seeds, items), or (items,) for one seed, over both seeds and items.
 
     clusters: one name an item; items of one cluster are not independent and count together.
@@ -98,8 +85,10 @@ def crossed(values: np.ndarray, clusters: Iterable) -> Effect:
     interval is over clusters only. Raises ValueError for fewer than two clusters.
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
-    member, count = _numbered(clusters)
-    seeds, items = values.shape
+    member, names = pd.factorize(np.asarray(clusters))
+    (seeds, items), count = values.shape, len(names)
+    if count < 2:
+        raise ValueError("an interval over items needs at least two clusters")
     if len(member) != items:
         raise ValueError(f"{items} items, but {len(member)} clusters named")
     mean = float(values.mean())
@@ -147,7 +136,9 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> Effect:
     return Effect(float(values.mean()), (variance / n) ** 0.5, n - 1.0, variance, n)
 
 
-def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: Iterable) -> Effect:
+def slope(
+    predictors: np.ndarray, response: np.ndarray, column: int, clusters: Sequence | np.ndarray
+) -> Effect:
     """Change of the response (items,) with one standard deviation of a predictor, others held.
 
     predictors (items, p): each is scaled to unit standard deviation; column: which is meant.
@@ -155,15 +146,15 @@ def slope(predictors: np.ndarray, response: np.ndarray, column: int, clusters: I
     degrees of freedom. Seeds are not in it. A constant predictor gives NaN.
     """
     table = np.asarray(predictors, dtype=float)
-    member, count = _numbered(clusters)
+    member, names = pd.factorize(np.asarray(clusters))
     spread = table.std(0, ddof=1)
     if not np.isfinite(table).all() or not np.isfinite(response).all() or not spread.all():
-        return Effect(np.nan, np.nan, count - 1.0)
+        return Effect(np.nan, np.nan, len(names) - 1.0)
     scaled = np.column_stack([np.ones(len(table)), (table - table.mean(0)) / spread])
     from statsmodels.regression.linear_model import OLS  # late: it takes a second
 
     fit = OLS(response, scaled).fit(cov_type="cluster", cov_kwds={"groups": member}, use_t=True)
-    return Effect(float(fit.params[1 + column]), float(fit.bse[1 + column]), count - 1.0)
+    return Effect(float(fit.params[1 + column]), float(fit.bse[1 + column]), len(names) - 1.0)
 
 
 def difference(a: Effect, b: Effect) -> Effect:
@@ -180,56 +171,14 @@ def difference(a: Effect, b: Effect) -> Effect:
     return Effect(a.effect - b.effect, hypot(a.se, b.se), df, per_seed, seeds, rest_df, bound)
 
 
-@dataclass(frozen=True)
-class Pooled(Interval):
-    """The mean effect of several parts; tau: standard deviation of the true effects of parts."""
-
-    tau: float
-    parts: Mapping[str, Effect]
-
-    def at(self, seeds: int) -> "Pooled":
-        """As another number of seeds would estimate it, for the same parts and the same tau."""
-        return _weigh({name: part.at(seeds) for name, part in self.parts.items()}, self.tau)
-
-
-def _weigh(parts: Mapping[str, Effect], tau: float) -> Pooled:
-    """The mean of parts, each weighted by 1 / (its variance + tau ** 2)."""
-    if len(parts) == 1:
-        [only] = parts.values()
-        return Pooled(only.effect, only.se, only.df, 0.0, parts)
-    variances, effects = _variances(parts)
-    weights = 1 / (variances + tau**2)
-    total = float(weights.sum())
-    return Pooled(float(weights @ effects) / total, total**-0.5, len(parts) - 1.0, tau, parts)
-
-
-def _variances(parts: Mapping[str, Effect]) -> tuple[np.ndarray, np.ndarray]:
-    """Variances and effects of the parts; a part without spread gets a tiny variance."""
-    effects = np.array([p.effect for p in parts.values()])
-    errors = np.array([p.se for p in parts.values()])
-    tiny = 1e-6 * float(np.abs(effects).max() + errors.max()) or 1e-12
-    return np.maximum(errors, tiny) ** 2, effects
-
-
-def pool(effects: Mapping[str, Effect]) -> Pooled:
-    """The mean effect of independent parts by a random-effects model; one part is itself.
-
-    tau is Paule and Mandel's (1982), by statsmodels. The interval has one degree of freedom less
-    than parts: it is then Hartung and Knapp's (2001) with their error never below the model's.
-    Few parts cannot tell how much parts differ, so two give a very wide one. Parts that share items
-    or trained models are not independent, and the interval would be too narrow: average their
-    values first, and give `crossed` the mean as one part.
-    Raises ValueError without parts; a part that is not finite makes the result NaN.
-    """
-    if not effects:
-        raise ValueError("there is nothing to pool")
+def sd_between(parts: Iterable[Effect]) -> float:
+    """The standard deviation of the parts' true effects, by Paule and Mandel (1982); 0 of one."""
+    effects, errors = np.array([(part.effect, part.se) for part in parts]).T
     if len(effects) == 1:
-        return _weigh(effects, 0.0)
-    if not all(effect.finite for effect in effects.values()):
-        return Pooled(np.nan, np.nan, np.inf, np.nan, effects)
+        return 0.0
     from statsmodels.stats.meta_analysis import combine_effects  # late: it takes a second
 
-    variances, values = _variances(effects)
+    least = 1e-6 * float(np.abs(effects).max() + errors.max()) or 1e-12  # of a part without spread
     with np.errstate(all="ignore"):
-        tau2 = combine_effects(values, variances, method_re="pm", maxiter=200).tau2
-    return _weigh(effects, float(tau2) ** 0.5)
+        variances = np.maximum(errors, least) ** 2
+        return float(combine_effects(effects, variances, method_re="pm", maxiter=200).tau2) ** 0.5

@@ -1,4 +1,4 @@
-"""Forest plots: every part of every claim, the pooled effects, and the smallest of interest."""
+"""Forest plots: every part of every claim, and the smallest effect of interest."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -23,21 +22,20 @@ COLOURS = {
 WIDTH = 8.0  # inches
 LINE = 68  # characters of a title, which stands beside the names of parts
 MANY = 16  # parts; beyond these, lines are half as high and go without names
-GREY = "#555555"
 
 
 def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
     """A panel for each tested claim, from what `claims.assess` returned or from its records.
 
-    Thin lines are the parts' 95 % intervals, the diamond below them is the pooled one, the band is
-    the smallest effect of interest on either side of 0. Colours show the verdicts, of parts by
+    Thin lines are the parts' 95 % intervals, the diamond is that of a part alone, the band is the
+    smallest effect of interest on either side of 0. Colours show the verdicts, of parts by
     themselves. Claims that are not tested are named below.
     """
     records = [claim if isinstance(claim, Mapping) else claim.record() for claim in assessed]
     tested = [r for r in records if r["parts"]]
     notes = [f"{r['id']}  not tested: {r['why']}" for r in records if not r["parts"]]
     untested = [line for text in notes for line in textwrap.wrap(text, round(13 * WIDTH))]
-    # The height of a panel in lines of text; one part alone is the pooled effect itself.
+    # The height of a panel in lines of text.
     counts = [len(r["parts"]) for r in tested]
     lines = [1.0 if n == 1 else 1.3 + n * (0.5 if n > MANY else 1.0) for n in counts] or [1.0]
     note = 0.22 * len(untested)
@@ -49,44 +47,32 @@ def forest(assessed: Iterable[Assessment | Mapping[str, Any]]) -> Figure:
     )  # fmt: skip
     figure.set_layout_engine("constrained", rect=(0, note / height, 1, 1 - note / height))
     for axis, record in zip(axes[:, 0], tested, strict=False):
-        _panel(axis, record)
+        parts, d, colour = record["parts"], record["smallest"], COLOURS[record["verdict"]]
+        step = 0.5 if len(parts) > MANY else 1.0
+        rows = np.arange(len(parts)) * step
+        if len(parts) == 1:
+            corners = [record["low"], record["effect"], record["high"], record["effect"]]
+            axis.fill(corners, [0, -0.32, 0, 0.32], color=colour, linewidth=1.5, zorder=3)
+        else:
+            for y, part in zip(rows, parts.values(), strict=True):
+                look = {"color": COLOURS[part["verdict"]], "markersize": 3 if step < 1 else 4}
+                axis.plot([part["low"], part["high"]], [y, y], linewidth=1.2, **look)
+                axis.plot(part["effect"], y, "o", **look)
+        axis.set_yticks(*((rows, list(parts)) if step == 1 else ([], [])), fontsize=8)
+        axis.set_ylim(rows[-1] + (0.8 if len(parts) > 1 else 0.6), -0.6)
+        axis.axvline(0, color="#333333", linewidth=0.8)
+        axis.axvspan(-d, d, color="#E69F00", alpha=0.15, linewidth=0, label=f"± {d:g}")
+        axis.grid(axis="y", visible=False)
+        axis.tick_params(axis="x", labelsize=8)
+        titled = textwrap.shorten(f"{record['id']}  {record['claim']}", 150, placeholder=" …")
+        title = textwrap.fill(f"{titled}: {record['verdict']}", LINE)
+        axis.set_title(title, loc="left", fontsize=9, color=colour)
+        label = f"{record['contrast']} ({record['unit']};\u00a0band\u00a0±\u00a0{d:g})"  # one word
+        axis.set_xlabel(textwrap.fill(label, LINE), fontsize=8)
     if not tested:
         axes[0, 0].axis("off")
-    figure.text(0.01, 0.004, "\n".join(untested), fontsize=8, color=GREY, va="bottom")
+    figure.text(0.01, 0.004, "\n".join(untested), fontsize=8, color="#555555", va="bottom")
     return figure
-
-
-def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
-    """One claim: its parts from above, then the pooled effect."""
-    by_name = record["parts"] if len(record["parts"]) > 1 else {}
-    step = 0.5 if len(by_name) > MANY else 1.0
-    ticks: dict[float, str] = {}
-    for i, (name, effect) in enumerate(by_name.items()):
-        colour = COLOURS[effect["verdict"]]
-        axis.plot([effect["low"], effect["high"]], [i * step] * 2, color=colour, linewidth=1.2)
-        axis.plot(effect["effect"], i * step, "o", color=colour, markersize=3 if step < 1 else 4)
-        if step == 1:
-            ticks[i * step] = name
-    y = len(by_name) * step + (0.2 if by_name else 0)
-    colour = COLOURS[record["verdict"]]
-    if by_name and record["every"]:  # each part counts, and none is pooled
-        y -= step
-    else:
-        corners = [record["low"], record["effect"], record["high"], record["effect"]]
-        axis.fill(corners, [y, y - 0.32, y, y + 0.32], color=colour, linewidth=1.5, zorder=3)
-        ticks[y] = "pooled" if by_name else next(iter(record["parts"]))
-    axis.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
-    axis.set_ylim(y + 0.6, -0.6)
-    axis.axvline(0, color="#333333", linewidth=0.8)
-    d = record["smallest"]
-    axis.axvspan(-d, d, color="#E69F00", alpha=0.15, linewidth=0, label=f"± {d:g}")
-    axis.grid(axis="y", visible=False)
-    axis.tick_params(axis="x", labelsize=8)
-    titled = textwrap.shorten(f"{record['id']}  {record['claim']}", 150, placeholder=" …")
-    title = textwrap.fill(f"{titled}: {record['verdict']}", LINE)
-    axis.set_title(title, loc="left", fontsize=9, color=colour)
-    label = f"{record['contrast']} ({record['unit']};\u00a0band\u00a0±\u00a0{d:g})"  # one word
-    axis.set_xlabel(textwrap.fill(label, LINE), fontsize=8)
 
 
 # --- All claims at once --------------------------------------------------------------------------
@@ -94,10 +80,10 @@ def _panel(axis: Axes, record: Mapping[str, Any]) -> None:
 MARKERS = ("o", "s", "^", "D")  # one for each kind of data
 FARTHEST = 30.0  # in smallest effects of interest; what lies beyond is clipped
 TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
-Panels = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]  # panel, data, claim, record
+Records = Mapping[str, Mapping[str, Any]]
 
 
-def overview(panels: Panels) -> Figure:
+def overview(panels: Mapping[str, Mapping[str, Records]]) -> Figure:
     """All tested claims in two columns of panels: effects over their smallest effect of interest.
 
     panels: title -> kind of data -> claim -> record of `Assessment.record`. A claim is a line in
@@ -108,25 +94,25 @@ def overview(panels: Panels) -> Figure:
     kinds = list(dict.fromkeys(kind for panel in panels.values() for kind in panel))
     lines: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {}  # title, claim, kind, record
     for title, panel in panels.items():
-        for kind, records in panel.items():
-            for claim, record in records.items():
-                lines.setdefault(title, {}).setdefault(claim, {})[kind] = record
-    for title, claims in lines.items():
-        tested = {c: own for c, own in claims.items() if any(r["intervals"] for r in own.values())}
-        lines[title] = tested
-    lines = {title: claims for title, claims in lines.items() if claims}
+        names = dict.fromkeys(claim for records in panel.values() for claim in records)
+        by_kind = {
+            claim: {k: r[claim] for k, r in panel.items() if claim in r and r[claim]["intervals"]}
+            for claim in names
+        }
+        if tested := {claim: records for claim, records in by_kind.items() if records}:
+            lines[title] = tested
     titles = list(lines)
 
-    def tall(of: Sequence[str]) -> int:
-        return sum(len(lines[title]) + 3 for title in of)
+    def tall(column: Sequence[str]) -> int:
+        return sum(len(lines[title]) + 3 for title in column)
 
     cuts = [(titles[:cut], titles[cut:]) for cut in range(1, len(titles))] or [(titles, [])]
     columns = [half for half in min(cuts, key=lambda cut: max(map(tall, cut))) if half]
     figure = plt.figure(figsize=(10, 0.165 * max(map(tall, columns), default=1) + 1.1))
     grid = figure.add_gridspec(1, len(columns) or 1)
-    for place, column in enumerate(columns):
+    for number, column in enumerate(columns):
         ratios = [len(lines[title]) + 1 for title in column]
-        cells = grid[place].subgridspec(len(column), 1, height_ratios=ratios)
+        cells = grid[number].subgridspec(len(column), 1, height_ratios=ratios)
         for i, title in enumerate(column):
             axis = figure.add_subplot(cells[i])
             _claims(axis, lines[title], kinds)
@@ -134,18 +120,16 @@ def overview(panels: Panels) -> Figure:
             if title == column[-1]:
                 axis.set_xlabel("against the claim  ←  effect / d  →  for the claim", fontsize=9)
 
-    def mark(text: str, **how: Any) -> Line2D:
-        return Line2D([], [], label=text, **{"color": "#444444", "ms": 4.5, "lw": 0, **how})
+    def mark(text: str, **look: Any) -> Line2D:
+        return Line2D([], [], label=text, **{"color": "#444444", "ms": 4.5, "lw": 0, **look})
 
-    handles: list[Artist] = [
-        mark(kind, marker=marker, lw=1) for kind, marker in zip(kinds, MARKERS, strict=False)
-    ]
-    handles += [
+    handles: list[Any] = [
+        *(mark(kind, marker=marker, lw=1) for kind, marker in zip(kinds, MARKERS, strict=False)),
         mark("several parts, a dot each", marker=".", ms=5, lw=0.6),
         mark(f"beyond {FARTHEST:g} d", marker=">"),
     ]
-    every = [r for panel in panels.values() for records in panel.values() for r in records.values()]
-    if any(record["paper_effect"] is not None for record in every):
+    by_claim = [records for claims in lines.values() for records in claims.values()]
+    if any(r["paper_effect"] is not None for records in by_claim for r in records.values()):
         handles.append(mark("the paper's", mfc="none", mec="black", marker="D", color="C0"))
     handles.append(Patch(color="#E69F00", alpha=0.15, label="within ± d, where ≈ holds"))
     handles += [Patch(color=COLOURS[v], label=v) for v in COLOURS if v != "not tested"]
@@ -153,27 +137,24 @@ def overview(panels: Panels) -> Figure:
     return figure
 
 
-def _claims(
-    axis: Axes, claims: Mapping[str, Mapping[str, Mapping[str, Any]]], kinds: Sequence[str]
-) -> None:
+def _claims(axis: Axes, claims: Mapping[str, Records], kinds: Sequence[str]) -> None:
     """A line for each claim, its kinds of data one below the other."""
     axis.axvspan(-1, 1, color="#E69F00", alpha=0.15, linewidth=0)
     axis.axvline(0, color="#333333", linewidth=0.8)
     labels = []
-    for line, (name, own) in enumerate(claims.items()):
-        labels.append(name + " ≈" * (next(iter(own.values()))["kind"] == "equivalent"))
-        tested = {kind: record for kind, record in own.items() if record["intervals"]}
-        for i, (kind, record) in enumerate(tested.items()):
-            y, d = line + 0.36 * (i - (len(tested) - 1) / 2), record["smallest"]
-            pieces = list(record["parts"].values()) if record["intervals"] > 1 else [record]
-            ends = min(p["low"] for p in pieces) / d, max(p["high"] for p in pieces) / d
-            width, size = (1.0, 4.0) if len(pieces) == 1 else (0.6, 3.0)
-            colour = COLOURS[record["verdict"]]
-            axis.plot(np.clip(ends, -FARTHEST, FARTHEST), [y, y], color=colour, linewidth=width)
-            for part in pieces:
+    for line, (name, records) in enumerate(claims.items()):
+        labels.append(name + " ≈" * (next(iter(records.values()))["kind"] == "equivalent"))
+        for i, (kind, record) in enumerate(records.items()):
+            y, d = line + 0.36 * (i - (len(records) - 1) / 2), record["smallest"]
+            parts = record["parts"].values()
+            ends = min(p["low"] for p in parts) / d, max(p["high"] for p in parts) / d
+            width, size = (1.0, 4.0) if len(parts) == 1 else (0.6, 3.0)
+            ends = np.clip(ends, -FARTHEST, FARTHEST)
+            axis.plot(ends, [y, y], color=COLOURS[record["verdict"]], linewidth=width)
+            for part in parts:
                 x, colour = part["effect"] / d, COLOURS[part["verdict"]]
                 if abs(x) > FARTHEST:
-                    beyond = 1.15 * float(np.clip(x, -FARTHEST, FARTHEST))
+                    beyond = 1.15 * FARTHEST * np.sign(x)
                     axis.plot(beyond, y, ">" if x > 0 else "<", color=colour, ms=4.5)
                 else:
                     axis.plot(x, y, MARKERS[kinds.index(kind)], color=colour, ms=size, mew=0)

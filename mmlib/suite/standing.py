@@ -93,7 +93,7 @@ def _standing(number: str, tier: str, entry: claims.Assessment, found: Evidence)
         halves = None if halves.another != halves.another else halves  # NaN below four seeds
     level, corrected = lost_at(entry)
     # Where other seeds change the effect, reading it again is another look.
-    by_seed = [part.per_seed for part in entry.pooled.parts.values()] if entry.pooled else []
+    by_seed = [part.per_seed for part in entry.parts.values()]
     looks = len(LOOKS.get((number, tier), (0,))) if any(by_seed) else 1
     return Standing(
         number, tier, entry.record(), len(seeds), halves, level, corrected, POCOCK[looks],
@@ -110,22 +110,18 @@ def lost_at(entry: claims.Assessment) -> tuple[float, float]:
     kind. Any of the parts could have been that one, so the level is given twice: of the interval,
     and times the number of parts (Bonferroni).
     """
-    if entry.verdict not in claims.DECIDED or entry.pooled is None:
+    if entry.verdict not in claims.DECIDED:
         return 1.0, 1.0
-    claim = entry.claim
-    if not claim.every:
-        level = _level(entry.pooled, claim, entry.verdict)
-        return level, level
     of_kind: dict[str, list[float]] = {}
-    for name, part in entry.pooled.parts.items():
+    for name, part in entry.parts.items():
         kind = entry.part_verdicts[name]
         if kind in claims.DECIDED:
-            of_kind.setdefault(kind, []).append(_level(part, claim, kind))
+            of_kind.setdefault(kind, []).append(_level(part, entry.claim, kind))
     if entry.verdict in ("supported", "negligible"):
         level = max(of_kind[entry.verdict])
         return level, level
     level = sorted(map(min, of_kind.values()))[entry.verdict == "mixed"]
-    return level, min(1.0, level * len(entry.pooled.parts))
+    return level, min(1.0, level * len(entry.parts))
 
 
 def _level(found: Interval, claim: claims.Claim, verdict: str) -> float:
@@ -147,21 +143,20 @@ def limit_of(every: Iterable[Standing]) -> float:
 def measured_once(entry: claims.Assessment, found: Evidence) -> bool:
     """Whether half of the seeds give a claim's effect to the last bit: it needs no training."""
     seeds = seeds_of(entry, found)
-    if entry.pooled is None or len(seeds) < 2:
+    if not entry.parts or len(seeds) < 2:
         return False
-    first = claims.assess(entry.claim, found, seeds[: len(seeds) // 2]).pooled
-    return first is not None and (first.effect, first.se) == (
-        entry.pooled.effect,
-        entry.pooled.se,
+    half = claims.assess(entry.claim, found, seeds[: len(seeds) // 2])
+    of_half, of_all = (
+        [(part.effect, part.se) for part in one.parts.values()] for one in (half, entry)
     )
+    return of_half == of_all
 
 
 def seeds_of(entry: claims.Assessment, found: Evidence) -> list[int]:
     """The seeds a claim rests on: of its parts' data sets, which their names begin with."""
-    pieces = entry.pooled.parts if entry.pooled else ()
     sets = {
         max((d for d in found.datasets if part.startswith(d)), key=len, default="")
-        for part in pieces
+        for part in entry.parts
     }
     own = [set(found.seeds_of(name)) for name in sets if name and found.seeds_of(name)]
     return sorted(set.intersection(*own)) if own else found.seeds

@@ -153,7 +153,7 @@ def test_without_a_part_there_is_a_reason(fields, seeds, why):
 
 
 TABLE = """
-defaults: {paper: P, contrast: C, unit: points, smallest: 1.0, why: W, metric: x, every: true}
+defaults: {paper: P, contrast: C, unit: points, smallest: 1.0, why: W, metric: x}
 C1: {claim: one, parts: A − B, collections: [own]}
 C2:
   claim: two
@@ -176,7 +176,7 @@ def test_claims_are_read_with_defaults_and_what_tests_them(tmp_path):
     claims = written(tmp_path, TABLE)
     assert [one.id for one in claims] == ["C1", "C2", "C3", "C4", "C5"]
     assert [one.smallest for one in claims] == [1, 1, 2, 1, 1]
-    assert all(one.every and one.unit == "points" for one in claims)
+    assert all(one.unit == "points" for one in claims)
     found = [one.effects(EVIDENCE, ALL) for one in claims]
     assert [one if isinstance(one, str) else list(one) for one in found] == [
         ["own"], ["own, B"], ["other", "own"], "nobody was asked", "a function",
@@ -189,7 +189,7 @@ def test_claims_are_read_with_defaults_and_what_tests_them(tmp_path):
     ("old", "new", "message"),
     [
         ("{claim: five}", "{claim: five, parts: A}", "C5 needs one of"),
-        ("untested: nobody was asked", "every: true", "C4 needs one of"),
+        ("untested: nobody was asked", "paper_effect: 1", "C4 needs one of"),
         ("C5:", "C6:", "functions of no claim: C5"),
         ("parts: A − B, ", "parts: A − B, metrics: [x], ", "C1: .*'metrics'"),
         ("claim: four, ", "", "C4: .*'claim'"),

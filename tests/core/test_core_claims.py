@@ -33,7 +33,7 @@ from mmlib.core.effects import (
     crossed,
     difference,
     over_seeds,
-    pool,
+    sd_between,
     slope,
 )
 from mmlib.core.forest import COLOURS, forest
@@ -204,57 +204,21 @@ def test_difference_is_welchs():
     assert (fixed.seeds, fixed.per_seed) == (5, pytest.approx(a.var(ddof=1)))
 
 
-# --- Pooling ---------------------------------------------------------------------------------
-
-
-def paule_mandel(effects, variances):
-    """Mean, its error, and tau, by bisection of the estimating equation."""
-
-    def excess(tau2):
-        w = 1 / (variances + tau2)
-        return (w * (effects - w @ effects / w.sum()) ** 2).sum() - (len(effects) - 1)
-
-    low, high = 0.0, 1e6
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    w = 1 / (variances + low)
-    return w @ effects / w.sum(), w.sum() ** -0.5, low**0.5
-
-
 @pytest.mark.parametrize(("parts", "tau"), [(2, 3.0), (3, 4.0), (7, 1.0), (7, 0.0)])
-def test_pool_is_paule_and_mandels(parts, tau):
+def test_the_deviation_between_parts_is_paule_and_mandels(parts, tau):
+    """Their estimating equation holds at it: weighted squares come to their degrees of freedom."""
     rng = np.random.default_rng(parts)
     errors = rng.uniform(0.3, 1.5, size=parts)
     values = 5 + tau * rng.normal(size=parts) + errors * rng.normal(size=parts) * (tau > 0)
-    names = map(str, range(parts))
-    found = pool({n: Effect(v, e, 50) for n, v, e in zip(names, values, errors, strict=True)})
-    assert (found.effect, found.se, found.tau) == pytest.approx(
-        paule_mandel(values, errors**2), rel=1e-3, abs=1e-6
-    )
-    assert (found.tau > 0) == (tau > 0)
-    assert found.df == parts - 1
-
-
-def test_one_part_alone_is_itself():
-    one = over_seeds([1.0, 2.0, 4.0])
-    found = pool({"only": one})
-    assert (found.effect, found.low, found.high, found.tau) == (one.effect, one.low, one.high, 0)
-    assert found.at(12).se == pytest.approx(one.se / 2)
-
-
-def test_parts_without_any_spread_can_be_pooled():
-    assert pool({"a": Effect(2, 0, 5), "b": Effect(2, 0, 5)}).effect == pytest.approx(2)
-    zero = pool({"a": Effect(0, 0, 5), "b": Effect(0, 0, 5)})
-    assert zero.effect == 0
-    assert zero.se < 1e-9
-
-
-def test_the_pooled_error_with_other_seeds_keeps_items_and_differences_between_parts():
-    parts = {str(i): Effect(float(i), 1.0, 30, per_seed=2.0, seeds=4) for i in range(5)}
-    found = pool(parts)  # each variance is 1 = 2 / 4 + 0.5
-    assert found.at(4).se == pytest.approx(found.se)
-    assert found.at(40).se == pytest.approx(((2 / 40 + 0.5 + found.tau**2) / 5) ** 0.5)
+    found = sd_between([Effect(v, e, 50) for v, e in zip(values, errors, strict=True)])
+    weights = 1 / (errors**2 + found**2)
+    squares = (weights * (values - weights @ values / weights.sum()) ** 2).sum()
+    if tau:
+        assert squares == pytest.approx(parts - 1, rel=1e-3)
+    else:
+        assert found == 0
+        assert squares < parts - 1
+    assert sd_between([Effect(2, 0, 5), Effect(2, 0, 5)]) == sd_between([Effect(1, 1, 5)]) == 0
 
 
 # --- The rule --------------------------------------------------------------------------------
@@ -287,10 +251,9 @@ def test_every_branch_of_the_rule(interval, kind, expected):
 @pytest.mark.parametrize("lost", [(np.nan, 1, 5), (1, np.nan, 5), (1, np.inf, 5)])
 def test_what_is_not_finite_is_not_tested(kind, lost):
     assert verdict(Effect(*lost), 1.0, kind) == "not tested"
-    for every in (True, False):
-        found = given({"a": effect_of(2, 3), "b": Effect(*lost)}, kind=kind, every=every)
-        assert (found.verdict, found.pooled) == ("not tested", None)
-        assert "b" in found.why
+    found = given({"a": effect_of(2, 3), "b": Effect(*lost)}, kind=kind)
+    assert (found.verdict, found.parts) == ("not tested", {})
+    assert "b" in found.why
 
 
 # By hand: the verdicts of the parts, and the verdict on a claim that counts them all.
@@ -309,7 +272,7 @@ def test_a_claim_that_counts_every_part(parts, expected):
     verdicts = [LETTERS[letter] for letter in parts]
     for order in (verdicts, verdicts[::-1]):
         assert verdict_on_every(order) == LETTERS[expected]
-        found = given({str(i): effect_of(*intervals[v]) for i, v in enumerate(order)}, every=True)
+        found = given({str(i): effect_of(*intervals[v]) for i, v in enumerate(order)})
         assert found.verdict == LETTERS[expected]
         assert list(found.part_verdicts.values()) == order
         counts = [f"{order.count(v)} {v}" for v in set(order)]
@@ -318,9 +281,9 @@ def test_a_claim_that_counts_every_part(parts, expected):
 
 def test_what_one_part_refutes_is_said_of_a_claim_with_open_parts():
     opened = {"a": effect_of(-0.5, 0.5), "b": effect_of(-2, 2)}
-    assert "does not hold of every part, whatever the open" in given(opened, every=True).why
+    assert "does not hold of every part, whatever the open" in given(opened).why
     opened["a"] = effect_of(2, 3)
-    assert "whatever" not in given(opened, every=True).why
+    assert "whatever" not in given(opened).why
 
 
 @pytest.mark.parametrize(
@@ -343,11 +306,11 @@ def test_of_several_parts_the_weakest_gives_the_size():
     for parts, expected in (
         ([clear, clear], "clearly"), ([clear, plain], ""), ([clear, plain, weak], "direction only")
     ):  # fmt: skip
-        assert given(dict(enumerate(parts)), every=True).size == expected
-    assert given({"a": clear, "b": effect_of(-3, -2)}, every=True).size == ""
+        assert given(dict(enumerate(parts))).size == expected
+    assert given({"a": clear, "b": effect_of(-3, -2)}).size == ""
     against = {"a": effect_of(-3, -2), "b": effect_of(-1.5, -0.1), "c": effect_of(-2, 2)}
-    assert given(against, every=True).size == "clearly"
-    assert given({**against, "a": effect_of(-2, 2)}, every=True).size == "direction only"
+    assert given(against).size == "clearly"
+    assert given({**against, "a": effect_of(-2, 2)}).size == "direction only"
 
 
 def test_a_verdict_that_a_larger_error_would_lose_is_fragile():
@@ -355,19 +318,19 @@ def test_a_verdict_that_a_larger_error_would_lose_is_fragile():
     frail = Effect(2.5, 1.0, np.inf, se_bound=1.5)
     assert given({"a": firm}).fragile is given({"a": firm}).record()["fragile"] is False
     assert given({"a": frail}).fragile is given({"a": frail}).record()["fragile"] is True
-    assert given({"a": firm, "b": frail}, every=True).fragile
+    assert given({"a": firm, "b": frail}).fragile
     assert not given({"a": Effect(0.5, 1.0, np.inf, se_bound=1.5)}).fragile  # undecided anyway
 
 
 @pytest.mark.parametrize(
-    ("paper", "every", "holding", "intervals"),
-    [(2.5, False, 1, 1), (3.5, False, 0, 1), (None, False, None, 1), (2.5, True, 1, 2)],
+    ("paper", "ends", "holding", "intervals"),
+    [(2.5, [2], 1, 1), (3.5, [2], 0, 1), (None, [2], None, 1), (2.5, [2, 4], 1, 2)],
 )
 def test_a_record_says_whether_our_interval_holds_the_papers_effect(
-    paper, every, holding, intervals
+    paper, ends, holding, intervals
 ):
-    parts = {"a": effect_of(2, 3), **({"b": effect_of(4, 5)} if every else {})}
-    record = given(parts, every=every, paper_effect=paper).record()
+    parts = {str(low): effect_of(low, low + 1) for low in ends}
+    record = given(parts, paper_effect=paper).record()
     assert record["paper_effect"] == paper
     assert (record["holding_paper"], record["intervals"]) == (holding, intervals)
 
@@ -377,18 +340,12 @@ def test_verdicts_at_other_smallest_effects():
         given({"a": effect_of(0.6, 1.4)}),  # beyond 0, whatever d, unless it lies within d
         given({"a": effect_of(-0.6, 0.8)}),
         given({"a": effect_of(-0.6, 0.8)}, kind="equivalent"),
-        given({"a": effect_of(2, 3), "b": effect_of(-0.4, 0.4)}, every=True),
+        given({"a": effect_of(2, 3), "b": effect_of(-0.4, 0.4)}),
         given("nothing was trained"),
     ]
     assert [at_other_sizes(claim) for claim in claims] == [
         (FOR, SMALL), (OPEN, SMALL), (OPEN, FOR), ("mixed", "mixed"), ()
     ]  # fmt: skip
-
-
-def test_without_every_the_pooled_effect_decides():
-    parts = {"a": effect_of(1, 5), "b": effect_of(2, 4), "c": effect_of(-0.5, 4)}
-    assert given(parts).verdict == "supported"
-    assert given(parts, every=True).verdict == "undecided"
 
 
 def test_a_claim_names_a_smallest_effect():
@@ -433,14 +390,11 @@ def test_the_seeds_needed_decide_four_times_in_five(kind, truth):
     assert decided(n // 2) < 0.65
 
 
-def test_no_number_of_seeds_makes_up_for_few_documents_or_parts():
+def test_no_number_of_seeds_makes_up_for_few_documents():
     documents = Effect(0, 1.0, 30, per_seed=0.4, seeds=2)  # 0.8 of the variance is theirs
     assert given({"a": documents}, smallest=2.0).seeds_needed is None
     assert given({"a": documents}, smallest=2.7).seeds_needed > 2
-    parts = {str(i): Effect(9.0 * i - 9, 0.1, 9, per_seed=0.02, seeds=2) for i in range(3)}
-    few = given(parts, smallest=1.0)
-    assert (few.verdict, few.seeds_needed) == ("undecided", None)
-    assert "more seeds alone" in few.why
+    assert "more seeds alone" in given({"a": documents}, smallest=2.0).why
 
 
 def test_seeds_needed_are_held_against_those_that_the_claim_has():
@@ -454,8 +408,8 @@ def test_of_every_part_the_open_ones_alone_need_more_seeds():
     """The same seeds as if the open parts were all there is."""
     opened = {"a": Effect(0.2, 1 / 3**0.5, 2, 1.0, 3), "b": Effect(0.4, 1 / 3**0.5, 2, 1.0, 3)}
     hopeless = Effect(9.0, 0.9, 30, per_seed=0.01, seeds=4)  # decided, but never at so small an d
-    both = given(opened, every=True, smallest=0.5)
-    found = given({**opened, "c": hopeless}, every=True, smallest=0.5)
+    both = given(opened, smallest=0.5)
+    found = given({**opened, "c": hopeless}, smallest=0.5)
     assert (found.verdict, found.part_verdicts["c"]) == (OPEN, FOR)
     assert (found.detectable, found.seeds_needed) == (both.detectable, both.seeds_needed)
     assert both.seeds_needed > 4
@@ -526,13 +480,6 @@ def test_a_half_with_the_contrary_verdict_is_decided_otherwise():
     assert stability(claim, None, range(6)) == (10 / 20, 0)
 
 
-def test_a_half_drawn_again_is_not_worked_out_again():
-    claim, calls = by_seed(np.random.default_rng(3).normal(0.8, 2, size=12))
-    stability(claim, None, range(12), draws=900)  # of 924 halves
-    assert len(calls) == len(set(calls)) < 700
-    assert all(len(set(half)) == 6 for half in calls[1:])
-
-
 # --- Record, ledger, figure ------------------------------------------------------------------
 
 
@@ -540,13 +487,12 @@ def test_a_half_drawn_again_is_not_worked_out_again():
 def several():
     """Judged claims of all verdicts, with one part, several and many."""
     of = partial(given, smallest=1.0)
-    many = {f"system {i}": effect_of(i / 9 - 0.5, i / 9 + 2) for i in range(24)}
     yield [
         of({"AUC": effect_of(1, 3)}),
-        of({"a": effect_of(-0.2, 4), "b": effect_of(-0.1, 2), "c": effect_of(-9, 1)}, every=True),
-        of({"a": effect_of(-3, -2), "b": effect_of(-4, -1)}, every=True),
-        of({"a": effect_of(-3, -2), "b": effect_of(4, 5)}, every=True),
-        of(many),
+        of({"a": effect_of(-0.2, 4), "b": effect_of(-0.1, 2), "c": effect_of(-9, 1)}),
+        of({"a": effect_of(-3, -2), "b": effect_of(-4, -1)}),
+        of({"a": effect_of(-3, -2), "b": effect_of(4, 5)}),
+        of({f"system {i}": effect_of(i / 9 - 0.5, i / 9 + 2) for i in range(24)}),
         of({"a": over_seeds([-0.1, 0.1, 0.0]), "b": Effect(0, 0.1, np.inf)}),
         of("the baseline learnt nothing"),
     ]
@@ -559,22 +505,14 @@ def test_a_record_is_json_and_holds_all(several):
         assert record == one.record()
         assert {"id", "claim", "verdict", "effect", "low", "high", "unit", "why"} <= set(record)
         assert record["verdict"] == one.verdict
-        if one.pooled:
-            parts = one.pooled.parts.values()
-            every = one.claim.every and len(parts) > 1  # shows the weakest of those that decide
-            alike = [part for name, part in one.pooled.parts.items()
-                     if one.part_verdicts[name] == one.verdict]  # fmt: skip
-            shown = min(alike or parts, key=lambda part: part.low) if every else one.pooled
-            assert record["effect"] == pytest.approx(shown.effect, rel=1e-5)
-            assert {n: p["verdict"] for n, p in record["parts"].items()} == one.part_verdicts
-            assert list(record["parts"]) == list(one.pooled.parts)
-        else:
-            assert (record["effect"], record["parts"]) == (None, {})
+        assert {n: p["verdict"] for n, p in record["parts"].items()} == one.part_verdicts
+        assert list(record["parts"]) == list(one.parts)
+    assert (record["effect"], record["parts"]) == (None, {})
 
 
 def test_of_parts_one_that_decides_is_shown():
     parts = {"open": effect_of(-110, 160), "refuted": effect_of(-19, -10)}
-    record = given(parts, every=True, smallest=1.0).record()
+    record = given(parts, smallest=1.0).record()
     assert (record["verdict"], record["deciding"]) == ("opposite", "refuted")
     assert record["effect"] == pytest.approx(-14.5)
 
@@ -593,8 +531,7 @@ def test_the_ledger_is_the_same_from_records(several):
 def test_every_part_of_a_tested_claim_has_a_row(several):
     table = parts_table(several)
     parts = [(one.claim.id, name, f"{part.effect:+.3g} [", one.part_verdicts[name])
-             for one in several if one.pooled
-             for name, part in one.pooled.parts.items()]  # fmt: skip
+             for one in several for name, part in one.parts.items()]  # fmt: skip
     ids, names, effects, verdicts = zip(*parts, strict=True)
     assert list(table.index) == list(zip(ids, names, strict=True))
     assert list(table["verdict"]) == list(verdicts)

@@ -177,11 +177,11 @@ def test_each_claim_knows_its_own_seeds(tmp_path):
     assert "| flickr8k | 6 | 3, 4, 7, 9, 10, 10, 10 |" in table
 
 
-def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", every=False, **more):
+def judged(effect, se=1.0, df=10.0, smallest=1.0, kind="greater", **more):
     """A claim judged on parts of these effects."""
     parts = {name: Effect(own, se, df) for name, own in {"": effect, **more}.items()}
     claim = Claim(
-        "X", "", "", "", "points", smallest, "", kind, every, effects=lambda *_: parts
+        "X", "", "", "", "points", smallest, "", kind, effects=lambda *_: parts
     )  # fmt: skip
     return assess(claim, None, [0, 1, 2])
 
@@ -210,7 +210,7 @@ def test_what_no_seed_changes_was_measured_once(effects, seeds, once):
         (judged(0.5, se=0.1), "negligible", 5.0),
         (judged(-0.5, se=0.1, kind="equivalent"), "supported", 5.0),
         (judged(-4.0, kind="equivalent"), "opposite", 3.0),
-        (judged(3.0, every=True, b=5.0), "supported", 3.0),
+        (judged(3.0, b=5.0), "supported", 3.0),
     ],
 )
 def test_a_verdict_is_lost_where_its_interval_would_just_reach_an_edge(one, verdict, far):
@@ -235,7 +235,7 @@ def test_a_verdict_is_lost_where_its_interval_would_just_reach_an_edge(one, verd
 def test_a_mixed_verdict_is_lost_with_its_second_kind_of_parts(effects, far):
     errors = {name: 0.1 if effect == 0 else 1.0 for name, effect in effects.items()}
     parts = {name: Effect(effect, errors[name], 10.0) for name, effect in effects.items()}
-    claim = Claim("X", "", "", "", "", 1.0, "", every=True, effects=lambda *_: parts)
+    claim = Claim("X", "", "", "", "", 1.0, "", effects=lambda *_: parts)
     one = assess(claim, None, [0, 1, 2])
     assert one.verdict == "mixed"
     level, corrected = standing.lost_at(one)
@@ -245,7 +245,7 @@ def test_a_mixed_verdict_is_lost_with_its_second_kind_of_parts(effects, far):
 
 @pytest.mark.parametrize("other", [-5.0, 1.0])
 def test_an_opposite_verdict_on_every_part_is_lost_with_its_strongest(other):
-    one = judged(-3.0, every=True, b=other)
+    one = judged(-3.0, b=other)
     assert one.verdict == "opposite"
     level, corrected = standing.lost_at(one)
     assert level == pytest.approx(2 * stats.t.sf(3.0 if other > 0 else 5.0, 10))

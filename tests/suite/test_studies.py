@@ -88,7 +88,7 @@ def test_every_claim_has_its_verdict_parts_and_reason(made, repository):
     assert cells[4] == f"{claim.smallest:g} {claim.unit}"
     assert cells[5].startswith(f"**{one.verdict}**")
     assert "this tier has no stress documents" in row(verdicts, "**C3**")[5]
-    part = one.pooled.parts["coco"]
+    part = one.parts["coco"]
     assert row(verdicts, "C2 | coco")[2].startswith(f"{part.effect:+.3g} [{part.low:+.3g}, ")
     reasons = [line for line in verdicts.splitlines() if line.startswith(f"- {cells[4]}: ")]
     (reason,) = (line for line in reasons if "C2" in line.rsplit("(", 1)[1])

@@ -113,8 +113,8 @@ def verdict(name, evidence):
 @pytest.mark.parametrize("name", CLAIM)
 def test_what_the_paper_says_is_supported_where_it_is_planted(usual, name):
     found = verdict(name, usual)
-    assert found.verdict == "supported", (found.pooled, found.why)
-    assert found.pooled.parts
+    assert found.verdict == "supported", (found.parts, found.why)
+    assert found.parts
 
 
 def every(systems, more, dataset=""):
@@ -169,7 +169,7 @@ OTHERWISE = [
 def test_what_is_planted_otherwise_is_found_otherwise(name, how, wanted):
     found = verdict(name, planted(**{"sets": SETS.get(name, tuple(LEVELS)), **how}))
     if wanted in (*DECIDED, "undecided"):
-        assert found.verdict == wanted, (found.pooled, found.why)
+        assert found.verdict == wanted, (found.parts, found.why)
     else:
         assert (found.verdict, found.why) == ("not tested", wanted)
 
@@ -180,18 +180,21 @@ def test_hard_negatives_are_compared_whichever_of_the_two_is_the_variant(usual):
     table = usual.table.astype({"system": str}).replace({"system": turned})
     found = verdict("C10", Evidence(table, usual.header))
     assert found.verdict == "opposite"
-    assert found.pooled.effect == pytest.approx(-verdict("C10", usual).pooled.effect)
+    (turned_gap, gap) = (
+        [p.effect for p in v.parts.values()] for v in (found, verdict("C10", usual))
+    )
+    assert turned_gap == pytest.approx([-effect for effect in gap])
 
 
 def test_a_claim_over_every_part_has_a_part_for_each_that_it_names(usual):
-    assert len(verdict("C4", usual).pooled.parts) == 8  # four data sets, TK and AP
-    assert len(verdict("C9", usual).pooled.parts) == 6  # three data sets, images and texts
-    assert set(verdict("C11", usual).pooled.parts) == {"story, b = 20", "story, b = 30"}
-    assert set(verdict("H1", usual).pooled.parts) == {"DC", "TK+½k", "AP", "AP+½k"}
+    assert len(verdict("C4", usual).parts) == 8  # four data sets, TK and AP
+    assert len(verdict("C9", usual).parts) == 6  # three data sets, images and texts
+    assert set(verdict("C11", usual).parts) == {"story, b = 20", "story, b = 30"}
+    assert set(verdict("H1", usual).parts) == {"DC", "TK+½k", "AP", "AP+½k"}
 
 
 def test_steps_are_averaged_over_data_sets(usual):
-    found = verdict("C12", usual).pooled
+    [found] = verdict("C12", usual).parts.values()
     saved = []
     for name in LEVELS:
         dc, ap = (usual.curves(name, STEP_TIME, f"ms of {s}")[0] for s in ("DC", "AP"))
@@ -250,12 +253,12 @@ def test_explained_variance_is_that_of_least_squares_without_each_group():
 
 
 def test_what_content_adds_is_held_against_spread_alone(usual):
-    [found] = verdict("H4", usual).pooled.parts.values()
+    [found] = verdict("H4", usual).parts.values()
     table = show.difficulty(usual, ["organic"])["adjusted R²"]
     spread, both = (table["organic", n] for n in ("spread", "spread + content"))
     assert found.effect == pytest.approx(both - 2 * spread, abs=0.2)  # the table is rounded
     table = usual.table[usual.table.dataset == "story"]
-    [lead] = verdict("C9b", Evidence(table, usual.header)).pooled.parts.values()
+    [lead] = verdict("C9b", Evidence(table, usual.header)).parts.values()
     x, y = show.predictors(usual, "story"), usual.values("story", "AP", "AUC").mean(axis=0)
     image, text = (
         OLS(y, add_constant(x[name].to_numpy()), missing="drop").fit().rsquared_adj
