@@ -129,11 +129,10 @@ def _compared(found: Evidence, job: Job, data: Data, answer: Answer) -> dict[str
     """What the report says of a job: the largest relative difference, and whether it may be."""
     system = job.system["system"]
     again = _rows(tidy([job], [answer], {job.dataset: data}))
-    every = found.series
-    own = (every.dataset == job.dataset) & (every.system == system) & (every.seed == job.seed)
-    recorded = _rows(every[own])
+    where = "dataset == @job.dataset and system == @system and seed == @job.seed"
+    recorded = _rows(found.series.query(where))
     if not answer.values:  # only some epochs were run
-        epoch = recorded.index.get_level_values("item")
+        epoch = 1 + recorded.index.get_level_values("item")
         is_curve = recorded.index.get_level_values("split") == EPOCHS
         recorded = recorded[is_curve & (epoch <= len(answer.history))]
     header = found.recording_of(job.dataset, system, job.seed)
@@ -154,8 +153,9 @@ def _compared(found: Evidence, job: Job, data: Data, answer: Answer) -> dict[str
 
 def _rows(series: pd.DataFrame) -> pd.Series:
     """The values of a job by split, metric and item, without what it took."""
-    rows = Evidence(series[series.metric != SECONDS], {}).table.astype(dict.fromkeys(ROW[:2], str))
-    return rows.set_index(ROW)["value"].astype(float).sort_index()
+    rows = series[series.metric != SECONDS].set_index(ROW[:2])["value"].explode().astype(float)
+    item = rows.groupby(level=[0, 1]).cumcount().rename("item")
+    return rows.to_frame().set_index(item, append=True)["value"].sort_index()
 
 
 def _outside(found: Evidence, job: Job, again: pd.Series, recorded: pd.Series) -> Iterator[str]:

@@ -1,14 +1,17 @@
-"""Evidence of paper 04 with made-up figures, for what reads evidence."""
+"""Evidence with made-up figures, for what reads evidence; `make` and `write`: of paper 04."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mmlib.core import evidence, recordings
 from mmlib.core.engine import SECONDS
-from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence
+from mmlib.core.evidence import EPOCHS, NO_SEED, Evidence, in_order
+from mmlib.core.jobs import SERIES
 from mmlib.papers.links import run
 from mmlib.papers.links.run import DOCUMENTS, PAPER, STEP_TIME, VARIANTS
 
@@ -18,20 +21,24 @@ LEVELS = {
 }  # fmt: skip
 
 
+def evidence_of(rows: Iterable[tuple], header: Mapping[str, Any]) -> Evidence:
+    """From rows (data set, system, seed, split, metric, values, clusters)."""
+    columns = [
+        (*key, np.asarray(values, np.float32), np.asarray(clusters, np.int32))
+        for *key, values, clusters in rows
+    ]
+    return Evidence(in_order(pd.DataFrame(columns, columns=[*SERIES, "value", "cluster"])), header)
+
+
 def make(
     tier="world", datasets=("coco", "story"), seeds=4, items=12, variants=False, noise=1.0
 ) -> Evidence:
     """Evidence with every column, in which AP and DC find links and NoStruct some."""
-    rng = np.random.default_rng(0)
-    parts = []
+    rng, rows = np.random.default_rng(0), []
 
     def add(dataset, system, seed, split, metric, values):
-        count = len(values)
-        item = np.arange(count) + (split == EPOCHS)
-        cluster = np.zeros(count, int) if split == EPOCHS else np.arange(count)
-        keys = {"dataset": dataset, "split": split}
-        own = {"system": system, "seed": seed, "metric": metric, "value": values}
-        parts.append(pd.DataFrame({**keys, **own, "item": item, "cluster": cluster}))
+        clusters = np.arange(len(values)) * (split != EPOCHS)
+        rows.append((dataset, system, seed, split, metric, values, clusters))
 
     for dataset in datasets:
         hard = rng.normal(size=items)
@@ -53,7 +60,7 @@ def make(
         settings={name: asdict(run.budget(tier, name)) for name in datasets},
         data={name: "made up" for name in datasets}, cpu_seconds=5400,
     )  # fmt: skip
-    return Evidence(pd.concat(parts), head)
+    return evidence_of(rows, head)
 
 
 def write(folder: Path, tier="world", method_version=1, **how) -> Evidence:

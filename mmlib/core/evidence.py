@@ -23,9 +23,9 @@ from mmlib.core.fit import still_improving
 from mmlib.core.jobs import EPOCHS, NO_SEED, SERIES
 from mmlib.core.paths import PACKAGE
 
-KEYS = ("dataset", "split", "system", "metric")
 OTHER_FEATURES = "trained on other features than recorded"
 VERSIONS = ("torch", "numpy", "scipy", "gensim")
+Key = tuple[str, str, str, str]  # data set, split, system, metric
 
 
 def in_order(series: pd.DataFrame) -> pd.DataFrame:
@@ -38,7 +38,6 @@ class Evidence:
     """All series, and how they were recorded.
 
     series: a row a series, as `engine.tidy` returns them.
-        A table of one row a value, as `table` returns it, is accepted, too.
     header: paper, tier, settings by data set, cpu_seconds, machine (of the first recording).
     recordings: the headers of the recordings that the series were read from.
     """
@@ -47,65 +46,18 @@ class Evidence:
     header: Mapping[str, Any]
     recordings: Sequence[Mapping[str, Any]] = ()
 
-    def __post_init__(self) -> None:
-        if "item" in self.series:
-            rows = self.series.sort_values("item", kind="stable")
-            cluster, value = rows["cluster"].to_numpy(np.int32), rows["value"].to_numpy(np.float32)
-            groups = rows.reset_index(drop=True).groupby(list(SERIES), observed=True).indices
-            series = [(*key, value[i], cluster[i]) for key, i in groups.items()]
-            frame = pd.DataFrame(series, columns=[*SERIES, "value", "cluster"])
-            object.__setattr__(self, "series", in_order(frame))
+    @cached_property
+    def _series(self) -> dict[Key, dict[int, np.ndarray]]:
+        """The values (items,) of each key and seed."""
+        series: dict[Key, dict[int, np.ndarray]] = {}
+        names = ("dataset", "split", "system", "metric", "seed", "value")
+        for *key, seed, values in zip(*(self.series[name] for name in names), strict=True):
+            series.setdefault((key[0], key[1], key[2], key[3]), {})[seed] = values
+        return series
 
     @cached_property
-    def table(self) -> pd.DataFrame:
-        """A row a value: dataset, split, system, seed, item, cluster, metric, value.
-
-        Items count from 0, and the epochs of learning curves (split "epochs") from 1.
-        """
-        sizes = self.series["value"].map(len).to_numpy()
-        table = self.series[["dataset", "split", "system", "seed", "metric"]]
-        table = table.astype(dict.fromkeys(KEYS, "category"))
-        table = table.loc[table.index.repeat(sizes)].reset_index(drop=True)
-        starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        item = np.arange(len(table)) - starts + (table["split"] == EPOCHS)
-        table.insert(4, "item", item.astype(np.int32))
-        table.insert(5, "cluster", np.concatenate([np.zeros(0, np.int32), *self.series["cluster"]]))
-        return table.assign(value=np.concatenate([np.zeros(0, np.float32), *self.series["value"]]))
-
-    @property
-    def other_features(self) -> str:
-        """See the function `other_features`, of the header."""
-        return other_features(self.header)
-
-    def comparable(self, live: Mapping[Any, Any] | None) -> Mapping[Any, Any]:
-        """This run's figures to be drawn among the recorded ones; none where features differ."""
-        return {} if live is None or self.other_features else live
-
-    @cached_property
-    def _series_of(self) -> dict[tuple[str, str, str, str], list[int]]:
-        """`KEYS` -> the numbers of its series, one a seed."""
-        rows: dict[tuple[str, str, str, str], list[int]] = {}
-        for row, key in enumerate(zip(*(self.series[name] for name in KEYS), strict=True)):
-            rows.setdefault(key, []).append(row)
-        return rows
-
-    @cached_property
-    def _cubes(self) -> dict[tuple[str, str, str, str], np.ndarray]:
+    def _derived(self) -> dict[tuple[str, Key], dict[int, Any]]:
         return {}
-
-    def _cube(self, key: tuple[str, str, str, str]) -> np.ndarray:
-        """All values of a metric of a system, (seeds, items); NaN after a shorter series."""
-        if key not in self._cubes:
-            series = self.series["value"].iloc[self._series_of[key]].tolist()
-            cube = np.full((len(series), max(map(len, series))), np.nan)
-            for row, values in zip(cube, series, strict=True):
-                row[: len(values)] = values
-            self._cubes[key] = cube
-        return self._cubes[key]
-
-    def _seeds_in(self, *key: Any) -> list[int]:
-        """The seeds of the rows of a cube."""
-        return self.series["seed"].iloc[self._series_of[key]].tolist()
 
     @cached_property
     def datasets(self) -> list[str]:
@@ -128,12 +80,11 @@ class Evidence:
 
     def systems(self, dataset: str) -> list[str]:
         """The systems of a data set by name."""
-        return list(dict.fromkeys(s for name, _, s, _ in self._series_of if name == dataset))
+        return list(dict.fromkeys(s for name, _, s, _ in self._series if name == dataset))
 
     def metrics(self, dataset: str, system: str, split: str = "test") -> list[str]:
         """The metrics of a system's values."""
-        wanted = (dataset, split, system)
-        return [metric for *key, metric in self._series_of if tuple(key) == wanted]
+        return [key[3] for key in self._series if key[:3] == (dataset, split, system)]
 
     @cached_property
     def jobs(self) -> set[tuple[str, str, int]]:
@@ -152,18 +103,16 @@ class Evidence:
     def recording_of(self, dataset: str, system: str, seed: int) -> Mapping[str, Any] | None:
         """The header of the recording that has a job; None where none has it.
 
-        A table that was not read from recordings has `header` alone.
+        Series that were not read from recordings have `header` alone.
         """
         if not self.recordings:
             return self.header
-        for header in self.recordings:
-            if seed in header["jobs"].get(dataset, {}).get(system, ()):
-                return header
-        return None
+        having = (h for h in self.recordings if seed in h["jobs"].get(dataset, {}).get(system, ()))
+        return next(having, None)
 
     def has(self, dataset: str, system: str, metric: str, split: str = "test") -> bool:
         """Whether there are values."""
-        return (dataset, split, system, metric) in self._series_of
+        return (dataset, split, system, metric) in self._series
 
     def values(
         self,
@@ -179,8 +128,8 @@ class Evidence:
         (a closed form) has its one row for every seed.
         Raises DataError for what was not recorded.
         """
-        rows = self._rows_of(dataset, system, metric, seeds, split)
-        return self._cube((dataset, split, system, metric))[rows]
+        key = dataset, split, system, metric
+        return _stacked(self._series[key][seed] for seed in self._recorded(key, seeds))
 
     def derived(
         self,
@@ -193,33 +142,26 @@ class Evidence:
         split: str = "test",
     ) -> np.ndarray:
         """`figure` of each row of `values`; computed once a seed, and kept under `name`."""
-        rows = self._rows_of(dataset, system, metric, seeds, split)
         key = dataset, split, system, metric
-        by_row = self._derived.setdefault((name, *key), {})
-        for row in set(rows) - by_row.keys():
-            by_row[row] = figure(self._cube(key)[row])
-        return np.array([by_row[row] for row in rows])
+        recorded = self._recorded(key, seeds)
+        figures = self._derived.setdefault((name, key), {})
+        for seed in set(recorded) - figures.keys():
+            figures[seed] = figure(self._series[key][seed].astype(float))
+        return np.array([figures[seed] for seed in recorded])
 
-    @cached_property
-    def _derived(self) -> dict[tuple[str, ...], dict[int, np.ndarray]]:
-        return {}
-
-    def _rows_of(
-        self, dataset: str, system: str, metric: str, seeds: Sequence[int] | None, split: str
-    ) -> list[int]:
-        """The rows of a cube that are of these seeds; see `values`."""
-        if not self.has(dataset, system, metric, split):
+    def _recorded(self, key: Key, seeds: Sequence[int] | None) -> list[int]:
+        """The seeds of series that stand for these; see `values`."""
+        dataset, split, system, metric = key
+        if key not in self._series:
             raise DataError(f"no evidence of {metric} of {system} on {dataset} ({split})")
-        recorded = self._seeds_in(dataset, split, system, metric)
         common = self.seeds_of(dataset)
         wanted = common if seeds is None else [seed for seed in seeds if seed in common]
-        if recorded == [NO_SEED]:
-            return [0] * len(wanted or seeds or self.seeds)
+        if [*self._series[key]] == [NO_SEED]:
+            return [NO_SEED] * len(wanted or seeds or self.seeds)
         if seeds is not None and not wanted:
             asked = ", ".join(map(str, seeds))
             raise DataError(f"no evidence of {system} on {dataset} for seed {asked}")
-        row = {seed: i for i, seed in enumerate(recorded)}
-        return [row[seed] for seed in wanted]
+        return wanted
 
     def clusters(self, dataset: str, split: str = "test") -> np.ndarray:
         """The cluster of each item of a data set, (items,)."""
@@ -237,17 +179,17 @@ class Evidence:
 
         A system without seeds has its one figure for every seed.
         """
-        if not self.has(dataset, system, metric, split):
+        by_seed = self._series.get((dataset, split, system, metric), {})
+        if not by_seed:
             return pd.Series(dtype=float)
-        seeds = self._seeds_in(dataset, split, system, metric)
-        means = np.nanmean(self._cube((dataset, split, system, metric)), axis=1)
-        if seeds == [NO_SEED]:
+        means = np.nanmean(_stacked(by_seed.values()), axis=1)
+        if [*by_seed] == [NO_SEED]:
             return pd.Series(means[0], index=self.seeds_of(dataset))
-        return pd.Series(means, index=seeds)
+        return pd.Series(means, index=[*by_seed])
 
     def curves(self, dataset: str, system: str, metric: str) -> np.ndarray:
         """Learning curves (seeds, epochs) of a figure of the epochs, such as "dev_loss"."""
-        return self._cube((dataset, EPOCHS, system, metric))
+        return _stacked(self._series[dataset, EPOCHS, system, metric].values())
 
     def unfinished(self, dataset: str, system: str) -> bool:
         """Whether more than a fifth of a system's trainings still improved when they ended."""
@@ -255,6 +197,41 @@ class Evidence:
             return False
         curves = self.curves(dataset, system, "dev_loss")
         return bool(np.mean([still_improving(curve) for curve in curves]) > 0.2)
+
+    @property
+    def other_features(self) -> str:
+        """Which features were recorded and which this process uses, where they differ; else "".
+
+        In use are those of "features_used", which `suite.record.read` adds to the header.
+        """
+        used, recorded = self.header.get("features_used"), self.header.get("features")
+        if not used or not recorded:
+            return ""
+        ids = used["ids_sha256"], recorded.get("ids_sha256", used["ids_sha256"])
+        if used["sha256"] == recorded["sha256"] and ids[0] == ids[1]:
+            return ""
+        texts = f"recorded: {features_text(recorded)}; here: {features_text(used)}"
+        return f"{OTHER_FEATURES} ({texts})"
+
+    def comparable(self, live: Mapping[Any, Any] | None) -> Mapping[Any, Any]:
+        """This run's figures to be drawn among the recorded ones; none where features differ."""
+        return {} if live is None or self.other_features else live
+
+
+def _stacked(series: Iterable[np.ndarray]) -> np.ndarray:
+    """Series as rows, float64; NaN after a shorter one."""
+    rows = list(series)
+    stacked = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
+    for row, values in zip(stacked, rows, strict=True):
+        row[: len(values)] = values
+    return stacked
+
+
+def features_text(features: Mapping[str, Any]) -> str:
+    """Features in words: the set's name, its shape and backbone where known, and its hash."""
+    shape = f"{features['regions']} × {features['width']}" if "width" in features else ""
+    details = [shape, features.get("backbone", ""), f"SHA-256 {features['sha256'][:8]}"]
+    return f"{features['set']}: {', '.join(filter(None, details))}"
 
 
 def grouped(jobs: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, set[int]]]:
@@ -267,8 +244,13 @@ def grouped(jobs: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, set[int
 
 def header(**extra: Any) -> dict[str, Any]:
     """How a recording is made: commit, versions and machine, and what the caller adds."""
+    try:
+        call = ["git", "-C", str(PACKAGE.parent), "rev-parse", "HEAD"]
+        commit = subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):  # outside of a checkout
+        commit = None
     return {
-        "commit": _commit(),
+        "commit": commit,
         "versions": {name: version(name).split("+")[0] for name in VERSIONS},
         "python": platform.python_version(),
         "machine": machine(),
@@ -278,13 +260,12 @@ def header(**extra: Any) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What figures may depend on: processor, instruction set and arithmetic of PyTorch, GPU."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "processor": platform.machine(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "arithmetic": arithmetic(),
         "cores": os.cpu_count(),
-        "gpu": gpu,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 
 
@@ -305,34 +286,3 @@ def arithmetic() -> str:
     assert weights.grad is not None
     result = torch.cat([states.detach().flatten(), weights.grad.flatten()])
     return hashlib.sha256(result.numpy().tobytes()).hexdigest()[:8]
-
-
-def _commit() -> str | None:
-    """The checkout's commit; None outside of one."""
-    call = ["git", "-C", str(PACKAGE.parent), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def other_features(header: Mapping[str, Any]) -> str:
-    """Which features were recorded and which this process uses, where they differ; else "".
-
-    In use are those of "features_used", which `suite.record.read` adds to a header.
-    """
-    used, recorded = header.get("features_used"), header.get("features")
-    if not used or not recorded:
-        return ""
-    same = used["sha256"] == recorded["sha256"] and used["ids_sha256"] == recorded.get(
-        "ids_sha256", used["ids_sha256"]
-    )
-    texts = f"recorded: {features_text(recorded)}; here: {features_text(used)}"
-    return "" if same else f"{OTHER_FEATURES} ({texts})"
-
-
-def features_text(features: Mapping[str, Any]) -> str:
-    """Features in words: the set's name, its shape and backbone where known, and its hash."""
-    shape = f"{features['regions']} × {features['width']}" if "width" in features else ""
-    told = [shape, features.get("backbone", ""), f"SHA-256 {features['sha256'][:8]}"]
-    return f"{features['set']}: {', '.join(filter(None, told))}"

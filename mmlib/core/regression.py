@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from mmlib.core.evidence import Evidence, machine, other_features
+from mmlib.core.evidence import Evidence, machine
 from mmlib.core.jobs import Data
 
 ROUNDING = 0.25  # what other arithmetic with the same instructions may change, in the metric's unit
@@ -33,7 +33,7 @@ def check_paired(
     Returns what goes into checks.json.
     """
     source = {"evidence": f"{evidence.header['tier']}/{evidence.header['paper']}"}
-    if why := other_features(evidence.header):
+    if why := evidence.other_features:
         return {**source, "comparable": False, "why": why, "figures": []}
     prints = {name: data[name].fingerprint for name, *_ in live if name in data}
     apart = noise(again) if len(again) >= 3 else None

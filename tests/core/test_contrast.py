@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 import pytest
+from made_up_evidence import evidence_of
 
 from mmlib.core.contrast import Contrast, Recorded, Vocabulary, claims_of
 from mmlib.core.effects import crossed, over_seeds
@@ -24,17 +24,14 @@ def made() -> Evidence:
                 for seed in [NO_SEED] if system == "closed" else seeds:
                     values = level + more + number + rng.random(ITEMS)
                     values[SKIPPED] = np.nan
-                    rows += [
-                        (dataset, "test", system, metric, seed, item, item // 2, value)
-                        for item, value in enumerate(values)
-                        if (system, dataset) != ("C", "other")
-                    ]
-    columns = ["dataset", "split", "system", "metric", "seed", "item", "cluster", "value"]
-    return Evidence(pd.DataFrame(rows, columns=columns), {})
+                    if (system, dataset) != ("C", "other"):
+                        key = dataset, system, seed, "test", metric
+                        rows.append((*key, values, np.arange(ITEMS) // 2))
+    return evidence_of(rows, {})
 
 
 EVIDENCE = made()
-VALUE = EVIDENCE.table.set_index(["dataset", "system", "metric", "seed", "item"]).value.to_dict()
+VALUE = EVIDENCE.series.set_index(["dataset", "system", "metric", "seed"]).value.to_dict()
 VOCABULARY = Vocabulary(
     metrics={
         "log2 x": lambda evidence, collection, system: Recorded(system, "x", change=np.log2),
@@ -56,7 +53,7 @@ def by_loop(terms, less=0.0, change=float, seeds=ALL):
             total = -less
             for (collection, system, metric), weight in terms.items():
                 key = NO_SEED if system == "closed" else seed
-                total += weight * change(VALUE[collection, system, metric, key, item])
+                total += weight * change(VALUE[collection, system, metric, key][item].astype(float))
             if item != SKIPPED:
                 row.append(total)
         table.append(row)

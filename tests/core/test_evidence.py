@@ -59,22 +59,6 @@ def test_values_are_those_of_their_system_seed_and_item(found):
     assert found.means("odd", "e", "AUC").empty
 
 
-def test_a_table_of_rows_in_any_order_is_the_same_evidence(found):
-    mixed = Evidence(found.table.sample(frac=1, random_state=0), found.header)
-    pd.testing.assert_frame_equal(mixed.table, found.table)
-    keys = ["dataset", "split", "system", "metric"]
-    for key, rows in found.table.groupby(keys, observed=True):
-        wide = rows.pivot(index="seed", columns="item", values="value")
-        dataset, split, system, metric = key
-        own = [seed for seed in wide.index if seed in found.seeds_of(dataset)]
-        values = mixed.values(dataset, system, metric, own or [0], split)
-        np.testing.assert_array_equal(values, wide.loc[own] if own else wide)
-        assert wide.columns[0] == (split == "epochs")
-        if split == "test":
-            clusters = rows.drop_duplicates("item").set_index("item").cluster[wide.columns]
-            np.testing.assert_array_equal(mixed.clusters(dataset), clusters)
-
-
 def test_a_derived_figure_is_worked_out_once_a_seed_and_name(found):
     seen = []
 
@@ -145,7 +129,7 @@ def test_what_is_written_is_read_back_as_one_whatever_is_in_which_file(folder, b
     parts = [rows for _, rows in series.groupby(by)][::-1] if by else [series]
     paths = [path for rows in parts for path in recordings.write(folder, rows, HEAD)]
     again = recordings.read(folder)
-    pd.testing.assert_frame_equal(again.table, Evidence(series, HEAD).table)
+    pd.testing.assert_frame_equal(again.series, series)
     assert (again.header["settings"], again.header["cpu_seconds"]) == (HEAD["settings"], 17)
     assert again.columns()["even", "a"] == {"size": "1"}
     assert len(again.recordings) == len(paths) == {"seed": 6, "system": 4}.get(by, 2)

@@ -82,7 +82,7 @@ def test_every_swap_in_the_record_turns_the_check_red(monkeypatch):
     found = recordings.read(RECORDED)
     first = found.recordings[0]
     here = {**first["machine"], "arithmetic": "one"}
-    evidence = Evidence(found.table, {**found.header, **first, "machine": here})
+    evidence = Evidence(found.series, {**found.header, **first, "machine": here})
     monkeypatch.setattr(regression, "machine", lambda: here)
     monkeypatch.setattr(regression.torch, "__version__", first["versions"]["torch"])
     check_swaps(evidence, [name for name in evidence.datasets if name != "unlabelled"])
@@ -98,7 +98,7 @@ def test_elsewhere_each_systems_own_spread_counts(what):
         del head["machine"]["arithmetic"]
     else:
         head["versions" if what == "torch" else "machine"][what] = "other"
-    elsewhere, data = Evidence(evidence.table, head), recorded_data(evidence)
+    elsewhere, data = Evidence(evidence.series, head), recorded_data(evidence)
     for name in LEVELS:
         own = np.array(list(means(evidence, "even", name).values()))
         width = max(ROUNDING, spread(own))
@@ -141,7 +141,7 @@ def test_a_job_is_held_to_the_recording_that_has_it():
     everywhere = {name: list(range(10)) for name in "abc"} | {"closed": [NO_SEED]}
     first = {**evidence.header, "jobs": {"even": {**everywhere, "a": [0, 1, 2, 4]}}}
     second = {**evidence.header, "data": data, "jobs": {"even": {"a": [3]}}}
-    record = Evidence(evidence.table, evidence.header, [first, second])
+    record = Evidence(evidence.series, evidence.header, [first, second])
     off = {(name, seed): {("even", name, seed, "AUC"): own + 2 * ROUNDING}
            for name, seed in (("a", 2), ("a", 3), ("b", 3))
            for own in [means(evidence, "even", name)[seed]]}  # fmt: skip
@@ -154,7 +154,7 @@ def test_what_a_gpu_may_have_trained_is_held_to_the_seeds_spread(monkeypatch):
     evidence = made_up()
     figure = {("even", "a", 3, "AUC"): means(evidence, "even", "a")[3] + 2 * ROUNDING}
     head = {**evidence.header, "machine": {**evidence.header["machine"], "gpu": "some"}}
-    there = Evidence(evidence.table, head)
+    there = Evidence(evidence.series, head)
     assert [red(figure, one) for one in (evidence, there)] == [[True], [False]]
     monkeypatch.setattr(regression, "machine", lambda: head["machine"])
     assert [red(figure, one) for one in (evidence, there)] == [[False], [False]]
@@ -162,7 +162,7 @@ def test_what_a_gpu_may_have_trained_is_held_to_the_seeds_spread(monkeypatch):
 
 def test_a_single_seed_from_elsewhere_has_no_spread_to_be_held_to():
     evidence = made_up()
-    one = Evidence(evidence.table[evidence.table.seed <= 0], evidence.header)
+    one = Evidence(evidence.series[evidence.series.seed <= 0], evidence.header)
     live = {("even", "a", 0, "AUC"): 1e6}
     assert check_paired(live, one, recorded_data(evidence))["figures"][0]["within"] is False
     told = check_paired(live, one, {"even": Numbers("other")})
@@ -211,6 +211,6 @@ def test_no_number_and_what_was_not_recorded_are_outside():
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["figures"][0]["value"] is None
     assert told["figures"][2]["expected"] is None
-    some = evidence.table[(evidence.table.system != "a") | (evidence.table.seed < 2)]
+    some = evidence.series[(evidence.series.system != "a") | (evidence.series.seed < 2)]
     partial = Evidence(some, evidence.header)
     assert red({("even", "a", 5, "AUC"): own[5]}, partial) == [True]

@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from made_up_evidence import evidence_of
 
 from mmlib.core.effects import crossed
-from mmlib.core.evidence import NO_SEED, Evidence
+from mmlib.core.evidence import NO_SEED
 from mmlib.core.tables import (
     Cells,
     Result,
@@ -83,11 +84,10 @@ def evidence():
         ("A", "some", 1): [2, np.nan, 3, 5],
     }  # fmt: skip
     rows = [
-        {"dataset": "d", "split": "test", "system": s, "metric": m, "seed": seed, "item": item,
-         "cluster": item // 2, "value": value}
-        for (s, m, seed), of_items in values.items() for item, value in enumerate(of_items)
-    ]  # fmt: skip
-    return Evidence(pd.DataFrame(rows), {"tier": "world"})
+        ("d", system, seed, "test", metric, of_items, [0, 0, 1, 1])
+        for (system, metric, seed), of_items in values.items()
+    ]
+    return evidence_of(rows, {"tier": "world"})
 
 
 def test_cells_say_means_spreads_and_paired_effects(evidence):

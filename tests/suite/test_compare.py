@@ -126,12 +126,12 @@ def test_what_cannot_be_compared_is_one_line(beside, scores, change, more, said)
 
 
 def test_without_families_captions_name_their_image(beside):
-    table = made_up_cora.make(images=8).table.copy()
+    series = made_up_cora.make(images=8).series
     clusters = np.concatenate([np.repeat(np.arange(8), 5), np.arange(8)]).astype(np.int32)
-    of_test = table.split == "test"
-    table.loc[of_test, "cluster"] = clusters[table.loc[of_test, "item"]]
+    of_test = series.split == "test"
+    series = series.assign(cluster=series.cluster.mask(of_test, [clusters] * len(series)))
     perfect = np.repeat(np.eye(8), 5, axis=1)
-    found = beside(perfect, Evidence(table, {"tier": "flickr8k", "settings": {}}))
+    found = beside(perfect, Evidence(series, {"tier": "flickr8k", "settings": {}}))
     assert float(found.results.loc["yours", "rsum"]) == 600
     assert len(found.in_family) == 0
     assert list(found.differences) == [

@@ -230,6 +230,7 @@ head = {{"tier": "world", "paper": "tiny", "versions": {{"torch": "of another"}}
 head["machine"] = evidence.machine()
 means = pd.Series([{auc} - 1, {auc}, {auc} + 1])
 record = SimpleNamespace(header=head, means=lambda *_: means, recording_of=lambda *_: head)
+record.other_features = ""
 check = regression.check_paired({{("coco", "AP", 1, "AUC"): 93.1}}, record, {{}})
 regression.print_check(check)
 """

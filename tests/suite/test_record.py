@@ -10,6 +10,7 @@ from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import tiny_jobs
@@ -67,13 +68,13 @@ def test_seeds_and_data_sets_are_other_files_and_read_as_one(tmp_path):
     before = files(other)
     make(other, range(3), ["even"])
     found = make(other, range(3))
-    pd.testing.assert_frame_equal(found.table, whole.table)
+    pd.testing.assert_frame_equal(found.series, whole.series)
     assert found.header["cpu_seconds"] == whole.header["cpu_seconds"]
     assert numbers(other) == ["even/001", "odd/001", "odd/002", "odd/003"]
     assert before.items() <= files(other).items()  # none was written again
     assert len(trained(other)) == 2 + 6 + 2  # seed 1 of odd was trained elsewhere
     written = files(other)
-    pd.testing.assert_frame_equal(make(other, range(3)).table, whole.table)
+    pd.testing.assert_frame_equal(make(other, range(3)).series, whole.series)
     assert len(trained(other)) == 10
     assert files(other) == written  # nothing was left to record
 
@@ -120,7 +121,7 @@ def test_what_has_changed_is_recorded_anew_if_asked(tmp_path, monkeypatch, chang
     retrained = {"settings": 2, "data": 2, "version": 0, "system": 4}[change]  # others are cached
     assert len(trained(tmp_path)) == 4 + retrained
     assert numbers(tmp_path) == ["even/001", "odd/001"]
-    pd.testing.assert_frame_equal(record.read("04", "world", tmp_path).table, found.table)
+    pd.testing.assert_frame_equal(record.read("04", "world", tmp_path).series, found.series)
     make(tmp_path, range(2))
     assert numbers(tmp_path) == ["even/001", "even/002", "odd/001", "odd/002"]
 
@@ -206,8 +207,8 @@ def test_a_replacement_that_was_stopped_leaves_the_old_record(tmp_path, monkeypa
     monkeypatch.setattr(tiny_jobs, "train", train)
     found = make(tmp_path, replace=True)
     assert len(trained(tmp_path)) == 8 + 8  # what was finished was not trained again
-    assert len(found.table) == len(old.table) + 8 * 2
-    pd.testing.assert_frame_equal(record.read("04", "world", tmp_path).table, found.table)
+    assert found.series.value.map(len).sum() == old.series.value.map(len).sum() + 8 * 2
+    pd.testing.assert_frame_equal(record.read("04", "world", tmp_path).series, found.series)
 
 
 def test_what_was_finished_before_an_error_is_recorded_and_said_to_be_incomplete(tmp_path):
@@ -287,7 +288,7 @@ def test_a_system_that_left_the_experiment_is_not_read(tmp_path, monkeypatch):
     make(tmp_path / "with")
     use(monkeypatch, systems=("a", "b"))
     found = record.read("04", "world", tmp_path / "with")
-    pd.testing.assert_frame_equal(found.table, without.table)
+    pd.testing.assert_frame_equal(found.series, without.series)
     assert {system for _, system, _ in found.jobs} == {"a", "b"}
 
 
@@ -310,7 +311,7 @@ def test_step_times_are_measured_one_after_another_on_a_cluster_too(tmp_path, mo
     use(monkeypatch, timed=True)
     with tiny_jobs.in_threads() as cluster:
         found = make(tmp_path, cluster=cluster.scheduler_address)
-        assert set(found.table.value[found.table.metric == "ms"]) == {100}
+        assert set(np.concatenate([*found.series.value[found.series.metric == "ms"]])) == {100}
         monkeypatch.setattr(record, "run_jobs", partial(at_once, record.run_jobs))
         with pytest.raises(FileExistsError):
             make(tmp_path / "again", cluster=cluster.scheduler_address)
@@ -380,7 +381,7 @@ def test_a_recording_killed_twenty_times_ends_in_the_same_table(tmp_path):
     whole, killed = (
         recordings.read(tmp_path / name / "world" / "tiny") for name in ("whole", "killed")
     )
-    pd.testing.assert_frame_equal(whole.table, killed.table)
+    pd.testing.assert_frame_equal(whole.series, killed.series)
 
 
 @pytest.mark.parametrize("number", ["02", "03"])

@@ -97,11 +97,7 @@ def test_every_claim_has_its_verdict_parts_and_reason(made, repository):
 
 
 def test_a_cell_is_what_the_evidence_holds(made, repository):
-    table = made[1].table
-    own = table.query(
-        "dataset == 'coco' and system == 'AP' and metric == 'AUC' and split == 'test'"
-    )
-    means = own.groupby("seed").value.mean()
+    means = made[1].means("coco", "AP", "AUC")
     tables = section(text_of(repository), studies.TABLES).split("#### Links found: coco")[1]
     cells = row(tables.split("####")[0], "AP ")
     assert cells[2] == f"{means.mean():.1f} ± {means.std(ddof=1):.1f}"

@@ -34,8 +34,8 @@ def level(evidence, system, metric="rank", dataset="Clue-like"):
 
 
 def without(evidence, *systems):
-    rows = evidence.table[~evidence.table.system.isin(systems)]
-    return records.Evidence(pd.DataFrame(rows), evidence.header)
+    series = evidence.series[~evidence.series.system.isin(systems)]
+    return records.Evidence(series, evidence.header)
 
 
 # What no evidence of this notebook can test.
@@ -98,13 +98,13 @@ def test_trainings_differ_by_their_distance_from_the_median():
 
 def test_a_smaller_spread_counts_for_the_claim(evidence):
     """CMCM's pools and trainings differ half as much as CMCA's."""
-    table = evidence.table.copy()
-    medr = 50 + 5 * np.random.default_rng(0).normal(size=200)
+    series = evidence.series.copy()
+    medr = 50 + 5 * np.random.default_rng(0).normal(size=(4, 50)).astype(np.float32)
     for system, metric, values in (("CMCA", "MedR", medr), ("CMCM", "MedR, refined", medr / 2)):
-        rows = (table.split == "pools") & (table.system == system) & (table.metric == metric)
-        rows &= table.dataset == "Clue-like"
-        table.loc[rows, "value"] = values.astype(np.float32)
-    changed = records.Evidence(table, evidence.header)
+        rows = (series.split == "pools") & (series.system == system) & (series.metric == metric)
+        rows &= series.dataset == "Clue-like"
+        series.loc[rows, "value"] = pd.Series(list(values), series.index[rows])
+    changed = records.Evidence(series, evidence.header)
     theirs = changed.values("Clue-like", "CMCA", "MedR", split="pools")
     over_pools = np.mean([np.std(pools, ddof=1) for pools in theirs])
     of_seeds = theirs.mean(axis=1)

@@ -42,18 +42,20 @@ def test_tables_of_a_small_record(evidence):
     assert beside.loc["CMCM", ("MedR", "θ")] == pytest.approx(medr.mean(), abs=0.06)
     assert beside.loc["Base", ("MedR", "θ̄")] == "–"
     assert beside.loc["CMCM_Q5", ("R@5", "paper")] == 51.5
-    rows = evidence.table
+    rows = evidence.series
     less = Evidence(rows[rows.system != "CMCM_Irrelevant"], evidence.header)
     printed = show.main_table(less, "Clue-like").loc["CMCM_Irrelevant"]
     assert printed["MedR", "paper"] == 20.3
     assert printed["MedR", "θ"] == "–"
-    rising = rows.assign(value=rows.value.where(rows.metric != "dev_loss", -rows.item * 1.0))
+    falling = rows.value.map(lambda curve: -np.arange(1.0, 1 + len(curve)))
+    rising = rows.assign(value=rows.value.where(rows.metric != "dev_loss", falling))
     assert "CMCM ↓" in show.results(Evidence(rising, evidence.header), "Clue-like").index
 
 
 def test_table_7_is_about_the_texts_of_which_a_relation_holds(evidence):
-    among = evidence.table.copy()
-    among.loc[among.metric == "rank", "value"] = among.value.clip(upper=60)  # of 60 texts
+    among = evidence.series.copy()
+    clipped = among.value.map(lambda ranks: ranks.clip(max=60))  # of 60 texts
+    among.loc[among.metric == "rank", "value"] = clipped
     evidence = Evidence(among, evidence.header)
     table = show.table7(evidence, "CITE-like")
     assert len(table) == 2 * len(collections.CITE)

@@ -84,10 +84,10 @@ def both(one, other):
     """Two collections of one tier."""
     head = {k: own | other.header[k] if k in ("data", "settings") else own
             for k, own in one.header.items()}  # fmt: skip
-    return records.Evidence(pd.concat([one.table, other.table]), head)
+    return records.Evidence(pd.concat([one.series, other.series]), head)
 
 
 def without(evidence, *systems):
     """The same evidence where some systems were not run."""
-    rows = evidence.table[~evidence.table.system.isin(systems)]
-    return records.Evidence(pd.DataFrame(rows), evidence.header)
+    series = evidence.series[~evidence.series.system.isin(systems)]
+    return records.Evidence(series, evidence.header)

@@ -3,7 +3,6 @@
 from dataclasses import asdict
 
 import numpy as np
-import pandas as pd
 
 from mmlib.core import evidence as records
 from mmlib.core.engine import tidy
@@ -113,5 +112,5 @@ def make(tier="world", seeds=4):
 
 def without(evidence, *systems):
     """The same evidence where some systems were not run."""
-    rows = evidence.table[~evidence.table.system.isin(systems)]
-    return records.Evidence(pd.DataFrame(rows), evidence.header)
+    series = evidence.series[~evidence.series.system.isin(systems)]
+    return records.Evidence(series, evidence.header)

@@ -144,10 +144,10 @@ def test_effects_are_what_was_made_up(claim, low, high):
      ("C9c", "both (miner)", "plain", ["E@10"]), ("O2", "extra golden", "both (all)", ["RSUM"])],
 )  # fmt: skip
 def test_each_retriever_and_each_metric_is_a_part(claim, change, reference, metrics):
-    table = WORLD.table.copy()
-    named = table.system.astype(str) + table.metric.astype(str)  # no two systems alike
-    table["value"] += named.map(lambda name: sum(name.encode()) % 17).astype(np.float32)
-    evidence, places = Evidence(table, WORLD.header), {"CLIP": "CLIP", "VSE": "UNITER"}
+    series = WORLD.series.copy()
+    named = series.system + series.metric  # no two systems alike
+    series["value"] += named.map(lambda name: np.float32(sum(name.encode()) % 17))
+    evidence, places = Evidence(series, WORLD.header), {"CLIP": "CLIP", "VSE": "UNITER"}
     places["ALBEF"] = "ALBEF"
     found = effects(evidence, claim)
     assert len(found) == 3 * len(metrics)
@@ -210,10 +210,10 @@ def test_what_only_the_world_knows_is_not_tested_elsewhere():
 
 
 def test_without_a_clear_weakest_retriever_none_is_picked():
-    table = WORLD.table.copy()
-    alike = (table.metric == "RSUM") & table.system.astype(str).str.startswith("CLIP")
-    table.loc[alike, "value"] += 50
-    level = Evidence(table, WORLD.header)
+    series = WORLD.series.copy()
+    alike = (series.metric == "RSUM") & series.system.str.startswith("CLIP")
+    series.loc[alike, "value"] += 50
+    level = Evidence(series, WORLD.header)
     assert effects(level, "C8b") == "which retriever is the weakest is not clear"
     assert set(effects(WORLD, "C8b")) == {"CLIP-like − others"}
 

@@ -1,8 +1,8 @@
 """The claims of paper 04 on made-up evidence: what is planted is what is found."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from made_up_evidence import evidence_of
 from scipy.stats import spearmanr
 from statsmodels.api import OLS, add_constant
 
@@ -47,20 +47,12 @@ def planted(
     organic documents, on their content (None: none recorded), the sign of the curves' relation, by
     how many percent AP is faster, and the noise of each system's documents, organic ones apart.
     """
-    rng = np.random.default_rng(1)
-    parts = []
+    rng, rows = np.random.default_rng(1), []
 
     def add(dataset, system, split, metric, values, closed=True):
-        values = np.atleast_2d(values)
-        count = values.shape[1]
-        parts.append(pd.DataFrame({
-            "paper": "links", "tier": "world", "dataset": dataset, "split": split,
-            "system": system,
-            "seed": NO_SEED if closed else np.repeat(np.arange(len(values)), count),
-            "item": np.tile(np.arange(count) + (split == EPOCHS), len(values)),
-            "cluster": np.tile(np.arange(count), len(values)), "metric": metric,
-            "value": values.ravel(),
-        }))  # fmt: skip
+        for number, row in enumerate(np.atleast_2d(values)):
+            key = dataset, system, NO_SEED if closed else number, split, metric
+            rows.append((*key, row, np.arange(len(row))))
 
     for dataset in sets:
         spreads = rng.normal(size=(2, DOCUMENTS))
@@ -98,7 +90,7 @@ def planted(
             add(dataset, STEP_TIME, EPOCHS, "ms of DC", dc)
             add(dataset, STEP_TIME, EPOCHS, "ms of AP", dc * (1 - faster / 100))
     head = {"seeds": list(range(seeds)), "tier": "world", "paper": "links"}
-    return Evidence(pd.concat(parts, ignore_index=True), head)
+    return evidence_of(rows, head)
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +169,8 @@ def test_what_is_planted_otherwise_is_found_otherwise(name, how, wanted):
 def test_hard_negatives_are_compared_whichever_of_the_two_is_the_variant(usual):
     """Where the main systems have hard negatives, the variants have averaged ones."""
     turned = {f"{one}, hard negatives": f"{one}, averaged negatives" for one in ("DC", "AP")}
-    table = usual.table.astype({"system": str}).replace({"system": turned})
-    found = verdict("C10", Evidence(table, usual.header))
+    series = usual.series.replace({"system": turned})
+    found = verdict("C10", Evidence(series, usual.header))
     assert found.verdict == "opposite"
     (turned_gap, gap) = (
         [p.effect for p in v.parts.values()] for v in (found, verdict("C10", usual))
@@ -207,9 +199,9 @@ def test_steps_are_averaged_over_data_sets(usual):
 
 def clustered(evidence, dataset, clusters):
     """The same evidence, its documents in fewer clusters."""
-    table = evidence.table[evidence.table.dataset == dataset].copy()
-    table["cluster"] %= clusters
-    return Evidence(table, evidence.header)
+    series = evidence.series[evidence.series.dataset == dataset].copy()
+    series["cluster"] %= clusters
+    return Evidence(series, evidence.header)
 
 
 def test_trainings_agree_as_spearman_has_it_and_documents_and_seeds_both_count(usual):
@@ -257,8 +249,8 @@ def test_what_content_adds_is_held_against_spread_alone(usual):
     table = show.difficulty(usual, ["organic"])["adjusted R²"]
     spread, both = (table["organic", n] for n in ("spread", "spread + content"))
     assert found.effect == pytest.approx(both - 2 * spread, abs=0.2)  # the table is rounded
-    table = usual.table[usual.table.dataset == "story"]
-    [lead] = verdict("C9b", Evidence(table, usual.header)).parts.values()
+    story = usual.series[usual.series.dataset == "story"]
+    [lead] = verdict("C9b", Evidence(story, usual.header)).parts.values()
     x, y = show.predictors(usual, "story"), usual.values("story", "AP", "AUC").mean(axis=0)
     image, text = (
         OLS(y, add_constant(x[name].to_numpy()), missing="drop").fit().rsquared_adj

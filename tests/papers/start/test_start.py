@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from made_up_evidence import evidence_of
 from scipy import stats
 
 from mmlib import world
 from mmlib.core.claims import assess
 from mmlib.core.engine import Resources
 from mmlib.core.errors import DataError
-from mmlib.core.evidence import NO_SEED, Evidence
+from mmlib.core.evidence import NO_SEED
 from mmlib.papers.start import data, experiment, run
 from mmlib.papers.start.claims import CLAIMS
 from mmlib.papers.start.data import Arrays
@@ -139,7 +140,7 @@ def test_the_fingerprint_sees_every_part(arrays):
 
 def made_up(shift, seeds=6, pictures=40):
     """Evidence whose trained model finds `shift` more points than the untrained, give or take."""
-    rng, parts = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
     image_of = np.repeat(np.arange(pictures), 3)
     values = {
         (CAPTIONS, "words"): np.tile([6, 10, 16], pictures),
@@ -153,11 +154,8 @@ def made_up(shift, seeds=6, pictures=40):
             more = base + shift + 0.1 * rng.normal(size=len(image_of))
             rows.append(("Search", seed, metric, more + 9 * values[CAPTIONS, "beach"]))
         rows.append(("Untrained", seed, "R@10", base))
-    for system, seed, metric, own in rows:
-        keys = {"dataset": "world", "split": "test"}
-        told = {"system": system, "seed": seed, "metric": metric, "value": own, "cluster": image_of}
-        parts.append(pd.DataFrame({**keys, **told, "item": np.arange(len(image_of))}))
-    return Evidence(pd.concat(parts), {}), image_of
+    rows = [("world", system, seed, "test", *own, image_of) for system, seed, *own in rows]
+    return evidence_of(rows, {}), image_of
 
 
 @pytest.mark.parametrize(("shift", "first"), [(30, "supported"), (-30, "opposite")])
