@@ -146,7 +146,7 @@ def _claims(axis: Axes, claims: Mapping[str, Records], kinds: Sequence[str]) -> 
         labels.append(name + " ≈" * (next(iter(records.values()))["kind"] == "equivalent"))
         for i, (kind, record) in enumerate(records.items()):
             y, d = line + 0.36 * (i - (len(records) - 1) / 2), record["smallest"]
-            parts = record["parts"].values()
+            parts = [*record["parts"].values()] if record["intervals"] > 1 else [record]
             ends = min(p["low"] for p in parts) / d, max(p["high"] for p in parts) / d
             width, size = (1.0, 4.0) if len(parts) == 1 else (0.6, 3.0)
             ends = np.clip(ends, -FARTHEST, FARTHEST)
